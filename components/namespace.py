@@ -37,7 +37,7 @@ class TeamNamespace(pulumi.ComponentResource):
     """A namespace that isolates a team from other teams.
 
     It has ResourceQuotas, a LimitRange, NetworkPolicies, a LocalQueue, the ServiceAccounts of the team's workloads and
-    robots, and a RoleBinding for each role that people or robots have in the team.
+    service accounts, and a RoleBinding for each role that people or service accounts have in the team.
 
     Attributes:
         namespace: everything in it depends on it, so that it is deleted last.
@@ -62,8 +62,8 @@ class TeamNamespace(pulumi.ComponentResource):
             self._service_account(f"{name}-workload", team.name, ACCOUNT, team.pull_secrets),
             self._queue(f"{name}-queue", team),
         ]
-        for robot in team.robots:
-            self._service_account(f"{name}-robot-{robot}", team.name, robot)
+        for account in team.service_accounts:
+            self._service_account(f"{name}-robot-{account}", team.name, account)
         for binding in team.bindings:
             team_binding(f"{name}-{binding.role}s", team.name, binding, self._inside)
         if team.manager:
@@ -102,10 +102,10 @@ class TeamNamespace(pulumi.ComponentResource):
     def _service_account(
         self, name: str, namespace: str, account: str, pull_secrets: Iterable[str] = ()
     ) -> ServiceAccount:
-        """The ServiceAccount of the team's workloads or of a robot.
+        """The ServiceAccount of the team's workloads, or one of those for its CI jobs.
 
-        Pods get no token of it: workloads do not call the API server, and robots run elsewhere. They pull images with
-        its `pull_secrets`.
+        Pods get no token of it: workloads do not call the API server, CI jobs run elsewhere. They pull images with its
+        `pull_secrets`.
         """
         return ServiceAccount(
             name,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from gpu_tenancy.model.plan.guards import GuardsPlan
-from gpu_tenancy.model.plan.robots import ACCOUNTS_OF_PODS
+from gpu_tenancy.model.plan.service_accounts import ACCOUNTS_OF_PODS
 
 from ..conventions import QUEUE_PRIORITY
 from ..pods import ACCOUNT

@@ -1,4 +1,4 @@
-"""Kubeconfigs of people and robots, for the namespace of a team."""
+"""Kubeconfigs of people and service accounts, for the namespace of a team."""
 
 import tempfile
 from collections.abc import Generator, Mapping
@@ -93,14 +93,14 @@ def connected(config: Mapping[str, Any]) -> Generator[Path]:
 
 
 def with_token(
-    cluster: Cluster, config: Mapping[str, Any], robot: Person, seconds: float, longest: float = LONGEST
+    cluster: Cluster, config: Mapping[str, Any], who: Person, seconds: float, longest: float = LONGEST
 ) -> dict[str, Any]:
     """A kubeconfig with a token of a service account (TokenRequest) in place of the login that asked for it.
 
     Args:
         cluster: connected by a login that may create tokens of the account.
         config: of the cluster.
-        robot: the service account.
+        who: the service account.
         seconds: validity of the token.
         longest: the most that the caller allows, in seconds.
 
@@ -112,9 +112,9 @@ def with_token(
         raise ConsoleError(
             f"--for: {seconds:g} s is not between 10m and {longest / 3600:g}h", "set a duration such as 1h"
         )
-    namespace, _, account = robot.name.partition("/")
+    namespace, _, account = who.name.partition("/")
     if not cluster.exists("v1", "ServiceAccount", account, namespace):
-        fix = f"deploy the stack if it is a robot of it; else kubectl create serviceaccount {account} -n {namespace}"
+        fix = f"deploy the stack if it declares it; else kubectl create serviceaccount {account} -n {namespace}"
         raise ConsoleError(f"--as: service account {namespace}/{account} does not exist", fix)
     token = cluster.token(namespace, account, seconds=int(seconds))
     (entry,) = config["clusters"]

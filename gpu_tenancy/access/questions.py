@@ -111,7 +111,7 @@ def _has_people(sections: Mapping[str, Any]) -> bool:
     nodes: list[Mapping[str, Any] | None] = []
     for key in ("teams", "cohorts"):
         nodes += (sections.get(key) or {}).values()
-    return "people" in sections or any(node and node.keys() & {"members", "robots"} for node in nodes)
+    return "people" in sections or any(node and node.keys() & {"members", "serviceAccounts"} for node in nodes)
 
 
 def seconds_of(text: str, place: str) -> float:

@@ -136,7 +136,7 @@ def questions(stack: Stack, section: GcpCluster, google: Google) -> Iterator[Que
     _ = google.token
     yield Question("rights", project, f"{len(rights)} permissions", partial(_rights, google, project, rights))
     services = [*facts.services, *(facts.services_of_create if "create" in parts else [])]
-    services += facts.services_of_robots if "robots" in parts else []
+    services += facts.services_of_service_accounts if "serviceAccounts" in parts else []
     services += [name for kind in services_of_claims(stack) for name in facts.services_of_storage.get(kind, ())]
     for service in services:
         yield Question("API", service, "enabled", partial(_service, google, project, service))

@@ -8,8 +8,8 @@ from gpu_tenancy.model.catalogue.preflight import Part
 from gpu_tenancy.model.plan.gpus import machine_of
 from gpu_tenancy.model.plan.identities import DataGrant, made_buckets, team_identities
 from gpu_tenancy.model.plan.people import access
-from gpu_tenancy.model.plan.robots import identities
 from gpu_tenancy.model.plan.secrets import Store, readers
+from gpu_tenancy.model.plan.service_accounts import identities
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.storage import services_of_claims
 from gpu_tenancy.model.spec import Stack
@@ -104,7 +104,7 @@ def parts_of(stack: Stack) -> frozenset[Part]:
     found: dict[Part, bool] = {
         "create": creates,
         "people": bool(people and people.principals),
-        "robots": bool(identities(stack)),
+        "serviceAccounts": bool(identities(stack)),
         "identities": bool(team_identities(stack)),
         "buckets": bool(made_buckets(stack)),
         "secrets": reads_secrets,

@@ -64,7 +64,6 @@ def _noun(people: Sequence[str]) -> tuple[str, str]:
         "group": "group",
         "user": "user",
         "serviceaccount": "service account",
-        "robot": "robot",
         "arn": "IAM principal",
     }
     noun = nouns.get(kinds.pop(), "") if len(kinds) == 1 else ""

@@ -165,7 +165,9 @@ def test_people_and_robots_of_an_existing_cluster_need_rights_of_their_own() -> 
     sections = stack(identityProvider="arn:aws:iam::111122223333:oidc-provider/token.actions.githubusercontent.com")
     people, robots = account(), account()
     rows_of({**sections, "people": {"auditors": ["arn:aws:iam::111122223333:role/audit"]}}, people)
-    sections["teams"]["a"]["robots"] = {"ci": {"role": "viewer", "subject": "repo:example/a:ref:refs/heads/main"}}
+    sections["teams"]["a"]["serviceAccounts"] = {
+        "ci": {"role": "viewer", "subject": "repo:example/a:ref:refs/heads/main"}
+    }
     rows_of(sections, robots)
     assert more_rights(people) == {"eks:CreateAccessEntry"}
     assert more_rights(robots) == {"eks:CreateAccessEntry", "iam:PutRolePolicy"}

@@ -215,10 +215,10 @@ def test_the_budget_has_room_for_all_secrets() -> None:
 
 
 def test_the_account_that_reads_secrets_is_no_robot() -> None:
-    assert problems(robots={"secret-reader": {"role": "viewer"}}) == [
+    assert problems(serviceAccounts={"secret-reader": {"role": "viewer"}}) == [
         (
-            "teams.vision.robots.secret-reader: secret-reader is the ServiceAccount that reads the team's secrets in"
-            " the cloud; rename it"
+            "teams.vision.serviceAccounts.secret-reader: secret-reader is the ServiceAccount that reads the team's"
+            " secrets in the cloud; rename it"
         )
     ]
 

@@ -86,11 +86,18 @@ def test_a_robot_gains_access_once_and_another_subject_is_another_robot() -> Non
     def with_subject(branch: str) -> Data:
         sections = small()
         robot = {"role": "researcher", "subject": f"repo:example/vision:ref:refs/heads/{branch}"}
-        sections["teams"]["vision"]["robots"] = {"ci": robot}
+        sections["teams"]["vision"]["serviceAccounts"] = {"ci": robot}
         provider = "arn:aws:iam::111122223333:oidc-provider/token.actions.githubusercontent.com"
         return {**sections, "cluster": {**EKS, **PROVIDED, "identityProvider": provider}}
 
     before, now = outlook_of(with_subject("main")), outlook_of(with_subject("dev"))
     gained, lost = access_gained(before, now), access_lost(before, now)
-    assert gained == ("1 robot gains exec in vision (robot:vision/ci (repo:example/vision:ref:refs/heads/dev))",)
-    assert lost == ("1 robot loses all access in vision (robot:vision/ci (repo:example/vision:ref:refs/heads/main))",)
+    assert gained == (
+        "1 service account gains exec in vision (serviceaccount:vision/ci (repo:example/vision:ref:refs/heads/dev))",
+    )
+    assert lost == (
+        (
+            "1 service account loses all access in vision"
+            " (serviceaccount:vision/ci (repo:example/vision:ref:refs/heads/main))"
+        ),
+    )

@@ -1,4 +1,4 @@
-"""Access entries of EKS, and IAM roles of robots.
+"""Access entries of EKS, and IAM roles of service accounts.
 
 https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html
 """
@@ -10,12 +10,12 @@ import pulumi_aws as aws
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.plan.people import group_of
-from gpu_tenancy.model.plan.robots import RobotPlan
+from gpu_tenancy.model.plan.service_accounts import ServiceAccountPlan
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.people import Person
 
 from .identity import Grant, Role
-from .policies import robot_policy, robot_trust
+from .policies import ci_policy, ci_trust
 
 
 def access_entry(
@@ -63,20 +63,23 @@ def people_entries(
     ]
 
 
-def robot_entries(
+def ci_entries(
     name: str, plan: ClusterPlan, section: AwsCluster, opts: pulumi.ResourceOptions
 ) -> Sequence[aws.eks.AccessEntry]:
-    """The IAM roles that CI jobs of robots assume with their own tokens, and the entries of these roles.
+    """The IAM roles that CI jobs assume with their own tokens, and the entries of these roles.
 
     The account's OIDC provider of the CI system is not created here, because an account has one for all stacks.
     """
-    return [_robot_entry(f"{name}-{robot.team}.{robot.name}", plan, section, robot, opts) for robot in plan.robots]
+    return [
+        _ci_entry(f"{name}-{account.team}.{account.name}", plan, section, account, opts)
+        for account in plan.service_accounts
+    ]
 
 
-def _robot_entry(
-    name: str, plan: ClusterPlan, section: AwsCluster, robot: RobotPlan, opts: pulumi.ResourceOptions
+def _ci_entry(
+    name: str, plan: ClusterPlan, section: AwsCluster, account: ServiceAccountPlan, opts: pulumi.ResourceOptions
 ) -> aws.eks.AccessEntry:
-    grant = Grant(robot_trust(section, robot.subject or ""), inline={"cluster": robot_policy(section)})
-    role = Role(f"{name}-role", section.identity_name(robot.team, robot.name), grant, plan.tags, opts)
-    people = [robot.identity] if robot.identity else []
+    grant = Grant(ci_trust(section, account.subject or ""), inline={"cluster": ci_policy(section)})
+    role = Role(f"{name}-role", section.identity_name(account.team, account.name), grant, plan.tags, opts)
+    people = [account.identity] if account.identity else []
     return _entry(f"{name}-entry", plan, (role.arn, people), section, opts)

@@ -13,7 +13,7 @@ from gpu_tenancy.model.spec.acceleration import NAMESPACE as CACHES
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 
 from ..api import Api
-from .access import people_entries, robot_entries
+from .access import ci_entries, people_entries
 from .addons import BEFORE_NODES, CNI, EFS, ON_NODES, S3, SNAPSHOTS, Addons, fsx
 from .autoscaling import ClusterAutoscaler
 from .charts import release
@@ -41,8 +41,8 @@ class EksCluster(pulumi.ComponentResource):
     """An EKS cluster, created or looked up by name, with its node pools and their autoscaler.
 
     Its network (subnets with outbound access) is not created here. An existing cluster only gets nodes, access entries
-    of people and robots, roles of robots and of readers of secrets and, if the stack sets one, an autoscaler: its
-    add-ons and the EFA device plugin are managed by its owner.
+    of people and service accounts, roles of service accounts and of readers of secrets and, if the stack sets one, an
+    autoscaler: its add-ons and the EFA device plugin are managed by its owner.
     The role of its nodes also gets the policy of the VPC CNI, because it is unknown whether that add-on has its own
     role.
     """
@@ -69,7 +69,7 @@ class EksCluster(pulumi.ComponentResource):
         self.kubernetes = self.api.provider()
         after_cluster = pulumi.ResourceOptions(parent=self, depends_on=[cluster])
         people_entries(f"{name}-people", plan, section, after_cluster)
-        robot_entries(f"{name}-robot", plan, section, after_cluster)
+        ci_entries(f"{name}-robot", plan, section, after_cluster)
         data_access(f"{name}-data", self._context, plan.identities, plan.buckets, after_cluster)
         system = self._created(name, plane) if plane else []
         self.nodes: Sequence[pulumi.Resource] = [*system, *self._pools(name, system), *targets]

@@ -59,8 +59,8 @@ def trust(service: str) -> str:
     )
 
 
-def robot_trust(section: AwsCluster, subject: str) -> str:
-    """The trust policy of a robot: one subject of the CI system's tokens, for STS.
+def ci_trust(section: AwsCluster, subject: str) -> str:
+    """The trust policy of a service account: one subject of the CI system's tokens, for STS.
 
     https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_providers_create_oidc.html
     """
@@ -82,8 +82,8 @@ def _web_identity_trust(provider: str | None, issuer: str | None, subject: str) 
     )
 
 
-def robot_policy(section: AwsCluster) -> str:
-    """The policy of a robot: read the address and the CA of the cluster. Kubernetes RBAC gives its other rights."""
+def ci_policy(section: AwsCluster) -> str:
+    """The policy of a service account: read the address and the CA of the cluster. RBAC gives its other rights."""
     arn = f"arn:{partition(section.region)}:eks:{section.region}:*:cluster/{section.name}"
     return document([{"Effect": "Allow", "Action": ["eks:DescribeCluster"], "Resource": arn}])
 

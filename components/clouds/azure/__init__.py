@@ -16,13 +16,13 @@ from gpu_tenancy.model.plan.cluster import ClusterPlan, NodePool
 from gpu_tenancy.model.spec.clouds.azure import CLIENT_ID_OF, AzureCluster
 
 from ..api import Api
+from .ci_identities import CiIdentity
 from .control_plane import AksControlPlane
 from .data import data_access
 from .kubeconfig import own_kubeconfig
 from .memory import MemoryLock
 from .pools import PoolCluster, agent_pool
 from .registries import registry_rights
-from .robots import RobotIdentity
 from .secrets import SecretReaderIdentity
 
 
@@ -60,7 +60,7 @@ class AksCluster(pulumi.ComponentResource):
         # With the address, which is known only after the cluster is created.
         issuer = pulumi.Output.all(cluster.fqdn, cluster.oidc_issuer_profile).apply(_issuer)
         late = {
-            **self._robots(f"{name}-robot", cluster),
+            **self._ci_identities(f"{name}-robot", cluster),
             **self._teams(f"{name}-data", issuer),
             **self._readers(f"{name}-secrets", issuer),
         }
@@ -81,15 +81,15 @@ class AksCluster(pulumi.ComponentResource):
             return AksControlPlane(f"{name}-control-plane", plan, section, within).cluster
         return ManagedCluster.get(f"{name}-cluster", section.resource_id, within)
 
-    def _robots(self, name: str, cluster: ManagedCluster) -> dict[str, pulumi.Output[str]]:
-        """The object IDs of the identities of robots, by their names in the plan."""
+    def _ci_identities(self, name: str, cluster: ManagedCluster) -> dict[str, pulumi.Output[str]]:
+        """The object IDs of the identities of service accounts, by their names in the plan."""
         within = pulumi.ResourceOptions(parent=self)
         return {
-            robot.identity.name: RobotIdentity(
-                f"{name}-{robot.team}.{robot.name}", self._pool_cluster, robot, cluster.id, within
+            account.identity.name: CiIdentity(
+                f"{name}-{account.team}.{account.name}", self._pool_cluster, account, cluster.id, within
             ).object_id
-            for robot in self._plan.robots
-            if robot.identity
+            for account in self._plan.service_accounts
+            if account.identity
         }
 
     def _teams(self, name: str, issuer: pulumi.Output[str]) -> dict[str, pulumi.Output[str]]:

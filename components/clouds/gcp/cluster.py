@@ -14,11 +14,11 @@ from gpu_tenancy.model.spec.people import Person
 from ..api import Api
 from . import pools
 from .access import ClusterAccess, authority, kubeconfig
+from .ci_identities import CiIdentity
 from .creation import NewCluster, SecretsKey, create_cluster
 from .data import data_access
 from .drivers import DriverInstaller
 from .fabric import GpuFabric
-from .robots import RobotAccount
 from .secrets import SecretRights
 
 SYSTEM_POOL: Final = "gpu-tenancy-system"
@@ -84,8 +84,8 @@ class GkeCluster(pulumi.ComponentResource):
             self._admit(f"{name}-admins", cluster.create)
         for who in plan.people:
             self._login(f"{name}-login-{iam_member(who)}", who)
-        for robot in plan.robots:
-            RobotAccount(f"{name}-robot-{robot.team}.{robot.name}", cluster, robot, self._child)
+        for account in plan.service_accounts:
+            CiIdentity(f"{name}-robot-{account.team}.{account.name}", cluster, account, self._child)
         # Its workload identity pool exists with the cluster.
         after_cluster = pulumi.ResourceOptions(parent=self, depends_on=[self.cluster])
         data_access(f"{name}-data", plan, cluster, self.cluster, after_cluster)

@@ -104,7 +104,7 @@ def can(  # noqa: PLR0913 - each is an option
     embedded: Embedded = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a person, a group or a robot may do in the whole cluster and in each team.
+    """Show what a person, a group or a service account may do in the whole cluster and in each team.
 
     By roles and bindings of the stack; with --live as the API server answers (SubjectAccessReviews). Only the
     directory knows the groups of a user: name them with --group. Guards (admission policies) can refuse more.
@@ -149,7 +149,7 @@ def kubeconfig_of(  # noqa: PLR0913 - each is an option
             " serviceaccount:NAMESPACE/NAME gets a token.",
         ),
     ] = None,
-    valid: Annotated[str, typer.Option("--for", help="Validity of a robot's token, 10m to 24h.")] = "1h",
+    valid: Annotated[str, typer.Option("--for", help="Validity of a service account's token, 10m to 24h.")] = "1h",
     out: Annotated[Path | None, typer.Option(help="File to write, with mode 0600. Default: standard output.")] = None,
     stack: StackOption = None,
     project: ProjectFolder = None,

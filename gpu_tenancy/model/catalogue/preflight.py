@@ -30,11 +30,11 @@ class AwsQuota(Row):
 
 
 Part: TypeAlias = Literal[
-    "create", "people", "robots", "identities", "buckets", "secrets", "secretsOfCreate", "efs", "lustre"
+    "create", "people", "serviceAccounts", "identities", "buckets", "secrets", "secretsOfCreate", "efs", "lustre"
 ]
-"""What a stack may have that needs further rights: a cluster to create, people who log in, identities of robots,
-identities of teams with datasets, buckets to create, identities that read secrets, and these in a cluster to create,
-and file systems for claims of teams."""
+"""What a stack may have that needs further rights: a cluster to create, people who log in, identities of service
+accounts, identities of teams with datasets, buckets to create, identities that read secrets, and these in a cluster to
+create, and file systems for claims of teams."""
 
 
 class Rights(Row):
@@ -90,7 +90,7 @@ class Gcp(Rights):
         pod_addresses: of the pods' range, for each node.
         services: APIs that must be enabled.
         services_of_create: further ones, if the stack creates the cluster.
-        services_of_robots: those with which CI jobs log in as robots.
+        services_of_service_accounts: those with which CI jobs log in as service accounts.
         service_of_secrets: the one of secrets.
         services_of_storage: those of shared storage, by the class that claims use.
         on_bucket: rights on an existing bucket that a team gets a right on.
@@ -102,7 +102,7 @@ class Gcp(Rights):
     pod_addresses: int
     services: list[str]
     services_of_create: list[str]
-    services_of_robots: list[str]
+    services_of_service_accounts: list[str]
     service_of_secrets: str
     services_of_storage: dict[str, list[str]]
     on_bucket: list[str]

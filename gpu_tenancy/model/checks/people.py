@@ -7,7 +7,7 @@ from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.model.catalogue.directories import Directory, directories
 from gpu_tenancy.model.checks.references import known_in
 from gpu_tenancy.model.plan.people import TEAM_ROLES
-from gpu_tenancy.model.plan.robots import ACCOUNTS_OF_PODS
+from gpu_tenancy.model.plan.service_accounts import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
@@ -25,7 +25,7 @@ def people_problems(tree: Tree) -> Iterator[Problem]:
         else:
             yield from _form(stack, found, path)
             yield from _account(stack, found, path)
-    yield from _robots(stack)
+    yield from _service_accounts(stack)
 
 
 def _entries(stack: Stack) -> Iterator[tuple[Path, str]]:
@@ -84,20 +84,20 @@ def _account(stack: Stack, who: Person, path: Path) -> Iterator[Problem]:
         return
     if name in ACCOUNTS_OF_PODS:
         rule = f"is the account of all workloads of team {namespace}, which has no rights"
-        yield Problem(path, rule, f"define a robot under teams.{namespace}.robots", str(who))
+        yield Problem(path, rule, f"define a service account under teams.{namespace}.serviceAccounts", str(who))
     elif path[:2] != ("teams", namespace) or path[3] == "leads":
         rule = f"is in the namespace of team {namespace}: its researchers can run pods with this account"
         fix = f"use an account of no team, or list it under teams.{namespace}.members.researchers"
         yield Problem(path, rule, fix, str(who))
 
 
-def _robots(stack: Stack) -> Iterator[Problem]:
+def _service_accounts(stack: Stack) -> Iterator[Problem]:
     """Robots whose account is that of pods, or whose cloud identity cannot be."""
     for team, spec in stack.teams.items():
-        for name, robot in spec.robots.items():
-            path = ("teams", team, "robots", name)
+        for name, account in spec.service_accounts.items():
+            path = ("teams", team, "serviceAccounts", name)
             if name in ACCOUNTS_OF_PODS:
                 rule = f"is the ServiceAccount of the pods of team {team}, which has no rights"
-                yield Problem(path, rule, "rename the robot", name)
-            if robot.subject and (wrong := stack.cluster.robot_rule(team, name, robot.subject)):
-                yield Problem((*path, "subject"), *wrong, robot.subject, about=(("cluster", "identityProvider"),))
+                yield Problem(path, rule, "rename the service account", name)
+            if account.subject and (wrong := stack.cluster.account_rule(team, name, account.subject)):
+                yield Problem((*path, "subject"), *wrong, account.subject, about=(("cluster", "identityProvider"),))

@@ -120,9 +120,9 @@ def _pulling(team: Team, secrets: Iterable[str], path: Path) -> Iterator[Problem
 
 
 def _sources(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
-    if READER in team.robots:
+    if READER in team.service_accounts:
         rule = "is the ServiceAccount that reads the team's secrets in the cloud"
-        yield Problem(("teams", name, "robots", READER), rule, "rename it", READER)
+        yield Problem(("teams", name, "serviceAccounts", READER), rule, "rename it", READER)
     service = service_of(tree.stack.cluster)
     for key, secret in team.secrets.items():
         manager = store_of(secret.from_ or "")[0].manager if secret.from_ else service

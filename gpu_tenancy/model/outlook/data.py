@@ -7,7 +7,7 @@ from typing import Final, Literal
 from gpu_tenancy.model.plan.buckets import Folder
 from gpu_tenancy.model.plan.costs import storage_cost
 from gpu_tenancy.model.plan.identities import DataGrant, caches_grants, data_grants, granted_here
-from gpu_tenancy.model.plan.robots import ACCOUNTS_OF_PODS
+from gpu_tenancy.model.plan.service_accounts import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.sidecars import DRIVERS
 from gpu_tenancy.model.plan.storage import StorageClassPlan, claims, storage_classes

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpu_tenancy.model.plan.people import bindings, resolved
-from gpu_tenancy.model.plan.robots import robots
+from gpu_tenancy.model.plan.service_accounts import service_accounts
 from gpu_tenancy.model.plan.shares import Tree
 
 
@@ -15,7 +15,7 @@ class Membership:
     Attributes:
         team: where they have it; empty for the whole cluster.
         role: `lead`, `researcher` or `viewer` of a team; `admin` or `auditor` of the cluster.
-        people: as the stack writes them, with their kind; of robots, each once.
+        people: as the stack writes them, with their kind; of service accounts, each once.
     """
 
     team: str
@@ -30,7 +30,7 @@ def memberships(tree: Tree) -> Iterator[Membership]:
         if entries:
             yield Membership("", role, tuple(map(str, resolved(tree.stack, entries))))
     for team in tree.stack.teams:
-        shown = {who: str(robot) for robot in robots(tree.stack, team) for who in robot.people}
+        shown = {who: str(account) for account in service_accounts(tree.stack, team) for who in account.people}
         for binding in bindings(tree, team):
             found = dict.fromkeys(shown.get(who, str(who)) for who in binding.people)
             yield Membership(team, binding.role, tuple(found))

@@ -10,8 +10,8 @@ from gpu_tenancy.model.plan.fabric import node_pages
 from gpu_tenancy.model.plan.gpu_operator import operator_values
 from gpu_tenancy.model.plan.gpus import machine_of, sharing_rule
 from gpu_tenancy.model.plan.identities import MadeBucket, TeamIdentity, made_buckets, team_identities
-from gpu_tenancy.model.plan.robots import RobotPlan, identities
 from gpu_tenancy.model.plan.secrets import SecretReader, readers
+from gpu_tenancy.model.plan.service_accounts import ServiceAccountPlan, identities
 from gpu_tenancy.model.plan.snapshots import takes_snapshots
 from gpu_tenancy.model.plan.storage import StorageClassPlan, storage_classes
 from gpu_tenancy.model.plan.supply import PoolSupply, pool_supply
@@ -124,7 +124,7 @@ class ClusterPlan:
         identities: those of teams to create, with their rights.
         buckets: those to create.
         people: those whom the stack lets log in to the cluster: by access entries of EKS, or a role of the cloud.
-        robots: those to create a cloud identity for.
+        service_accounts: those to create a cloud identity for.
         readers: those to create a cloud identity for that reads a team's secrets.
         registries: registries of images that the nodes get the right to read.
         storage: StorageClasses for claims of teams, whose drivers and file systems are created with the cluster.
@@ -141,7 +141,7 @@ class ClusterPlan:
     identities: tuple[TeamIdentity, ...] = ()
     buckets: tuple[MadeBucket, ...] = ()
     people: tuple[Person, ...] = ()
-    robots: tuple[RobotPlan, ...] = ()
+    service_accounts: tuple[ServiceAccountPlan, ...] = ()
     readers: tuple[SecretReader, ...] = ()
     registries: tuple[str, ...] = ()
     storage: tuple[StorageClassPlan, ...] = ()
@@ -153,8 +153,8 @@ class ClusterPlan:
 
     @property
     def late_users(self) -> tuple[str, ...]:
-        """Placeholders for what the cloud decides: names of robots, identities of teams, and IDs of shared storage."""
-        found = (robot.identity.name for robot in self.robots if robot.identity)
+        """Placeholders for what the cloud decides: names of accounts, identities of teams, IDs of shared storage."""
+        found = (account.identity.name for account in self.service_accounts if account.identity)
         clients = (f"{CLIENT_ID_OF}{identity.name}" for identity in self.identities)
         of_readers = (name for reader in self.readers for name in reader.annotations.values())
         late = late_storage("")
@@ -183,7 +183,7 @@ def cluster_plan(stack: Stack, people: tuple[Person, ...] = ()) -> ClusterPlan:
         identities=team_identities(stack),
         buckets=made_buckets(stack),
         people=people,
-        robots=identities(stack),
+        service_accounts=identities(stack),
         readers=readers(stack),
         registries=tuple(dict.fromkeys(stack.images.registries)),
         storage=storage_classes(stack),

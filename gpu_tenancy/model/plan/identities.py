@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gpu_tenancy.model.plan.buckets import Folder, folder
 from gpu_tenancy.model.plan.cache_pods import accelerated, has_identity
-from gpu_tenancy.model.plan.robots import ACCOUNTS_OF_PODS
+from gpu_tenancy.model.plan.service_accounts import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.acceleration import NAMESPACE
 from gpu_tenancy.model.spec.clouds.base import CloudCluster

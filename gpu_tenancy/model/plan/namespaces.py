@@ -129,7 +129,7 @@ class NamespacePlan:
         usage_weight: weight of the team's past usage in this queue; None if usage does not count.
         annotations: facts about the team that the guards need.
         bindings: who may do what in the namespace.
-        robots: names of the ServiceAccounts of the team's robots.
+        service_accounts: names of the ServiceAccounts for the team's CI jobs.
         manager: the MultiKueue manager that creates workloads here; None if the stack is not one of its workers.
         pull_secrets: Secrets with which pods of the team's workloads pull their images.
     """
@@ -143,7 +143,7 @@ class NamespacePlan:
     usage_weight: float | None = None
     annotations: dict[str, str] = field(default_factory=dict[str, str])
     bindings: tuple[TeamBinding, ...] = ()
-    robots: tuple[str, ...] = ()
+    service_accounts: tuple[str, ...] = ()
     manager: WorkerAccess | None = None
     pull_secrets: tuple[str, ...] = ()
 
@@ -177,7 +177,7 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
         queue=tree.queue_of(name),
         usage_weight=usage_weight(tree, name),
         bindings=bindings(tree, name),
-        robots=tuple(team.robots),
+        service_accounts=tuple(team.service_accounts),
         manager=worker_access(tree.stack),
         pull_secrets=tuple(dict.fromkeys(team.image_pull_secrets)),
     )

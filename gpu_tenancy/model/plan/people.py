@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 from gpu_tenancy.model.catalogue.roles import Rule, roles, rules_of
 from gpu_tenancy.model.plan.compute_domains import connected_flavors
 from gpu_tenancy.model.plan.operators.needs import there
-from gpu_tenancy.model.plan.robots import identities, robots
+from gpu_tenancy.model.plan.service_accounts import identities, service_accounts
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.snapshots import takes_snapshots
 from gpu_tenancy.model.spec import Stack
@@ -118,13 +118,13 @@ def group_of(principal: Person) -> str:
 
 
 def bindings(tree: Tree, team: str) -> tuple[TeamBinding, ...]:
-    """The RoleBindings of a team's namespace: its own members and robots, and the members of all cohorts above it.
+    """The RoleBindings of a team's namespace: its members and service accounts, and members of cohorts above it.
 
     Who has several roles gets the one that includes the others.
     """
     left = {role: set(resolved(tree.stack, _entries(tree, team, role))) for role in TEAM_ROLES}
-    for robot in robots(tree.stack, team):
-        left[robot.role] |= {*robot.people}
+    for account in service_accounts(tree.stack, team):
+        left[account.role] |= {*account.people}
     higher: set[Person] = set()
     made: list[TeamBinding] = []
     for role in TEAM_ROLES:
@@ -167,8 +167,8 @@ def access(tree: Tree) -> AccessPlan | None:
     everybody = {*admins, *auditors, *(who for binding in by_team for who in binding.people)}
     if not everybody:
         return None
-    of_robots = {robot.identity for robot in identities(stack)}
-    principals = tuple(sorted(who for who in everybody - of_robots if who.kind == "role"))
+    of_service_accounts = {account.identity for account in identities(stack)}
+    principals = tuple(sorted(who for who in everybody - of_service_accounts if who.kind == "role"))
     needed = {who: login for who in sorted(everybody) if (login := stack.cluster.login(who))}
     return AccessPlan(
         roles=tuple(RolePlan(name, rules(stack, name)) for name in roles() if name in {*used, *cluster}),
@@ -176,7 +176,7 @@ def access(tree: Tree) -> AccessPlan | None:
         auditors=subjects(auditors),
         members=members,
         principals=principals,
-        logins=(*principals, *(who for who, login in needed.items() if login.given and who not in of_robots)),
+        logins=(*principals, *(who for who, login in needed.items() if login.given and who not in of_service_accounts)),
         commands=tuple(login.command for login in needed.values() if not login.given),
     )
 

@@ -21,7 +21,7 @@ _FORMS: Final = "write group:NAME, user:NAME, serviceaccount:NAMESPACE/NAME, or 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Person:
-    """A user, a group of users, or a robot, as a directory names it.
+    """A user, a group of users, or a service account, as a directory names it.
 
     Attributes:
         kind: what it is; `role` is an IAM role or user of AWS.
@@ -107,7 +107,9 @@ class Members(Section):
 
 def _subject(text: str) -> str:
     if "*" in text or "?" in text:
-        raise refuse("has a wildcard, but a robot is one subject", "write the subject of one branch or environment")
+        raise refuse(
+            "has a wildcard, but a service account is one subject", "write the subject of one branch or environment"
+        )
     if not _SUBJECT.fullmatch(text):
         raise refuse(
             "is not the subject of a CI system's token",
@@ -116,15 +118,15 @@ def _subject(text: str) -> str:
     return text
 
 
-class Robot(Section):
-    """A robot of a team, such as its CI system: a ServiceAccount in the team's namespace with a role.
+class ServiceAccount(Section):
+    """A service account for the CI jobs of a team: a ServiceAccount in the team's namespace with a role.
 
     It has no stored token, and members of the team cannot run pods with it. On EKS, GKE and AKS, `subject` also gives
     it a cloud identity, as which a job of the CI system logs in to the cluster with its own OIDC token.
     """
 
     role: Literal["researcher", "viewer"]
-    """What it may do in the team. A robot cannot be a lead, since its jobs would read Secrets of the team."""
+    """What it may do in the team. A service account cannot be a lead, since its jobs would read Secrets of the team."""
     subject: Annotated[str, AfterValidator(_subject)] | None = None
     """Claim `sub` of the tokens of one CI job, such as `repo:example/vision:ref:refs/heads/main`, which the issuer of
     `cluster.identityProvider` signs. Default: no cloud identity, only tokens of the ServiceAccount."""

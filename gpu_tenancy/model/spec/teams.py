@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from gpu_tenancy.model.spec.base import Bytes, Cidr, Count, Cpu, LabelValue, Name, Section, Weight, WorkloadName, refuse
 from gpu_tenancy.model.spec.data import Storage
-from gpu_tenancy.model.spec.people import Members, Robot
+from gpu_tenancy.model.spec.people import Members, ServiceAccount
 from gpu_tenancy.model.spec.secrets import Secret
 from gpu_tenancy.model.spec.tenancy import Gpus, Shares
 from gpu_tenancy.model.spec.workloads import Server, Training
@@ -171,8 +171,8 @@ class Team(Shares):
     """Value of label `gpu-tier`, such as critical, high-priority or best-effort."""
     members: Members = Members()
     """People of the team, in addition to those of the cohorts above it."""
-    robots: dict[Name, Robot] = {}
-    """Robots of the team by the name of their ServiceAccount, such as `ci`."""
+    service_accounts: dict[Name, ServiceAccount] = {}
+    """Service accounts of the team, for its CI jobs, by name, such as `ci`."""
     workload_secrets: list[Name] = []
     """Secrets that pods of researchers may use too. Without it, only leads may submit workloads that use Secrets."""
     secrets: dict[Name, Secret] = {}

@@ -19,7 +19,7 @@ TEAM: Final = (
     "weight", "usage_weight", "lends", "preemption", "containers", "pod_security",
 )  # fmt: skip
 """Fields of a team that are the same in all clusters: Kueue copies a workload as the manager admitted it."""
-_OWN: Final = frozenset({"members", "robots", "training", "compute", "objects", "claims", "network"})
+_OWN: Final = frozenset({"members", "serviceAccounts", "training", "compute", "objects", "claims", "network"})
 """Keys of a team that the manager's file can have."""
 
 _OPERATORS: Final[Mapping[str, str]] = {name: kind.operator for name, kind in KINDS.items() if kind.operator}

@@ -12,7 +12,7 @@ from builders import Data
 from components_builders import program_once
 from eks_description import DESCRIPTION
 from test_clouds_people import creation, gke, of_cloud
-from test_clouds_robots import inputs
+from test_clouds_service_accounts import inputs
 
 from components.clouds.aws.policies import account_trust
 from components.clouds.azure.identities import ROLES

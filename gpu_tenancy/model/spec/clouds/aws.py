@@ -108,8 +108,8 @@ class AwsCluster(CloudCluster):
     node_role: RoleArn | None = None
     """IAM role of the nodes; default: a role with the minimum permissions is created."""
     identity_provider: ProviderArn | None = None
-    """ARN of the account's IAM OIDC provider of the CI system, whose tokens robots with `subject` log in with, such as
-    `arn:aws:iam::111122223333:oidc-provider/token.actions.githubusercontent.com`."""
+    """ARN of the account's IAM OIDC provider of the CI system, whose tokens service accounts with `subject` log in
+    with, such as `arn:aws:iam::111122223333:oidc-provider/token.actions.githubusercontent.com`."""
     images: dict[AmiType, AmiRelease] = {}
     """Release of the node image, by AMI type: `{AL2023_x86_64_NVIDIA: 1.35.2-20261109}`. Default: a node group keeps
     the release that was the latest when its version was set, and Karpenter's new nodes get the latest."""
@@ -139,7 +139,7 @@ class AwsCluster(CloudCluster):
 
     @property
     def issuer(self) -> str | None:
-        """Issuer of the tokens of robots: the name of the OIDC provider."""
+        """Issuer of the tokens of service accounts: the name of the OIDC provider."""
         return self.identity_provider.partition("/")[2] if self.identity_provider else None
 
     def reader_annotations(self, team: str) -> dict[str, str]:
@@ -170,12 +170,12 @@ class AwsCluster(CloudCluster):
         yield f"Nodes read ECR of their account, also pull-through caches: {given}"
         yield "Repositories of another account must allow the role of the nodes in their policies"
 
-    def robot_identity(self, team: str, robot: str) -> Person | None:
-        """The IAM role of a robot, in the account of the OIDC provider."""
+    def account_identity(self, team: str, name: str) -> Person | None:
+        """The IAM role of a service account, in the account of the OIDC provider."""
         if self.identity_provider is None:
             return None
         account = self.identity_provider.partition(":oidc-provider/")[0]
-        return Person("role", f"{account}:role/{self.identity_name(team, robot)}")
+        return Person("role", f"{account}:role/{self.identity_name(team, name)}")
 
     def queued_rule(self) -> tuple[str, str] | None:
         """Karpenter knows no ProvisioningRequests: https://github.com/kubernetes-sigs/karpenter/issues/742."""

@@ -50,7 +50,7 @@ https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/stora
 CLIENT_ID_OF: Final = "client-id-of-"
 """Start of a placeholder in a plan for the client ID of a team's identity, which is known once it is created."""
 OBJECT_ID_OF: Final = "object-id-of-"
-"""Start of the name of a robot's user in a plan: its object ID, which a cluster knows, is known once it is created."""
+"""Start of the name of a service account's user in a plan: its object ID is known once it is created."""
 
 
 _BLOBS: Final = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
@@ -161,7 +161,7 @@ class AzureCluster(CloudCluster):
     subnet: SubnetId
     """Resource ID of the nodes' subnet."""
     identity_provider: Issuer | None = None
-    """URL of the issuer of the CI system's tokens, which robots with `subject` log in with, such as
+    """URL of the issuer of the CI system's tokens, which service accounts with `subject` log in with, such as
     `https://token.actions.githubusercontent.com`."""
     create: AksCreation | None = None
     """Settings of the cluster to create; default: use the existing cluster with this name, with Entra integration."""
@@ -203,7 +203,7 @@ class AzureCluster(CloudCluster):
 
     @property
     def issuer(self) -> str | None:
-        """Issuer of the tokens of robots."""
+        """Issuer of the tokens of service accounts."""
         return self.identity_provider.removeprefix("https://") if self.identity_provider else None
 
     def reader_annotations(self, team: str) -> dict[str, str]:
@@ -221,11 +221,11 @@ class AzureCluster(CloudCluster):
             given = "made here" if self.create else f"run `az aks update {place} --attach-acr {registry}`"
             yield f"Nodes pull from {registry.rpartition('/')[2]}: {given}"
 
-    def robot_identity(self, team: str, robot: str) -> Person | None:
-        """The managed identity of a robot, which a cluster knows as a user with its object ID."""
+    def account_identity(self, team: str, name: str) -> Person | None:
+        """The managed identity of a service account, which a cluster knows as a user with its object ID."""
         if self.identity_provider is None:
             return None
-        return Person("user", f"{OBJECT_ID_OF}{self.identity_name(team, robot)}")
+        return Person("user", f"{OBJECT_ID_OF}{self.identity_name(team, name)}")
 
     def is_late(self, user: str) -> bool:
         """Entra decides object IDs and client IDs."""

@@ -224,9 +224,9 @@ class ClusterSection(Section):
         del who
         return None
 
-    def robot_identity(self, team: str, robot: str) -> Person | None:
-        """The cloud identity of a robot, as the cluster knows it; None if it cannot have one."""
-        del team, robot
+    def account_identity(self, team: str, name: str) -> Person | None:
+        """The cloud identity of a service account, as the cluster knows it; None if it cannot have one."""
+        del team, name
         return None
 
     def reader_annotations(self, team: str) -> dict[str, str]:
@@ -261,15 +261,15 @@ class ClusterSection(Section):
         del user
         return False
 
-    def robot_rule(self, team: str, robot: str, subject: str) -> tuple[str, str] | None:
-        """Rule and fix if a robot cannot have a cloud identity for a CI job's subject; None if it can."""
+    def account_rule(self, team: str, name: str, subject: str) -> tuple[str, str] | None:
+        """Rule and fix if a service account cannot have a cloud identity for a CI job's subject; None if it can."""
         del subject
         fix = (
-            f"remove it, and use tokens of `tenancy kubeconfig {team} --as serviceaccount:{team}/{robot} --for 1h`; or"
-            f" have the API server trust the issuer of the CI system's tokens, and list their user under"
+            f"remove it, and use tokens of `tenancy kubeconfig {team} --as serviceaccount:{team}/{name} --for 1h`;"
+            f" or have the API server trust the issuer of the CI system's tokens, and list their user under"
             f" teams.{team}.members"
         )
-        return "needs a cloud, which gives robots identities", fix
+        return "needs a cloud, which gives service accounts identities", fix
 
 
 GITHUB: Final = "token.actions.githubusercontent.com"
@@ -282,7 +282,7 @@ class CloudCluster(ClusterSection):
     """Common keys of clusters in a cloud."""
 
     _LONGEST_IDENTITY: ClassVar[int]
-    """Characters that the cloud accepts in the name of a robot's identity."""
+    """Characters that the cloud accepts in the name of a service account's identity."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$")]
     """Name of the cluster: at most 40 lowercase letters, digits and `-`."""
@@ -291,12 +291,12 @@ class CloudCluster(ClusterSection):
 
     @property
     def issuer(self) -> str | None:
-        """Issuer of the tokens of robots, without https://; None if it is unknown."""
+        """Issuer of the tokens of service accounts, without https://; None if it is unknown."""
         return None
 
-    def identity_name(self, team: str, robot: str) -> str:
-        """Name of a robot's identity in the cloud; its parts have no underscores, which therefore keep them apart."""
-        return f"{self.name}_{team}_{robot}"
+    def identity_name(self, team: str, name: str) -> str:
+        """Name of a service account's identity in the cloud; underscores separate its parts, which have none."""
+        return f"{self.name}_{team}_{name}"
 
     def team_identity_name(self, team: str) -> str:
         """Name of a team's identity in the cloud; a name that is too long ends in a digest of the whole."""
@@ -310,14 +310,17 @@ class CloudCluster(ClusterSection):
         """Name of the identity in the cloud that reads a team's secrets."""
         return self.team_identity_name(f"{team}__secrets")
 
-    def robot_rule(self, team: str, robot: str, subject: str) -> tuple[str, str] | None:
+    def account_rule(self, team: str, name: str, subject: str) -> tuple[str, str] | None:
         """An identity needs the CI system's issuer, a name that fits, and the subject of one repository."""
-        if self.robot_identity(team, robot) is None:
+        if self.account_identity(team, name) is None:
             return "needs the issuer of the CI system's tokens", "set cluster.identityProvider, or remove subject"
-        name = self.identity_name(team, robot)
+        name = self.identity_name(team, name)
         if len(name) > self._LONGEST_IDENTITY:
             most = self._LONGEST_IDENTITY
-            return f"needs an identity {name}, which is longer than {most} characters", "shorten the robot's name"
+            return (
+                f"needs an identity {name}, which is longer than {most} characters",
+                "shorten the service account's name",
+            )
         if self.issuer == GITHUB and not _OF_REPOSITORY.fullmatch(subject):
             return (
                 "is not the subject of one repository of GitHub",

@@ -174,7 +174,7 @@ class GcpCluster(CloudCluster):
     node_service_account: Group | None = None
     """Email of the nodes' service account; default: one with the minimum permissions is created."""
     identity_provider: PoolProvider | None = None
-    """Workload identity pool provider of the CI system, whose tokens robots with `subject` log in with:
+    """Workload identity pool provider of the CI system, whose tokens service accounts with `subject` log in with:
     `projects/<number>/locations/global/workloadIdentityPools/<pool>/providers/<provider>`. It must map
     `google.subject` to `assertion.sub`, and be the only provider of its pool."""
     fabric_networks: list[FabricNetwork] = []
@@ -220,13 +220,13 @@ class GcpCluster(CloudCluster):
         command = f"gcloud projects add-iam-policy-binding {self.project} --member={iam_member(who)} --role={VIEWER}"
         return Login(VIEWER, self.create is not None, command)
 
-    def identity_name(self, team: str, robot: str) -> str:
-        """ID of a robot's service account: unique in a project, and at most 30 characters.
+    def identity_name(self, team: str, name: str) -> str:
+        """ID of the Google service account: unique in a project, and at most 30 characters.
 
         https://cloud.google.com/iam/docs/service-accounts-create
         """
-        whole = f"{self.location}/{self.name}/{team}/{robot}"
-        return f"robot-{robot[:15]}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
+        whole = f"{self.location}/{self.name}/{team}/{name}"
+        return f"robot-{name[:15]}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
 
     @property
     def reader_cluster(self) -> dict[str, str]:
@@ -262,14 +262,14 @@ class GcpCluster(CloudCluster):
         """
         return f"serviceAccount:{self.project}.svc.id.goog[{namespace}/{account}]"
 
-    def robot_identity(self, team: str, robot: str) -> Person | None:
-        """The service account of a robot, which a cluster knows as a user.
+    def account_identity(self, team: str, name: str) -> Person | None:
+        """The Google service account of a service account, which a cluster knows as a user.
 
         https://cloud.google.com/kubernetes-engine/docs/how-to/role-based-access-control
         """
         if self.identity_provider is None:
             return None
-        return Person("user", f"{self.identity_name(team, robot)}@{self.project}.iam.gserviceaccount.com")
+        return Person("user", f"{self.identity_name(team, name)}@{self.project}.iam.gserviceaccount.com")
 
     def principal(self, project_number: str, namespace: str, account: str) -> str:
         """A ServiceAccount of the cluster, as a member of an IAM policy.

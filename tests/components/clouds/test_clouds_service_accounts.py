@@ -30,7 +30,11 @@ def with_robot(sections: Data, provider: str | None = None, subject: str | None 
     """A stack whose team has a robot."""
     robot = {"role": "researcher", **({"subject": subject} if subject else {})}
     cluster = {**sections["cluster"], **({"identityProvider": provider} if provider else {})}
-    return {**sections, "cluster": cluster, "teams": {"a": {**sections["teams"]["a"], "robots": {name: robot}}}}
+    return {
+        **sections,
+        "cluster": cluster,
+        "teams": {"a": {**sections["teams"]["a"], "serviceAccounts": {name: robot}}},
+    }
 
 
 def inputs(registrations: list[Registration] | tuple[Registration, ...], token: str, name: str = "") -> Any:
@@ -163,13 +167,19 @@ def test_a_robot_without_a_subject_has_no_cloud_identity() -> None:
 @pytest.mark.parametrize(
     ("sections", "problem"),
     [
-        (with_robot(stack()), "needs a cloud, which gives robots identities; remove it, and use tokens of `tenancy"),
+        (
+            with_robot(stack()),
+            "needs a cloud, which gives service accounts identities; remove it, and use tokens of `tenancy",
+        ),
         (with_robot(eks_stacks.stack()), "needs the issuer of the CI system's tokens; set cluster.identityProvider"),
         (with_robot(gke()), "needs the issuer of the CI system's tokens; set cluster.identityProvider"),
         (with_robot(aks_builders.stack()), "needs the issuer of the CI system's tokens; set cluster.identityProvider"),
         (
             with_robot(eks_stacks.stack(), EKS_PROVIDER, name="c" * 60),
-            f"needs an identity ml_a_{'c' * 60}, which is longer than 64 characters; shorten the robot's name",
+            (
+                f"needs an identity ml_a_{'c' * 60}, which is longer than 64 characters; shorten the service account's"
+                " name"
+            ),
         ),
         (
             with_robot(eks_stacks.stack(), EKS_PROVIDER, "repository_owner:example"),
@@ -179,14 +189,17 @@ def test_a_robot_without_a_subject_has_no_cloud_identity() -> None:
             with_robot(aks_builders.stack(), AKS_PROVIDER, "repo:example/vision"),
             "is not the subject of one repository of GitHub; write repo:OWNER/REPOSITORY:..., such as",
         ),
-        (with_robot(eks_stacks.stack(), EKS_PROVIDER, "repo:example/*:main"), "has a wildcard, but a robot is one"),
+        (
+            with_robot(eks_stacks.stack(), EKS_PROVIDER, "repo:example/*:main"),
+            "has a wildcard, but a service account is one",
+        ),
         (with_robot(gke(), GKE_PROVIDER, "repo:example/vision:a b"), "is not the subject of a CI system's token"),
     ],
     ids=["existing", "aws", "gcp", "azure", "long", "owner", "repository", "wildcard", "blank"],
 )
 def test_subjects_that_no_cloud_identity_can_have_are_refused(sections: Data, problem: str) -> None:
     (error,) = errors(sections)
-    assert error.startswith("teams.a.robots.c")
+    assert error.startswith("teams.a.serviceAccounts.c")
     assert problem in error
 
 
@@ -203,3 +216,9 @@ def test_on_aks_the_binding_has_the_object_id_that_the_cloud_decides() -> None:
     assert subjects == {"ServiceAccount": "ci", "User": UNKNOWN}
     (identity,) = (one for one in registrations if one.type.endswith("UserAssignedIdentity") and "robot" in one.name)
     assert identity.urn in binding.dependencies
+
+
+def test_the_old_key_is_refused_with_the_new_one() -> None:
+    sections = stack()
+    old = {**sections, "teams": {"a": {**sections["teams"]["a"], "robots": {"ci": {"role": "viewer"}}}}}
+    assert errors(old) == ["teams.a.robots: unknown key 'robots'; rename the key to serviceAccounts"]

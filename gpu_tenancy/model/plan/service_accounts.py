@@ -1,4 +1,4 @@
-"""Robots of teams: their ServiceAccounts, and the cloud identities as which their CI jobs log in."""
+"""Service accounts for the CI jobs of teams, and the cloud identities as which their CI jobs log in."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ ACCOUNTS_OF_PODS: Final = ("default", "workload")
 
 
 @dataclass(frozen=True, slots=True)
-class RobotPlan:
-    """A robot of a team.
+class ServiceAccountPlan:
+    """A service account of a team.
 
     Attributes:
         team: its namespace.
@@ -31,7 +31,7 @@ class RobotPlan:
 
     def __str__(self) -> str:
         """As a review lists it: with the subject, because another one is somebody else."""
-        return f"robot:{self.team}/{self.name}" + (f" ({self.subject})" if self.subject else "")
+        return f"serviceaccount:{self.team}/{self.name}" + (f" ({self.subject})" if self.subject else "")
 
     @property
     def people(self) -> tuple[Person, ...]:
@@ -40,13 +40,13 @@ class RobotPlan:
         return (account, self.identity) if self.identity else (account,)
 
 
-def robots(stack: Stack, team: str) -> Iterator[RobotPlan]:
-    """The robots of a team."""
-    for name, robot in stack.teams[team].robots.items():
-        identity = stack.cluster.robot_identity(team, name) if robot.subject else None
-        yield RobotPlan(team, name, robot.role, robot.subject, identity)
+def service_accounts(stack: Stack, team: str) -> Iterator[ServiceAccountPlan]:
+    """The service accounts of a team."""
+    for name, account in stack.teams[team].service_accounts.items():
+        identity = stack.cluster.account_identity(team, name) if account.subject else None
+        yield ServiceAccountPlan(team, name, account.role, account.subject, identity)
 
 
-def identities(stack: Stack) -> tuple[RobotPlan, ...]:
-    """The robots of all teams that have a cloud identity."""
-    return tuple(robot for team in stack.teams for robot in robots(stack, team) if robot.identity)
+def identities(stack: Stack) -> tuple[ServiceAccountPlan, ...]:
+    """The service accounts of all teams that have a cloud identity."""
+    return tuple(account for team in stack.teams for account in service_accounts(stack, team) if account.identity)
