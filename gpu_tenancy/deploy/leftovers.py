@@ -8,11 +8,10 @@ from typing import Final, cast
 
 from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.live import Live
+from gpu_tenancy.kube.live import Live, foreign, survey
 from gpu_tenancy.kube.outcome import ApplyError, Failure
 from gpu_tenancy.kube.references import Key, Reference
 from gpu_tenancy.kube.request import CONNECTIONS
-from gpu_tenancy.kube.survey import foreign, survey
 
 _PROVIDER: Final = "pulumi-kubernetes"
 """Start of the field managers of Pulumi's Kubernetes provider:

@@ -28,7 +28,7 @@ _RBAC: Final = Path(__file__).parent / "kwok-rbac.yaml"
 READY_WITHIN: Final = 90.0
 """Seconds in which the API server must be ready; it usually takes four."""
 
-PATIENCE: Final = 30.0
+RETRY_SECONDS: Final = 30.0
 """Seconds in which requests are repeated while the API server, or a webhook that it calls, does not work."""
 
 _STARTS: Final = 3
@@ -111,7 +111,7 @@ class Platform:
         Raises:
             ConsoleError: the kubeconfig is damaged, or its context has another server.
         """
-        cluster = Cluster(self.kubeconfig, CONTEXT, patience=PATIENCE)
+        cluster = Cluster(self.kubeconfig, CONTEXT, retry_seconds=RETRY_SECONDS)
         running = self._running()
         own = address(running.ports) if running else cluster.server
         if cluster.server != own:

@@ -4,33 +4,24 @@ It is for the embedded platform only, where volumes have no data and nobody else
 immutable field is deleted and created again. Clusters with real workloads are for `pulumi up`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Final
 
-from gpu_tenancy.base.json import text_at
-from gpu_tenancy.kube.definitions import await_kinds
-from gpu_tenancy.kube.inventory import Entry, Inventory
-from gpu_tenancy.kube.live import digest
-from gpu_tenancy.kube.outcome import Action, ApplyError, Change, Failure
-from gpu_tenancy.kube.parallel import in_parallel
-from gpu_tenancy.kube.placing import Placing, Wanted
+from gpu_tenancy.base.json import Json, maps_at, text_at
+from gpu_tenancy.kube.applier import Applier, Wanted
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.errors import UnknownKindError, WaitTimeoutError
+from gpu_tenancy.kube.inventory import Entry, Inventory, ours
+from gpu_tenancy.kube.live import Live, digest, foreign, survey
+from gpu_tenancy.kube.outcome import Action, ApplyError, Change, Failure, in_parallel
 from gpu_tenancy.kube.pruning import Pruning
 from gpu_tenancy.kube.references import Reference, is_definition
 from gpu_tenancy.kube.request import CONNECTIONS
-from gpu_tenancy.kube.survey import foreign, ours, survey
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from concurrent.futures import Executor
-    from pathlib import Path
-
-    from gpu_tenancy.base.json import Json
-    from gpu_tenancy.kube.client import Cluster
-    from gpu_tenancy.kube.live import Live
+from gpu_tenancy.kube.waiting import holders
 
 __all__ = ["Action", "ApplyError", "Change", "Failure", "apply"]
 
@@ -102,14 +93,14 @@ class _Run:
     ) -> None:
         self.changes: list[Change] = []
         self._cluster, self._pool, self._inventory, self._progress = cluster, pool, inventory, progress
-        self._placing, self._adopt = Placing(cluster), frozenset(adopt)
+        self._applier, self._adopt = Applier(cluster), frozenset(adopt)
 
     def apply(self, number: int, wave: Sequence[Mapping[str, Json]]) -> None:
         """Applies one wave, and waits until the API server serves the kinds of its definitions."""
         wanted, failures = self._prepare(wave)
         self._enter(number, wanted)
         done: dict[Reference, Change] = {}
-        for reference, outcome in in_parallel(self._pool, self._placing.place, wanted):
+        for reference, outcome in in_parallel(self._pool, self._applier.apply, wanted):
             if isinstance(outcome, Failure):
                 failures.append(outcome)
                 continue
@@ -170,5 +161,38 @@ class _Run:
         new = [definition for definition in definitions if done[Reference.of(definition)].action != "unchanged"]
         if new:
             self._cluster.forget_kinds()
-            self._placing.redefined({text_at(definition, "spec", "group") for definition in new})
+            self._applier.redefined({text_at(definition, "spec", "group") for definition in new})
         return await_kinds(self._cluster, definitions)
+
+
+_SERVED_WITHIN: Final = 30
+
+
+def await_kinds(cluster: Cluster, definitions: Iterable[Mapping[str, Json]]) -> list[Failure]:
+    """Waits until every kind of the definitions is served, and returns a failure for each that is not.
+
+    One discovery request covers all kinds.
+    """
+    waiting = list(definitions)
+
+    def served() -> bool:
+        waiting[:] = [definition for definition in waiting if not _is_served(cluster, definition)]
+        return not waiting
+
+    try:
+        cluster.wait_for(served, timeout=_SERVED_WITHIN, poll=0.1)
+    except WaitTimeoutError:
+        names = [Reference.of(definition) for definition in waiting]
+        return [Failure(name, f"kind is not served; {holders(cluster.get(*name))}") for name in names]
+    return []
+
+
+def _is_served(cluster: Cluster, definition: Mapping[str, Json]) -> bool:
+    group, kind = text_at(definition, "spec", "group"), text_at(definition, "spec", "names", "kind")
+    try:
+        for version in maps_at(definition, "spec", "versions"):
+            if version.get("served"):
+                cluster.resource(f"{group}/{text_at(version, 'name')}", kind)
+    except UnknownKindError:
+        return False
+    return True

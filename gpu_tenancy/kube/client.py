@@ -1,12 +1,13 @@
 """A client of a Kubernetes API server that takes and returns plain dictionaries."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from threading import Lock
+from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
 
-from gpu_tenancy.base.json import at, maps_at, text_at
+from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.kube.discovery import Catalogue, Resource, resources
 from gpu_tenancy.kube.errors import ApiError, UnknownKindError, UnreachableError, api_error
 from gpu_tenancy.kube.references import Reference
@@ -14,14 +15,9 @@ from gpu_tenancy.kube.request import APPLY, DISCOVERY, MERGE, Request, partial, 
 from gpu_tenancy.kube.waiting import holders, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-    from types import TracebackType
+    pass
 
-    from gpu_tenancy.base.json import Json
-    from gpu_tenancy.kube.transport import Transport
-
-Manifest: TypeAlias = "dict[str, Json]"
+Manifest: TypeAlias = dict[str, Json]
 
 _T = TypeVar("_T")
 _PAGE: Final = "500"
@@ -47,14 +43,13 @@ class Cluster:
     megabyte.
     """
 
-    def __init__(self, kubeconfig: Path, context: str | None = None, *, patience: float = 2) -> None:
+    def __init__(self, kubeconfig: Path, context: str | None = None, *, retry_seconds: float = 2) -> None:
         """Reads the kubeconfig; nothing is sent yet.
 
         Args:
             kubeconfig: the file; the user's default kubeconfig is never used.
             context: a context of it; None for the current context.
-            patience: seconds in which requests are repeated while the server, or a webhook that it calls, does not
-                work.
+            retry_seconds: how long requests are repeated while the server, or a webhook that it calls, fails.
 
         Raises:
             ConsoleError: the file or the context cannot be used.
@@ -62,7 +57,7 @@ class Cluster:
         # The kubernetes package takes half a second to import, which commands without a cluster do not need.
         from gpu_tenancy.kube.transport import Transport  # noqa: PLC0415 - see above
 
-        self._transport: Transport = Transport(kubeconfig, context, patience)
+        self._transport: Transport = Transport(kubeconfig, context, retry_seconds)
         self._catalogue: Catalogue | None = None
         self._discovering = Lock()
 

@@ -1,12 +1,11 @@
 """The server, the credentials and the CA of a kubeconfig, and why they do not work."""
 
-from __future__ import annotations
-
 import re
 import ssl
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from kubernetes.client.configuration import Configuration
 from kubernetes.config.config_exception import ConfigException
@@ -19,9 +18,6 @@ from yaml import YAMLError
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.kube.errors import UNAUTHORIZED, ApiError, UnreachableError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _CONNECTION: Final = re.compile(r"^(HTTPS?Connection(Pool)?\([^)]*\)|<[^>]*>): ")
 """How urllib3 names a connection before it says what is wrong with it; the server is named already."""

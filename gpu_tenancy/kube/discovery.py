@@ -1,17 +1,10 @@
 """The kinds that an API server serves, and their paths."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.json import maps_at, text_at
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from gpu_tenancy.base.json import Json
+from gpu_tenancy.base.json import Json, maps_at, text_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,13 @@
 """Fields that somebody changed by hand: which they are, and which of them an apply takes back."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Iterator, Mapping
+from typing import Final, cast
 
-from gpu_tenancy.base.json import map_at
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from gpu_tenancy.base.json import Json
-    from gpu_tenancy.kube.errors import ApiError
-    from gpu_tenancy.kube.live import Live
+from gpu_tenancy.base.json import Json, map_at
+from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.live import Live
 
 CONFLICT: Final = 409
 

@@ -1,16 +1,11 @@
 """Errors of requests to an API server."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.json import at, text_at
-
-if TYPE_CHECKING:
-    from gpu_tenancy.base.json import Json
+from gpu_tenancy.base.json import Json, at, text_at
 
 UNAUTHORIZED: Final = 401
 """Status for credentials that the server does not accept."""

@@ -1,23 +1,16 @@
 """The applied objects of a cluster, in a file that tells the next run what to skip and what to prune."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from pathlib import Path
+from typing import Final, Self, cast
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.writing import write_private
-from gpu_tenancy.kube.live import digest
-from gpu_tenancy.kube.references import Reference
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from pathlib import Path
-
-    from gpu_tenancy.base.json import Json
-    from gpu_tenancy.kube.live import Live
-    from gpu_tenancy.kube.references import Key
+from gpu_tenancy.kube.live import Live, digest
+from gpu_tenancy.kube.references import Key, Reference
 
 SCHEMA: Final = 1
 """Version of the file format."""
@@ -64,7 +57,7 @@ class Inventory:
         self._saved = True
 
     @classmethod
-    def load(cls, path: Path) -> Inventory:
+    def load(cls, path: Path) -> Self:
         """Reads a file; a missing file is an empty inventory.
 
         Raises:
@@ -113,6 +106,20 @@ class Inventory:
         content = {"schema": SCHEMA, "objects": [_row(entry) for entry in self._entries.values()]}
         write_private(self._path, f"{json.dumps(content, indent=1)}\n")
         self._saved = True
+
+
+def ours(entry: Entry | None, live: Live) -> bool:
+    """Whether an object is the one that we applied, and not another with the same name.
+
+    A killed run leaves objects without a uid in the inventory. They have our field manager, except objects whose
+    manifest sets no field, such as a plain Namespace. Those are ours if they are in the inventory and have no other
+    field manager.
+    """
+    if live.applied is not None:
+        return True
+    if entry is None:
+        return False
+    return entry.uid == live.uid if entry.uid else not live.managers
 
 
 def _row(entry: Entry) -> dict[str, Json]:

@@ -1,20 +1,18 @@
-"""Live objects: who owns them, and whether an apply changed them, from their metadata."""
-
-from __future__ import annotations
+"""Live objects, from their metadata: who owns them, and whether an apply changed them."""
 
 import hashlib
 import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final, Self
 
-from gpu_tenancy.base.json import int_at, maps_at, text_at
+from gpu_tenancy.base.json import Json, int_at, maps_at, text_at
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.outcome import Failure, in_parallel
+from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import FIELD_MANAGER
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from gpu_tenancy.base.json import Json
-
 
 _UNTRACKED: Final = "before-first-apply"
 """The manager name that the server gives to writes before the first apply."""
@@ -44,7 +42,7 @@ class Live:
     managed: tuple[Mapping[str, Json], ...]
 
     @classmethod
-    def of(cls, manifest: Mapping[str, Json]) -> Live:
+    def of(cls, manifest: Mapping[str, Json]) -> Self:
         """Reads an object, or its `PartialObjectMetadata`."""
         return cls(
             uid=text_at(manifest, "metadata", "uid"),
@@ -78,7 +76,7 @@ class Live:
         """The known managers of any field, in alphabetical order."""
         return tuple(sorted({text_at(entry, "manager") for entry in self.managed} - {_UNTRACKED}))
 
-    def changed_since(self, before: Live) -> bool:
+    def changed_since(self, before: Self) -> bool:
         """Whether our apply, which returned this object, changed the object `before` it.
 
         The same resourceVersion means no. A different one can also come from a controller that wrote the status in
@@ -88,3 +86,49 @@ class Live:
         if self.resource_version == before.resource_version:
             return False
         return self.applied != before.applied or self.managed == before.managed
+
+
+def survey(cluster: Cluster, pool: Executor, references: Iterable[Reference]) -> dict[Reference, Live | Failure | None]:
+    """Returns the metadata of each object; None if it does not exist, a failure if it cannot be read.
+
+    One object of a kind is read by name. Several are read by a list of their namespace, or of all namespaces if they
+    are in more than one.
+    """
+    kinds: dict[tuple[str, str], list[Reference]] = defaultdict(list)
+    for reference in references:
+        kinds[reference.api_version, reference.kind].append(reference)
+    existing: dict[Reference, Live | Failure | None] = {}
+    queries = {same_kind[0]: same_kind for same_kind in kinds.values()}
+    for first, answer in in_parallel(pool, lambda same_kind: _lives(cluster, same_kind), queries):
+        for reference in queries[first]:
+            failed = isinstance(answer, Failure)
+            existing[reference] = Failure(reference, answer.why) if failed else answer.get(reference)
+    return existing
+
+
+def look(cluster: Cluster, reference: Reference) -> Live | None:
+    """Returns the metadata of one object; None if it does not exist."""
+    metadata = cluster.get(*reference, metadata_only=True)
+    return Live.of(metadata) if metadata else None
+
+
+def foreign(reference: Reference, live: Live) -> str:
+    """Why an existing object of somebody else is not applied, and how the stack can take it over."""
+    owners = ", ".join(live.managers) or "an unknown field manager"
+    return (
+        f"already exists, owned by {owners}; rename it in the stack, delete the existing object, or add"
+        f" {reference.adoptable} to cluster.adopt to take it over"
+    )
+
+
+def _lives(cluster: Cluster, same_kind: Sequence[Reference]) -> dict[Reference, Live]:
+    """The metadata of the existing objects among those of one kind."""
+    first = same_kind[0]
+    if len(same_kind) == 1:
+        live = look(cluster, first)
+        return {first: live} if live else {}
+    namespaces = {reference.namespace for reference in same_kind}
+    namespace = namespaces.pop() if len(namespaces) == 1 else ""
+    listed = cluster.list(first.api_version, first.kind, namespace=namespace, metadata_only=True)
+    wanted = set(same_kind)
+    return {name: Live.of(item) for item in listed if (name := Reference.of(item)) in wanted}

@@ -1,17 +1,13 @@
-"""The changes and the failures of an apply, by object."""
+"""The changes and the failures of an apply, by object, and parallel requests that collect them."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, as_completed
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, Self, TypeAlias, TypeVar
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.kube.errors import ApiError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.errors import ApiError, WaitTimeoutError
+from gpu_tenancy.kube.references import Reference
 
 Action: TypeAlias = Literal["created", "changed", "unchanged", "replaced", "pruned"]
 
@@ -32,7 +28,7 @@ class Change:
     corrected: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, action: Action, reference: Reference, corrected: tuple[str, ...] = ()) -> Change:
+    def of(cls, action: Action, reference: Reference, corrected: tuple[str, ...] = ()) -> Self:
         """The change of the object with this reference."""
         return cls(action, reference.group, reference.kind, reference.namespace, reference.name, corrected)
 
@@ -51,7 +47,7 @@ class Failure:
     why: str
 
     @classmethod
-    def of(cls, reference: Reference, error: ApiError | ConsoleError) -> Failure:
+    def of(cls, reference: Reference, error: ApiError | ConsoleError) -> Self:
         """Takes the server's message; for a conflict, one message per field."""
         conflicts = _conflicts(error) if isinstance(error, ApiError) else ()
         return cls(reference, "; ".join(conflicts) or (error.message if isinstance(error, ApiError) else str(error)))
@@ -85,3 +81,23 @@ def _conflicts(error: ApiError) -> tuple[str, ...]:
         for cause in error.causes
         if cause.reason == "FieldManagerConflict"
     )
+
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+def in_parallel(
+    pool: Executor, work: Callable[[_T], _R], items: Mapping[Reference, _T]
+) -> Iterator[tuple[Reference, _R | Failure]]:
+    """Does the work for every object, and yields each result when it is done.
+
+    An error of one object becomes its `Failure`. An API server that is not reachable affects all objects and is raised.
+    """
+    futures = {pool.submit(work, item): reference for reference, item in items.items()}
+    for future in as_completed(futures):
+        reference = futures[future]
+        try:
+            yield reference, future.result()
+        except (ApiError, WaitTimeoutError) as error:
+            yield reference, Failure.of(reference, error)

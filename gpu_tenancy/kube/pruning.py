@@ -1,25 +1,19 @@
 """Deletes objects that were applied earlier and are no longer in the stack."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
-from gpu_tenancy.kube.emptying import empty
-from gpu_tenancy.kube.live import Live
-from gpu_tenancy.kube.outcome import Change, Failure
-from gpu_tenancy.kube.parallel import in_parallel
-from gpu_tenancy.kube.references import is_definition, is_namespace
-from gpu_tenancy.kube.survey import ours, survey
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-    from concurrent.futures import Executor
-
-    from gpu_tenancy.kube.client import Cluster
-    from gpu_tenancy.kube.inventory import Entry, Inventory
-    from gpu_tenancy.kube.references import Key, Reference
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import Json, at
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.inventory import Entry, Inventory, ours
+from gpu_tenancy.kube.live import Live, survey
+from gpu_tenancy.kube.outcome import Change, Failure, in_parallel
+from gpu_tenancy.kube.references import Key, Reference, is_definition, is_namespace
 
 _DELETED_WITHIN: Final = 60
 _EMPTY_WITHIN: Final = 180
@@ -116,3 +110,62 @@ class Pruning:
         if is_definition(reference):
             self._cluster.forget_kinds()
         self._done(Change.of("pruned", reference))
+
+
+_DELAYING: Final = (("v1", "Pod"), ("v1", "PersistentVolumeClaim"))
+"""In this order, because a claim is kept while a Pod uses it."""
+
+
+def empty(cluster: Cluster, namespace: str) -> None:
+    """Deletes the Pods of a namespace without a grace period, then its claims.
+
+    The namespace must be terminating, so that no new ones are created. The namespace controller does the same, but
+    checks again only after half of a Pod's grace period, or after 8 s for a finalizer:
+    https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/controller/namespace/deletion/namespaced_resources_deleter.go
+
+    Args:
+        cluster: must have simulated nodes, whose Pods have no processes that need the grace period.
+        namespace: its name.
+    """
+    for kind in _DELAYING:
+        for item in cluster.list(*kind, namespace=namespace, metadata_only=True):
+            cluster.delete(Reference.of(item), grace=0, wait=0)
+
+
+_KUEUE: Final = "kueue.x-k8s.io"
+_LISTED: Final = 5
+
+
+def check_prunable(
+    cluster: Cluster, inventory: Path, wanted: Collection[Key], running: Collection[str], name: str
+) -> None:
+    """Checks that nothing would wait for Kueue to clear a finalizer while Kueue does not run.
+
+    Args:
+        cluster: with what an earlier run applied.
+        inventory: file of the applied objects.
+        wanted: the objects of the stack.
+        running: charts whose controllers run.
+        name: of the stack.
+
+    Raises:
+        ConsoleError: an object that is no longer in the stack has such a finalizer; nothing was changed.
+    """
+    if "kueue" in running:
+        return
+    stale = [entry.reference for entry in Inventory.load(inventory).others(wanted) if entry.reference.group == _KUEUE]
+    served = [reference for one in stale if (reference := cluster.served(one))]
+    held = [
+        str(one) for one in served if _held(at(cluster.get(*one, metadata_only=True) or {}, "metadata", "finalizers"))
+    ]
+    if held:
+        more = f" and {len(held) - _LISTED} more" if len(held) > _LISTED else ""
+        raise ConsoleError(
+            f"objects are no longer in the stack, but have finalizers that only Kueue clears, which does not run: "
+            f"{', '.join(held[:_LISTED])}{more}",
+            f"run `tenancy up {name}` with controllers, which starts Kueue, or `tenancy down` first",
+        )
+
+
+def _held(finalizers: Json) -> bool:
+    return isinstance(finalizers, list) and any(str(one).startswith(_KUEUE) for one in finalizers)

@@ -1,16 +1,10 @@
 """References to objects: API version, kind, namespace and name."""
 
-from __future__ import annotations
+from collections.abc import Mapping
+from typing import NamedTuple, Self, TypeAlias
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
-
-from gpu_tenancy.base.json import text_at
+from gpu_tenancy.base.json import Json, text_at
 from gpu_tenancy.model.spec.adoption import adoptable
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from gpu_tenancy.base.json import Json
 
 Key: TypeAlias = tuple[str, str, str, str]
 """Group, kind, namespace and name: an object's identity in every API version."""
@@ -32,7 +26,7 @@ class Reference(NamedTuple):
     namespace: str = ""
 
     @classmethod
-    def of(cls, manifest: Mapping[str, Json]) -> Reference:
+    def of(cls, manifest: Mapping[str, Json]) -> Self:
         """The reference to the object of a manifest."""
         name, namespace = text_at(manifest, "metadata", "name"), text_at(manifest, "metadata", "namespace")
         return cls(text_at(manifest, "apiVersion"), text_at(manifest, "kind"), name, namespace)

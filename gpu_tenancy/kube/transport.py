@@ -1,95 +1,40 @@
-"""Connections to an API server, by the `kubernetes` package, which only this module and `credentials` use."""
-
-from __future__ import annotations
+"""Connections to an API server, by urllib3 with the server, credentials and CA that the `kubernetes` package reads."""
 
 import json
 import time
+from collections.abc import Generator
 from itertools import count
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlencode
 
-from kubernetes.client.api_client import ApiClient
-from kubernetes.client.exceptions import ApiException
+from kubernetes.client.rest import RESTClientObject
+from urllib3 import BaseHTTPResponse, PoolManager
 from urllib3.exceptions import HTTPError
-from urllib3.util.retry import Retry
+from urllib3.util import Retry, Timeout
 
 from gpu_tenancy.kube.contexts import entry_of, impersonation
-from gpu_tenancy.kube.credentials import (
-    certificate_problem,
-    read_kubeconfig,
-    rejected,
-    unreachable,
-)
+from gpu_tenancy.kube.credentials import certificate_problem, read_kubeconfig, rejected, unreachable
 from gpu_tenancy.kube.errors import UNAUTHORIZED, api_error
-from gpu_tenancy.kube.patience import Patience, transient
-from gpu_tenancy.kube.request import CONNECTIONS
+from gpu_tenancy.kube.request import CONNECTIONS, Request, RetryBudget, transient
 
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-    from pathlib import Path
-
-    from gpu_tenancy.kube.request import Request
-
-_TIMEOUT: Final = (5.0, 60.0)
+_TIMEOUT: Final = Timeout(connect=5, read=60)
 _CHUNK: Final = 2**16
 _OK: Final = 200
-
-
-class _Stream(Protocol):
-    """The used methods of `urllib3.BaseHTTPResponse`."""
-
-    def stream(self, amt: int) -> Iterator[bytes]: ...
-
-    def close(self) -> None: ...
-
-
-class _Answer(Protocol):
-    status: int
-    reason: str
-    response: _Stream
-
-    def read(self) -> bytes: ...
-
-    def getheader(self, name: str) -> str | None: ...
-
-
-class _Client(Protocol):
-    """The used methods of `kubernetes.client.ApiClient`, which has no types."""
-
-    def param_serialize(
-        self,
-        method: str,
-        resource_path: str,
-        *,
-        query_params: list[tuple[str, str]],
-        header_params: dict[str, str],
-        auth_settings: list[str],
-    ) -> tuple[str, str, dict[str, str], object, object]: ...
-
-    def call_api(
-        self,
-        method: str,
-        url: str,
-        header_params: dict[str, str],
-        body: object,
-        *,
-        _request_timeout: tuple[float, float],
-    ) -> _Answer: ...
-
-    def close(self) -> None: ...
 
 
 class Transport:
     """Sends requests with the server, credentials and CA of a kubeconfig; safe to share between threads."""
 
-    def __init__(self, kubeconfig: Path, context: str | None, patience: float) -> None:
-        """Reads the kubeconfig; `patience` is in seconds, see `Patience`."""
-        self._patience = Patience(patience)
+    def __init__(self, kubeconfig: Path, context: str | None, retry_seconds: float) -> None:
+        """Reads the kubeconfig; see `RetryBudget` for the seconds."""
+        self._budget = RetryBudget(retry_seconds)
         configuration = read_kubeconfig(kubeconfig, context)
         configuration.connection_pool_maxsize = CONNECTIONS
-        configuration.retries = Retry(0)  # `Patience` decides
+        configuration.retries = Retry(0)  # `RetryBudget` decides
         self.server = configuration.host
         self._kubeconfig, self._configuration = kubeconfig, configuration
-        self._client = cast("_Client", ApiClient(configuration))
+        self._pool: PoolManager = RESTClientObject(configuration).pool_manager
         self._identity = impersonation(entry_of(kubeconfig, context).user)
 
     def send(self, request: Request) -> bytes:
@@ -102,24 +47,24 @@ class Transport:
         for attempt in count():
             try:
                 answer = self._call(request)
-                content = answer.read()
-            except (HTTPError, ApiException) as error:
+                content = answer.data
+            except HTTPError as error:
                 repeatable = transient(request.method, 0) and not certificate_problem(error)
                 if not (repeatable and self._repeats(request, attempt)):
                     raise unreachable(self.server, error) from error
                 continue
             failed = transient(request.method, answer.status, content)
-            if failed and self._repeats(request, attempt, answer.getheader("Retry-After")):
+            if failed and self._repeats(request, attempt, answer.headers.get("Retry-After")):
                 continue
             self._check(answer, content)
             if attempt:
-                self._patience.over()
+                self._budget.over()
             return content
         raise AssertionError("unreachable: every attempt returns, raises or repeats")
 
-    def _repeats(self, request: Request, attempt: int, asked: str | None = None) -> bool:
+    def _repeats(self, request: Request, attempt: int, retry_after: str | None = None) -> bool:
         """Whether to send a failed request again, after a pause; not if it only asks whether the server works."""
-        pause = None if request.once else self._patience.pause(attempt, asked)
+        pause = None if request.once else self._budget.pause(attempt, retry_after)
         time.sleep(pause or 0)
         return pause is not None
 
@@ -132,35 +77,35 @@ class Transport:
         try:
             answer = self._call(request)
             if answer.status != _OK:
-                self._check(answer, answer.read())
+                self._check(answer, answer.data)
             rest = b""
             try:
-                for chunk in answer.response.stream(_CHUNK):
+                for chunk in answer.stream(_CHUNK):
                     *complete, rest = (rest + chunk).split(b"\n")
                     yield from complete
             finally:
-                answer.response.close()
-        except (HTTPError, ApiException) as error:
+                answer.close()
+        except HTTPError as error:
             raise unreachable(self.server, error) from error
 
-    def _check(self, answer: _Answer, content: bytes) -> None:
+    def _check(self, answer: BaseHTTPResponse, content: bytes) -> None:
         if answer.status == UNAUTHORIZED:
             raise rejected(self._configuration, self._kubeconfig)
         if not 200 <= answer.status < 300:  # noqa: PLR2004 - the HTTP success range
-            raise api_error(answer.status, answer.reason, content)
+            raise api_error(answer.status, answer.reason or "", content)
 
-    def _call(self, request: Request) -> _Answer:
-        method, url, headers, _, _ = self._client.param_serialize(
-            request.method,
-            request.path,
-            query_params=[(key, value) for key, value in request.query.items() if value],
-            header_params={"Accept": request.accept, "Content-Type": request.content_type, **self._identity},
-            auth_settings=["BearerToken"],
+    def _call(self, request: Request) -> BaseHTTPResponse:
+        headers = {"Accept": request.accept, "Content-Type": request.content_type, **self._identity}
+        # Asked for each time, because a login helper renews its token.
+        if token := self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization"):
+            headers["Authorization"] = token
+        query = urlencode([(key, value) for key, value in request.query.items() if value])
+        url = f"{self.server}{request.path}{'?' if query else ''}{query}"
+        body = None if request.body is None else json.dumps(request.body)
+        return self._pool.request(
+            request.method, url, headers=headers, body=body, timeout=_TIMEOUT, preload_content=False
         )
-        # The package itself serializes bodies whose content type is JSON.
-        body = request.body if request.body is None or "json" in request.content_type else json.dumps(request.body)
-        return self._client.call_api(method, url, headers, body, _request_timeout=_TIMEOUT)
 
     def close(self) -> None:
         """Closes the connections."""
-        self._client.close()
+        self._pool.clear()

@@ -1,17 +1,11 @@
 """Waits for asynchronous work of an API server or a controller."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
-from gpu_tenancy.base.json import at, maps_at, text_at
+from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.kube.errors import WaitTimeoutError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from gpu_tenancy.base.json import Json
 
 _T = TypeVar("_T")
 _FIRST_PAUSE = 0.01

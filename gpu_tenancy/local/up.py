@@ -29,7 +29,7 @@ from gpu_tenancy.engine.project import Declared, Preview, declared, rendered
 from gpu_tenancy.kube.apply import ApplyError, apply
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import UNAUTHORIZED, ApiError, UnreachableError, WaitTimeoutError
-from gpu_tenancy.kube.finalizers import check_prunable
+from gpu_tenancy.kube.pruning import check_prunable
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.local.checks import Check, check_all
 from gpu_tenancy.local.replacing import not_replaced, other_stack

@@ -13,8 +13,8 @@ from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine.objects import KubernetesObject, kubernetes_objects, problems, waves
 from gpu_tenancy.engine.render import render
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.emptying import empty
 from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.pruning import empty
 from gpu_tenancy.kube.references import Reference, is_namespace
 from gpu_tenancy.model.source import Source, read_file, to_config
 

@@ -61,7 +61,7 @@ def another_current_context_is_not_followed(platform: Platform) -> None:
     config["contexts"].insert(0, {"name": "a-kind", "context": {"cluster": "a-kind", "user": "admin"}})
     config["current-context"] = "a-kind"
     platform.kubeconfig.write_text(yaml.safe_dump(config))
-    with Cluster(platform.kubeconfig, patience=0) as cluster:
+    with Cluster(platform.kubeconfig, retry_seconds=0) as cluster:
         assert not cluster.ready()  # whoever followed the file would be at the other cluster
     before, told = pids(platform), list[str]()
     platform.up(told.append)

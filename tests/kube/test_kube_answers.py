@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from gpu_tenancy.base.json import Json
+from gpu_tenancy.kube.applier import immutable
 from gpu_tenancy.kube.errors import ApiError, Cause, api_error
 from gpu_tenancy.kube.live import Live
-from gpu_tenancy.kube.placing import immutable
 from gpu_tenancy.kube.request import FIELD_MANAGER
 
 OURS: dict[str, Json] = {"manager": FIELD_MANAGER, "operation": "Apply", "time": "2026-01-01T00:00:00Z"}

@@ -8,7 +8,7 @@ from cluster_builders import an_object
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.kube.apply import apply
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.finalizers import check_prunable
+from gpu_tenancy.kube.pruning import check_prunable
 from gpu_tenancy.kube.references import Reference
 
 

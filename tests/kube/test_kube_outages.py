@@ -19,7 +19,7 @@ from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError, UnreachableError
 from gpu_tenancy.kube.references import Reference
 
-PATIENCE = 3.0
+RETRY_SECONDS = 3.0
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def proxy(platform: Platform, tmp_path: Path) -> Iterator[Proxy]:
 @pytest.fixture
 def behind(proxy: Proxy) -> Iterator[Cluster]:
     """A client that reaches the server by the proxy."""
-    with Cluster(proxy.kubeconfig, patience=PATIENCE) as found:
+    with Cluster(proxy.kubeconfig, retry_seconds=RETRY_SECONDS) as found:
         yield found
 
 
@@ -103,10 +103,10 @@ def test_a_server_that_works_no_more_ends_an_apply_once_and_the_next_goes_on(
 def test_a_thousand_failures_take_as_long_as_one(proxy: Proxy, namespace: str, tmp_path: Path) -> None:
     proxy.choose = lambda method, _path: Fault(503) if method == "PATCH" else None
     wave = [a_config_map(f"n{number}", namespace) for number in range(100)]
-    with Cluster(proxy.kubeconfig, patience=0.5) as hasty, pytest.raises(ApplyError) as refused:
+    with Cluster(proxy.kubeconfig, retry_seconds=0.5) as hasty, pytest.raises(ApplyError) as refused:
         apply(hasty, [wave], tmp_path / "inventory.json")
     assert len(refused.value.failures) == 100
-    # Each would be sent twice by itself; of all, only those in flight at the end of the patience are.
+    # Each would be sent twice by itself; of all, only those in flight at the end of that time are.
     assert len(proxy.times("PATCH")) < 150
 
 
@@ -136,7 +136,7 @@ def test_a_webhook_that_does_not_answer_yet_is_asked_again(
     platform: Platform, cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     waves = [[a_config_map("settings", namespace)]]
-    with rejecting(cluster, namespace, tmp_path, 4), Cluster(platform.kubeconfig, patience=20) as patient:
+    with rejecting(cluster, namespace, tmp_path, 4), Cluster(platform.kubeconfig, retry_seconds=20) as patient:
         _until_known(platform, namespace)
         assert [change.action for change in apply(patient, waves, tmp_path / "inventory.json")] == ["created"]
 
@@ -145,14 +145,14 @@ def test_a_webhook_that_never_answers_is_named(
     platform: Platform, cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     waves = [[a_config_map("settings", namespace)]]
-    with rejecting(cluster, namespace, tmp_path, 1000), Cluster(platform.kubeconfig, patience=1) as patient:
+    with rejecting(cluster, namespace, tmp_path, 1000), Cluster(platform.kubeconfig, retry_seconds=1) as patient:
         _until_known(platform, namespace)
         with pytest.raises(ApplyError, match=r'settings: .*failed calling webhook "webhook\.example\.com"'):
             apply(patient, waves, tmp_path / "inventory.json")
 
 
 def _until_known(platform: Platform, namespace: str) -> None:
-    with Cluster(platform.kubeconfig, patience=0) as hasty:
+    with Cluster(platform.kubeconfig, retry_seconds=0) as hasty:
         probe = a_config_map("probe", namespace)
         hasty.wait_for(lambda: _fails(hasty, probe), what="the server to know the webhook")
 
@@ -166,8 +166,8 @@ def _fails(cluster: Cluster, probe: dict[str, Json]) -> bool:
 
 
 def test_an_outage_is_over_when_what_failed_succeeds(proxy: Proxy, namespace: str) -> None:
-    with Cluster(proxy.kubeconfig, patience=1) as client:
-        for _ in range(3):  # together longer than the patience of one outage
+    with Cluster(proxy.kubeconfig, retry_seconds=1) as client:
+        for _ in range(3):  # together longer than the limit of one outage
             proxy.first(2, Fault(503))
             client.apply(a_config_map("settings", namespace))
             time.sleep(0.2)

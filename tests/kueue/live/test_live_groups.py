@@ -20,9 +20,9 @@ from gpu_tenancy.inspect.pods import requests
 from gpu_tenancy.inspect.reading import read
 from gpu_tenancy.inspect.target import target_of
 from gpu_tenancy.inspect.why import KINDS, OWN, why
+from gpu_tenancy.kube.applier import immutable
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
-from gpu_tenancy.kube.placing import immutable
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.local.checks.topology import check_topology
 from gpu_tenancy.local.settling import settle

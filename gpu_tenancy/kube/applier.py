@@ -1,25 +1,19 @@
 """Creates, updates or replaces one object by its manifest."""
 
-from __future__ import annotations
-
 import re
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from gpu_tenancy.base.json import map_at
+from gpu_tenancy.base.json import Json, map_at
+from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.drift import CONFLICT, by_hand, by_kueue, regained
 from gpu_tenancy.kube.errors import ApiError, UnknownKindError
+from gpu_tenancy.kube.inventory import Entry
 from gpu_tenancy.kube.live import Live, digest
 from gpu_tenancy.kube.outcome import Action
 from gpu_tenancy.kube.references import Reference, is_definition, is_namespace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from gpu_tenancy.base.json import Json
-    from gpu_tenancy.kube.client import Cluster
-    from gpu_tenancy.kube.inventory import Entry
 
 _UNPROCESSABLE: Final = 422
 _FORBIDDEN: Final = 403
@@ -64,7 +58,7 @@ class Wanted:
         return Reference.of(self.manifest)
 
 
-class Placed(NamedTuple):
+class Applied(NamedTuple):
     """What was done to one object.
 
     Attributes:
@@ -78,7 +72,7 @@ class Placed(NamedTuple):
     corrected: tuple[str, ...] = ()
 
 
-class Placing:
+class Applier:
     """Applies objects by their manifests; safe to share between threads."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -90,7 +84,7 @@ class Placing:
         settled = time.monotonic() + _SCHEMA_DELAY
         self._settled.update(dict.fromkeys(groups, settled))
 
-    def place(self, wanted: Wanted) -> Placed:
+    def apply(self, wanted: Wanted) -> Applied:
         """Creates, changes or replaces an object, or leaves it unchanged, and returns its new live state.
 
         Fields that were changed by hand are taken back, but not those of controllers and autoscalers.
@@ -104,31 +98,31 @@ class Placing:
             self._cluster.wait_gone(reference, live.uid, timeout=_DELETED_WITHIN)
             live = None
         if live is None:
-            return Placed("created", self._apply(wanted))
+            return Applied("created", self._apply(wanted))
         # Objects of a changed definition are always sent, because the new schema can reject them.
         if wanted.entry and wanted.entry.current(live, wanted.manifest) and reference.group not in self._settled:
-            return Placed("unchanged", live)
+            return Applied("unchanged", live)
         return self._change(wanted, live)
 
-    def _change(self, wanted: Wanted, live: Live) -> Placed:
+    def _change(self, wanted: Wanted, live: Live) -> Applied:
         """Sends the manifest of an existing object, and replaces the object if it cannot be changed."""
         same = wanted.entry is not None and wanted.entry.digest == digest(wanted.manifest)
         try:
             after = self._apply(wanted)
         except ApiError as error:
             if same and by_kueue(error):
-                return Placed("unchanged", live)
+                return Applied("unchanged", live)
             if wanted.adopted or not self._may_replace(wanted, error):
                 raise
             # The garbage collector discovers custom kinds late, and until then blocks a foreground deletion.
             foreground = "." not in wanted.reference.group
             self._cluster.delete(wanted.reference, uid=live.uid, foreground=foreground)
-            return Placed("replaced", self._apply(wanted))
+            return Applied("replaced", self._apply(wanted))
         if after.uid != live.uid:
-            return Placed("created", after)
+            return Applied("created", after)
         corrected = regained(live, after) if same else ()
         only_taken = same and live.applied is not None and not corrected
-        return Placed("changed" if after.changed_since(live) and not only_taken else "unchanged", after, corrected)
+        return Applied("changed" if after.changed_since(live) and not only_taken else "unchanged", after, corrected)
 
     def _apply(self, wanted: Wanted) -> Live:
         """Sends a manifest; retries for some seconds if the API server may not serve the kind's new schema yet.
