@@ -63,9 +63,7 @@ class Pattern:
     """The objects of a stack with one team, for peers that write them for any number of teams.
 
     Attributes:
-        shared: manifests of all teams.
         team: manifests of one team as JSON, with `TEAM` in place of its number.
-        teams: their number.
     """
 
     shared: Sequence[Mapping[str, Any]]

@@ -24,13 +24,7 @@ NAME: Final = "benchmark"
 
 
 def project_of(folder: Path, teams: int, program: str | None = None) -> Path:
-    """A project with a stack of that many teams.
-
-    Args:
-        folder: of the project, which must not exist.
-        teams: number of teams of `benchmarks.preview.stack`.
-        program: text of its `__main__.py`; default: this repository's program.
-    """
+    """A project with a stack of that many teams."""
     here = project_folder()
     (folder / "stacks").mkdir(parents=True)
     for name in ("components", "gpu_tenancy"):

@@ -14,10 +14,6 @@ def adopting(names: Sequence[str], api: Api) -> list[pulumi.ResourceTransformati
     """Transformations of a component with which the named objects below it are taken over if they exist.
 
     All other objects keep their provider, which refuses objects that exist already.
-
-    Args:
-        names: as in `cluster.adopt` of a stack.
-        api: of the cluster.
     """
     if not names:
         return []

@@ -42,9 +42,6 @@ def configured_stack(project: Path) -> Configured:
     A secret that reaches pods or a chart unchanged, such as a value of `env`, is a placeholder in the stack, so that
     the plan does not have it in clear text. Any other secret is refused, because labels and names would show it.
 
-    Args:
-        project: folder of `Pulumi.yaml`.
-
     Raises:
         pulumi.RunError: with everything that is wrong in the stack; Pulumi prints it without a trace of calls.
     """

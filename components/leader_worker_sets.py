@@ -57,12 +57,6 @@ def server_groups(
     Each group has a headless Service of its own, named as its leader: with one for all groups, LeaderWorkerSet would
     name it as the server, whose own Service has that name. An autoscaler owns the number of groups, as it does for
     Deployments.
-
-    Args:
-        name: of the resource.
-        server: with workers.
-        templates: of the pods by role.
-        parent: of the resource.
     """
     leader, worker = templates.values()
     rollout = {"maxSurge": server.surge, "maxUnavailable": 0 if server.surge else 1}

@@ -29,9 +29,6 @@ PLATFORM: Final = "gpu-tenancy:index:Platform"
 def deploy(project: Path) -> None:
     """Declares everything that the selected stack contains, and exports what other programs need.
 
-    Args:
-        project: folder of `Pulumi.yaml`, with the stacks' files in `stacks/`.
-
     Raises:
         pulumi.RunError: the stack is invalid; the message has every problem with its place and fix.
     """
@@ -128,14 +125,7 @@ def _foundation(planned: Plan, name: str = "", parent: pulumi.Resource | None = 
 def _operators(
     planned: Plan, own: pulumi.ResourceOptions, nodes: Sequence[pulumi.Resource] = (), name: str = ""
 ) -> pulumi.ResourceOptions:
-    """Registers operators and dashboards; returns the options of what needs them.
-
-    Args:
-        planned: of one environment.
-        own: options of what is deployed to the cluster.
-        nodes: what the operators depend on.
-        name: start of the names of all resources.
-    """
+    """Registers operators and dashboards; returns the options of what needs them."""
     prefix = _prefix(name)
     inside = pulumi.ResourceOptions.merge(own, pulumi.ResourceOptions(depends_on=[*nodes]))
     if planned.operators:

@@ -73,9 +73,6 @@ class Tenancy(pulumi.ComponentResource):
         prefix: start of the children's names, for programs with several tenancies: it ends in a dot, which no team's
             name contains.
 
-    Attributes:
-        teams: by name.
-
     Example:
         >>> Tenancy("tenancy", plan(stack), pulumi.ResourceOptions(providers=[provider]))
     """

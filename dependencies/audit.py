@@ -30,8 +30,6 @@ class Answer:
     """What a database has about the packages.
 
     Attributes:
-        audited: number of packages that it has.
-        skipped: number of packages that it does not have.
         found: lines about vulnerable packages.
         failure: why it did not answer; empty if it did.
     """

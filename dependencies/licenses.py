@@ -78,13 +78,7 @@ def _expression(text: str, table: Rules) -> str:
 
 
 def problems(licenses: Mapping[str, str], packages: Sequence[Package], table: Rules) -> list[str]:
-    """What is not allowed, each with its place and its fix.
-
-    Args:
-        licenses: SPDX expressions by package.
-        packages: those of the lock.
-        table: the rules.
-    """
+    """What is not allowed, each with its place and its fix."""
     found: list[str] = []
     for package in packages:
         expression = licenses.get(package.name, UNKNOWN)

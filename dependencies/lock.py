@@ -20,7 +20,6 @@ class Package:
     Attributes:
         use: the first that applies of `run`, the name of an extra, `development`.
         files: its wheels and its source, with their SHA-256 in hexadecimal.
-        needs: the names of the packages that it depends on.
     """
 
     name: str

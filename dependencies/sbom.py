@@ -31,13 +31,7 @@ USE: Final = f"{PROJECT}:use"
 
 
 def bill_of_materials(packages: tuple[Package, ...], licenses: Mapping[str, str], project_version: str) -> Any:
-    """The bill of materials of what users install; packages for development are left out.
-
-    Args:
-        packages: those of the lock.
-        licenses: SPDX expressions by package.
-        project_version: of this project.
-    """
+    """The bill of materials of what users install; packages for development are left out."""
     shipped = {one.name: one for one in packages if one.use != DEVELOPMENT}
     components = {name: _component(one, licenses[name]) for name, one in shipped.items()}
     project = _COMPONENT.Component(

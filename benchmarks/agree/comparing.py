@@ -57,12 +57,7 @@ class Compared:
 
 
 def compare(scenarios: Sequence[Data], play: Play) -> list[Compared]:
-    """Plays scenarios, and those again in which simulation and Kueue differ, because the first play is in a hurry.
-
-    Args:
-        scenarios: what to play.
-        play: plays scenarios on Kueue.
-    """
+    """Plays scenarios, and those again in which simulation and Kueue differ, because the first play is in a hurry."""
     first = [compared(scenario, (played,)) for scenario, played in zip(scenarios, play(scenarios, QUICK), strict=True)]
     again = [one.scenario for one in first if one.verdict in {"differs", "unstable"}]
     replays = [play(again, CAREFUL) for _ in range(REPLAYS)] if again else []

@@ -26,7 +26,6 @@ class Workload:
     """What a Workload object shows.
 
     Attributes:
-        created: the second of its creation.
         reserved: the second in which its quota was reserved; None without quota.
         assessed: whether the scheduler has decided on it since its creation.
         evicting: whether it is evicted, but still has its quota.

@@ -30,12 +30,7 @@ _HALF: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long nothing must change before the next action, in addition to what Kueue needs at present.
-
-    Attributes:
-        players: number of scenarios that are played at the same time.
-        margin: seconds.
-    """
+    """How long nothing must change before the next action, in addition to what Kueue needs at present."""
 
     players: int
     margin: float
@@ -78,11 +73,6 @@ class Stage:
 
     def play_all(self, scenarios: Sequence[Data], pace: Pace, advance: Callable[[int], None]) -> list[Played]:
         """Plays scenarios, some at the same time.
-
-        Args:
-            scenarios: what to play.
-            pace: how many at a time, and how patiently.
-            advance: is told how many have been played.
 
         Raises:
             ApiError, ConsoleError: the cluster rejects an object or does not answer.

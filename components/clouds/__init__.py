@@ -21,7 +21,6 @@ class Cluster(Protocol):
     """The interface of a cluster, common to all clouds.
 
     Attributes:
-        api: the cluster's Kubernetes API.
         kubernetes: provider of the API; it contains no credentials.
         nodes: node pools and their autoscaler; everything that runs in the cluster depends on them.
     """

@@ -13,12 +13,10 @@ class Api:
     """The Kubernetes API of a cluster.
 
     Attributes:
-        name: of its provider.
         identifier: fixed name of the cluster. A kubeconfig with another certificate or endpoint is still the same
             cluster: without it, every resource would be replaced.
         kubeconfig: content or path; None for the same defaults as for kubectl.
         context: in the kubeconfig; None for its current one.
-        opts: of its providers.
         users: names of users and IDs of file systems that only the cloud decides, by their placeholders in the plan.
     """
 

@@ -194,13 +194,7 @@ def filling(late: Mapping[str, Late]) -> pulumi.ResourceTransformation:
 
 
 def filled(value: Any, late: Mapping[str, Late], common: str = "") -> Any:
-    """A copy of a resource's properties with the late values in place of their placeholders.
-
-    Args:
-        value: the properties, or a part of them.
-        late: values by placeholder.
-        common: start of all placeholders.
-    """
+    """A copy of a resource's properties with the late values in place of their placeholders."""
     if isinstance(value, str):
         return _filled_text(value, late) if common in value else value
     if isinstance(value, Mapping):

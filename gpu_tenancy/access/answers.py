@@ -18,12 +18,7 @@ Ask: TypeAlias = Callable[[str, Resource, str], bool]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Holder:
-    """Somebody who may do what was asked.
-
-    Attributes:
-        role: that allows it.
-        place: where.
-    """
+    """Somebody who may do what was asked."""
 
     subject: Subject
     role: str
@@ -37,7 +32,6 @@ class Right:
     Attributes:
         places: namespaces, or `WHOLE`.
         verbs: in the order of `VERBS`.
-        resources: sorted.
     """
 
     places: tuple[str, ...]
@@ -65,13 +59,7 @@ def who_can(grants: Iterable[Grant], verb: str, resource: Resource, namespace: s
 
 
 def can(ask: Ask, resources: Iterable[Resource], namespaces: Sequence[str]) -> tuple[Right, ...]:
-    """What somebody may do: in the whole cluster, and beyond that in each namespace.
-
-    Args:
-        ask: whether they may.
-        resources: to ask for.
-        namespaces: to ask for.
-    """
+    """What somebody may do: in the whole cluster, and beyond that in each namespace."""
     everywhere: set[tuple[str, Resource]] = set()
     at_place: dict[str, set[tuple[str, Resource]]] = {}
     asked = [(verb, resource) for resource in resources for verb in VERBS]

@@ -29,10 +29,7 @@ SECRETS: Final = ("client-key-data", "token", "password", "auth-provider")
 def helper_config(cluster: Cluster, who: Person | None = None, run: Run = run) -> dict[str, Any] | None:
     """A kubeconfig with the helper of a cluster's cloud; None for a cluster that a kubeconfig describes.
 
-    Args:
-        cluster: the section of the stack.
-        who: an IAM role to assume; others do not change it.
-        run: runs the cloud's command-line program, which knows the address.
+    `who` matters if it is an IAM role, which the helper assumes.
 
     Raises:
         ConsoleError: the cloud does not answer, or the caller may not ask.

@@ -97,13 +97,6 @@ def with_token(
 ) -> dict[str, Any]:
     """A kubeconfig with a token of a service account (TokenRequest) in place of the login that asked for it.
 
-    Args:
-        cluster: connected by a login that may create tokens of the account.
-        config: of the cluster.
-        who: the service account.
-        seconds: validity of the token.
-        longest: the most that the caller allows, in seconds.
-
     Raises:
         ConsoleError: the account does not exist, or the validity is out of bounds.
         ApiError: the caller may not create the token.

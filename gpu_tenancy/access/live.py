@@ -112,14 +112,7 @@ def who_can_live(cluster: Cluster, verb: str, resource: Resource, namespace: str
 
 
 def asker(cluster: Cluster, caller: Caller, resources: Iterable[Resource], namespaces: Sequence[str]) -> Ask:
-    """What the API server answers for somebody; it is asked for everything at once.
-
-    Args:
-        cluster: the API server.
-        caller: whom to ask for.
-        resources: to ask for, with each verb.
-        namespaces: to ask for, besides the whole cluster.
-    """
+    """What the API server answers for somebody; it is asked for everything at once."""
     questions = [
         Question(verb, resource, place)
         for resource in resources

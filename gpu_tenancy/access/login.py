@@ -44,11 +44,6 @@ def roles(cluster: Cluster, stack: Stack, namespaces: Sequence[str]) -> Mapping[
     """The roles of a stack that the caller has, by place; places without a role are left out.
 
     A caller has a role whose rules the API server states for it (SelfSubjectRulesReview), however it got them.
-
-    Args:
-        cluster: the API server.
-        stack: its operators have rules in roles.
-        namespaces: to ask for, besides the whole cluster.
     """
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         base, *stated = pool.map(partial(_stated, cluster), (_BASE, *namespaces))

@@ -68,12 +68,6 @@ def shown(who: Subject, names: Mapping[Subject, Person]) -> str:
 def named(text: str, stack: Stack, names: Iterable[Person], place: str) -> Person:
     """A person that the user names.
 
-    Args:
-        text: `group:NAME`, `user:NAME`, `serviceaccount:NAMESPACE/NAME`, an ARN, or a name of `people.names`.
-        stack: with `people.names`.
-        names: everybody of the stack, for a hint.
-        place: the argument, for errors.
-
     Raises:
         ConsoleError: it is none of these.
     """

@@ -24,11 +24,7 @@ from gpu_tenancy.model.spec.people import Person
 
 @dataclass(frozen=True)
 class Access:
-    """The people of a stack and what they may do.
-
-    Attributes:
-        name: of the stack.
-    """
+    """The people of a stack and what they may do."""
 
     name: str
     tree: Tree
@@ -66,9 +62,6 @@ class Access:
 
     def namespaces(self, namespace: str | None) -> tuple[str, ...]:
         """The namespaces to ask for.
-
-        Args:
-            namespace: the one that the user named; None for those of all teams.
 
         Raises:
             ConsoleError: no team has it.

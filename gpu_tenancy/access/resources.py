@@ -26,7 +26,6 @@ class Resource:
     Attributes:
         group: API group; empty for the core group.
         name: plural, and after `/` the subresource, such as `pods/exec`.
-        namespaced: whether its objects are in namespaces.
     """
 
     group: str

@@ -41,9 +41,7 @@ class Grant:
     """A role that a binding gives to a subject.
 
     Attributes:
-        role: name of the ClusterRole or Role.
         namespace: where; empty for the whole cluster.
-        rules: of the role.
     """
 
     subject: Subject
@@ -67,12 +65,7 @@ ALL: Final = Rule(frozenset("*"), frozenset("*"), frozenset("*"))
 
 
 def identity(subject: Subject, groups: Iterable[str] = ()) -> frozenset[Subject]:
-    """All subjects that a caller is for RBAC: itself and its groups.
-
-    Args:
-        subject: the caller.
-        groups: that its directory gives to it.
-    """
+    """All subjects that a caller is for RBAC: itself and its groups."""
     more = {Subject("Group", group) for group in groups}
     return frozenset({subject, *more, *(Subject("Group", group) for group in system_groups(subject))})
 

@@ -48,12 +48,7 @@ def holders_json(found: Iterable[Holder], names: Names) -> str:
 
 
 def rights(found: Iterable[Right], known: Sequence[Resource]) -> PlainTable:
-    """What somebody may do.
-
-    Args:
-        found: the rights.
-        known: all resources that were asked for.
-    """
+    """What somebody may do."""
     table = terminal.table((("where", "left"), ("verbs", "left"), ("resources", "left")))
     for right in found:
         verbs = "all verbs" if right.verbs == VERBS else ", ".join(right.verbs)

@@ -43,10 +43,6 @@ class Worker:
 def worker_of(name: str, project: Path | None) -> Worker:
     """A worker by the name of its stack.
 
-    Args:
-        name: of the stack.
-        project: folder of the Pulumi project; None to search from the working directory.
-
     Raises:
         ConsoleError: the stack does not exist, or is no worker.
         StackError: the file of the worker or of its manager is invalid.
@@ -65,12 +61,6 @@ def worker_of(name: str, project: Path | None) -> Worker:
 
 def worker_config(cluster: Cluster, config: Mapping[str, Any], worker: Worker, seconds: float) -> dict[str, Any]:
     """A kubeconfig with a token of the manager's account in a worker.
-
-    Args:
-        cluster: of the worker, connected by a login that may create tokens.
-        config: a kubeconfig of it.
-        worker: the worker.
-        seconds: validity of the token.
 
     Raises:
         ConsoleError: the stack of the worker is not deployed, or the validity is out of bounds.

@@ -55,11 +55,7 @@ def _number(kind: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def value_problems(data: Any) -> Iterator[Problem]:
-    """Problems of single values, whatever they mean: invisible characters, numbers and nesting out of bounds.
-
-    Args:
-        data: plain data.
-    """
+    """Problems of single values, whatever they mean: invisible characters, numbers and nesting out of bounds."""
     waiting: list[tuple[Path, Any]] = [((), data)]
     while waiting:  # Not recursive: the data may be nested without a bound.
         path, value = waiting.pop()

@@ -13,11 +13,6 @@ _SILENT: Final = {"merge-base": "no common ancestor with HEAD"}
 def git(project: Path, ref: str, *arguments: str) -> str:
     """Output of a git command in the folder of a project.
 
-    Args:
-        project: a folder in a git repository.
-        ref: the branch, tag or commit that the user wrote, for errors.
-        arguments: the subcommand and its arguments.
-
     Raises:
         ConsoleError: git is not installed or fails, for example because the ref does not exist.
     """

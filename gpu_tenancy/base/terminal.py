@@ -45,12 +45,7 @@ Column: TypeAlias = tuple[str, Literal["left", "right"]]
 
 
 def table(columns: Iterable[Column], title: str = "") -> PlainTable:
-    """A table without borders, as all commands print it; it has no rows yet, and its cells are text.
-
-    Args:
-        columns: from left to right.
-        title: above the headings; empty for none.
-    """
+    """A table without borders, as all commands print it; it has no rows yet, and its cells are text."""
     empty = PlainTable(box=None, pad_edge=False, header_style="dim", title=title or None, title_justify="left")
     for heading, justify in columns:
         # On a narrow terminal names wrap; a truncated number would be wrong.

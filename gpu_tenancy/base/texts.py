@@ -23,13 +23,7 @@ def unit(resource: str) -> str:
 
 
 def counted(amount: int, resource: str, flavor: str = "") -> str:
-    """An amount in base units with its noun: `8 a100 GPUs`, `1 GPU`, `1 CPU`, `128Gi memory`.
-
-    Args:
-        amount: in base units.
-        resource: name of the resource.
-        flavor: as `Measure.label` has it; empty for no flavor.
-    """
+    """An amount in base units with its noun: `8 a100 GPUs`, `1 GPU`, `1 CPU`, `128Gi memory`."""
     if resource in {CPU, MEMORY}:
         text = amount_text(resource, amount)
         return f"{text} {flavor or ('CPU' if (resource, text) == (CPU, '1') else unit(resource))}"

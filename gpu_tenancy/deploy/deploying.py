@@ -38,9 +38,7 @@ class Result:
     """What a deployment or a preview of one stack did.
 
     Attributes:
-        stack: name of the stack.
         changes: number of resources by operation of the engine, such as `create` and `same`.
-        seconds: how long it took.
     """
 
     stack: str
@@ -49,13 +47,7 @@ class Result:
 
 
 class Environment:
-    """The stacks of an environment as they exist, and what has to move between their states.
-
-    Args:
-        read: the environment.
-        stacks: of it.
-        report: receives a line for each step.
-    """
+    """The stacks of an environment as they exist, and what has to move between their states."""
 
     def __init__(self, read: Declared, stacks: Stacks, report: Report) -> None:
         self._read, self.stacks, self._report = read, stacks, report
@@ -82,9 +74,6 @@ class Environment:
 
     def up(self, at_once: int) -> list[Result]:
         """Deploys all stacks; a resource that another stack may still need is deleted last, in reverse order.
-
-        Args:
-            at_once: most stacks to deploy at the same time.
 
         Raises:
             ConsoleError: the deployment of a stack failed; it has the errors of each. Later stages were not started.

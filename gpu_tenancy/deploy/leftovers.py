@@ -52,12 +52,6 @@ def _keys(resources: Iterable[Mapping[str, Json]]) -> Iterator[Key]:
 def leftovers(cluster: Cluster, objects: Sequence[Reference], state: State, adopt: Collection[str]) -> list[str]:
     """The names, as in `cluster.adopt`, of existing objects that a killed run created.
 
-    Args:
-        cluster: where the stack is deployed to.
-        objects: of the stack.
-        state: of the stack.
-        adopt: names of other existing objects that may be taken over.
-
     Raises:
         ApplyError: objects of somebody else exist, or cannot be read.
     """

@@ -26,13 +26,7 @@ _WITH: Final = "deletedWith"
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Resources that another stack has from now on.
-
-    Attributes:
-        source: the stack that has them in its state.
-        target: the stack that gets them.
-        resources: their number.
-    """
+    """Resources that another stack has from now on."""
 
     source: str
     target: str
@@ -100,15 +94,7 @@ class Moving:
 
 
 class _Transfer:
-    """Resources on their way from one state into another, each after what it needs there.
-
-    Args:
-        project: name of the Pulumi project.
-        source: name of the stack that has them.
-        target: name of the stack that gets them.
-        entries: all resources of the source, by URN.
-        own: the resources of the target, to which they are added.
-    """
+    """Resources on their way from one state into another, each after what it needs there."""
 
     def __init__(
         self, project: str, source: str, target: str, entries: Mapping[str, Entry], own: list[Mutable]

@@ -70,7 +70,6 @@ class PulumiCli:
     """The CLI with a file backend in its own folder, separate from the user's state and login.
 
     Attributes:
-        program: path of the CLI.
         folder: for its state and for a generated project that runs the program of `source`.
         source: folder of the project whose stacks it deploys.
     """
@@ -84,11 +83,6 @@ class PulumiCli:
 
         A run that was killed leaves a lock, and objects that its state does not have. The next one removes the lock and
         adopts these objects. Other existing objects are refused unless the stack adopts them.
-
-        Args:
-            stack: its name.
-            kubeconfig: of the cluster.
-            objects: of the stack; those that exist already are compared with the state.
 
         Returns:
             Number of Kubernetes objects that were created, changed, replaced, pruned and unchanged.
@@ -134,11 +128,6 @@ class PulumiCli:
         """Writes a project that runs the same program, so that the user's project folder is not changed.
 
         Its config is the stack's, with the embedded cluster in place of the stack's cluster.
-
-        Args:
-            stack: its name.
-            kubeconfig: of the embedded cluster.
-            adopt: objects to adopt besides the stack's own.
 
         Returns:
             All objects to adopt.

@@ -29,14 +29,7 @@ class Stacks:
 
     Each has the config of the environment's file, also its way to encrypt secrets, and the name of its part.
 
-    Args:
-        read: the environment.
-        parts: of it; empty for one stack.
-        folder: where the project is generated.
-
     Attributes:
-        environment: its name.
-        project: name of the Pulumi project.
         names: of the stacks in the order of their deployment.
 
     Raises:

@@ -43,11 +43,6 @@ class AwsCli:
     def ask(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
         """Runs one operation.
 
-        Args:
-            service: such as `ec2`.
-            operation: such as `describe-subnets`.
-            parameters: of the API, in its spelling.
-
         Raises:
             DeniedError: the caller may not.
             NoAnswerError: AWS rejected it.
@@ -72,13 +67,7 @@ def _pascal(operation: str) -> str:
 
 
 def questions(stack: Stack, section: AwsCluster, run: Run) -> Iterator[Question]:
-    """What a preflight asks AWS.
-
-    Args:
-        stack: a valid stack.
-        section: its cluster.
-        run: runs the AWS CLI.
-    """
+    """What a preflight asks AWS."""
     cli, needs = AwsCli(run, section.region), nodes_of(stack, section)
     caller = _caller(cli)
     yield from _quotas(cli, needs)

@@ -41,12 +41,7 @@ class Arm:
     run: Run
 
     def get(self, path: str, version: str, **query: str) -> dict[str, Any]:
-        """A resource, or one page of a list.
-
-        Args:
-            path: of the resource, or the complete URL of a next page.
-            version: of the API.
-            query: further parameters.
+        """A resource, or one page of a list; the path of a next page is a complete URL.
 
         Raises:
             DeniedError: the caller may not read it.
@@ -76,13 +71,7 @@ class Arm:
 
 
 def questions(stack: Stack, section: AzureCluster, run: Run) -> Iterator[Question]:
-    """What a preflight asks Azure.
-
-    Args:
-        stack: a valid stack.
-        section: its cluster.
-        run: runs the Azure CLI.
-    """
+    """What a preflight asks Azure."""
     arm, facts, needs = Arm(run), preflight().azure, nodes_of(stack, section)
     home = f"/subscriptions/{section.subscription}"
     parts = parts_of(stack)

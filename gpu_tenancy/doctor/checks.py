@@ -37,11 +37,6 @@ def _program(name: str, page: str) -> Row:
 def cloud_rows(stack: Stack, program: Run = run, send: gcp.Send = gcp.send) -> Iterator[Row]:
     """What the cloud of a stack has, of what a deployment needs. Only asks; never changes anything.
 
-    Args:
-        stack: a valid stack.
-        program: runs a cloud's program.
-        send: sends a request to Google.
-
     Raises:
         ConsoleError: the stack's cluster is of no cloud that can be asked, or there is no program or login.
     """

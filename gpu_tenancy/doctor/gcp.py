@@ -123,13 +123,7 @@ class Google:
 
 
 def questions(stack: Stack, section: GcpCluster, google: Google) -> Iterator[Question]:
-    """What a preflight asks Google Cloud.
-
-    Args:
-        stack: a valid stack.
-        section: its cluster.
-        google: the APIs.
-    """
+    """What a preflight asks Google Cloud."""
     facts, project, needs = preflight().gcp, section.project, nodes_of(stack, section)
     parts = parts_of(stack)
     rights = facts.needed(parts)

@@ -24,14 +24,10 @@ class NodesNeed:
 
     Attributes:
         pool: name of the pool; `system` for system nodes.
-        type: name of the machine type in the cloud.
         gpu: GPU of the catalogue; empty without GPUs.
-        gpus: of one node.
-        cpus: of one node.
         interfaces: additional network interfaces of one node, for the fabric.
         capacity: the way machines are bought, such as `spot`.
         zones: of the pool; empty for those of the cluster.
-        nodes: the maximum number.
     """
 
     pool: str

@@ -13,10 +13,7 @@ class Row:
     """One check.
 
     Attributes:
-        check: what is checked, such as `quota`.
         subject: of what, such as the name of the quota.
-        needed: computed from the stack.
-        available: what there is.
         fix: what the user can do, in the imperative; empty if all is well.
     """
 
@@ -68,10 +65,7 @@ class Question:
     """A part of a preflight that asks the cloud.
 
     Attributes:
-        check: what its rows check.
         subject: of what, where the question cannot be asked.
-        needed: computed from the stack.
-        ask: asks the cloud, and returns rows.
     """
 
     check: str
@@ -100,10 +94,8 @@ class Quota:
     """A quota of the cloud.
 
     Attributes:
-        limit: of the quota.
         used: by anybody; None where the cloud does not tell.
         unit: noun of the numbers, such as `vCPUs`.
-        fix: to raise the quota.
         exists: whether the cluster exists, so that its own nodes may be part of `used`.
     """
 
@@ -115,14 +107,7 @@ class Quota:
 
 
 def compared(check: str, subject: str, needed: int, quota: Quota) -> Row:
-    """A row of a quota: what the stack needs at its maximum number of nodes, against the limit and what is in use.
-
-    Args:
-        check: what is checked.
-        subject: name of the quota.
-        needed: by the stack.
-        quota: what the cloud tells.
-    """
+    """A row of a quota: what the stack needs at its maximum number of nodes, against the limit and what is in use."""
     used = quota.used or 0
     available = f"{quota.limit:,} {quota.unit}" + ("" if quota.used is None else f", {used:,} in use")
     wanted = f"{needed:,} {quota.unit}"

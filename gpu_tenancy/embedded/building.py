@@ -75,13 +75,6 @@ def build(
 
     The next build continues an interrupted one, from the compiler's own cache.
 
-    Args:
-        cache: folder for programs.
-        report: receives progress.
-        packages: the Go package of each program.
-        source: whose module graph is used.
-        what: the programs, for the report.
-
     Raises:
         ConsoleError: there is no compiler, or the build failed.
     """
@@ -114,13 +107,6 @@ class _Target:
 
 def _compile(go: Go, folder: Path, packages: Sequence[str], target: _Target, report: Report) -> bool:
     """Compiles and links packages with one command, so that what several need is compiled once.
-
-    Args:
-        go: the compiler.
-        folder: of the go.mod.
-        packages: to build.
-        target: where the results are written.
-        report: receives progress.
 
     Returns:
         False if this fails, with the reason in the output.

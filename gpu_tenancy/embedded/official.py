@@ -48,7 +48,6 @@ class Program(BaseModel):
     """One program of an image.
 
     Attributes:
-        image: name in the registry.
         version: tag, for readers only; the digest is used.
         digest: of the image's index for all platforms.
         file: path of the program in the image.

@@ -63,8 +63,6 @@ class Carried:
     """The stack that a platform carries.
 
     Attributes:
-        name: of the stack.
-        engine: what deployed it.
         objects: number of its objects; 0 if an earlier version of this program deployed it.
     """
 

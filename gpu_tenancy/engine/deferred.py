@@ -40,12 +40,7 @@ class Outstanding(set["asyncio.Future[Any]"]):
 
 
 class Deferred(pulumi.Output[Any]):
-    """An output whose future is made when it is read for the first time.
-
-    Args:
-        start: makes the future.
-        arguments: of `start`.
-    """
+    """An output whose future is made when it is read for the first time."""
 
     def __init__(self, start: Callable[..., "asyncio.Future[Any]"], *arguments: Any) -> None:
         # In `__dict__` and with names that no property has: other names are properties of the value.

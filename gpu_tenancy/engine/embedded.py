@@ -21,10 +21,6 @@ def with_named_classes(teams: Mapping[str, Any], stack: Stack) -> dict[str, Any]
 
     The embedded platform is an existing cluster, for which none are made. Its volumes are created for their claims, so
     the classes need not exist. Storage that has the cloud's default class has that of the platform.
-
-    Args:
-        teams: the section as written.
-        stack: as declared.
     """
     tree = Tree(stack)
     return {

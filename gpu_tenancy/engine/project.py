@@ -191,11 +191,6 @@ def declared(name: str, project: Path | None = None) -> Declared:
 def preview(name: str, project: Path | None = None, *, onto: Path | None = None) -> Preview:
     """Reads and validates a stack, and runs the program on it.
 
-    Args:
-        name: of the stack.
-        project: folder of `Pulumi.yaml`, the program and its stacks; None to search from the working directory.
-        onto: kubeconfig of the embedded platform to render the stack for.
-
     Raises:
         ConsoleError: the project or the stack does not exist.
         StackError: the stack file is invalid; it has every problem.
@@ -206,10 +201,6 @@ def preview(name: str, project: Path | None = None, *, onto: Path | None = None)
 
 def rendered(read: Declared, *, onto: Path | None = None) -> Preview:
     """Runs the program on a stack.
-
-    Args:
-        read: the stack.
-        onto: kubeconfig of the embedded platform to render the stack for.
 
     Raises:
         StackError: the stack is not valid on the other cluster, or adopts an object that it does not have.
@@ -237,12 +228,6 @@ def elsewhere(source: Source, stack: Stack, kubeconfig: Path, adopt: Sequence[st
     """The same stack for the embedded platform, with the taints, labels and GPU partitions of its own cloud's nodes.
 
     With this, a stack for any cloud runs there.
-
-    Args:
-        source: of the stack.
-        stack: as declared.
-        kubeconfig: of the embedded platform.
-        adopt: objects that are taken over there; default: those that the stack adopts.
     """
     service = service_of(stack.cluster)
     like = {"provider": service} if service != "existing" else {}

@@ -29,7 +29,6 @@ class Scopes(BaseModel):
 
     Attributes:
         definitions: what defines them, such as `kueue`.
-        version: of the definitions.
         sha256: checksum of the definitions.
     """
 

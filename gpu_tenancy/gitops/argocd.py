@@ -19,12 +19,7 @@ _SYNC: Final = ("ServerSideApply=true", "PruneLast=true")
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """The git repository from which Argo CD applies the manifests.
-
-    Attributes:
-        path: of the folder in the repository.
-        revision: a branch, tag or commit.
-    """
+    """The git repository from which Argo CD applies the manifests."""
 
     url: str
     path: str
@@ -36,11 +31,6 @@ def argocd(stack: str, members: Sequence[Piece], repository: Repository) -> File
 
     Servers and jobs have a separate Application without sync waves, because Argo CD waits until every wave is healthy,
     which can take days for a queued job (gitops-engine, sync_context.go: getOperationPhase).
-
-    Args:
-        stack: name, the prefix of the Applications' names.
-        members: objects and releases.
-        repository: the git repository for the files.
     """
     platform = [member for member in members if not member.work]
     work = [member for member in members if member.work]

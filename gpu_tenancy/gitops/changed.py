@@ -31,7 +31,6 @@ class Changed:
     """The stacks that a change affects.
 
     Attributes:
-        stacks: names in alphabetical order, each with the reasons.
         gone: stacks whose file was removed, and whose resources must be destroyed.
     """
 
@@ -41,10 +40,6 @@ class Changed:
 
 def changed(project: Path, ref: str) -> Changed:
     """The stacks that differ from the merge base with a ref, including uncommitted files.
-
-    Args:
-        project: folder of `Pulumi.yaml`, in a git repository.
-        ref: a branch, tag or commit.
 
     Raises:
         ConsoleError: git is not installed, or the ref or a merge base does not exist.
@@ -59,13 +54,7 @@ def changed(project: Path, ref: str) -> Changed:
 def concerned(
     stacks: Sequence[str], paths: Sequence[str], files: Mapping[str, Collection[str]] = MappingProxyType({})
 ) -> Changed:
-    """The stacks that changed files affect.
-
-    Args:
-        stacks: names of the existing stacks.
-        paths: of the changed files, relative to the project.
-        files: those that a stack reads besides its own, relative to the project.
-    """
+    """The stacks that changed files affect."""
     shared = dict.fromkeys(why for path in sorted(paths) if (why := _shared(path)))
     own = {name: path for path in sorted(paths) if (name := _stack(path))}
     reasons = {

@@ -21,12 +21,6 @@ _MAX_NAME: Final = 63
 def flux(stack: str, members: Sequence[Piece], path: str, source: str) -> Files:
     """The files: `kustomization.yaml` lists the Kustomizations, each of which applies one folder.
 
-    Args:
-        stack: name, the prefix of the Kustomizations' names.
-        members: objects and releases.
-        path: of the folder in the repository.
-        source: name of the GitRepository in the namespace flux-system.
-
     Raises:
         ConsoleError: the name of a Kustomization is too long.
     """

@@ -33,9 +33,6 @@ def groups(pieces: Sequence[Piece]) -> tuple[Group, ...]:
 
     Groups have no numbers, because a new operator would then move objects to another group, and Flux would prune them
     in the old group before it creates them in the new one.
-
-    Args:
-        pieces: of a stack, in the order of their waves.
     """
     names = _names(pieces)
     by_name: dict[str, list[Piece]] = {}

@@ -32,9 +32,7 @@ class StackPreview:
     """The result of the preview of one stack.
 
     Attributes:
-        code: exit code.
         report: Markdown; empty if there is no report.
-        errors: standard error.
     """
 
     stack: str

@@ -47,12 +47,7 @@ def file_name(member: Piece) -> str:
 
 
 def folder(name: str, members: Mapping[str, Mapping[str, Json]]) -> Files:
-    """The files of a folder, with the kustomization that lists them.
-
-    Args:
-        name: of the folder.
-        members: content by file name.
-    """
+    """The files of a folder, with the kustomization that lists them."""
     listed: dict[str, Json] = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",

@@ -40,7 +40,6 @@ class Release:
 
     Attributes:
         timeout: in seconds; 0 for the default.
-        skip_crds: do not install the chart's definitions.
     """
 
     helm: HelmRelease

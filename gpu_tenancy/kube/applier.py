@@ -41,9 +41,7 @@ class Wanted:
     """One object to apply, with its live state.
 
     Attributes:
-        manifest: its desired state.
         live: the existing object; None if it does not exist.
-        entry: its entry in the inventory.
         adopted: whether the existing object is somebody else's and is taken over.
     """
 
@@ -62,8 +60,6 @@ class Applied(NamedTuple):
     """What was done to one object.
 
     Attributes:
-        action: of the apply.
-        live: the object after it.
         corrected: fields that others had changed or removed since our last apply, and that are as in the stack again.
     """
 

@@ -39,8 +39,9 @@ class Cluster:
     not serve the kind, and `UnreachableError` if it does not answer. Connections are kept alive; eight threads can
     share them without waiting.
 
-    `metadata_only` requests `PartialObjectMetadata`, because the schema of one CustomResourceDefinition can have a
-    megabyte.
+    An `api_version` is such as `apps/v1`. A `namespace` is empty for cluster-scoped objects, and in lists for objects
+    of all namespaces. `metadata_only` requests `PartialObjectMetadata`, without spec and status, because the schema of
+    one CustomResourceDefinition can have a megabyte.
     """
 
     def __init__(self, kubeconfig: Path, context: str | None = None, *, retry_seconds: float = 2) -> None:
@@ -89,15 +90,7 @@ class Cluster:
     def get(
         self, api_version: str, kind: str, name: str, namespace: str = "", *, metadata_only: bool = False
     ) -> Manifest | None:
-        """Returns one object; None if it does not exist.
-
-        Args:
-            api_version: such as `apps/v1`.
-            kind: such as `Deployment`.
-            name: of the object.
-            namespace: of the object; empty for cluster-scoped objects.
-            metadata_only: without spec and status.
-        """
+        """Returns one object; None if it does not exist."""
         path = self._path(Reference(api_version, kind, name, namespace))
         try:
             return self._ask(Request("GET", path, accept=partial(wanted=metadata_only)))
@@ -113,15 +106,7 @@ class Cluster:
     def list(
         self, api_version: str, kind: str, *, namespace: str = "", labels: str = "", metadata_only: bool = False
     ) -> tuple[Manifest, ...]:
-        """Returns all objects of a kind, in the server's order.
-
-        Args:
-            api_version: such as `apps/v1`.
-            kind: such as `Deployment`.
-            namespace: empty for all namespaces.
-            labels: a label selector, such as `app=model-server`; empty for all objects.
-            metadata_only: without spec and status.
-        """
+        """Returns all objects of a kind, in the server's order; `labels` is a selector, such as `app=model-server`."""
         path = self.resource(api_version, kind).path(namespace)
         accept = partial("PartialObjectMetadataList", wanted=metadata_only)
         # List items have no apiVersion and kind, or have those of PartialObjectMetadata.
@@ -134,11 +119,6 @@ class Cluster:
 
         The server sends neither spec nor data, so it never sends a value of a Secret.
         https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables
-
-        Args:
-            api_version: such as `v1`.
-            kind: such as `Secret`.
-            namespace: empty for all namespaces.
         """
         path = self.resource(api_version, kind).path(namespace)
         found: list[Manifest] = []
@@ -212,13 +192,7 @@ class Cluster:
         return self._ask(Request("PATCH", path, writing(), patch, MERGE))
 
     def token(self, namespace: str, account: str, *, seconds: int = 365 * 24 * 3600) -> str:
-        """A token of a ServiceAccount, by the TokenRequest API.
-
-        Args:
-            namespace: of the account.
-            account: its name.
-            seconds: its validity; the server can shorten it.
-        """
+        """A token of a ServiceAccount (TokenRequest), valid for so many seconds or less, as the server decides."""
         path = f"{self._path(Reference('v1', 'ServiceAccount', account, namespace))}/token"
         body: Manifest = {
             "apiVersion": "authentication.k8s.io/v1",

@@ -18,9 +18,6 @@ class Entry:
     """A context of a kubeconfig, with absolute paths.
 
     Attributes:
-        name: of the context.
-        cluster: entry of its cluster.
-        user_name: name of its user entry.
         user: the entry; it may have credentials.
     """
 
@@ -31,11 +28,7 @@ class Entry:
 
 
 def entry_of(files: Path, context: str | None) -> Entry:
-    """A context of a kubeconfig.
-
-    Args:
-        files: the file, or several joined as in KUBECONFIG; the first entry of a name counts.
-        context: None for the current one.
+    """A context of a kubeconfig, or of several joined as in KUBECONFIG; None for the current one.
 
     Raises:
         ConsoleError: a file is not a kubeconfig, or does not have the context.

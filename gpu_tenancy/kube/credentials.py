@@ -32,11 +32,7 @@ _OTHER_TLS: Final = "the kubeconfig may be of another cluster; get it again from
 
 
 def read_kubeconfig(kubeconfig: Path, context: str | None) -> Configuration:
-    """The configuration of a client.
-
-    Args:
-        kubeconfig: the file, or several joined as in KUBECONFIG.
-        context: None for the current one.
+    """The configuration of a client by a context of a kubeconfig; None for the current one.
 
     Raises:
         ConsoleError: the file cannot be read, is not a kubeconfig, or does not have the context.

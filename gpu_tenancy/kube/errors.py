@@ -19,8 +19,6 @@ class Cause:
 
     Attributes:
         field: path of the field, such as `spec.template`; empty for the whole object.
-        reason: machine-readable, such as `FieldValueInvalid`.
-        message: human-readable.
     """
 
     field: str
@@ -32,9 +30,7 @@ class ApiError(Exception):
     """An API server rejected a request.
 
     Attributes:
-        status: the HTTP status.
         reason: the server's machine-readable reason, such as `NotFound`.
-        message: the server's message.
         causes: the reasons for each field; empty if the server has none.
     """
 

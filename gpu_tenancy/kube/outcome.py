@@ -57,12 +57,7 @@ class Failure:
 
 
 class ApplyError(ConsoleError):
-    """Some objects could not be applied or deleted; later waves were not attempted.
-
-    Attributes:
-        failures: every object that failed.
-        changes: what was done to the other objects.
-    """
+    """Some objects could not be applied or deleted; later waves were not attempted."""
 
     def __init__(self, failures: Sequence[Failure], changes: Sequence[Change]) -> None:
         self.failures, self.changes = tuple(failures), tuple(changes)

@@ -141,13 +141,6 @@ def check_prunable(
 ) -> None:
     """Checks that nothing would wait for Kueue to clear a finalizer while Kueue does not run.
 
-    Args:
-        cluster: with what an earlier run applied.
-        inventory: file of the applied objects.
-        wanted: the objects of the stack.
-        running: charts whose controllers run.
-        name: of the stack.
-
     Raises:
         ConsoleError: an object that is no longer in the stack has such a finalizer; nothing was changed.
     """

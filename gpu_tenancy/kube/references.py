@@ -15,8 +15,6 @@ class Reference(NamedTuple):
 
     Attributes:
         api_version: group and version for requests, such as `apps/v1`.
-        kind: such as `Deployment`.
-        name: `metadata.name`.
         namespace: `metadata.namespace`; empty for cluster-scoped objects.
     """
 

@@ -37,12 +37,9 @@ class Request:
     """One request.
 
     Attributes:
-        method: the HTTP method.
         path: from the server's root, such as `/api/v1/namespaces`.
         query: parameters; empty ones are not sent.
         body: JSON content.
-        content_type: media type of the body.
-        accept: media type of the answer.
         once: whether it is never repeated, because it only asks whether the server works.
     """
 
@@ -99,12 +96,7 @@ class RetryBudget:
         self._lock = Lock()
 
     def pause(self, attempt: int, retry_after: str | None = None) -> float | None:
-        """Seconds to wait before a failed request is repeated; None if the outage lasts too long.
-
-        Args:
-            attempt: number of earlier attempts.
-            retry_after: the header of that name, in seconds.
-        """
+        """Seconds to wait before a failed request is repeated; None if the outage lasts too long."""
         now = time.monotonic()
         with self._lock:
             since = self._since = now if self._since is None else self._since

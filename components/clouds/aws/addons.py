@@ -90,9 +90,6 @@ class Addons(pulumi.ComponentResource):
     Args:
         addons: the add-ons to install.
         version: Kubernetes version of the control plane, known when the control plane has it.
-
-    Attributes:
-        resources: the add-ons.
     """
 
     def __init__(

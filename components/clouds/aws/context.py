@@ -13,11 +13,8 @@ class ClusterContext:
     """The cluster that nodes join.
 
     Attributes:
-        section: the stack's section.
         security_group: the cluster's security group, which allows traffic between nodes and control plane, and EFA:
             https://docs.aws.amazon.com/eks/latest/userguide/sec-group-reqs.html
-        tags: tags of all created resources.
-        protect: whether Pulumi refuses to delete its nodes.
     """
 
     section: AwsCluster
@@ -36,7 +33,6 @@ class NodeRole:
     """The IAM role of nodes that Karpenter creates.
 
     Attributes:
-        name: name of the role, without its path.
         arn: its ARN, or a pattern that matches it.
     """
 

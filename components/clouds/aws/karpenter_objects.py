@@ -25,14 +25,7 @@ _CAPACITY: Final = {"spot": "spot", "reserved": "reserved", "capacity-block": "r
 
 
 def node_class(pool: NodePool, context: ClusterContext, role: str, placement_group: str | None) -> Spec:
-    """The spec of a pool's EC2NodeClass.
-
-    Args:
-        pool: the planned pool.
-        context: its cluster.
-        role: name of the nodes' IAM role.
-        placement_group: name of a placement group; None without.
-    """
+    """The spec of a pool's EC2NodeClass."""
     reservation_id = reservation(pool)
     efa = pool.fabric.interfaces if pool.fabric else 0
     cards = interfaces(pool.machine.type, efa)

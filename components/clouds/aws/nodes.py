@@ -56,12 +56,10 @@ class Group:
     """One managed node group.
 
     Attributes:
-        alternatives: other machine types of its nodes.
         capacity: EKS's capacity type.
         release: release of the image; None for the latest when the group's version is set.
         reservation: id of a capacity reservation or a capacity block, or ARN of a resource group of reservations.
         subnets: ids of the subnets in its zones.
-        minimum: minimum number of nodes.
         maximum: maximum number of nodes; at least 1, which EKS requires.
         node_template_tags: tags that describe its nodes to Cluster Autoscaler while it has none.
         user_data: configuration of its nodes in Base64; None without.

@@ -89,14 +89,7 @@ def ci_policy(section: AwsCluster) -> str:
 
 
 def account_trust(provider: str, issuer: str, namespace: str, account: str) -> str:
-    """The trust policy for one ServiceAccount of a cluster, for STS.
-
-    Args:
-        provider: ARN of the IAM OIDC provider of the cluster.
-        issuer: URL of its tokens' issuer.
-        namespace: of the account.
-        account: its name.
-    """
+    """The trust policy for one ServiceAccount of a cluster, for STS."""
     subject = f"system:serviceaccount:{namespace}:{account}"
     return _web_identity_trust(provider, issuer.removeprefix("https://"), subject)
 
@@ -260,11 +253,7 @@ def lustre_policy(cluster: str) -> str:
 
 
 def queue_policy(queue: str) -> str:
-    """The policy of Karpenter's queue: EventBridge can send messages, and requests without TLS are denied.
-
-    Args:
-        queue: ARN of the queue.
-    """
+    """The policy of Karpenter's queue: EventBridge can send messages, and requests without TLS are denied."""
     return document(
         [
             {

@@ -34,11 +34,6 @@ class TeamAccess(pulumi.ComponentResource):
     https://github.com/kubernetes-sigs/blob-csi-driver/blob/master/docs/workload-identity-static-pv-mount.md. A folder
     of a container is a condition of the role assignment.
 
-    Args:
-        place: where it is created.
-        team: with its rights.
-        issuer: URL of the cluster's OIDC issuer.
-
     Attributes:
         client_id: of the identity, by which volumes name it.
     """

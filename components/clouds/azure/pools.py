@@ -54,11 +54,7 @@ class PoolCluster:
     """The cluster that pools belong to.
 
     Attributes:
-        section: the stack's section.
         name: name of the cluster, as its output, so that pools depend on it.
-        tags: tags of the nodes' machines.
-        parent: parent resource of the pools.
-        protect: whether Pulumi refuses to delete them.
     """
 
     section: AzureCluster
@@ -81,12 +77,6 @@ def agent_pool(name: str, pool: NodePool, cluster: PoolCluster, placement: pulum
 
     A change of what AKS sets only at creation (`REPLACED`) replaces the pool: the old one is deleted first, because its
     name is in use until then, and its pods are evicted.
-
-    Args:
-        name: name of the resource.
-        pool: the planned pool.
-        cluster: the cluster that it belongs to.
-        placement: id of its proximity placement group, for a compact pool.
     """
     section, supply, spot = cluster.section, pool.supply, pool.capacity.kind == "spot"
     varies = supply.min_nodes < supply.max_nodes

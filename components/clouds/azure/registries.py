@@ -22,15 +22,7 @@ _KUBELET: Final = "kubeletidentity"
 def registry_rights(
     name: str, place: PoolCluster, registry: str, cluster: ManagedCluster, opts: pulumi.ResourceOptions
 ) -> RoleAssignment:
-    """The role with which the nodes of a cluster pull from a registry, also as a pull-through cache.
-
-    Args:
-        name: of the role assignment.
-        place: of the cluster.
-        registry: its resource ID.
-        cluster: whose nodes get the role.
-        opts: of the role assignment.
-    """
+    """The role with which the nodes of a cluster pull from a registry, also as a pull-through cache."""
     kubelet = cluster.identity_profile.apply(kubelet_of)
     return role_assignment(name, place.section, Principal(kubelet), Right(PULL, registry), opts)
 

@@ -12,7 +12,6 @@ class ClusterAccess(TypedDict):
     """Name, address and CA of a cluster.
 
     Attributes:
-        name: name of the cluster.
         endpoint: address of its API server, without a scheme.
         authority: its CA certificate, in base64.
     """

@@ -39,7 +39,6 @@ class SecretsKey(pulumi.ComponentResource):
     agent.
 
     Attributes:
-        key: resource name of the key.
         right: GKE's role on the key, which the cluster depends on.
 
     https://cloud.google.com/kubernetes-engine/docs/how-to/encrypting-secrets, and for GKE's own identity
@@ -83,8 +82,6 @@ class NewCluster:
     """The inputs of a new cluster.
 
     Attributes:
-        section: the stack's section.
-        creation: its `create`.
         account: address of the nodes' service account.
         key: resource name of the Cloud KMS key that encrypts secrets.
     """

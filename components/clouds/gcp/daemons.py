@@ -23,13 +23,7 @@ def node_pod(
     host_paths: Mapping[str, str],
     init_containers: Sequence[ContainerArgsDict] = (),
 ) -> PodSpecArgsDict:
-    """A pod on every node that its DaemonSet selects, with the node's network, processes and paths.
-
-    Args:
-        containers: of the pod.
-        host_paths: paths on the node by volume name.
-        init_containers: in their order; empty for none.
-    """
+    """A pod on every node that its DaemonSet selects, with the node's network, processes and paths."""
     pod: PodSpecArgsDict = {
         "priority_class_name": "system-node-critical",
         "tolerations": [{"operator": "Exists"}],
@@ -47,15 +41,7 @@ def node_pod(
 def node_daemon_set(
     name: str, called: str, pod: PodSpecArgsDict, nodes: NodeAffinityArgsDict, opts: pulumi.ResourceOptions
 ) -> DaemonSet:
-    """A DaemonSet on some nodes; a deployment does not wait for it.
-
-    Args:
-        name: of the resource.
-        called: name of the object, and label of its pods.
-        pod: of each node.
-        nodes: that have it.
-        opts: of the resource.
-    """
+    """A DaemonSet on some nodes; a deployment does not wait for it."""
     labels = {"k8s-app": called}
     return DaemonSet(
         name,

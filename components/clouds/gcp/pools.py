@@ -63,12 +63,6 @@ def node_config(
 ) -> NodePoolNodeConfigArgsDict:
     """The node configuration of a pool.
 
-    Args:
-        pool: the planned pool.
-        account: email address of the nodes' service account.
-        tags: GCP labels of the machines.
-        cluster: the stack's section.
-
     Raises:
         ValueError: GKE's name for the machine's GPUs is unknown.
     """
