@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Final
+from typing import ClassVar, Final
 
 from pulumi_policy import EnforcementLevel, Severity
 from pydantic import Field
@@ -53,8 +53,10 @@ class Exempted:
 class ExemptionSettings(Settings):
     """Limits for exemptions."""
 
-    longest: int = Field(180, ge=1, description="Maximum number of days from today until an exemption expires.")
-    never: list[str] = Field([], description="Rules that do not allow exemptions.")
+    renamed: ClassVar = {"longest": "days", "never": "forbidden"}
+
+    days: int = Field(180, ge=1, description="Maximum number of days from today until an exemption expires.")
+    forbidden: list[str] = Field([], description="Rules that do not allow exemptions.")
 
 
 ReadExemptions = Callable[[Resource], Mapping[str, str]]
@@ -82,12 +84,12 @@ def exemption_rule(
             yield "unknown rule of this pack; correct the name, or remove the exemption"
         elif exemption is None:
             yield f"{part.text!r} is not a valid exemption; {_HOW}"
-        elif part.rule in (NAME, *settings.never):
+        elif part.rule in (NAME, *settings.forbidden):
             yield "this rule does not allow exemptions; fix the resource and remove the exemption"
         elif exemption.until < today():
             yield f"expired on {exemption.until}; fix the resource and remove the exemption"
-        elif (exemption.until - today()).days > settings.longest:
-            yield f"{exemption.until} is more than {settings.longest} days away; set an earlier date"
+        elif (exemption.until - today()).days > settings.days:
+            yield f"{exemption.until} is more than {settings.days} days away; set an earlier date"
 
     return Rule(
         name=NAME,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from pulumi_policy import EnforcementLevel, Severity
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -13,7 +13,13 @@ from rule_engine.stacks import Stack
 
 
 class Settings(BaseModel):
-    """The configurable settings of a rule: each field has a default and a description."""
+    """The configurable settings of a rule: each field has a default and a description.
+
+    Attributes:
+        renamed: the new name of each setting that had another one, for errors.
+    """
+
+    renamed: ClassVar[Mapping[str, str]] = {}
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -85,7 +91,9 @@ class Rule(Generic[S, C]):
     def _problem(self, problem: ErrorDetails) -> str:
         place = ".".join((self.name, *(str(part) for part in problem["loc"])))
         if problem["type"] == "extra_forbidden":
-            return f"{place}: unknown setting; settings of this rule: {', '.join(self.settings.model_fields) or 'none'}"
+            new = self.settings.renamed.get(str(problem["loc"][0]))
+            known = f"settings of this rule: {', '.join(self.settings.model_fields) or 'none'}"
+            return f"{place}: unknown setting; {f'use {new!r}' if new else known}"
         message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "value_error":  # of a setting's own check, which names the value
             return f"{place}: {message}"

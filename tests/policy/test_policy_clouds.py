@@ -337,7 +337,7 @@ EVERYTHING = {name: resource for name, resource in vars(clouds).items() if isins
 def test_no_rule_has_a_mistake_whatever_is_in_place_of_a_value(name: str) -> None:
     evaluator = Evaluator(PACK, TODAY)
     required = {"deletion-protected", "pool-minimum-zero"}
-    settings: dict[str, dict[str, Any]] = {name: {"asked": True} for name in required}
+    settings: dict[str, dict[str, Any]] = {name: {"required": True} for name in required}
     settings |= {
         "pool-maximum": {"nodes": 1, "gpus": 1},
         "pool-budget": {"monthly": 1, "centers": {"rd-001": 1}},

@@ -105,7 +105,7 @@ def test_an_exemption_that_is_not_in_order_is_a_breach_itself_and_exempts_from_n
 
 def test_an_organisation_says_from_which_rules_nobody_is_exempted_and_for_how_long() -> None:
     client = PackClient()
-    assert not client.configure(exemptions_in_order=(wire.MANDATORY, {"never": ["few-replicas"], "longest": 30}))
+    assert not client.configure(exemptions_in_order=(wire.MANDATORY, {"forbidden": ["few-replicas"], "days": 30}))
     diagnostics = client.analyze(exempted(MANY, "few-replicas", "2026-12-01 waits for the new chart"))
     assert diagnostics[0] == ("few-replicas", wire.MANDATORY, TOO_MANY)
     assert diagnostics[1][2].endswith("this rule does not allow exemptions; fix the resource and remove the exemption")

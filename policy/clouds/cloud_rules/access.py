@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
-from typing import Final
+from typing import ClassVar, Final
 
 from pydantic import Field
 
@@ -31,13 +31,15 @@ _WIDER_IN_IPV6: Final = 4
 class EndpointSettings(Settings):
     """Maximum size of networks in an allow-list."""
 
+    renamed: ClassVar = {"together": "total"}
+
     prefix: int = Field(
         8,
         ge=1,
         le=32,
         description=("Shortest allowed prefix of an IPv4 network in an allow-list; for IPv6, four times this value."),
     )
-    together: int = Field(
+    total: int = Field(
         6,
         ge=1,
         le=32,
@@ -72,7 +74,7 @@ def _open_networks(cluster: Cluster, settings: EndpointSettings) -> Iterator[str
                 yield f"the API server accepts {view.text()}, which is too wide for an allow-list; set {endpoint.write}"
             else:
                 narrow.append(network)
-    for sum_ in _sums(narrow, min(settings.prefix, settings.together)):
+    for sum_ in _sums(narrow, min(settings.prefix, settings.total)):
         yield f"the API server accepts {sum_}, which is too wide for an allow-list; set {endpoint.write}"
     doubts.raise_first()
 

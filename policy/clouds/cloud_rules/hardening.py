@@ -1,7 +1,7 @@
 """Rules for node configurations: metadata service, disks, public addresses, secure boot."""
 
 from collections.abc import Iterator
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -103,8 +103,10 @@ NO_PUBLIC_ADDRESSES: Final = Rule(
 class Integrity(Settings):
     """Secure boot requirements for nodes."""
 
+    renamed: ClassVar = {"without": "unsupported"}
+
     boot: bool = Field(default=False, description="Whether nodes must use secure boot (on Azure with a vTPM too).")
-    without: list[str] = Field(
+    unsupported: list[str] = Field(
         ["Standard_N*"],
         description=(
             "Machines that cannot use secure boot, as patterns: Azure machines with GPUs, whose driver does not"
@@ -115,8 +117,8 @@ class Integrity(Settings):
 
 def _integrity(nodes: Nodes, settings: Integrity) -> Iterator[str]:
     names = [machine.name for machine in nodes.machines()] if settings.boot and isinstance(nodes, MachineSource) else []
-    unsupported = any(matches(name, pattern) for name in names for pattern in settings.without)
-    yield from nodes.integrity(boot=settings.boot and not unsupported)
+    exempt = any(matches(name, pattern) for name in names for pattern in settings.unsupported)
+    yield from nodes.integrity(boot=settings.boot and not exempt)
 
 
 NODE_INTEGRITY: Final = Rule(

@@ -1,7 +1,7 @@
 """Rules for deletion protection and owner tags of clusters and node pools."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import ClassVar, Final
 
 from pydantic import Field
 
@@ -13,11 +13,13 @@ from rule_engine import ADVICE, MUST, AnyRule, Rule, Settings, Severity
 class Protection(Settings):
     """Requirement to protect clusters and pools."""
 
-    asked: bool = Field(default=False, description="Whether protection is required; set true in production.")
+    renamed: ClassVar = {"asked": "required"}
+
+    required: bool = Field(default=False, description="Whether protection is required; set true in production.")
 
 
 def _protected(part: ClusterOrPool, settings: Protection) -> Iterator[str]:
-    if settings.asked and not part.resource.protect:
+    if settings.required and not part.resource.protect:
         yield "is not protected: Pulumi can delete or replace it; set the resource option protect: true"
 
 

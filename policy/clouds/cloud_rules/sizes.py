@@ -1,7 +1,7 @@
 """Rules for the number of nodes of a pool."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import ClassVar, Final
 
 from pydantic import Field
 
@@ -61,11 +61,13 @@ POOL_MAXIMUM: Final = Rule(
 class MinimumSettings(Machines):
     """Whether idle GPU nodes can be kept."""
 
-    asked: bool = Field(default=False, description="Whether idle pools must be empty; set true outside production.")
+    renamed: ClassVar = {"asked": "required"}
+
+    required: bool = Field(default=False, description="Whether idle pools must be empty; set true outside production.")
 
 
 def _minimum(pool: NodePool, settings: MinimumSettings, stack: Stack) -> Iterator[str]:
-    if not settings.asked or pool.gpus(settings, stack) == 0:
+    if not settings.required or pool.gpus(settings, stack) == 0:
         return
     if minimum := pool.minimum:
         field = pool.writes["minimum"]

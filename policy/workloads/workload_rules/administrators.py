@@ -1,6 +1,7 @@
 """Settings of rules about roles: which subjects of bindings are tenants'."""
 
 from collections.abc import Callable, Iterator
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -53,7 +54,9 @@ class Administered(Tenants):
 class Reviewed(Administered):
     """Selects the subjects that are tenants', and roles that are not evaluated."""
 
-    elsewhere: list[str] = Field(
+    renamed: ClassVar = {"elsewhere": "reviewed"}
+
+    reviewed: list[str] = Field(
         [],
         description=(
             "ClusterRoles that are created outside this stack and that you have reviewed, as patterns of names."
@@ -99,5 +102,5 @@ class Reviewed(Administered):
         try:
             yield from rules_of(binding, stack)
         except UnknownValueError:
-            if not matches_any(binding.view.text("roleRef", "name"), self.elsewhere):
+            if not matches_any(binding.view.text("roleRef", "name"), self.reviewed):
                 raise

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import ClassVar, Final
 
 from pydantic import Field
 
@@ -62,7 +62,9 @@ QUEUE_QUOTAS: Final = Subject("ClusterQueue and Cohort quotas", _BORROWERS, _quo
 class BorrowSettings(Gpus):
     """Limits for borrowing."""
 
-    most: dict[str, int] = Field(
+    renamed: ClassVar = {"most": "maximum"}
+
+    maximum: dict[str, int] = Field(
         {}, description="Maximum borrowingLimit per flavor, keyed by resource name or pattern (`nvidia.com/*`)."
     )
 
@@ -77,7 +79,7 @@ def _bounded(quota: Quota, settings: BorrowSettings) -> Iterator[str]:
             f"no borrowingLimit for {resource}, so borrowing is unlimited; set borrowingLimit (0 disables borrowing)"
         )
         return
-    caps = [maximum for pattern, maximum in settings.most.items() if fnmatchcase(resource, pattern)]
+    caps = [limit for pattern, limit in settings.maximum.items() if fnmatchcase(resource, pattern)]
     if caps and limit > max(caps):
         yield (
             f"borrowingLimit {format_number(limit)} for {resource} exceeds the maximum ({max(caps)}); lower"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from typing import Final
+from typing import ClassVar, Final
 
 from pydantic import Field
 
@@ -184,7 +184,11 @@ SURGE: Final = Rule(
 class PresentSettings(TenantGpus):
     """Workloads that need a PodDisruptionBudget."""
 
-    least: int = Field(2, ge=1, description="Minimum number of replicas from which a PodDisruptionBudget is required.")
+    renamed: ClassVar = {"least": "replicas"}
+
+    replicas: int = Field(
+        2, ge=1, description="Minimum number of replicas from which a PodDisruptionBudget is required."
+    )
 
 
 def _covers(budget: Resource, pod: Pod) -> bool:
@@ -245,7 +249,7 @@ def _present(pod: Pod, settings: PresentSettings, stack: Stack) -> Iterator[str]
     if not settings.tenant(pod.namespace) or not pod.gpus(settings):
         return
     fewest, _ = pods_of(pod, stack)
-    if fewest >= settings.least and not _has_budget(pod, stack):
+    if fewest >= settings.replicas and not _has_budget(pod, stack):
         yield (
             f"has at least {format_number(fewest)} pods and no PodDisruptionBudget that selects them; add one with"
             " maxUnavailable: 1"

@@ -4,7 +4,7 @@ from base64 import b64decode
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import ClassVar, Final
 
 from pydantic import Field
 
@@ -210,13 +210,15 @@ VISIBLE_DEVICES: Final = Rule(
 class SharedMemory(TenantGpus):
     """Shared memory for processes on several GPUs."""
 
+    renamed: ClassVar = {"least": "minimum"}
+
     gpus: list[str] = Field(
         ["nvidia.com/gpu", "amd.com/gpu"],
         description=(
             "Resource names of whole GPUs, as patterns. Partitions are not checked: they do not exchange data."
         ),
     )
-    least: str = Field(
+    minimum: str = Field(
         "1Gi",
         pattern=r"^[0-9]+(\.[0-9]+)?(k|M|G|T|Ki|Mi|Gi|Ti)?$",
         description="Minimum sizeLimit of /dev/shm, as a Kubernetes quantity.",
@@ -259,7 +261,7 @@ def _shared_memory(pod: Pod, settings: SharedMemory) -> Iterator[str]:
         return
     for container in pod.containers:
         if any(container.gpus(settings).values()):
-            wrong = _too_small(pod, container, settings.least)
+            wrong = _too_small(pod, container, settings.minimum)
             if wrong:
                 yield f"container {container.view.text('name')} {wrong}"
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from pydantic import Field
 
@@ -98,8 +98,10 @@ def _name(image: Image) -> str:
 class Pins(Tenants):
     """Requirements for tags and digests."""
 
+    renamed: ClassVar = {"moving": "mutable"}
+
     digests: bool = Field(default=False, description="Whether each image must have a digest (`@sha256:…`).")
-    moving: list[str] = Field(["latest"], description="Mutable tags, as patterns.")
+    mutable: list[str] = Field(["latest"], description="Mutable tags, as patterns.")
 
 
 def _pinned(image: Image, settings: Pins) -> Iterator[str]:
@@ -111,7 +113,7 @@ def _pinned(image: Image, settings: Pins) -> Iterator[str]:
         return
     elif not reference.tag:
         yield f"{name} has no tag, so the latest image is used; set a version tag or a digest"
-    elif matches_any(reference.tag, settings.moving):
+    elif matches_any(reference.tag, settings.mutable):
         yield f"{name} has a mutable tag; set a version tag or a digest"
     elif settings.digests:
         yield f"{name} has no digest; add the digest from the registry (@sha256:…)"

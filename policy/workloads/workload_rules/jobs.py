@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final
+from typing import ClassVar, Final
 
 from pydantic import Field
 
@@ -255,7 +255,9 @@ NAMES_QUEUE: Final = Rule(
 class SchedulerSettings(TenantGpus):
     """Namespaces in which two schedulers can allocate GPUs."""
 
-    both: list[str] = Field(
+    renamed: ClassVar = {"both": "partitioned"}
+
+    partitioned: list[str] = Field(
         [],
         description=(
             "Namespaces, as patterns, whose quota covers the GPUs of both Kueue and Volcano, and whose Volcano"
@@ -274,7 +276,7 @@ def _has_queue(work: Work) -> bool:
 
 def _one_scheduler(work: Work, settings: SchedulerSettings, stack: Stack) -> Iterator[str]:
     pods = work.pods(settings)
-    if not pods or not work.of_volcano(pods) or matches_any(work.namespace, settings.both):
+    if not pods or not work.of_volcano(pods) or matches_any(work.namespace, settings.partitioned):
         return
 
     # Works with the same GPUs and nodes have the same competitor, so it is looked up once for all of them.
@@ -291,7 +293,7 @@ def _one_scheduler(work: Work, settings: SchedulerSettings, stack: Stack) -> Ite
     if other is not None:
         yield (
             f"is scheduled by Volcano, and {other.place} of queue {other.queue} by Kueue, so both can use the same"
-            " GPUs; use one scheduler for both, select different nodes, or list the namespace under `both`"
+            " GPUs; use one scheduler for both, select different nodes, or list the namespace under `partitioned`"
         )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
@@ -137,11 +137,13 @@ MODEL_NAMED: Final = Rule(
 class DaemonSettings(Tenants):
     """Pods whose tolerations are checked."""
 
-    daemons: bool = Field(default=False, description="Whether DaemonSets, which run on every node, are checked too.")
+    renamed: ClassVar = {"daemons": "daemonsets"}
+
+    daemonsets: bool = Field(default=False, description="Whether DaemonSets, which run on every node, are checked too.")
 
     def checks(self, pod: Pod) -> bool:
         """Whether a pod is checked."""
-        return self.daemons or pod.kind != "apps:DaemonSet"
+        return self.daemonsets or pod.kind != "apps:DaemonSet"
 
 
 class GpuNodes(TaintSettings, DaemonSettings):

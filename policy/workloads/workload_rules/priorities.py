@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final
+from typing import ClassVar, Final
 
 from pydantic import Field
 
@@ -67,11 +67,13 @@ def class_of(pod: Pod) -> str:
 class SetSettings(TenantGpus):
     """Pods that must name a priority class."""
 
-    every: bool = Field(default=False, description="Whether all tenant pods are checked, not only those with GPUs.")
+    renamed: ClassVar = {"every": "all_pods"}
+
+    all_pods: bool = Field(default=False, description="Whether all tenant pods are checked, not only those with GPUs.")
 
 
 def _is_set(pod: Pod, settings: SetSettings) -> Iterator[str]:
-    if not settings.tenant(pod.namespace) or pod.kind in _RUNTIMES or not (settings.every or pod.gpus(settings)):
+    if not settings.tenant(pod.namespace) or pod.kind in _RUNTIMES or not (settings.all_pods or pod.gpus(settings)):
         return
     if not class_of(pod):
         yield "has no priority class; set priorityClassName"
@@ -94,14 +96,16 @@ SET: Final = Rule(
 class SystemSettings(Tenants):
     """Pods that can have a system priority class."""
 
-    agents: bool = Field(
+    renamed: ClassVar = {"agents": "daemonsets"}
+
+    daemonsets: bool = Field(
         default=False,
         description=("Whether DaemonSets are checked too. Node agents often need a system priority class."),
     )
 
 
 def _not_system(pod: Pod, settings: SystemSettings) -> Iterator[str]:
-    if not settings.tenant(pod.namespace) or (pod.kind == "apps:DaemonSet" and not settings.agents):
+    if not settings.tenant(pod.namespace) or (pod.kind == "apps:DaemonSet" and not settings.daemonsets):
         return
     pod_class = class_of(pod)
     if pod_class.startswith("system-"):

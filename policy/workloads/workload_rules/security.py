@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from pydantic import Field
 
@@ -73,7 +73,9 @@ PRIVILEGED: Final = Rule(
 class EscalationSettings(Tenants):
     """Requirements for privilege escalation."""
 
-    said: bool = Field(
+    renamed: ClassVar = {"said": "explicit"}
+
+    explicit: bool = Field(
         default=False,
         description=(
             "Whether each container must disallow privilege escalation explicitly, as the Pod Security level"
@@ -83,7 +85,7 @@ class EscalationSettings(Tenants):
 
 
 def _escalates(container: Container, settings: EscalationSettings) -> Iterator[str]:
-    required = settings.said and container.is_whole
+    required = settings.explicit and container.is_whole
     if container.view.flag("securityContext", "allowPrivilegeEscalation", default=required):
         yield "allows privilege escalation; set securityContext.allowPrivilegeEscalation: false"
 

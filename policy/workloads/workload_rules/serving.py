@@ -1,7 +1,7 @@
 """Rules for serving workloads: probes and autoscalers."""
 
 from collections.abc import Iterator
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 from pydantic import Field
 
@@ -70,21 +70,23 @@ ALIVE: Final = Rule(
 class ScaleSettings(Tenants):
     """Bounds for the minimum and maximum replicas of autoscalers."""
 
-    most: int = Field(100, ge=1, description="Upper bound for the maximum replicas of an autoscaler.")
-    least: int = Field(0, ge=0, description="Lower bound for the minimum replicas of an autoscaler; 2 in production.")
+    renamed: ClassVar = {"most": "maximum", "least": "minimum"}
+
+    maximum: int = Field(100, ge=1, description="Upper bound for the maximum replicas of an autoscaler.")
+    minimum: int = Field(0, ge=0, description="Lower bound for the minimum replicas of an autoscaler; 2 in production.")
 
 
 def _bounded(autoscaler: Autoscaler, settings: ScaleSettings) -> Iterator[str]:
     if not settings.tenant(autoscaler.namespace):
         return
-    if autoscaler.maximum > settings.most:
+    if autoscaler.maximum > settings.maximum:
         yield (
-            f"maximum of {format_number(autoscaler.maximum)} pods exceeds the upper bound ({settings.most}); lower its"
-            " maximum"
+            f"maximum of {format_number(autoscaler.maximum)} pods exceeds the upper bound ({settings.maximum}); lower"
+            " its maximum"
         )
-    if autoscaler.minimum < settings.least:
+    if autoscaler.minimum < settings.minimum:
         yield (
-            f"minimum of {format_number(autoscaler.minimum)} pods is below the lower bound ({settings.least}); raise"
+            f"minimum of {format_number(autoscaler.minimum)} pods is below the lower bound ({settings.minimum}); raise"
             " its minimum"
         )
 

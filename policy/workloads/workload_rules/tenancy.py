@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -159,14 +159,14 @@ DEFAULT_DENY: Final = Rule(
 class SpaceQuota(TenantGpus):
     """Namespaces whose quotas are created outside this stack."""
 
-    elsewhere: list[str] = Field(
-        [], description="Namespaces, as patterns, whose quotas are created outside this stack."
-    )
+    renamed: ClassVar = {"elsewhere": "external"}
+
+    external: list[str] = Field([], description="Namespaces, as patterns, whose quotas are created outside this stack.")
     classes: list[str] = Field(["*gpu*", "mig.*"], description="DeviceClasses of GPUs, as patterns.")
 
 
 def _has_quota(pod: Pod, settings: SpaceQuota, stack: Stack) -> Iterator[str]:
-    if matches_any(pod.namespace, settings.elsewhere):
+    if matches_any(pod.namespace, settings.external):
         return
     for resource in pod.gpus(settings):
         if not _is_limited(f"requests.{resource}", pod.namespace, stack):
@@ -187,7 +187,7 @@ def _is_limited(key: str, namespace: str, stack: Stack) -> bool:
 def _without_quota(request: str, namespace: str, key: str) -> str:
     return (
         f"{request}, but no ResourceQuota of namespace {namespace} has {key}; create one, or list the namespace under"
-        " `elsewhere`"
+        " `external`"
     )
 
 

@@ -23,7 +23,7 @@ CASES: Final = (
         name="limits of borrowing",
         rule=borrowing.BOUNDED,
         given={"queue": CLUSTER_QUEUE, "groups": GROUPS, "org": ORG},
-        settings={"most": {"nvidia.com/*": 8}},
+        settings={"maximum": {"nvidia.com/*": 8}},
         also=[(f"{_GPU}.borrowingLimit", "0"), ("queue: spec.cohortName", GONE), (f"{_GPU}.name", "example.com/fpga")],
         breaks=[
             Break(

@@ -114,7 +114,7 @@ CASES: Final = (
         name="halves of the internet",
         rule=access.PRIVATE_ENDPOINT,
         given={"eks": EKS},
-        settings={"prefix": 1, "together": 4},
+        settings={"prefix": 1, "total": 4},
         also=[
             ("eks: vpcConfig", {"publicAccessCidrs": ["128.0.0.0/1"]}),
             ("eks: vpcConfig", {"publicAccessCidrs": ["8000::/4", "128.0.0.0/1"]}),

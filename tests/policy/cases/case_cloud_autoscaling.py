@@ -92,7 +92,7 @@ CASES: Final = (
         name="idle GPUs of node auto-provisioning",
         rule=sizes.POOL_MINIMUM_ZERO,
         given={"gke": _OF_CPUS},
-        settings={"asked": True},
+        settings={"required": True},
         also=[(_AT, _with_gpus(_limit("nvidia-l4", 8))), (_AT, [_limit("cpu", 8, 4), _limit("memory", 8, 4)])],
         breaks=[
             Break(

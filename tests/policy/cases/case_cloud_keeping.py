@@ -16,7 +16,7 @@ CASES: Final = (
         name="clusters and pools in production",
         rule=keeping.DELETION_PROTECTED,
         given={**WHOLE, "self": SELF_MANAGED},
-        settings={"asked": True},
+        settings={"required": True},
         also=[
             ("self", Sample(SELF_MANAGED.type, {"minSize": 1, "tags": [{"key": "Name", "value": "web"}]}, "web")),
             ("aks", Sample(AKS.type, {}, "read")),

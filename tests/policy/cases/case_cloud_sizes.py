@@ -137,7 +137,7 @@ CASES: Final = (
         name="GPU pools outside production",
         rule=sizes.POOL_MINIMUM_ZERO,
         given=POOLS,
-        settings={"asked": True},
+        settings={"required": True},
         also=[("eks", CPU_GROUP), ("karpenter: spec.replicas", 0), ("gke: autoscaling.totalMinNodeCount", GONE)],
         breaks=[
             Break("eks: scalingConfig.minSize", 1, f"{_EKS}{_KEEPS.format(1, 'scalingConfig.minSize')}"),

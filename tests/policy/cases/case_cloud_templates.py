@@ -302,7 +302,7 @@ CASES: Final = (
         name="protection with AWS Cloud Control",
         rule=keeping.DELETION_PROTECTED,
         given=NATIVE,
-        settings={"asked": True},
+        settings={"required": True},
         breaks=[
             Break(
                 f"{name}! protect",

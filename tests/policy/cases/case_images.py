@@ -114,7 +114,7 @@ spec:
         name="digests, and tags of the organisation's that move",
         rule=images.PINNED,
         given={"job": JOB},
-        settings={"digests": True, "moving": ["latest", "nightly-*"]},
+        settings={"digests": True, "mutable": ["latest", "nightly-*"]},
         breaks=[
             Break(
                 _IMAGE,

@@ -129,7 +129,7 @@ def _no_queue(place: str, write: str = "label kueue.x-k8s.io/queue-name") -> str
 def _both(place: str, other: str) -> str:
     return (
         f"{place}: is scheduled by Volcano, and {other} of queue ml-research by Kueue, so both can use the same"
-        " GPUs; use one scheduler for both, select different nodes, or list the namespace under `both`"
+        " GPUs; use one scheduler for both, select different nodes, or list the namespace under `partitioned`"
     )
 
 
@@ -347,7 +347,7 @@ spec:
         name="Kueue and Volcano in one namespace, where its quota holds both",
         rule=jobs.ONE_SCHEDULER,
         given={"job": JOB, "gang": GANG},
-        settings={"both": ["ml-res*"]},
+        settings={"partitioned": ["ml-res*"]},
         also=[("job: spec.template.spec.nodeSelector", _L4)],
         breaks=[],
         unknown={},

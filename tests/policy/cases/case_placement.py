@@ -201,7 +201,7 @@ CASES: Final = (
         name="tolerations of the organisation's own taint",
         rule=placement.CPU_PODS,
         given={"cpu": CPU},
-        settings={"taints": ["sku"], "daemons": True},
+        settings={"taints": ["sku"], "daemonsets": True},
         breaks=[
             Break(
                 "cpu: spec.template.spec.tolerations.0.key",
@@ -230,7 +230,7 @@ CASES: Final = (
         name="keys of tolerations of DaemonSets, where the organisation wants it",
         rule=placement.TOLERATION_KEY,
         given={"cpu": CPU},
-        settings={"daemons": True},
+        settings={"daemonsets": True},
         breaks=[
             Break(
                 "cpu",

@@ -59,7 +59,7 @@ CASES: Final = (
         given={
             "job": manifest("{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {priorityClassName: ml-low}}")
         },
-        settings={"every": True},
+        settings={"all_pods": True},
         breaks=[
             Break("job: spec.priorityClassName", GONE, "Pod web: has no priority class; set priorityClassName"),
         ],
@@ -90,7 +90,7 @@ CASES: Final = (
         name="agents judged too",
         rule=priorities.NOT_SYSTEM,
         given={"agent": changed({"agent": AGENT}, "agent: spec.template.spec.priorityClassName", "ml-low")["agent"]},
-        settings={"agents": True},
+        settings={"daemonsets": True},
         breaks=[
             Break(
                 "agent",

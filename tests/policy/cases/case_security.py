@@ -176,7 +176,7 @@ CASES: Final = (
         name="escalation, of which each container must speak",
         rule=security.ESCALATION,
         given={"server": SERVER, "train": TRAIN_JOB, "system": _SYSTEM},
-        settings={"said": True},
+        settings={"explicit": True},
         breaks=[
             Break(f"{_CONTEXT}.allowPrivilegeEscalation", GONE, _ESCALATES),
             Break(f"{_CONTEXT}.allowPrivilegeEscalation", to=True, says=_ESCALATES),

@@ -83,7 +83,7 @@ CASES: Final = (
         name="bounds of an autoscaler",
         rule=serving.SCALE,
         given={"hpa": AUTOSCALER, "keda": SCALED},
-        settings={"most": 20, "least": 2},
+        settings={"maximum": 20, "minimum": 2},
         also=[("hpa: spec.maxReplicas", 20), ("keda: metadata.namespace", "monitoring")],
         breaks=[
             Break(

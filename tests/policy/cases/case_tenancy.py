@@ -74,7 +74,7 @@ def _open(directions: str, listed: str) -> str:
 def _no_quota(resource: str) -> str:
     return (
         f"Job ml-research/nightly: requests {resource}, but no ResourceQuota of namespace ml-research has"
-        f" requests.{resource}; create one, or list the namespace under `elsewhere`"
+        f" requests.{resource}; create one, or list the namespace under `external`"
     )
 
 
@@ -127,7 +127,7 @@ spec:
 def _no_devices(claim: str) -> str:
     return (
         f"Job ml-research/claiming: claims gpu.nvidia.com by {claim}, but no ResourceQuota of namespace ml-research has"
-        f" {_KEY}; create one, or list the namespace under `elsewhere`"
+        f" {_KEY}; create one, or list the namespace under `external`"
     )
 
 
@@ -301,13 +301,13 @@ CASES: Final = (
         name="quotas that are made elsewhere",
         rule=tenancy.GPU_QUOTA,
         given={"job": JOB},
-        settings={"elsewhere": ["ml-*"]},
+        settings={"external": ["ml-*"]},
         breaks=[
             Break(
                 "job: metadata.namespace",
                 "default",
                 "Job default/nightly: requests nvidia.com/gpu, but no ResourceQuota of namespace default has"
-                " requests.nvidia.com/gpu; create one, or list the namespace under `elsewhere`",
+                " requests.nvidia.com/gpu; create one, or list the namespace under `external`",
             ),
         ],
         unknown={},
