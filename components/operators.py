@@ -18,8 +18,8 @@ from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgsDict
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding
 
+from gpu_tenancy.model.catalogue.operators import Probe
 from gpu_tenancy.model.plan.operators import ReleasePlan
-from gpu_tenancy.model.plan.operators.probes import Probe
 
 KUBECTL: Final = (
     "registry.k8s.io/kubectl:v1.34.1@sha256:59bafa07ff3a6d4b417e7633ddb9d79a9606ca98bf64bac080b3e65748669250"

@@ -12,7 +12,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from gpu_tenancy.base.json import Json, at, text_at
 from gpu_tenancy.kube.client import Cluster, Manifest
-from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.catalogue.operators import charts
 
 FIXTURES: Final = frozenset({"platform", "cluster", "queueing"})
 """Whoever asks for one of them, or for a fixture that does, meets what others left there."""

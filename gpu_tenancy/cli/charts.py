@@ -20,8 +20,9 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.tables import parse
 from gpu_tenancy.doctor.results import Row
 from gpu_tenancy.engine.releases import HelmRelease
-from gpu_tenancy.model.catalogue.releases import charts
-from gpu_tenancy.model.plan.operators import OPERATORS, chart_of, releases
+from gpu_tenancy.model.catalogue.operators import operators
+from gpu_tenancy.model.catalogue.releases import cloud_charts
+from gpu_tenancy.model.plan.operators import releases
 from gpu_tenancy.model.spec import Stack
 
 _TIMEOUT: Final = 60
@@ -61,14 +62,14 @@ def chart_pins(stack: Stack, installed: Sequence[HelmRelease]) -> tuple[ChartPin
         installed: the releases that its program declares.
     """
     planned = {plan.name: plan.digest for plan in releases(stack)}
-    places = {chart_of(name): f"operators.{to_camel(name)}.digest" for name in OPERATORS}
+    places = {row.release: f"operators.{to_camel(name)}.digest" for name, row in operators().items()}
     return tuple(
         ChartPin(
             name=release.name,
             chart=release.chart,
             repository=release.repository,
             version=release.version,
-            digest=planned[release.name] if release.name in planned else charts()[release.name].digest,
+            digest=planned[release.name] if release.name in planned else cloud_charts()[release.name].digest,
             place=places.get(release.name, f"{_CATALOGUE}: {release.name}.digest"),
         )
         for release in installed

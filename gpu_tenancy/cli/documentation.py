@@ -1,4 +1,4 @@
-"""The pages of docs/ that are generated: the stack reference, the command reference, and tables of clouds and people.
+"""The pages of docs/ that are generated: the stack and command references, and tables of clouds, people and operators.
 
 `make docs`, or `python -m gpu_tenancy.cli.documentation`, writes them.
 """
@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias, cast, get_args
 import typer
 import yaml
 from pydantic import BeforeValidator
+from pydantic.alias_generators import to_camel
 from rich.markup import render
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
@@ -23,6 +24,7 @@ from gpu_tenancy.cli.main import app
 from gpu_tenancy.engine.project import project_folder, read_stack, stack_names
 from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.catalogue.needs import Need, needs
+from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.catalogue.roles import Rule, roles
 from gpu_tenancy.model.schema import SECRET, file_schema
 from gpu_tenancy.model.spec import NAMESPACE
@@ -34,6 +36,7 @@ COMMANDS: Final = Path("docs/commands.md")
 STACK: Final = Path("docs/stack-reference.md")
 CLOUDS: Final = Path("docs/clouds.md")
 PEOPLE: Final = Path("docs/people.md")
+OPERATORS: Final = Path("docs/operators.md")
 EXAMPLES: Final = Path(__file__).with_name("documentation.yaml")
 """Examples of the keys that no stack of the repository sets, by section and key."""
 
@@ -109,7 +112,7 @@ _UNITS: Final = {"cpu": "CPUs", "bytes": "bytes", "seconds": "duration"}
 def pages(project: Path) -> dict[Path, str]:
     """The generated pages: text by path, relative to the project."""
     stacks = [read_stack(name, project).sections for name in stack_names(project)]
-    with_tables = {path: (project / path).read_text(encoding="utf-8") for path in (CLOUDS, PEOPLE)}
+    with_tables = {path: (project / path).read_text(encoding="utf-8") for path in (CLOUDS, PEOPLE, OPERATORS)}
     return {
         COMMANDS: commands_page(),
         STACK: stack_page(Reference(file_schema(), stacks)),
@@ -165,9 +168,16 @@ def _resources(rules: Iterable[Rule]) -> str:
     return ", ".join(dict.fromkeys(resource for rule in rules for resource in rule.resources))
 
 
+def operators_table() -> str:
+    """When each operator is installed by default, as a Markdown table."""
+    rows = [(operator.title, operator.installed_if) for operator in operators().values()]
+    return "\n".join(["", *_table(("operator", "installed if"), rows), "", ""])
+
+
 _TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "clouds": clouds_table,
     "needs": needs_table,
+    "operators": operators_table,
     "roles": roles_table,
 }
 """The generated tables, by their name in the page."""
@@ -195,6 +205,8 @@ class Reference:
         self.examples: dict[tuple[str, str], Any] = {}
         for section, keys in read_table(EXAMPLES).items():
             self.examples |= {(section, key): value for key, value in keys.items()}
+        for name, operator in operators().items():
+            self.examples["Operators", to_camel(name)] = operator.example
         for stack in configs:
             for name, value in stack.items():
                 self._add("", name, value)

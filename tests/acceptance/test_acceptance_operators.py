@@ -7,7 +7,9 @@ import pytest
 from acceptance_builders import refusal
 
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.model.plan.operators.probes import PROBES, Probe
+from gpu_tenancy.model.catalogue.operators import Probe, charts
+
+PROBES = {name: chart.probe for name, chart in charts().items() if chart.probe}
 
 
 def asked(probe: Probe, namespace: str) -> Any:

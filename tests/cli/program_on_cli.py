@@ -19,10 +19,11 @@ from gpu_tenancy.engine.project import project_name
 
 _PROGRAM = """
 import runpy
-from gpu_tenancy.model.catalogue.releases import charts
-rows = charts()
-for name in {names!r}:
-    rows[name] = rows[name].model_copy(update={{"chart": name, "repository": {address!r}}})
+from gpu_tenancy.model.catalogue.operators import operators
+for operator in operators().values():
+    for name in operator.charts.keys() & {names!r}:
+        row = operator.charts[name].model_copy(update={{"chart": name, "repository": {address!r}}})
+        operator.charts[name] = row
 runpy.run_path({program!r}, run_name="__main__")
 """
 """Other addresses of the same charts; all else is the program."""

@@ -9,7 +9,7 @@ from chart_repository import StandIn
 
 from gpu_tenancy.embedded.definitions.fetching import fetch
 from gpu_tenancy.embedded.definitions.pins import read_pins
-from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.catalogue.operators import charts
 
 _VALUES: Final = "crds: {additionalAnnotations: {}}\n"
 """The one value of ours that a stand-in follows, under the name that KEDA's chart has for it."""

@@ -14,7 +14,7 @@ from repository import ROOT
 from gpu_tenancy.engine.checks import problems
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import render
-from gpu_tenancy.model.plan.operators.probes import PROBES
+from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.source import Source, to_config
 
 RELEASE: Final = "kubernetes:helm.sh/v3:Release"
@@ -73,7 +73,8 @@ def test_it_waits_for_the_webhook_too_and_not_for_its_pods_alone(name: str) -> N
         for registration in dependencies.find("kubernetes:batch/v1:Job")
         if "-gate-" in name_of(registration)
     }
-    assert set(gates) == set(PROBES) & {JUDGES[group_of(resource)] for resource in judged(dependencies)}
+    probed = {name for name, row in charts().items() if row.probe}
+    assert set(gates) == probed & {JUDGES[group_of(resource)] for resource in judged(dependencies)}
     for resource in judged(dependencies):
         gate = gates.get(JUDGES[group_of(resource)])
         assert gate is None or gate in dependencies.all_needs(resource), resource.urn

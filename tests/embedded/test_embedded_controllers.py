@@ -33,7 +33,7 @@ from gpu_tenancy.embedded.controllers.choosing import rows_of, wanted
 from gpu_tenancy.embedded.controllers.table import Program, Ready, read_rows
 from gpu_tenancy.embedded.definitions.pins import read_pins
 from gpu_tenancy.embedded.platform import Platform
-from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import Source
 

@@ -16,16 +16,16 @@ from rendered_stacks import stack_of_repository
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import text_at
-from gpu_tenancy.embedded.controllers.table import read_rows
 from gpu_tenancy.embedded.definitions import fetching
 from gpu_tenancy.embedded.definitions.fetching import cached, fetch
 from gpu_tenancy.embedded.definitions.installing import install
-from gpu_tenancy.embedded.definitions.pins import PINS, Module, Pin, needed, read_pins
+from gpu_tenancy.embedded.definitions.pins import Definitions, Module, Pin, needed, read_pins
 from gpu_tenancy.engine.project import stack_names
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.local.up import api_groups, groups_of
-from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.catalogue.operators import charts
+from gpu_tenancy.model.catalogue.releases import cloud_charts
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import plan
 from gpu_tenancy.model.source import Source
@@ -33,7 +33,7 @@ from gpu_tenancy.model.source import Source
 CONTENT = b"kind: CustomResourceDefinition\n"
 OTHER = b"something else"
 SUM = hashlib.sha256(CONTENT).hexdigest()
-MODULE = Module("example.com/operator", "v1.0.0", "config/crd")
+MODULE = Module("example.com/operator", "v1.0.0", "config/crd", ("h1:a=", "h1:b="))
 PIN = Pin("operator", "v1.0.0", "example.com_things.yaml", SUM, MODULE)
 
 
@@ -109,7 +109,7 @@ def test_a_module_that_cannot_be_downloaded_is_told_in_gos_words_with_two_ways_o
         fetch([kueue], tmp_path / "cache", quiet)
 
 
-def test_a_module_that_is_not_the_one_of_go_sum_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_differs_from_its_checksum_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the module proxy gives out another one under the same name and version."""
     proxy = tmp_path / "proxy" / "sigs.k8s.io" / "kueue" / "@v"
     proxy.mkdir(parents=True)
@@ -204,36 +204,26 @@ def test_each_pin_has_one_file_and_an_encrypted_source() -> None:
         assert isinstance(pin.source, Module) or pin.source.startswith("https://")
 
 
-def test_go_sum_has_each_module_and_no_other() -> None:
-    lines = (PINS.parent / "go.sum").read_text(encoding="utf-8").splitlines()
-    summed = {tuple(line.split()[:2]) for line in lines}
-    modules = {(pin.source.name, pin.source.version) for pin in read_pins() if isinstance(pin.source, Module)}
-    modules |= {(row.module, row.version) for row in read_rows().values() if row.version}  # for their charts
-    assert summed == {*modules, *((name, f"{version}/go.mod") for name, version in modules)}
-
-
 def test_definitions_are_of_the_version_that_is_installed_on_real_clusters() -> None:
     """Prometheus Operator's chart has its own version, JobSet comes within Trainer's, and clouds have the snapshotter.
 
     No module of External Secrets is newer than 1.3.2: theirs lack the suffix that Go requires of later ones.
     """
-    pinned = {pin.operator: pin.version for pin in read_pins()}
+    pinned, installed = {pin.operator: pin.version for pin in read_pins()}, {**cloud_charts(), **charts()}
     assert (pinned.pop("external-secrets"), charts()["external-secrets"].version) == ("v1.3.2", "2.10.0")
     assert {"external-snapshotter", "jobset", "prometheus-operator"} == {
-        name for name in pinned if name not in charts()
+        name for name in pinned if name not in installed
     }
-    assert {name: charts()[name].version.removeprefix("v") for name in pinned if name in charts()} == {
-        name: version.removeprefix("v") for name, version in pinned.items() if name in charts()
+    assert {name: installed[name].version.removeprefix("v") for name in pinned if name in installed} == {
+        name: version.removeprefix("v") for name, version in pinned.items() if name in installed
     }
 
 
-@pytest.mark.parametrize(
-    "broken", ["[{operator: a, version: v1, files: {}}]", "[{operator: a, version: v1, module: m, files: {}}]"]
-)
-def test_an_entry_has_one_source(broken: str, tmp_path: Path) -> None:
-    (tmp_path / "pins.yaml").write_text(broken)
-    with pytest.raises(ValueError, match="a: set 'module' and 'folder', or 'url'"):
-        read_pins(tmp_path / "pins.yaml")
+def test_definitions_have_one_source() -> None:
+    module = {"module": "m", "folder": "f", "sum": "h1:a=", "goModSum": "h1:b="}
+    for broken in ({}, {**module, "url": "https://example.com"}, {"module": "m", "folder": "f"}):
+        with pytest.raises(ValueError, match="a: set 'module', 'folder', 'sum' and 'goModSum', or 'url'"):
+            Definitions.model_validate({"name": "a", "version": "v1", "files": {}, **broken})
 
 
 def test_a_stack_needs_all_definitions_of_the_operators_whose_kinds_it_has() -> None:

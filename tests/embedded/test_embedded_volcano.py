@@ -11,9 +11,9 @@ import yaml
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded import toolchain
 from gpu_tenancy.embedded.definitions.fetching import module_folders
-from gpu_tenancy.embedded.definitions.pins import PINS, Module, read_pins
+from gpu_tenancy.embedded.definitions.pins import Module, read_pins
 from gpu_tenancy.embedded.toolchain import Go, find_go
-from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.catalogue.operators import charts
 
 SOURCE: Final = Path(toolchain.__file__).parent / "volcano"
 VOLCANO: Final = "volcano.sh/volcano"
@@ -35,7 +35,8 @@ def own(go: Go) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def upstream(go: Go) -> Path:
     """The folder of the pinned Volcano in Go's module cache, verified by the sums of the definitions."""
-    module = Module(VOLCANO, VERSION, "")
+    module = next(pin.source for pin in read_pins() if isinstance(pin.source, Module) and pin.source.name == VOLCANO)
+    assert module.version == VERSION
     return module_folders([module], go)[module]
 
 
@@ -73,9 +74,10 @@ def test_go_sum_has_both_checksums_of_each_module(own: dict[str, Any]) -> None:
 
 def test_volcano_has_the_checksums_by_which_its_definitions_are_verified() -> None:
     entries = sums(SOURCE)
-    definitions = {key: checksum for key, checksum in sums(PINS.parent).items() if key[0] == VOLCANO}
+    definitions = {pin.source for pin in read_pins() if isinstance(pin.source, Module) and pin.source.name == VOLCANO}
     assert definitions
-    assert {key: entries[key] for key in definitions} == definitions
+    for module in definitions:
+        assert module.sums == (entries[VOLCANO, module.version], entries[VOLCANO, f"{module.version}/go.mod"])
 
 
 def test_modules_are_replaced_and_required_as_by_volcano_itself(go: Go, own: dict[str, Any], upstream: Path) -> None:

@@ -8,7 +8,7 @@ from gitops_builders import STACKS, WHERE, WITH_RELEASES, built, documents, fold
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.gitops.flux import flux
-from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.catalogue.operators import charts
 
 OPTIONS = "argocd.argoproj.io/sync-options"
 WAVE = "argocd.argoproj.io/sync-wave"

@@ -18,7 +18,7 @@ from benchmarks.agree.comparing import Compared, Verdict, compare, compared
 from benchmarks.agree.playing import CAREFUL, QUICK, Pace, Played
 from benchmarks.agree.reporting import Run
 from gpu_tenancy.kueue.scenarios import observe
-from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.catalogue.operators import charts
 
 Data = dict[str, Any]
 LIVELOCKS = ROOT / "tests/kueue/recordings/kueue-0.19.2.jsonl"

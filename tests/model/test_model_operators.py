@@ -1,6 +1,7 @@
 """The operators: which are installed here, in what order, with what values."""
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 import yaml
@@ -19,9 +20,9 @@ from operators_builders import (
     with_jobs,
 )
 
-from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.plan.operators import needs
-from gpu_tenancy.model.plan.operators.needs import needs_for_jobs
+from gpu_tenancy.model.plan.operators.needs import Reason
 from gpu_tenancy.model.spec import Stack
 
 # What is installed
@@ -231,15 +232,17 @@ def test_the_dra_driver_in_place_of_the_device_plugin_finds_the_images_driver() 
 
 
 def test_the_jobs_of_all_teams_are_not_walked_again_for_each_team(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = needs.CONDITIONS["jobs"]
+
     def walks(teams: int) -> int:
         calls = 0
 
-        def counted(of: Stack, operator: str) -> bool:
+        def counted(of: Stack, operator: str) -> Reason | None:
             nonlocal calls
             calls += 1
-            return needs_for_jobs(of, operator)
+            return jobs(of, operator)
 
-        monkeypatch.setattr(needs, "needs_for_jobs", counted)
+        monkeypatch.setitem(cast("dict[str, object]", needs.CONDITIONS), "jobs", counted)
         planned(stack(teams={f"team-{number}": team() for number in range(teams)}))
         return calls
 

@@ -11,12 +11,15 @@ from builders import EXISTING, Data, errors, job, pool, team
 from operators_builders import AMD_POOL, STACKS, made_here, plan_of
 from operators_builders import release as release_of
 from originals import original
+from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.model.catalogue.chart_values import FREE, chart_values, contained_values, described
-from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.catalogue.operators import charts, operators
+from gpu_tenancy.model.catalogue.releases import cloud_charts
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import plan
-from gpu_tenancy.model.plan.operators import OPERATORS, ReleasePlan, chart_of
+from gpu_tenancy.model.plan.operators import ReleasePlan
+from gpu_tenancy.model.plan.operators.needs import CONDITIONS
 from gpu_tenancy.model.source import Source
 
 
@@ -73,11 +76,11 @@ def test_a_misspelt_value_of_a_chart_in_a_chart_is_found_with_the_nearest(chart:
     assert list(chart_values()[chart].unknown(cast("Data", values))) == [(keys, f"did you mean '{nearest}'?")]
 
 
-def test_every_operator_has_a_release_and_a_table_of_values() -> None:
-    for name in OPERATORS:
-        assert charts()[chart_of(name)].namespace
-        assert chart_of(name) in chart_values()
-    assert set(chart_values()) <= set(charts())
+def test_every_description_names_conditions_and_operators_that_exist_and_the_values_of_its_charts() -> None:
+    for name, operator in operators().items():
+        assert {operator.needed, operator.required or operator.needed} <= set(CONDITIONS), name
+        assert {operator.after or name, *operator.requires} <= set(operators()), name
+        assert set(operator.charts) <= set(chart_values()), name
 
 
 def test_every_chart_in_a_chart_has_a_table_of_values_and_no_other_has() -> None:
@@ -119,25 +122,11 @@ def _everything() -> Iterator[ReleasePlan]:
     }
     work = {"gangs": {"h100": {"guaranteed": 8}}, "training": {"fit": job(framework="pytorch", flavor="h100")}}
     teams = {"a": team(gpus={"h100": {"guaranteed": 8}}, **work)}
-    every = [
-        "prometheus",
-        "certManager",
-        "gpuOperator",
-        "networkOperator",
-        "amdGpuOperator",
-        "intelDevicePlugin",
-        "kueue",
-        "volcano",
-        "trainer",
-        "kuberay",
-        "lws",
-        "externalSecrets",
-        "fluid",
-    ]
+    every = {to_camel(name): "here" for name in operators()}
     dra = {"install": "here", "values": {"resources": {"gpus": {"enabled": False}}}}
-    for server_of_metrics in ("keda", "prometheusAdapter"):
-        operators: Data = {**dict.fromkeys([*every, server_of_metrics], "here"), "draDriver": dra}
-        sections = {"cluster": EXISTING, "pools": pools, "teams": teams, "fairness": "even", "operators": operators}
+    for other in ("keda", "prometheusAdapter"):
+        installed: Data = {**every, "draDriver": dra, other: "off"}
+        sections = {"cluster": EXISTING, "pools": pools, "teams": teams, "fairness": "even", "operators": installed}
         planned_stack = plan(load(Source(sections)))
         yield from planned_stack.operators
 
@@ -158,9 +147,12 @@ UNKNOWN = {"network-operator", "kubeflow-trainer", "lws"}
 """Charts whose digest is in no source that can be read without the repository itself."""
 
 
-@pytest.mark.parametrize("name", charts())
+PINNED = {**cloud_charts(), **charts()}
+
+
+@pytest.mark.parametrize("name", PINNED)
 def test_every_chart_has_a_digest_or_is_listed_with_the_reason(name: str) -> None:
-    row = charts()[name]
+    row = PINNED[name]
     assert (row.digest is None) == (name in UNKNOWN)
     assert row.digest_source.startswith("unknown, because ") == (name in UNKNOWN)
 

@@ -8,7 +8,7 @@ import pytest
 from builders import Data, planned, pool, stack, team
 from operators_builders import AMD_POOL, STACKS, kueue, made_here, plan_of, release, with_gangs, with_jobs
 
-from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.catalogue.operators import charts
 
 
 def test_kueue_manages_every_kind_of_work_that_a_team_may_start() -> None:
@@ -67,7 +67,7 @@ def test_every_workload_without_a_queue_in_a_teams_namespace_waits_and_none_else
             selector, {**team_plan.namespace.labels, "kubernetes.io/metadata.name": team_plan.namespace.name}
         )
         assert all(work.queue for work in (*team_plan.servers, *team_plan.jobs))
-    for name in ("kube-system", *(row.namespace for row in charts().values() if row.namespace)):
+    for name in ("kube-system", *(row.namespace for row in charts().values())):
         ours = {"app.kubernetes.io/managed-by": "gpu-tenancy"}
         assert not _selects(selector, {**ours, "kubernetes.io/metadata.name": name})
     assert not _selects(selector, {"kubernetes.io/metadata.name": "gke-managed-system"})

@@ -1,15 +1,13 @@
 """Which namespaces do not belong to a tenant: an exact list, which an organisation can extend."""
 
 import pytest
-import yaml
 from policy_builders import Sample, findings, manifest
-from repository import ROOT
 
+from gpu_tenancy.model.catalogue.operators import charts
 from rule_engine.rules import ConfigError
 from workload_rules import PACK, security
 from workload_rules.pods import SYSTEM, Tenants
 
-RELEASES = yaml.safe_load((ROOT / "gpu_tenancy/model/catalogue/releases.yaml").read_text(encoding="utf-8"))
 BY_PLATFORM = "monitoring"
 """The namespace of Prometheus: tenants too have one of this name, so the configurations in policy/config list it."""
 
@@ -53,7 +51,7 @@ def test_a_pattern_is_refused_with_place_value_and_fix(setting: str, value: str)
 
 
 def test_the_namespaces_of_all_operators_that_this_project_installs_are_listed() -> None:
-    namespaces = {release["namespace"] for release in RELEASES.values() if "namespace" in release}
+    namespaces = {chart.namespace for chart in charts().values()}
     assert namespaces - {*SYSTEM} == {BY_PLATFORM}
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pulumi
 from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgsDict
 
-from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.catalogue.releases import cloud_charts
 
 NAMESPACE = "kube-system"
 _SECONDS = 600
@@ -16,7 +16,7 @@ def release(name: str, chart: str, values: Mapping[str, object], opts: pulumi.Re
 
     Custom resource definitions are not taken from a chart's `crds` folder, which Helm installs once and never updates.
     """
-    row = charts()[chart]
+    row = cloud_charts()[chart]
     repository: RepositoryOptsArgsDict | None = {"repo": row.repository} if row.repository else None
     return Release(
         name,

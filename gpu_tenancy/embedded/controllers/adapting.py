@@ -82,7 +82,7 @@ def pod_of(objects: Sequence[Manifest], deployment: str) -> Pod:
     )
     if found is None:
         names = ", ".join(text_at(o, "metadata", "name") for o in objects if o["kind"] == "Deployment")
-        raise ValueError(f"controllers.yaml: Deployment {deployment} is not in the chart, which has {names}")
+        raise ValueError(f"Deployment {deployment} is not in the chart, which has {names}; correct its description")
     namespace = text_at(found, "metadata", "namespace")
     maps = {text_at(o, "metadata", "name"): o for o in objects if o["kind"] == "ConfigMap"}
     container = maps_at(found, "spec", "template", "spec", "containers")[0]

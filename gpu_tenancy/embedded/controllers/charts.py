@@ -15,7 +15,7 @@ from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.building import KUBERNETES, source_folder
 from gpu_tenancy.embedded.controllers.table import Row
 from gpu_tenancy.embedded.definitions.fetching import module_folders
-from gpu_tenancy.embedded.definitions.pins import PINS, Module
+from gpu_tenancy.embedded.definitions.pins import Module
 from gpu_tenancy.embedded.toolchain import find_go
 from gpu_tenancy.kube.client import Manifest
 
@@ -48,7 +48,7 @@ def module_of(row: Row) -> Module:
         ConsoleError: go.mod does not require the module.
     """
     if row.version:
-        return Module(row.module, row.version, row.chart)
+        return Module(row.module, row.version, row.chart, (row.sum, row.go_mod_sum))
     file = source_folder(row.source) / "go.mod"
     match = re.search(rf"^\t{re.escape(row.module)} (v\S+)", file.read_text(encoding="utf-8"), re.MULTILINE)
     if not match:
@@ -67,7 +67,7 @@ def chart_folder(name: str, row: Row, cache: Path, report: Report) -> Path:
     if folder.is_dir():
         return folder
     report(f"downloading the chart of {name} {module.version}")
-    sums = PINS.parent if row.version else source_folder(row.source)
+    sums = None if row.version else source_folder(row.source)
     origin = module_folders([module], find_go(_GO, cache, report), sums)[module] / module.folder
     if not (origin / "Chart.yaml").is_file():
         raise ConsoleError(f"module {module.query} has no chart {module.folder}", "correct the folder in the table")

@@ -61,7 +61,7 @@ class Wanted:
     """One chart whose controllers should run.
 
     Attributes:
-        name: of the chart in `controllers.yaml`.
+        name: of the chart in the table of controllers.
         release: of the operator, with the stack's values.
         programs: path of each program, by its name in the table.
     """

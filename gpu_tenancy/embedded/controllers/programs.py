@@ -14,7 +14,7 @@ from gpu_tenancy.embedded.controllers.table import Row
 from gpu_tenancy.embedded.locking import alone
 
 FOLDER: Final = "GPU_TENANCY_CONTROLLERS"
-"""Environment variable: a folder with programs of controllers, by the names in `controllers.yaml`; used first."""
+"""Environment variable: a folder with programs of controllers, by their names in the table; used first."""
 
 
 def present(program: str, source: str, cache: Path) -> Path | None:

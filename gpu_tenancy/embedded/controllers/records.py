@@ -14,7 +14,7 @@ class Controller(BaseModel):
 
     Attributes:
         name: the Deployment in the chart.
-        chart: in `controllers.yaml`.
+        chart: in the table of controllers.
         version: of the chart's module.
         fingerprint: of program, configuration and chart.
         ports: on loopback, by their names in the table.

@@ -1,4 +1,10 @@
-"""The table of operators whose controllers the embedded platform can run: `controllers.yaml`."""
+"""The controllers that the embedded platform can run: of operators, from their descriptions, and `controllers.yaml`.
+
+Only addresses, certificates, leader election and what needs a file outside of the platform's folder differ from the
+charts. Texts of a program can have these placeholders: `{health}`, `{metrics}`, `{webhook}`, `{api}`: free ports; the
+chart's APIServices are served at `{api}`. `{kubeconfig}`: of the program's ServiceAccount. `{certificates}`: folder
+with tls.crt, tls.key, ca.crt and ca.key. `{authority}`: the cluster's CA. `{nodes}`: the port of kwok.
+"""
 
 from collections.abc import Mapping
 from functools import cache
@@ -8,6 +14,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from gpu_tenancy.base.tables import read_table
+from gpu_tenancy.model.catalogue.operators import operators
 
 TABLE: Final = Path(__file__).with_name("controllers.yaml")
 
@@ -61,15 +68,17 @@ class Row(_Row):
     """One chart and its programs, by the names of their Deployments.
 
     Attributes:
-        operator: field of the operator in `operators` of a stack; empty for what a cluster has anyway.
+        operator: its field; it runs if the stack uses it. Empty for what a cluster has anyway.
         need: in `gpu_tenancy/model/catalogue/needs.yaml`, without an operator: it runs if the stack needs this.
         namespace: without an operator.
         source: folder beside this package with the go.mod and go.sum of module and programs.
         module: Go module with the chart.
         chart: folder of the chart in the module.
-        version: of the module, if it has the chart only: then the go.sum of the definitions verifies it.
+        version: of the module, if nothing of it is built.
+        sum: checksum of the module with this version, as in a go.sum.
+        go_mod_sum: of its go.mod.
         part: key of the release's values, if the chart is a dependency of the operator's; empty if it is its own.
-        values: added to the release's values; lists are appended.
+        values: added to the release's values, because no node runs the pods; lists are appended.
         then: objects to apply when the programs work.
     """
 
@@ -81,12 +90,19 @@ class Row(_Row):
     need: str = ""
     namespace: str = ""
     version: str = ""
+    sum: str = ""
+    go_mod_sum: str = Field("", alias="goModSum")
     part: str = ""
     values: Mapping[str, Any] = Field(default_factory=dict[str, Any])
     then: Listed | None = None
 
 
 @cache
-def read_rows(file: Path = TABLE) -> Mapping[str, Row]:
-    """The rows, by their charts in `gpu_tenancy/model/catalogue/releases.yaml`, in the order of their start."""
-    return TypeAdapter(dict[str, Row]).validate_python(read_table(file))
+def read_rows() -> Mapping[str, Row]:
+    """The rows, by their charts, in the order of their start."""
+    of_operators = {
+        chart: Row.model_validate({"operator": name, **row})
+        for name, operator in operators().items()
+        for chart, row in operator.controllers.items()
+    }
+    return of_operators | TypeAdapter(dict[str, Row]).validate_python(read_table(TABLE))

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 from gpu_tenancy.base.errors import ConsoleError, naming
 from gpu_tenancy.base.progress import Report
+from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.embedded.definitions.pins import Module, Pin
 from gpu_tenancy.embedded.toolchain import Go, find_go
 
@@ -80,24 +82,28 @@ def _from_modules(pins: Sequence[Pin], cache: Path, report: Report) -> None:
             if not file.is_file():
                 raise ConsoleError(
                     f"module {pin.source.query} has no file {pin.source.folder}/{pin.file}",
-                    "correct the folder or the file in pins.yaml",
+                    "correct the folder or the file of the definitions",
                 )
             _keep(pin, file.read_bytes(), cache)
 
 
-def module_folders(modules: Sequence[Module], go: Go, sums: Path = Path(__file__).parent) -> Mapping[Module, Path]:
+def module_folders(modules: Sequence[Module], go: Go, sums: Path | None = None) -> Mapping[Module, Path]:
     """The folder of each module in Go's module cache; missing modules are downloaded.
 
     Args:
         modules: Go modules, at exact versions.
         go: the Go program.
-        sums: folder of the go.mod and go.sum that verify the modules.
+        sums: folder of the go.mod and go.sum that verify the modules; None if the modules have their checksums.
 
     Raises:
         ConsoleError: a module cannot be downloaded, or differs from its checksum.
     """
     queries = dict.fromkeys(module.query for module in modules)
-    done = go.output("mod", "download", "-json", *queries, folder=sums)
+    with tempfile.TemporaryDirectory() as folder:
+        if sums is None:
+            write_text(Path(folder) / "go.mod", f"module definitions\n\ngo {'.'.join(map(str, _GO))}\n")
+            write_text(Path(folder) / "go.sum", "".join(dict.fromkeys(map(_go_sum, modules))))
+        done = go.output("mod", "download", "-json", *queries, folder=sums or Path(folder))
     answers = {f"{answer['Path']}@{answer['Version']}": answer for answer in _documents(done.stdout)}
     for query in queries:
         if "Dir" not in (answer := answers.get(query, {})):
@@ -107,6 +113,15 @@ def module_folders(modules: Sequence[Module], go: Go, sums: Path = Path(__file__
                 f"set GOPROXY to a module proxy that has it, or set {UPSTREAM} to a folder with the definitions",
             )
     return {module: Path(answers[module.query]["Dir"]) for module in modules}
+
+
+def _go_sum(module: Module) -> str:
+    """The lines of a module; without them, Go would ask its checksum database."""
+    if module.sums is None:
+        raise ValueError(f"{module.query} has no checksums")
+    of_module, of_go_mod = module.sums
+    name, version = module.name, module.version
+    return f"{name} {version} {of_module}\n{name} {version}/go.mod {of_go_mod}\n"
 
 
 def _documents(text: str) -> Iterator[dict[str, Any]]:
@@ -125,7 +140,7 @@ def _keep(pin: Pin, content: bytes, cache: Path) -> None:
         origin = pin.source.query if isinstance(pin.source, Module) else pin.source
         raise ConsoleError(
             f"{pin.file} of {origin}: checksum mismatch: sha256 {actual}, but {pin.sha256} is pinned",
-            "do not use the file; if the change is expected, pin the new checksum in pins.yaml",
+            "do not use the file; if the change is expected, pin the new checksum",
         )
     file = cached(pin, cache)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +152,7 @@ def _keep(pin: Pin, content: bytes, cache: Path) -> None:
 
 def _download(pin: Pin, address: str, cache: Path) -> bytes:
     if not address.startswith(("https://", "http://127.0.0.1:")):
-        raise ConsoleError(f"{address} is not an https URL", "correct the URL in pins.yaml")
+        raise ConsoleError(f"{address} is not an https URL", "correct the URL of the definitions")
     failure: Exception | None = None
     for pause in _PAUSES:
         time.sleep(pause)

@@ -1,14 +1,21 @@
-"""The pinned custom resource definitions with versions and checksums, and those that a stack needs."""
+"""The pinned custom resource definitions with versions and checksums, and those that a stack needs.
 
-from collections.abc import Iterable
+They are in the descriptions of operators (`model.catalogue.operators`), and in `pins.yaml`. To move to a new version,
+change `version`, `sum` and `goModSum` there (`go mod download -json MODULE@VERSION` prints both as Sum and GoModSum),
+and the checksums of the files (an error names each new one).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter, model_validator
+from pydantic import BaseModel, ConfigDict, StringConstraints, model_validator
+from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.base.tables import read_table
+from gpu_tenancy.model.catalogue.operators import operators
 
 PINS: Final = Path(__file__).parent / "pins.yaml"
 
@@ -21,11 +28,13 @@ class Module:
         name: module path, such as `sigs.k8s.io/kueue`.
         version: module version, such as `v0.19.2`.
         folder: folder of the definition in the module.
+        sums: checksums of the module and of its go.mod, as in a go.sum; None if the go.sum of a folder has them.
     """
 
     name: str
     version: str
     folder: str
+    sums: tuple[str, str] | None = None
 
     @property
     def query(self) -> str:
@@ -38,7 +47,7 @@ class Pin:
     """One file with one custom resource definition.
 
     Attributes:
-        operator: name of the operator's chart, such as `kueue`.
+        operator: name of the definitions: the operator's chart, such as `kueue`, or a part of it.
         version: of the operator.
         file: file name, `GROUP_PLURAL.yaml`.
         sha256: checksum of the file, in hexadecimal.
@@ -62,33 +71,54 @@ class Pin:
         return f"crds/{self.operator}/{self.file}"
 
 
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class Definitions(BaseModel):
+    """The definitions of one version of an operator, from one place.
 
-    operator: str
+    Attributes:
+        name: default: the operator's release.
+        module: the Go module that has them, in `folder`.
+        sum: of the module, as in a go.sum.
+        go_mod_sum: of its go.mod.
+        url: where they are downloaded from, if no module has them.
+        files: the sha256 of each.
+    """
+
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel)
+
+    name: str
     version: str
     module: str | None = None
     folder: str | None = None
+    sum: str | None = None
+    go_mod_sum: str | None = None
     url: str | None = None
     files: dict[str, Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]]
 
     @model_validator(mode="after")
-    def _has_one_source(self) -> "_Entry":
-        if (self.module is None) == (self.url is None) or (self.module is None) != (self.folder is None):
-            raise ValueError(f"{self.operator}: set 'module' and 'folder', or 'url'")
+    def _has_one_source(self) -> "Definitions":
+        of_module = [value is not None for value in (self.module, self.folder, self.sum, self.go_mod_sum)]
+        if all(of_module) != any(of_module) or all(of_module) == (self.url is not None):
+            raise ValueError(f"{self.name}: set 'module', 'folder', 'sum' and 'goModSum', or 'url'")
         return self
 
-    def pins(self) -> Iterable[Pin]:
+    def pins(self) -> Iterator[Pin]:
+        """Each file."""
         for file, sha256 in self.files.items():
-            source = Module(self.module, self.version, self.folder or "") if self.module else f"{self.url}/{file}"
-            yield Pin(self.operator, self.version, file, sha256, source)
+            source: Module | str = f"{self.url}/{file}"
+            if self.module and self.sum and self.go_mod_sum:
+                source = Module(self.module, self.version, self.folder or "", (self.sum, self.go_mod_sum))
+            yield Pin(self.name, self.version, file, sha256, source)
 
 
 @cache
-def read_pins(file: Path = PINS) -> tuple[Pin, ...]:
-    """The pinned definitions of a file such as `pins.yaml`."""
-    entries = TypeAdapter(list[_Entry]).validate_python(read_table(file))
-    return tuple(pin for entry in entries for pin in entry.pins())
+def read_pins() -> tuple[Pin, ...]:
+    """All pinned definitions."""
+    of_operators: list[Mapping[str, Any]] = [
+        {"name": operator.release, **entry} for operator in operators().values() for entry in operator.definitions
+    ]
+    return tuple(
+        pin for entry in (*of_operators, *read_table(PINS)) for pin in Definitions.model_validate(entry).pins()
+    )
 
 
 def needed(pins: Iterable[Pin], groups: Iterable[str], operators: Iterable[str] = ()) -> tuple[Pin, ...]:

@@ -1,4 +1,4 @@
-"""Generates the table of the scopes of kinds, `console/offline/scopes.yaml`: `make scopes`.
+"""Generates the table of the scopes of kinds, `engine/scopes.yaml`: `make scopes`.
 
 Built-in kinds come from the OpenAPI document in the Go module of Kubernetes, in the version of the embedded platform;
 other kinds come from the pinned custom resource definitions.

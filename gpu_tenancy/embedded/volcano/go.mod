@@ -1,6 +1,6 @@
 // Volcano's scheduler, controllers and webhook manager, in the versions of modules that Volcano's own go.mod has. To move
-// to a new version: change it here, in releases.yaml and in pins.yaml; copy the replacements of Volcano's go.mod; run
-// `go mod tidy`.
+// to a new version: change it here and in gpu_tenancy/model/catalogue/operators/volcano.yaml; copy the replacements of
+// Volcano's go.mod; run `go mod tidy`.
 module github.com/gpu-tenancy/volcano
 
 go 1.25.0

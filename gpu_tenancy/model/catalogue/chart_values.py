@@ -1,6 +1,9 @@
-"""The values that a Helm chart supports, from the tables in this folder; Helm ignores unknown values silently.
+"""The values that a Helm chart supports, from the second document of each operator's file in the folder `operators`.
 
-`described` generates the row of a chart from its `values.yaml`; a test compares the two. The keys of subcharts are
+Helm ignores unknown values silently.
+
+A file has a row for each chart and subchart: facts alone, no defaults, no descriptions. `described` generates the row
+of a chart from its `values.yaml`; a test compares the two. The keys of subcharts are
 checked too, against the version that the parent chart pins. Keys below a free key are not checked. If a stack sets
 another version of a chart, the keys of the catalogue's version apply.
 A malformed table raises `pydantic.ValidationError`, or `KeyError` if a subchart has no row.
@@ -10,13 +13,12 @@ import datetime as dt
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
-from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict
 
 from gpu_tenancy.base.problems import listed
-from gpu_tenancy.base.tables import read_table
+from gpu_tenancy.model.catalogue.operators import accepted_values
 
 Keys: TypeAlias = tuple[str, ...]
 """Path of a key in a chart's values."""
@@ -51,11 +53,12 @@ class ChartValues(BaseModel):
     Attributes:
         source: URL of its `values.yaml`.
         date: when the file was read.
-        version: of the chart; None if the table is not compared with the file.
+        version: of the chart; None if the row is not compared with the file (`tests/originals.py`).
         sha256: of the file, in hexadecimal; None like `version`.
-        contains: subcharts, by their rows in `contained_values.yaml`; each has the section of its name.
-        keys: keys of each section, separated by spaces, by the section's dotted path (`.` for the top level).
-        also: further keys that the chart supports without a default in its `values.yaml`.
+        contains: subcharts, by their rows in this or another file; each has the section of its name.
+        keys: keys of each section, separated by spaces, by the section's dotted path (`.` for the top level); with `*`
+            behind a key under which anything may stand.
+        also: further keys that the chart's schema or templates know, and its `values.yaml` has in comments at most.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -142,16 +145,21 @@ def _describe(values: Mapping[str, Any], place: Keys, keys: dict[str, str]) -> N
 
 @cache
 def chart_values() -> Mapping[str, ChartValues]:
-    """The supported values of each chart, by its row in `releases.yaml`."""
-    return _rows("chart_values.yaml")
+    """The supported values of each chart, by the name of its release."""
+    return {
+        name: ChartValues.model_validate(row, strict=False)
+        for operator, rows in accepted_values()
+        for name, row in rows.items()
+        if name in operator.charts
+    }
 
 
 @cache
 def contained_values() -> Mapping[str, ChartValues]:
     """The supported values of each subchart, by its name, which is also the name of its section."""
-    return _rows("contained_values.yaml")
-
-
-def _rows(file: str) -> Mapping[str, ChartValues]:
-    rows: Mapping[str, Any] = read_table(Path(__file__).with_name(file))
-    return {name: ChartValues.model_validate(row, strict=False) for name, row in rows.items()}
+    return {
+        name: ChartValues.model_validate(row, strict=False)
+        for operator, rows in accepted_values()
+        for name, row in rows.items()
+        if name not in operator.charts
+    }

@@ -1,4 +1,4 @@
-"""Namespaces that are reserved on every cluster, from `namespaces.yaml` and `releases.yaml`.
+"""Namespaces that are reserved on every cluster, from `namespaces.yaml` and the operators.
 
 The first read of a malformed table raises `pydantic.ValidationError`.
 """
@@ -12,7 +12,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from gpu_tenancy.base.tables import Url, read_table
-from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.catalogue.operators import charts
 
 _PREFIX: Final = "-"
 """End of a name that is a prefix; no namespace ends with it."""
@@ -48,16 +48,14 @@ def _rows() -> list[ReservedNamespaces]:
 
 def system_namespaces() -> list[str]:
     """Exact names of namespaces that do not belong to a tenant, in alphabetical order."""
-    operators = {chart.namespace for chart in charts().values() if chart.namespace} - {_MONITORING}
+    operators = {chart.namespace for chart in charts().values()} - {_MONITORING}
     return sorted(operators | {name for row in _rows() for name in row.system})
 
 
 @cache
 def reserved_namespaces() -> Mapping[str, str]:
     """The owner of each reserved name and prefix."""
-    operators = {
-        chart.namespace: f"operator {name}" for name, chart in reversed(tuple(charts().items())) if chart.namespace
-    }
+    operators = {chart.namespace: f"operator {name}" for name, chart in reversed(tuple(charts().items()))}
     return operators | {name: row.owner for row in _rows() for name in row.names}
 
 

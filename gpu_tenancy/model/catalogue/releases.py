@@ -1,4 +1,4 @@
-"""Helm charts that this program installs, from `releases.yaml`.
+"""Pinned Helm charts, and those that clusters of clouds need, from `releases.yaml`.
 
 The first read of a malformed table raises `pydantic.ValidationError`.
 """
@@ -7,7 +7,7 @@ import datetime as dt
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+from typing import Annotated, Any, Final, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
@@ -28,11 +28,6 @@ class Chart(BaseModel):
         version: one version, never a range.
         digest: of the archive in an HTTP repository, of the manifest in an OCI registry; None if it is unknown.
         digest_source: where the digest was read, or why it is unknown.
-        namespace: where it is installed; None if the caller decides.
-        privileged: whether its pods need privileged access to the node, for devices, drivers or metrics.
-        definitions: what keeps its CRDs when the release is uninstalled: Helm, because they are in the chart's `crds`
-            folder (`helm`); a value that this program sets (`value`); or nothing, because they are templates
-            (`nobody`).
         source: URL where the version was read.
         date: of the source.
     """
@@ -51,9 +46,6 @@ class Chart(BaseModel):
     version: Version
     digest: Digest | None
     digest_source: Annotated[str, Field(min_length=1)]
-    namespace: Annotated[str, Field(min_length=1)] | None = None
-    privileged: bool = False
-    definitions: Literal["helm", "value", "nobody"] = "helm"
     source: Url
     date: dt.date
 
@@ -80,7 +72,7 @@ def pinned(chart: str, digest: str | None) -> str:
 
 
 @cache
-def charts() -> Mapping[str, Chart]:
-    """All charts by the name of their release."""
+def cloud_charts() -> Mapping[str, Chart]:
+    """The charts of clouds, by the name of their release."""
     rows: Mapping[str, Any] = read_table(Path(__file__).with_name("releases.yaml"))
     return {name: Chart.model_validate(row) for name, row in rows.items()}

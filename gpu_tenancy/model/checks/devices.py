@@ -7,8 +7,8 @@ from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.model.catalogue.clouds import driver_mode
 from gpu_tenancy.model.checks.workloads import workloads
 from gpu_tenancy.model.plan.gpu_operator import nvidia_pools
-from gpu_tenancy.model.plan.operators.gpus import allocates_gpus, has_plugin
-from gpu_tenancy.model.plan.operators.needs import predates
+from gpu_tenancy.model.plan.operators.gpus import allocates_gpus
+from gpu_tenancy.model.plan.operators.needs import has_plugin, predates
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import service_of

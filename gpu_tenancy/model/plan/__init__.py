@@ -11,7 +11,7 @@ from gpu_tenancy.model.plan.datasets import VolumePlan, volumes
 from gpu_tenancy.model.plan.guards import GuardsPlan, guards
 from gpu_tenancy.model.plan.multikueue import WorkerAccess, WorkerCluster, worker_access, worker_clusters
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, namespace
-from gpu_tenancy.model.plan.operators import ReleasePlan, operator_of, releases
+from gpu_tenancy.model.plan.operators import ReleasePlan, releases
 from gpu_tenancy.model.plan.operators.network import InfinibandPlan, infiniband
 from gpu_tenancy.model.plan.parts import Part, parts
 from gpu_tenancy.model.plan.people import AccessPlan, access
@@ -134,7 +134,7 @@ def plan(stack: Stack) -> Plan:
     teams = tuple(_team(tree, replace(space, annotations=guarded.teams[space.name].annotations)) for space in spaces)
     installed = releases(stack)
     here = any("monitoring.coreos.com" in release.serves for release in installed)
-    watched = here or operator_of(stack, "prometheus").install == "installed"
+    watched = here or stack.operators.of("prometheus").install == "installed"
     observed = observability(tree, tuple(server for team in teams for server in team.servers)) if watched else None
     wired, people = infiniband(stack), access(tree)
     return Plan(

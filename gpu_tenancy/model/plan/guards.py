@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from gpu_tenancy.base.quantity import format_amounts, is_extended
-from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.plan.cluster import PROTECTED
 from gpu_tenancy.model.plan.compute_domains import connected_flavors
 from gpu_tenancy.model.plan.gpus import gpu_resource
@@ -141,7 +141,7 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
     for flavor in tree.flavors.values():
         if flavor.resource:
             maximum[flavor.resource] = max(maximum.get(flavor.resource, 0), flavor.node.get(flavor.resource, 0))
-    operators = {row.namespace for row in charts().values() if row.namespace}
+    operators = {row.namespace for row in charts().values()}
     own = (resource for resource in maximum if not resource.startswith(_VENDORS))
     integrated = integrations(stack)
     return GuardsPlan(
@@ -172,7 +172,7 @@ def _key(framework: str) -> str:
     return f"{group}/{kind}"
 
 
-def accounts(namespace: str | None) -> str:
+def accounts(namespace: str) -> str:
     """The group of all service accounts in a namespace."""
     return f"system:serviceaccounts:{namespace}"
 

@@ -6,7 +6,7 @@ https://kueue.sigs.k8s.io/docs/tasks/manage/setup_multikueue/
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.catalogue.roles import Rule, Verb
 from gpu_tenancy.model.plan.operators.kueue import integrations
 from gpu_tenancy.model.plan.operators.needs import installed_by
@@ -73,16 +73,8 @@ def worker_clusters(stack: Stack) -> tuple[WorkerCluster, ...]:
 
 
 def kueue_namespace() -> str:
-    """The namespace of Kueue, with the Secrets of a manager and the account of a worker.
-
-    Raises:
-        ValueError: the catalogue has no namespace for its chart.
-    """
-    namespace = charts()["kueue"].namespace
-    if namespace is None:
-        msg = "kueue has no namespace in gpu_tenancy/model/catalogue/releases.yaml; add one"
-        raise ValueError(msg)
-    return namespace
+    """The namespace of Kueue, with the Secrets of a manager and the account of a worker."""
+    return operators()["kueue"].charts["kueue"].namespace
 
 
 def worker_access(stack: Stack) -> WorkerAccess | None:

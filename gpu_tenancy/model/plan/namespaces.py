@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, is_extended
 from gpu_tenancy.model.catalogue.clouds import NodeEndpoint, rules_of
-from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.plan.latency import Monitor, monitor
 from gpu_tenancy.model.plan.limits import container_defaults, ratios
 from gpu_tenancy.model.plan.multikueue import WorkerAccess, worker_access

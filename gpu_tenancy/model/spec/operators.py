@@ -1,10 +1,14 @@
-"""Operators that the tenancy depends on: installed here, installed already, or off."""
+"""Operators that the tenancy depends on: installed here, installed already, or off.
+
+Their keys are those of the catalogue.
+"""
 
 import re
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, create_model
 
+from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.spec.base import Section, Shorthand, refuse
 from gpu_tenancy.model.spec.pools import Driver
 
@@ -57,7 +61,7 @@ class Operator(Section):
     """`here`: installed by this program; `installed`: installed already; `off`: not installed. Default for an operator
     that the stack needs: `here` if this program creates the nodes, `installed` in an existing cluster; else `off`."""
     version: ChartVersion | None = None
-    """Version of its chart; default: the catalogue's (`gpu_tenancy/model/catalogue/releases.yaml`)."""
+    """Version of its chart; default: the catalogue's (`gpu_tenancy/model/catalogue/operators/`)."""
     digest: ChartDigest | None = None
     """Digest of its chart: of the archive in an HTTP repository, of the manifest in an OCI registry. Default: the
     catalogue's, for the version of the catalogue; another version has none."""
@@ -69,51 +73,23 @@ OperatorEntry: TypeAlias = Annotated[Operator, Shorthand(str, ("install",)), Bef
 """An operator: a string, or a mapping."""
 
 
-class Operators(Section):
-    """Operators by name: `here`, `installed`, `off`, or `{install, version, values}`."""
-
+class _Driver(Section):
     driver: Driver | None = None
     """The pools' driver mode that the GPU Operator is configured for; default: the cloud's default mode. It must be set
     here in addition to the pools, because a change removes the driver from running nodes."""
-    prometheus: OperatorEntry = Operator()
-    """kube-prometheus-stack: Prometheus and Grafana, for metrics and dashboards."""
-    cert_manager: OperatorEntry = Operator()
-    """cert-manager: certificates for other operators' webhooks. Default: `here` if amdGpuOperator or intelDevicePlugin
-    is installed here; set `installed` in a cluster that has it already."""
-    gpu_operator: OperatorEntry = Operator()
-    """NVIDIA GPU Operator: the parts that the pools' driver mode does not provide; needed for NVIDIA GPUs."""
-    network_operator: OperatorEntry = Operator()
-    """NVIDIA Network Operator, which advertises InfiniBand interfaces to pods; needed for pools with `fabric` on AKS.
-    If it is `installed`, its NicClusterPolicy must advertise them as `rdma/ib`."""
-    dra_driver: OperatorEntry = Operator()
-    """NVIDIA DRA driver (dynamic resource allocation), needed for ComputeDomains on machines with NVLink between them
-    (GB200, GB300). Set to `here` without a device plugin, it also allocates GPUs, from Kubernetes 1.36 on; pods request
-    `nvidia.com/gpu` as before."""
-    amd_gpu_operator: OperatorEntry = Operator()
-    """AMD GPU Operator; needed for AMD GPUs. Requires cert-manager."""
-    intel_device_plugin: OperatorEntry = Operator()
-    """Intel GPU device plugin; needed for Intel GPUs. Requires cert-manager."""
-    kueue: OperatorEntry = Operator()
-    """Kueue, for the teams' queues."""
-    volcano: OperatorEntry = Operator()
-    """Volcano; needed if a team has gangs."""
-    keda: OperatorEntry = Operator()
-    """KEDA, for servers that scale on latency; `off` if prometheusAdapter is used. To move a server from KEDA to the
-    adapter or to CPU only, first deploy it with fixed `replicas`: both autoscalers have the server's name, and the new
-    one would be created before KEDA's is deleted."""
-    prometheus_adapter: OperatorEntry = Operator()
-    """prometheus-adapter, in place of KEDA; default: `off`."""
-    trainer: OperatorEntry = Operator()
-    """Kubeflow Trainer with JobSet; needed for jobs with `framework` pytorch, jax, mpi, deepspeed or jobset."""
-    kuberay: OperatorEntry = Operator()
-    """KubeRay; needed for jobs with `framework: ray`. In each team's namespace, it may reach the dashboards of Ray's
-    heads, to which it submits jobs."""
-    lws: OperatorEntry = Operator()
-    """LeaderWorkerSet; needed for jobs with `framework: leader-worker`, and for servers with several `nodes`."""
-    external_secrets: OperatorEntry = Operator()
-    """External Secrets; needed if a team has secrets from a cloud's secret manager (`from`)."""
-    fluid: OperatorEntry = Operator()
-    """Fluid, which caches datasets; needed for datasets with `accelerate`. Masters and workers of a cache of your own
-    in a team's namespace, and its one-time load jobs, bypass the team's queue: only the namespace's ResourceQuota
-    limits them. FUSE pods are queued and violate the team's pod security level: keep such a Dataset in a namespace of
-    no team, and refer to it from the team's as `dataset://<namespace>/<name>`."""
+
+
+def _with_keys() -> type[_Driver]:
+    keys: dict[str, Any] = {
+        name: (OperatorEntry, Field(Operator(), description=operator.description))
+        for name, operator in operators().items()
+    }
+    return create_model("_Keys", __base__=_Driver, **keys)
+
+
+class Operators(_with_keys()):
+    """Operators by name: `here`, `installed`, `off`, or `{install, version, values}`."""
+
+    def of(self, name: str) -> Operator:
+        """The section of an operator, by its field."""
+        return getattr(self, name)

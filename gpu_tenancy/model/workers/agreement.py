@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
 from gpu_tenancy.base.problems import Problem
+from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.plan.operators.needs import OF_JOBS, there
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack
@@ -24,8 +25,6 @@ _OWN: Final = frozenset({"members", "serviceAccounts", "training", "compute", "o
 
 _OPERATORS: Final[Mapping[str, str]] = {name: kind.operator for name, kind in KINDS.items() if kind.operator}
 """The operator of each framework that needs one, by its field."""
-_TITLES: Final = {"trainer": "Kubeflow Trainer", "kuberay": "KubeRay", "lws": "LeaderWorkerSet"}
-"""Names of these operators."""
 
 
 def own_problems(source: Source, workers: list[Worker]) -> Iterator[Problem]:
@@ -62,7 +61,7 @@ def _operators(team: str, own: Data, workers: list[Worker]) -> Iterator[Problem]
             framework = cast("Data", job).get("framework") if isinstance(job, dict) else None
             operator = _OPERATORS.get(str(framework))
             if operator and not there(worker.tree.stack, operator):
-                rule = f"needs {_TITLES[operator]}, which worker {worker.name} does not run"
+                rule = f"needs {operators()[operator].title}, which worker {worker.name} does not run"
                 fix = f"set operators.{operator} in {worker.source.file}, or remove framework"
                 yield Problem(("teams", team, "training", name, "framework"), rule, fix, str(framework))
 

@@ -22,7 +22,7 @@ from components.clouds.aws.policies import (
 )
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.wire import UNKNOWN
-from gpu_tenancy.model.catalogue.releases import Chart, charts
+from gpu_tenancy.model.catalogue.releases import Chart, cloud_charts
 
 CLUSTER: Final = "aws:eks/cluster:Cluster"
 GROUP: Final = "aws:eks/nodeGroup:NodeGroup"
@@ -613,8 +613,8 @@ def test_karpenter_is_told_of_partitions_that_no_machine_type_shows() -> None:
 
 
 def test_a_chart_has_one_version_and_one_place() -> None:
-    row = charts()["karpenter"].model_dump()
-    assert Chart.model_validate(row) == charts()["karpenter"]
+    row = cloud_charts()["karpenter"].model_dump()
+    assert Chart.model_validate(row) == cloud_charts()["karpenter"]
     for change in (
         {"version": ">=1.0.0"},
         {"version": "latest"},

@@ -1,17 +1,19 @@
 """Helm values of the operators and drivers for GPUs of NVIDIA, AMD and Intel."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, cast
+from collections.abc import Iterable
+from typing import Any, Final
 
-from gpu_tenancy.model.catalogue.clouds import DriverMode, driver_mode
+from gpu_tenancy.model.catalogue.clouds import driver_mode
 from gpu_tenancy.model.plan.gpu_operator import Values, merged, nvidia_pools, operator_values
 from gpu_tenancy.model.plan.operators.needs import (
     AMD,
     INTEL,
     NVIDIA,
     gpu_pools,
+    has_plugin,
     infiniband_pools,
     installed_by,
+    is_enabled,
     nvlink_pools,
     there,
 )
@@ -22,8 +24,6 @@ from gpu_tenancy.model.spec.cluster import service_of
 INTEL_LABEL: Final = ("intel.feature.node.kubernetes.io/gpu", "true")
 """Node label that Intel's chart selects nodes by:
 https://github.com/intel/helm-charts/blob/main/charts/gpu-device-plugin/values.yaml"""
-_NO_PLUGIN: Final = "nvidia.com/gpu.deploy.device-plugin"
-"""Label of nodes whose image has a device plugin, so that the GPU Operator runs none."""
 _DRIVER_ROOT: Final = "/run/nvidia/driver"
 """Path of the driver if the GPU Operator's driver container installs it; a driver of the node image is at /.
 https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/blob/v0.4.1/deployments/helm/dra-driver-nvidia-gpu/values.yaml"""
@@ -73,7 +73,7 @@ def domains_alone(stack: Stack) -> bool:
     """
     if next(nvlink_pools(stack), None) is None:
         return False
-    return stack.operators.dra_driver.install is None or _plugged(stack)
+    return stack.operators.of("dra_driver").install is None or _plugged(stack)
 
 
 def _plugged(stack: Stack) -> bool:
@@ -84,13 +84,8 @@ def _plugged(stack: Stack) -> bool:
 
 def runs_plugin(stack: Stack) -> bool:
     """Whether the GPU Operator is installed here with its device plugin."""
-    values = merged(nvidia_values(stack), stack.operators.gpu_operator.values)
+    values = merged(nvidia_values(stack), stack.operators.of("gpu_operator").values)
     return installed_by(stack, "gpu_operator") == "here" and is_enabled(values, "devicePlugin")
-
-
-def has_plugin(mode: DriverMode) -> bool:
-    """Whether the nodes have a device plugin that is not the GPU Operator's."""
-    return not is_enabled(mode.operator, "devicePlugin") or _NO_PLUGIN in mode.labels
 
 
 def allocates_gpus(stack: Stack) -> bool:
@@ -105,15 +100,7 @@ def serves_domains(stack: Stack) -> bool:
 
 
 def _own_values(stack: Stack) -> Values:
-    return merged(dra_values(stack), stack.operators.dra_driver.values)
-
-
-def is_enabled(values: Mapping[str, Any], *section: str) -> bool:
-    """Whether a section of values is enabled, which is the default of the charts."""
-    value: Any = values
-    for key in (*section, "enabled"):
-        value = cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else None
-    return value is not False
+    return merged(dra_values(stack), stack.operators.of("dra_driver").values)
 
 
 def amd_values(stack: Stack) -> Values:
@@ -133,12 +120,6 @@ def amd_values(stack: Stack) -> Values:
             }
         },
     }
-
-
-def intel_operator_values(stack: Stack) -> Values:
-    """Values of Intel's device plugins operator: GPUs are the only devices."""
-    del stack
-    return {"manager": {"devices": {"gpu": True}}}
 
 
 def intel_values(stack: Stack) -> Values:

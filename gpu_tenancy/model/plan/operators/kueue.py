@@ -8,7 +8,7 @@ from typing import Any, Final
 import yaml
 
 from gpu_tenancy.base.quantity import CHANNELS, CPU, MEMORY, go_duration
-from gpu_tenancy.model.catalogue.releases import charts
+from gpu_tenancy.model.catalogue.operators import charts, operators
 from gpu_tenancy.model.plan.compute_domains import CHANNEL_CLASS, connected_flavors
 from gpu_tenancy.model.plan.gpu_operator import Values
 from gpu_tenancy.model.plan.gpus import sharing
@@ -33,12 +33,6 @@ covered nor excluded ("resource … unavailable"). Networks between GPUs need no
 whose GPUs have one."""
 _FRAMEWORKS: Final = ("batch/job", "pod", "deployment", "statefulset")
 """Always on: otherwise a pod that Kueue does not manage would use GPUs that are guaranteed to others."""
-_OF_JOBS: Final = {
-    "trainer": ("jobset.x-k8s.io/jobset", "trainer.kubeflow.org/trainjob"),
-    "kuberay": ("ray.io/rayjob", "ray.io/raycluster", "ray.io/rayservice"),
-    "lws": ("leaderworkerset.x-k8s.io/leaderworkerset",),
-}
-"""Integrations by the operator, by field, whose kinds they queue."""
 GANG: Final = "Job.v1alpha1.batch.volcano.sh"
 """Volcano's Job as an external framework of Kueue, so that Kueue leaves its pods to Volcano. With
 `manageJobsWithoutQueueName`, Kueue gates all other pods without a queue, so a gang would never start
@@ -68,16 +62,9 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframewor
 
 
 def kueue_values(stack: Stack) -> Values:
-    """Values of Kueue: its configuration as YAML in a string, metrics and a feature gate."""
-    return {
-        "enablePrometheus": there(stack, "prometheus"),
-        # Since 0.19, Kueue evicts workloads whose pods are not ready after a timeout. Omitting `waitForPodsReady` does
-        # not disable this, only this gate does (pkg/util/waitforpodsready of v0.19.2). Otherwise a server that loads a
-        # model, or a job whose nodes take an hour to be created, would be evicted, requeued and finally deactivated.
-        # The gate is not in the configuration, because the manager exits if both set gates.
-        "controllerManager": {"featureGates": [{"name": "DisableWaitForPodsReady", "enabled": True}]},
-        "managerConfig": {"controllerManagerConfigYaml": yaml.safe_dump(_configuration(stack), sort_keys=False)},
-    }
+    """Values of Kueue: its configuration as YAML in a string."""
+    text = yaml.safe_dump(_configuration(stack), sort_keys=False)
+    return {"managerConfig": {"controllerManagerConfigYaml": text}}
 
 
 def kueue_reads(stack: Stack) -> tuple[tuple[str, str], ...]:
@@ -167,7 +154,7 @@ def _teams_alone(stack: Stack) -> dict[str, Any]:
     spared = {
         "kube-system",
         stack.metrics.prometheus.namespace,
-        *(row.namespace for row in charts().values() if row.namespace),
+        *(row.namespace for row in charts().values()),
     }
     key, value = TEAM_LABEL
     return {
@@ -178,7 +165,12 @@ def _teams_alone(stack: Stack) -> dict[str, Any]:
 
 def integrations(stack: Stack) -> dict[str, list[str]]:
     """The kinds that Kueue queues (`frameworks`), and those whose children it leaves alone (`externalFrameworks`)."""
-    of_jobs = [name for operator, names in _OF_JOBS.items() if there(stack, operator) for name in names]
+    of_jobs = [
+        kind
+        for name, operator in operators().items()
+        if operator.integrations and there(stack, name)
+        for kind in operator.integrations
+    ]
     gangs = [GANG] if there(stack, "volcano") else []
     caches = [f"{kind}.v1alpha1.{_FLUID}" for kind in _CACHES] if there(stack, "fluid") else []
     others = {"externalFrameworks": [*gangs, *caches]} if gangs or caches else {}

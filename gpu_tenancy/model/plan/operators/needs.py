@@ -1,31 +1,33 @@
 """The operators that a stack needs, and who installs them."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeAlias, cast
 
-from gpu_tenancy.model.catalogue.clouds import rules_of
+from pydantic.alias_generators import to_camel
+
+from gpu_tenancy.base.problems import Path, dotted
+from gpu_tenancy.model.catalogue.clouds import DriverMode, driver_mode, rules_of
+from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.plan.fabric import wired
 from gpu_tenancy.model.plan.gpus import gpu_resource, machine_of, nvlink_of
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import service_of
-from gpu_tenancy.model.spec.operators import Install, Operators
-from gpu_tenancy.model.spec.roles import KINDS, Framework
+from gpu_tenancy.model.spec.operators import Install
+from gpu_tenancy.model.spec.roles import Framework
 
-AMD: Final = "amd.com/"
-INTEL: Final = "gpu.intel.com/"
-NVIDIA: Final = "nvidia.com/"
+Reason: TypeAlias = tuple[Path, str]
+"""A place of the stack that needs an operator, and why."""
+_Condition: TypeAlias = Callable[[Stack, str], Reason | None]
+"""The first reason why a stack needs an operator, by its field; None without one."""
+
+AMD, INTEL, NVIDIA = (operators()[name].gpus for name in ("amd_gpu_operator", "intel_device_plugin", "gpu_operator"))
 """Domains of the GPU resources of each vendor."""
-OF_JOBS: Final = ("trainer", "kuberay", "lws")
+OF_JOBS: Final = tuple(name for name, operator in operators().items() if operator.needed == "jobs")
 """Operators, by field, that run kinds of jobs."""
-OF_GROUPS: Final = "lws"
+_OF_GROUPS: Final = "lws"
 """Operator, by field, that runs servers of several nodes."""
-CERTIFIED: Final = ("amd_gpu_operator", "intel_device_plugin")
-"""Operators, by field, whose charts create a Certificate and an Issuer of cert-manager for their webhooks:
-https://github.com/ROCm/gpu-operator/tree/v1.5.1/helm-charts-k8s/charts/kmm/templates (a subchart of AMD's),
-https://github.com/intel/helm-charts/blob/main/charts/device-plugin-operator/templates/operator.yaml."""
-
-
+_NO_PLUGIN: Final = "nvidia.com/gpu.deploy.device-plugin"
+"""Label of nodes whose image has a device plugin, so that the GPU Operator runs none."""
 CLAIMS: Final = (1, 34)
 """Kubernetes from which ResourceClaims are generally available (`resource.k8s.io/v1`), which Kueue 0.19 reads:
 https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/"""
@@ -61,14 +63,6 @@ def has_claims(stack: Stack) -> bool:
     return not predates(stack, CLAIMS)
 
 
-def has_gangs(stack: Stack) -> bool:
-    """Whether Volcano schedules anything: gangs, or Jobs with `gang`."""
-    return any(
-        team.gangs or any(job.scheduler == "volcano" or job.gang for job in team.training.values())
-        for team in stack.teams.values()
-    )
-
-
 def measured_by(stack: Stack) -> str | None:
     """The operator that provides the latency histogram to autoscalers; None without a histogram."""
     if stack.metrics.histogram is None:
@@ -76,71 +70,184 @@ def measured_by(stack: Stack) -> str | None:
     return "prometheus_adapter" if stack.metrics.by == "adapter" else "keda"
 
 
-def framework_used(stack: Stack, *frameworks: Framework) -> bool:
-    """Whether a job has one of these frameworks."""
-    return any(job.framework in frameworks for team in stack.teams.values() for job in team.training.values())
+def framework_used(stack: Stack, framework: Framework) -> bool:
+    """Whether a job has this framework."""
+    return any(job.framework == framework for team in stack.teams.values() for job in team.training.values())
 
 
-def needs_for_jobs(stack: Stack, operator: str) -> bool:
-    """Whether an operator runs a job or server of the stack. Kubeflow Trainer's chart installs JobSet, too."""
-    frameworks: tuple[Framework, ...] = tuple(name for name, kind in KINDS.items() if kind.operator == operator)
-    return framework_used(stack, *frameworks) or (operator == OF_GROUPS and next(groups(stack), None) is not None)
+def is_enabled(values: Mapping[str, Any], *section: str) -> bool:
+    """Whether a section of values is enabled, which is the default of the charts."""
+    value: Any = values
+    for key in (*section, "enabled"):
+        value = cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else None
+    return value is not False
 
 
-def groups(stack: Stack) -> Iterator[tuple[str, str]]:
-    """Team and name of the servers of several nodes, which LeaderWorkerSet runs."""
-    for team, spec in stack.teams.items():
-        yield from ((team, name) for name, server in spec.serving.items() if server.grouped)
-
-
-def copies_secrets(stack: Stack) -> bool:
-    """Whether a team has a secret from a cloud's secret manager; a MultiKueue manager copies none."""
-    secrets = (secret for team in stack.teams.values() for secret in team.secrets.values())
-    return not stack.dispatches and any(secret.from_ for secret in secrets)
-
-
-def needed(stack: Stack, name: str) -> bool:
-    """Whether a stack needs an operator, if it does not set who installs it."""
-    vendors = {"gpu_operator": NVIDIA, "amd_gpu_operator": AMD, "intel_device_plugin": INTEL}
-    if name in vendors:
-        return next(gpu_pools(stack, vendors[name]), None) is not None
-    if name == "keda":
-        return measured_by(stack) == "keda" or not there(stack, "prometheus_adapter")
-    needs: dict[str, Callable[[], bool]] = {
-        "network_operator": lambda: next(infiniband_pools(stack), None) is not None,
-        "dra_driver": lambda: has_claims(stack) and next(nvlink_pools(stack), None) is not None,
-        "cert_manager": lambda: next(certified(stack), None) is not None,
-        "prometheus_adapter": lambda: measured_by(stack) == "prometheus_adapter",
-        "kueue": lambda: True,
-        "prometheus": lambda: True,
-        "volcano": lambda: has_gangs(stack),
-        **{operator: partial(needs_for_jobs, stack, operator) for operator in OF_JOBS},
-        "external_secrets": lambda: copies_secrets(stack),
-        "fluid": lambda: any(dataset.accelerate for dataset in stack.datasets.values()),
-    }
-    return name in needs and needs[name]()
-
-
-def certified(stack: Stack) -> Iterator[str]:
-    """The operators installed here that need certificates of cert-manager, by field."""
-    return (name for name in CERTIFIED if installed_by(stack, name) == "here")
+def has_plugin(mode: DriverMode) -> bool:
+    """Whether the nodes have a device plugin that is not the GPU Operator's."""
+    return not is_enabled(mode.operator, "devicePlugin") or _NO_PLUGIN in mode.labels
 
 
 def installed_by(stack: Stack, name: str) -> Install:
     """Who installs an operator (by its field in `Operators`): as set in the stack, or by default.
 
-    In an existing cluster, operators count as installed by default. cert-manager is installed here by default if an
-    operator that needs it is installed here.
+    In an existing cluster, operators count as installed by default, except those that another operator needs which is
+    installed here.
     """
-    operators: Operators = stack.operators
-    install: Install | None = getattr(operators, name).install
+    install: Install | None = stack.operators.of(name).install
     if install is not None:
         return install
-    if not needed(stack, name):
+    needed = operators()[name].needed
+    if CONDITIONS[needed](stack, name) is None:
         return "off"
-    return "here" if stack.cluster.NODES_MADE or name == "cert_manager" else "installed"
+    return "here" if stack.cluster.NODES_MADE or needed == "operators" else "installed"
 
 
 def there(stack: Stack, name: str) -> bool:
     """Whether an operator runs in the cluster, whoever installs it."""
     return installed_by(stack, name) != "off"
+
+
+def reason(stack: Stack, name: str) -> Reason | None:
+    """Why a stack does not work without an operator, by its field; None if it does."""
+    operator = operators()[name]
+    return CONDITIONS[operator.required or operator.needed](stack, name)
+
+
+def _always(_: Stack, name: str) -> Reason:
+    return ("operators", to_camel(name)), "every stack needs it"
+
+
+def _teams(stack: Stack, _: str) -> Reason | None:
+    return (("teams",), "teams need queues") if stack.teams else None
+
+
+def _gpus(stack: Stack, name: str) -> Reason | None:
+    pool = next(gpu_pools(stack, operators()[name].gpus), None)
+    return (("pools", pool), f"nothing else advertises the GPUs of pool {pool}") if pool else None
+
+
+def _advertised_gpus(stack: Stack, name: str) -> Reason | None:
+    return _gpus(stack, name) if stack.cluster.NODES_MADE else None
+
+
+def _device_plugin(stack: Stack, name: str) -> Reason | None:
+    """A pool that this program creates with a driver mode without a device plugin."""
+    if not stack.cluster.NODES_MADE or there(stack, "dra_driver"):
+        return None
+    for pool in gpu_pools(stack, operators()[name].gpus):
+        mode = driver_mode(service_of(stack.cluster), stack.pools[pool].driver)
+        if mode and not has_plugin(mode):
+            return ("pools", pool), f"it provides the device plugin of pool {pool} ({mode.means})"
+    return None
+
+
+def _infiniband(stack: Stack, _: str) -> Reason | None:
+    pool = next(infiniband_pools(stack), None)
+    return (("pools", pool), f"it advertises the InfiniBand interfaces of pool {pool}") if pool else None
+
+
+def _nvlink(stack: Stack, _: str) -> Reason | None:
+    pool = next(nvlink_pools(stack), None) if has_claims(stack) else None
+    return (("pools", pool), f"it serves the NVLink domains of pool {pool}") if pool else None
+
+
+def _compute_domains(stack: Stack, _: str) -> Reason | None:
+    for team, spec in stack.teams.items():
+        name = next((name for name, job in spec.training.items() if job.compute_domain), None)
+        if name:
+            place = ("teams", team, "training", name, "computeDomain")
+            return place, f"job {name} of team {team} has a ComputeDomain"
+    return None
+
+
+def _operators(stack: Stack, name: str) -> Reason | None:
+    for other, operator in operators().items():
+        if name in operator.requires and installed_by(stack, other) == "here":
+            return ("operators", to_camel(other)), operator.requires[name]
+    return None
+
+
+def _gangs(stack: Stack, _: str) -> Reason | None:
+    """Gangs, or Jobs with `gang`."""
+    for team in stack.teams.values():
+        if team.gangs or any(job.scheduler == "volcano" or job.gang for job in team.training.values()):
+            return ("teams",), "teams have gangs"
+    return None
+
+
+def _no_adapter(stack: Stack, name: str) -> Reason | None:
+    if there(stack, "prometheus_adapter"):
+        return _histogram(stack, name)
+    return ("operators", "prometheusAdapter"), "prometheus-adapter is off"
+
+
+def _histogram(stack: Stack, name: str) -> Reason | None:
+    return (("metrics", "histogram"), "autoscalers need it") if measured_by(stack) == name else None
+
+
+def _latency(stack: Stack, name: str) -> Reason | None:
+    """A server that scales on latency, which this operator provides, or Prometheus to it."""
+    measured = measured_by(stack)
+    if measured is None or name not in {measured, "prometheus"}:
+        return None
+    for team, spec in stack.teams.items():
+        for server, entry in spec.serving.items():
+            if entry.scale_on and entry.scale_on.latency_p99 is not None:
+                place = ("teams", team, "serving", server, "scaleOn", "latencyP99")
+                return place, f"{dotted(place)} needs the metric"
+    return None
+
+
+def _jobs(stack: Stack, name: str) -> Reason | None:
+    """A job of one of its kinds, or a server that it runs."""
+    for team in stack.teams.values():
+        for job in team.training.values():
+            if job.kind.operator == name:
+                return ("teams",), f"jobs with framework: {job.framework} are {job.kind.api[1]}s"
+    for team, spec in stack.teams.items() if name == _OF_GROUPS else ():
+        for server, entry in spec.serving.items():
+            if entry.grouped:
+                return (
+                    "teams",
+                    team,
+                    "serving",
+                    server,
+                    "nodes",
+                ), f"server {server} of team {team} is a LeaderWorkerSet"
+    return None
+
+
+def _secrets(stack: Stack, _: str) -> Reason | None:
+    """A secret from a cloud's secret manager; a MultiKueue manager copies none."""
+    for team, spec in stack.teams.items():
+        for name, secret in spec.secrets.items():
+            if secret.from_ and not stack.dispatches:
+                return ("teams", team, "secrets", name), f"it copies secret {name} of team {team}"
+    return None
+
+
+def _caches(stack: Stack, _: str) -> Reason | None:
+    name = next((name for name, dataset in stack.datasets.items() if dataset.accelerate), None)
+    return (("datasets", name, "accelerate"), f"it makes the cache of dataset {name}") if name else None
+
+
+CONDITIONS: Final[Mapping[str, _Condition]] = {
+    "always": _always,
+    "teams": _teams,
+    "gpus": _gpus,
+    "advertisedGpus": _advertised_gpus,
+    "devicePlugin": _device_plugin,
+    "infiniband": _infiniband,
+    "nvlink": _nvlink,
+    "computeDomains": _compute_domains,
+    "operators": _operators,
+    "gangs": _gangs,
+    "noAdapter": _no_adapter,
+    "histogram": _histogram,
+    "latency": _latency,
+    "jobs": _jobs,
+    "secrets": _secrets,
+    "caches": _caches,
+}
+"""Conditions by their names in the descriptions of operators."""

@@ -1,0 +1,107 @@
+"""Helm values that follow from the stack, in addition to those of the operators' descriptions."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+import yaml
+
+from gpu_tenancy.model.catalogue.operators import OperatorChart, operators
+from gpu_tenancy.model.plan.gpu_operator import Values, merged
+from gpu_tenancy.model.plan.latency import adapter_rules, prometheus_address
+from gpu_tenancy.model.plan.operators.gpus import amd_values, dra_values, intel_values, nvidia_values
+from gpu_tenancy.model.plan.operators.kueue import kueue_values
+from gpu_tenancy.model.plan.operators.needs import framework_used, there
+from gpu_tenancy.model.plan.operators.network import network_values
+from gpu_tenancy.model.spec import Stack
+
+_SCHEDULER: Final[dict[str, Any]] = {
+    "actions": "enqueue, allocate, backfill, reclaim",
+    "tiers": [
+        {
+            "plugins": [
+                {"name": "priority"},
+                {"name": "gang", "enablePreemptable": False},
+                {"name": "conformance"},
+            ]
+        },
+        {
+            "plugins": [
+                {"name": "drf", "enablePreemptable": False},
+                {"name": "predicates"},
+                {"name": "capacity"},
+                {"name": "nodeorder"},
+                {"name": "binpack"},
+            ]
+        },
+    ],
+}
+"""With the plugin `capacity` instead of the chart's `proportion`, which shares by weight and ignores guarantees (the
+two are mutually exclusive), and with the action `reclaim`, which reclaims guaranteed quota:
+https://github.com/volcano-sh/volcano/blob/v1.15.1/docs/user-guide/how_to_use_capacity_plugin.md"""
+
+
+def values_of(stack: Stack, name: str, chart: OperatorChart) -> Values:
+    """The Helm values of a release, by its name, without the stack's own."""
+    described = _filled(stack, chart.values)
+    return merged(described, _VALUES[name](stack)) if name in _VALUES else described
+
+
+def _filled(stack: Stack, values: Any) -> Any:
+    """Values with whether an operator runs in place of `{FIELD}`."""
+    if isinstance(values, dict):
+        return {key: _filled(stack, value) for key, value in cast("Values", values).items()}
+    if isinstance(values, str) and values[1:-1] in operators() and values == f"{{{values[1:-1]}}}":
+        return there(stack, values[1:-1])
+    return values
+
+
+def _volcano(stack: Stack) -> Values:
+    """The chart's scheduler configuration, or `_SCHEDULER` if gangs have a guarantee."""
+    guaranteed = any(gang.guaranteed for team in stack.teams.values() for gang in team.gangs.values())
+    if not guaranteed:
+        return {}
+    return {"custom": {"scheduler_config_override": yaml.safe_dump(_SCHEDULER, sort_keys=False)}}
+
+
+def _trainer(stack: Stack) -> Values:
+    return {"runtimes": {"jaxDistributed": {"enabled": True}}} if framework_used(stack, "jax") else {}
+
+
+def _lws(stack: Stack) -> Values:
+    """The image of its version, in place of the moving tag `main`."""
+    version = stack.operators.of("lws").version or operators()["lws"].charts["lws"].version
+    return {"image": {"manager": {"tag": f"v{version.removeprefix('v')}", "pullPolicy": "IfNotPresent"}}}
+
+
+def _prometheus(stack: Stack) -> Values:
+    """Its objects have the names that `metrics.prometheus` describes, so that queries reach this Prometheus."""
+    own = stack.metrics.prometheus.model_copy(update={"address": None})
+    service = urlsplit(prometheus_address(own)).hostname or ""
+    return {"fullnameOverride": service.partition(".")[0].removesuffix("-prometheus")}
+
+
+def _adapter(stack: Stack) -> Values:
+    """It queries the Prometheus of `metrics.prometheus`, for the servers' metrics only."""
+    address = urlsplit(prometheus_address(stack.metrics.prometheus))
+    port = address.port or {"http": 80, "https": 443}[address.scheme]
+    return {
+        "prometheus": {"url": f"{address.scheme}://{address.hostname}", "port": port, "path": address.path},
+        "rules": {"custom": adapter_rules(stack)},
+    }
+
+
+_VALUES: Final[Mapping[str, Callable[[Stack], Values]]] = {
+    "kube-prometheus-stack": _prometheus,
+    "gpu-operator": nvidia_values,
+    "network-operator": network_values,
+    "dra-driver-nvidia-gpu": dra_values,
+    "gpu-operator-charts": amd_values,
+    "intel-device-plugins-gpu": intel_values,
+    "kueue": kueue_values,
+    "volcano": _volcano,
+    "prometheus-adapter": _adapter,
+    "kubeflow-trainer": _trainer,
+    "lws": _lws,
+}
+"""By the name of the release."""
