@@ -83,7 +83,7 @@ bench: ready-clouds ## Measure previews, policy packs, admission, apply, `pulumi
 	@$(RUN) python -m benchmarks.comparing out/bench $(if $(RECORD),--record)
 
 audit: ready-clouds ## Look up each locked package in advisory databases (needs a network)
-	@$(RUN) python -m dependencies.audit
+	@$(RUN) uv audit --frozen --preview-features audit-command
 
 sbom: ready-clouds ## Write a bill of materials (CycloneDX) of what users install to out/sbom.json
 	@$(RUN) python -m dependencies.sbom out/sbom.json

@@ -1,1 +1,1 @@
-"""What `uv.lock` brings in: licenses, known vulnerabilities, and a bill of materials."""
+"""What `uv.lock` brings in: licenses, and a bill of materials."""

@@ -1,14 +1,11 @@
-"""What the lock brings in: allowed licenses, a complete bill of materials, an audit that does not pass by itself."""
+"""What the lock brings in: allowed licenses, a complete bill of materials, the same wheel from the same commit."""
 
 import hashlib
 import json
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,6 @@ from cyclonedx.model.bom import Bom
 from repository import ROOT
 
 from dependencies import licenses
-from dependencies.audit import Answer, read
 from dependencies.licenses import PAGE, is_allowed, license_of, listed, problems, rules
 from dependencies.lock import DEVELOPMENT, RUN, Package, direct, locked
 
@@ -120,88 +116,6 @@ def reached(graph: dict[str, set[str]], start: str) -> set[str]:
 
 def test_the_same_lock_gives_the_same_bill_of_materials(tmp_path: Path) -> None:
     assert sbom(tmp_path) == sbom(tmp_path)
-
-
-# The audit.
-
-
-@dataclass
-class Advisories:
-    """A server with the API of OSV: https://google.github.io/osv.dev/post-v1-query/."""
-
-    known: dict[str, str] = field(default_factory=dict[str, str])
-    asked: set[str] = field(default_factory=set[str])
-    url: str = ""
-
-    def answer(self, query: Any) -> Any:
-        name = query["package"]["name"]
-        self.asked.add(name)
-        if name not in self.known:
-            return {}
-        events = [{"introduced": "0"}, {"fixed": self.known[name]}]
-        package = {"name": name, "ecosystem": "PyPI"}
-        affected = {"package": package, "ranges": [{"type": "ECOSYSTEM", "events": events}]}
-        return {"vulns": [{"id": "PYSEC-2026-1", "summary": "s", "details": "d", "affected": [affected]}]}
-
-
-@pytest.fixture
-def advisories() -> Iterator[Advisories]:
-    found = Advisories()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            query = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            body = json.dumps(found.answer(query)).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name there
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    found.url = f"http://127.0.0.1:{server.server_port}/v1/query"
-    yield found
-    server.shutdown()
-    server.server_close()
-
-
-def audit(url: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "dependencies.audit", "--database", "osv", "--osv", url],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-
-
-def test_an_audit_asks_about_each_package_of_the_lock_and_names_what_is_vulnerable(advisories: Advisories) -> None:
-    done = audit(advisories.url)
-    assert (done.returncode, done.stdout) == (0, f"{len(locked())} packages, no known vulnerabilities (osv)\n")
-    assert advisories.asked == {one.name for one in locked()}
-
-    advisories.known["jinja2"] = "99.1"
-    done = audit(advisories.url)
-    (version,) = (one.version for one in locked() if one.name == "jinja2")
-    assert (done.returncode, done.stdout) == (1, f"jinja2 {version}: PYSEC-2026-1; upgrade to 99.1\n")
-
-
-def test_an_audit_without_an_answer_does_not_pass() -> None:
-    done = audit("http://127.0.0.1:1/v1/query")
-    assert done.returncode == 2
-    assert "osv: not audited: " in done.stderr
-    assert "error: no advisory database answered for every package; run `make audit` with a network" in done.stderr
-
-
-def test_a_database_that_does_not_know_a_package_has_not_audited_it() -> None:
-    known: Any = {"name": "a", "version": "1", "vulns": []}
-    assert read([known]) == Answer(audited=1)
-    assert read([known]).complete
-    assert not read([known, {"name": "b", "skip_reason": "Dependency not found"}]).complete
 
 
 # The wheel.
