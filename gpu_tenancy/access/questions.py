@@ -8,10 +8,9 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from gpu_tenancy.access.answers import Holder
 from gpu_tenancy.access.live import EVERYBODY
 from gpu_tenancy.access.planned import grants, people
-from gpu_tenancy.access.rules import Grant
+from gpu_tenancy.access.rules import Grant, Holder
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.engine.project import declared, project_folder, read_stack, stack_names, stack_of

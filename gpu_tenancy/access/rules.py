@@ -1,10 +1,11 @@
-"""The rules of RBAC: https://kubernetes.io/docs/reference/access-authn-authz/rbac/."""
+"""The rules of RBAC: who may do something, and what somebody may do."""
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from gpu_tenancy.access.resources import Resource
+from gpu_tenancy.access.resources import VERBS, Resource
 from gpu_tenancy.model.plan.people import Subject
 
 
@@ -78,6 +79,91 @@ def system_groups(subject: Subject) -> Iterator[str]:
         yield f"system:serviceaccounts:{subject.namespace}"
 
 
-def allowed(grants: Iterable[Grant], verb: str, resource: Resource, namespace: str) -> bool:
+WHOLE = ""
+"""The place of rights in the whole cluster; other places are namespaces."""
+
+
+class Question(NamedTuple):
+    """Whether somebody may do something; the place is a namespace or `WHOLE`."""
+
+    verb: str
+    resource: Resource
+    place: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Holder:
+    """Somebody who may do what was asked."""
+
+    subject: Subject
+    role: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """What somebody may do at some places.
+
+    Attributes:
+        places: namespaces, or `WHOLE`.
+        verbs: in the order of `VERBS`.
+    """
+
+    places: tuple[str, ...]
+    verbs: tuple[str, ...]
+    resources: tuple[Resource, ...]
+
+
+def who_can(grants: Iterable[Grant], verb: str, resource: Resource, namespace: str | None = None) -> tuple[Holder, ...]:
+    """Who may do something, each with the role and the place.
+
+    Args:
+        grants: roles of everybody.
+        verb: such as `create`.
+        resource: of any group.
+        namespace: leaves out rights in other namespaces; None for all places.
+    """
+    found: set[Holder] = set()
+    for grant in grants:
+        place = grant.namespace if namespace is None or not resource.namespaced else namespace
+        if not resource.namespaced and grant.namespace:
+            continue
+        if grant.allows(verb, resource, place):
+            found.add(Holder(grant.subject, grant.role, grant.namespace))
+    return tuple(sorted(found))
+
+
+def allowed(grants: Sequence[Grant], questions: Iterable[Question]) -> list[bool]:
     """Whether a caller who has all these roles may do something; RBAC has no rules that refuse."""
-    return any(grant.allows(verb, resource, namespace) for grant in grants)
+    return [any(grant.allows(*question) for grant in grants) for question in questions]
+
+
+def can(
+    ask: Callable[[Sequence[Question]], Iterable[bool]], resources: Iterable[Resource], namespaces: Sequence[str]
+) -> tuple[Right, ...]:
+    """What somebody may do: in the whole cluster, and beyond that in each namespace; `ask` answers many questions."""
+    questions = [
+        Question(verb, resource, place)
+        for resource in resources
+        for place in (WHOLE, *(namespaces if resource.namespaced else ()))
+        for verb in VERBS
+    ]
+    allowed: dict[str, set[tuple[str, Resource]]] = {place: set() for place in (WHOLE, *namespaces)}
+    for (verb, resource, place), yes in zip(questions, ask(questions), strict=True):
+        if yes:
+            allowed[place].add((verb, resource))
+    everywhere = allowed[WHOLE]
+    places: defaultdict[frozenset[tuple[str, Resource]], list[str]] = defaultdict(list)
+    for place, pairs in allowed.items():
+        places[frozenset(pairs if place == WHOLE else pairs - everywhere)].append(place)
+    return tuple(right for pairs, same in places.items() for right in _rights(tuple(same), pairs))
+
+
+def _rights(places: tuple[str, ...], pairs: Iterable[tuple[str, Resource]]) -> Iterator[Right]:
+    by_resource: defaultdict[Resource, set[str]] = defaultdict(set)
+    for verb, resource in pairs:
+        by_resource[resource].add(verb)
+    by_verbs: defaultdict[tuple[str, ...], list[Resource]] = defaultdict(list)
+    for resource, verbs in sorted(by_resource.items()):
+        by_verbs[tuple(verb for verb in VERBS if verb in verbs)].append(resource)
+    return (Right(places, verbs, tuple(resources)) for verbs, resources in by_verbs.items())

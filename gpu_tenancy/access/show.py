@@ -8,10 +8,10 @@ from typing import Final
 from rich.console import RenderableType
 from rich.markup import escape
 
-from gpu_tenancy.access.answers import WHOLE, Holder, Right
-from gpu_tenancy.access.login import Me
+from gpu_tenancy.access.live import Me
 from gpu_tenancy.access.planned import shown
 from gpu_tenancy.access.resources import VERBS, Resource
+from gpu_tenancy.access.rules import WHOLE, Holder, Right
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.output import PlainTable
 from gpu_tenancy.model.plan.people import Subject

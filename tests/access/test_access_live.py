@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from people_builders import OTHER, OWN, PEOPLE, SIBLING, Desk, sections
 
-from gpu_tenancy.access.answers import can
-from gpu_tenancy.access.live import Caller, asker
+from gpu_tenancy.access.live import Caller, reviews
 from gpu_tenancy.access.planned import grants
-from gpu_tenancy.access.resources import Resource, known
-from gpu_tenancy.access.rules import allowed, identity
+from gpu_tenancy.access.resources import known
+from gpu_tenancy.access.rules import allowed, can, identity
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.engine.project import preview
 from gpu_tenancy.kube.client import Cluster, Manifest
@@ -48,12 +48,8 @@ def test_stack_and_api_server_agree_on_every_role_verb_and_resource(who: str, de
     assert one
     me, resources, places = subject(one), known(tree.stack), (OWN, SIBLING, OTHER)
     own = [grant for grant in grants(tree) if grant.subject in identity(me)]
-
-    def ask(verb: str, resource: Resource, place: str) -> bool:
-        return allowed(own, verb, resource, place)
-
-    planned = can(ask, resources, places)
-    assert can(asker(cluster, Caller.of(me), resources, places), resources, places) == planned
+    planned = can(partial(allowed, own), resources, places)
+    assert can(partial(reviews, cluster, Caller.of(me)), resources, places) == planned
     assert bool(planned) == (who != "stranger")
 
 

@@ -63,13 +63,13 @@ def who_can(  # noqa: PLR0913 - each is an option
     [dim]tenancy who-can create pods/exec -n ml-research[/dim]
     """
     with terminal.errors(stack or ""):
-        from gpu_tenancy.access import answers, resources, show  # noqa: PLC0415 - `--help` can do without the model
+        from gpu_tenancy.access import resources, rules, show  # noqa: PLC0415 - `--help` can do without the model
         from gpu_tenancy.access.questions import access_of  # noqa: PLC0415 - as above
 
         access = access_of(stack, namespace, project)
         access.namespaces(namespace)
         asked, wanted = resources.verb_of(verb), resources.resource_of(resource, access.stack)
-        planned = found = answers.who_can(access.grants, asked, wanted, namespace)
+        planned = found = rules.who_can(access.grants, asked, wanted, namespace)
         if live:
             from gpu_tenancy.access.live import who_can_live  # noqa: PLC0415 - as above
 
@@ -112,7 +112,7 @@ def can(  # noqa: PLR0913 - each is an option
     [dim]tenancy can group:ml-leads -n ml-research[/dim]
     """
     with terminal.errors(stack or ""):
-        from gpu_tenancy.access import answers, resources, rules, show  # noqa: PLC0415 - as above
+        from gpu_tenancy.access import resources, rules, show  # noqa: PLC0415 - as above
         from gpu_tenancy.access.planned import named  # noqa: PLC0415 - as above
         from gpu_tenancy.access.questions import access_of  # noqa: PLC0415 - as above
         from gpu_tenancy.model.plan.people import subject  # noqa: PLC0415 - as above
@@ -121,14 +121,14 @@ def can(  # noqa: PLR0913 - each is an option
         who, groups = subject(named(name, access.stack, access.names.values(), "NAME")), group or []
         known, places = resources.known(access.stack), access.namespaces(namespace)
         own = [grant for grant in access.grants if grant.subject in rules.identity(who, groups)]
-        planned = found = answers.can(partial(rules.allowed, own), known, places)
+        planned = found = rules.can(partial(rules.allowed, own), known, places)
         if live:
-            from gpu_tenancy.access.live import Caller, asker  # noqa: PLC0415 - as above
+            from gpu_tenancy.access.live import Caller, reviews  # noqa: PLC0415 - as above
 
             with asking(kubeconfig, context, embedded=embedded, rights=_REVIEWS) as cluster:
                 count = f"{len(places)} team" + "s" * (len(places) != 1)
                 with terminal.patience(f"asking for {len(known)} resources in {count}; -n TEAM asks for one team"):
-                    found = answers.can(asker(cluster, Caller.of(who, groups), known, places), known, places)
+                    found = rules.can(partial(reviews, cluster, Caller.of(who, groups)), known, places)
         if as_json:
             sys.stdout.write(show.rights_json(found))
         elif found:
@@ -212,13 +212,13 @@ def login_check(  # noqa: PLR0913 - each is an option
     [dim]tenancy login-check --kubeconfig ml-research.kubeconfig[/dim]
     """
     with terminal.errors(stack or ""):
-        from gpu_tenancy.access import login, show  # noqa: PLC0415 - as above
+        from gpu_tenancy.access import live, show  # noqa: PLC0415 - as above
         from gpu_tenancy.access.questions import access_of  # noqa: PLC0415 - as above
 
         access = access_of(stack, namespace, project)
         with asking(kubeconfig, context, embedded=embedded) as cluster:
-            me = login.who_am_i(cluster)
-            roles = login.roles(cluster, access.stack, access.namespaces(namespace))
+            me = live.who_am_i(cluster)
+            roles = live.roles(cluster, access.stack, access.namespaces(namespace))
         if as_json:
             sys.stdout.write(show.login_json(me, roles))
         else:

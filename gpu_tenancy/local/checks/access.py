@@ -5,11 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeAlias
 
-from gpu_tenancy.access.answers import WHOLE
-from gpu_tenancy.access.live import Caller, Question, review
+from gpu_tenancy.access.live import Caller, review
 from gpu_tenancy.access.planned import grants, people, shown
 from gpu_tenancy.access.resources import Resource
-from gpu_tenancy.access.rules import Grant, allowed, identity
+from gpu_tenancy.access.rules import WHOLE, Grant, Question, allowed, identity
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.request import CONNECTIONS
 from gpu_tenancy.local.checks.check import Check
@@ -99,7 +98,7 @@ def _roles(team: str, around: Iterable[Subject], answers: _Answers, planned: Ite
     for who in around:
         own = [grant for grant in planned if grant.subject in identity(who)]
         may = {ability: answers[who, _question(ability, team)] for ability in ABILITIES}
-        should = {ability: allowed(own, *ABILITIES[ability], team) for ability in ABILITIES}
+        should = dict(zip(ABILITIES, allowed(own, [_question(ability, team) for ability in ABILITIES]), strict=True))
         able[tuple(ability for ability in may if may[ability])].append(shown(who, names))
         wrong += [
             f"{shown(who, names)} may {'' if may[ability] else 'not '}{ability}, against the stack"
