@@ -82,7 +82,9 @@ def measure(teams: int) -> dict[str, float]:
 
 
 def _measure(teams: int) -> dict[str, float]:
-    from gpu_tenancy.engine.objects import kubernetes_objects, problems, write  # noqa: PLC0415 - not measured
+    from gpu_tenancy.engine.checks import problems  # noqa: PLC0415 - not measured
+    from gpu_tenancy.engine.files import write  # noqa: PLC0415 - not measured
+    from gpu_tenancy.engine.objects import kubernetes_objects  # noqa: PLC0415 - not measured
     from gpu_tenancy.engine.project import Preview, project_folder  # noqa: PLC0415
     from gpu_tenancy.engine.render import render  # noqa: PLC0415
     from gpu_tenancy.model.load import load  # noqa: PLC0415

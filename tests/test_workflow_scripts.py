@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from repository import ROOT
 from workflow_tools import FOLDER, run_script, script
 
-from gpu_tenancy.gitops.joined import MARK
+from gpu_tenancy.gitops.comment import MARK
 
 STICKY = "Create or update the comment"
 ISSUE = "Open, update or close the drift issue"

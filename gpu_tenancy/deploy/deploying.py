@@ -14,8 +14,7 @@ from pulumi.automation.events import EngineEvent
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.deploy.homes import homes, is_scaffold
-from gpu_tenancy.deploy.moving import Move, Moving
+from gpu_tenancy.deploy.moving import Move, Moving, is_scaffold, placement
 from gpu_tenancy.deploy.pulumi_cli import fix_for
 from gpu_tenancy.deploy.stacks import Stacks, said
 from gpu_tenancy.engine.project import Declared
@@ -55,7 +54,7 @@ class Environment:
         with ThreadPoolExecutor(_EXPORTS) as pool:
             self._states = dict(zip(self.existing, pool.map(stacks.export, self.existing), strict=True))
         parts = tuple(part for name in stacks.names if (part := stacks.part(name)))
-        moving = Moving(stacks.project, self._states, stacks.names, homes(stacks.environment, parts))
+        moving = Moving(stacks.project, self._states, stacks.names, placement(stacks.environment, parts))
         self._moving = moving
 
     @property

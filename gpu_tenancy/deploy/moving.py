@@ -5,11 +5,73 @@ replace it: https://www.pulumi.com/docs/iac/cli/commands/pulumi_state_move/. Her
 resources need, and the URNs differ only in the name of the stack.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from gpu_tenancy.deploy.homes import ROOT, Entry, Home, is_scaffold, name_of
+from gpu_tenancy.model.plan.parts import CLUSTER, OPERATORS, TENANCY, Part
+
+Entry: TypeAlias = Mapping[str, Any]
+"""A resource in the state of a Pulumi stack."""
+StackOf: TypeAlias = Callable[[list[Entry]], str | None]
+"""The name of the stack that has a resource, given it and the resources around it, the nearest first; None if the
+stacks have no place for it, such as for a team that is removed."""
+
+ROOT: Final = "pulumi:pulumi:Stack"
+"""Type of the resource that represents a stack: its state begins with it."""
+_PROVIDER: Final = "pulumi:providers:"
+_TENANCY: Final = "gpu-tenancy:tenancy:Tenancy"
+_QUEUES: Final = "gpu-tenancy:tenancy:Queues"
+_TEAM: Final = "gpu-tenancy:tenancy:Team"
+_OPERATORS: Final = ("gpu-tenancy:operators:", "gpu-tenancy:tenancy:Observability")
+_CLUSTER_QUEUE: Final = "kubernetes:kueue.x-k8s.io/"
+_GANG_QUEUE: Final = "kubernetes:scheduling.volcano.sh/"
+
+
+def name_of(entry: Entry) -> str:
+    """The name that the program gave a resource."""
+    return str(entry["urn"]).rpartition("::")[2]
+
+
+def is_scaffold(entry: Entry) -> bool:
+    """Whether each stack has such a resource of its own, as far as it needs it: nothing of a cluster or cloud."""
+    at_top = f"::{ROOT}::" in str(entry.get("parent", ""))
+    provided = at_top and (entry["type"].startswith(_PROVIDER) or bool(entry.get("external")))
+    return provided or entry["type"] in {ROOT, _TENANCY, _QUEUES}
+
+
+def placement(environment: str, parts: tuple[Part, ...]) -> StackOf:
+    """Where the resources of an environment belong.
+
+    Args:
+        environment: name of the environment, which is also that of its only stack if it is not divided.
+        parts: of the environment; empty for one stack.
+    """
+    if not parts:
+        return lambda _: environment
+    known = {part.name for part in parts}
+    of_team = {team: part.name for part in parts for team in part.teams}
+    of_queue = {f"queues-{queue}": part.name for part in parts for queue in part.cluster_queues}
+    of_gangs = {f"queues-gangs-{queue}": part.name for part in parts for queue in part.gang_queues}
+
+    def part_of(chain: list[Entry]) -> str | None:
+        entry, top = chain[0], chain[-1]
+        if team := next((each for each in chain if each["type"] == _TEAM), None):
+            return of_team.get(name_of(team))
+        if entry["type"].startswith(_CLUSTER_QUEUE) and entry["type"].endswith(":ClusterQueue"):
+            return of_queue.get(name_of(entry))
+        if entry["type"].startswith(_GANG_QUEUE):
+            return of_gangs.get(name_of(entry))
+        if top["type"] == _TENANCY:
+            return TENANCY
+        return OPERATORS if top["type"].startswith(_OPERATORS) else CLUSTER
+
+    def stack_of(chain: list[Entry]) -> str | None:
+        part = part_of(chain)
+        return f"{environment}.{part}" if part in known else None
+
+    return stack_of
+
 
 State: TypeAlias = Mapping[str, Any]
 """A deployment as `pulumi stack export` writes it, without the version around it."""
@@ -40,7 +102,7 @@ class Moving:
         project: name of the Pulumi project.
         states: of all stacks that exist, by name, in the order in which they are deployed.
         targets: names of the stacks that the environment has from now on.
-        home: where a resource belongs.
+        stack_of: where a resource belongs.
 
     Attributes:
         moves: what moves, if anything.
@@ -50,12 +112,12 @@ class Moving:
             cluster or cloud is left.
     """
 
-    def __init__(self, project: str, states: Mapping[str, State], targets: tuple[str, ...], home: Home) -> None:
+    def __init__(self, project: str, states: Mapping[str, State], targets: tuple[str, ...], stack_of: StackOf) -> None:
         self._before = states
         self._kept: dict[str, list[Mutable]] = {name: [] for name in (*states, *targets)}
         self._leaving: dict[tuple[str, str], list[Entry]] = {}
         for name in states:
-            self._sort(name, targets, home)
+            self._sort(name, targets, stack_of)
         self.moves = tuple(Move(*way, len(entries)) for way, entries in self._leaving.items())
         sources = dict.fromkeys(move.source for move in self.moves)
         for name in sources:
@@ -72,11 +134,11 @@ class Moving:
     def _entries(self, name: str) -> Mapping[str, Entry]:
         return {str(entry["urn"]): entry for entry in self._before[name].get("resources") or ()}
 
-    def _sort(self, name: str, targets: tuple[str, ...], home: Home) -> None:
+    def _sort(self, name: str, targets: tuple[str, ...], stack_of: StackOf) -> None:
         """Divides the resources of a stack into those that stay and those that leave."""
         entries = self._entries(name)
         for entry in entries.values():
-            target = name if is_scaffold(entry) else home(list(_chain(entry, entries)))
+            target = name if is_scaffold(entry) else stack_of(list(_chain(entry, entries)))
             if target is None:  # such as a removed team: the stack that has it deletes it
                 target = name if name in targets else targets[-1]
             if target == name:

@@ -8,7 +8,7 @@ from typing import Final
 
 from gpu_tenancy.base.errors import naming
 from gpu_tenancy.engine.block import as_yaml
-from gpu_tenancy.engine.manifests import KubernetesObject
+from gpu_tenancy.engine.objects import KubernetesObject
 
 _MARK: Final = "# Written by the offline preview; the next one overwrites it.\n"
 _WRITERS: Final = 2

@@ -12,10 +12,10 @@ from pydantic.alias_generators import to_camel
 from gpu_tenancy.base.characters import shortened
 from gpu_tenancy.base.errors import ConsoleError, RenderError
 from gpu_tenancy.base.problems import StackError, nearest
-from gpu_tenancy.engine.adopting import adoption_problems
+from gpu_tenancy.engine.checks import adoption_problems, problems
 from gpu_tenancy.engine.embedded import CONTEXT, with_named_classes
 from gpu_tenancy.engine.isolation import relaxed_collector
-from gpu_tenancy.engine.objects import KubernetesObject, kubernetes_objects, problems
+from gpu_tenancy.engine.objects import KubernetesObject, kubernetes_objects
 from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.model.catalogue.needs import needs
 from gpu_tenancy.model.load import load

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from gpu_tenancy.base.json import Json, text_at
 from gpu_tenancy.base.tables import read_table
-from gpu_tenancy.engine.manifests import KubernetesObject
+from gpu_tenancy.engine.objects import KubernetesObject
 
 GENERATED: Final = Path(__file__).parent / "scopes.yaml"
 DOCUMENTED: Final = Path(__file__).parent / "scopes_documented.yaml"

@@ -8,7 +8,7 @@ from rich.tree import Tree
 
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.engine.details import details
-from gpu_tenancy.engine.manifests import KubernetesObject, kubernetes_objects
+from gpu_tenancy.engine.objects import KubernetesObject, kubernetes_objects
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.releases import helm_releases
 from gpu_tenancy.engine.render import Rendered

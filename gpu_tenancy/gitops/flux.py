@@ -6,9 +6,8 @@ from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
-from gpu_tenancy.gitops.groups import WORK, Group, groups
 from gpu_tenancy.gitops.manifests import Files, content, file_name, folder, named
-from gpu_tenancy.gitops.pieces import Piece, Release
+from gpu_tenancy.gitops.pieces import WORK, Group, Piece, Release, groups
 
 KUSTOMIZE: Final = "kustomize.toolkit.fluxcd.io"
 _SOURCE: Final = "source.toolkit.fluxcd.io/v1"

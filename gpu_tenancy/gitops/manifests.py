@@ -1,14 +1,15 @@
-"""Objects as files: their content, their names, and the kustomization that lists them."""
+"""Manifests as files: for kubectl and helm, and those that Argo CD and Flux apply."""
 
 import re
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, at
 from gpu_tenancy.engine.block import as_yaml
-from gpu_tenancy.gitops.pieces import BUILT_IN, Piece
+from gpu_tenancy.gitops.pieces import BUILT_IN, Piece, Release
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _TO_PULUMI: Final = "pulumi.com/"
@@ -76,3 +77,29 @@ def named(files: Iterable[tuple[str, Mapping[str, Json]]]) -> dict[str, Mapping[
 def _map(value: Mapping[str, Json], key: str) -> dict[str, Json]:
     content = at(value, key)
     return content if isinstance(content, dict) else {}
+
+
+def plain(pieces: Sequence[Piece]) -> Files:
+    """The files in `wave-00`, `wave-01` and so on: objects with a kustomization, Helm values with their command."""
+    files: Files = {}
+    for wave in sorted({piece.wave for piece in pieces}):
+        place = f"wave-{wave:02}"
+        objects = [piece for piece in pieces if piece.wave == wave and not piece.release]
+        if objects:
+            files |= folder(place, named((file_name(piece), content(piece, {}, reapplied=False)) for piece in objects))
+        for piece in pieces:
+            if piece.wave == wave and piece.release:
+                file = PurePosixPath(place, f"helm-{piece.release.helm.name}.yaml")
+                files[file] = f"# {_command(piece.release, file)}\n" + as_yaml(piece.release.helm.values)
+    return files
+
+
+def _command(release: Release, values: PurePosixPath) -> str:
+    """The command that installs or upgrades a release, for the folder above the waves."""
+    helm = release.helm
+    arguments = ["helm", "upgrade", "--install", helm.name, helm.reference, "--version", helm.version]
+    arguments += ["--repo", helm.repository] if helm.repository else []
+    arguments += ["--namespace", helm.namespace, "--values", values.as_posix(), "--atomic"]
+    arguments += ["--timeout", f"{release.timeout}s"] if release.timeout else []
+    arguments += ["--skip-crds"] if release.skip_crds else []
+    return shlex.join(arguments)

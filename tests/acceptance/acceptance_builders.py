@@ -10,7 +10,8 @@ from builders import GPU, Data
 from repository import ROOT
 
 from gpu_tenancy.base.json import Json
-from gpu_tenancy.engine.objects import KubernetesObject, kubernetes_objects, problems, waves
+from gpu_tenancy.engine.checks import problems
+from gpu_tenancy.engine.objects import KubernetesObject, kubernetes_objects, waves
 from gpu_tenancy.engine.render import render
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError

@@ -11,7 +11,7 @@ from repository import ROOT
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.cli.charts import ChartPin, chart_pins, chart_rows
-from gpu_tenancy.doctor import show
+from gpu_tenancy.doctor import results
 from gpu_tenancy.engine.project import preview
 from gpu_tenancy.engine.releases import helm_releases
 from gpu_tenancy.model.catalogue.operators import charts
@@ -82,4 +82,4 @@ def test_every_release_of_a_stack_is_compared_with_the_digest_of_the_catalogue(s
 
 
 def test_rows_are_shown_as_those_of_the_preflight() -> None:
-    assert json.loads(show.to_json(list(chart_rows([IN_OCI]))))[0]["verdict"] == "OK"
+    assert json.loads(results.to_json(list(chart_rows([IN_OCI]))))[0]["verdict"] == "OK"

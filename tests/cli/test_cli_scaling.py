@@ -19,7 +19,7 @@ from gpu_tenancy.embedded.controllers import choosing, programs
 from gpu_tenancy.embedded.controllers.table import read_rows
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.embedded.platform import Platform
-from gpu_tenancy.engine.ordering import waves
+from gpu_tenancy.engine.objects import waves
 from gpu_tenancy.engine.project import preview
 from gpu_tenancy.kube.apply import apply
 from gpu_tenancy.kube.client import Cluster, Manifest

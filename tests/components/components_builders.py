@@ -13,7 +13,7 @@ from builders import Data
 
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine.checks import problems
-from gpu_tenancy.engine.manifests import KubernetesObject, kubernetes_objects
+from gpu_tenancy.engine.objects import KubernetesObject, kubernetes_objects
 from gpu_tenancy.engine.recording import NO_ANSWERS, Registration
 from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.model.source import Source, to_config

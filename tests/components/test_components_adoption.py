@@ -6,8 +6,8 @@ import pytest
 from builders import EXISTING, Data, errors, stack, team
 from repository import ROOT
 
-from gpu_tenancy.engine.adopting import adoption_problems
-from gpu_tenancy.engine.manifests import is_object, kubernetes_objects
+from gpu_tenancy.engine.checks import adoption_problems
+from gpu_tenancy.engine.objects import is_object, kubernetes_objects
 from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.load import load

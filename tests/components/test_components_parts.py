@@ -11,7 +11,7 @@ from builders import errors, stack, team
 from rendered_stacks import stack_of_repository
 from repository import ROOT
 
-from gpu_tenancy.engine.manifests import is_object
+from gpu_tenancy.engine.objects import is_object
 from gpu_tenancy.engine.project import read_stack
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered, render

@@ -10,7 +10,8 @@ from builders import job, server
 from cli_builders import Project, small
 
 from gpu_tenancy.base.json import text_at
-from gpu_tenancy.engine.objects import kubernetes_objects, to_yaml
+from gpu_tenancy.engine.files import to_yaml
+from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.project import Preview
 from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.model.load import load

@@ -13,7 +13,8 @@ from cli_builders import Project, small
 from components_builders import Program, pod_specs, tenancy
 
 from components.secrets import CHECKSUM, checksum
-from gpu_tenancy.engine.objects import kubernetes_objects, to_yaml
+from gpu_tenancy.engine.files import to_yaml
+from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.project import Preview
 from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.model.load import load

@@ -11,8 +11,7 @@ from components_builders import Program, pod_specs, tenancy, texts
 from repository import ROOT
 
 from gpu_tenancy.base.quantity import parse_bytes
-from gpu_tenancy.engine.manifests import KubernetesObject
-from gpu_tenancy.engine.ordering import waves
+from gpu_tenancy.engine.objects import KubernetesObject, waves
 from gpu_tenancy.model.source import read_file
 
 LOCAL = ROOT / "stacks" / "Pulumi.local.yaml"

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from repository import ROOT
 
-from gpu_tenancy.deploy.homes import ROOT as STACK_TYPE
-from gpu_tenancy.deploy.homes import homes, is_scaffold
-from gpu_tenancy.deploy.moving import Moving, State
+from gpu_tenancy.deploy.moving import ROOT as STACK_TYPE
+from gpu_tenancy.deploy.moving import Moving, State, is_scaffold, placement
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import render
 from gpu_tenancy.model.load import load
@@ -77,7 +76,7 @@ def parts_of(content: Data) -> tuple[Part, ...]:
 def moving(states: States, content: Data) -> Moving:
     parts = parts_of(content)
     targets = tuple(f"ml.{part.name}" for part in parts) or ("ml",)
-    return Moving(PROJECT, states, targets, homes("ml", parts))
+    return Moving(PROJECT, states, targets, placement("ml", parts))
 
 
 def after(states: States, content: Data) -> States:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from gpu_tenancy.base.json import Json, Path
-from gpu_tenancy.engine.manifests import KubernetesObject
+from gpu_tenancy.engine.objects import KubernetesObject
 from gpu_tenancy.engine.recording import NO_ANSWERS, Registration
 from gpu_tenancy.engine.render import Rendered
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from offline_builders import NAMESPACE, QUEUE, QUOTA, Rendering, an_object, manifest
 
 from gpu_tenancy.base.json import Json
-from gpu_tenancy.engine.objects import kubernetes_objects, to_yaml, write
+from gpu_tenancy.engine.files import to_yaml, write
+from gpu_tenancy.engine.objects import kubernetes_objects
 
 OBJECTS = [an_object(registration.inputs) for registration in (NAMESPACE, QUOTA, QUEUE)]
 

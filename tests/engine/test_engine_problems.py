@@ -13,7 +13,7 @@ from offline_builders import (
     stack_of,
 )
 
-from gpu_tenancy.engine.objects import problems
+from gpu_tenancy.engine.checks import problems
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.wire import UNKNOWN
 

@@ -14,8 +14,8 @@ from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.gitops.argocd import Repository, argocd
 from gpu_tenancy.gitops.flux import flux
+from gpu_tenancy.gitops.manifests import plain
 from gpu_tenancy.gitops.pieces import Piece, pieces
-from gpu_tenancy.gitops.plain import plain
 
 STACKS = stack_names()
 WITH_RELEASES = "dev-aws"

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.cli.commands.render import register
-from gpu_tenancy.gitops.joined import LIMIT, MARK, StackPreview, joined, read, worst
+from gpu_tenancy.gitops.comment import LIMIT, MARK, StackPreview, comment, read, worst
 
 HEAD = "## ✓ dev: OK\n\nAll guarantees fit.\n"
 REPORT = HEAD + "\n### Rules and exemptions\n\n- 12 passed.\n"
@@ -19,11 +19,11 @@ def a_preview(stack: str = "dev", code: int = 0, report: str = REPORT, errors: s
 
 
 def test_a_comment_begins_with_its_mark_and_has_the_report_whole() -> None:
-    assert joined([a_preview()]) == f"{MARK}\n\n| | stack | |\n|---|---|---|\n| ✓ | `dev` | OK |\n\n{REPORT}"
+    assert comment([a_preview()]) == f"{MARK}\n\n| | stack | |\n|---|---|---|\n| ✓ | `dev` | OK |\n\n{REPORT}"
 
 
 def test_the_worst_comes_first_and_each_exit_code_has_its_words() -> None:
-    found = joined(
+    found = comment(
         [
             a_preview("a", 0),
             a_preview("b", 2),
@@ -50,19 +50,19 @@ def test_the_gravest_exit_code_is_that_of_all(codes: tuple[int, ...], code: int)
 
 def test_mistakes_are_shown_as_they_were_said() -> None:
     errors = "error: stacks/Pulumi.dev.yaml:41: 24 is more than 16 <script>\n```\nnot the end"
-    assert joined([a_preview(code=1, report="", errors=errors)]).endswith(
+    assert comment([a_preview(code=1, report="", errors=errors)]).endswith(
         f"## ✗ dev: invalid stack\n\n````text\n{errors}\n````\n"
     )
 
 
 def test_where_no_stack_is_concerned_it_says_so() -> None:
     why = "no stack file, program, catalogue or policy pack changed"
-    assert joined([]) == f"{MARK}\n\nNo stacks affected: {why}.\n"
+    assert comment([]) == f"{MARK}\n\nNo stacks affected: {why}.\n"
 
 
 def test_reports_are_shortened_whole_so_that_the_comment_is_taken() -> None:
     long = HEAD + "\n### Rules and exemptions\n\n" + "- a rule passed\n" * 2_500
-    found = joined([a_preview("a", report=long), a_preview("b", 2, report=long), a_preview("c", report=long)])
+    found = comment([a_preview("a", report=long), a_preview("b", 2, report=long), a_preview("c", report=long)])
     assert len(found) <= LIMIT
     assert found.count("### Rules and exemptions") == 1
     assert found.index("### Rules and exemptions") < found.index("*Shortened.")
@@ -71,7 +71,7 @@ def test_reports_are_shortened_whole_so_that_the_comment_is_taken() -> None:
 
 
 def test_however_many_stacks_there_are_the_comment_is_taken() -> None:
-    few, many, most = (joined([a_preview(f"stack-{i}") for i in range(n)]) for n in (10, 300, 5_000))
+    few, many, most = (comment([a_preview(f"stack-{i}") for i in range(n)]) for n in (10, 300, 5_000))
     assert all(len(found) <= LIMIT for found in (few, many, most))
     assert few.count("| ✓ |") == 10
     assert many.count("| ✓ |") == 300
@@ -80,7 +80,7 @@ def test_however_many_stacks_there_are_the_comment_is_taken() -> None:
 
 def test_a_limit_that_says_nothing_is_refused() -> None:
     with pytest.raises(ConsoleError) as refused:
-        joined([a_preview()], 100)
+        comment([a_preview()], 100)
     assert str(refused.value) == "--limit: 100 characters are too few for a comment; set at least 4000"
 
 
@@ -115,4 +115,4 @@ def test_the_command_writes_the_comment_and_ends_as_the_gravest_preview(tmp_path
     file = tmp_path / "new/comment.md"
     done = CliRunner().invoke(app, ["comment", str(tmp_path / "out"), "--out", str(file)])
     assert done.exit_code == 2
-    assert file.read_text(encoding="utf-8") == joined(read(tmp_path / "out"))
+    assert file.read_text(encoding="utf-8") == comment(read(tmp_path / "out"))

@@ -23,12 +23,11 @@ from gitops_builders import (
     written,
 )
 
-from gpu_tenancy.engine.manifests import kubernetes_objects
+from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.releases import helm_releases
 from gpu_tenancy.engine.render import Rendered
-from gpu_tenancy.gitops.groups import groups
-from gpu_tenancy.gitops.pieces import Piece, refusals, stays
+from gpu_tenancy.gitops.pieces import Piece, groups, refusals, stays
 
 KINDS_OF_TOOLS = {"Application", "HelmRelease", "HelmRepository", "OCIRepository", "Kustomization"}
 

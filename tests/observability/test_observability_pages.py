@@ -15,7 +15,7 @@ from observability_builders import LATENCY, amd, observed, panels, two_vendors, 
 from stand_ins import definition
 
 from gpu_tenancy.embedded.platform import Platform
-from gpu_tenancy.engine.manifests import kubernetes_objects
+from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.render import render
 from gpu_tenancy.model.observability import ObservabilityPlan
 from gpu_tenancy.model.observability.metrics import metrics

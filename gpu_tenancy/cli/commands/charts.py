@@ -27,11 +27,11 @@ def charts(
     """
     with terminal.errors(stack):
         from gpu_tenancy.cli.charts import chart_pins, chart_rows  # noqa: PLC0415 - as above
-        from gpu_tenancy.doctor import show  # noqa: PLC0415 - as above
+        from gpu_tenancy.doctor import results  # noqa: PLC0415 - as above
         from gpu_tenancy.engine import project as projects  # noqa: PLC0415 - not needed for `--help`
         from gpu_tenancy.engine.releases import helm_releases  # noqa: PLC0415 - as above
 
         preview = projects.preview(stack, projects.project_folder(project))
         with terminal.patience("downloading charts"):
             rows = list(chart_rows(chart_pins(preview.stack, helm_releases(preview.rendered))))
-        show.conclude(rows, as_json=as_json)
+        results.conclude(rows, as_json=as_json)

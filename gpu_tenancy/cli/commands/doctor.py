@@ -29,7 +29,7 @@ def doctor(
     [dim]tenancy doctor prod-aws --cloud[/dim]
     """
     with terminal.errors(stack):
-        from gpu_tenancy.doctor import show  # noqa: PLC0415 - not needed for `--help`
+        from gpu_tenancy.doctor import results  # noqa: PLC0415 - not needed for `--help`
         from gpu_tenancy.doctor.checks import cloud_rows, tools  # noqa: PLC0415 - as above
         from gpu_tenancy.engine.project import project_folder, read_stack  # noqa: PLC0415 - as above
         from gpu_tenancy.model.load import load  # noqa: PLC0415 - as above
@@ -37,4 +37,4 @@ def doctor(
         loaded = load(read_stack(stack, project_folder(project)))
         with terminal.patience("asking the cloud"):
             rows = [*tools(loaded), *(cloud_rows(loaded) if cloud else ())]
-        show.conclude(rows, as_json=as_json)
+        results.conclude(rows, as_json=as_json)

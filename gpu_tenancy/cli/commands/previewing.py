@@ -123,7 +123,7 @@ def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
 
 def _write(stack_preview: "Preview", seen: "Review", out: Path) -> str:
     """Writes the report, the objects and the Helm values; returns the lines that name the files."""
-    from gpu_tenancy.engine.objects import write  # noqa: PLC0415 - as above
+    from gpu_tenancy.engine.files import write  # noqa: PLC0415 - as above
     from gpu_tenancy.engine.releases import write_releases  # noqa: PLC0415 - as above
     from gpu_tenancy.review.build import as_json  # noqa: PLC0415 - as above
     from gpu_tenancy.review.comment import comment  # noqa: PLC0415 - as above

@@ -89,7 +89,7 @@ def _files(
 ) -> "Files":
     from gpu_tenancy.gitops.argocd import Repository, argocd  # noqa: PLC0415 - as above
     from gpu_tenancy.gitops.flux import flux  # noqa: PLC0415
-    from gpu_tenancy.gitops.plain import plain  # noqa: PLC0415
+    from gpu_tenancy.gitops.manifests import plain  # noqa: PLC0415
 
     repo, revision, path, source = options
     match target:
@@ -167,9 +167,9 @@ def comment(
     [dim]tenancy comment out --out out/comment.md[/dim]
     """
     with terminal.errors():
-        from gpu_tenancy.gitops.joined import joined, read, worst  # noqa: PLC0415 - as above
+        from gpu_tenancy.gitops.comment import comment, read, worst  # noqa: PLC0415 - as above
 
         previews = read(reports)
-        write_text(out, joined(previews, limit))
+        write_text(out, comment(previews, limit))
         if code := worst(previews):
             raise typer.Exit(code)

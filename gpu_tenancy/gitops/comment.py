@@ -14,7 +14,7 @@ MARK: Final = "<!-- gpu-tenancy: preview -->"
 LIMIT: Final = 65_536
 """Maximum characters of a comment: https://github.com/orgs/community/discussions/27190."""
 
-LEAST: Final = 4_000
+SHORTEST: Final = 4_000
 """Minimum characters, below which not even a list of stacks fits."""
 
 _MEANINGS: Final = {
@@ -64,14 +64,14 @@ def worst(previews: Sequence[StackPreview]) -> int:
     return min((preview.code for preview in previews), key=_severity, default=0)
 
 
-def joined(previews: Sequence[StackPreview], limit: int = LIMIT) -> str:
+def comment(previews: Sequence[StackPreview], limit: int = LIMIT) -> str:
     """A table of all stacks, then all reports, the most severe first, complete or shortened to their head.
 
     Raises:
-        ConsoleError: the limit is below `LEAST`.
+        ConsoleError: the limit is below `SHORTEST`.
     """
-    if limit < LEAST:
-        raise ConsoleError(f"--limit: {limit} characters are too few for a comment", f"set at least {LEAST}")
+    if limit < SHORTEST:
+        raise ConsoleError(f"--limit: {limit} characters are too few for a comment", f"set at least {SHORTEST}")
     ordered = sorted(previews, key=lambda preview: (_severity(preview.code), preview.stack))
     head = _table(ordered)
     # Every report has its head; the remaining space is for complete reports, the most severe first.
