@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.base.amounts import amounts, ordered
+from gpu_tenancy.base.amounts import amount_text, amounts, ordered
 from gpu_tenancy.base.json import at, maps_at, text_at
 from gpu_tenancy.base.quantity import CPU, MEMORY, add, is_extended, times
 from gpu_tenancy.inspect.answers import Verdict
@@ -52,6 +52,21 @@ class Need:
         if self.requested > self.budget.hard:
             return "never"
         return "later" if self.requested > self.budget.left else "now"
+
+    @property
+    def text(self) -> str:
+        """What is requested of the resource, and how much of it is free."""
+        budget, resource = self.budget, self.budget.resource
+        hard, used = amount_text(resource, budget.hard), amount_text(resource, budget.used)
+        head = f"ResourceQuota {budget.quota}: {resource} {amount_text(resource, self.requested)} requested"
+        match self.verdict:
+            case "never":
+                return f"{head}, exceeds the quota of {hard}"
+            case "later":
+                lacking = amount_text(resource, self.requested - budget.left)
+                return f"{head}, {used} of {hard} used; {lacking} must be released first"
+            case _:
+                return f"{head}, {amount_text(resource, budget.left)} of {hard} free"
 
 
 def needs(quotas: Iterable[Manifest], pods: Sequence[tuple[Manifest, int]], priority: str) -> list[Need]:
@@ -110,3 +125,8 @@ def _in_scope(rule: Mapping[str, object], spec: Manifest, priority: str) -> bool
 
 def _bounded(spec: Manifest) -> bool:
     return any({**requests(spec), **limits(spec)}.get(name) for name in (CPU, MEMORY))
+
+
+def is_exceeded_quota(message: str) -> bool:
+    """Whether the ResourceQuota admission plugin rejected a pod; only the text of a Status tells."""
+    return "exceeded quota" in message

@@ -10,7 +10,6 @@ from typing import Final
 
 from gpu_tenancy.base.json import maps_at, text_at
 from gpu_tenancy.base.quantity import CHANNELS, add
-from gpu_tenancy.inspect import narrative
 from gpu_tenancy.inspect.answers import Answer, Check, Verdict, worst
 from gpu_tenancy.inspect.demand import Demand, channels_of
 from gpu_tenancy.inspect.pods import Manifest, called
@@ -23,6 +22,8 @@ _NO_TEMPLATE: Final = re.compile(r"failed to get claim spec for ResourceClaimTem
 _UNMAPPED: Final = re.compile(r"DeviceClass (\S+) is not mapped")
 _OTHER: Final = re.compile(rf"quota for (?!{re.escape(CHANNELS)})")
 """Quota that is missing of something else."""
+_CREATE_DOMAIN: Final = "create a ComputeDomain with spec.channel.resourceClaimTemplate.name"
+_REQUEST_GPUS: Final = "request GPUs under resources of the containers"
 
 
 def kinds_claimed(demands: Iterable[Demand]) -> tuple[Kind, ...]:
@@ -60,8 +61,7 @@ def judge_claims(state: State, team: str, demand: Demand, sets: Iterable[PodSet]
     if not claims:
         return
     if not state.knows("ResourceClaimTemplate"):
-        text = narrative.missing_text(state.missing["ResourceClaimTemplate"])
-        yield Answer(Check.CLAIMS, "unknown", (text,))
+        yield Answer(Check.CLAIMS, "unknown", (state.missing["ResourceClaimTemplate"].text,))
         return
     made = {*demand.channels, *(channels_of(domain) for domain in state.of("ComputeDomain", team))}
     classes = _classes(state, team)
@@ -73,21 +73,34 @@ def judge_claims(state: State, team: str, demand: Demand, sets: Iterable[PodSet]
 def _judge(claim: Manifest, classes: Mapping[str, list[str]], made: Iterable[str]) -> tuple[Verdict, str]:
     name = text_at(claim, "resourceClaimTemplateName")
     if not name:
-        return "never", narrative.claim_not_supported(text_at(claim, "resourceClaimName"))
+        own = text_at(claim, "resourceClaimName")
+        return "never", f"Kueue admits no pod with a ResourceClaim ({own}); set resourceClaimTemplateName instead"
+    template = f"ResourceClaimTemplate {name}"
+    if name not in classes and name in made:
+        return "now", f"{template} is made by NVIDIA's DRA driver for its ComputeDomain"
     if name not in classes:
-        return ("now", narrative.channel_made(name)) if name in made else ("never", narrative.no_template(name))
+        return "never", f"{template} not found; {_CREATE_DOMAIN}: {name}"
     if other := next((one for one in classes[name] if one != CHANNEL_CLASS), None):
-        return "never", narrative.class_not_counted(name, other)
-    return "now", narrative.channel_claimed(name)
+        return "never", f"{template} claims devices of DeviceClass {other}, which Kueue does not admit; {_REQUEST_GPUS}"
+    return "now", f"each pod claims the channel of its node by {template}; channels have no limit"
 
 
 def claim_pending(workload: Workload) -> tuple[str, str] | None:
     """Reason and fix of a pending workload whose claims Kueue cannot count; None if something else is missing."""
     message = text_at(condition(workload.manifest, "QuotaReserved"), "message")
     if found := _NO_TEMPLATE.search(message):
-        return narrative.template_missing(found[1])
+        missing = f"its pods claim devices by ResourceClaimTemplate {found[1]}, which does not exist"
+        return (
+            f"{missing}: NVIDIA's DRA driver makes it for a ComputeDomain",
+            f"{_CREATE_DOMAIN}: {found[1]}, or, if there is one, check that the driver's controller is running",
+        )
     if found := _UNMAPPED.search(message):
-        return narrative.class_unmapped(found[1], channel=found[1] == CHANNEL_CLASS)
+        mapping = f"add {found[1]} to deviceClassMappings of Kueue's configuration"
+        reason = f"its pods claim devices of DeviceClass {found[1]}, which Kueue does not count"
+        return reason, mapping if found[1] == CHANNEL_CLASS else _REQUEST_GPUS
     if CHANNELS in message and not _OTHER.search(message):
-        return narrative.NO_CHANNELS
+        return (
+            "its pods claim channels of a ComputeDomain, and no flavor that they can use has nodes with channels",
+            "select nodes with NVLink between machines, or remove resourceClaims",
+        )
     return None

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from gpu_tenancy.base.amounts import amount, ordered
 from gpu_tenancy.base.json import Json, map_at, maps_at, text_at
-from gpu_tenancy.inspect import narrative
 from gpu_tenancy.inspect.pods import Manifest
 
 
@@ -52,7 +51,8 @@ def _with_default(container: Mapping[str, Json], rule: Manifest, defaults: list[
         if values
     }
     if given:
-        defaults.append(narrative.default_text(text_at(container, "name"), given))
+        listed = " and ".join(f"{kind} {amounts}" for kind, amounts in given.items())
+        defaults.append(f"container {text_at(container, 'name')}: {listed}")
     resources: dict[str, Json] = {
         **map_at(container, "resources"),
         "requests": {**own_requests, **new_requests},

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from gpu_tenancy.base.json import Json, at, text_at
-from gpu_tenancy.inspect import narrative
 from gpu_tenancy.inspect.answers import Answer, Check, Verdict
-from gpu_tenancy.inspect.api_messages import is_exceeded_quota, is_missing_create_right
+from gpu_tenancy.inspect.budgets import is_exceeded_quota
 from gpu_tenancy.inspect.demand import Demand, Template
 from gpu_tenancy.inspect.pods import called
 from gpu_tenancy.kube.client import Cluster, Manifest
@@ -60,9 +59,14 @@ def _asked(cluster: Cluster, manifest: Mapping[str, Json], what: str, *, full: b
     except UnknownKindError as error:
         return Answer(Check.API_SERVER, "never", (f"{what}: {error.message}",))
     except ApiError as error:
-        line = narrative.dry_run_rejected(what, error.message, missing_right=_no_right(error))
+        line = (
+            f"{what} not evaluated, you may not create it: {error.message}"
+            if _no_right(error)
+            else f"rejects {what}: {error.message}"
+        )
         return Answer(Check.API_SERVER, _verdict(error, full=full), (line,))
-    return Answer(Check.API_SERVER, "now", (narrative.dry_run_accepted(what, renamed=renamed),))
+    how = "dry run with another name, since the name is in use" if renamed else "dry run"
+    return Answer(Check.API_SERVER, "now", (f"accepts {what} ({how})",))
 
 
 def _create(cluster: Cluster, manifest: Mapping[str, Json]) -> bool:
@@ -87,4 +91,4 @@ def _verdict(error: ApiError, *, full: bool) -> Verdict:
 
 def _no_right(error: ApiError) -> bool:
     """Whether the user may not create such objects, whatever is in them."""
-    return error.status == _FORBIDDEN and is_missing_create_right(error.message)
+    return error.status == _FORBIDDEN and "cannot create resource" in error.message

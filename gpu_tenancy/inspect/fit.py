@@ -4,29 +4,28 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gpu_tenancy.base.amounts import amounts_text
+from gpu_tenancy.base.amounts import amounts_text, leading_text
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import CHANNELS, add
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.inspect import narrative
 from gpu_tenancy.inspect.answers import Answer, Check, Verdict, worst
 from gpu_tenancy.inspect.budgets import needs
 from gpu_tenancy.inspect.channels import judge_claims, with_channels
 from gpu_tenancy.inspect.cluster_queues import ClusterQueue, reported_usage
 from gpu_tenancy.inspect.defaults import with_defaults
 from gpu_tenancy.inspect.demand import QUEUE_LABEL, Demand
-from gpu_tenancy.inspect.forecast import Forecast, forecast
 from gpu_tenancy.inspect.gangs import gang_queues, judge_gang
 from gpu_tenancy.inspect.nodes import judge_nodes
 from gpu_tenancy.inspect.placing import spots
 from gpu_tenancy.inspect.pods import Manifest, called, requests, scheduler
-from gpu_tenancy.inspect.queueing import VERDICTS, Offer, Source, judge_queue
-from gpu_tenancy.inspect.queues import Queues
+from gpu_tenancy.inspect.queueing import STATE_PLACE, VERDICTS, Offer, Source, judge_queue, unstated_text
+from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, NO_KUEUE, Queues
 from gpu_tenancy.inspect.reading import Kind, State
 from gpu_tenancy.inspect.references import judge_references
 from gpu_tenancy.inspect.snapshot import NotSimulated
+from gpu_tenancy.inspect.unblock import Forecast, forecast, not_simulated_text
 from gpu_tenancy.inspect.volumes import judge_volumes
 from gpu_tenancy.inspect.workloads import PodSet
 
@@ -62,7 +61,15 @@ class Fitting:
         """Whether it fits, and the first check that decides it."""
         decisive = next((answer for answer in self.answers if answer.verdict == self.verdict), None)
         about, line = (decisive.about, decisive.lines[0]) if decisive else ("", "")
-        return narrative.fit_conclusion(self.title, self.verdict, about, line)
+        match self.verdict:
+            case "now":
+                return f"{self.title} fits now"
+            case "later":
+                return f"{self.title} fits, but not now: {about}: {line}"
+            case "never":
+                return f"{self.title} does not fit: {about}: {line}"
+            case "unknown":
+                return f"{self.title} fits as far as you may see: {about}: {line}"
 
 
 def require_team(state: State, team: str) -> None:
@@ -115,7 +122,7 @@ def _of(demand: Demand, name: str, answer: Answer) -> Answer:
 
 
 def _unreadable(state: State, kind: Kind, check: Check, name: str = "") -> Answer:
-    return Answer(check, "unknown", (narrative.missing_text(state.missing[kind]),), name)
+    return Answer(check, "unknown", (state.missing[kind].text,), name)
 
 
 def _quota(state: State, team: str, demand: Demand) -> Answer:
@@ -136,8 +143,8 @@ def judge_quota(quotas: Iterable[Manifest], pods: Sequence[tuple[Manifest, int]]
     needed = needs(quotas, pods, priority)
     verdict = worst(need.verdict for need in needed)
     shown = [need for need in needed if need.verdict != "now"] if verdict != "now" else needed
-    lines = tuple(narrative.quota_text(need) for need in shown)
-    return Answer(Check.NAMESPACE_QUOTA, verdict, lines or (narrative.NO_QUOTA,))
+    lines = tuple(need.text for need in shown)
+    return Answer(Check.NAMESPACE_QUOTA, verdict, lines or ("no ResourceQuota of the namespace applies to these pods",))
 
 
 def _default_priority(state: State) -> str:
@@ -154,14 +161,14 @@ def _queue(state: State, team: str, demand: Demand, sets: Sequence[PodSet]) -> t
     queues = Queues(state)
     own = queues.homes.get(team, {})
     if not own and not state.refused("LocalQueue") and "LocalQueue" in state.missing:
-        return [], Answer(Check.QUEUE, "now", (narrative.NO_KUEUE,))
+        return [], Answer(Check.QUEUE, "now", (NO_KUEUE,))
     name = demand.queue or ("default" if "default" in own else "")
     if not name:
-        line = narrative.no_queue_label(QUEUE_LABEL, min(own, default=""))
+        hint = f"; add the label {QUEUE_LABEL}: {min(own)}" if own else ""
+        line = f"no queue set, so it stays pending for ever in a team's namespace{hint}"
         return [], Answer(Check.QUEUE, "never", (line,))
     if name not in own:
-        line = f"{narrative.no_local_queue(name, team)}; {narrative.known_queues(name, own)}"
-        return [], Answer(Check.QUEUE, "never", (line,))
+        return [], Answer(Check.QUEUE, "never", ("; ".join(queues.unknown_local(team, name)),))
     return _cluster_queue(queues, team, name, demand, sets)
 
 
@@ -174,16 +181,16 @@ def _cluster_queue(
         return [], replace(answer, lines=(*answer.lines, *_local_usage(state, team, name)))
     queue = queues.cluster_queues.get(target)
     if queue is None:
-        return [], Answer(Check.QUEUE, "never", (narrative.no_cluster_queue(name, target),), target)
+        return [], Answer(Check.QUEUE, "never", (f"ClusterQueue {target} of LocalQueue {name} not found",), target)
     if closed := queues.closed(team, name, queue):
-        return [], Answer(Check.QUEUE, "never", (narrative.closed_text(closed),), target)
+        return [], Answer(Check.QUEUE, "never", (closed.text,), target)
     offers = judge_queue(queues.quotas, queue.spec, state.of("ResourceFlavor"), sets)
     answer = _by_quota(target, offers)
     if not demand.whole and answer.verdict != "now":
         answer = _one_by_one(queues, queue, sets, demand.groups, answer)
     before = tuple(_already_pending(queues, target))
     if not demand.whole or answer.verdict == "never" or queues.uncounted:
-        counted = (narrative.USED_BY_PODS,) if queues.uncounted else ()
+        counted = (f"{KUEUE_NOT_RUNNING}; usage is counted from pods",) if queues.uncounted else ()
         return offers, replace(answer, lines=(*answer.lines, *before, *counted))
     simulated = forecast(queues, target, sets, _priority_value(state, demand))
     return offers, _with_forecast(answer, offers, before, simulated)
@@ -194,19 +201,18 @@ def _with_forecast(
 ) -> Answer:
     """The answer with the simulated outcome, which replaces the arithmetic where they disagree."""
     if isinstance(simulated, NotSimulated):
-        return replace(answer, lines=(*answer.lines, *before, narrative.not_simulated(simulated)))
-    text = narrative.forecast_text(simulated)
+        return replace(answer, lines=(*answer.lines, *before, f"not simulated: {simulated.reason}"))
     undisturbed = simulated.admitted and not simulated.preempted
     source = max(offer.source for offer in offers)
     if VERDICTS[source] == "now":
         agree = undisturbed
     else:
         agree = simulated.admitted == (source is Source.RECLAIMED) and not undisturbed
-    gaps = (narrative.unmodelled_text(simulated.left_out),) if simulated.left_out else ()
+    gaps = (not_simulated_text(simulated.not_simulated),) if simulated.not_simulated else ()
     if agree:
-        return replace(answer, lines=(*answer.lines, *before, *(() if undisturbed else (text,)), *gaps))
-    numbers = dict.fromkeys(narrative.request_numbers(request) for offer in offers for request in offer.requests)
-    return replace(answer, verdict="now" if undisturbed else "later", lines=(text, *numbers, *before, *gaps))
+        return replace(answer, lines=(*answer.lines, *before, *(() if undisturbed else (simulated.text,)), *gaps))
+    numbers = dict.fromkeys(request.numbers for offer in offers for request in offer.requests)
+    return replace(answer, verdict="now" if undisturbed else "later", lines=(simulated.text, *numbers, *before, *gaps))
 
 
 def _by_quota(target: str, offers: Sequence[Offer]) -> Answer:
@@ -215,13 +221,13 @@ def _by_quota(target: str, offers: Sequence[Offer]) -> Answer:
     requests = [request for offer in hardest for request in offer.requests if VERDICTS[request.source] == verdict]
     # Channels have quota without a limit, or none on nodes without channels.
     shown = [request for request in requests if verdict == "never" or request.resource != CHANNELS]
-    lines = [narrative.request_text(request) for request in shown]
+    lines = [request.text for request in shown]
     if verdict == "never":
         refused = [refusal for offer in hardest for refusal in offer.refused]
-        unstated = narrative.unstated_text(refused)
-        hint = [f"{unstated}; {narrative.STATE_PLACE}"] if unstated else []
-        lines = [*hint, *lines, *(narrative.refusal_text(refusal) for refusal in refused)]
-    return Answer(Check.QUEUE, verdict, tuple(dict.fromkeys(lines)) or (narrative.NOTHING_REQUESTED,), target)
+        unstated = unstated_text(refused)
+        hint = [f"{unstated}; {STATE_PLACE}"] if unstated else []
+        lines = [*hint, *lines, *(refusal.text for refusal in refused)]
+    return Answer(Check.QUEUE, verdict, tuple(dict.fromkeys(lines)) or ("no resources requested",), target)
 
 
 def _one_by_one(queues: Queues, queue: ClusterQueue, sets: Sequence[PodSet], groups: int, whole: Answer) -> Answer:
@@ -234,7 +240,9 @@ def _one_by_one(queues: Queues, queue: ClusterQueue, sets: Sequence[PodSet], gro
         if any(VERDICTS[offer.source] != "now" for offer in judge_queue(queues.quotas, queue.spec, flavors, some)):
             break
         fitting = count
-    return replace(whole, lines=(*whole.lines, narrative.one_by_one("group" if groups > 1 else "pod", fitting, number)))
+    unit = "group" if groups > 1 else "pod"
+    line = f"each {unit} is admitted separately: {fitting} of {plural(number, unit)} now"
+    return replace(whole, lines=(*whole.lines, line))
 
 
 def _local_usage(state: State, team: str, name: str) -> Iterator[str]:
@@ -242,13 +250,15 @@ def _local_usage(state: State, team: str, name: str) -> Iterator[str]:
         if called(local) == name:
             for (flavor, resource), value in reported_usage(local, "flavorsReservation").items():
                 if value:
-                    yield narrative.local_usage(flavor, {resource: value})
+                    yield f"your namespace uses {amounts_text({resource: value})} of {flavor}"
 
 
 def _already_pending(queues: Queues, target: str) -> Iterator[str]:
     pending = queues.waiting_in(target)
     if pending:
-        yield narrative.already_pending(len(pending), add(*(workload.total for workload in pending)))
+        requested = leading_text(add(*(workload.total for workload in pending)))
+        first = "those of higher or equal priority are admitted first"
+        yield f"{plural(len(pending), 'workload')} already pending ({requested}); {first}"
 
 
 def _priority_value(state: State, demand: Demand) -> int:
@@ -274,7 +284,7 @@ def _nodes(state: State, demand: Demand, sets: Sequence[PodSet], offers: Sequenc
         names = dict.fromkeys(assigned.get(pods.name, ()))
         answer, nodes = judge_nodes(nodes, pods, [flavors[name] for name in names if name in flavors])
         if not state.knows("Pod"):
-            answer = replace(answer, lines=(*answer.lines, narrative.missing_text(state.missing["Pod"])))
+            answer = replace(answer, lines=(*answer.lines, state.missing["Pod"].text))
         yield _of(demand, pods.name, answer)
 
 
@@ -287,7 +297,7 @@ def _priority(state: State, demand: Demand) -> Answer:
     for name in dict.fromkeys(scheduler(template.spec) for template in demand.templates):
         known = name == "default-scheduler" or (name == "volcano" and state.knows("Queue"))
         verdict: Verdict = "now" if known else "never" if name == "volcano" else "unknown"
-        results.append((verdict, narrative.scheduler_text(name, known=known)))
+        results.append((verdict, f"scheduler {name}{'' if known else ', which is not known to run in this cluster'}"))
     verdict = worst(each for each, _ in results)
     results.sort(key=lambda result: result[0] != verdict)
     return Answer(Check.PRIORITY, verdict, tuple(line for _, line in results))
@@ -295,11 +305,11 @@ def _priority(state: State, demand: Demand) -> Answer:
 
 def _class(state: State, kind: Kind, name: str) -> tuple[Verdict, str]:
     if not name:
-        return "now", narrative.NO_PRIORITY_CLASS
+        return "now", "no priority class: priority 0"
     if not state.knows(kind):
-        return "unknown", narrative.missing_text(state.missing[kind])
+        return "unknown", state.missing[kind].text
     classes: Mapping[str, Manifest] = {called(item): item for item in state.of(kind)}
     if name not in classes:
-        return "never", narrative.no_class(kind, name, classes)
+        return "never", f"{kind} {name} not found; {nearest(name, classes)}"
     preempts = classes[name].get("preemptionPolicy") != "Never"
-    return "now", narrative.class_text(kind, name, classes[name].get("value"), preempts=preempts)
+    return "now", f"{kind} {name} ({classes[name].get('value')}){'' if preempts else ', never preempts'}"

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.base.amounts import amounts, ordered
+from gpu_tenancy.base.amounts import amount_text, amounts, leading_text, ordered
 from gpu_tenancy.base.json import at, maps_at, text_at
 from gpu_tenancy.base.quantity import add, times
-from gpu_tenancy.inspect import narrative
+from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.answers import Answer, Check, Verdict
 from gpu_tenancy.inspect.pods import Manifest, called, ended, home, label, requests, scheduler
 
@@ -88,9 +88,13 @@ def judge_gang(queues: Iterable[GangQueue], name: str, pods: Iterable[tuple[Mapp
     """Whether a queue of Volcano has room for a whole gang."""
     queue = next((queue for queue in queues if queue.name == name), None)
     if queue is None:
-        return Answer(Check.VOLCANO_QUEUE, "never", (narrative.NO_GANG_QUEUE,), name)
+        return Answer(
+            Check.VOLCANO_QUEUE, "never", ("the queue does not exist; set spec.queue to an existing queue",), name
+        )
     if queue.state != "Open":
-        return Answer(Check.VOLCANO_QUEUE, "never", (narrative.gang_queue_closed(queue.state),), name)
+        return Answer(
+            Check.VOLCANO_QUEUE, "never", (f"the queue is in state {queue.state} and accepts no gangs",), name
+        )
     requested = add(*(times(pod, count) for pod, count in pods))
     lines: dict[Verdict, list[str]] = {"never": [], "later": [], "now": []}
     for resource in ordered(requested):
@@ -98,11 +102,19 @@ def judge_gang(queues: Iterable[GangQueue], name: str, pods: Iterable[tuple[Mapp
         amount = requested[resource]
         if limit is None or not amount:
             continue
-        verdict: Verdict = "never" if amount > limit else "later" if used + amount > limit else "now"
-        lines[verdict].append(narrative.gang_text(resource, amount, used, limit))
+        head, most = f"{resource} {amount_text(resource, amount)} requested", amount_text(resource, limit)
+        if amount > limit:
+            lines["never"].append(f"{head}, exceeds the limit of {most}")
+        elif used + amount > limit:
+            taken = amount_text(resource, used)
+            lines["later"].append(f"{head}, fits when other gangs end ({taken} of {most} used)")
+        else:
+            lines["now"].append(f"{head}, {amount_text(resource, limit - used)} of {most} free")
     worst: Verdict = "never" if lines["never"] else "later" if lines["later"] else "now"
-    pending = (narrative.gangs_pending(len(queue.pending), queue.waiting),) if queue.pending else ()
-    return Answer(Check.VOLCANO_QUEUE, worst, (*(lines[worst] or [narrative.NO_GANG_BOUND]), *pending), name)
+    shown = lines[worst] or ["the queue has no limit for these resources"]
+    if queue.pending:
+        shown.append(f"{plural(len(queue.pending), 'gang')} pending in it ({leading_text(queue.waiting)})")
+    return Answer(Check.VOLCANO_QUEUE, worst, tuple(shown), name)
 
 
 def messages(group: Manifest) -> list[str]:

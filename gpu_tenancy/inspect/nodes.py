@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpu_tenancy.base.amounts import amount_text, gpus, ordered
+from gpu_tenancy.base.amounts import amount_text, amounts_text, gpus, ordered
 from gpu_tenancy.base.json import Json, maps_at, texts_at
-from gpu_tenancy.inspect import narrative
+from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.answers import Answer, Check
 from gpu_tenancy.inspect.placing import Found, Spot, find, room_for, take
 from gpu_tenancy.inspect.pods import Manifest, called
@@ -25,19 +25,22 @@ def judge_nodes(nodes: Sequence[Spot], pods: PodSet, flavors: Sequence[Manifest]
     if pods.within and found.fitting:
         found = _best_part(spec, pods, found.fitting)
         if found.ever < pods.count:
-            return Answer(Check.NODES, "never", (narrative.part_too_small(pods.within, pods.count, found.ever),)), [
-                *nodes
-            ]
+            must = f"{plural(pods.count, 'pod')} must run where nodes have one value of {pods.within}"
+            line = f"{must}, but no value has room for more than {found.ever}"
+            return Answer(Check.NODES, "never", (line,)), [*nodes]
     after = take(nodes, found.fitting, pods.pod, pods.count)
     if not found.fitting:
         return _no_node(found, spec, nodes, flavors), after
-    suitable = len(found.fitting)
+    suitable = plural(len(found.fitting), "suitable node")
     if not found.ever:
-        line = narrative.node_too_small(pods.pod, suitable, _largest(found, pods.pod))
+        requested = amounts_text(gpus(pods.pod) or pods.pod)
+        line = f"a pod requests {requested}, but the largest of {suitable} has {_largest(found, pods.pod)}"
         return Answer(Check.NODES, "never", (line,)), after
+    room = f"{suitable}, room for {plural(found.now, 'such pod')} now and {found.ever} when empty"
     if found.now >= pods.count:
-        return Answer(Check.NODES, "now", (narrative.node_room(suitable, found.now, found.ever),)), after
-    room = narrative.node_room(suitable, found.now, found.ever, grow=found.ever < pods.count)
+        return Answer(Check.NODES, "now", (room,)), after
+    if found.ever < pods.count:
+        room = f"{room}; the autoscaler must add nodes"
     return Answer(Check.NODES, "later", (room, *_free(found, pods.pod))), after
 
 
@@ -68,19 +71,28 @@ def _no_node(found: Found, spec: Manifest, nodes: Sequence[Spot], flavors: Seque
     """Why no node is suitable."""
     if found.labelled:
         verdict = "later" if found.closed and not found.taints else "never"
-        return Answer(Check.NODES, verdict, (narrative.nodes_excluded(found.taints, found.closed),))
+        parts = [
+            f"{plural(count, 'node')} with taint {taint}, which it does not tolerate"
+            for taint, count in found.taints.items()
+        ]
+        parts += [plural(found.closed, "unschedulable node")] if found.closed else []
+        return Answer(Check.NODES, verdict, (f"matching nodes do not accept the pod: {'; '.join(parts)}",))
     for flavor in flavors:
         own = texts_at(flavor, "spec", "nodeLabels")
         if own and not any(own.items() <= node.labels.items() for node in nodes):
-            return Answer(Check.NODES, "later", (narrative.no_node_of_flavor(called(flavor)),))
-    return Answer(Check.NODES, "never", tuple(_unmatched_labels(spec, nodes)) or (narrative.NO_AFFINE_NODE,))
+            return Answer(
+                Check.NODES, "later", (f"no node of flavor {called(flavor)} exists yet; the autoscaler must add one",)
+            )
+    return Answer(
+        Check.NODES, "never", tuple(_unmatched_labels(spec, nodes)) or ("no node matches the pod's node affinity",)
+    )
 
 
 def _unmatched_labels(spec: Manifest, nodes: Sequence[Spot]) -> Iterable[str]:
     for key, value in texts_at(spec, "nodeSelector").items():
         if not any(node.labels.get(key) == value for node in nodes):
             existing = sorted({node.labels[key] for node in nodes if key in node.labels})
-            yield narrative.no_node_with_label(key, value, existing)
+            yield f"no node has the label {key}={value}; existing values: {', '.join(existing) or 'none'}"
 
 
 def _largest(found: Found, pod: Mapping[str, int]) -> str:
@@ -97,4 +109,5 @@ def _free(found: Found, pod: Mapping[str, int]) -> Iterable[str]:
     name = next(iter(gpus(pod)), "cpu")
     counts = Counter(node.free.get(name, 0) for node in found.fitting if not room_for(node.free, pod))
     if counts:
-        yield narrative.free_on_nodes(name, counts)
+        parts = (f"{amount_text(name, free)} on {plural(count, 'node')}" for free, count in sorted(counts.items()))
+        yield f"free {name}: {', '.join(parts)}"

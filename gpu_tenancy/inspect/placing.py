@@ -12,8 +12,7 @@ from typing import Final
 
 from gpu_tenancy.base.amounts import amounts
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at, texts_at
-from gpu_tenancy.inspect.pods import Manifest, called, ended, requests
-from gpu_tenancy.inspect.selecting import holds
+from gpu_tenancy.inspect.pods import Manifest, called, ended, holds, requests
 
 _EXCLUDING: Final = ("NoSchedule", "NoExecute")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"

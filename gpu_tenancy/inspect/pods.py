@@ -1,10 +1,11 @@
-"""Requests and limits of one pod, as the scheduler and Kueue count them."""
+"""Objects as the scheduler and Kueue read them: names and labels, label selectors, requests and limits of a pod."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gpu_tenancy.base.amounts import amounts
 from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.base.quantity import add
+from gpu_tenancy.base.texts import first_names
 
 Manifest = Mapping[str, Json]
 
@@ -53,6 +54,11 @@ def ended(pod: Manifest) -> bool:
     return text_at(pod, "status", "phase") in {"Succeeded", "Failed"}
 
 
+def named(names: Sequence[str]) -> str:
+    """The first five names of a list, and how many more there are."""
+    return first_names(names, 5)
+
+
 def called(manifest: Manifest) -> str:
     """Name of an object."""
     return text_at(manifest, "metadata", "name")
@@ -71,3 +77,39 @@ def label(manifest: Manifest, key: str) -> str:
 def scheduler(spec: Manifest) -> str:
     """The name of the scheduler of a pod."""
     return text_at(spec, "schedulerName") or "default-scheduler"
+
+
+def selects(selector: Json, labels: Mapping[str, str]) -> bool:
+    """Whether a selector matches an object: no selector matches nothing, an empty one everything."""
+    if not isinstance(selector, dict):
+        return False
+    wanted = at(selector, "matchLabels")
+    exact = wanted.items() if isinstance(wanted, dict) else ()
+    rules = maps_at(selector, "matchExpressions")
+    return all(labels.get(key) == value for key, value in exact) and all(holds(each, labels) for each in rules)
+
+
+def holds(rule: Mapping[str, Json], labels: Mapping[str, str]) -> bool:
+    """Whether one expression of a selector matches."""
+    here = labels.get(text_at(rule, "key"))
+    listed = at(rule, "values")
+    values = [str(each) for each in listed] if isinstance(listed, list) else []
+    match text_at(rule, "operator"):
+        case "In":
+            return here in values
+        case "NotIn":
+            return here not in values
+        case "Exists":
+            return here is not None
+        case "DoesNotExist":
+            return here is None
+        case operator:
+            return _compares(operator, here, values)
+
+
+def _compares(operator: str, here: str | None, values: list[str]) -> bool:
+    try:
+        own, bound = int(here or ""), int(values[0])
+    except (ValueError, IndexError):
+        return False
+    return own > bound if operator == "Gt" else operator == "Lt" and own < bound

@@ -5,13 +5,18 @@ from dataclasses import dataclass, replace
 from enum import IntEnum, auto
 from typing import Final, Literal
 
-from gpu_tenancy.base.amounts import ordered
+from gpu_tenancy.base.amounts import amount_text, ordered
 from gpu_tenancy.base.json import maps_at, text_at, texts_at
+from gpu_tenancy.base.quantity import CHANNELS
 from gpu_tenancy.inspect.answers import Verdict
 from gpu_tenancy.inspect.placing import untolerated, wants
 from gpu_tenancy.inspect.pods import Manifest, called
 from gpu_tenancy.inspect.workloads import PodSet
 from gpu_tenancy.kueue import ClusterQueue, FlavorResource, Policy, Quotas
+from gpu_tenancy.kueue.topology import UNCONSTRAINED
+
+STATE_PLACE: Final = f'add the annotation {UNCONSTRAINED}: "true" to the pod template'
+"""Fix for pods that must state their place in a topology."""
 
 
 class Source(IntEnum):
@@ -62,6 +67,49 @@ class QuotaRequest:
         """Whether the queue would use more than its nominal quota."""
         return self.used + self.requested > self.nominal
 
+    @property
+    def numbers(self) -> str:
+        """What is requested and what of it is missing, without when it fits."""
+        state = f"{self._text(self.missing)} missing" if self.missing else f"{self._text(self.available)} available"
+        return f"{self._head}, {state} ({self._guarantee}; {self._limit})"
+
+    @property
+    def text(self) -> str:
+        """What is requested, and when it fits."""
+        missing, guarantee = self._text(self.missing), self._guarantee
+        match self.source:
+            case Source.NOMINAL:
+                when = f"fits now ({guarantee})"
+            case Source.BORROWED:
+                borrowed = self._text(min(self.requested, self.used + self.requested - self.nominal))
+                total = self._text(self.available)
+                when = f"fits now by borrowing {borrowed} ({guarantee}; {total} available in total)"
+            case Source.RECLAIMED:
+                when = f"fits after reclaiming {missing} that other queues borrowed ({guarantee})"
+            case Source.OTHERS:
+                when = f"fits when other queues release {missing} ({guarantee}; {self._limit})"
+            case Source.OWN_QUEUE:
+                when = f"fits when workloads of its own queue end ({guarantee}; {self._limit})"
+            case Source.NEVER:
+                when = f"exceeds the limit of {self._text(self.limit)}"
+        no_channels = self.source is Source.NEVER and self.resource == CHANNELS
+        return f"nodes of flavor {self.flavor} have no channels" if no_channels else f"{self._head}, {when}"
+
+    def _text(self, amount: int) -> str:
+        return amount_text(self.resource, amount)
+
+    @property
+    def _head(self) -> str:
+        return f"{self.flavor} {self.resource}: {self._text(self.requested)} requested"
+
+    @property
+    def _guarantee(self) -> str:
+        return f"guaranteed {self._text(self.nominal)}, unused {self._text(max(0, self.nominal - self.used))}"
+
+    @property
+    def _limit(self) -> str:
+        return f"limit {self._text(self.limit)}, used {self._text(self.used)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -81,6 +129,23 @@ class Refusal:
     queue: str = ""
     resource: str = ""
     topology: Literal["", "unstated", "missing"] = ""
+
+    @property
+    def text(self) -> str:
+        """Why the flavor, or all flavors of the queue, cannot be used."""
+        match self.topology:
+            case "unstated":
+                why = "it has a topology, other flavors of the queue have none, and the pods do not state their place"
+                return f"flavor {self.flavor}: {why}"
+            case "missing":
+                return f"flavor {self.flavor}: it has no topology, and an annotation of the pods requires one"
+            case _ if self.taint:
+                return f"flavor {self.flavor}: the pod does not tolerate the taint {self.taint}"
+            case _ if self.flavor:
+                return f"flavor {self.flavor}: does not match the pod's node selector or affinity"
+            case _:
+                lacks = "has nodes with channels" if self.resource == CHANNELS else f"covers {self.resource}"
+                return f"no flavor of queue {self.queue} {lacks}, so Kueue never admits the workload"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +167,11 @@ class Offer:
         if not self.requests:
             return Source.NEVER if self.refused else Source.NOMINAL
         return max(request.source for request in self.requests)
+
+
+def unstated_text(refused: Iterable[Refusal]) -> str:
+    """The first flavor that pods could use if they stated their place in its topology; empty for none."""
+    return next((refusal.text for refusal in refused if refusal.topology == "unstated"), "")
 
 
 VERDICTS: Final[Mapping[Source, Verdict]] = {

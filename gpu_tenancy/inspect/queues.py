@@ -3,11 +3,12 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, auto
 from functools import cached_property
+from typing import Final
 
 from gpu_tenancy.base.amounts import amounts, gpus
 from gpu_tenancy.base.json import Json, at, text_at, texts_at
+from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.inspect.cluster_queues import (
     ClusterQueue,
     is_fair_sharing,
@@ -15,35 +16,23 @@ from gpu_tenancy.inspect.cluster_queues import (
     read_cluster_queue,
     read_cohort,
 )
-from gpu_tenancy.inspect.pods import Manifest, called, ended, home, requests, scheduler
+from gpu_tenancy.inspect.pods import Manifest, called, ended, home, requests, scheduler, selects
 from gpu_tenancy.inspect.reading import State
-from gpu_tenancy.inspect.selecting import selects
-from gpu_tenancy.inspect.workloads import Workload, waiting
+from gpu_tenancy.inspect.workloads import FIX_THIS, Workload, waiting
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue import FAIR, FlavorResource, Quotas, Tenancy
 
 
-class ClosedBy(Enum):
-    """What stops a queue from admitting workloads of a namespace."""
-
-    CLUSTER_QUEUE_INACTIVE = auto()
-    LOCAL_QUEUE_STOPPED = auto()
-    LOCAL_QUEUE_INACTIVE = auto()
-    NAMESPACE_NOT_SELECTED = auto()
-
-
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A queue that admits nothing of a namespace, however much quota is free.
+    """Why a queue admits nothing of a namespace, however much quota is free, and what opens it again."""
 
-    Attributes:
-        name: of the ClusterQueue or LocalQueue.
-        detail: the stop policy, the namespace, or the message of Kueue's condition.
-    """
+    text: str
+    fix: str
 
-    cause: ClosedBy
-    name: str
-    detail: str
+
+NO_KUEUE: Final = "Kueue is not installed: no queue to wait in"
+KUEUE_NOT_RUNNING: Final = "Kueue has not reported usage for any queue: its controller is not running"
 
 
 @dataclass(frozen=True)
@@ -90,6 +79,12 @@ class Queues:
             homes[home(local)][called(local)] = text_at(local, "spec", "clusterQueue")
         return dict(homes)
 
+    def unknown_local(self, namespace: str, name: str) -> tuple[str, str]:
+        """Reason and fix for a LocalQueue that does not exist."""
+        known = self.homes.get(namespace)
+        fix = nearest(name, known) if known else "the namespace has no LocalQueue; ask the platform team for one"
+        return f"LocalQueue {name} not found in namespace {namespace}", fix
+
     def users(self, queue: str) -> list[str]:
         """The namespaces with a LocalQueue of a ClusterQueue."""
         return sorted(namespace for namespace, queues in self.homes.items() if queue in queues.values())
@@ -129,7 +124,8 @@ class Queues:
             return None
         if selects(self._selectors.get(queue), self._labels[namespace]):
             return None
-        return Closed(ClosedBy.NAMESPACE_NOT_SELECTED, queue, namespace)
+        text = f"namespaceSelector of ClusterQueue {queue} does not match namespace {namespace}"
+        return Closed(text, "change the selector, or use another queue")
 
     @cached_property
     def _labels(self) -> dict[str, Mapping[str, str]]:
@@ -142,15 +138,16 @@ class Queues:
     def stopped(self, namespace: str, name: str) -> Closed | None:
         """Whether a LocalQueue is stopped or inactive."""
         if policy := self.stop_policy(namespace, name):
-            return Closed(ClosedBy.LOCAL_QUEUE_STOPPED, name, policy)
+            fix = "set stopPolicy to None; Kueue then admits the workload without further action"
+            return Closed(f"LocalQueue {name} is stopped (stopPolicy {policy})", fix)
         active = condition(self._locals.get((namespace, name), {}), "Active")
         message = text_at(active, "message") if text_at(active, "status") == "False" else ""
-        return Closed(ClosedBy.LOCAL_QUEUE_INACTIVE, name, message) if message else None
+        return Closed(f"LocalQueue {name} admits no workloads: {message}", FIX_THIS) if message else None
 
     def closed(self, namespace: str, local: str, queue: ClusterQueue) -> Closed | None:
         """What stops a ClusterQueue from admitting anything that comes through a LocalQueue."""
         if queue.inactive:
-            return Closed(ClosedBy.CLUSTER_QUEUE_INACTIVE, queue.name, queue.inactive)
+            return Closed(f"ClusterQueue {queue.name} admits no workloads: {queue.inactive}", FIX_THIS)
         return self.stopped(namespace, local) or self.shut_out(namespace, queue.name)
 
     def stop_policy(self, namespace: str, name: str) -> str:

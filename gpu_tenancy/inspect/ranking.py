@@ -29,7 +29,7 @@ def alone(queues: Queues, snapshot: Snapshot, lacks: Workload, start: Settled) -
     return sorted(order, key=lambda name: order[name])
 
 
-def in_turn(queues: Queues, snapshot: Snapshot, lacks: Workload, start: Settled) -> list[str]:
+def in_sequence(queues: Queues, snapshot: Snapshot, lacks: Workload, start: Settled) -> list[str]:
     """Running workloads in the order in which they end in sequence: the lowest priority, then the newest.
 
     Only those that hold some of what the pending one lacks, if there are any.

@@ -1,12 +1,12 @@
 """Lists the objects of a running cluster that `usage`, `fit` and `why` need, with the rights of the user."""
 
-from collections.abc import Collection, Iterable, Mapping
+import re
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from gpu_tenancy.base.json import text_at
-from gpu_tenancy.inspect.api_messages import without_user
 from gpu_tenancy.inspect.devices import with_devices
 from gpu_tenancy.inspect.pods import called, home, label
 from gpu_tenancy.kube.client import Cluster, Manifest
@@ -33,6 +33,9 @@ _VIEW: Final = "a user with the role view in the namespace"
 _EDIT: Final = "a user with the role edit in the namespace"
 _WHOLE: Final = "a user who may list them in the whole cluster"
 _FORBIDDEN: Final = 403
+_FORBIDDEN_LIST: Final = re.compile(
+    r'cannot list resource "([^"]+)" in API group "([^"]*)" (at the cluster scope|in the namespace "[^"]+")'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,13 @@ class Missing:
     why: str
     who: str
     partly: bool = False
+
+    @property
+    def text(self) -> str:
+        """Which objects cannot be read, what they would show, and who may read them."""
+        kinds = f"{self.kind}{'es' if self.kind.endswith('s') else 's'}"
+        ask = f"; ask {self.who}" if self.who else ""
+        return f"{kinds} not readable ({self.tells}): {self.why}{ask}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +191,21 @@ def _read(cluster: Cluster, kind: Kind, namespace: str, *, alone: bool) -> tuple
         if error.status != _FORBIDDEN:
             raise
         if not source.namespaced or within or not namespace:
-            return (), Missing(kind, source.tells, without_user(error.message), source.who)
+            return (), Missing(kind, source.tells, _without_user(error.message), source.who)
         objects, missing = _read(cluster, kind, namespace, alone=True)
         return objects, missing or Missing(
-            kind, f"{source.tells}, outside {namespace}", without_user(error.message), _WHOLE, partly=True
+            kind, f"{source.tells}, outside {namespace}", _without_user(error.message), _WHOLE, partly=True
         )
+
+
+def _without_user(message: str) -> str:
+    """The missing right to list a kind, without the name of the user; any other message unchanged."""
+    match = _FORBIDDEN_LIST.search(message)
+    if not match:
+        return message
+    resource, group, scope = match.groups()
+    where = "in the whole cluster" if "cluster scope" in scope else scope.replace('"', "").replace("in the", "in")
+    return f"you may not list {resource}{'.' if group else ''}{group} {where}"
 
 
 def teams_of(state: State) -> list[str]:
@@ -193,8 +213,4 @@ def teams_of(state: State) -> list[str]:
     made = [
         called(each) for each in state.of("Namespace") if label(each, "app.kubernetes.io/managed-by") == "gpu-tenancy"
     ]
-    return sorted({*made, *_homes(state.of("LocalQueue"))})
-
-
-def _homes(objects: Iterable[Manifest]) -> set[str]:
-    return {home(each) for each in objects}
+    return sorted({*made, *(home(queue) for queue in state.of("LocalQueue"))})

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from gpu_tenancy.base.json import at, int_at, map_at, maps_at, text_at
-from gpu_tenancy.inspect import narrative
+from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.inspect.answers import Answer, Check, Verdict, worst
 from gpu_tenancy.inspect.demand import Demand
-from gpu_tenancy.inspect.pods import Manifest, called
+from gpu_tenancy.inspect.pods import Manifest, called, named
 from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.inspect.workloads import PodSet
 
@@ -17,6 +17,7 @@ Named = Literal["Secret", "ConfigMap"]
 _KINDS: Final[tuple[Named, ...]] = ("Secret", "ConfigMap")
 _PULL_TYPES: Final = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
 """https://kubernetes.io/docs/concepts/configuration/secret/#docker-config-secrets"""
+_PULLED_WITHOUT: Final = "imagePullSecrets: the kubelet pulls images without it"
 _FIELDS: Final = {"Secret": ("f:data",), "ConfigMap": ("f:data", "f:binaryData")}
 _FROM: Final[tuple[tuple[Named, str, str, str], ...]] = (
     ("Secret", "secretKeyRef", "secretRef", "secret"),
@@ -95,7 +96,7 @@ def judge_references(state: State, team: str, sets: Iterable[PodSet]) -> Iterato
     for kind in _KINDS:
         of_kind = [reference for reference in wanted if reference.kind == kind]
         if of_kind and not state.knows(kind):
-            results.append(("unknown", narrative.missing_text(state.missing[kind])))
+            results.append(("unknown", state.missing[kind].text))
         elif of_kind:
             known = {called(one): one for one in state.of(kind, team)}
             results.extend(_judge(reference, known) for reference in of_kind)
@@ -110,17 +111,27 @@ def _judge(reference: Reference, known: Mapping[str, Manifest]) -> tuple[Verdict
     kind, name, where = reference.kind, reference.name, reference.where
     if name not in known:
         if reference.pull:
-            return "now", narrative.no_pull_secret(name, known)
-        return "never", narrative.no_object(kind, name, where, known)
+            return (
+                "now",
+                f"Secret {name} not found ({_PULLED_WITHOUT}); create it, or set another one; {nearest(name, known)}",
+            )
+        fix = f"create it, or set another one; {nearest(name, known)}"
+        return "never", f"{kind} {name} not found ({where}), so pods do not start; {fix}"
     if reference.pull and (actual := text_at(known[name], "cells", "Type")) not in _PULL_TYPES:
-        return "now", narrative.no_pull_type(name, actual, _PULL_TYPES[0])
+        return "now", f"Secret {name} has type {actual} ({_PULLED_WITHOUT}); create it with type {_PULL_TYPES[0]}"
     keys = keys_of(known[name], kind)
     missing = [key for key in reference.keys if key not in keys.names]
     if not missing:
-        return "now", narrative.has_keys(kind, name, reference.keys)
+        return "now", (
+            f"{kind} {name} has the key {named(reference.keys)}" if reference.keys else f"{kind} {name} exists"
+        )
     if keys.complete:
-        return "never", narrative.no_key(kind, name, missing[0], where, keys.names)
-    return "unknown", narrative.keys_unknown(kind, name, missing)
+        fix = f"add it, or set another one; {nearest(missing[0], keys.names)}"
+        return "never", f"{kind} {name} has no key {missing[0]} ({where}), so pods do not start; {fix}"
+    return (
+        "unknown",
+        f"{kind} {name} exists; unknown whether it has the key {named(missing)} (not in its managedFields)",
+    )
 
 
 @dataclass(frozen=True, slots=True)

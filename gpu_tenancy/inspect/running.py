@@ -1,18 +1,19 @@
 """Pods that do not run: rejected by the API server, without a node, or with containers that do not start."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from gpu_tenancy.base.json import at, maps_at, text_at
-from gpu_tenancy.inspect import narrative
-from gpu_tenancy.inspect.api_messages import is_exceeded_quota
-from gpu_tenancy.inspect.caches import waits_for_cache
+from gpu_tenancy.base.texts import plural
+from gpu_tenancy.inspect.budgets import is_exceeded_quota
 from gpu_tenancy.inspect.nodes import judge_nodes
 from gpu_tenancy.inspect.placing import spots
 from gpu_tenancy.inspect.pods import Manifest, called, home, requests
 from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.inspect.target import Target, owners
-from gpu_tenancy.inspect.verdicts import Blocked, Why
+from gpu_tenancy.inspect.unblock import Unblock
+from gpu_tenancy.inspect.volumes import waits_for_cache
 from gpu_tenancy.inspect.workloads import PodSet
 from gpu_tenancy.kube.waiting import condition
 
@@ -20,6 +21,41 @@ _GATE: Final = "kueue.x-k8s.io/admission"
 _NO_DEVICE: Final = "cannot allocate all claims"
 """The scheduler's words about a node on which a claim of a pod finds no free device:
 https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go"""
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why an object is pending.
+
+    Attributes:
+        title: such as `Job ml-research/nightly`.
+        lines: what was found on the way from the queue to the nodes, one text each.
+        reason: what blocks it; where nothing does, that it is not pending.
+        fix: what the user can do; empty where there is nothing to do.
+        waits: whether something blocks it.
+        unblock: the simulated ways to get it admitted, where the queue could be simulated.
+    """
+
+    title: str
+    lines: tuple[str, ...]
+    reason: str
+    fix: str
+    waits: bool = True
+    unblock: Unblock | None = None
+
+    @property
+    def conclusion(self) -> str:
+        """The last line: reason and fix."""
+        return f"{self.reason}; {self.fix}" if self.fix else self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Why pods do not run."""
+
+    lines: tuple[str, ...]
+    reason: str
+    fix: str
 
 
 def rejected_pods(target: Target, state: State) -> tuple[str, ...]:
@@ -60,34 +96,45 @@ def blocked_pods(pods: Sequence[Manifest], state: State) -> Blocked | None:
     if unplaced := [pod for pod in without_node if text_at(condition(pod, "PodScheduled"), "status") == "False"]:
         return _unplaced(unplaced, state)
     if stuck := [message for pod in pods if (message := _stuck(pod))]:
-        return Blocked(tuple(dict.fromkeys(stuck)), *narrative.not_started(stuck[0]))
+        return Blocked(tuple(dict.fromkeys(stuck)), f"containers do not start: {stuck[0]}", "fix this error")
     if without_node:
-        return Blocked((), *narrative.not_scheduled_yet(len(without_node)))
+        return Blocked(
+            (),
+            f"{plural(len(without_node), 'pod')} not handled by any scheduler yet",
+            "check that the pod's scheduler is running",
+        )
     return None
 
 
 def _gated(pods: Sequence[Manifest]) -> Blocked:
     gates = sorted({text_at(gate, "name") for pod in pods for gate in maps_at(pod, "spec", "schedulingGates")})
-    return Blocked((), *narrative.gated(len(pods), gates, by_kueue=_GATE in gates))
+    fix = "check its Workload: kubectl get workloads" if _GATE in gates else "wait until its controller removes it"
+    return Blocked((), f"{plural(len(pods), 'pod')} blocked by scheduling gate {', '.join(gates)}", fix)
 
 
 def _unplaced(pods: Sequence[Manifest], state: State) -> Blocked:
     first = pods[0]
     message = text_at(condition(first, "PodScheduled"), "message")
-    lines = [narrative.unschedulable(len(pods), called(first), message)]
+    lines = [f"{plural(len(pods), 'pod')} unschedulable; {called(first)}: {message}"]
     claims = _claims(first, state)
     spec = at(first, "spec")
     if claims:
-        return Blocked((*lines, *claims), *narrative.volumes_not_ready(claims[0]))
+        return Blocked((*lines, *claims), f"volumes not ready: {claims[0]}", "check the claim: kubectl describe pvc")
     if _NO_DEVICE in message and maps_at(first, "spec", "resourceClaims"):
-        return Blocked(tuple(lines), *narrative.CHANNELS_TAKEN)
+        return Blocked(
+            tuple(lines),
+            "no node with room has a free channel: a node has one channel, for one pod with a ComputeDomain",
+            "request all GPUs of a node for each pod, or wait until the pod that has the channel ends",
+        )
     if not state.knows("Node") or not isinstance(spec, dict):
-        lines += [narrative.missing_text(missing) for missing in state.refused("Node")]
-        return Blocked(tuple(lines), *narrative.UNPLACED)
+        lines += [missing.text for missing in state.refused("Node")]
+        return Blocked(tuple(lines), "pods unschedulable", "check the message of the scheduler")
     nodes = spots(state.of("Node"), state.of("Pod"))
     answer, _ = judge_nodes(nodes, PodSet("pod", len(pods), requests(spec), spec))
     why = message if answer.verdict == "now" else answer.lines[0]
-    return Blocked((*lines, *answer.lines), *narrative.unplaced(why, answer.verdict))
+    fixes = {"never": "request what the nodes have, or tolerate their taint", "later": "wait, or add nodes"}
+    fix = fixes.get(answer.verdict, "capacity is available; check scheduler events")
+    return Blocked((*lines, *answer.lines), f"pods unschedulable: {why}", fix)
 
 
 def _claims(pod: Manifest, state: State) -> tuple[str, ...]:
@@ -98,7 +145,7 @@ def _claims(pod: Manifest, state: State) -> tuple[str, ...]:
     phases = {called(claim): text_at(claim, "status", "phase") for claim in claims}
     wanted = [text_at(volume, "persistentVolumeClaim", "claimName") for volume in maps_at(pod, "spec", "volumes")]
     return tuple(
-        waits_for_cache(state, home(pod), name) or narrative.not_bound(name, phases.get(name, ""))
+        waits_for_cache(state, home(pod), name) or f"claim {name} is {phases.get(name, '') or 'not found'}"
         for name in wanted
         if name and phases.get(name) != "Bound"
     )
@@ -109,7 +156,7 @@ def _stuck(pod: Manifest) -> str:
     for status in (*maps_at(pod, "status", "initContainerStatuses"), *maps_at(pod, "status", "containerStatuses")):
         reason, message = (text_at(status, "state", "waiting", key) for key in ("reason", "message"))
         if reason and reason not in {"ContainerCreating", "PodInitializing"}:
-            return narrative.container_error(text_at(status, "name"), reason, message)
+            return f"{text_at(status, 'name')}: {reason}{': ' + message if message else ''}"
     return ""
 
 
@@ -118,25 +165,25 @@ def running(target: Target, state: State, lines: tuple[str, ...]) -> Why:
     rejected = rejected_pods(target, state)
     if rejected:
         quota = any(is_exceeded_quota(message) for message in rejected[:1])
-        fix = narrative.release_quota(home(target.manifest)) if quota else narrative.FIX_THIS_ERROR
-        messages = (narrative.pod_rejected(message) for message in rejected)
-        return Why(target.title, (*lines, *messages), narrative.PODS_REJECTED, fix)
+        fix = f"release quota or raise it: tenancy usage {home(target.manifest)}" if quota else "fix this error"
+        messages = (f"pod rejected: {message}" for message in rejected)
+        return Why(target.title, (*lines, *messages), "the API server rejects its pods", fix)
     blocked = blocked_pods(target.pods, state)
     alive = sum(1 for pod in target.pods if text_at(pod, "status", "phase") == "Running")
     if blocked:
-        others = [narrative.others_running(alive)] if alive else []
+        others = [plural(alive, "other pod running", "other pods running")] if alive else []
         return Why(target.title, (*lines, *others, *blocked.lines), blocked.reason, blocked.fix)
     wanted = sum(template.count for template in target.demand.templates)
     if alive or not wanted:
-        reason = narrative.not_pending(alive) if alive else narrative.NO_PODS_REQUESTED
-        return Why(target.title, lines, reason, "", waits=False)
+        running = plural(alive, "pod running", "pods running") if alive else "no pods requested"
+        return Why(target.title, lines, f"not pending: {running}", "", waits=False)
     return Why(target.title, lines, *_no_pods(target, state))
 
 
 def _no_pods(target: Target, state: State) -> tuple[str, str]:
     """Why there are no pods, and the fix."""
     if "Pod" in state.missing:
-        return narrative.pods_unreadable(state.missing["Pod"].who)
+        return "its pods are not readable by you", f"ask {state.missing['Pod'].who}"
     if at(target.manifest, "spec", "suspend") is True:
-        return narrative.SUSPENDED
-    return narrative.NO_PODS_YET
+        return ("suspended (spec.suspend is true)", "set spec.suspend to false, or let Kueue do it")
+    return ("no pods created yet", "check the events of its controller: kubectl describe")

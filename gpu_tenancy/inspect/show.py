@@ -14,12 +14,11 @@ from rich.text import Text
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.characters import visible
 from gpu_tenancy.base.terminal import Column, table
-from gpu_tenancy.inspect import narrative
 from gpu_tenancy.inspect.answers import Answer, Verdict
 from gpu_tenancy.inspect.fit import Fitting
+from gpu_tenancy.inspect.running import Why
 from gpu_tenancy.inspect.unblock import Unblock
 from gpu_tenancy.inspect.usage import Row, TeamBudget, Usage
-from gpu_tenancy.inspect.verdicts import Why
 
 _MARKS: Final[dict[Verdict, tuple[str, str]]] = {
     "now": ("✓", "green"),
@@ -46,8 +45,8 @@ def usage(usage: Usage) -> Group:
     parts: list[RenderableType] = [_shares(usage)]
     if usage.budgets:
         parts += [Text(""), _quotas(usage.budgets)]
-    parts += [Text(""), Text(narrative.usage_total(usage.total), style="bold")]
-    parts += [Text(visible(note), style="dim") for note in narrative.usage_notes(usage)]
+    parts += [Text(""), Text(usage.total.text, style="bold")]
+    parts += [Text(visible(note), style="dim") for note in usage.remarks]
     return Group(*parts)
 
 
@@ -57,7 +56,7 @@ def _shares(usage: Usage) -> Table:
         numbers = (row.guaranteed, row.limit, row.used, row.borrowed, row.lent)
         pending = f"{amount_text(row.resource, row.waiting)} in {row.workloads}" if row.waiting else "0"
         amounts = ("?" if number is None else amount_text(row.resource, number) for number in numbers)
-        shares.add_row(narrative.row_title(row), row.flavor, row.resource, row.scheduler, *amounts, pending)
+        shares.add_row(row.title, row.flavor, row.resource, row.scheduler, *amounts, pending)
     return shares
 
 
@@ -111,13 +110,13 @@ def _usage(usage: Usage) -> dict[str, Any]:
     return {
         "rows": [_row(row) for row in usage.rows],
         "budgets": [asdict(budget) for budget in usage.budgets],
-        "total": narrative.usage_total(usage.total),
-        "notes": list(narrative.usage_notes(usage)),
+        "total": usage.total.text,
+        "notes": usage.remarks,
     }
 
 
 def _row(row: Row) -> dict[str, Any]:
-    fields = asdict(row) | {"team": narrative.row_title(row), "pending": row.waiting}
+    fields = asdict(row) | {"team": row.title, "pending": row.waiting}
     return {key: value for key, value in fields.items() if key not in {"part_of", "waiting"}}
 
 
@@ -134,19 +133,8 @@ def _why(why: Why) -> dict[str, Any]:
 
 
 def _unblock(unblock: Unblock) -> dict[str, Any]:
-    return {
-        "admitted": unblock.admitted,
-        "preempted": unblock.gone,
-        "reason": unblock.why,
-        "ends": unblock.ends,
-        "together": unblock.together,
-        "ahead": unblock.ahead,
-        "admitted_instead": unblock.takers,
-        "tested": unblock.tried,
-        "tested_in_sequence": unblock.in_turn,
-        "running": unblock.running,
-        "not_simulated": "; ".join(unblock.left_out),
-    }
+    fields = asdict(unblock) | {"not_simulated": "; ".join(unblock.not_simulated)}
+    return {key: value for key, value in fields.items() if key != "queue_head"}
 
 
 def _fitting(fitting: Fitting) -> dict[str, Any]:

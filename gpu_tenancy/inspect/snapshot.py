@@ -9,59 +9,35 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import Enum, auto
 from typing import Final
 
 from gpu_tenancy import kueue
 from gpu_tenancy.base.amounts import amount_text
-from gpu_tenancy.base.json import text_at
+from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.inspect.pods import Manifest, called
 from gpu_tenancy.inspect.queueing import unfit
-from gpu_tenancy.inspect.queues import Queues
-from gpu_tenancy.inspect.reading import Kind, Missing
-from gpu_tenancy.inspect.uncovered import left_out
+from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, Queues
+from gpu_tenancy.inspect.reading import Kind
 from gpu_tenancy.inspect.workloads import PodSet, Workload
 from gpu_tenancy.kube.waiting import condition, is_true
 
 _SEEN: Final[tuple[Kind, ...]] = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Workload")
 """Kinds that must be readable in the whole cluster."""
 _PODS: Final = "pods"
-
-
-class SimulationGap(Enum):
-    """What prevents a simulation."""
-
-    UNREADABLE = auto()
-    """The user may not read all objects."""
-    NOT_RUNNING = auto()
-    """Kueue reports no usage."""
-    MISMATCH = auto()
-    """Kueue reports another usage than the workloads hold."""
-    INVALID = auto()
-    """The queues have settings that Kueue 0.19 does not know."""
-    LIVELOCK = auto()
-    """Workloads preempt one another endlessly."""
+MULTIKUEUE: Final = "kueue.x-k8s.io/multikueue"
+"""The controller of the admission checks that send a workload to another cluster."""
+_COVERED: Final = frozenset((kueue.Unmodelled.STOPPED_QUEUES, kueue.Unmodelled.NAMESPACES))
+"""Not in the simulation, but the snapshot leaves out such workloads."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotSimulated:
-    """Why there is no simulation, with the numbers of a mismatch in base units.
+    """Why there is no simulation."""
 
-    Attributes:
-        detail: what is invalid.
-        missing: what is unreadable.
-        counted: what Kueue reports as used of a resource.
-        held: what the workloads hold of it.
-    """
+    reason: str
 
-    gap: SimulationGap
-    detail: str = ""
-    missing: Missing | None = None
-    queue: str = ""
-    flavor: str = ""
-    resource: str = ""
-    counted: int = 0
-    held: int = 0
+
+LIVELOCK: Final = NotSimulated("workloads of this cohort tree preempt one another endlessly, in Kueue too")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +94,16 @@ def settled(queues: Queues, target: str) -> tuple[Snapshot, kueue.Simulation] | 
     if isinstance(snapshot, NotSimulated):
         return snapshot
     simulation = snapshot.play()
-    return NotSimulated(SimulationGap.LIVELOCK) if simulation.rest() else (snapshot, simulation)
+    return LIVELOCK if simulation.rest() else (snapshot, simulation)
 
 
 def take_snapshot(queues: Queues, target: str) -> Snapshot | NotSimulated:
     """The cohort tree of a ClusterQueue as it is now."""
     state = queues.state
     if unseen := [state.missing[kind] for kind in _SEEN if not state.knows(kind)]:
-        return NotSimulated(SimulationGap.UNREADABLE, missing=unseen[0])
+        return NotSimulated(unseen[0].text)
     if queues.uncounted:
-        return NotSimulated(SimulationGap.NOT_RUNNING)
+        return NotSimulated(KUEUE_NOT_RUNNING)
     names, cohorts = (frozenset(related) for related in queues.quotas.related(target))
     workloads = sorted(
         (workload for workload in queues.workloads if queues.holder_of(workload) in names),
@@ -142,17 +118,17 @@ def take_snapshot(queues: Queues, target: str) -> Snapshot | NotSimulated:
     if unknown := next(
         (queue.invalid for name, queue in queues.cluster_queues.items() if name in names and queue.invalid), ""
     ):
-        return NotSimulated(SimulationGap.INVALID, unknown)
+        return NotSimulated(f"the queue configuration is invalid: {unknown}")
     tree = replace(
         queues.tenancy,
         queues=tuple(queue for queue in queues.tenancy.queues if queue.name in names),
         cohorts=tuple(cohort for cohort in queues.tenancy.cohorts if cohort.name in cohorts),
     )
     try:
-        snapshot = Snapshot(tree, there, left_out(queues, target, workloads))
+        snapshot = Snapshot(tree, there, _left_out(queues, target, workloads))
         snapshot.play()
     except ValueError as error:
-        return NotSimulated(SimulationGap.INVALID, str(error))
+        return NotSimulated(f"the queue configuration is invalid: {error}")
     return snapshot
 
 
@@ -167,8 +143,11 @@ def _mismatch(queues: Queues, names: Iterable[str], workloads: Iterable[Workload
         for line in queue.spec.quotas:
             counted, seen = queue.usage.get(line, 0), held[name][line]
             if counted != seen:
+                flavor, resource = line
+                reported, summed = amount_text(resource, counted), amount_text(resource, seen)
                 return NotSimulated(
-                    SimulationGap.MISMATCH, queue=name, flavor=line[0], resource=line[1], counted=counted, held=seen
+                    f"Kueue reports {reported} {resource} of {flavor} in use in queue {name},"
+                    f" but its workloads hold {summed}; retry in a moment"
                 )
     return None
 
@@ -212,6 +191,31 @@ def _reserved(workload: Workload) -> int:
     """The second in which its quota was reserved; 0 where it has none."""
     since = text_at(condition(workload.manifest, "QuotaReserved"), "lastTransitionTime")
     return int(datetime.fromisoformat(since).timestamp()) if since and workload.assigned else 0
+
+
+def _left_out(queues: Queues, target: str, workloads: Iterable[Workload]) -> tuple[kueue.Unmodelled, ...]:
+    """What a ClusterQueue or the workloads of its tree use and the simulation does not cover."""
+    state = queues.state
+    queue = next(manifest for manifest in state.of("ClusterQueue") if called(manifest) == target)
+    flavors = {flavor for flavor, _ in queues.cluster_queues[target].spec.quotas}
+    objects: list[Mapping[str, Json]] = [{**queue, "kind": "ClusterQueue"}]
+    objects += [{**item, "kind": "ResourceFlavor"} for item in state.of("ResourceFlavor") if called(item) in flavors]
+    # Kueue writes a topology request into every workload; it has an effect only where a flavor has a topology.
+    requested = set(kueue.unmodelled({**workload.manifest, "kind": "Workload"} for workload in workloads))
+    used = (set(kueue.unmodelled(objects)) | requested - {kueue.Unmodelled.TOPOLOGY}) - _COVERED
+    checks = {*_names(at(queue, "spec", "admissionChecks"))} | {
+        text_at(check, "name") for check in maps_at(queue, "spec", "admissionChecksStrategy", "admissionChecks")
+    }
+    if any(
+        called(check) in checks and text_at(check, "spec", "controllerName") == MULTIKUEUE
+        for check in state.of("AdmissionCheck")
+    ):
+        used.add(kueue.Unmodelled.MULTIKUEUE)
+    return tuple(part for part in kueue.Unmodelled if part in used)
+
+
+def _names(value: Json) -> list[str]:
+    return [str(name) for name in value] if isinstance(value, list) else []
 
 
 class Suits:

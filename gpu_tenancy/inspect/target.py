@@ -8,10 +8,9 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at, maps_at, text_at, texts_at
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.inspect.demand import QUEUE_LABEL, Demand, demand
-from gpu_tenancy.inspect.pods import Manifest, called, ended, home, label
+from gpu_tenancy.inspect.pods import Manifest, called, ended, home, label, selects
 from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.inspect.runtimes import with_runtime
-from gpu_tenancy.inspect.selecting import selects
 from gpu_tenancy.inspect.workloads import Workload
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError, UnknownKindError

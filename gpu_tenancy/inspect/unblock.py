@@ -1,20 +1,23 @@
-"""What would get a pending workload admitted: the smallest change, found by simulating the cluster's current state.
+"""What would happen to a workload that is submitted now, and what would get a pending one admitted: simulations.
 
-First each running workload of its cohort tree ends alone, the nearest first. If no such end is enough, they end in
-sequence, lowest priority and newest first. If that is not enough either, the workloads ahead of it are removed. All
-pending workloads compete for the freed quota, as in Kueue: an end whose quota another workload gets does not count.
+For a pending workload the smallest change that admits it is sought. First each running workload of its cohort tree ends
+alone, the nearest first. If no such end is enough, they end in sequence, lowest priority and newest first. If that is
+not enough either, the workloads ahead of it are removed. All pending workloads compete for the freed quota, as in
+Kueue: an end whose quota another workload gets does not count.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from gpu_tenancy import kueue
+from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect import ranking
+from gpu_tenancy.inspect.pods import named
 from gpu_tenancy.inspect.queues import Queues
-from gpu_tenancy.inspect.snapshot import NotSimulated, settled
-from gpu_tenancy.inspect.workloads import Workload, ahead
+from gpu_tenancy.inspect.snapshot import LIVELOCK, NotSimulated, Suits, settled
+from gpu_tenancy.inspect.workloads import PodSet, Workload, ahead
 from gpu_tenancy.kueue import Unmodelled
 
 TRIES: Final = 64
@@ -23,6 +26,7 @@ WORK: Final = 24_000
 """Upper bound of simulated workloads in all tests of one kind together: fewer ends are tested in a large tree."""
 _LEAST: Final = 8
 """Ends that are tested in the largest tree."""
+_SUBMITTED: Final = "this workload"
 _ENOUGH: Final = 5
 """Sufficient ends after which the search stops."""
 
@@ -33,31 +37,81 @@ class Unblock:
 
     Attributes:
         admitted: whether the next scheduling cycle admits it.
-        gone: workloads that are preempted for it then.
-        why: why it is pending; empty where it is admitted.
+        preempted: workloads that are preempted for it then.
+        reason: why it is pending; empty where it is admitted.
         ends: the end of any one of these is enough.
         together: the end of all of these, in this order, is enough; only where there are no `ends`.
         ahead: the removal of these pending workloads ahead of it is enough; only where nothing else is.
-        takers: who gets the quota that the other tested ends free.
-        tried: how many ends were tested alone.
+        admitted_instead: who gets the quota that the other tested ends free.
+        tested: how many ends were tested alone.
+        tested_in_sequence: how many ends were tested in sequence.
         running: how many workloads run in its cohort tree.
-        in_turn: how many ends were tested in sequence.
-        left_out: what the cluster uses and the simulation does not cover.
-        behind: the head of its StrictFIFO queue, if it waits for that one.
+        not_simulated: what the cluster uses and the simulation does not cover.
+        queue_head: the head of its StrictFIFO queue, if it waits for that one.
     """
 
     admitted: bool
-    gone: tuple[str, ...] = ()
-    why: str = ""
+    preempted: tuple[str, ...] = ()
+    reason: str = ""
     ends: tuple[str, ...] = ()
     together: tuple[str, ...] = ()
     ahead: tuple[str, ...] = ()
-    takers: tuple[str, ...] = ()
-    tried: int = 0
+    admitted_instead: tuple[str, ...] = ()
+    tested: int = 0
+    tested_in_sequence: int = 0
     running: int = 0
-    in_turn: int = 0
-    left_out: tuple[Unmodelled, ...] = ()
-    behind: str = ""
+    not_simulated: tuple[Unmodelled, ...] = ()
+    queue_head: str = ""
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """What would get the workload admitted."""
+        if self.admitted:
+            preempts = f"preempts {named(self.preempted)}" if self.preempted else "no preemption"
+            yield f"simulation: admitted in the next scheduling cycle, {preempts}"
+        else:
+            yield f"simulation: pending: {self.reason}"
+            yield from self._ways()
+        if self.not_simulated:
+            yield not_simulated_text(self.not_simulated)
+
+    def _ways(self) -> Iterator[str]:
+        tested = f"tested {self.tested} of {plural(self.running, 'running workload')}"
+        if self.ends:
+            which = self.ends[0] if len(self.ends) == 1 else f"any one of these: {named(self.ends)}"
+            yield f"simulation: admitted after the end of {which} ({tested})"
+        elif self.running:
+            yield f"simulation: ending one workload would not admit it ({tested})"
+        if self.admitted_instead:
+            freed = "quota freed by the others" if self.ends else "the freed quota"
+            yield f"{freed} would go to: {named(self.admitted_instead)}"
+        if self.together:
+            yield f"simulation: admitted after these {len(self.together)} end: {named(self.together)}"
+        elif self.tested_in_sequence > 1:
+            ending = f"ending {self.tested_in_sequence} workloads in sequence, lowest priority first"
+            yield f"simulation: {ending}, would not admit it"
+        if self.ahead:
+            yield f"simulation: admitted after the removal of the workloads ahead of it: {named(self.ahead)}"
+
+    @property
+    def fix(self) -> str:
+        """What to wait for."""
+        if len(self.ends) == 1:
+            return f"wait until {self.ends[0]} ends"
+        if self.ends:
+            return f"wait until one of these ends: {named(self.ends)}"
+        if self.together:
+            return f"wait until these {len(self.together)} end: {named(self.together)}"
+        if self.ahead:
+            return f"wait, or remove the workloads ahead of it: {named(self.ahead)}"
+        if self.admitted_instead:
+            return f"wait for the workloads that are admitted first, such as {named(self.admitted_instead)}"
+        return "none of the tested ends would admit it"
+
+
+def not_simulated_text(parts: Sequence[str]) -> str:
+    """What the queue uses and the simulation does not cover."""
+    return f"used by this queue but not simulated: {'; '.join(parts)}"
 
 
 def find_unblock(queues: Queues, workload: Workload) -> Unblock | NotSimulated:
@@ -70,33 +124,35 @@ def find_unblock(queues: Queues, workload: Workload) -> Unblock | NotSimulated:
     start = simulation.settled()
     pending = {each.name: each for each in start.pending}
     if workload.label not in pending:
-        return Unblock(admitted=True, gone=_gone(start, workload.label), left_out=snapshot.left_out)
+        return Unblock(admitted=True, preempted=_preempted(start, workload.label), not_simulated=snapshot.left_out)
     before = [other for other in ahead(workload, queues.members.get(target, ())) if other.label in pending]
     head = before[0] if before and queues.cluster_queues[target].strict else None
     blocked = head or workload
     bound = max(_LEAST, min(TRIES, WORK // len(snapshot.participants)))
     search = _Search(simulation.fork(), workload.label, start, bound)
-    ends, takers, tried = search.alone(ranking.alone(queues, snapshot, blocked, start))
-    together, turns = ((), 0) if ends else search.in_turn(ranking.in_turn(queues, snapshot, blocked, start))
+    ends, instead, tested = search.alone(ranking.alone(queues, snapshot, blocked, start))
+    together, in_sequence = (), 0
+    if not ends:
+        together, in_sequence = search.in_sequence(ranking.in_sequence(queues, snapshot, blocked, start))
     if len(together) == 1:  # It ranked too low to be tested alone.
         ends, together = together, ()
-    first = () if ends or together else search.in_turn([other.label for other in before])[0]
+    first = () if ends or together else search.in_sequence([other.label for other in before])[0]
     return Unblock(
         admitted=False,
-        why=pending[workload.label].why,
+        reason=pending[workload.label].why,
         ends=ends,
         together=together,
         ahead=first,
-        takers=takers,
-        tried=tried,
+        admitted_instead=instead,
+        tested=tested,
+        tested_in_sequence=in_sequence,
         running=len(start.admitted),
-        in_turn=turns,
-        left_out=snapshot.left_out,
-        behind=head.label if head else "",
+        not_simulated=snapshot.left_out,
+        queue_head=head.label if head else "",
     )
 
 
-def _gone(state: kueue.Settled, name: str) -> tuple[str, ...]:
+def _preempted(state: kueue.Settled, name: str) -> tuple[str, ...]:
     """Workloads that were preempted for one and not admitted again."""
     running = {workload.name for workload in state.admitted}
     evicted = (eviction.name for eviction in state.evicted if eviction.by == name)
@@ -115,25 +171,25 @@ class _Search:
     def alone(self, names: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...], int]:
         """Ends that are enough alone, who gets the quota of the others, and how many ends were tested."""
         enough: list[str] = []
-        takers: Counter[str] = Counter()
-        tried = 0
+        instead: Counter[str] = Counter()
+        tested = 0
         for name in names[: self._bound]:
-            tried += 1
+            tested += 1
             running = _after(self._fork(), name) or frozenset()
             if self._name in running:
                 enough.append(name)
                 if len(enough) == _ENOUGH:
                     break
             else:
-                takers.update(running - self._running)
-        return tuple(enough), tuple(name for name, _ in takers.most_common()), tried
+                instead.update(running - self._running)
+        return tuple(enough), tuple(name for name, _ in instead.most_common()), tested
 
-    def in_turn(self, names: Sequence[str]) -> tuple[tuple[str, ...], int]:
+    def in_sequence(self, names: Sequence[str]) -> tuple[tuple[str, ...], int]:
         """A minimal sequence of ends that is enough, and how many ends were tested."""
         sequence = self._prefix(names[: self._bound])
         if not sequence:
             return (), min(self._bound, len(names))
-        tried = len(sequence)
+        tested = len(sequence)
         left = 2 * self._bound  # Ends that may still be simulated to find those that are not needed.
         for name in sequence[:-1]:
             fewer = [other for other in sequence if other != name]
@@ -142,7 +198,7 @@ class _Search:
             left -= len(fewer)
             if self._prefix(fewer) == fewer:
                 sequence = fewer
-        return tuple(sequence), tried
+        return tuple(sequence), tested
 
     def _prefix(self, names: Sequence[str]) -> list[str]:
         """The shortest prefix whose ends are enough; empty where all of them are not.
@@ -165,3 +221,46 @@ def _after(simulation: kueue.Simulation, name: str) -> frozenset[str] | None:
     if simulation.rest():
         return None
     return frozenset(workload.name for workload in simulation.settled().admitted)
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The simulated outcome.
+
+    Attributes:
+        admitted: whether the workload would be admitted.
+        preempted: workloads that would be preempted, as `namespace/name`.
+        reason: why it would be pending; empty where it would not.
+        not_simulated: what the cluster uses and the simulation does not cover.
+    """
+
+    admitted: bool
+    preempted: tuple[str, ...]
+    reason: str
+    not_simulated: tuple[Unmodelled, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """What would happen to a workload that is submitted now."""
+        head = "simulation: if submitted now, the workload would be"
+        if not self.admitted:
+            return f"{head} pending: {self.reason}"
+        if not self.preempted:
+            return f"{head} admitted without preemption"
+        return f"{head} admitted and preempt {named(self.preempted)}"
+
+
+def forecast(queues: Queues, target: str, sets: Sequence[PodSet], priority: int) -> Forecast | NotSimulated:
+    """Submits a workload to a ClusterQueue of the current cluster, after all that is pending already."""
+    begun = settled(queues, target)
+    if isinstance(begun, NotSimulated):
+        return begun
+    snapshot, simulation = begun
+    before = {workload.name for workload in simulation.settled().admitted}
+    simulation.submit(Suits(queues).workload(_SUBMITTED, target, sets, priority))
+    if simulation.rest():
+        return LIVELOCK
+    after = simulation.settled()
+    admitted = {workload.name for workload in after.admitted}
+    why = next((workload.why for workload in after.pending if workload.name == _SUBMITTED), "")
+    return Forecast(_SUBMITTED in admitted, tuple(sorted(before - admitted)), why, snapshot.left_out)

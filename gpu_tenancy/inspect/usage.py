@@ -1,12 +1,35 @@
-"""Results of `tenancy usage`: guaranteed, limit, used, borrowed, lent and pending."""
+"""Quota and usage of a cluster: guaranteed, limit, used, borrowed, lent and pending, by team, flavor and resource."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import Enum, auto
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final, Literal
 
-from gpu_tenancy.inspect.budgets import Budget
-from gpu_tenancy.inspect.reading import Missing
+from gpu_tenancy.base.amounts import amount_text, gpus, leading_text, ordered, plain
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import text_at
+from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.base.quantity import CHANNELS, CPU, MEMORY, add, is_extended
+from gpu_tenancy.base.texts import plural
+from gpu_tenancy.inspect.budgets import Budget, budgets
+from gpu_tenancy.inspect.cluster_queues import reported_usage
+from gpu_tenancy.inspect.gangs import GangQueue, gang_queues
+from gpu_tenancy.inspect.pods import called, home
+from gpu_tenancy.inspect.queueing import VERDICTS, judge_queue
+from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, Queues
+from gpu_tenancy.inspect.reading import Kind, Missing, State, teams_of
+from gpu_tenancy.inspect.workloads import Workload, waiting
+from gpu_tenancy.kueue import FlavorResource
+
+KINDS: Final[tuple[Kind, ...]] = (
+    "ClusterQueue", "Cohort", "LocalQueue", "Namespace", "Node", "Pod", "PodGroup", "Queue", "ResourceFlavor",
+    "ResourceQuota", "Workload",
+)  # fmt: skip
+_NEEDED: Final[tuple[Kind, ...]] = ("ClusterQueue", "LocalQueue", "Workload", "Queue", "PodGroup", "ResourceQuota")
+"""Kinds whose absence makes numbers unknown."""
+
+_REQUESTS: Final = {"requests.cpu", "requests.memory", "cpu", "memory"}
+"""Resources of a ResourceQuota that limit requests of CPU and memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +59,11 @@ class Row:
     workloads: int
     part_of: str = ""
 
+    @property
+    def title(self) -> str:
+        """The first column; a namespace that shares a queue is indented below it."""
+        return f"  namespace {self.team}" if self.part_of else self.team
+
 
 @dataclass(frozen=True, slots=True)
 class TeamBudget:
@@ -60,6 +88,21 @@ class ResourceTotal:
     waiting: int | None
     beside_gpus: bool = False
 
+    @property
+    def text(self) -> str:
+        """All sums."""
+        sums = {
+            "guaranteed": self.guaranteed,
+            "used": self.used,
+            "borrowed": self.borrowed,
+            "pending": self.waiting,
+        }
+        listed = (
+            f"{'unknown' if amount is None else amount_text(self.resource, amount)} {name}"
+            for name, amount in sums.items()
+        )
+        return f"{self.resource}{' without GPUs' if self.beside_gpus else ''}: {', '.join(listed)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Total:
@@ -74,15 +117,27 @@ class Total:
     workloads: int
     requested: tuple[Mapping[str, int], ...]
 
+    @property
+    def text(self) -> str:
+        """The sums, and the pending workloads."""
+        requested = f" ({'; '.join(leading_text(part) for part in self.requested)})" if self.requested else ""
+        sums = "; ".join(resource.text for resource in self.resources) or "no quota"
+        return f"total {sums}; {plural(self.workloads, 'workload')} pending{requested}"
+
 
 class Note(Enum):
     """What a reader should know about the numbers."""
 
-    LENT = auto()
-    NO_FLAVOR = auto()
-    KUEUE_NOT_RUNNING = auto()
-    QUOTAS_ABRIDGED = auto()
-    CPU_QUOTAS_ABRIDGED = auto()
+    LENT = (
+        "lent: upper bound of the idle guarantee that others use; Kueue records who borrows, not from whom:"
+        " quota without a guarantee counts as borrowed first, and near cohorts before far ones"
+    )
+    NO_FLAVOR = "flavor -: no flavor of the queue can ever provide it; see `tenancy why`"
+    KUEUE_NOT_RUNNING = f"{KUEUE_NOT_RUNNING}; used: requests of pods on the flavors' nodes"
+    QUOTAS_ABRIDGED = "quotas: only GPUs and resources at capacity; `tenancy usage TEAM` shows all of one team"
+    CPU_QUOTAS_ABRIDGED = (
+        "quotas: only requests of CPU and memory, and resources at capacity; `tenancy usage TEAM` shows all of one team"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +154,215 @@ class Usage:
     total: Total
     notes: tuple[Note, ...]
     unreadable: tuple[Missing, ...] = ()
+
+    @property
+    def remarks(self) -> list[str]:
+        """The notes as texts, and which numbers are unknown."""
+        return [*(note.value for note in self.notes), *(missing.text for missing in self.unreadable)]
+
+
+def measure(state: State, team: str = "") -> Usage:
+    """The usage of a cluster, or of one team.
+
+    Raises:
+        ConsoleError: the team does not exist, or the user may not list teams.
+    """
+    _require(state, team)
+    queues = Queues(state)
+    queued = _kueue_rows(queues, team) if state.knows("ClusterQueue") else _local_rows(queues, team)
+    rows = (*queued, *_gang_rows(queues, team))
+    spent = tuple(_budgets(state, team, with_gpus=_has_gpus(rows)))
+    unreadable = tuple(missing for missing in state.refused(*_NEEDED) if not (team and missing.partly))
+    notes = tuple(_notes(queues, rows, spent, team))
+    return Usage(rows, spent, _total(rows, queues, team), notes, unreadable)
+
+
+def _require(state: State, team: str) -> None:
+    known = teams_of(state)
+    hidden = state.refused("LocalQueue")
+    if team:
+        seen = known or not (hidden or state.refused("Namespace"))
+        if seen and not state.refused("LocalQueue", "Namespace") and team not in known:
+            raise ConsoleError(
+                f"team {team} not found", nearest(team, known) if known else "no namespace has a LocalQueue"
+            )
+    elif hidden and not known:
+        raise ConsoleError(f"teams not readable: {hidden[0].why}", "specify your team: tenancy usage TEAM")
+
+
+def _kueue_rows(queues: Queues, team: str) -> Iterator[Row]:
+    quotas, known = queues.quotas, queues.cluster_queues
+    wanted = set(queues.homes.get(team, {}).values()) if team else set(known)
+    for name in sorted(wanted & set(known)):
+        queue = known[name]
+        pending = _pending_lines(queues, name, queues.waiting_in(name))
+        for line in _sorted({*queue.spec.quotas, *queue.usage, *pending}):
+            nominal, limit, used = (of(name, line) for of in (quotas.nominal, quotas.potential_available, quotas.usage))
+            requested, count = pending.get(line, (0, 0))
+            if nominal or limit or used or requested:
+                borrowed, lent = quotas.borrowed(name, line), quotas.lent(name, line)
+                yield Row(name, *line, "Kueue", nominal, limit, used, borrowed, lent, requested, count)
+        users = queues.users(name)
+        if len(users) > 1:
+            yield from (row for user in users if team in {"", user} for row in _part(queues, user, name))
+
+
+def _part(queues: Queues, namespace: str, queue: str) -> Iterator[Row]:
+    """Usage of one of several namespaces that share a queue; guarantee and limit are those of the queue."""
+    local = [name for name, target in queues.homes[namespace].items() if target == queue]
+    return _local(queues, namespace, local, part_of=queue)
+
+
+def _local_rows(queues: Queues, team: str) -> tuple[Row, ...]:
+    """Usage for users who may not read ClusterQueues."""
+    names = [team] if team else sorted(queues.homes)
+    return tuple(row for name in names for row in _local(queues, name, queues.homes.get(name, {})))
+
+
+def _local(queues: Queues, namespace: str, local: Iterable[str], part_of: str = "") -> Iterator[Row]:
+    names = set(local)
+    used: dict[FlavorResource, int] = {}
+    for queue in queues.state.of("LocalQueue", namespace):
+        if called(queue) in names:
+            for line, value in reported_usage(queue, "flavorsReservation").items():
+                used[line] = used.get(line, 0) + value
+    own = waiting(
+        workload for workload in queues.workloads if workload.namespace == namespace and workload.queue in names
+    )
+    target = next((queues.homes[namespace][name] for name in names), "")
+    pending = _pending_lines(queues, target, own)
+    for line in _sorted({*used, *pending}):
+        requested, count = pending.get(line, (0, 0))
+        if used.get(line) or requested:
+            yield Row(namespace, *line, "Kueue", None, None, used.get(line, 0), None, None, requested, count, part_of)
+
+
+def _pending_lines(queues: Queues, queue: str, workloads: Sequence[Workload]) -> dict[FlavorResource, tuple[int, int]]:
+    """Requests and number of pending workloads, at the first flavor that they could get; `-` for none."""
+    lines: dict[FlavorResource, tuple[int, int]] = {}
+    target = queues.cluster_queues.get(queue)
+    flavors = queues.state.of("ResourceFlavor")
+    for workload in workloads:
+        amounts: dict[FlavorResource, int] = {}
+        for pods in workload.sets:
+            offer = judge_queue(queues.quotas, target.spec, flavors, [pods])[0] if target else None
+            if offer and offer.requests and VERDICTS[offer.source] != "never":
+                own = {(part.flavor, part.resource): pods.total.get(part.resource, 0) for part in offer.requests}
+            else:
+                nowhere = "-" if target else "?"
+                own = {(nowhere, name): value for name, value in pods.total.items() if value}
+            for line, value in own.items():
+                amounts[line] = amounts.get(line, 0) + value
+        for line, value in amounts.items():
+            requested, count = lines.get(line, (0, 0))
+            lines[line] = (requested + value, count + 1)
+    return lines
+
+
+def _sorted(all_lines: Iterable[FlavorResource]) -> list[FlavorResource]:
+    """Lines in their order, without those of channels, whose quota never binds."""
+    lines = [line for line in all_lines if line[1] != CHANNELS]
+    order = {name: at for at, name in enumerate(ordered({resource for _, resource in lines}))}
+    return sorted(lines, key=lambda line: (line[0] in {"-", "?"}, line[0], order[line[1]]))
+
+
+def _gang_rows(queues: Queues, team: str) -> Iterator[Row]:
+    state = queues.state
+    for queue in gang_queues(state.of("Queue"), state.of("PodGroup"), state.of("Pod")):
+        owner = _owner(queue, state)
+        if team not in {"", owner}:
+            continue
+        flavor = queue.name.removeprefix(f"{owner}-") if owner else "-"
+        bounded = {*queue.guarantee, *queue.capability}
+        # Volcano counts the pods of each queue, whether or not something bounds them.
+        for name in ordered(bounded | (queue.used.keys() - {"pods"})):
+            own, used = queue.guarantee.get(name, 0), queue.used.get(name, 0)
+            limit = queue.capability.get(name)
+            waits = queue.waiting.get(name, 0)
+            amounts = own, limit, used, max(0, used - own), 0, waits
+            yield Row(owner or queue.name, flavor, name, "Volcano", *amounts, len(queue.pending))
+
+
+def _owner(queue: GangQueue, state: State) -> str:
+    """The team of a gang queue, which is named team-flavor; else the one namespace whose gangs are in it."""
+    named = [each for each in teams_of(state) if queue.name.startswith(f"{each}-")]
+    if named:
+        return max(named, key=len)
+    homes = {home(each) for each in state.of("PodGroup") if text_at(each, "spec", "queue") == queue.name}
+    return homes.pop() if len(homes) == 1 else ""
+
+
+def _has_gpus(rows: Iterable[Row]) -> bool:
+    """Whether a queue has quota for GPUs, or a workload requests some."""
+    return any(is_extended(row.resource) for row in rows)
+
+
+def _budgets(state: State, team: str, *, with_gpus: bool) -> Iterator[TeamBudget]:
+    """All resources of one team's quotas; for all teams only GPUs and resources at capacity.
+
+    Where no queue has GPUs, requests of CPU and memory take the place of GPUs.
+    """
+    for namespace in [team] if team else teams_of(state):
+        for quota in state.of("ResourceQuota", namespace):
+            for line in budgets(quota):
+                full = line.hard > 0 and line.left <= 0
+                instead = not with_gpus and line.resource in _REQUESTS
+                if team or is_extended(plain(line.resource)) or full or instead:
+                    yield TeamBudget(namespace, line)
+
+
+def _total(rows: Sequence[Row], queues: Queues, team: str) -> Total:
+    whole = [row for row in rows if not row.part_of]
+    names = [name for name in ordered({row.resource for row in whole}) if is_extended(name)]
+    pending = [each for each in queues.workloads if team in {"", each.namespace} and each.stage == "waiting"]
+    totals = [_resource_total(name, [row for row in whole if row.resource == name]) for name in names]
+    return Total((*totals, *_cpu_totals(whole)), len(pending), tuple(_requested(pending)))
+
+
+def _cpu_totals(rows: Sequence[Row]) -> Iterator[ResourceTotal]:
+    """CPU and memory of flavors without GPUs: in a cluster with GPUs, only where a team has a guarantee of them."""
+    with_gpus = {row.flavor for row in rows if is_extended(row.resource)}
+    for resource in (CPU, MEMORY):
+        cpu_rows = [row for row in rows if row.resource == resource and row.flavor not in with_gpus]
+        if cpu_rows and (not with_gpus or any(row.guaranteed for row in cpu_rows)):
+            yield replace(_resource_total(resource, cpu_rows), beside_gpus=bool(with_gpus))
+
+
+def _requested(pending: Sequence[Workload]) -> Iterator[Mapping[str, int]]:
+    """What pending workloads request: the GPUs of those with GPUs, and CPU and memory of those without."""
+    with_gpus = [workload for workload in pending if gpus(workload.total)]
+    without = [workload for workload in pending if not gpus(workload.total)]
+    if with_gpus:
+        yield gpus(add(*(workload.total for workload in with_gpus)))
+    if without:
+        yield add(*(workload.total for workload in without))
+
+
+def _resource_total(resource: str, rows: Sequence[Row]) -> ResourceTotal:
+    return ResourceTotal(
+        resource,
+        _sum(row.guaranteed for row in rows),
+        _sum(row.used for row in rows),
+        _sum(row.borrowed for row in rows),
+        _sum(row.waiting for row in rows),
+    )
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    total = 0
+    for number in numbers:
+        if number is None:
+            return None
+        total += number
+    return total
+
+
+def _notes(queues: Queues, rows: Iterable[Row], spent: Sequence[TeamBudget], team: str) -> Iterator[Note]:
+    if any(row.lent for row in rows):
+        yield Note.LENT
+    if any(row.flavor == "-" and row.waiting for row in rows):
+        yield Note.NO_FLAVOR
+    if queues.uncounted:
+        yield Note.KUEUE_NOT_RUNNING
+    if spent and not team:
+        yield Note.QUOTAS_ABRIDGED if _has_gpus(rows) else Note.CPU_QUOTAS_ABRIDGED

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from gpu_tenancy.base.json import at, map_at, maps_at, text_at
-from gpu_tenancy.inspect import narrative
+from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.inspect.answers import Answer, Check, Verdict, worst
-from gpu_tenancy.inspect.caches import waits_for_cache
 from gpu_tenancy.inspect.pods import Manifest, called, ended
 from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.inspect.workloads import PodSet
@@ -14,6 +13,8 @@ from gpu_tenancy.inspect.workloads import PodSet
 _WAITS: Final = "WaitForFirstConsumer"
 _EXCLUSIVE: Final = {"ReadWriteOnce", "ReadWriteOncePod"}
 _READ_ONLY: Final = ("ReadOnlyMany",)
+_UNBOUND: Final = "claim {} is not bound: it can be mounted once {}; check its events"
+_DATASET: Final = "dataset://"
 
 
 def judge_volumes(state: State, team: str, sets: Sequence[PodSet]) -> Iterator[Answer]:
@@ -25,12 +26,16 @@ def judge_volumes(state: State, team: str, sets: Sequence[PodSet]) -> Iterator[A
     if not wanted:
         return
     if not state.knows("PersistentVolumeClaim"):
-        yield Answer(Check.VOLUMES, "unknown", (narrative.missing_text(state.missing["PersistentVolumeClaim"]),))
+        yield Answer(Check.VOLUMES, "unknown", (state.missing["PersistentVolumeClaim"].text,))
         return
     known = {called(claim): claim for claim in state.of("PersistentVolumeClaim", team)}
     results: list[tuple[Verdict, str]] = []
     results.extend(_claim(state, team, name, number, known) for name, number in wanted.items())
-    results.extend(("now", narrative.claim_read_only(one)) for one in _written(sets) if _is_read_only(known.get(one)))
+    results.extend(
+        ("now", f"claim {one} is read-only (ReadOnlyMany): writing fails; set readOnly: true for its mount")
+        for one in _written(sets)
+        if _is_read_only(known.get(one))
+    )
     verdict = worst(result for result, _ in results)
     results.sort(key=lambda result: result[0] != verdict)
     yield Answer(Check.VOLUMES, verdict, tuple(text for _, text in results))
@@ -57,7 +62,7 @@ def _claim(state: State, team: str, name: str, pods: int, known: Mapping[str, Ma
     if not bound and (cache := waits_for_cache(state, team, name)):
         return "later", cache
     if claim is None:
-        return "never", narrative.no_claim(name, team, known)
+        return "never", f"claim {name} not found in namespace {team}; {nearest(name, known)}"
     if refusal := _refusal(name, claim, pods):
         return "never", refusal
     if not bound:
@@ -65,33 +70,39 @@ def _claim(state: State, team: str, name: str, pods: int, known: Mapping[str, Ma
     modes = _modes(claim)
     if users := _users(state, team, name) if set(modes) <= _EXCLUSIVE else []:
         node, pod = users[0]
-        return "later", narrative.claim_in_use(name, modes[0], pod, node)
-    return "now", narrative.claim_bound(name, modes)
+        return (
+            "later",
+            f"claim {name} is {modes[0]} and mounted by pod {pod} on node {node}; end it, or run on the same node",
+        )
+    return "now", f"claim {name} is bound ({', '.join(modes)})"
 
 
 def _refusal(name: str, claim: Manifest, pods: int) -> str:
     """Why no such pods can ever mount a claim; empty if they can."""
     if text_at(claim, "metadata", "deletionTimestamp"):
-        return narrative.claim_deleted(name)
+        return f"claim {name} is being deleted; new pods cannot mount it"
     if text_at(claim, "status", "phase") == "Lost":
-        return narrative.claim_lost(name)
+        return f"claim {name} has lost its PersistentVolume; recreate the claim"
     modes = _modes(claim)
-    return narrative.claim_of_one(name, modes[0], pods) if pods > 1 and modes and set(modes) <= _EXCLUSIVE else ""
+    if pods == 1 or not modes or not set(modes) <= _EXCLUSIVE:
+        return ""
+    place = "one pod" if modes[0] == "ReadWriteOncePod" else "pods of one node"
+    return f"claim {name} is {modes[0]}: only {place} can mount it, not {pods} pods; use a claim with ReadWriteMany"
 
 
 def _unbound(state: State, name: str, claim: Manifest) -> tuple[Verdict, str]:
     """A claim that is bound when a pod mounts it, or that waits for a volume."""
     class_name = text_at(claim, "spec", "storageClassName")
     if not class_name:
-        return "later", narrative.claim_unbound(name, "")
+        return "later", _UNBOUND.format(name, "a PersistentVolume is created for it")
     if not state.knows("StorageClass"):
-        return "unknown", narrative.missing_text(state.missing["StorageClass"])
+        return "unknown", state.missing["StorageClass"].text
     classes = {called(one): one for one in state.of("StorageClass")}
     if class_name not in classes:
-        return "never", narrative.claim_without_class(name, class_name)
+        return "never", f"claim {name} is not bound, and its StorageClass {class_name} does not exist"
     if text_at(classes[class_name], "volumeBindingMode") == _WAITS:
-        return "now", narrative.claim_waits(name, class_name)
-    return "later", narrative.claim_unbound(name, class_name)
+        return "now", f"claim {name} is bound when its first pod is scheduled (StorageClass {class_name})"
+    return "later", _UNBOUND.format(name, f"StorageClass {class_name} creates one")
 
 
 def _users(state: State, team: str, name: str) -> list[tuple[str, str]]:
@@ -128,3 +139,19 @@ def _written(sets: Iterable[PodSet]) -> list[str]:
 
 def _is_read_only(claim: Manifest | None) -> bool:
     return claim is not None and _modes(claim) == _READ_ONLY
+
+
+def waits_for_cache(state: State, namespace: str, claim: str) -> str:
+    """Why a claim that is missing or not bound waits for a cache; empty if no Dataset of Fluid has its name.
+
+    Fluid creates the claim once the cache is ready. A Dataset has the name of its claim: https://github.com/fluid-cloudnative/fluid/tree/v1.0.8/pkg/utils/dataset/volume.
+    """
+    for dataset in state.of("Dataset", namespace):
+        if called(dataset) == claim:
+            mounts = [text_at(mount, "mountPoint") for mount in maps_at(dataset, "spec", "mounts")]
+            source = next((mount.removeprefix(_DATASET) for mount in mounts if mount.startswith(_DATASET)), "")
+            cache = "/".join(source.split("/")[:2]) or f"{namespace}/{claim}"
+            phase = text_at(dataset, "status", "phase")
+            now = {"": "Fluid has not seen it", "NotBound": "it is not ready"}.get(phase, f"it is {phase}")
+            return f"claim {claim} waits for cache {cache}: {now}"
+    return ""

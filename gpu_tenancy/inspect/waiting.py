@@ -4,40 +4,51 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from gpu_tenancy.base.amounts import amount_text, leading_text
 from gpu_tenancy.base.json import at, maps_at, text_at
 from gpu_tenancy.base.quantity import CHANNELS, add
-from gpu_tenancy.inspect import narrative
+from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.channels import claim_pending
 from gpu_tenancy.inspect.cluster_queues import ClusterQueue
 from gpu_tenancy.inspect.diagnosis import diagnose
+from gpu_tenancy.inspect.pods import named
 from gpu_tenancy.inspect.queueing import VERDICTS, Offer, QuotaRequest, Source, judge_queue
 from gpu_tenancy.inspect.queues import Queues
-from gpu_tenancy.inspect.running import running
+from gpu_tenancy.inspect.running import Why, running
 from gpu_tenancy.inspect.snapshot import NotSimulated
 from gpu_tenancy.inspect.target import Target
 from gpu_tenancy.inspect.unblock import Unblock, find_unblock
-from gpu_tenancy.inspect.verdicts import Why
-from gpu_tenancy.inspect.workloads import HeldBackBy, Workload, ahead
+from gpu_tenancy.inspect.workloads import Workload, ahead
 from gpu_tenancy.kube.waiting import condition
+from gpu_tenancy.kueue.topology import PREFERRED
 
 _NO_ROOM: Final = re.compile(r'topology "[^"]*" (doesn\'t allow|allows) to fit')
 
 
 def queued(target: Target, queues: Queues, workload: Workload) -> Why:
     """Follows a Workload to the stage that it has reached."""
-    place = narrative.workload_place(workload.name, workload.queue, queues.queue_of(workload), workload.priority)
-    lines = [place, *_conditions(workload)]
+    name = queues.queue_of(workload)
+    behind = f" (ClusterQueue {name})" if name else ""
+    place = f"Workload {workload.name} in LocalQueue {workload.queue or '(none)'}{behind}"
+    lines = [f"{place}, priority {workload.priority}", *_conditions(workload)]
     match workload.stage:
         case "finished":
-            return Why(target.title, tuple(lines), narrative.ended(), "", waits=False)
+            return Why(target.title, tuple(lines), "not pending: ended", "", waits=False)
         case "switched off":
-            fix = narrative.activate(workload.namespace, workload.name)
-            return Why(target.title, tuple(lines), narrative.INACTIVE, fix)
+            patch = """--type merge -p '{"spec":{"active":true}}'"""
+            fix = f"kubectl -n {workload.namespace} patch workload {workload.name} {patch}"
+            return Why(target.title, tuple(lines), "its Workload is deactivated (spec.active is false)", fix)
         case "checked":
             return _checked(target, workload, lines)
         case "admitted":
             if worker := text_at(workload.manifest, "status", "clusterName"):
-                return Why(target.title, tuple(lines), *narrative.in_worker(worker), waits=False)
+                return Why(
+                    target.title,
+                    tuple(lines),
+                    f"runs in worker cluster {worker}; this cluster has none of its pods",
+                    f"for its pods, run `tenancy why` with the kubeconfig of {worker}",
+                    waits=False,
+                )
             return running(target, queues.state, tuple(lines))
         case "waiting":
             return _pending(target, queues, workload, lines)
@@ -49,19 +60,27 @@ def _conditions(workload: Workload) -> Iterator[str]:
         current = condition(workload.manifest, kind)
         blocks = text_at(current, "status") == ("True" if kind == "Evicted" else "False")
         if current and blocks and text_at(current, "message"):
-            yield narrative.condition_text(kind, text_at(current, "reason"), text_at(current, "message"))
+            yield f"Kueue condition {kind} ({text_at(current, 'reason')}): {text_at(current, 'message')}"
 
 
 def _checked(target: Target, workload: Workload, lines: list[str]) -> Why:
     """Quota is reserved, and admission checks are not ready."""
     states = maps_at(workload.manifest, "status", "admissionChecks")
     checks = [check for check in states if text_at(check, "state") != "Ready"]
-    lines += (narrative.check_text(*(text_at(check, key) for key in ("name", "state", "message"))) for check in checks)
+    for check in checks:
+        message = text_at(check, "message")
+        state = f"admission check {text_at(check, 'name')} is {text_at(check, 'state')}"
+        lines.append(f"{state}: {message}" if message else state)
     names = [text_at(check, "name") for check in checks]
     workers = at(workload.manifest, "status", "nominatedClusterNames")
     if isinstance(workers, list) and workers:
-        lines.append(narrative.nominated(workers))
-    return Why(target.title, tuple(lines), *narrative.checks_pending(names, workload.total))
+        clusters = ", ".join(str(worker) for worker in workers)
+        first = "the first that admits it runs it; quota there is not shown here"
+        lines.append(f"pending in worker clusters {clusters}: {first}")
+    checks_text = ", ".join(names) or "of its queue"
+    reason = f"quota is reserved ({leading_text(workload.total)}), but admission check {checks_text} is not ready"
+    fix = "wait for the check, for example for new nodes; see the AdmissionCheck"
+    return Why(target.title, tuple(lines), reason, fix)
 
 
 def _pending(target: Target, queues: Queues, workload: Workload, lines: list[str]) -> Why:
@@ -69,38 +88,46 @@ def _pending(target: Target, queues: Queues, workload: Workload, lines: list[str
     state, name = queues.state, queues.queue_of(workload)
     own = queues.homes.get(workload.namespace, {})
     if workload.queue not in own and state.knows("LocalQueue"):
-        reason = narrative.no_local_queue(workload.queue, workload.namespace)
-        return Why(target.title, tuple(lines), reason, narrative.known_queues(workload.queue, own))
+        return Why(target.title, tuple(lines), *queues.unknown_local(workload.namespace, workload.queue))
     first = ahead(workload, queues.members.get(name, ()))
-    requested = add(*(other.total for other in first))
-    labels = [other.label for other in first]
-    lines.append(narrative.queue_position(labels, requested, complete=state.knows("Workload")))
+    lines.append(_position(first, complete=state.knows("Workload")))
     if not state.knows("ClusterQueue"):
-        lines += [narrative.missing_text(missing) for missing in state.refused("ClusterQueue", "Workload")]
-        fix = narrative.ask(state.missing["ClusterQueue"])
-        return Why(target.title, tuple(lines), narrative.QUOTA_UNREADABLE, fix)
+        lines += [missing.text for missing in state.refused("ClusterQueue", "Workload")]
+        fix = f"ask {state.missing['ClusterQueue'].who}"
+        return Why(target.title, tuple(lines), "pending for quota; you may not see how much is free", fix)
     queue = queues.cluster_queues.get(name)
     if queue is None:
-        reason = narrative.no_cluster_queue(workload.queue, name)
-        return Why(target.title, tuple(lines), reason, narrative.CREATE_CLUSTER_QUEUE)
+        reason = f"ClusterQueue {name} of LocalQueue {workload.queue} not found"
+        return Why(target.title, tuple(lines), reason, "create it, or set another clusterQueue in the LocalQueue")
     if blocked := _not_considered(queues, queue, workload):
         return Why(target.title, tuple(lines), *blocked)
     offers = judge_queue(queues.quotas, queue.spec, state.of("ResourceFlavor"), workload.sets)
     if message := _no_room_together(workload, offers):
-        return Why(target.title, tuple(lines), *narrative.no_room_together(message))
+        fix = f"wait until nodes near one another are free, request fewer pods, or use the annotation {PREFERRED}"
+        return Why(target.title, tuple(lines), f"no part of the network has room for its pods: {message}", fix)
     if first and queue.strict:
-        lines.append(narrative.STRICT_FIFO)
+        lines.append("its queue is StrictFIFO: no workload passes the first, even if that one can never be admitted")
     # What exceeds the queue's limit needs no simulation: no end of another workload changes that.
     exceeds = any(offer.source is Source.NEVER for offer in offers)
     simulated = None if exceeds else find_unblock(queues, workload)
     unblock = simulated if isinstance(simulated, Unblock) else None
     lines += _quota_lines(queues, name, offers, unblock)
     if unblock:
-        lines += narrative.unblock_lines(unblock)
+        lines += unblock.lines
     elif isinstance(simulated, NotSimulated):
-        lines.append(narrative.not_simulated(simulated))
-    diagnosis = diagnose(queues, queue.spec, offers, unblock, is_head=not first)
-    return Why(target.title, tuple(lines), *narrative.diagnosis_text(diagnosis), unblock=unblock)
+        lines.append(f"not simulated: {simulated.reason}")
+    reason, fix = diagnose(queues, queue.spec, offers, unblock, is_head=not first)
+    return Why(target.title, tuple(lines), reason, fix, unblock=unblock)
+
+
+def _position(before: Sequence[Workload], *, complete: bool) -> str:
+    """How many workloads are ahead in the queue, and what they request."""
+    seen = "" if complete else " (of those that you may see)"
+    if not before:
+        return f"no workload is ahead of it in the queue{seen}"
+    count = plural(len(before), "workload is", "workloads are")
+    requested = leading_text(add(*(other.total for other in before)))
+    return f"{count} ahead of it{seen}, requesting {requested}: {named([other.label for other in before])}"
 
 
 def _no_room_together(workload: Workload, offers: Sequence[Offer]) -> str:
@@ -117,15 +144,15 @@ def _quota_lines(queues: Queues, name: str, offers: Sequence[Offer], unblock: Un
     """The quota of the queue, without when it fits where the simulation disagrees."""
     requests = [request for offer in offers for request in offer.requests]
     fits = all(VERDICTS[offer.source] == "now" for offer in offers)
-    agree = unblock is None or (unblock.admitted and not unblock.gone and fits)
-    text = narrative.request_text if agree else narrative.request_numbers
-    yield from dict.fromkeys(text(request) for request in _relevant(requests))
+    agree = unblock is None or (unblock.admitted and not unblock.preempted and fits)
+    yield from dict.fromkeys(request.text if agree else request.numbers for request in _relevant(requests))
     refused = (refusal for offer in offers if offer.source is Source.NEVER for refusal in offer.refused)
-    yield from dict.fromkeys(narrative.refusal_text(refusal) for refusal in refused)
+    yield from dict.fromkeys(refusal.text for refusal in refused)
     for request in requests:
         borrowed = queues.quotas.borrowers(name, (request.flavor, request.resource))
         if request.source in {Source.RECLAIMED, Source.OTHERS} and borrowed:
-            yield narrative.borrowers(request, borrowed)
+            who = named([f"{queue} {amount_text(request.resource, amount)}" for queue, amount in borrowed.items()])
+            yield f"{request.flavor} {request.resource} borrowed now by: {who}"
 
 
 def _relevant(requests: list[QuotaRequest]) -> list[QuotaRequest]:
@@ -137,10 +164,5 @@ def _relevant(requests: list[QuotaRequest]) -> list[QuotaRequest]:
 def _not_considered(queues: Queues, queue: ClusterQueue, workload: Workload) -> tuple[str, str] | None:
     """Reason and fix where Kueue does not consider the workload, however much quota is free."""
     if closed := queues.closed(workload.namespace, workload.queue, queue):
-        return narrative.closed_text(closed), narrative.closed_fix(closed)
-    if claiming := claim_pending(workload):
-        return claiming
-    if held := workload.held_back:
-        backoff = held.cause is HeldBackBy.BACKOFF
-        return narrative.held_back_text(held), narrative.WAIT_UNTIL_THEN if backoff else narrative.FIX_THIS
-    return None
+        return closed.text, closed.fix
+    return claim_pending(workload) or workload.held_back

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from typing import Final, Literal
 
 from gpu_tenancy.base.amounts import amounts
@@ -14,30 +13,10 @@ from gpu_tenancy.kueue import FlavorResource
 
 GATED_BY: Final = "kueue.x-k8s.io/admission-gated-by"
 """The annotation that names who gates a workload."""
+FIX_THIS: Final = "fix this; Kueue then admits the workload without further action"
 
 Stage = Literal["waiting", "checked", "admitted", "finished", "switched off"]
 """`checked`: quota is reserved, and an admission check is not ready."""
-
-
-class HeldBackBy(Enum):
-    """Why Kueue does not consider a pending workload."""
-
-    GATE = auto()
-    ON_HOLD = auto()
-    BACKOFF = auto()
-    NOT_REQUEUED = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class HeldBack:
-    """A pending workload that Kueue does not consider.
-
-    Attributes:
-        detail: the gate, the time at which it is requeued, or the message of Kueue's condition.
-    """
-
-    cause: HeldBackBy
-    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,23 +109,22 @@ class Workload:
         return text_at(self.manifest, "status", "admission", "clusterQueue")
 
     @property
-    def held_back(self) -> HeldBack | None:
-        """Why Kueue does not consider it although it is pending; None where Kueue does.
+    def held_back(self) -> tuple[str, str] | None:
+        """Why Kueue does not consider it although it is pending, and the fix; None where Kueue does.
 
         `IsAdmissible` and `backoffWaitingTimeExpired` in
         https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/pkg. Kueue removes `requeueAt` once it has passed.
         """
-        gates = text_at(self.manifest, "metadata", "annotations", GATED_BY)
-        if gates:
-            return HeldBack(HeldBackBy.GATE, gates)
+        if gates := text_at(self.manifest, "metadata", "annotations", GATED_BY):
+            return f"gated by {gates} (annotation {GATED_BY})", FIX_THIS
         reserved = condition(self.manifest, "QuotaReserved")
         if text_at(reserved, "status") == "False" and text_at(reserved, "reason") == "OnHold":
-            return HeldBack(HeldBackBy.ON_HOLD, text_at(reserved, "message"))
+            return f"on hold: {text_at(reserved, 'message')}", FIX_THIS
         if again := text_at(self.manifest, "status", "requeueState", "requeueAt"):
-            return HeldBack(HeldBackBy.BACKOFF, again)
+            return f"evicted; Kueue requeues it at {again}", "no action needed until then"
         requeued = condition(self.manifest, "Requeued")
         if text_at(requeued, "status") == "False":
-            return HeldBack(HeldBackBy.NOT_REQUEUED, text_at(requeued, "message"))
+            return f"not requeued by Kueue: {text_at(requeued, 'message')}", FIX_THIS
         return None
 
 

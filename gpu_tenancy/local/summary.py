@@ -7,12 +7,11 @@ from gpu_tenancy.base.amounts import amount_text, amounts
 from gpu_tenancy.base.json import at, map_at, text_at
 from gpu_tenancy.inspect.budgets import budgets
 from gpu_tenancy.inspect.cluster_queues import ClusterQueue
-from gpu_tenancy.inspect.measuring import KINDS
-from gpu_tenancy.inspect.measuring import measure as measure_usage
 from gpu_tenancy.inspect.pods import called, ended
 from gpu_tenancy.inspect.queues import Queues
 from gpu_tenancy.inspect.reading import State, read
-from gpu_tenancy.inspect.usage import Row
+from gpu_tenancy.inspect.usage import KINDS, Row
+from gpu_tenancy.inspect.usage import measure as measure_usage
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.measures import Measure, measures, measures_of

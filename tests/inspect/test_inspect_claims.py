@@ -27,9 +27,9 @@ from gpu_tenancy.inspect.answers import Check
 from gpu_tenancy.inspect.channels import kinds_claimed
 from gpu_tenancy.inspect.demand import demand, read_demands
 from gpu_tenancy.inspect.fit import judge
-from gpu_tenancy.inspect.measuring import measure
+from gpu_tenancy.inspect.running import Why
 from gpu_tenancy.inspect.target import target_of
-from gpu_tenancy.inspect.verdicts import Why
+from gpu_tenancy.inspect.usage import measure
 from gpu_tenancy.inspect.why import why
 
 TEAM: Final = "research"

@@ -5,11 +5,9 @@ from typing import Any
 from live_builders import ACTIVE, Data, condition, job, local_queue, meta, state
 
 from gpu_tenancy.base.amounts import leading_text
-from gpu_tenancy.inspect.measuring import measure
-from gpu_tenancy.inspect.narrative import usage_notes, usage_total
 from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.inspect.target import target_of
-from gpu_tenancy.inspect.usage import Note
+from gpu_tenancy.inspect.usage import Note, measure
 from gpu_tenancy.inspect.why import why
 
 GPU = "nvidia.com/gpu"
@@ -73,7 +71,7 @@ def cluster(**objects: Any) -> State:
 
 
 def test_the_total_counts_cpus_and_memory_where_there_are_no_gpus() -> None:
-    assert usage_total(measure(cluster()).total) == (
+    assert measure(cluster()).total.text == (
         "total cpu: 40 guaranteed, 40 used, 0 borrowed, 20 pending; "
         "memory: 64Gi guaranteed, 32Gi used, 0 borrowed, 16Gi pending; 2 workloads pending (20 CPUs, 16Gi memory)"
     )
@@ -85,7 +83,7 @@ def test_quotas_of_cpu_and_memory_are_shown_where_there_are_no_gpus() -> None:
     found = measure(cluster(ResourceQuota=[quota]))
     assert [line.budget.resource for line in found.budgets] == ["requests.cpu", "requests.memory"]
     assert Note.CPU_QUOTAS_ABRIDGED in found.notes
-    assert any("only requests of CPU and memory" in note for note in usage_notes(found))
+    assert any("only requests of CPU and memory" in note for note in found.remarks)
 
 
 def test_a_mixed_cluster_adds_cpus_beside_gpus() -> None:
@@ -94,7 +92,7 @@ def test_a_mixed_cluster_adds_cpus_beside_gpus() -> None:
     group["coveredResources"].append(GPU)
     group["flavors"][0]["resources"].append({"name": GPU, "nominalQuota": "8"})
     found = measure(cluster(ClusterQueue=[queue("research", cpu="40", memory="32Gi"), gpus]))
-    text = usage_total(found.total)
+    text = found.total.text
     assert text.startswith("total nvidia.com/gpu: 8 guaranteed, 0 used, 0 borrowed, 0 pending; cpu without GPUs: 40 ")
     assert text.endswith("2 workloads pending (20 CPUs, 16Gi memory)")
 

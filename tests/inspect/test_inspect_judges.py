@@ -13,7 +13,6 @@ from gpu_tenancy.inspect.cluster_queues import quotas_of, read_cluster_queue, re
 from gpu_tenancy.inspect.defaults import with_defaults
 from gpu_tenancy.inspect.fit import judge_quota
 from gpu_tenancy.inspect.gangs import gang_queues, judge_gang
-from gpu_tenancy.inspect.narrative import refusal_text, request_text
 from gpu_tenancy.inspect.nodes import judge_nodes
 from gpu_tenancy.inspect.placing import spots, untolerated, wants
 from gpu_tenancy.inspect.pods import requests
@@ -235,7 +234,7 @@ def test_a_queue_tells_where_the_quota_comes_from(
 ) -> None:
     cohorts = (cohort("org", nominal=root),) if root else ()
     offer = ask(1, 8, *queues, cohorts=cohorts)
-    assert (offer.source, [request_text(request) for request in offer.requests]) == (source, [words])
+    assert (offer.source, [request.text for request in offer.requests]) == (source, [words])
 
 
 def test_a_queue_that_does_not_reclaim_waits_for_others() -> None:
@@ -268,7 +267,7 @@ def test_sets_that_start_together_share_what_is_free() -> None:
     sets = [PodSet(name, 1, {GPU: 5}, pod_spec(5)) for name in ("master", "worker")]
     first, second = offers(sets, cluster_queue("a"))
     assert (first.source, second.source) == (Source.NOMINAL, Source.NEVER)
-    assert request_text(second.requests[0]) == "a100 nvidia.com/gpu: 10 requested, exceeds the limit of 8"
+    assert second.requests[0].text == "a100 nvidia.com/gpu: 10 requested, exceeds the limit of 8"
 
 
 @pytest.mark.parametrize(
@@ -281,7 +280,7 @@ def test_sets_that_start_together_share_what_is_free() -> None:
 def test_a_flavor_that_is_not_for_the_pods_is_said(change: Data, words: str) -> None:
     offer = ask(1, 8, cluster_queue("a"), spec={**pod_spec(), **change})
     assert (offer.source, offer.requests) == (Source.NEVER, ())
-    assert [refusal_text(refusal) for refusal in offer.refused] == [words]
+    assert [refusal.text for refusal in offer.refused] == [words]
 
 
 def test_a_label_that_no_flavor_knows_is_left_to_the_nodes() -> None:
@@ -306,7 +305,7 @@ def test_the_first_flavor_that_fits_is_taken_and_of_two_that_never_do_the_larger
 
     assert request(1, root=8).flavor == "a100"  # By borrowing, before one with room of its own.
     assert request(1, root=0).flavor == "b100"
-    assert request_text(request(4, root=4)) == "b100 nvidia.com/gpu: 32 requested, exceeds the limit of 8"
+    assert request(4, root=4).text == "b100 nvidia.com/gpu: 32 requested, exceeds the limit of 8"
 
 
 # Nodes.

@@ -18,11 +18,10 @@ from live_builders import (
 )
 
 from gpu_tenancy.inspect import unblock
-from gpu_tenancy.inspect.narrative import missing_text
 from gpu_tenancy.inspect.reading import Missing
+from gpu_tenancy.inspect.running import Why
 from gpu_tenancy.inspect.target import target_of
 from gpu_tenancy.inspect.unblock import Unblock
-from gpu_tenancy.inspect.verdicts import Why
 from gpu_tenancy.inspect.why import why
 
 HEAD = "a100 nvidia.com/gpu:"
@@ -131,7 +130,7 @@ def test_several_ends_that_are_enough_are_named_the_nearest_first() -> None:
 def test_no_more_than_five_ends_are_looked_for() -> None:
     found = asked(waits("me", gpus=1), [came(f"r{at}", "research" if at < 8 else "speech", 1) for at in range(16)])
     assert found.unblock is not None
-    assert (len(found.unblock.ends), found.unblock.tried, found.unblock.running) == (5, 5, 16)
+    assert (len(found.unblock.ends), found.unblock.tested, found.unblock.running) == (5, 5, 16)
 
 
 def test_what_is_at_its_limit_waits_for_its_own_team() -> None:
@@ -271,7 +270,7 @@ def test_who_may_not_see_what_waits_elsewhere_hears_who_may() -> None:
     about = only_gpus(job("me"))
     me["metadata"]["ownerReferences"][0]["uid"] = about["metadata"]["uid"]
     told = why(target_of(about, found), found)
-    assert told.lines[-1] == f"not simulated: {missing_text(hidden)}"
+    assert told.lines[-1] == f"not simulated: {hidden.text}"
 
 
 # What Kueue uses and the simulation does not know.

@@ -10,10 +10,8 @@ from rich.text import Text
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.inspect import show
-from gpu_tenancy.inspect.measuring import measure
-from gpu_tenancy.inspect.narrative import missing_text, usage_notes, usage_total
 from gpu_tenancy.inspect.reading import Missing, State
-from gpu_tenancy.inspect.usage import Note, Row
+from gpu_tenancy.inspect.usage import Note, Row, measure
 
 HIDDEN = Missing("ClusterQueue", "guaranteed and limit", "you may not list clusterqueues", "an admin")
 
@@ -51,7 +49,7 @@ def test_what_waits_stands_at_the_flavor_that_it_could_get_and_else_at_none() ->
         ("a100", 8, 1),
         ("-", 24, 1),
     ]
-    assert usage_total(found.total) == (
+    assert found.total.text == (
         "total nvidia.com/gpu: 16 guaranteed, 13 used, 4 borrowed, 32 pending; 2 workloads pending (32 nvidia.com/gpu)"
     )
     assert Note.NO_FLAVOR in found.notes
@@ -66,7 +64,7 @@ def test_namespaces_that_share_a_queue_each_have_their_part() -> None:
         ("speech", "a100", None, None, 3, None, None, 0),
     ]
     assert (
-        usage_total(measure(found).total)
+        measure(found).total.text
         == "total nvidia.com/gpu: 8 guaranteed, 5 used, 0 borrowed, 0 pending; 0 workloads pending"
     )
 
@@ -87,9 +85,9 @@ def test_a_team_without_the_right_to_read_queues_sees_its_own_use_and_who_sees_m
     found = state((HIDDEN,), ClusterQueue=[], LocalQueue=[local])
     assert rows(found, "research") == [("research", "a100", None, None, 3, None, None, 0)]
     measured = measure(found, "research")
-    assert usage_total(measured.total).startswith("total nvidia.com/gpu: unknown guaranteed, 3 used, unknown borrowed")
+    assert measured.total.text.startswith("total nvidia.com/gpu: unknown guaranteed, 3 used, unknown borrowed")
     assert HIDDEN in measured.unreadable
-    assert missing_text(HIDDEN) in usage_notes(measured)
+    assert HIDDEN.text in measured.remarks
 
 
 def test_a_gang_queue_belongs_to_the_team_that_it_is_named_after() -> None:

@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 from live_builders import Data, cluster_queue, condition, job, local_queue, meta, node, only_gpus, pod, state, workload
 
-from gpu_tenancy.inspect.narrative import missing_text
 from gpu_tenancy.inspect.reading import Missing
+from gpu_tenancy.inspect.running import Why
 from gpu_tenancy.inspect.target import target_of
-from gpu_tenancy.inspect.verdicts import Why
 from gpu_tenancy.inspect.why import why
 
 HIDDEN = Missing("ClusterQueue", "guaranteed and limit", "you may not list clusterqueues", "an admin")
@@ -228,7 +227,7 @@ def test_what_kueue_does_not_look_at_hears_until_when_and_is_ahead_of_nobody(
 
 def test_who_may_not_read_queues_hears_what_kueue_said_and_who_knows_more() -> None:
     found = asked(JOB, (HIDDEN,), Workload=[workload(JOB)], ClusterQueue=[])
-    assert found.lines == (HELD, SAYS, NOBODY, missing_text(HIDDEN))
+    assert found.lines == (HELD, SAYS, NOBODY, HIDDEN.text)
     assert found.conclusion == "pending for quota; you may not see how much is free; ask an admin"
 
 

@@ -51,9 +51,12 @@ def usage(  # noqa: PLR0913 - each is an option
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         from gpu_tenancy.inspect import show  # noqa: PLC0415 - not needed for `--help`
-        from gpu_tenancy.inspect.measuring import KINDS, measure  # noqa: PLC0415
         from gpu_tenancy.inspect.reading import read  # noqa: PLC0415
-        from gpu_tenancy.inspect.usage import Usage  # noqa: PLC0415
+        from gpu_tenancy.inspect.usage import (  # noqa: PLC0415
+            KINDS,
+            Usage,
+            measure,
+        )
 
         def ask() -> Usage:
             return measure(read(cluster, KINDS, team or ""), team or "")

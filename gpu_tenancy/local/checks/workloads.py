@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.inspect.narrative import CHECK_CONTROLLER
+from gpu_tenancy.inspect.diagnosis import CHECK_CONTROLLER
 from gpu_tenancy.inspect.reading import read
+from gpu_tenancy.inspect.running import Why
 from gpu_tenancy.inspect.target import target_of
-from gpu_tenancy.inspect.verdicts import Why
 from gpu_tenancy.inspect.why import KINDS, OWN, why
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.local.checks.check import Check

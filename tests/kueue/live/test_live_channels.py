@@ -28,8 +28,8 @@ from gpu_tenancy.inspect.channels import kinds_claimed, with_channels
 from gpu_tenancy.inspect.demand import demand
 from gpu_tenancy.inspect.pods import requests
 from gpu_tenancy.inspect.reading import read
+from gpu_tenancy.inspect.running import Why
 from gpu_tenancy.inspect.target import target_of
-from gpu_tenancy.inspect.verdicts import Why
 from gpu_tenancy.inspect.why import KINDS, OWN, why
 from gpu_tenancy.inspect.workloads import PodSet
 from gpu_tenancy.kube.client import Cluster, Manifest

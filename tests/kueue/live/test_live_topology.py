@@ -16,10 +16,10 @@ from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.render import render
 from gpu_tenancy.inspect import fit
 from gpu_tenancy.inspect.demand import demand
-from gpu_tenancy.inspect.narrative import STATE_PLACE
+from gpu_tenancy.inspect.queueing import STATE_PLACE
 from gpu_tenancy.inspect.reading import read
+from gpu_tenancy.inspect.running import Why
 from gpu_tenancy.inspect.target import target_of
-from gpu_tenancy.inspect.verdicts import Why
 from gpu_tenancy.inspect.why import KINDS, OWN, why
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
