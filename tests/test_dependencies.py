@@ -126,6 +126,18 @@ def test_two_clones_at_different_places_and_times_give_the_same_wheel(tmp_path: 
     assert len(digests) == 1
 
 
+def test_uv_builds_the_same_wheel_from_the_source_distribution(tmp_path: Path) -> None:
+    wheels: list[bytes] = []
+    for from_source in (True, False):
+        folder = tmp_path / str(from_source)
+        build = [sys.executable, "-m", "uv", "build", "--quiet", "--offline", "--no-build-isolation"]
+        build += ["--python", sys.executable, "--out-dir", folder]
+        subprocess.run(build if from_source else [*build, "--wheel"], cwd=ROOT, check=True, timeout=120)
+        wheels += [wheel.read_bytes() for wheel in folder.glob("*.whl")]
+    with_sources, direct = wheels
+    assert with_sources == direct
+
+
 def built(clone: Path, umask: int) -> str:
     """The SHA-256 of a wheel that is built in a clone whose files have other times and permissions."""
     subprocess.run(["git", "clone", "--quiet", ROOT, clone], umask=umask, check=True, timeout=120)
