@@ -1,7 +1,7 @@
-"""Remedies: resources fixed by rules with the level `remediate`."""
+"""Remedies: resources fixed by rules with the level `remediate`, in the protocol's JSON form of properties."""
 
 from copy import deepcopy
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf import json_format, struct_pb2
 from pulumi.runtime.proto import analyzer_pb2 as wire
@@ -9,8 +9,8 @@ from pulumi_policy import EnforcementLevel
 
 from rule_engine.evaluator import Evaluator
 from rule_engine.exemptions import Exemption
-from rule_engine.reading import UnknownValueError
-from rule_engine.resources import read
+from rule_engine.reading import SIGNATURE, Path, UnknownValueError
+from rule_engine.resources import Resource, read
 from rule_engine.rules import AnyRule
 
 
@@ -72,3 +72,40 @@ def _remediation(
         changed.update(props)
         remediation.properties.CopyFrom(changed)
     return remediation
+
+
+def resource_of(type_: str, props: dict[str, Any]) -> Resource:
+    """A resource with these properties, for a rule to check."""
+    struct = struct_pb2.Struct()
+    struct.update(props)
+    return read(wire.AnalyzeRequest(type=type_, properties=struct))
+
+
+def value_at(props: dict[str, Any], path: Path) -> Any:
+    """The value at a path, to be changed in place; None if there is none.
+
+    Wrappers of secrets and outputs are skipped, and stay around the changed value.
+    """
+    value: Any = _unwrapped(props)
+    for key in path:
+        value = _unwrapped(_child(value, key))
+        if value is None:
+            return None
+    return value
+
+
+def _child(value: Any, key: str) -> Any:
+    if isinstance(value, list):
+        return cast("list[Any]", value)[int(key)]
+    return value.get(key)
+
+
+def _unwrapped(value: Any) -> Any:
+    inner = value
+    while _is_wrapped(inner):
+        inner = inner["value"]
+    return inner
+
+
+def _is_wrapped(value: object) -> bool:
+    return isinstance(value, dict) and SIGNATURE in value and "value" in value

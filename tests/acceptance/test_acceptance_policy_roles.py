@@ -10,7 +10,7 @@ from gpu_tenancy.kube.references import Reference
 from rule_engine import Resource, View
 from workload_rules.aggregation import built_in_roles
 from workload_rules.rbac import ApiObject, rules
-from workload_rules.rights import FORBIDDEN
+from workload_rules.roles import FORBIDDEN
 
 RBAC: Final = "rbac.authorization.k8s.io/v1"
 ODD: Final[dict[str, Any]] = {

@@ -123,10 +123,6 @@ PRIVATE_ENDPOINT: Final = Rule(
 )
 
 
-def _identity(cluster: Cluster, _: Settings) -> Iterator[str]:
-    yield from cluster.identity()
-
-
 WORKLOAD_IDENTITY: Final = Rule(
     name="workload-identity",
     title="On GKE and AKS, pods must have their own cloud identities.",
@@ -136,7 +132,7 @@ WORKLOAD_IDENTITY: Final = Rule(
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=CLUSTERS,
-    check=_identity,
+    check=lambda cluster, _: cluster.identity(),
     settings=Settings,
 )
 
@@ -182,10 +178,6 @@ POD_IDENTITY: Final = Rule(
 )
 
 
-def _credentials(cluster: Cluster, _: Settings) -> Iterator[str]:
-    yield from cluster.credentials()
-
-
 NO_SHARED_CREDENTIALS: Final = Rule(
     name="no-shared-credentials",
     title="Users must access a cluster with their own cloud identity, not with shared credentials.",
@@ -195,7 +187,7 @@ NO_SHARED_CREDENTIALS: Final = Rule(
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=CLUSTERS,
-    check=_credentials,
+    check=lambda cluster, _: cluster.credentials(),
     settings=Settings,
 )
 

@@ -16,8 +16,7 @@ from typing_extensions import override
 
 from cloud_rules import aws_attributes
 from cloud_rules.aws_attributes import most_gpus
-from cloud_rules.aws_nodes import LaunchTemplate
-from cloud_rules.aws_templates import NO_MACHINE, machines_of, template_named, template_of
+from cloud_rules.aws_nodes import NO_MACHINE, LaunchTemplate, machines_of, template_named, template_of
 from cloud_rules.machines import Machines
 from cloud_rules.pools import Cloud, Cluster, Endpoint, Machine, NodePool, Taint
 from cloud_rules.tags import tags
@@ -225,10 +224,6 @@ class EksCluster(Cluster):
     @override
     def name(self) -> str:
         return self.view.text("name")
-
-    @override
-    def identity(self) -> Iterator[str]:
-        yield from ()  # checked by the rule pod-identity, because other resources of the stack set it
 
     @override
     def credentials(self) -> Iterator[str]:

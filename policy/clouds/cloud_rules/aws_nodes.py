@@ -11,9 +11,10 @@ from typing_extensions import override
 
 from cloud_rules import aws_attributes
 from cloud_rules.pools import DiskRequirements, Machine, MachineSource, Nodes
-from cloud_rules.tokens import EKS_POOLS, KARPENTER_CLASS, LAUNCH_TEMPLATES, NATIVE_LAUNCH_TEMPLATE, token, tokens
-from rule_engine import Resource, Subject, View
+from cloud_rules.tokens import KARPENTER_CLASS, LAUNCH_TEMPLATES, NATIVE_LAUNCH_TEMPLATE, token, tokens
+from rule_engine import Resource, Stack, Subject, UnknownValueError, View, elsewhere
 
+NO_MACHINE: Final = "is not in this stack or sets no instance type, and the group sets none"
 _WRITE: Final = "metadataOptions: {{httpTokens: required, httpPutResponseHopLimit: {hops}}}"
 
 
@@ -56,10 +57,6 @@ class LaunchTemplate(MachineSource, Nodes):
             if interface.flag("associatePublicIpAddress"):
                 yield "assigns public addresses to nodes; set associatePublicIpAddress: false under networkInterfaces"
 
-    @override
-    def integrity(self, *, boot: bool) -> Iterator[str]:
-        yield from ()
-
 
 class NativeLaunchTemplate(LaunchTemplate):
     """An EC2 launch template of AWS Cloud Control: https://www.pulumi.com/registry/packages/aws-native/."""
@@ -89,14 +86,6 @@ class GroupWithoutTemplate(Nodes):
                 " blockDeviceMappings.0.ebs.encrypted: true"
             )
 
-    @override
-    def addresses(self) -> Iterator[str]:
-        yield from ()  # depends on its subnets
-
-    @override
-    def integrity(self, *, boot: bool) -> Iterator[str]:
-        yield from ()
-
 
 class NodeClass(Nodes):
     """An EC2NodeClass of Karpenter. Its defaults are IMDSv2 with one hop, and encrypted disks."""
@@ -116,10 +105,6 @@ class NodeClass(Nodes):
     def addresses(self) -> Iterator[str]:
         if self.view.flag("associatePublicIPAddress"):
             yield "assigns public addresses to nodes; set associatePublicIPAddress: false"
-
-    @override
-    def integrity(self, *, boot: bool) -> Iterator[str]:
-        yield from ()
 
 
 def _metadata(view: View, hops: int, tokens_default: str) -> Iterator[str]:
@@ -169,4 +154,50 @@ def nodes(resource: Resource) -> Iterator[Nodes]:
 
 
 TEMPLATES: Final = Subject("launch templates", tokens(*LAUNCH_TEMPLATES), _templates)
-TYPES: Final = (*LAUNCH_TEMPLATES, *EKS_POOLS, KARPENTER_CLASS)
+
+
+def template_of(resource: Resource, view: View, path: str, stack: Stack) -> LaunchTemplate | None:
+    """The launch template of a group, if the stack creates it.
+
+    It is looked up by the dependency of the property, which a preview knows too, else by id or name.
+    """
+    keys = path.split(".")
+    if not view.has(*keys):
+        return None
+    if template := template_by_dependency(resource, keys[0], stack):
+        return template
+    return template_named(view.at(*keys), stack)
+
+
+def template_named(reference: View, stack: Stack) -> LaunchTemplate | None:
+    """The launch template that a reference names by id or name, if the stack creates it."""
+    named = reference.entries()
+    for key in ("id", "launchTemplateId", "name", "launchTemplateName"):
+        if key in named:
+            wanted, field = named[key].text(), "id" if key.lower().endswith("id") else "name"
+            known_templates = stack.known_values(TEMPLATES, lambda template, field=field: template.identifier(field))
+            return next((template for template, value in known_templates if value == wanted), None)
+    return None
+
+
+def template_by_dependency(resource: Resource, key: str, stack: Stack) -> LaunchTemplate | None:
+    """The launch template that a property depends on; None if there is not exactly one."""
+    needed = resource.needs.get(key, ())
+    templates = [
+        template
+        for template, urn in stack.known_values(TEMPLATES, lambda template: template.resource.urn)
+        if urn in needed
+    ]
+    return templates[0] if len(templates) == 1 else None
+
+
+def machines_of(template: LaunchTemplate | None) -> list[Machine]:
+    """The machines of a launch template; empty if it sets none.
+
+    Raises:
+        UnknownValueError: the stack does not create the template.
+    """
+    if template is None:
+        raise UnknownValueError(("launchTemplate",), NO_MACHINE)
+    with elsewhere(template):
+        return list(template.machines())

@@ -75,10 +75,6 @@ class AksPool(NodePool, Nodes):
         return [Machine(size.text(), size.path)] if size.value is not None else []
 
     @override
-    def metadata(self, hops: int) -> Iterator[str]:
-        yield from ()  # Azure has no setting for it
-
-    @override
     def disks(self, required: DiskRequirements) -> Iterator[str]:
         if required.host and not self.view.flag("enableEncryptionAtHost"):
             yield "host encryption of disks is disabled; set enableEncryptionAtHost: true"

@@ -237,14 +237,6 @@ class GkeDefaults(Nodes):
     __slots__ = ()
 
     @override
-    def metadata(self, hops: int) -> Iterator[str]:
-        yield from ()  # depends on workload identity, which has its own rule
-
-    @override
-    def disks(self, required: DiskRequirements) -> Iterator[str]:
-        yield from ()
-
-    @override
     def addresses(self) -> Iterator[str]:
         private = self.view.flag("privateClusterConfig", "enablePrivateNodes")
         if not private and not self.view.flag("enableAutopilot"):

@@ -82,18 +82,10 @@ class AutoProvisioning(NodePool, Nodes):
         raise UnknownValueError(_LIMITS, "limits resources, not nodes, so the cost is unknown")
 
     @override
-    def metadata(self, hops: int) -> Iterator[str]:
-        yield from ()  # depends on workload identity, which has its own rule
-
-    @override
     def disks(self, required: DiskRequirements) -> Iterator[str]:
         if required.own and not self.view.at(*_DEFAULTS).has("bootDiskKmsKey"):
             path = ".".join(_DEFAULTS)
             yield f"the boot disk is not encrypted with a customer-managed key; set {path}.bootDiskKmsKey"
-
-    @override
-    def addresses(self) -> Iterator[str]:
-        yield from ()  # the cluster's setting
 
     @override
     def integrity(self, *, boot: bool) -> Iterator[str]:

@@ -19,10 +19,6 @@ class Metadata(Settings):
     )
 
 
-def _metadata(nodes: Nodes, settings: Metadata) -> Iterator[str]:
-    yield from nodes.metadata(settings.hops)
-
-
 IMDS_V2: Final = Rule(
     name="imds-v2",
     title="Pods must not reach the credentials of their node through the cloud's metadata service.",
@@ -38,7 +34,7 @@ IMDS_V2: Final = Rule(
     severity=Severity.HIGH,
     level=ADVICE,
     on=NODES,
-    check=_metadata,
+    check=lambda nodes, settings: nodes.metadata(settings.hops),
     settings=Metadata,
 )
 
@@ -79,10 +75,6 @@ DISKS_ENCRYPTED: Final = Rule(
 )
 
 
-def _addresses(nodes: Nodes, _: Settings) -> Iterator[str]:
-    yield from nodes.addresses()
-
-
 NO_PUBLIC_ADDRESSES: Final = Rule(
     name="no-public-addresses",
     title=(
@@ -95,7 +87,7 @@ NO_PUBLIC_ADDRESSES: Final = Rule(
     severity=Severity.HIGH,
     level=ADVICE,
     on=NODES,
-    check=_addresses,
+    check=lambda nodes, _: nodes.addresses(),
     settings=Settings,
 )
 

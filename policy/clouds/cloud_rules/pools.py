@@ -173,34 +173,37 @@ class NodePool(MachineSource):
         return nodes * hourly * HOURS
 
 
-class Nodes(Part, ABC):
-    """The node configuration: a launch template, or the pool itself if the cloud has it there."""
+class Nodes(Part):
+    """The node configuration: a launch template, or the pool itself if the cloud has it there.
+
+    By default without messages: the cloud has no such setting, or has it on another resource.
+    """
 
     __slots__ = ()
 
-    @abstractmethod
-    def metadata(self, hops: int) -> Iterator[str]:
+    def metadata(self, hops: int) -> Iterator[str]:  # noqa: ARG002 - as in its overrides
         """Messages about access of pods to the node's credentials in the cloud's metadata service.
 
         Args:
             hops: maximum hop limit.
         """
+        yield from ()
 
-    @abstractmethod
-    def disks(self, required: "DiskRequirements") -> Iterator[str]:
+    def disks(self, required: "DiskRequirements") -> Iterator[str]:  # noqa: ARG002 - as above
         """Messages about unencrypted disks."""
+        yield from ()
 
-    @abstractmethod
     def addresses(self) -> Iterator[str]:
         """Messages about public addresses of nodes."""
+        yield from ()
 
-    @abstractmethod
-    def integrity(self, *, boot: bool) -> Iterator[str]:
+    def integrity(self, *, boot: bool) -> Iterator[str]:  # noqa: ARG002 - as above
         """Messages about missing integrity checks of nodes.
 
         Args:
             boot: whether secure boot is required.
         """
+        yield from ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,9 +260,9 @@ class Cluster(Part, ABC):
     def name(self) -> str:
         """Its name in the cloud."""
 
-    @abstractmethod
     def identity(self) -> Iterator[str]:
-        """Messages about missing cloud identities of pods."""
+        """Messages about missing cloud identities of pods, where the cluster has their settings."""
+        yield from ()
 
     @abstractmethod
     def credentials(self) -> Iterator[str]:

@@ -10,7 +10,6 @@ from workload_rules.administrators import Reviewed
 from workload_rules.objects import matches_any
 from workload_rules.pods import Tenants
 from workload_rules.rbac import BINDINGS, PRACTICES, ApiObject, PolicyRule, in_all_forms, role_ref, subject_of
-from workload_rules.rights import reads_secrets
 
 
 def _cluster_admin(binding: ApiObject, settings: Reviewed, stack: Stack) -> Iterator[str]:
@@ -87,7 +86,9 @@ EVERYBODY: Final = Rule(
 
 
 def _reads_secrets(rule: PolicyRule) -> bool:
-    return reads_secrets(rule) and not rule.is_everything  # the latter is no-cluster-admin's
+    """Whether a rule grants reading Secrets whose names it does not list; for all rights, see no-cluster-admin."""
+    can_read = any(rule.grants(verb) for verb in ("get", "list", "watch"))
+    return can_read and rule.covers("", "secrets") and not rule.values("resourceNames") and not rule.is_everything
 
 
 def _reads_all_secrets(binding: ApiObject, settings: Reviewed, stack: Stack) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 from pydantic import Field
 
 from rule_engine import ADVICE, AnyRule, Rule, Severity
-from rule_engine.properties import resource_of, value_at
+from rule_engine.remedies import resource_of, value_at
 from workload_rules import nodes
 from workload_rules.pods import DEVICE_CLASS, POD_PARTS, PODS, Pod, TenantGpus, Tenants
 

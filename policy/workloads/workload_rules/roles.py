@@ -1,6 +1,6 @@
 """Rules for what roles of tenants grant."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from pydantic import Field
@@ -8,7 +8,7 @@ from pydantic import Field
 from rule_engine import ADVICE, AnyRule, Doubts, Rule, Severity, Stack
 from workload_rules.administrators import Administered, Reviewed
 from workload_rules.aggregation import aggregating
-from workload_rules.objects import always
+from workload_rules.objects import always, matches_any
 from workload_rules.rbac import (
     BINDINGS,
     PRACTICES,
@@ -20,8 +20,60 @@ from workload_rules.rbac import (
     role_ref,
     rules,
 )
-from workload_rules.rights import forbidden
 
+_CHANGES: Final = ("create", "delete", "deletecollection", "patch", "update")
+_MAKING: Final = ("create", "delete", "deletecollection")
+_PROXY: Final = ("create", "delete", "get", "patch", "update")
+
+FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
+    # Become somebody else, or give rights that one does not have.
+    "users": ("impersonate",),
+    "groups": ("impersonate",),
+    "serviceaccounts": ("impersonate",),
+    "serviceaccounts/token": ("create",),
+    "certificatesigningrequests.certificates.k8s.io/approval": ("patch", "update"),
+    "roles.rbac.authorization.k8s.io": (*_CHANGES, "bind", "escalate"),
+    "clusterroles.rbac.authorization.k8s.io": (*_CHANGES, "bind", "escalate"),
+    "rolebindings.rbac.authorization.k8s.io": _CHANGES,
+    "clusterrolebindings.rbac.authorization.k8s.io": _CHANGES,
+    # Enter pods and nodes without a request that admission policies see as one.
+    "pods/ephemeralcontainers": ("patch", "update"),
+    "pods/binding": ("create",),
+    "pods/proxy": _PROXY,
+    "services/proxy": _PROXY,
+    "nodes/proxy": _PROXY,
+    # Change the bounds of a namespace, or what its guards read.
+    "namespaces": _CHANGES,
+    "resourcequotas": _CHANGES,
+    "limitranges": _CHANGES,
+    "networkpolicies.networking.k8s.io": _CHANGES,
+    # Change queues, or who goes first. Stopping a LocalQueue or a Workload is an update.
+    "localqueues.kueue.x-k8s.io": _MAKING,
+    "workloads.kueue.x-k8s.io": _MAKING,
+    "clusterqueues.kueue.x-k8s.io": _CHANGES,
+    "cohorts.kueue.x-k8s.io": _CHANGES,
+    "resourceflavors.kueue.x-k8s.io": _CHANGES,
+    "topologies.kueue.x-k8s.io": _CHANGES,
+    "admissionchecks.kueue.x-k8s.io": _CHANGES,
+    "workloadpriorityclasses.kueue.x-k8s.io": _CHANGES,
+    "queues.scheduling.volcano.sh": _CHANGES,
+    "priorityclasses.scheduling.k8s.io": _CHANGES,
+    # Change what all teams share.
+    "nodes": _CHANGES,
+    "nodes/status": ("patch", "update"),
+    "persistentvolumes": _CHANGES,
+    "customresourcedefinitions.apiextensions.k8s.io": _CHANGES,
+    "validatingadmissionpolicies.admissionregistration.k8s.io": _CHANGES,
+    "validatingadmissionpolicybindings.admissionregistration.k8s.io": _CHANGES,
+    "mutatingadmissionpolicies.admissionregistration.k8s.io": _CHANGES,
+    "mutatingadmissionpolicybindings.admissionregistration.k8s.io": _CHANGES,
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": _CHANGES,
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": _CHANGES,
+}
+"""Verbs by resource, as `NAME.GROUP/SUBRESOURCE`: https://kubernetes.io/docs/concepts/security/rbac-good-practices/,
+https://kueue.sigs.k8s.io/docs/tasks/manage/rbac/."""
+_LISTED: Final = 4
+"""Maximum number of resources in a message."""
 _USERS_ROLES: Final = ("view", "edit", "admin")
 """Built-in ClusterRoles for users of namespaces, into which operators aggregate their own."""
 
@@ -95,6 +147,32 @@ WILDCARDS: Final = Rule(
 )
 
 
+def _forbidden(rules: Iterable[PolicyRule], allowed: Iterable[str]) -> str:
+    """The forbidden rights that rules grant, as messages show them; empty if they grant none.
+
+    Args:
+        rules: of a role.
+        allowed: patterns of resources that tenants may have.
+    """
+    given, patterns = list(rules), list(allowed)
+    phrases: list[str] = []
+    for resource, verbs in FORBIDDEN.items():
+        if matches_any(resource, patterns):
+            continue
+        covering = [rule for rule in given if rule.covers(*_parsed(resource))]
+        if granted := [verb for verb in verbs if any(rule.grants(verb) for rule in covering)]:
+            phrases.append(f"{', '.join(granted)} on {resource}")
+    more = [f"{len(phrases) - _LISTED} more"] if len(phrases) > _LISTED else []
+    return "; ".join([*phrases[:_LISTED], *more])
+
+
+def _parsed(text: str) -> tuple[str, str]:
+    """API group and resource of `NAME.GROUP/SUBRESOURCE`."""
+    full, slash, subresource = text.partition("/")
+    resource, _, group = full.partition(".")
+    return group, f"{resource}{slash}{subresource}"
+
+
 class Bounds(Reviewed):
     """Rights that tenants can have."""
 
@@ -113,7 +191,7 @@ def _beyond(role: ApiObject, settings: Bounds, stack: Stack) -> Iterator[str]:
         return
 
     def check(rule: PolicyRule) -> str:
-        rights = "" if rule.is_everything else forbidden([rule], settings.allowed)
+        rights = "" if rule.is_everything else _forbidden([rule], settings.allowed)
         return f"grants {rights}" if rights else ""
 
     yield from _of_tenants(role, settings, stack, check, "remove it, or list the resources under `allowed`")
@@ -123,12 +201,12 @@ def _binds_beyond(binding: ApiObject, settings: Bounds, stack: Stack) -> Iterato
     """Bindings of roles that are not in this stack."""
 
     def matches(rule: PolicyRule) -> bool:
-        return rule.role.is_built_in and not rule.is_everything and bool(forbidden([rule], settings.allowed))
+        return rule.role.is_built_in and not rule.is_everything and bool(_forbidden([rule], settings.allowed))
 
     if given := settings.given(binding, stack, "tenant-roles-bounded", matches):
         subject = next(settings.tenants(binding))
         yield (
-            f"binds {role_ref(binding)} to {subject.label}, which grants {forbidden(given, settings.allowed)}; bind a"
+            f"binds {role_ref(binding)} to {subject.label}, which grants {_forbidden(given, settings.allowed)}; bind a"
             " role without these rights, or list the resources under `allowed`"
         )
 

@@ -21,17 +21,13 @@ def _needs_probes(container: Container, settings: TenantGpus) -> bool:
         pod.kind in SCALED
         and settings.tenant(pod.namespace)
         and container.is_long_running
-        and _requests_gpus(container, settings)
+        and any(container.gpus(settings).values())
     )
 
 
-def _requests_gpus(container: Container, settings: TenantGpus) -> bool:
-    return any(container.gpus(settings).values())
-
-
-def _ready(container: Container, settings: TenantGpus) -> Iterator[str]:
-    if _needs_probes(container, settings) and not container.view.has("readinessProbe"):
-        yield "serves with GPUs and has no readinessProbe; add one that checks whether the model is loaded"
+def _has_probe(container: Container, settings: TenantGpus, probe: str, fix: str) -> Iterator[str]:
+    if _needs_probes(container, settings) and not container.view.has(probe):
+        yield f"serves with GPUs and has no {probe}; {fix}"
 
 
 READY: Final = Rule(
@@ -43,16 +39,11 @@ READY: Final = Rule(
     severity=Severity.HIGH,
     level=MUST,
     on=CONTAINERS,
-    check=_ready,
+    check=lambda container, settings: _has_probe(
+        container, settings, "readinessProbe", "add one that checks whether the model is loaded"
+    ),
     settings=TenantGpus,
 )
-
-
-def _alive(container: Container, settings: TenantGpus) -> Iterator[str]:
-    if _needs_probes(container, settings) and not container.view.has("livenessProbe"):
-        yield "serves with GPUs and has no livenessProbe; add one, with a startupProbe for the model loading time"
-
-
 ALIVE: Final = Rule(
     name="serving-liveness",
     title="A serving container with GPUs must have a liveness probe.",
@@ -62,7 +53,9 @@ ALIVE: Final = Rule(
     severity=Severity.LOW,
     level=ADVICE,
     on=CONTAINERS,
-    check=_alive,
+    check=lambda container, settings: _has_probe(
+        container, settings, "livenessProbe", "add one, with a startupProbe for the model loading time"
+    ),
     settings=TenantGpus,
 )
 
