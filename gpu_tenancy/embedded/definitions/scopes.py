@@ -1,7 +1,7 @@
 """Generates the table of the scopes of kinds, `engine/scopes.yaml`: `make scopes`.
 
 Built-in kinds come from the OpenAPI document in the Go module of Kubernetes, in the version of the embedded platform;
-other kinds come from the pinned custom resource definitions.
+other kinds come from the pinned custom resource definitions. Those that are in the table already are not fetched again.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from gpu_tenancy.embedded.building import KUBERNETES, SOURCE, needed_go
 from gpu_tenancy.embedded.definitions.fetching import fetch, module_folders
 from gpu_tenancy.embedded.definitions.pins import Module, Pin, read_pins
 from gpu_tenancy.embedded.toolchain import find_go
-from gpu_tenancy.engine.scopes import GENERATED, Kind, Scopes, defined_scope
+from gpu_tenancy.engine.scopes import GENERATED, Kind, Scopes, defined_scope, generated_scopes
 
 OPENAPI: Final = Module("k8s.io/kubernetes", KUBERNETES, "api/openapi-spec")
 _HEAD: Final = (
@@ -40,10 +40,13 @@ def main() -> None:
         sys.stderr.write(f"{line}\n")
 
     cache = platformdirs.user_cache_path("gpu-tenancy")
-    pins = read_pins()
-    GENERATED.write_text(
-        table([kubernetes_scopes(cache, report), *operator_scopes(fetch(pins, cache, report))]), encoding="utf-8"
-    )
+    kept = {(row.definitions, row.version, row.sha256): row for row in generated_scopes()}
+    rows = [kubernetes_scopes(cache, report)]
+    for operator, pins in groupby(sorted(read_pins(), key=lambda pin: pin.operator), lambda pin: pin.operator):
+        listed = list(pins)
+        row = kept.get((operator, listed[0].version, pins_checksum(listed)))
+        rows += [row] if row else operator_scopes(fetch(listed, cache, report))
+    GENERATED.write_text(table(rows), encoding="utf-8")
 
 
 def table(rows: Iterable[Scopes]) -> str:
