@@ -5,6 +5,7 @@ from builders import EXISTING, Data, errors, pool, server, stack, team
 from operators_builders import AMD_POOL, amd_made_here, made_here, names, with_gangs, with_jobs
 
 from gpu_tenancy.model.catalogue.clouds import clouds
+from gpu_tenancy.model.spec.operators import Operators
 
 NEEDED = "is not possible because the stack needs the operator"
 IGNORED = "which Helm would ignore silently"
@@ -35,7 +36,7 @@ REFUSED: dict[str, tuple[Data, str]] = {
         made_here(operators={"kueu": "here"}),
         (
             "operators.kueu: unknown key 'kueu' (did you mean 'kueue'?); use one of: kueue, kuberay, keda,"
-            " prometheus, gpuOperator, … (17 in total; list them with: tenancy schema)"
+            f" prometheus, gpuOperator, … ({len(Operators.model_fields)} in total; list them with: tenancy schema)"
         ),
     ),
     "a misspelt value": (
