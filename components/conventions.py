@@ -1,6 +1,10 @@
 """Labels, annotations and API versions that several components use."""
 
+from collections.abc import Mapping
 from typing import Any, Final
+
+import pulumi
+from pulumi_kubernetes.apiextensions import CustomResource
 
 from gpu_tenancy.model.plan.workloads import JobPlan
 
@@ -37,6 +41,21 @@ def labels_of(job: JobPlan) -> dict[str, str]:
 def queued(queue: str, priority: str | None) -> dict[str, str]:
     """Labels of a workload that is submitted to a queue."""
     return {QUEUE: queue, **({QUEUE_PRIORITY: priority} if priority else {})}
+
+
+def kueue_object(
+    name: str, kind: str, called: str, spec: Mapping[str, Any], opts: pulumi.ResourceOptions
+) -> CustomResource:
+    """A cluster-scoped object of Kueue with the name `called`."""
+    return CustomResource(name, api_version=KUEUE, kind=kind, metadata={"name": called}, spec=spec, opts=opts)
+
+
+def admission_check(
+    name: str, check: str, controller: str, config_kind: str, opts: pulumi.ResourceOptions
+) -> CustomResource:
+    """The AdmissionCheck of a controller, with the config of its own kind and the same name."""
+    parameters = {"apiGroup": KUEUE.partition("/")[0], "kind": config_kind, "name": check}
+    return kueue_object(name, "AdmissionCheck", check, {"controllerName": controller, "parameters": parameters}, opts)
 
 
 def fair_sharing(weight: float | None) -> dict[str, Any]:

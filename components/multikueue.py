@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 
 import pulumi
-from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.core.v1 import Namespace, ServiceAccount
 from pulumi_kubernetes.rbac.v1 import RoleBinding
 
 from gpu_tenancy.model.plan.multikueue import CHECK, CONTROLLER, WorkerAccess, WorkerCluster
 
-from .conventions import KUEUE
+from .conventions import admission_check, kueue_object
 from .people import LABELS, cluster_role, cluster_role_binding, role_binding
 
 _WRITES = f"{CHECK}-team"
@@ -28,36 +27,21 @@ class WorkerClusters(pulumi.ComponentResource):
     def __init__(self, name: str, workers: Sequence[WorkerCluster], opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:tenancy:WorkerClusters", name, {}, opts)
         clusters = [
-            CustomResource(
+            kueue_object(
                 f"{name}-{worker.name}",
-                api_version=KUEUE,
-                kind="MultiKueueCluster",
-                metadata={"name": worker.name},
-                spec={"clusterSource": {"kubeConfig": {"locationType": "Secret", "location": worker.secret}}},
-                opts=pulumi.ResourceOptions(parent=self),
+                "MultiKueueCluster",
+                worker.name,
+                {"clusterSource": {"kubeConfig": {"locationType": "Secret", "location": worker.secret}}},
+                pulumi.ResourceOptions(parent=self),
             )
             for worker in workers
         ]
-        config = CustomResource(
-            f"{name}-config",
-            api_version=KUEUE,
-            kind="MultiKueueConfig",
-            metadata={"name": CHECK},
-            spec={"clusters": [worker.name for worker in workers]},
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[*clusters]),
-        )
-        self.check = CustomResource(
-            f"{name}-check",
-            api_version=KUEUE,
-            kind="AdmissionCheck",
-            metadata={"name": CHECK},
-            spec={
-                "controllerName": CONTROLLER,
-                "parameters": {"apiGroup": KUEUE.partition("/")[0], "kind": "MultiKueueConfig", "name": CHECK},
-            },
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[config]),
-        )
-        self.register_outputs({"clusters": [worker.name for worker in workers]})
+        kind, names = "MultiKueueConfig", [worker.name for worker in workers]
+        after = pulumi.ResourceOptions(parent=self, depends_on=[*clusters])
+        config = kueue_object(f"{name}-config", kind, CHECK, {"clusters": names}, after)
+        after = pulumi.ResourceOptions(parent=self, depends_on=[config])
+        self.check = admission_check(f"{name}-check", CHECK, CONTROLLER, kind, after)
+        self.register_outputs({"clusters": names})
 
 
 class ManagerAccess(pulumi.ComponentResource):

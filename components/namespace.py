@@ -1,7 +1,8 @@
 """A team's namespace with its ResourceQuotas, LimitRange, NetworkPolicies and LocalQueue."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from typing import Final
 
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
@@ -17,13 +18,13 @@ from pulumi_kubernetes.core.v1 import (
 from pulumi_kubernetes.networking.v1 import (
     NetworkPolicy,
     NetworkPolicyEgressRuleArgsDict,
+    NetworkPolicyPeerArgsDict,
     NetworkPolicySpecArgsDict,
 )
 
 from gpu_tenancy.base.quantity import format_amounts, format_bytes
 from gpu_tenancy.model.catalogue.clouds import NodeEndpoint
 from gpu_tenancy.model.plan import namespaces as planned
-from gpu_tenancy.model.plan.latency import Monitor
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 
 from .conventions import KUEUE, NAME, fair_sharing
@@ -31,6 +32,8 @@ from .leader_worker_sets import OF_LEADERS
 from .multikueue import manager_binding
 from .people import team_binding
 from .pods import ACCOUNT
+
+_NAMESPACE: Final = "kubernetes.io/metadata.name"
 
 
 class TeamNamespace(pulumi.ComponentResource):
@@ -72,14 +75,9 @@ class TeamNamespace(pulumi.ComponentResource):
     def _quota(self, name: str, namespace: str, quota: planned.ResourceQuota) -> ResourceQuota:
         spec: ResourceQuotaSpecArgsDict = {"hard": format_amounts(quota.hard)}
         if quota.scope:
+            scope, classes = quota.scope.operator, list(quota.scope.classes)
             spec["scope_selector"] = {
-                "match_expressions": [
-                    {
-                        "scope_name": "PriorityClass",
-                        "operator": quota.scope.operator,
-                        "values": list(quota.scope.classes),
-                    }
-                ]
+                "match_expressions": [{"scope_name": "PriorityClass", "operator": scope, "values": classes}]
             }
         return ResourceQuota(name, metadata={"name": quota.name, "namespace": namespace}, spec=spec, opts=self._inside)
 
@@ -168,19 +166,13 @@ def _to_nodes(endpoints: Iterable[NodeEndpoint], serves: str) -> list[NetworkPol
 
 
 def _policies(network: planned.NetworkRules) -> Mapping[str, NetworkPolicySpecArgsDict]:
+    dns: NetworkPolicyEgressRuleArgsDict = {
+        "to": [{"namespace_selector": {"match_labels": {_NAMESPACE: "kube-system"}}}],
+        "ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}],
+    }
     policies: dict[str, NetworkPolicySpecArgsDict] = {
         "default-deny": {"pod_selector": {}, "policy_types": ["Ingress", "Egress"]},
-        "allow-dns": {
-            "pod_selector": {},
-            "policy_types": ["Egress"],
-            "egress": [
-                {
-                    "to": [{"namespace_selector": {"match_labels": {"kubernetes.io/metadata.name": "kube-system"}}}],
-                    "ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}],
-                },
-                *_to_nodes(network.node_endpoints, "dns"),
-            ],
-        },
+        "allow-dns": _egress([dns, *_to_nodes(network.node_endpoints, "dns")]),
         # The pods of a distributed job communicate on ports that they choose themselves.
         "allow-team": {
             "pod_selector": {},
@@ -190,36 +182,25 @@ def _policies(network: planned.NetworkRules) -> Mapping[str, NetworkPolicySpecAr
         },
     }
     if identity := _to_nodes(network.node_endpoints, "identity"):
-        policies["allow-identity"] = {"pod_selector": {}, "policy_types": ["Egress"], "egress": identity}
+        policies["allow-identity"] = _egress(identity)
     if network.egress:
         policies["allow-https"] = _https_to(network.egress)
     if network.data:
         policies["allow-datasets"] = _https_to(network.data)
     if network.from_cluster:
         policies |= {
-            f"allow-server-{server}": _to_server(_answering(network, server), port)
+            f"allow-server-{server}": _ingress(_answering(network, server), port)
             for server, port in network.ports.items()
         }
     if network.kuberay:
-        policies["allow-ray-dashboard"] = _to_ray(network.kuberay)
+        # KubeRay submits jobs to the dashboard of the head, and asks it how they are:
+        # https://github.com/ray-project/kuberay/blob/v1.6.2/ray-operator/controllers/ray/utils/constant.go
+        policies["allow-ray-dashboard"] = _ingress({"ray.io/node-type": "head"}, 8265, network.kuberay)
     policies |= {
-        f"allow-metrics-{server}": _to_metrics(_answering(network, server), monitor)
+        f"allow-metrics-{server}": _ingress(_answering(network, server), monitor.port, monitor.namespace)
         for server, monitor in network.monitors.items()
     }
     return policies
-
-
-def _https_to(cidrs: Iterable[str]) -> NetworkPolicySpecArgsDict:
-    return {
-        "pod_selector": {},
-        "policy_types": ["Egress"],
-        "egress": [
-            {
-                "to": [{"ip_block": {"cidr": cidr}} for cidr in cidrs],
-                "ports": [{"port": 443, "protocol": "TCP"}],
-            }
-        ],
-    }
 
 
 def _answering(network: planned.NetworkRules, server: str) -> dict[str, str]:
@@ -227,40 +208,22 @@ def _answering(network: planned.NetworkRules, server: str) -> dict[str, str]:
     return {NAME: server, **(OF_LEADERS if server in network.grouped else {})}
 
 
-def _to_server(labels: Mapping[str, str], port: int) -> NetworkPolicySpecArgsDict:
+def _https_to(cidrs: Iterable[str]) -> NetworkPolicySpecArgsDict:
+    to: list[NetworkPolicyPeerArgsDict] = [{"ip_block": {"cidr": cidr}} for cidr in cidrs]
+    return _egress([{"to": to, "ports": [{"port": 443, "protocol": "TCP"}]}])
+
+
+def _egress(rules: Sequence[NetworkPolicyEgressRuleArgsDict]) -> NetworkPolicySpecArgsDict:
+    return {"pod_selector": {}, "policy_types": ["Egress"], "egress": rules}
+
+
+def _ingress(labels: Mapping[str, str], port: int, namespace: str = "") -> NetworkPolicySpecArgsDict:
+    """Connections from the pods of a namespace, or of all namespaces, to one port of pods with these labels."""
+    peer: NetworkPolicyPeerArgsDict = {
+        "namespace_selector": {"match_labels": {_NAMESPACE: namespace}} if namespace else {}
+    }
     return {
         "pod_selector": {"match_labels": labels},
         "policy_types": ["Ingress"],
-        "ingress": [{"from_": [{"namespace_selector": {}}], "ports": [{"port": port, "protocol": "TCP"}]}],
-    }
-
-
-def _to_ray(namespace: str) -> NetworkPolicySpecArgsDict:
-    """KubeRay submits jobs to the dashboard of the head, and asks it how they are.
-
-    https://github.com/ray-project/kuberay/blob/v1.6.2/ray-operator/controllers/ray/utils/constant.go
-    """
-    return {
-        "pod_selector": {"match_labels": {"ray.io/node-type": "head"}},
-        "policy_types": ["Ingress"],
-        "ingress": [
-            {
-                "from_": [{"namespace_selector": {"match_labels": {"kubernetes.io/metadata.name": namespace}}}],
-                "ports": [{"port": 8265, "protocol": "TCP"}],
-            }
-        ],
-    }
-
-
-def _to_metrics(labels: Mapping[str, str], monitor: Monitor) -> NetworkPolicySpecArgsDict:
-    prometheus = {"kubernetes.io/metadata.name": monitor.namespace}
-    return {
-        "pod_selector": {"match_labels": labels},
-        "policy_types": ["Ingress"],
-        "ingress": [
-            {
-                "from_": [{"namespace_selector": {"match_labels": prometheus}}],
-                "ports": [{"port": monitor.port, "protocol": "TCP"}],
-            }
-        ],
+        "ingress": [{"from_": [peer], "ports": [{"port": port, "protocol": "TCP"}]}],
     }

@@ -8,6 +8,7 @@ import yaml
 from pulumi_kubernetes.batch.v1 import Job
 from pulumi_kubernetes.core.v1 import (
     ConfigMap,
+    ContainerArgsDict,
     Namespace,
     PodSpecArgsDict,
     ResourceQuota,
@@ -21,6 +22,8 @@ from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding
 from gpu_tenancy.model.catalogue.operators import Probe
 from gpu_tenancy.model.plan.operators import ReleasePlan
 
+from .pods import kubectl_pod
+
 KUBECTL: Final = (
     "registry.k8s.io/kubectl:v1.34.1@sha256:59bafa07ff3a6d4b417e7633ddb9d79a9606ca98bf64bac080b3e65748669250"
 )
@@ -30,7 +33,6 @@ _SECONDS: Final = 900
 _RBAC: Final = "rbac.authorization.k8s.io"
 _ENFORCED: Final = "pod-security.kubernetes.io/enforce"
 _CRITICAL: Final = ("system-node-critical", "system-cluster-critical")
-_NOBODY: Final = 65532
 
 
 class Operator(pulumi.ComponentResource):
@@ -132,37 +134,13 @@ class Operator(pulumi.ComponentResource):
 
 def _gate_pod(plan: ReleasePlan) -> PodSpecArgsDict:
     """A pod that runs the dry run once. If it is rejected, the kubelet restarts the container with back-off."""
-    return {
-        "service_account_name": f"{plan.name}-gate",
-        "restart_policy": "OnFailure",
-        "security_context": {
-            "run_as_non_root": True,
-            "run_as_user": _NOBODY,
-            "seccomp_profile": {"type": "RuntimeDefault"},
-        },
-        "containers": [
-            {
-                "name": "ask",
-                "image": KUBECTL,
-                "args": ["create", "--dry-run=server", "--filename=/gate/object.yaml"],
-                "env": [{"name": "HOME", "value": "/tmp"}],  # noqa: S108 - of the pod, where kubectl keeps what it discovers
-                "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "128Mi"}},
-                "security_context": {
-                    "allow_privilege_escalation": False,
-                    "read_only_root_filesystem": True,
-                    "capabilities": {"drop": ["ALL"]},
-                },
-                "volume_mounts": [
-                    {"name": "object", "mount_path": "/gate"},
-                    {"name": "scratch", "mount_path": "/tmp"},  # noqa: S108 - as above
-                ],
-            }
-        ],
-        "volumes": [
-            {"name": "object", "config_map": {"name": f"{plan.name}-gate"}},
-            {"name": "scratch", "empty_dir": {}},
-        ],
+    own: ContainerArgsDict = {
+        "name": "ask",
+        "image": KUBECTL,
+        "args": ["create", "--dry-run=server", "--filename=/gate/object.yaml"],
+        "env": [{"name": "HOME", "value": "/tmp"}],  # noqa: S108 - of the pod, where kubectl keeps what it discovers
     }
+    return kubectl_pod(f"{plan.name}-gate", "OnFailure", own, "128Mi", (f"{plan.name}-gate", "/gate"))
 
 
 class Operators(pulumi.ComponentResource):

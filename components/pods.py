@@ -236,6 +236,7 @@ def sidecars(fabric: PodFabric | None) -> list[ContainerArgsDict]:
 
 ACCOUNT: Final = "workload"
 """Service account of all workloads of a team."""
+_NOBODY: Final = 65532
 POD_SECURITY: Final[PodSecurityContextArgsDict] = {"seccomp_profile": {"type": "RuntimeDefault"}}
 
 
@@ -278,3 +279,31 @@ def pod_spec(pod: PodPlan, workload_container: ContainerArgsDict) -> PodSpecArgs
     if pulling := pull_secrets(pod.references):
         spec["image_pull_secrets"] = pulling
     return spec
+
+
+def kubectl_pod(
+    account: str, restart: str, own: ContainerArgsDict, memory: str, config_map: tuple[str, str] | None = None
+) -> PodSpecArgsDict:
+    """A pod of the platform itself that runs kubectl as nobody and writes to nothing but `/tmp`.
+
+    Its container has at most so much memory, and a ConfigMap in a folder: `("kueue-gate", "/gate")`.
+    """
+    mounted: list[VolumeMountArgsDict] = [{"name": _SCRATCH, "mount_path": "/tmp"}]  # noqa: S108 - of the pod
+    used: list[VolumeArgsDict] = [{"name": _SCRATCH, "empty_dir": {}}]
+    if config_map:
+        mounted.insert(0, {"name": "object", "mount_path": config_map[1]})
+        used.insert(0, {"name": "object", "config_map": {"name": config_map[0]}})
+    return {
+        "service_account_name": account,
+        "restart_policy": restart,
+        "security_context": {**POD_SECURITY, "run_as_non_root": True, "run_as_user": _NOBODY},
+        "containers": [
+            {
+                **own,
+                "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": memory}},
+                "security_context": {**rights(), "read_only_root_filesystem": True},
+                "volume_mounts": mounted,
+            }
+        ],
+        "volumes": used,
+    }

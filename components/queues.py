@@ -13,7 +13,7 @@ from gpu_tenancy.model.plan.multikueue import CHECK
 from gpu_tenancy.model.plan.queues import ClusterQueue, GangQueue, ProvisioningCheck, ResourceFlavor
 from gpu_tenancy.model.plan.supply import NodeTaint
 
-from .conventions import KUEUE, fair_sharing
+from .conventions import admission_check, fair_sharing, kueue_object
 from .multikueue import WorkerClusters
 
 
@@ -53,58 +53,29 @@ class Queues(pulumi.ComponentResource):
             "topologyName": flavor.name if flavor.topology else None,
         }
         topology = [self._topology(f"{name}-topology", flavor)] if flavor.topology else []
-        return CustomResource(
-            name,
-            api_version=KUEUE,
-            kind="ResourceFlavor",
-            metadata={"name": flavor.name},
-            spec={key: value for key, value in spec.items() if value},
-            opts=pulumi.ResourceOptions(parent=self, depends_on=topology),
-        )
+        after = pulumi.ResourceOptions(parent=self, depends_on=topology)
+        written = {key: value for key, value in spec.items() if value}
+        return kueue_object(name, "ResourceFlavor", flavor.name, written, after)
 
     def _topology(self, name: str, flavor: ResourceFlavor) -> CustomResource:
-        return CustomResource(
-            name,
-            api_version=KUEUE,
-            kind="Topology",
-            metadata={"name": flavor.name},
-            spec={"levels": [{"nodeLabel": label} for label in flavor.topology]},
-            opts=pulumi.ResourceOptions(parent=self),
-        )
+        spec = {"levels": [{"nodeLabel": label} for label in flavor.topology]}
+        return kueue_object(name, "Topology", flavor.name, spec, pulumi.ResourceOptions(parent=self))
 
     def _check(self, name: str, check: ProvisioningCheck) -> CustomResource:
         request = check.provisioning
         selected = [
             {"key": key, "valueFromProvisioningClassDetail": detail} for key, detail in request.node_selector.items()
         ]
-        config = CustomResource(
-            f"{name}-config",
-            api_version=KUEUE,
-            kind="ProvisioningRequestConfig",
-            metadata={"name": check.name},
-            spec={
-                "provisioningClassName": request.provisioning_class,
-                **({} if request.seconds is None else {"parameters": {"maxRunDurationSeconds": str(request.seconds)}}),
-                "managedResources": [check.resource],
-                **({"podSetUpdates": {"nodeSelector": selected}} if selected else {}),
-            },
-            opts=pulumi.ResourceOptions(parent=self),
-        )
-        return CustomResource(
-            name,
-            api_version=KUEUE,
-            kind="AdmissionCheck",
-            metadata={"name": check.name},
-            spec={
-                "controllerName": "kueue.x-k8s.io/provisioning-request",
-                "parameters": {
-                    "apiGroup": KUEUE.partition("/")[0],
-                    "kind": "ProvisioningRequestConfig",
-                    "name": check.name,
-                },
-            },
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[config]),
-        )
+        spec = {
+            "provisioningClassName": request.provisioning_class,
+            **({} if request.seconds is None else {"parameters": {"maxRunDurationSeconds": str(request.seconds)}}),
+            "managedResources": [check.resource],
+            **({"podSetUpdates": {"nodeSelector": selected}} if selected else {}),
+        }
+        kind, own = "ProvisioningRequestConfig", pulumi.ResourceOptions(parent=self)
+        config = kueue_object(f"{name}-config", kind, check.name, spec, own)
+        after = pulumi.ResourceOptions(parent=self, depends_on=[config])
+        return admission_check(name, check.name, "kueue.x-k8s.io/provisioning-request", kind, after)
 
     def _cohort(self, name: str, cohort: Cohort) -> CustomResource:
         spec = {
@@ -113,14 +84,8 @@ class Queues(pulumi.ComponentResource):
             **fair_sharing(cohort.weight),
         }
         above = [self.cohorts[cohort.parent]] if cohort.parent else []
-        return CustomResource(
-            name,
-            api_version=KUEUE,
-            kind="Cohort",
-            metadata={"name": cohort.name},
-            spec=spec,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[*self.flavors.values(), *above]),
-        )
+        after = pulumi.ResourceOptions(parent=self, depends_on=[*self.flavors.values(), *above])
+        return kueue_object(name, "Cohort", cohort.name, spec, after)
 
     def _queue(self, name: str, queue: ClusterQueue) -> CustomResource:
         spec = queue.spec
@@ -147,14 +112,8 @@ class Queues(pulumi.ComponentResource):
         named = [*(check.name for check in queue.checks), *([CHECK] if queue.dispatches else [])]
         checks = [self.checks[check] for check in named if check in self.checks]
         above = [*([cohort] if cohort else []), *checks]
-        return CustomResource(
-            name,
-            api_version=KUEUE,
-            kind="ClusterQueue",
-            metadata={"name": queue.name},
-            spec=body,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[*self.flavors.values(), *above]),
-        )
+        after = pulumi.ResourceOptions(parent=self, depends_on=[*self.flavors.values(), *above])
+        return kueue_object(name, "ClusterQueue", queue.name, body, after)
 
     def _gangs(self, name: str, queue: GangQueue) -> CustomResource:
         guarantee, capability = format_amounts(queue.guarantee), format_amounts(queue.capability)

@@ -5,7 +5,7 @@ from typing import Any, Final
 import pulumi
 from pulumi_kubernetes.admissionregistration.v1 import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding
 from pulumi_kubernetes.batch.v1 import CronJob
-from pulumi_kubernetes.core.v1 import Namespace, PodSpecArgsDict, ServiceAccount
+from pulumi_kubernetes.core.v1 import ContainerArgsDict, Namespace, PodSpecArgsDict, ServiceAccount
 from pulumi_kubernetes.networking.v1 import NetworkPolicy
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 
@@ -13,6 +13,7 @@ from gpu_tenancy.model.plan.snapshots import SnapshotClassPlan, SnapshotPlan, Sn
 from gpu_tenancy.model.spec.data import SNAPSHOT_GROUP, SNAPSHOTS
 
 from .plain_objects import PlainObject
+from .pods import kubectl_pod
 
 OF: Final = "gpu-tenancy.dev/snapshot-of"
 """Label of the snapshots that a CronJob takes: the claim. It deletes no others."""
@@ -58,7 +59,6 @@ https://kubernetes.io/docs/concepts/storage/volume-snapshots/#delete."""
 _RBAC: Final = "rbac.authorization.k8s.io"
 _RIGHT: Final = "gpu-tenancy-snapshots"
 _USER: Final = f"system:serviceaccount:{SNAPSHOTS}:"
-_NOBODY: Final = 65532
 _MINUTES: Final = 60
 
 
@@ -237,28 +237,10 @@ def _pod(planned: SnapshotPlan) -> PodSpecArgsDict:
         "KEPT": "true" if planned.kept else "false",
         "HOME": "/tmp",  # noqa: S108 - of the pod, where kubectl keeps what it discovers
     }
-    return {
-        "service_account_name": planned.team,
-        "restart_policy": "Never",
-        "security_context": {
-            "run_as_non_root": True,
-            "run_as_user": _NOBODY,
-            "seccomp_profile": {"type": "RuntimeDefault"},
-        },
-        "containers": [
-            {
-                "name": "snapshot",
-                "image": KUBECTL_AND_SHELL,
-                "command": ["/bin/sh", "-c", SCRIPT],
-                "env": [{"name": key, "value": value} for key, value in environment.items()],
-                "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}},
-                "security_context": {
-                    "allow_privilege_escalation": False,
-                    "read_only_root_filesystem": True,
-                    "capabilities": {"drop": ["ALL"]},
-                },
-                "volume_mounts": [{"name": "scratch", "mount_path": "/tmp"}],  # noqa: S108 - as above
-            }
-        ],
-        "volumes": [{"name": "scratch", "empty_dir": {}}],
+    own: ContainerArgsDict = {
+        "name": "snapshot",
+        "image": KUBECTL_AND_SHELL,
+        "command": ["/bin/sh", "-c", SCRIPT],
+        "env": [{"name": key, "value": value} for key, value in environment.items()],
     }
+    return kubectl_pod(planned.team, "Never", own, "256Mi")
