@@ -1,6 +1,7 @@
-"""Labels, annotations and API versions that several components use."""
+"""Labels, annotations, API versions and kinds of objects that several components use."""
 
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Any, Final
 
 import pulumi
@@ -61,3 +62,21 @@ def admission_check(
 def fair_sharing(weight: float | None) -> dict[str, Any]:
     """The weight of a Cohort, ClusterQueue or LocalQueue, as part of its spec; empty for None."""
     return {} if weight is None else {"fairSharing": {"weight": f"{weight:g}"}}
+
+
+class PlainObject(pulumi.CustomResource):
+    """An object of a kind that an operator defines, such as Kueue's WorkloadPriorityClass.
+
+    Example:
+        >>> PlainObject("low", "kueue.x-k8s.io/v1beta2", "WorkloadPriorityClass", {"metadata": {...}, "value": 1}, opts)
+    """
+
+    def __init__(
+        self, name: str, api_version: str, kind: str, fields: Mapping[str, Any], opts: pulumi.ResourceOptions
+    ) -> None:
+        super().__init__(
+            f"kubernetes:{api_version}:{kind}",
+            name,
+            {"apiVersion": api_version, "kind": kind, **fields},
+            pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(version=version("pulumi-kubernetes"))),
+        )

@@ -1,18 +1,18 @@
 """The platform of a stack: cluster, operators, dashboards and tenancy, in the order in which they need each other."""
 
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pulumi
 import pulumi_kubernetes as kubernetes
 
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.parts import CLUSTER, OPERATORS
+from gpu_tenancy.model.spec.adoption import adoptable
 
-from .adoption import adopting
 from .clouds import open_cluster
 from .clouds.api import Api
 from .config import configured_stack, of_part
@@ -167,3 +167,32 @@ class Platform(pulumi.ComponentResource):
         super().__init__(PLATFORM, name, {}, opts)
         build(planned, name=name, parent=self)
         self.register_outputs(outputs(planned))
+
+
+def adopting(names: Sequence[str], api: Api) -> list[pulumi.ResourceTransformation]:
+    """Transformations of a component with which the named objects below it are taken over if they exist.
+
+    All other objects keep their provider, which refuses objects that exist already.
+    """
+    if not names:
+        return []
+    wanted, provider = frozenset(names), api.adopting()
+
+    def adopt(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
+        if _name(args.type_, args.props) not in wanted:
+            return None
+        options = pulumi.ResourceOptions.merge(args.opts, pulumi.ResourceOptions(provider=provider))
+        return pulumi.ResourceTransformationResult(args.props, options)
+
+    return [adopt]
+
+
+def _name(type_: str, props: Mapping[str, Any]) -> str:
+    """The name of a resource in `cluster.adopt`; empty for what is not an object of Kubernetes."""
+    package, _, rest = type_.partition(":")
+    api_version, _, kind = rest.rpartition(":")
+    metadata = props.get("metadata") if package == "kubernetes" else None
+    if not isinstance(metadata, Mapping):
+        return ""
+    known = cast("Mapping[str, Any]", metadata)
+    return adoptable(api_version.removeprefix("core/"), kind, known.get("namespace") or "", known.get("name") or "")

@@ -5,8 +5,7 @@ from pulumi_kubernetes.scheduling.v1 import PriorityClass
 
 from gpu_tenancy.model.plan import PriorityPlan
 
-from .conventions import KUEUE
-from .plain_objects import PlainObject
+from .conventions import KUEUE, PlainObject
 
 
 class Priorities(pulumi.ComponentResource):

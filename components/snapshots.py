@@ -12,7 +12,7 @@ from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, Rol
 from gpu_tenancy.model.plan.snapshots import SnapshotClassPlan, SnapshotPlan, SnapshotsPlan
 from gpu_tenancy.model.spec.data import SNAPSHOT_GROUP, SNAPSHOTS
 
-from .plain_objects import PlainObject
+from .conventions import PlainObject
 from .pods import kubectl_pod
 
 OF: Final = "gpu-tenancy.dev/snapshot-of"

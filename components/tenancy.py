@@ -11,7 +11,6 @@ from gpu_tenancy.model.plan import Plan, TeamPlan
 from gpu_tenancy.model.plan.secrets import NO_SECRETS
 
 from .caches import CachedVolume, Caches
-from .datasets import DatasetVolume
 from .guards import Guards
 from .multikueue import ManagerAccess
 from .namespace import TeamNamespace
@@ -21,7 +20,7 @@ from .queues import Queues
 from .secrets import NamespaceSecrets
 from .serving import ModelServer
 from .snapshots import Snapshots, TeamSnapshots
-from .storage import StorageClasses, TeamStorage
+from .storage import DatasetVolume, StorageClasses, TeamStorage
 from .train_jobs import TrainingRuntime
 from .training import GangJob, TrainingJob
 

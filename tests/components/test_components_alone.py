@@ -59,7 +59,7 @@ COMPONENTS = {
 IMPORTS = """
 from components.clouds import open_cluster
 from components.caches import CachedVolume, Caches
-from components.datasets import DatasetVolume
+from components.storage import DatasetVolume
 from components.storage import TeamStorage
 from components.guards import Guards
 from components.namespace import TeamNamespace
