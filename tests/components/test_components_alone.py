@@ -7,7 +7,7 @@ import pytest
 from builders import GPU, Data, job, pool, server, stack, team
 from components_builders import HEADER, Program, program
 
-from components import caches, datasets, guards, namespace, priorities, queues, serving, storage, tenancy, training
+from components import caches, guards, namespace, priorities, queues, serving, storage, tenancy, training
 
 ALL = stack(
     pools={"cpu": pool("m7i.8xlarge", 3), "a100": pool("p4de.24xlarge", 4), "l4": pool("g6.12xlarge", 16)},
@@ -44,7 +44,7 @@ ALL = stack(
 COMPONENTS = {
     "Caches": caches,
     "CachedVolume": caches,
-    "DatasetVolume": datasets,
+    "DatasetVolume": storage,
     "TeamStorage": storage,
     "Guards": guards,
     "TeamNamespace": namespace,
