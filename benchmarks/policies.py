@@ -22,12 +22,12 @@ from gpu_tenancy.engine.project import preview, project_folder
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.model.source import Source, to_config
-from gpu_tenancy.packs.asking import Questions, questions
 from gpu_tenancy.packs.choosing import choose
 from gpu_tenancy.packs.configuration import read_config
-from gpu_tenancy.packs.findings import Judged
-from gpu_tenancy.packs.judging import Session
+from gpu_tenancy.packs.evaluation import Session
+from gpu_tenancy.packs.findings import PackResult
 from gpu_tenancy.packs.process import pack_process
+from gpu_tenancy.packs.requests import Requests, requests_of
 
 RESOURCES: Final = 1000
 TEAMS: Final = 100
@@ -117,10 +117,10 @@ def growth(folder: Path, config: Path | None) -> str:
     seconds: list[float] = []
     with pack_process(folder) as client:
         session = Session.of(client, read_config(config) if config else {})
-        session.judge(few)
+        session.evaluate(few)
         for requests in (few, many):
             began = time.perf_counter()
-            session.judge(requests)
+            session.evaluate(requests)
             seconds.append(time.perf_counter() - began)
     resources = len(many.resources) / len(few.resources)
     ratio = seconds[1] / seconds[0]
@@ -145,12 +145,12 @@ def program() -> list[Registration]:
     ]
 
 
-def asked(registrations: Sequence[Registration]) -> Questions:
+def asked(registrations: Sequence[Registration]) -> Requests:
     """What the engine would send, made beforehand: that is the engine's own work."""
-    return questions(Rendered("gpu-tenancy", "benchmark", tuple(registrations), {}))
+    return requests_of(Rendered("gpu-tenancy", "benchmark", tuple(registrations), {}))
 
 
-def judging(folders: Sequence[Path], requests: Questions, rounds: int, configs: Sequence[Path | None]) -> list[float]:
+def judging(folders: Sequence[Path], requests: Requests, rounds: int, configs: Sequence[Path | None]) -> list[float]:
     """Seconds of start-up, then of each round: all packs at once, each asked as the engine asks."""
     seconds: list[float] = []
     began = time.perf_counter()
@@ -162,10 +162,10 @@ def judging(folders: Sequence[Path], requests: Questions, rounds: int, configs: 
         ]
         seconds.append(time.perf_counter() - began)
         with ThreadPoolExecutor(len(sessions)) as threads:
-            found: list[Judged] = []
+            found: list[PackResult] = []
             for _ in range(rounds):
                 began = time.perf_counter()
-                found = list(threads.map(partial(Session.judge, asked=requests), sessions))
+                found = list(threads.map(partial(Session.evaluate, requests=requests), sessions))
                 seconds.append(time.perf_counter() - began)
     print(", ".join(f"{each.pack}: {each.rules} rules, {len(each.findings)} findings" for each in found))
     return seconds

@@ -6,7 +6,7 @@ from typing import Final
 
 import gpu_tenancy
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.packs.judging import PackChoice
+from gpu_tenancy.packs.evaluation import PackChoice
 
 _PRODUCTION: Final = ("prod", "live")
 """Prefixes of production environments."""

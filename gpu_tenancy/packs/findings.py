@@ -68,7 +68,7 @@ class RuleState:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class PackResult:
     """The result of one pack for a stack.
 
     Attributes:

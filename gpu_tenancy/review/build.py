@@ -12,7 +12,7 @@ from gpu_tenancy.engine.project import Preview, preview, project_name, read_stac
 from gpu_tenancy.local.show import price_note
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.packs.choosing import choose
-from gpu_tenancy.packs.judging import judge
+from gpu_tenancy.packs.evaluation import evaluate
 from gpu_tenancy.review.base import Base, base, base_in, checkout
 from gpu_tenancy.review.changes import Change, changes, resources
 from gpu_tenancy.review.judged import judged
@@ -71,7 +71,7 @@ def review(
 
 def _evaluated(current: Preview, project: Path, policies: Sequence[str]) -> list[Evaluated]:
     chosen = [choose(text, current.stack.environment, project) for text in policies]
-    results = judge(current.rendered, chosen) if chosen else []
+    results = evaluate(current.rendered, chosen) if chosen else []
     return [Evaluated(*parts) for parts in zip(policies, chosen, results, strict=True)]
 
 

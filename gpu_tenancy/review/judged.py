@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from gpu_tenancy.engine.render import Rendered
-from gpu_tenancy.packs.findings import Finding, Judged, Kind, Outcome, by_weight
+from gpu_tenancy.packs.findings import Finding, Kind, Outcome, PackResult, by_weight
 from gpu_tenancy.review.changes import kind_of, name_of
 from gpu_tenancy.review.review import RuleLine, Rules
 
@@ -17,7 +17,7 @@ _OUTCOMES: Final[Mapping[Kind, str]] = {
 }
 
 
-def judged(rendered: Rendered, packs: Sequence[Judged]) -> Rules:
+def judged(rendered: Rendered, packs: Sequence[PackResult]) -> Rules:
     """The results of policy packs; mandatory violations come first."""
     findings = [finding for pack in packs for finding in pack.findings]
     not_passed = {(finding.pack, finding.rule) for finding in findings}

@@ -20,8 +20,8 @@ from gpu_tenancy.engine.project import Preview, read_stack
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.packs.choosing import choose_in_copy
-from gpu_tenancy.packs.findings import Finding, Judged, RuleState
-from gpu_tenancy.packs.judging import PackChoice, judge
+from gpu_tenancy.packs.evaluation import PackChoice, evaluate
+from gpu_tenancy.packs.findings import Finding, PackResult, RuleState
 from gpu_tenancy.review.base import Base, Copy
 from gpu_tenancy.review.changes import kind_of, name_of
 from gpu_tenancy.review.judged import rule_lines
@@ -46,7 +46,7 @@ class Evaluated:
 
     text: str
     chosen: PackChoice
-    result: Judged
+    result: PackResult
 
 
 def policy_changes(
@@ -78,7 +78,7 @@ def policy_changes(
     weaker: list[WeakerRule] = []
     unreported: list[Finding] = []
     for (pack, _), result in zip(differing, results, strict=True):
-        if isinstance(result, Judged):
+        if isinstance(result, PackResult):
             weaker += weaker_rules(result, pack.result)
             unreported += _unreported(result, pack.result)
         else:
@@ -120,10 +120,10 @@ def _environment(stack: str, folder: Path) -> str | None:
     return environment if isinstance(environment, str) else None
 
 
-def _evaluated(rendered: Rendered, chosen: PackChoice) -> Judged | str:
+def _evaluated(rendered: Rendered, chosen: PackChoice) -> PackResult | str:
     """The result of a pack of the base; the reason if it cannot run."""
     try:
-        return judge(rendered, [chosen])[0]
+        return evaluate(rendered, [chosen])[0]
     except ConsoleError as error:
         return error.what
 
@@ -152,7 +152,7 @@ def _content(file: Path | None) -> bytes | None:
     return file.read_bytes() if file else None
 
 
-def weaker_rules(before: Judged, now: Judged) -> Iterator[WeakerRule]:
+def weaker_rules(before: PackResult, now: PackResult) -> Iterator[WeakerRule]:
     """The rules of a pack that the change lowers, removes or sets otherwise."""
     for rule, state in sorted(before.states.items()):
         if change := _change(state, now.states.get(rule)):
@@ -175,7 +175,7 @@ def _change(before: RuleState, now: RuleState | None) -> str:
     return f"{_SETTINGS}{', '.join(changed)}" if changed else ""
 
 
-def _unreported(before: Judged, now: Judged) -> Iterator[Finding]:
+def _unreported(before: PackResult, now: PackResult) -> Iterator[Finding]:
     reported = {(finding.rule, finding.urn) for finding in now.findings if finding.kind == "broken"}
     for finding in before.findings:
         if finding.kind == "broken" and (finding.rule, finding.urn) not in reported:

@@ -6,10 +6,10 @@ Each pack links this folder so that it can be published alone: `pulumi policy pu
 from pulumi_policy import EnforcementLevel, Severity
 
 from rule_engine.quantities import format_number, quantity
-from rule_engine.reading import Doubts, Unknown, UnknownValueError, View
+from rule_engine.reading import Unknown, UnknownValueError, UnknownValues, View
 from rule_engine.resources import Resource, Subject, kubernetes, typed
 from rule_engine.rules import AnyRule, Pack, Rule, Settings
-from rule_engine.stacks import Among, Stack, elsewhere
+from rule_engine.stacks import Among, Stack, located_at
 
 ADVICE = EnforcementLevel.ADVISORY
 MUST = EnforcementLevel.MANDATORY
@@ -19,7 +19,6 @@ __all__ = [
     "MUST",
     "Among",
     "AnyRule",
-    "Doubts",
     "EnforcementLevel",
     "Pack",
     "Resource",
@@ -30,10 +29,11 @@ __all__ = [
     "Subject",
     "Unknown",
     "UnknownValueError",
+    "UnknownValues",
     "View",
-    "elsewhere",
     "format_number",
     "kubernetes",
+    "located_at",
     "quantity",
     "typed",
 ]

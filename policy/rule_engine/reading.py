@@ -64,7 +64,7 @@ class UnknownValueError(Exception):
         super().__init__(f"{'.'.join(path)} {why}")
 
 
-class Doubts:
+class UnknownValues:
     """Unknown values that must hide nothing that is known: collected, and raised at the end."""
 
     def __init__(self) -> None:

@@ -121,19 +121,19 @@ class Stack:
         first: bool,
     ) -> Iterator[S]:
         known, unknown = self._among(subject, [key for key in among if key is not None])
-        doubts = unknown
+        unknown_values = unknown
         for part in known:
             try:
                 matches = predicate(part)
             except UnknownValueError as error:
-                doubts = doubts or [_of(part, error)]
+                unknown_values = unknown_values or [_of(part, error)]
                 continue
             if matches:
                 yield part
                 if first:
                     return
-        if doubts:
-            raise doubts[0]
+        if unknown_values:
+            raise unknown_values[0]
 
     def _among(self, subject: Subject[S], keys: "Sequence[Among[S]]") -> tuple[list[S], list[UnknownValueError]]:
         """The parts with these keys, and the first unknown value of others that can have them."""
@@ -143,8 +143,8 @@ class Stack:
             index = (*index, key)
             if index not in self._sorted:
                 self._sorted[index] = _sorted_by(key, parts)
-            groups, doubts = self._sorted[index]
-            parts, unknown = groups.get(wanted, []), unknown or doubts
+            groups, unknown_values = self._sorted[index]
+            parts, unknown = groups.get(wanted, []), unknown or unknown_values
             index = (*index, wanted)
         return parts, unknown  # pyright: ignore[reportReturnType] - parts of this subject
 
@@ -164,17 +164,17 @@ class Stack:
 def _sorted_by(key: Callable[[S], object], parts: Iterable[S]) -> tuple[dict[object, list[S]], list[UnknownValueError]]:
     """Parts by a key, and the first unknown key."""
     groups: dict[object, list[S]] = {}
-    doubts: list[UnknownValueError] = []
+    unknown_values: list[UnknownValueError] = []
     for part in parts:
         try:
             groups.setdefault(key(part), []).append(part)
         except UnknownValueError as error:
-            doubts = doubts or [_of(part, error)]
-    return groups, doubts
+            unknown_values = unknown_values or [_of(part, error)]
+    return groups, unknown_values
 
 
 @contextmanager
-def elsewhere(part: Placed) -> Generator[None]:
+def located_at(part: Placed) -> Generator[None]:
     """Adds a part's place to unknown values of a resource other than the evaluated one.
 
     Raises:

@@ -16,11 +16,10 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
-from gpu_tenancy.packs.asking import questions, struct
-from gpu_tenancy.packs.configuration import LEVELS, RuleConfig, read_config, reconciled
+from gpu_tenancy.packs.configuration import LEVELS, RuleConfig, read_config, reconciled, violations
+from gpu_tenancy.packs.evaluation import PackChoice, evaluate
 from gpu_tenancy.packs.findings import Finding
-from gpu_tenancy.packs.judging import PackChoice, judge
-from gpu_tenancy.packs.schemas import violations
+from gpu_tenancy.packs.requests import requests_of, struct
 
 FOREIGN = """
 from pulumi_policy import *
@@ -192,7 +191,7 @@ def test_resources_are_asked_as_the_engine_asks() -> None:
         ignore_changes=("data.list",),
     )
     only_read = registration("read", external_id="ml/read")
-    asked = questions(Rendered("p", "s", (second, first, provider, only_read), {}))
+    asked = requests_of(Rendered("p", "s", (second, first, provider, only_read), {}))
     root = f"{URN}pulumi:pulumi:Stack::p-s"
     assert [request.name for request in asked.resources] == ["p-s", "z-first", "k8s", "a-second"]
     last = asked.resources[-1]
@@ -211,7 +210,7 @@ def test_a_foreign_pack_hears_of_parents_and_of_the_whole_stack(theirs: Path) ->
     owner = registration("owner", "my:index:Owner", custom=False)
     work = registration("work", "kubernetes:batch/v1:Job", parent=owner.urn)
     rendered = Rendered("p", "s", (owner, work), {})
-    (judged,) = judge(rendered, [PackChoice(theirs, config(theirs, few_jobs={"most": 0}))])
+    (judged,) = evaluate(rendered, [PackChoice(theirs, config(theirs, few_jobs={"most": 0}))])
     assert judged.findings == (
         Finding(
             "theirs",

@@ -16,8 +16,7 @@ from repository import ROOT
 import document
 from cloud_rules import coverage
 from gpu_tenancy.packs.choosing import choose, config_set
-from gpu_tenancy.packs.configuration import read_config, reconciled
-from gpu_tenancy.packs.schemas import violations
+from gpu_tenancy.packs.configuration import read_config, reconciled, violations
 from rule_engine import EnforcementLevel
 from rule_engine.evaluator import Evaluator
 from rule_engine.exemptions import Exemption

@@ -23,12 +23,12 @@ from repository import ROOT
 from document import PACKS, read_set
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.engine.project import Preview, stack_names
-from gpu_tenancy.packs.asking import Questions, questions
 from gpu_tenancy.packs.choosing import choose
 from gpu_tenancy.packs.configuration import read_config
-from gpu_tenancy.packs.findings import Judged, Outcome, by_weight
-from gpu_tenancy.packs.judging import Session
+from gpu_tenancy.packs.evaluation import Session
+from gpu_tenancy.packs.findings import Outcome, PackResult, by_weight
 from gpu_tenancy.packs.process import Client, pack_process
+from gpu_tenancy.packs.requests import Requests, requests_of
 from rule_engine.evaluator import Evaluator
 
 VERDICTS = Path(__file__).parent / "stack_verdicts.yaml"
@@ -36,7 +36,7 @@ VERDICTS = Path(__file__).parent / "stack_verdicts.yaml"
 PINNED: dict[str, dict[str, list[str]]] = yaml.safe_load(VERDICTS.read_text(encoding="utf-8"))
 
 
-def verdict(judged: Judged) -> list[str]:
+def verdict(judged: PackResult) -> list[str]:
     return [f"{finding.kind} {finding.rule}: {finding.message}" for finding in by_weight(judged.findings)]
 
 
@@ -45,12 +45,12 @@ def previewed(stack: str) -> Preview:
     return stack_of_repository(stack)
 
 
-def judged(client: Client, pack: str, stack: str) -> Judged:
+def judged(client: Client, pack: str, stack: str) -> PackResult:
     rendered = previewed(stack)
     config = choose(pack, rendered.stack.environment, ROOT).config
     session = Session.of(client, read_config(config) if config else {})
     client.open(rendered.rendered.project, stack)
-    return session.judge(questions(rendered.rendered))
+    return session.evaluate(requests_of(rendered.rendered))
 
 
 @pytest.mark.parametrize("pack", list(PACKS))
@@ -203,7 +203,7 @@ def test_the_pack_refuses_by_itself_what_the_client_does_not_see(packs: dict[str
 
 def test_nothing_is_asked_twice_and_everything_once() -> None:
     rendered = stack_of_repository("local").rendered
-    asked: Questions = questions(rendered)
+    asked: Requests = requests_of(rendered)
     urns = [request.urn for request in asked.resources]
     assert sorted(urns[1:]) == sorted(
         registration.urn for registration in rendered.registrations if not registration.external_id
@@ -253,6 +253,6 @@ def test_a_type_that_no_rule_checks_is_sent_once_and_each_resource_of_others(
 ) -> None:
     stub = CountingStub(packs[pack].stub)
     judged(Client(cast("Any", stub)), pack, "local")
-    resources = Counter(request.type for request in questions(previewed("local").rendered).resources)
+    resources = Counter(request.type for request in requests_of(previewed("local").rendered).resources)
     checks = Evaluator(PACKS[pack]).covers
     assert stub.sent == {type_: count if checks(type_) else 1 for type_, count in resources.items()}

@@ -1,4 +1,4 @@
-"""Rules about queues, servers and charts, where a case cannot say it: remedies, doubts, a whole tenancy."""
+"""Rules about queues, servers and charts, where a case cannot say it: remedies, unknown_values, a whole tenancy."""
 
 from copy import deepcopy
 from dataclasses import replace

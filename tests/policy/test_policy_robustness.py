@@ -14,7 +14,7 @@ from policy_builders import UNKNOWN, Case, Sample, manifest
 from pulumi.runtime.proto import analyzer_pb2 as wire
 
 from gpu_tenancy.packs.configuration import RuleConfig
-from gpu_tenancy.packs.judging import Session
+from gpu_tenancy.packs.evaluation import Session
 from gpu_tenancy.packs.process import Client
 from rule_engine.reading import SECRET, SIGNATURE
 

@@ -18,8 +18,8 @@ from gpu_tenancy.engine.project import Preview, preview
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.packs.choosing import choose
-from gpu_tenancy.packs.findings import Judged, RuleState
-from gpu_tenancy.packs.judging import PackChoice, judge
+from gpu_tenancy.packs.evaluation import PackChoice, evaluate
+from gpu_tenancy.packs.findings import PackResult, RuleState
 from gpu_tenancy.review import policy_changes as compared
 from gpu_tenancy.review.base import Base, checkout
 from gpu_tenancy.review.judged import judged
@@ -111,7 +111,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Preview:
 def evaluated(project: Project, before: Preview, now: Preview, pack: str = "own") -> Rules:
     """The results of the policies of the working tree and of the last commit."""
     chosen = choose(pack, now.stack.environment, project.folder)
-    [result] = judge(now.rendered, [chosen])
+    [result] = evaluate(now.rendered, [chosen])
     packs = [compared.Evaluated(pack, chosen, result)]
     with checkout(project.folder, "HEAD") as copy:
         base = Base("HEAD", copy.commit, before.stack, before.rendered)
@@ -240,10 +240,10 @@ def test_a_pack_that_does_not_run_at_the_base_needs_review(project: Project, one
 def test_policies_that_did_not_change_are_evaluated_once(
     project: Project, one: Preview, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def again(rendered: Rendered, chosen: Sequence[PackChoice]) -> list[Judged]:
+    def again(rendered: Rendered, chosen: Sequence[PackChoice]) -> list[PackResult]:
         pytest.fail(f"{rendered.stack}: {chosen} is evaluated again")
 
-    monkeypatch.setattr(compared, "judge", again)
+    monkeypatch.setattr(compared, "evaluate", again)
     rules = evaluated(project, one, one)
     assert rules.changes == PolicyChanges("HEAD")
     assert decided(rules, one).title == OK
@@ -281,11 +281,11 @@ def test_committed_bytecode_which_python_may_read_instead_of_the_source_is_a_cha
     (cache / "rules.cpython-312.pyc").write_bytes(b"")
     again: list[PackChoice] = []
 
-    def noted(rendered: Rendered, chosen: Sequence[PackChoice]) -> list[Judged]:
+    def noted(rendered: Rendered, chosen: Sequence[PackChoice]) -> list[PackResult]:
         again.extend(chosen)
-        return judge(rendered, chosen)
+        return evaluate(rendered, chosen)
 
-    monkeypatch.setattr(compared, "judge", noted)
+    monkeypatch.setattr(compared, "evaluate", noted)
     evaluated(project, one, one)
     assert again == []
     git(project.folder, "add", "-f", ".")
@@ -331,8 +331,8 @@ def test_policies_without_effect_are_never_fine(one: Preview, levels: dict[str, 
 
 
 def test_rules_with_a_level_below_that_of_the_base_are_weaker() -> None:
-    def pack(**levels: str) -> Judged:
-        return Judged("own", "1", {name: RuleState(level, {}) for name, level in levels.items()}, ())
+    def pack(**levels: str) -> PackResult:
+        return PackResult("own", "1", {name: RuleState(level, {}) for name, level in levels.items()}, ())
 
     before = pack(a="mandatory", b="remediate", c="advisory", d="disabled", e="remediate", f="mandatory")
     now = pack(a="remediate", b="advisory", c="mandatory", d="disabled", e="mandatory")

@@ -11,7 +11,6 @@ from cloud_rules.subjects import CLUSTERS
 from rule_engine import (
     ADVICE,
     AnyRule,
-    Doubts,
     Resource,
     Rule,
     Settings,
@@ -19,6 +18,7 @@ from rule_engine import (
     Stack,
     Subject,
     UnknownValueError,
+    UnknownValues,
     View,
     typed,
 )
@@ -51,11 +51,11 @@ class EndpointSettings(Settings):
 
 
 def _endpoint(cluster: Cluster, settings: EndpointSettings) -> Iterator[str]:
-    doubts = Doubts()
+    unknown_values = UnknownValues()
     for messages in (cluster.other_access(), _open_networks(cluster, settings)):
-        with doubts.collected():
+        with unknown_values.collected():
             yield from messages
-    doubts.raise_first()
+    unknown_values.raise_first()
 
 
 def _open_networks(cluster: Cluster, settings: EndpointSettings) -> Iterator[str]:
@@ -66,9 +66,9 @@ def _open_networks(cluster: Cluster, settings: EndpointSettings) -> Iterator[str
         yield f"the API server is reachable from the whole internet; set {endpoint.write}"
         return
     narrow: list[IPv4Network | IPv6Network] = []
-    doubts = Doubts()
+    unknown_values = UnknownValues()
     for view in endpoint.networks:
-        with doubts.collected():
+        with unknown_values.collected():
             network = _network(view)
             if network.prefixlen < _prefix(settings.prefix, network.version):
                 yield f"the API server accepts {view.text()}, which is too wide for an allow-list; set {endpoint.write}"
@@ -76,7 +76,7 @@ def _open_networks(cluster: Cluster, settings: EndpointSettings) -> Iterator[str
                 narrow.append(network)
     for sum_ in _sums(narrow, min(settings.prefix, settings.total)):
         yield f"the API server accepts {sum_}, which is too wide for an allow-list; set {endpoint.write}"
-    doubts.raise_first()
+    unknown_values.raise_first()
 
 
 def _network(view: View) -> IPv4Network | IPv6Network:

@@ -21,7 +21,7 @@ from cloud_rules.machines import Machines
 from cloud_rules.pools import Cloud, Cluster, Endpoint, Machine, NodePool, Taint
 from cloud_rules.tags import tags
 from cloud_rules.tokens import EKS_POOLS, ignores, token
-from rule_engine import Resource, Stack, UnknownValueError, View, elsewhere
+from rule_engine import Resource, Stack, UnknownValueError, View, located_at
 
 _EFFECTS: Final = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
 _TAG_OF_TAINT: Final = "k8s.io/cluster-autoscaler/node-template/taint/"
@@ -157,7 +157,7 @@ class AutoScalingGroup(NodePool):
         template = self._template(stack)
         if template is None:
             raise UnknownValueError(("launchTemplate",), "is not in this stack, and it sets the taints")
-        with elsewhere(template):
+        with located_at(template):
             return [Taint(*_taint(text)) for text in _registered_taints(template.view)]
 
     @property

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from cloud_rules.machines import Machines, matches
 from cloud_rules.pools import Machine, highest
-from rule_engine import View, elsewhere
+from rule_engine import View, located_at
 from rule_engine.resources import Placed
 
 _GPU_VENDORS: Final = frozenset({"nvidia", "amd"})
@@ -38,7 +38,7 @@ class MachineByAttributes(Machine):
 
     @override
     def gpus(self, known: Machines) -> int | None:
-        with nullcontext() if self.template is None else elsewhere(self.template):
+        with nullcontext() if self.template is None else located_at(self.template):
             return self._gpus(known)
 
     def _gpus(self, known: Machines) -> int | None:

@@ -12,7 +12,7 @@ from typing_extensions import override
 from cloud_rules import aws_attributes
 from cloud_rules.pools import DiskRequirements, Machine, MachineSource, Nodes
 from cloud_rules.tokens import KARPENTER_CLASS, LAUNCH_TEMPLATES, NATIVE_LAUNCH_TEMPLATE, token, tokens
-from rule_engine import Resource, Stack, Subject, UnknownValueError, View, elsewhere
+from rule_engine import Resource, Stack, Subject, UnknownValueError, View, located_at
 
 NO_MACHINE: Final = "is not in this stack or sets no instance type, and the group sets none"
 _WRITE: Final = "metadataOptions: {{httpTokens: required, httpPutResponseHopLimit: {hops}}}"
@@ -199,5 +199,5 @@ def machines_of(template: LaunchTemplate | None) -> list[Machine]:
     """
     if template is None:
         raise UnknownValueError(("launchTemplate",), NO_MACHINE)
-    with elsewhere(template):
+    with located_at(template):
         return list(template.machines())

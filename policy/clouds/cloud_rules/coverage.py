@@ -19,7 +19,6 @@ from cloud_rules.tokens import ASGS, GKE_CLUSTER, token
 from rule_engine import (
     ADVICE,
     AnyRule,
-    Doubts,
     Resource,
     Rule,
     Severity,
@@ -27,6 +26,7 @@ from rule_engine import (
     Subject,
     Unknown,
     UnknownValueError,
+    UnknownValues,
     View,
 )
 
@@ -169,16 +169,16 @@ class Unevaluated:
         """The resource."""
         return self.resource.place
 
-    def gpu_machines(self, known: Machines, stack: Stack) -> tuple[list[str], Doubts]:
+    def gpu_machines(self, known: Machines, stack: Stack) -> tuple[list[str], UnknownValues]:
         """Machines with GPUs, and GPUs, that its properties or launch templates name; and what is unknown."""
         values = list(named_values(self.resource.props))
         readers = [partial(value.gpus, known) for value in values]
         names: dict[str, None] = {}
-        doubts = Doubts()
+        unknown_values = UnknownValues()
         for read in (*readers, partial(self._of_templates, values, known, stack)):
-            with doubts.collected():
+            with unknown_values.collected():
                 names |= dict.fromkeys(read())
-        return list(names), doubts
+        return list(names), unknown_values
 
     def _of_templates(self, values: list[Named], known: Machines, stack: Stack) -> list[str]:
         """Machines with GPUs of the launch templates that it refers to, by dependency, id or name."""
@@ -239,13 +239,13 @@ def _evaluated(part: Unevaluated, settings: Machines, stack: Stack) -> Iterator[
     elif _matches(part.resource, "clusters"):
         yield f"{kind} is not evaluated by any rule of this pack; use {_instead(kind)}, or exempt the resource"
     else:
-        names, doubts = part.gpu_machines(settings, stack)
+        names, unknown_values = part.gpu_machines(settings, stack)
         fix = "add the tag kubernetes.io/cluster/<name> if they are nodes" if kind in ASGS else "use a node pool"
         if names:
             listed = ", ".join(names)
             yield f"{listed}: GPUs that no rule of this pack evaluates in {kind}; {fix}, or exempt the resource"
         else:
-            doubts.raise_first()
+            unknown_values.raise_first()
 
 
 def _instead(kind: str) -> str:

@@ -5,7 +5,7 @@ from typing import Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, MUST, AnyRule, Doubts, Rule, Settings, Severity, Stack
+from rule_engine import ADVICE, MUST, AnyRule, Rule, Settings, Severity, Stack, UnknownValues
 from workload_rules.administrators import Reviewed
 from workload_rules.objects import matches_any
 from workload_rules.pods import Tenants
@@ -56,16 +56,16 @@ class Everybody(Tenants):
 
 
 def _everybody(binding: ApiObject, settings: Everybody) -> Iterator[str]:
-    doubts = Doubts()
+    unknown_values = UnknownValues()
     for view in binding.view.items("subjects"):
-        with doubts.collected():
+        with unknown_values.collected():
             subject = subject_of(view, binding)
             everybody = subject.everybody
             if subject.is_group_of_accounts and subject.home != binding.namespace and settings.tenant(subject.home):
                 everybody = f"all service accounts of namespace {subject.home}"
             if everybody and not matches_any(binding.view.text("roleRef", "name"), settings.roles):
                 yield f"binds {role_ref(binding)} to {subject.label}: {everybody}; name the subjects that need it"
-    doubts.raise_first()
+    unknown_values.raise_first()
 
 
 EVERYBODY: Final = Rule(

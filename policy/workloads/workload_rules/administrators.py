@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from rule_engine import Doubts, Stack, UnknownValueError, elsewhere
+from rule_engine import Stack, UnknownValueError, UnknownValues, located_at
 from workload_rules.aggregation import rules_of
 from workload_rules.objects import matches_any
 from workload_rules.pods import Tenants
@@ -31,15 +31,15 @@ class Administered(Tenants):
         Raises:
             UnknownValueError: a further subject is unknown.
         """
-        doubts = Doubts()
+        unknown_values = UnknownValues()
         subjects: list[BoundSubject] = []
         for view in binding.view.items("subjects"):
-            with doubts.collected():
+            with unknown_values.collected():
                 subject = subject_of(view, binding)
                 if self._is_tenant(subject, binding):
                     subjects.append(subject)
         yield from subjects
-        doubts.raise_first()
+        unknown_values.raise_first()
 
     def _is_tenant(self, subject: BoundSubject, binding: ApiObject) -> bool:
         if matches_any(subject.id, self.admins):
@@ -79,24 +79,24 @@ class Reviewed(Administered):
             UnknownValueError: none is known to match, and an unknown one can; or whether a tenant has it is unknown.
         """
         key = (rule_name, role_ref(binding))
-        matching, doubts = stack.once(key, lambda: self._matching(binding, stack, matches))
-        if not (matching or doubts.errors) or not any(self.tenants(binding)):
+        matching, unknown_values = stack.once(key, lambda: self._matching(binding, stack, matches))
+        if not (matching or unknown_values.errors) or not any(self.tenants(binding)):
             return []
         if not matching:
-            doubts.raise_first()
+            unknown_values.raise_first()
         return matching
 
     def _matching(
         self, binding: ApiObject, stack: Stack, matches: Callable[[PolicyRule], bool]
-    ) -> tuple[list[PolicyRule], Doubts]:
-        doubts = Doubts()
+    ) -> tuple[list[PolicyRule], UnknownValues]:
+        unknown_values = UnknownValues()
         matching: list[PolicyRule] = []
-        with doubts.collected():
+        with unknown_values.collected():
             for rule in self._rules_of(binding, stack):
-                with doubts.collected(), elsewhere(rule.role):
+                with unknown_values.collected(), located_at(rule.role):
                     if matches(rule):
                         matching.append(rule)
-        return matching, doubts
+        return matching, unknown_values
 
     def _rules_of(self, binding: ApiObject, stack: Stack) -> Iterator[PolicyRule]:
         try:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import yaml
 
-from rule_engine import Resource, Stack, UnknownValueError, View, elsewhere
+from rule_engine import Resource, Stack, UnknownValueError, View, located_at
 from workload_rules.objects import always, selects
 from workload_rules.rbac import RBAC, ROLES, ApiObject, PolicyRule, is_aggregated, role_key, role_ref, rules
 
@@ -43,7 +43,7 @@ def rules_of(binding: ApiObject, stack: Stack) -> Iterator[PolicyRule]:
     if not roles:
         raise UnknownValueError(("roleRef", "name"), f"references {reference}, which is not in this stack")
     for role in _closure(roles, stack):
-        with elsewhere(role):
+        with located_at(role):
             yield from rules(role)
         if is_aggregated(role) and not _selected(role, stack):
             why = f"of {role.place} selects no ClusterRole of this stack"

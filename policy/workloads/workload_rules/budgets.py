@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, MUST, AnyRule, Resource, Rule, Severity, Stack, Subject, elsewhere, format_number
+from rule_engine import ADVICE, MUST, AnyRule, Resource, Rule, Severity, Stack, Subject, format_number, located_at
 from workload_rules.objects import BUDGETS, QUOTAS, name, number_or_percentage, scopes, selects
 from workload_rules.pods import PODS, Pod, TenantGpus, Tenants, kind_of, namespace_of
 from workload_rules.priorities import class_of
@@ -150,7 +150,7 @@ def _surge_fits(pod: Pod, settings: TenantGpus, stack: Stack) -> Iterator[str]:
         if not surge:
             continue
         for quota in stack.matching(QUOTAS, lambda other: _counts(other, pod), (namespace_of, namespace)):
-            with elsewhere(quota):
+            with located_at(quota):
                 hard = _gpu_lines(quota, settings).get(resource)
             if hard is None:
                 continue

@@ -17,7 +17,7 @@ from rule_engine import (
     Stack,
     Subject,
     UnknownValueError,
-    elsewhere,
+    located_at,
     typed,
 )
 from workload_rules.objects import always, matches_any
@@ -184,7 +184,7 @@ def _driver_mode(pool: Resource, settings: OperatorSettings, stack: Stack) -> It
         for part, wanted in mode.parts.items():
             if not wanted and mode.labels.get(_NODE_LABELS[part]) == "false":
                 continue
-            with elsewhere(operator):
+            with located_at(operator):
                 enabled = operator.props.flag("values", part, "enabled", default=True)
             if enabled != wanted:
                 yield (

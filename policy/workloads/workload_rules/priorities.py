@@ -16,8 +16,8 @@ from rule_engine import (
     Severity,
     Stack,
     Subject,
-    elsewhere,
     format_number,
+    located_at,
 )
 from workload_rules.objects import CLASSES, QUEUE_CLASS, QUEUE_CLASSES, always, is_missing, matches_any, name
 from workload_rules.pods import (
@@ -254,7 +254,7 @@ def _value(pod: Pod, settings: OrderSettings, stack: Stack) -> tuple[str, Decima
     class_name = class_of(pod)
     priority_class = stack.first(CLASSES, always, (name, class_name) if class_name else (_is_default, True))
     if priority_class is not None:
-        with elsewhere(priority_class):
+        with located_at(priority_class):
             return name(priority_class), priority_class.props.number("value") or Decimal(0)
     if class_name:
         return (class_name, Decimal(settings.values[class_name])) if class_name in settings.values else None
@@ -274,7 +274,7 @@ def _lowest_server(settings: OrderSettings, stack: Stack) -> tuple[Pod, str, Dec
         ),
     )
     for pod in servers:
-        with elsewhere(pod):
+        with located_at(pod):
             value = _value(pod, settings, stack)
         if value is not None:
             candidates.append((pod, *value))

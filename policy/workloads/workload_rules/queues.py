@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import Field
 
-from rule_engine import MUST, AnyRule, Resource, Rule, Settings, Severity, Stack, Subject, View, elsewhere, kubernetes
+from rule_engine import MUST, AnyRule, Resource, Rule, Settings, Severity, Stack, Subject, View, kubernetes, located_at
 from workload_rules.objects import (
     CLUSTER_QUEUES,
     COHORTS,
@@ -135,7 +135,7 @@ def _tree(cohort: Resource, _: Gpus, stack: Stack) -> Iterator[str]:
         parent_cohort = stack.first(COHORTS, always, (name, parent))
         if parent_cohort is None:
             break
-        with elsewhere(parent_cohort):
+        with located_at(parent_cohort):
             parent = cohort_of(parent_cohort)
     if own_name not in visited.cycles:
         visited.add(list(path), parent)
@@ -218,12 +218,12 @@ def _covered(pod: Pod, settings: TenantGpus, stack: Stack) -> Iterator[str]:
     local = stack.first(LOCAL_QUEUES, always, (_full_name, f"{pod.namespace}/{queue_name}"))
     if local is None:
         return
-    with elsewhere(local):
+    with located_at(local):
         target = local.props.text("spec", "clusterQueue")
     queue = stack.first(CLUSTER_QUEUES, always, (name, target))
     if queue is None:
         return
-    with elsewhere(queue):
+    with located_at(queue):
         covered = {
             covered_resource
             for group in queue.props.items("spec", "resourceGroups")

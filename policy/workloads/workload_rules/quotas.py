@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, MUST, AnyRule, Resource, Rule, Severity, Stack, elsewhere, format_number
+from rule_engine import ADVICE, MUST, AnyRule, Resource, Rule, Severity, Stack, format_number, located_at
 from workload_rules.objects import CLUSTER_QUEUES, LIMIT_RANGES, LOCAL_QUEUES, QUOTAS, always, matches_any, name, scopes
 from workload_rules.pods import TenantGpus, Tenants, namespace_of
 from workload_rules.priorities import ClassSettings, is_missing_class
@@ -269,7 +269,7 @@ def _not_below(quota: Resource, settings: QueueQuota, stack: Stack) -> Iterator[
         total = Decimal(0)
         names: list[str] = []
         for queue in _cluster_queues(local, stack):
-            with elsewhere(queue):
+            with located_at(queue):
                 admits = _admits(queue, resource)
             if admits is None:
                 yield (
@@ -291,7 +291,7 @@ def _cluster_queues(local: list[Resource], stack: Stack) -> list[Resource]:
     """The ClusterQueues of LocalQueues, each once; those created outside this stack are left out."""
     queues: dict[str, Resource] = {}
     for local_queue in local:
-        with elsewhere(local_queue):
+        with located_at(local_queue):
             queue_name = local_queue.props.text("spec", "clusterQueue")
         queue = stack.first(CLUSTER_QUEUES, always, (name, queue_name))
         if queue is not None:

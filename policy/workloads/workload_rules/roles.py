@@ -5,7 +5,7 @@ from typing import Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, AnyRule, Doubts, Rule, Severity, Stack
+from rule_engine import ADVICE, AnyRule, Rule, Severity, Stack, UnknownValues
 from workload_rules.administrators import Administered, Reviewed
 from workload_rules.aggregation import aggregating
 from workload_rules.objects import always, matches_any
@@ -107,17 +107,17 @@ def _of_tenants(
         check: takes a rule, and returns what is wrong with it; empty if it passes.
         fix: how to fix it.
     """
-    doubts = Doubts()
+    unknown_values = UnknownValues()
     problems: list[str] = []
     for rule in rules(role):
-        with doubts.collected():
+        with unknown_values.collected():
             if problem := check(rule):
                 problems.append(f"{rule.label} {problem}")
-    recipient = _recipient(role, settings, stack) if problems or doubts.errors else ""
+    recipient = _recipient(role, settings, stack) if problems or unknown_values.errors else ""
     if recipient:
         for problem in problems:
             yield f"{problem}, and {recipient}; {fix}"
-        doubts.raise_first()
+        unknown_values.raise_first()
 
 
 _FIELDS: Final = ("apiGroups", "resources", "verbs")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from rule_engine import Among, Resource, Stack, Subject, elsewhere, kubernetes
+from rule_engine import Among, Resource, Stack, Subject, kubernetes, located_at
 from workload_rules.objects import name
 from workload_rules.pods import PODS, Pod, kind_of, namespace_of
 
@@ -130,7 +130,7 @@ def pods_per_replica(pod: Pod) -> Decimal:
     """
     if kind_of(pod.resource) != GROUPED or "leaderTemplate" in pod.spec.path:
         return Decimal(1)
-    with elsewhere(pod.resource):
+    with located_at(pod.resource):
         group = pod.resource.props.at("spec", "leaderWorkerTemplate")
         size = group.number("size")
         return (Decimal(1) if size is None else size) - group.has("leaderTemplate")
@@ -140,9 +140,9 @@ def _replicas(workload: Resource, stack: Stack) -> tuple[Decimal, Decimal]:
     """Minimum and maximum number of replicas of a workload: those of its autoscaler, else `spec.replicas`."""
     autoscaler = stack.first(AUTOSCALERS, lambda candidate: candidate.scales(workload), *_target_keys(workload))
     if autoscaler is not None:
-        with elsewhere(autoscaler):
+        with located_at(autoscaler):
             return autoscaler.minimum, autoscaler.maximum
-    with elsewhere(workload):
+    with located_at(workload):
         replicas = workload.props.number("spec", "replicas")
     fixed = Decimal(1) if replicas is None else replicas
     return fixed, fixed

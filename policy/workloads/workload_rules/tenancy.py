@@ -6,7 +6,7 @@ from typing import ClassVar, Final, Literal
 
 from pydantic import Field
 
-from rule_engine import ADVICE, AnyRule, Resource, Rule, Severity, Stack, UnknownValueError, elsewhere
+from rule_engine import ADVICE, AnyRule, Resource, Rule, Severity, Stack, UnknownValueError, located_at
 from workload_rules.objects import QUOTAS, always, matches_any, name, objects
 from workload_rules.pods import BATCH, POD_PARTS, PODS_IN, Claim, Pod, TenantGpus, Tenants, namespace_of
 
@@ -214,7 +214,7 @@ def _device_classes(claim: Claim, namespace: str, stack: Stack) -> list[str]:
         raise UnknownValueError(claim.path, f"references {claim.kind} {claim.name}, which is not in this stack")
     above = ("spec", "spec") if claim.kind == "ResourceClaimTemplate" else ("spec",)
     classes: set[str] = set()
-    with elsewhere(found):
+    with located_at(found):
         for request in found.props.items(*above, "devices", "requests"):
             alternatives = [request, request.at("exactly"), *request.items("firstAvailable")]
             classes.update(alternative.text("deviceClassName") for alternative in alternatives)

@@ -11,10 +11,10 @@ from google.protobuf.json_format import MessageToDict
 from pulumi.runtime.proto import analyzer_pb2 as wire
 
 from gpu_tenancy.engine.render import Rendered
-from gpu_tenancy.packs.asking import Questions, questions
 from gpu_tenancy.packs.configuration import LEVELS, RuleConfig, read_config, reconciled
-from gpu_tenancy.packs.findings import Finding, Judged, Kind, Outcome, RuleState
+from gpu_tenancy.packs.findings import Finding, Kind, Outcome, PackResult, RuleState
 from gpu_tenancy.packs.process import Client, pack_process
+from gpu_tenancy.packs.requests import Requests, requests_of
 
 _LEVELS: Final = {number: level for level, number in LEVELS.items()}
 _SEVERITIES: Final = {
@@ -33,22 +33,22 @@ class PackChoice:
     config: Path | None = None
 
 
-def judge(rendered: Rendered, chosen: Sequence[PackChoice]) -> list[Judged]:
+def evaluate(rendered: Rendered, chosen: Sequence[PackChoice]) -> list[PackResult]:
     """Evaluates a stack with all packs in parallel, each in its own process.
 
     Raises:
         ConsoleError: a pack does not start or respond, or its configuration is invalid.
     """
-    asked = questions(rendered)
+    requests = requests_of(rendered)
     with ThreadPoolExecutor(max(1, len(chosen))) as threads:
-        return list(threads.map(partial(_evaluate, rendered, asked), chosen))
+        return list(threads.map(partial(_evaluate_pack, rendered, requests), chosen))
 
 
-def _evaluate(rendered: Rendered, asked: Questions, chosen: PackChoice) -> Judged:
+def _evaluate_pack(rendered: Rendered, requests: Requests, chosen: PackChoice) -> PackResult:
     with pack_process(chosen.folder) as client:
         session = Session.of(client, read_config(chosen.config) if chosen.config else {}, str(chosen.config))
         client.open(rendered.project, rendered.stack)
-        return session.judge(asked)
+        return session.evaluate(requests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,28 +77,28 @@ class Session:
         client.configure(config)
         return cls(client, info, config)
 
-    def judge(self, asked: Questions) -> Judged:
+    def evaluate(self, requests: Requests) -> PackResult:
         """Evaluates each resource, after remedies if rules have that level, and then the stack."""
         findings: list[Finding] = []
         remedied: dict[str, wire.AnalyzeRequest] = {}
         configs = self.config.policyConfig.values()
         remedies = any(config.enforcementLevel == wire.REMEDIATE for config in configs)
-        for request in asked.resources:
+        for request in requests.resources:
             resource = request
             if remedies:
                 resource = self._remedied(request, findings)
                 remedied[request.urn] = resource
             reported = self.client.analyze(resource)
             findings += [self._finding(diagnostic, outcome, request.urn) for diagnostic, outcome in reported]
-        stack = asked.stack
+        stack = requests.stack
         if remedied:
             stack = wire.AnalyzeStackRequest()
-            stack.CopyFrom(asked.stack)
+            stack.CopyFrom(requests.stack)
             for resource in stack.resources:
                 resource.properties.CopyFrom(remedied[resource.urn].properties)
         reported = self.client.analyze_stack(stack)
         findings += [self._finding(diagnostic, outcome, "") for diagnostic, outcome in reported]
-        return Judged(self.info.name, self.info.version, self._states(), tuple(findings))
+        return PackResult(self.info.name, self.info.version, self._states(), tuple(findings))
 
     def _states(self) -> dict[str, RuleState]:
         return {

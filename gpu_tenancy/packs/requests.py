@@ -18,7 +18,7 @@ _INTERNAL: Final = "__"
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
+class Requests:
     """The requests to a pack for one stack.
 
     Attributes:
@@ -30,10 +30,10 @@ class Questions:
     @property
     def resources(self) -> Sequence[wire.AnalyzeRequest]:
         """One request per resource. Each is made when it is read, because all take as much memory as the stack's."""
-        return _Requests(self.stack.resources)
+        return _ResourceRequests(self.stack.resources)
 
 
-class _Requests(Sequence[wire.AnalyzeRequest]):
+class _ResourceRequests(Sequence[wire.AnalyzeRequest]):
     """The requests for single resources of a stack's request, which has all their fields."""
 
     def __init__(self, resources: Sequence[wire.AnalyzerResource]) -> None:
@@ -50,7 +50,7 @@ class _Requests(Sequence[wire.AnalyzeRequest]):
 
     def __getitem__(self, index: int | slice) -> wire.AnalyzeRequest | Sequence[wire.AnalyzeRequest]:
         if isinstance(index, slice):
-            return _Requests(self._resources[index])
+            return _ResourceRequests(self._resources[index])
         resource = self._resources[index]
         return wire.AnalyzeRequest(
             type=resource.type,
@@ -62,7 +62,7 @@ class _Requests(Sequence[wire.AnalyzeRequest]):
         )
 
 
-def questions(rendered: Rendered) -> Questions:
+def requests_of(rendered: Rendered) -> Requests:
     """The requests that the engine sends in the preview of a stack that does not exist yet.
 
     For a resource that is only read (`Namespace.get(…)`), the engine sends no request of its own, and its state is not
@@ -95,7 +95,7 @@ def questions(rendered: Rendered) -> Questions:
             },
         )
         _fill(resource.properties, registration)
-    return Questions(stack)
+    return Requests(stack)
 
 
 def struct(registration: Registration) -> Struct:
