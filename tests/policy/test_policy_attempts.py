@@ -37,7 +37,9 @@ def broken(findings: Sequence[Finding]) -> set[str]:
 
 @settings(QUIET)
 @given(where=placed(), pod=pods(), names=NAMES_OF_VIOLATIONS, at=st.integers(0, 9))
-def test_each_violation_is_found_wherever_it_is(where: Placed, pod: Json, names: list[str], at: int) -> None:
+def test_each_violation_is_found_in_any_object_and_template(
+    where: Placed, pod: Json, names: list[str], at: int
+) -> None:
     for name in names:
         VIOLATIONS[name].put(pod, at)
     findings = found(where.holding(pod, QUEUE))
@@ -48,7 +50,7 @@ def test_each_violation_is_found_wherever_it_is(where: Placed, pod: Json, names:
 
 @settings(QUIET)
 @given(where=placed(), pod=pods())
-def test_a_pod_that_keeps_the_rules_passes_wherever_it_is(where: Placed, pod: Json) -> None:
+def test_a_valid_pod_has_no_findings_in_any_object_and_template(where: Placed, pod: Json) -> None:
     findings = found(where.holding(pod, QUEUE), STRICT)
     # What is around the pod can look like a field of another type, which is named as not evaluated.
     assert [finding.message for finding in findings if finding.outcome is not Outcome.UNKNOWN] == []

@@ -62,7 +62,7 @@ def test_gpus_of_machines_on_all_three_clouds(machine: str, gpus: int | None) ->
     assert Machines().gpus_of(machine) == gpus
 
 
-def test_an_organisation_says_gpus_and_prices_before_the_table_does() -> None:
+def test_settings_override_gpus_and_prices_of_the_table() -> None:
     prices = Prices(machines={"p5.*": 7, "Standard_X1": 2}, prices={"p5.48xlarge": 30.5, "rack-*": 1})
     assert prices.gpus_of("p5.48xlarge") == 7
     assert prices.gpus_of("Standard_X1") == 2
@@ -75,7 +75,7 @@ def test_an_organisation_says_gpus_and_prices_before_the_table_does() -> None:
     )
 
 
-def test_a_family_costs_what_its_dearest_machine_does_and_an_unknown_machine_has_no_price() -> None:
+def test_the_price_of_a_family_is_that_of_its_most_expensive_machine() -> None:
     assert Prices().price_of("g6.*") == Decimal("13.3504")
     assert Prices().price_of("p99.*") is None
     assert Prices().price_of("a3-ultragpu-8g") is None
@@ -100,7 +100,7 @@ def test_a_family_costs_what_its_dearest_machine_does_and_an_unknown_machine_has
     ],
     ids=["aws", "azure", "gcp"],
 )
-def test_a_price_that_nobody_knows_is_said_and_what_is_known_is_counted(
+def test_a_pool_with_an_unknown_price_is_reported_and_the_others_are_counted(
     pool: dict[str, Any], at: Sample, says: str
 ) -> None:
     inputs = {"it": replace(at, props=pool), "cpu": clouds.CPU_GROUP}
@@ -114,7 +114,7 @@ def test_a_price_that_nobody_knows_is_said_and_what_is_known_is_counted(
     )
 
 
-def test_a_network_that_is_unknown_hides_none_that_is_open() -> None:
+def test_an_open_network_beside_an_unknown_one_is_reported() -> None:
     config = {
         "cidrBlocks": [{"cidrBlock": UNKNOWN}, {"cidrBlock": "0.0.0.0/0"}],
         "gcpPublicCidrsAccessEnabled": UNKNOWN,
@@ -127,14 +127,14 @@ def test_a_network_that_is_unknown_hides_none_that_is_open() -> None:
     assert messages(diagnostics, "unknown") == (doubt("Cluster gke", path),)
 
 
-def test_what_nothing_bounds_costs_nobody_knows_what() -> None:
+def test_the_cost_of_a_pool_without_a_limit_is_unknown() -> None:
     pool = replace(clouds.KARPENTER, props={**clouds.KARPENTER.props, "spec": {"limits": {"cpu": 100}}})
     diagnostics = findings(buying.POOL_BUDGET, {"it": pool}, {"monthly": 100})
     assert messages(diagnostics, "unknown") == (doubt("NodePool l4", "spec.limits", "limit neither nodes nor GPUs"),)
 
 
 @pytest.mark.parametrize("environment", ["dev", "prod"])
-def test_gpus_without_a_number_of_nodes_are_limited_by_the_sets_too(environment: str) -> None:
+def test_production_and_development_limit_gpus_of_pools_without_a_number_of_nodes(environment: str) -> None:
     limits = [{"resourceType": "nvidia-h100-80gb", "maximum": 1000}]
     autoscaling = {"enabled": True, "resourceLimits": limits}
     cluster = replace(clouds.GKE, props={**clouds.GKE.props, "clusterAutoscaling": autoscaling})
@@ -158,14 +158,14 @@ def test_the_cost_of_node_auto_provisioning_is_unknown() -> None:
     assert messages(diagnostics, "unknown") == (doubt(place, "clusterAutoscaling.resourceLimits", why),)
 
 
-def test_a_number_of_gpus_that_nobody_knows_is_said_where_they_are_bounded() -> None:
+def test_an_unknown_number_of_gpus_is_reported_only_with_a_limit_of_gpus() -> None:
     pool = replace(clouds.AKS_POOL, props={**clouds.AKS_POOL.props, "vmSize": "Standard_NV6ads_A10_v5"})
     diagnostics = findings(sizes.POOL_MAXIMUM, {"it": pool}, {"gpus": 8})
     why = "is Standard_NV6ads_A10_v5, whose number of GPUs is unknown (add it to the setting `machines`)"
     assert messages(diagnostics, "unknown") == (doubt("AgentPool aks-pool", "vmSize", why),)
 
 
-def test_zones_that_nobody_says_matter_only_where_nodes_are_bounded() -> None:
+def test_unknown_zones_are_reported_only_with_a_limit_of_nodes() -> None:
     pool = replace(clouds.GKE_POOL, props={"autoscaling": {"minNodeCount": 0, "maxNodeCount": 4}})
     assert findings(sizes.POOL_MAXIMUM, {"it": pool}) == []
     diagnostics = findings(sizes.POOL_MAXIMUM, {"it": pool}, {"nodes": 8})
@@ -173,14 +173,14 @@ def test_zones_that_nobody_says_matter_only_where_nodes_are_bounded() -> None:
     assert messages(diagnostics, "unknown") == (doubt("NodePool gke-pool", "nodeLocations", why),)
 
 
-def test_a_template_of_another_stack_leaves_the_machine_open() -> None:
+def test_the_machine_of_a_launch_template_of_another_stack_is_unknown() -> None:
     group = {key: value for key, value in clouds.GROUP.props.items() if key not in {"instanceTypes", "amiType"}}
     diagnostics = findings(gpu_pools.GPU_POOL_TAINTED, {"it": replace(clouds.GROUP, props=group)})
     why = "is not in this stack or sets no instance type, and the group sets none"
     assert messages(diagnostics, "unknown") == (doubt("NodeGroup group", "launchTemplate", why),)
 
 
-def test_in_a_preview_of_a_whole_stack_what_the_program_did_not_give_is_not_there() -> None:
+def test_outputs_that_a_preview_does_not_know_and_the_program_did_not_set_are_left_out() -> None:
     inputs = dict.fromkeys(clouds.GKE.props, ())
     computed = {**clouds.GKE.props, "nodePools": UNKNOWN, "nodeConfig": UNKNOWN}
     filled_in = replace(clouds.GKE, props=computed, needs=inputs)
@@ -210,7 +210,7 @@ def test_in_a_preview_of_a_whole_stack_what_the_program_did_not_give_is_not_ther
     ],
     ids=["aws", "azure", "gcp", "karpenter"],
 )
-def test_tags_labels_and_annotations_exempt_until_a_day(
+def test_tags_labels_and_annotations_exempt_until_their_date(
     given: Sample, way: tuple[str, ...], key: str, value: str
 ) -> None:
     props = _without_taints(given.props)
@@ -271,7 +271,7 @@ def test_a_launch_template_of_aws_cloud_control_is_exempted_by_its_own_tags() ->
     assert [(finding.rule.name, finding.outcome) for finding in diagnostics] == [("imds-v2", "exempted")]
 
 
-def test_tags_that_a_preview_does_not_know_matter_only_where_another_rule_reads_them() -> None:
+def test_unknown_tags_are_reported_only_by_rules_that_read_them() -> None:
     assert _judged(Sample("aws:s3/bucket:Bucket", {"tags": UNKNOWN})) == []
     diagnostics = _judged(Sample("aws:ec2/instance:Instance", {"instanceType": "p5.48xlarge", "tags": UNKNOWN}))
     assert [(finding.rule.name, finding.outcome) for finding in diagnostics] == [("gpu-machines-evaluated", "broken")]
@@ -283,7 +283,7 @@ def _judged(sample: Sample) -> list[Finding]:
     return [*evaluator.evaluate(resource), *evaluator.evaluate_stack(Stack([resource]))]
 
 
-def test_every_block_of_what_is_not_evaluated_says_its_source_and_its_day() -> None:
+def test_each_block_of_resources_that_are_not_evaluated_has_source_and_date() -> None:
     facts = coverage.table()
     for block in [*facts["clusters"], *facts["resources"], facts["properties"]]:
         assert block["source"], block
@@ -307,11 +307,11 @@ def test_no_type_that_rules_evaluate_is_listed_as_not_evaluated() -> None:
         ("aws:eks/nodeGroup:NodeGroup", "aws:eks/nodeGroup:NodeGroup"),
     ],
 )
-def test_versions_of_an_api_are_one_type(type_: str, plain: str) -> None:
+def test_api_versions_do_not_matter_for_the_type(type_: str, plain: str) -> None:
     assert token(type_) == plain
 
 
-def test_what_keeps_every_rule_is_passed_in_silence_by_the_pack() -> None:
+def test_valid_resources_have_no_findings() -> None:
     evaluator = Evaluator(PACK, TODAY)
     inputs = (clouds.EKS, clouds.TEMPLATE, clouds.GROUP, clouds.NODE_CLASS, clouds.KARPENTER, clouds.GKE, clouds.AKS)
     agent = Sample("aws:eks/addon:Addon", {"addonName": "eks-pod-identity-agent"}, "agent")
@@ -334,7 +334,7 @@ EVERYTHING = {name: resource for name, resource in vars(clouds).items() if isins
 
 
 @pytest.mark.parametrize("name", EVERYTHING)
-def test_no_rule_has_a_mistake_whatever_is_in_place_of_a_value(name: str) -> None:
+def test_no_rule_has_an_internal_error_with_any_value_in_any_place(name: str) -> None:
     evaluator = Evaluator(PACK, TODAY)
     required = {"deletion-protected", "pool-minimum-zero"}
     settings: dict[str, dict[str, Any]] = {name: {"required": True} for name in required}

@@ -40,7 +40,7 @@ def test_the_page_is_up_to_date(page: str) -> None:
 
 
 @pytest.mark.parametrize(("pack", "rule"), RULES)
-def test_a_rule_says_what_why_how_to_mend_and_where_to_read_more(page: str, pack: str, rule: document.AnyRule) -> None:
+def test_a_rule_has_title_rationale_fix_and_link(page: str, pack: str, rule: document.AnyRule) -> None:
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", rule.name)
     for sentence in (rule.title, rule.rationale, rule.fix):
         assert re.fullmatch(r"[A-Z`{].*\.\)?", sentence), sentence
@@ -92,7 +92,7 @@ def test_a_setting_with_an_old_name_is_refused_with_the_new_name() -> None:
 
 
 @pytest.mark.parametrize(("pack", "name"), SETS)
-def test_a_set_is_taken_by_its_pack_as_the_engine_sends_it(pack: str, name: str) -> None:
+def test_each_pack_accepts_its_settings_of_development_and_production(pack: str, name: str) -> None:
     file = ROOT / "policy" / "config" / f"{pack}-{name}.json"
     analyzer = Analyzer(Evaluator(document.PACKS[pack]))
     info = analyzer.GetAnalyzerInfo(None, None)  # pyright: ignore[reportArgumentType] - neither is looked at
@@ -118,27 +118,27 @@ def test_production_is_nowhere_less_strict_than_development(pack: str) -> None:
     ("environment", "name"),
     [("prod", "prod"), ("production-eu", "prod"), ("live", "prod"), ("dev", "dev"), ("example", "dev"), ("", "dev")],
 )
-def test_a_stack_has_the_set_of_its_environment(environment: str, name: str) -> None:
+def test_a_stack_has_the_settings_of_its_environment(environment: str, name: str) -> None:
     assert config_set(environment) == name
     assert choose("clouds", environment, ROOT).config == ROOT / "policy" / "config" / f"clouds-{name}.json"
     assert choose("clouds=own.json", environment, ROOT).config == Path("own.json")
 
 
-def test_the_page_lists_what_the_pack_of_clouds_does_not_evaluate(page: str) -> None:
+def test_the_page_lists_resources_that_the_pack_clouds_does_not_evaluate(page: str) -> None:
     facts = coverage.table()
     for row in [*facts["clusters"], *facts["resources"]]:
         assert f"\n- {row['title']}: " in page
         assert all(f"`{pattern}`" in page for pattern in row["types"])
 
 
-def test_a_pack_that_is_asked_twice_says_the_same_of_itself() -> None:
+def test_a_pack_describes_itself_the_same_way_twice() -> None:
     for pack in document.PACKS.values():
         first, second = (Analyzer(Evaluator(pack)).GetAnalyzerInfo(None, None) for _ in range(2))  # pyright: ignore[reportArgumentType] - as above
         assert isinstance(first, wire.AnalyzerInfo)
         assert first == second
 
 
-def test_the_exemptions_of_the_page_are_in_order(page: str) -> None:
+def test_the_exemptions_in_the_page_are_valid(page: str) -> None:
     (block,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     shown = yaml.safe_load(block)
     names = {rule.name for pack in document.PACKS.values() for rule in pack.rules}
@@ -151,7 +151,7 @@ def test_the_exemptions_of_the_page_are_in_order(page: str) -> None:
 
 
 @pytest.mark.parametrize("pack", list(document.PACKS))
-def test_a_pack_asks_for_all_that_it_imports(pack: str) -> None:
+def test_the_requirements_of_a_pack_cover_all_its_imports(pack: str) -> None:
     folder = ROOT / "policy" / pack
     requirements = set(re.findall(r"^[a-z-]+", (folder / "requirements.txt").read_text(encoding="utf-8"), re.MULTILINE))
     # With what these require themselves: grpcio, protobuf and pyyaml; typing_extensions.

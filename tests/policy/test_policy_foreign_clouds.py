@@ -240,7 +240,7 @@ VERDICTS: Final[dict[str, tuple[Sequence[Sample], set[Verdict]]]] = {
 
 
 @pytest.mark.parametrize("cloud", VERDICTS)
-def test_what_is_said_of_a_program_of_others(cloud: str) -> None:
+def test_findings_about_the_programs_of_others(cloud: str) -> None:
     program, expected = VERDICTS[cloud]
     evaluator = Evaluator(PACK, TODAY)
     resources = [resource.resource() for resource in program]

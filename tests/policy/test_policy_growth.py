@@ -159,7 +159,7 @@ def visits(rule: AnyRule, count: int, *, one_namespace: bool) -> int:
 
 @pytest.mark.parametrize("one_namespace", [True, False], ids=["one namespace", "many namespaces"])
 @pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.name) for rule in WHOLE])
-def test_a_rule_over_a_stack_looks_at_parts_in_proportion_to_them(rule: AnyRule, *, one_namespace: bool) -> None:
+def test_the_lookups_of_stack_rules_grow_linearly_with_the_stack(rule: AnyRule, *, one_namespace: bool) -> None:
     few = visits(rule, FEW, one_namespace=one_namespace)
     many = visits(rule, FEW * TIMES, one_namespace=one_namespace)
     assert few

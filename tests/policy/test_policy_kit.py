@@ -27,14 +27,14 @@ from rule_engine import MUST
 # Exemptions.
 
 
-def test_an_exemption_in_order_turns_a_breach_into_advice_that_names_day_and_reason() -> None:
+def test_a_valid_exemption_makes_a_violation_advisory_with_date_and_reason() -> None:
     diagnostics = PackClient().analyze(exempted(MANY, "few-replicas", "2026-12-31 waits for the new chart"))
     assert diagnostics == [
         ("few-replicas", wire.ADVISORY, f"exempted until 2026-12-31 (waits for the new chart): {TOO_MANY}")
     ]
 
 
-def test_an_exemption_holds_on_its_last_day_and_no_longer() -> None:
+def test_an_exemption_is_valid_until_the_end_of_its_last_day() -> None:
     inputs = exempted(MANY, "few-replicas", "2026-11-21 until today")
     assert [level for _, level, _ in PackClient(today=date(2026, 11, 21)).analyze(inputs)] == [wire.ADVISORY]
     diagnostics = PackClient(today=date(2026, 11, 22)).analyze(inputs)
@@ -94,16 +94,14 @@ def test_an_exemption_holds_on_its_last_day_and_no_longer() -> None:
         ),
     ],
 )
-def test_an_exemption_that_is_not_in_order_is_a_breach_itself_and_exempts_from_nothing(
-    name: str, text: str, words: str
-) -> None:
+def test_an_invalid_exemption_is_a_violation_and_has_no_effect(name: str, text: str, words: str) -> None:
     assert PackClient().analyze(exempted(MANY, name, text)) == [
         ("few-replicas", wire.MANDATORY, TOO_MANY),
         ("exemptions-in-order", wire.MANDATORY, f"Deployment ml/api, exemption from {name}: {words}"),
     ]
 
 
-def test_an_organisation_says_from_which_rules_nobody_is_exempted_and_for_how_long() -> None:
+def test_settings_limit_the_days_of_exemptions_and_the_rules_that_allow_them() -> None:
     client = PackClient()
     assert not client.configure(exemptions_in_order=(wire.MANDATORY, {"forbidden": ["few-replicas"], "days": 30}))
     diagnostics = client.analyze(exempted(MANY, "few-replicas", "2026-12-01 waits for the new chart"))
@@ -115,7 +113,7 @@ def test_an_organisation_says_from_which_rules_nobody_is_exempted_and_for_how_lo
     ]
 
 
-def test_a_breach_whose_exemption_cannot_be_told_stays_one() -> None:
+def test_a_violation_with_an_unknown_exemption_stays_mandatory() -> None:
     diagnostics = PackClient().analyze(changed({"it": MANY}, "it: metadata.annotations", UNKNOWN)["it"])
     assert diagnostics[0] == (
         "few-replicas",
@@ -128,7 +126,7 @@ def test_a_breach_whose_exemption_cannot_be_told_stays_one() -> None:
 # Levels and settings.
 
 
-def test_the_pack_tells_each_rule_with_its_schema_and_level() -> None:
+def test_the_pack_describes_each_rule_with_schema_and_level() -> None:
     info = PackClient().analyzer.GetAnalyzerInfo(cast("Any", None), cast("grpc.ServicerContext", None))
     few = next(policy for policy in cast("list[wire.PolicyInfo]", info.policies) if policy.name == "few-replicas")
     assert (few.enforcementLevel, few.severity, few.policy_type) == (
@@ -155,13 +153,13 @@ def test_the_pack_tells_each_rule_with_its_schema_and_level() -> None:
         (wire.DISABLED, []),
     ],
 )
-def test_an_organisation_sets_a_level(level: int, found: list[int]) -> None:
+def test_the_configuration_sets_the_level_of_a_rule(level: int, found: list[int]) -> None:
     client = PackClient()
     client.configure(few_replicas=(level, {}))
     assert [level for _, level, _ in client.analyze(MANY)] == found
 
 
-def test_settings_are_set_by_name_and_what_is_not_named_has_its_default_again() -> None:
+def test_each_configuration_replaces_the_one_before() -> None:
     client = PackClient()
     assert not client.configure(few_replicas=(wire.MANDATORY, {"most": 5}), all=(wire.MANDATORY, {}))
     assert client.analyze(MANY) == []
@@ -193,7 +191,7 @@ def test_settings_are_set_by_name_and_what_is_not_named_has_its_default_again() 
         ),
     ],
 )
-def test_a_configuration_that_no_rule_understands_is_refused_by_name(
+def test_an_invalid_configuration_is_refused_and_the_one_before_stays(
     name: str, settings: dict[str, object], words: str
 ) -> None:
     client = PackClient()
@@ -202,7 +200,7 @@ def test_a_configuration_that_no_rule_understands_is_refused_by_name(
     assert [message for _, _, message in client.analyze(MANY)] == [TOO_MANY]
 
 
-def test_two_rules_of_one_name_are_no_pack() -> None:
+def test_a_pack_with_two_rules_of_one_name_is_refused() -> None:
     with pytest.raises(ValueError, match="pack test has duplicate rules: few-replicas"):
         pack(FEW, replace(SHOWN, name="few-replicas"))
 
@@ -210,7 +208,7 @@ def test_two_rules_of_one_name_are_no_pack() -> None:
 # Remedies.
 
 
-def test_a_remedy_changes_its_part_and_leaves_secrets_and_unknown_values_as_they_are() -> None:
+def test_a_remedy_keeps_secrets_and_unknown_values() -> None:
     client = PackClient()
     client.configure(few_replicas=(wire.REMEDIATE, {}))
     (remedy,) = client.remediate(deployment(replicas=5, key=secret("hunter2"), later=UNKNOWN)).remediations
@@ -218,14 +216,14 @@ def test_a_remedy_changes_its_part_and_leaves_secrets_and_unknown_values_as_they
     assert MessageToDict(remedy.properties)["spec"] == {"replicas": 3.0, "key": secret("hunter2"), "later": UNKNOWN}
 
 
-def test_nothing_is_mended_unless_its_level_says_so_nor_where_all_is_well() -> None:
+def test_remedies_apply_only_to_violations_of_rules_with_the_level_remediate() -> None:
     client = PackClient()
     assert client.remediate(MANY) == wire.RemediateResponse()
     client.configure(few_replicas=(wire.REMEDIATE, {}))
     assert client.remediate(deployment(replicas=2)) == wire.RemediateResponse()
 
 
-def test_a_resource_that_is_exempted_is_not_mended() -> None:
+def test_a_remedy_does_not_change_an_exempted_resource() -> None:
     client = PackClient()
     client.configure(few_replicas=(wire.REMEDIATE, {}))
     inputs = exempted(MANY, "few-replicas", "2026-12-31 waits for the new chart")
@@ -238,7 +236,7 @@ def test_a_resource_that_is_exempted_is_not_mended() -> None:
     assert [level for _, level, _ in client.analyze(inputs)] == [wire.ADVISORY]
 
 
-def test_a_remedy_that_fails_and_a_rule_without_one_leave_the_resource_alone() -> None:
+def test_a_remedy_that_fails_and_a_rule_without_one_do_not_change_the_resource() -> None:
     def fails(_: str, props: dict[str, Any], settings: Sizes) -> bool:  # noqa: ARG001 - as remedies are called
         raise KeyError(props.pop("spec")["replicas"])
 

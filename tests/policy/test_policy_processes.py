@@ -55,7 +55,9 @@ def judged(client: Client, pack: str, stack: str) -> PackResult:
 
 @pytest.mark.parametrize("pack", list(PACKS))
 @pytest.mark.parametrize("stack", stack_names())
-def test_each_pack_says_of_each_stack_what_was_reviewed(packs: dict[str, Client], stack: str, pack: str) -> None:
+def test_findings_of_each_pack_about_each_stack_are_the_reviewed_ones(
+    packs: dict[str, Client], stack: str, pack: str
+) -> None:
     evaluated = judged(packs[pack], pack, stack)
     assert evaluated.pack == PACKS[pack].name
     assert evaluated.rules > len(PACKS[pack].rules) // 2
@@ -64,7 +66,7 @@ def test_each_pack_says_of_each_stack_what_was_reviewed(packs: dict[str, Client]
     assert verdict(evaluated) == PINNED.get(stack, {}).get(pack, [])
 
 
-def test_every_stack_and_pack_that_is_pinned_is_there() -> None:
+def test_every_stack_and_pack_with_reviewed_findings_exists() -> None:
     assert set(PINNED) <= set(stack_names())
     assert {pack for stack in PINNED.values() for pack in stack} <= set(PACKS)
 
@@ -116,7 +118,7 @@ def alone(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str,
         yield name, client
 
 
-def test_a_pack_is_complete_in_its_own_folder(alone: tuple[str, Client]) -> None:
+def test_a_pack_runs_from_a_copy_of_its_folder(alone: tuple[str, Client]) -> None:
     name, client = alone
     session = Session.of(client, read_config(ROOT / "policy" / "config" / f"{name}-prod.json"))
     assert session.info.name == PACKS[name].name
@@ -152,7 +154,7 @@ def test_a_process_ends_with_its_context_on_failure_too() -> None:
     assert children() <= before
 
 
-def test_a_pack_ends_by_itself_when_the_engine_says_so() -> None:
+def test_a_pack_exits_when_the_engine_cancels_it() -> None:
     before = children()
     with pack_process(ROOT / "policy" / "workloads") as client:
         (pid,) = children() - before
@@ -173,7 +175,7 @@ def test_a_pack_ends_by_itself_when_the_engine_says_so() -> None:
         pytest.param("", {"runtime": {"name": "python"}}, "did not start: no output", id="silent"),
     ],
 )
-def test_a_pack_that_does_not_start_is_an_error_that_says_why_and_leaves_no_process(
+def test_a_pack_that_does_not_start_is_an_error_with_its_log_and_leaves_no_process(
     tmp_path: Path, program: str, described: object, words: str
 ) -> None:
     before = children()
@@ -191,7 +193,7 @@ def test_a_folder_without_a_pack_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_the_pack_refuses_by_itself_what_the_client_does_not_see(packs: dict[str, Client]) -> None:
+def test_the_pack_refuses_an_unknown_rule(packs: dict[str, Client]) -> None:
     request = wire.ConfigureAnalyzerRequest()
     request.policyConfig["gpu-tolerations"].enforcementLevel = wire.MANDATORY
     with pytest.raises(grpc.RpcError) as refused:
@@ -201,7 +203,7 @@ def test_the_pack_refuses_by_itself_what_the_client_does_not_see(packs: dict[str
     assert refused.value.details() == "unknown rule 'gpu-tolerations' (did you mean 'gpu-toleration'?)"
 
 
-def test_nothing_is_asked_twice_and_everything_once() -> None:
+def test_each_resource_is_sent_once() -> None:
     rendered = stack_of_repository("local").rendered
     asked: Requests = requests_of(rendered)
     urns = [request.urn for request in asked.resources]
@@ -215,7 +217,7 @@ def test_nothing_is_asked_twice_and_everything_once() -> None:
             assert not needed or at[needed] < at[resource.urn], (needed, resource.urn)
 
 
-def test_the_sets_of_production_and_development_differ() -> None:
+def test_the_settings_of_production_and_development_differ() -> None:
     assert all(read_set(pack, "prod") != read_set(pack, "dev") for pack in PACKS)
 
 
@@ -248,9 +250,7 @@ class CountingStub:
 
 
 @pytest.mark.parametrize("pack", list(PACKS))
-def test_a_type_that_no_rule_checks_is_sent_once_and_each_resource_of_others(
-    packs: dict[str, Client], pack: str
-) -> None:
+def test_of_a_type_that_no_rule_checks_only_one_resource_is_sent(packs: dict[str, Client], pack: str) -> None:
     stub = CountingStub(packs[pack].stub)
     judged(Client(cast("Any", stub)), pack, "local")
     resources = Counter(request.type for request in requests_of(previewed("local").rendered).resources)

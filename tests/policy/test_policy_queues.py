@@ -47,12 +47,12 @@ def with_replicas(count: object) -> Sample:
 
 
 @pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.name) for rule in RULES])
-def test_a_tenancy_whose_objects_agree_passes_every_rule(rule: AnyRule) -> None:
+def test_a_consistent_tenancy_has_no_findings(rule: AnyRule) -> None:
     assert findings(rule, TENANCY) == []
 
 
 @pytest.mark.parametrize("count", [10.0, UNKNOWN])
-def test_the_remedy_drops_replicas_and_keeps_secrets_and_unknown_values(count: object) -> None:
+def test_the_remedy_removes_replicas_and_keeps_secrets_and_unknown_values(count: object) -> None:
     secret = {SIGNATURE: SECRET, "value": "hunter2"}
     inputs = changed({"server": with_replicas(count)}, "server: spec.template.spec.containers.0.image", UNKNOWN)
     inputs = changed(inputs, "server: metadata.annotations", {"token": secret})
@@ -74,11 +74,11 @@ def test_the_remedy_drops_replicas_and_keeps_secrets_and_unknown_values(count: o
         pytest.param(replace(with_replicas(10), props={"spec": UNKNOWN}), ["*"], id="nothing is known of it"),
     ],
 )
-def test_the_remedy_leaves_what_is_not_listed(given: Sample, autoscaled: list[str]) -> None:
+def test_the_remedy_does_not_change_workloads_that_are_not_listed(given: Sample, autoscaled: list[str]) -> None:
     assert mended(given, autoscaled) is None
 
 
-def test_replicas_of_which_nobody_kept_who_wrote_them_are_a_doubt() -> None:
+def test_replicas_without_a_field_manager_are_reported_as_unknown() -> None:
     server = with_replicas(3)
     server.props["metadata"]["managedFields"] = [
         {"operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
@@ -90,7 +90,7 @@ def test_replicas_of_which_nobody_kept_who_wrote_them_are_a_doubt() -> None:
 
 
 @pytest.mark.parametrize("version", ["v3", "v4"])
-def test_a_chart_whose_inputs_the_engine_keeps_to_itself_is_a_doubt(version: str) -> None:
+def test_a_chart_whose_inputs_the_engine_does_not_send_is_reported_as_unknown(version: str) -> None:
     diagnostics = findings(operators.PINNED, {"chart": Sample(f"kubernetes:helm.sh/{version}:Chart", {}, "kueue")})
     assert messages(diagnostics, "unknown") == (
         doubt("Chart kueue", "chart", "is an input of a component, which policies cannot read during a deployment"),

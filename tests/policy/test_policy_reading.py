@@ -38,13 +38,13 @@ from rule_engine.secrets import Secrets
         pytest.param(8, "a is 8", id="no secret"),
     ],
 )
-def test_a_secret_is_shown_by_no_rule(value: object, words: str) -> None:
+def test_no_message_shows_a_secret(value: object, words: str) -> None:
     assert PackClient().analyze(deployment(shown={"a": value})) == [
         ("nothing-shown", wire.ADVISORY, f"Deployment ml/api: {words}")
     ]
 
 
-def test_a_secret_is_kept_back_wherever_else_it_stands_and_in_pieces() -> None:
+def test_a_secret_is_hidden_in_other_properties_and_in_pieces() -> None:
     inputs = deployment(
         shown={"host": "db.example.com:80", "tag": "18"}, a=secret("https://db.example.com/x"), b=secret(8)
     )
@@ -54,7 +54,7 @@ def test_a_secret_is_kept_back_wherever_else_it_stands_and_in_pieces() -> None:
     ]
 
 
-def test_a_secret_of_one_resource_is_kept_back_in_what_is_said_of_another() -> None:
+def test_a_secret_of_one_resource_is_hidden_in_messages_about_another() -> None:
     other = Sample("kubernetes:core/v1:ServiceAccount", {"metadata": {"name": secret("runner-7f")}}, "account")
     client = PackClient().analyze_stack(deployment(account="runner-7f-a"), other)
     assert client == [
@@ -62,7 +62,7 @@ def test_a_secret_of_one_resource_is_kept_back_in_what_is_said_of_another() -> N
     ]
 
 
-def test_the_data_of_a_secret_is_kept_back_although_nobody_marked_it() -> None:
+def test_the_data_of_a_kubernetes_secret_is_hidden_without_a_mark() -> None:
     kept_value = Sample(
         "kubernetes:core/v1:Secret", {"metadata": {"name": "key"}, "stringData": {"key": "hunter2"}}
     ).resource()
@@ -74,7 +74,7 @@ def test_the_data_of_a_secret_is_kept_back_although_nobody_marked_it() -> None:
 # What is read, and what cannot be.
 
 
-def test_nothing_is_read_of_a_type_that_no_rule_is_about(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resource_whose_type_no_rule_checks_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     def read(self: Reader, struct: object) -> dict[str, Any]:  # noqa: ARG001 - in its place
         raise AssertionError
 
@@ -86,7 +86,7 @@ def test_nothing_is_read_of_a_type_that_no_rule_is_about(monkeypatch: pytest.Mon
     )
 
 
-def test_a_rule_finds_what_no_rule_is_about() -> None:
+def test_a_rule_can_look_up_resources_that_no_rule_checks() -> None:
     account = Sample("kubernetes:core/v1:ServiceAccount", {"metadata": {"name": "runner"}}, "account")
     inputs = deployment(account="runner")
     assert PackClient().analyze_stack(inputs, account) == []
@@ -95,7 +95,7 @@ def test_a_rule_finds_what_no_rule_is_about() -> None:
     ]
 
 
-def test_what_is_broken_before_something_unknown_stays_broken() -> None:
+def test_a_violation_before_an_unknown_value_is_reported() -> None:
     client = PackClient(replace(SHOWN, level=MUST))
     diagnostics = client.analyze(deployment(shown={"a": "x", "b": UNKNOWN, "c": "z"}))
     assert [(level, message) for _, level, message in diagnostics] == [
@@ -203,12 +203,12 @@ def nested(levels: int, innermost: dict[str, Any]) -> wire.AnalyzeRequest:
 
 
 @pytest.mark.parametrize("levels", [50, 250, 3000])
-def test_a_violation_beside_a_value_of_any_depth_is_reported(levels: int) -> None:
+def test_a_violation_beside_a_deeply_nested_value_is_reported(levels: int) -> None:
     (finding,) = Evaluator(pack(FEW)).evaluate(read(nested(levels, {"replicas": 5})))
     assert (finding.message, finding.level) == (TOO_MANY, MUST)
 
 
-def test_secrets_of_any_depth_are_hidden() -> None:
+def test_deeply_nested_secrets_are_hidden() -> None:
     value: Any = "hunter2"
     for _ in range(5000):
         value = [value]
@@ -217,19 +217,19 @@ def test_secrets_of_any_depth_are_hidden() -> None:
     assert secrets.hide("hunter2 is the key") == "[secret] is the key"
 
 
-def test_a_value_of_any_depth_stops_no_remedy() -> None:
+def test_deeply_nested_values_do_not_prevent_remedies() -> None:
     client = PackClient()
     client.configure(few_replicas=(wire.REMEDIATE, {}))
     response = client.analyzer.Remediate(nested(3000, {"replicas": 5}), cast("Any", None))
     assert response == wire.RemediateResponse()
 
 
-def test_a_message_about_a_value_of_megabytes_is_cut() -> None:
+def test_a_message_about_a_value_of_megabytes_is_truncated() -> None:
     ((_, _, message),) = PackClient().analyze(deployment(shown={"a": "x" * 3_000_000}))
     assert message == f"{'Deployment ml/api: a is ':x<2000}…"
 
 
-def test_a_secret_at_the_end_of_a_message_that_is_cut_is_hidden() -> None:
+def test_a_secret_at_the_end_of_a_truncated_message_is_hidden() -> None:
     inputs = deployment(shown={"a": "x" * 1970 + "hunter2hunter2"}, key=secret("hunter2hunter2"))
     ((_, _, message),) = PackClient().analyze(inputs)
     assert message == f"Deployment ml/api: a is {'x' * 1970}[secre…"
@@ -254,7 +254,7 @@ def test_a_secret_at_the_end_of_a_message_that_is_cut_is_hidden() -> None:
         pytest.param(1e300, "is not a number", id="as large as a number gets"),
     ],
 )
-def test_what_cannot_be_read_is_named_and_never_passes_in_silence(value: object, why: str) -> None:
+def test_a_value_that_cannot_be_read_is_reported_with_its_path(value: object, why: str) -> None:
     expected = doubt("Deployment ml/api", "spec.replicas", why)
     assert PackClient().analyze(deployment(replicas=value)) == [("few-replicas", wire.ADVISORY, expected)]
 
@@ -266,13 +266,13 @@ def test_a_number_is_read_exactly(number: float) -> None:
     assert view.text("value") == str(number)
 
 
-def test_an_infinite_number_stops_no_remedy() -> None:
+def test_an_infinite_number_does_not_prevent_remedies() -> None:
     client = PackClient()
     client.configure(few_replicas=(wire.REMEDIATE, {}))
     assert client.remediate(deployment(replicas=float("inf"))) == wire.RemediateResponse()
 
 
-def test_a_place_is_named_where_it_is_of_another_kind() -> None:
+def test_a_value_of_another_type_is_reported_with_its_path() -> None:
     with pytest.raises(UnknownValueError, match=r"^spec\.template is not a map$"):
         View({"spec": {"template": "none"}}).has("spec", "template", "spec")
 

@@ -73,13 +73,13 @@ def mended(props: dict[str, Any], type_: str = JOB, settings: dict[str, Any] | N
     return json_format.MessageToDict(remediation.properties)
 
 
-def test_a_missing_toleration_is_added_and_all_else_stays_secrets_and_unknown_values_too() -> None:
+def test_a_missing_toleration_is_added_and_nothing_else_changes() -> None:
     expected = job()
     pod(expected)["tolerations"] = [MENDED]
     assert mended(job()) == expected
 
 
-def test_tolerations_that_are_there_stay() -> None:
+def test_existing_tolerations_stay() -> None:
     own = {"key": "dedicated", "operator": "Equal", "value": "ml", "effect": "NoSchedule"}
     props = job()
     pod(props)["tolerations"] = [own]
@@ -87,7 +87,7 @@ def test_tolerations_that_are_there_stay() -> None:
 
 
 @pytest.mark.parametrize("mark", [secret, output], ids=["secret", "output"])
-def test_what_is_marked_is_changed_within_its_mark(mark: Any) -> None:
+def test_a_secret_or_output_is_changed_within_its_wrapper(mark: Any) -> None:
     own = {"key": "dedicated", "operator": "Exists"}
     props = job()
     pod(props)["tolerations"] = mark([own])
@@ -97,7 +97,7 @@ def test_what_is_marked_is_changed_within_its_mark(mark: Any) -> None:
     assert mended(props) == expected
 
 
-def test_each_template_that_asks_for_gpus_is_mended_and_no_other() -> None:
+def test_only_templates_that_request_gpus_are_changed() -> None:
     def task(name: str, limits: dict[str, object]) -> dict[str, Any]:
         spec = {"containers": [{"name": "main", "resources": {"limits": limits}}]}
         return {"name": name, "template": {"spec": spec}}
@@ -111,12 +111,12 @@ def test_each_template_that_asks_for_gpus_is_mended_and_no_other() -> None:
     assert mended(props, "kubernetes:batch.volcano.sh/v1alpha1:Job") == expected
 
 
-def test_the_organisations_own_taints_are_tolerated() -> None:
+def test_tolerations_are_added_for_the_taints_in_settings() -> None:
     tolerations = pod(mended(job(), settings={"taints": ["sku", "nvidia.com/gpu"]}))["tolerations"]
     assert tolerations == [MENDED, {**MENDED, "key": "sku"}]
 
 
-def test_what_is_mended_keeps_the_rule() -> None:
+def test_a_changed_resource_has_no_violation() -> None:
     props = struct_pb2.Struct()
     props.update(mended(job()))
     answer = Analyzer(Evaluator(workload_rules.PACK, TODAY)).Analyze(
@@ -125,19 +125,19 @@ def test_what_is_mended_keeps_the_rule() -> None:
     assert RULE not in {finding.policyName for finding in answer.diagnostics}
 
 
-def test_what_keeps_the_rule_is_left_alone() -> None:
+def test_a_resource_without_a_violation_is_not_changed() -> None:
     props = job()
     pod(props)["tolerations"] = [MENDED]
     assert list(remedied(props).remediations) == []
 
 
-def test_a_pod_of_the_system_is_left_alone() -> None:
+def test_a_pod_in_a_system_namespace_is_not_changed() -> None:
     props = job()
     props["metadata"]["namespace"] = "gpu-operator"
     assert list(remedied(props).remediations) == []
 
 
-def test_an_object_that_is_exempted_is_left_alone() -> None:
+def test_an_exempted_object_is_not_changed() -> None:
     props = job()
     props["metadata"]["annotations"] = {f"exempt.gpu-rules/{RULE}": "2026-12-31 its nodes have no taint"}
     response = remedied(props)
@@ -145,7 +145,7 @@ def test_an_object_that_is_exempted_is_left_alone() -> None:
     assert [skipped.policy_name for skipped in response.not_applicable] == [RULE]
 
 
-def test_tolerations_that_are_not_known_are_left_alone_and_said() -> None:
+def test_unknown_tolerations_are_reported_and_not_changed() -> None:
     props = job()
     pod(props)["tolerations"] = UNKNOWN
     (remediation,) = remedied(props).remediations
@@ -153,6 +153,6 @@ def test_tolerations_that_are_not_known_are_left_alone_and_said() -> None:
     assert remediation.diagnostic == "spec.template.spec.tolerations is unknown until deployment"
 
 
-def test_nothing_is_mended_unless_somebody_asks_for_it() -> None:
+def test_nothing_is_changed_without_the_level_remediate() -> None:
     response = Analyzer(Evaluator(workload_rules.PACK, TODAY)).Remediate(Sample(JOB, job()).request(), CONTEXT)
     assert (list(response.remediations), list(response.not_applicable)) == ([], [])

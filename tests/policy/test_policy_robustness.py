@@ -129,7 +129,7 @@ def messages(client: Client, program: list[Sample]) -> list[str]:
 
 @settings(QUIET, max_examples=PROGRAMS)
 @given(program=PROGRAM)
-def test_a_pack_answers_whatever_a_program_says(packs: dict[str, Client], program: list[Sample]) -> None:
+def test_a_pack_answers_for_any_properties(packs: dict[str, Client], program: list[Sample]) -> None:
     for client in packs.values():
         answers = messages(client, program)
         assert [message for message in answers if "internal error" in message] == []
@@ -145,7 +145,7 @@ def test_the_same_program_gets_the_same_answer_twice(packs: dict[str, Client], p
 
 @settings(QUIET, max_examples=PROGRAMS // 3)
 @given(program=PROGRAM)
-def test_remedies_leave_what_they_do_not_mend_as_it_is(packs: dict[str, Client], program: list[Sample]) -> None:
+def test_remedies_change_only_what_violates_their_rule(packs: dict[str, Client], program: list[Sample]) -> None:
     """With every rule's level `remediate`: marks of secrets and unknown values stay where they were."""
     for client in packs.values():
         Session.of(client, {"all": RuleConfig(wire.REMEDIATE)})
@@ -167,7 +167,7 @@ def marks(struct: Any) -> int:
     return text.count(SIGNATURE.encode()) + text.count(UNKNOWN.encode())
 
 
-def test_every_type_that_rules_are_about_is_generated() -> None:
+def test_every_type_that_rules_check_is_generated() -> None:
     kinds = {resource.type for resource in WELL_MADE}
     assert {"kubernetes:apps/v1:Deployment", "kubernetes:batch/v1:Job", "kubernetes:core/v1:ResourceQuota"} <= kinds
     assert len(kinds) > 10, yaml.safe_dump(sorted(kinds))

@@ -32,28 +32,28 @@ def of_unknowns() -> list[object]:
 
 
 @pytest.mark.parametrize("case", of_cases())
-def test_what_keeps_a_rule_passes_in_silence(case: Case) -> None:
+def test_valid_resources_have_no_findings_by_case(case: Case) -> None:
     assert findings(case.rule, case.given, case.settings) == []
     for at, to in case.also:
         assert findings(case.rule, changed(case.given, at, to), case.settings) == [], (at, to)
 
 
 @pytest.mark.parametrize(("case", "broken"), of_breaks())
-def test_one_part_broken_is_named_with_place_value_and_mend(case: Case, broken: Break) -> None:
+def test_each_changed_part_is_reported_with_place_value_and_fix(case: Case, broken: Break) -> None:
     diagnostics = findings(case.rule, changed(case.given, broken.at, broken.to), case.settings)
     assert messages(diagnostics, "broken") == as_tuple(broken.says)
     assert {finding.outcome for finding in diagnostics} == {"broken"}
 
 
 @pytest.mark.parametrize(("case", "at"), of_unknowns())
-def test_what_a_preview_cannot_know_is_said_and_never_passes_in_silence(case: Case, at: str) -> None:
+def test_each_unknown_value_is_reported(case: Case, at: str) -> None:
     diagnostics = findings(case.rule, changed(case.given, at, UNKNOWN), case.settings)
     assert messages(diagnostics, "unknown") == as_tuple(case.unknown[at])
     assert {finding.outcome for finding in diagnostics} == {"unknown"}
 
 
 @pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.name) for rule in RULES])
-def test_a_rule_has_cases_that_pass_that_break_and_that_cannot_be_known(rule: AnyRule) -> None:
+def test_each_rule_has_cases_with_valid_invalid_and_unknown_values(rule: AnyRule) -> None:
     cases = [case for case in CASES if case.rule is rule]
     assert any(case.breaks for case in cases)
     assert any(case.unknown for case in cases)

@@ -148,7 +148,7 @@ def test_a_violation_is_found_in_a_pod_of_any_kind(kind: str, violation: str) ->
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *PARTIAL])
-def test_a_pod_of_any_kind_that_keeps_the_rules_has_no_finding(kind: str) -> None:
+def test_a_valid_pod_of_any_kind_has_no_findings(kind: str) -> None:
     evaluator = Evaluator(PACK)
     resource = given(kind).resource()
     assert [finding.message for finding in evaluator.evaluate(resource)] == []
@@ -274,7 +274,7 @@ def test_gpus_outside_containers_are_counted(props: str, message: str) -> None:
         ),
     ],
 )
-def test_what_only_looks_like_a_pod_has_no_finding(props: str) -> None:
+def test_maps_with_fields_like_a_pods_have_no_findings(props: str) -> None:
     sample = yaml.safe_load(props) | {"metadata": {"name": "it", "namespace": "ml"}}
     resource = manifest(yaml.safe_dump(sample)).resource()
     evaluator = Evaluator(PACK)
@@ -295,7 +295,7 @@ def test_batch_work_of_any_kind_names_its_queue(kind: str) -> None:
     assert found(jobs.NAMES_QUEUE, work) == set()
 
 
-def test_pods_of_an_operators_kind_can_name_the_queue_themselves() -> None:
+def test_pods_of_an_operators_kind_can_have_the_queue_label() -> None:
     work = given("Crossplane Object", _EIGHT)
     pod = work.props["spec"]["forProvider"]["manifest"]
     pod["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "ml-research"}
@@ -307,7 +307,7 @@ def test_serving_and_patches_need_no_queue(kind: str) -> None:
     assert found(jobs.NAMES_QUEUE, given(kind, _EIGHT)) == set()
 
 
-def test_an_organisation_lists_its_own_kinds_of_serving() -> None:
+def test_settings_list_further_kinds_of_serving() -> None:
     work = {"it": given("a kind of nobody", _EIGHT)}
     assert findings(jobs.NAMES_QUEUE, work, {"serving": ["example.com:*"]}) == []
     assert [finding.outcome for finding in findings(jobs.NAMES_QUEUE, work, {"serving": ["example.org:*"]})] == [
@@ -367,7 +367,7 @@ _PRIVILEGED: Final[dict[str, Any]] = {
         ),
     ],
 )
-def test_a_value_of_another_type_hides_no_pod_beside_it(kind: str, spec: dict[str, Any]) -> None:
+def test_a_pod_beside_a_value_of_another_type_is_found(kind: str, spec: dict[str, Any]) -> None:
     work = Sample(f"kubernetes:{kind}", {"metadata": {"name": "it", "namespace": "ml"}, "spec": spec})
     assert "broken" in found(security.PRIVILEGED, work)
     assert "broken" in found(jobs.NAMES_QUEUE, work)
@@ -384,7 +384,7 @@ def test_a_value_of_another_type_hides_no_pod_beside_it(kind: str, spec: dict[st
         pytest.param({"spec": {"hostPID": True, "volumes": UNKNOWN}}, "spec.volumes", id="a field of a pod"),
     ],
 )
-def test_what_is_unknown_of_a_pod_of_an_operators_kind_is_named(props: dict[str, Any], path: str) -> None:
+def test_an_unknown_value_of_a_pod_of_an_operators_kind_is_reported(props: dict[str, Any], path: str) -> None:
     rule = security.HOST_PATHS if path.endswith("volumes") else security.PRIVILEGED
     sample = Sample("kubernetes:example.com/v1:App", {"metadata": {"name": "a", "namespace": "ml"}, **props})
     (finding,) = findings(rule, {"it": sample})

@@ -28,12 +28,12 @@ def test_pods_of_system_namespaces_are_not_checked(namespace: str) -> None:
     "namespace",
     ["recommender-system", "gke-team", "kube-ml", "gmp-team", "monitoring", "kube-system2", "default", "karpenter"],
 )
-def test_pods_of_namespaces_that_look_like_the_systems_are_checked(namespace: str) -> None:
+def test_pods_of_namespaces_with_names_like_system_namespaces_are_checked(namespace: str) -> None:
     for rule in (security.PRIVILEGED, security.HOST_NAMESPACES):
         assert [finding.level for finding in findings(rule, {"it": pod(namespace)})] == [rule.level]
 
 
-def test_an_organisation_adds_namespaces_by_name_and_keeps_the_others() -> None:
+def test_platform_adds_namespaces_to_the_system_namespaces() -> None:
     settings = {"platform": ["recommender-system"]}
     assert findings(security.PRIVILEGED, {"it": pod("recommender-system")}, settings) == []
     assert findings(security.PRIVILEGED, {"it": pod("kube-system")}, settings) == []
@@ -50,11 +50,11 @@ def test_a_pattern_is_refused_with_place_value_and_fix(setting: str, value: str)
     )
 
 
-def test_the_namespaces_of_all_operators_that_this_project_installs_are_listed() -> None:
+def test_the_namespaces_of_all_installed_operators_are_system_namespaces() -> None:
     namespaces = {chart.namespace for chart in charts().values()}
     assert namespaces - {*SYSTEM} == {BY_PLATFORM}
 
 
-def test_all_rules_about_tenants_have_the_same_list() -> None:
+def test_all_rules_have_the_same_system_namespaces() -> None:
     defaults = [rule.parse_settings({}) for rule in PACK.rules]
     assert {tuple(settings.system) for settings in defaults if isinstance(settings, Tenants)} == {tuple(SYSTEM)}
