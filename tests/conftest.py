@@ -12,7 +12,7 @@ from documented_definitions import install_documented
 from platforms import running
 from queueing import Queueing
 from rendered_stacks import SHARED
-from shared_platform import OWN, QUEUEING, WAITING, WORKING, AsFound, Sharing, platforms_of, sharing
+from shared_platform import OWN, QUEUEING, WORKING, AsFound, Sharing, platforms_of, sharing
 from xdist.remote import Producer
 
 from benchmarks.leftovers import kill_at_end
@@ -26,6 +26,7 @@ from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import Source
 
+pytest_plugins = ["layers"]
 SHARES_NEXT = pytest.StashKey[bool]()
 """Whether the test that follows shares a platform."""
 
@@ -38,10 +39,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: rmtree(os.environ.pop(SHARED)))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts those first that wait for controllers, while other workers compute; sharers of a platform lead."""
-    shared = {item.path for item in items if platforms_of(item)}
-    items.sort(key=lambda item: 0 if item.path in shared else 1 if item.nodeid.startswith(WAITING) else 2)
+    """Marks what uses a shared platform, and puts those first that wait for controllers; sharers of a platform lead."""
+    sharers = [item for item in items if platforms_of(item)]
+    for item in sharers:
+        item.add_marker("platform")
+    shared = {item.path for item in sharers}
+    items.sort(key=lambda item: 0 if item.path in shared else 1 if item.get_closest_marker("platform") else 2)
 
 
 @pytest.hookimpl(tryfirst=True)

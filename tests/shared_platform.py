@@ -37,14 +37,6 @@ One platform would have all others wait for its tests, which wait themselves for
 fifteen seconds of work.
 """
 
-WAITING: Final = (
-    "tests/cli/test_cli_commands.py",
-    "tests/cli/test_cli_faults.py",
-    "tests/cli/test_cli_scaling.py",
-    "tests/cli/test_cli_secrets.py",
-)
-"""Files that bring up platforms of their own, and wait for them as long as those that share one."""
-
 OF_ALL: Final = (
     ("v1", "Namespace"),
     ("v1", "Node"),

@@ -88,6 +88,7 @@ def sbom(folder: Path) -> bytes:
     return file.read_bytes()
 
 
+@pytest.mark.process
 def test_the_bill_of_materials_has_what_users_install_with_license_hashes_and_dependencies(tmp_path: Path) -> None:
     text = sbom(tmp_path)
     made: Any = Bom
@@ -114,6 +115,8 @@ def reached(graph: dict[str, set[str]], start: str) -> set[str]:
     return seen
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_the_same_lock_gives_the_same_bill_of_materials(tmp_path: Path) -> None:
     assert sbom(tmp_path) == sbom(tmp_path)
 
@@ -121,6 +124,8 @@ def test_the_same_lock_gives_the_same_bill_of_materials(tmp_path: Path) -> None:
 # The wheel.
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_two_clones_at_different_places_and_times_give_the_same_wheel(tmp_path: Path) -> None:
     digests = {built(tmp_path / "a", 0o022), built(tmp_path / "another" / "a place", 0o077)}
     assert len(digests) == 1

@@ -91,6 +91,8 @@ def preview(project: Path, stack: str) -> tuple[int, str, Path]:
     return done.returncode, done.stdout + done.stderr, out / "objects"
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_a_cloud_is_added_as_the_page_says(copy: Path) -> None:
     steps = list(blocks("another-cloud.md"))
     assert [how for how, _, _ in steps] == ["add to", "file", "file", "in", "file", "add to", "file"]
@@ -109,6 +111,8 @@ def test_a_cloud_is_added_as_the_page_says(copy: Path) -> None:
     assert pool["spec"]["nodeTaints"] == [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_the_added_cloud_refuses_what_its_row_refuses(copy: Path) -> None:
     for step in blocks("another-cloud.md"):
         follow(copy, *step)
@@ -121,6 +125,8 @@ def test_the_added_cloud_refuses_what_its_row_refuses(copy: Path) -> None:
     )
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_without_its_module_the_added_cloud_is_unknown_to_the_project(copy: Path) -> None:
     for how, where, what in blocks("another-cloud.md"):
         if not where.startswith("components/"):
@@ -130,6 +136,8 @@ def test_without_its_module_the_added_cloud_is_unknown_to_the_project(copy: Path
     assert "components.clouds.coreweave" in words
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_a_service_that_is_only_described_needs_rows_alone(copy: Path) -> None:
     for how, where, what in list(blocks("another-cloud.md"))[:2]:
         follow(copy, how, where, what)
@@ -229,6 +237,7 @@ def stacks() -> Iterator[Any]:
                 yield pytest.param(block, id=f"{page.name}-{number}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", list(stacks()))
 def test_every_stack_loads(block: str, tmp_path: Path) -> None:
     """A part of a stack is loaded over a whole one: operators over one that creates nodes, others over `local`."""
@@ -370,6 +379,8 @@ def test_every_path_in_a_sentence_exists(page: Path) -> None:
         assert "NAME" in path or (ROOT / path).exists(), path
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     done = run(
         [executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],

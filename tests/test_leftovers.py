@@ -7,11 +7,14 @@ from contextlib import suppress
 from uuid import uuid4
 
 import psutil
+import pytest
 from repository import ROOT
 
 from benchmarks.leftovers import RUN
 from gpu_tenancy.embedded.parts import API_SERVER, ETCD
 from gpu_tenancy.kube.waiting import wait_for
+
+pytestmark = pytest.mark.platform
 
 MARK = "TEST_LEFTOVERS"
 

@@ -28,6 +28,7 @@ def requirements(file: Path) -> dict[str, list[str]]:
     return {line.strip(): [each.strip() for each in hashes] for line, *hashes in found}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("group", EXPORTED)
 def test_a_file_of_requirements_is_what_the_lock_exports(group: str) -> None:
     words = ["export", "--quiet", "--frozen", "--offline", "--no-header", "--no-annotate", "--only-group", group]
@@ -63,6 +64,7 @@ def test_a_pack_requires_all_that_its_requirements_require(pack: str) -> None:
         assert needed <= listed, name
 
 
+@pytest.mark.process
 def test_pip_installs_no_requirement_with_another_hash(tmp_path: Path) -> None:
     wheel = tmp_path / "annotated_types-0.8.0-py3-none-any.whl"
     wheel.write_bytes(b"something else")

@@ -13,6 +13,8 @@ from workflow_tools import FOLDER, run_script, script
 
 from gpu_tenancy.gitops.comment import MARK
 
+pytestmark = pytest.mark.process
+
 STICKY = "Create or update the comment"
 ISSUE = "Open, update or close the drift issue"
 

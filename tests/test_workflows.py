@@ -22,6 +22,8 @@ BIN = Path(sys.executable).parent
 PINNED = re.compile(r"\./\.github/workflows/\w+\.yaml|[\w.-]+/[\w.-]+@[0-9a-f]{40}")
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_actionlint_and_shellcheck_find_nothing(report: Report) -> None:
     linter = [str(actionlint(report)), "-shellcheck", str(BIN / "shellcheck"), "-no-color"]
     done = subprocess.run(
@@ -35,6 +37,7 @@ def test_actionlint_and_shellcheck_find_nothing(report: Report) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.process
 def test_actionlint_would_find_a_mistake_of_a_script(report: Report, tmp_path: Path) -> None:
     broken = (FOLDER / "comment.yaml").read_text().replace('gh run download "$RUN"', "gh run download $RUN")
     (tmp_path / "broken.yaml").write_text(broken)
@@ -46,6 +49,7 @@ def test_actionlint_would_find_a_mistake_of_a_script(report: Report, tmp_path: P
     assert "SC2086" in done.stdout
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["packages.sh", "preview.sh"])
 def test_shellcheck_finds_nothing_in_a_script(name: str) -> None:
     done = subprocess.run(
@@ -237,6 +241,7 @@ def test_command_lines_are_found_in_all_places() -> None:
     assert {line.split()[0] for _, line in told_commands()} == {"changed", "comment", "preview", "render"}
 
 
+@pytest.mark.process
 def test_gitlabs_pipeline_is_one_by_its_schema(tmp_path: Path) -> None:
     file = tmp_path / ".gitlab-ci.yml"
     file.write_text(gitlab(), encoding="utf-8")
@@ -290,6 +295,8 @@ def test_a_deployment_of_gitlab_waits_for_the_stages_before_it() -> None:
     assert set(found["pulumi-preview"]["dependencies"]) == set(found["pulumi-preview"]["needs"])
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_scripts_of_gitlab_are_right_by_shellcheck(tmp_path: Path) -> None:
     found: dict[str, Any] = yaml.safe_load(gitlab())
     for name, job in found.items():

@@ -17,6 +17,8 @@ from gpu_tenancy.engine.releases import helm_releases
 from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.catalogue.releases import cloud_charts
 
+pytestmark = pytest.mark.process
+
 KEDA = StandIn("keda", "2.20.2", {"values.yaml": "{}\n"})
 DIGEST = f"sha256:{hashlib.sha256(KEDA.packed()).hexdigest()}"
 OTHER = f"sha256:{'0' * 64}"

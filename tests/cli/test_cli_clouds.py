@@ -57,6 +57,8 @@ def test_every_cloud_has_a_stack() -> None:
     assert set(STACKS.values()) == set(clouds())
 
 
+@pytest.mark.process
+@pytest.mark.slow
 @pytest.mark.parametrize("stack", STACKS)
 def test_the_preview_of_a_stack_needs_its_own_clouds_package_and_no_other(stack: str, tmp_path: Path) -> None:
     own = [SDKS[STACKS[stack]]] if STACKS[stack] in SDKS else []
@@ -67,6 +69,8 @@ def test_the_preview_of_a_stack_needs_its_own_clouds_package_and_no_other(stack:
     assert len(list((tmp_path / "objects").rglob("*.yaml"))) == len(stack_of_repository(stack).objects)
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_a_package_that_is_missing_is_named_with_the_way_to_get_it() -> None:
     done = preview_without("prod-gcp", ["pulumi_gcp"])
     assert done.returncode == 1
@@ -77,6 +81,8 @@ def test_a_package_that_is_missing_is_named_with_the_way_to_get_it() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_another_module_that_is_missing_is_no_matter_of_the_clouds_package() -> None:
     done = preview_without("prod-gcp", ["pulumi_kubernetes"])
     assert done.returncode == 1

@@ -19,6 +19,8 @@ from gpu_tenancy.engine.project import preview, stack_names
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.waiting import is_true
 
+pytestmark = pytest.mark.platform
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:

@@ -23,6 +23,8 @@ from gpu_tenancy.embedded.parts import API_SERVER
 from gpu_tenancy.engine.project import preview
 from gpu_tenancy.kube.client import Cluster
 
+pytestmark = pytest.mark.platform
+
 KILLS: Final = int(os.environ.get("GPU_TENANCY_KILLS", "0"))
 """Number of points at which `up` is killed, besides the one of the test that always runs."""
 slow = pytest.mark.skipif(not os.environ.get("GPU_TENANCY_FAULTS"), reason="takes minutes; `make faults` runs it")

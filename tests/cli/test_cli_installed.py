@@ -20,6 +20,8 @@ from gpu_tenancy.engine.project import preview
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import read_file
 
+pytestmark = pytest.mark.process
+
 
 @dataclass(frozen=True)
 class Installed:
@@ -78,6 +80,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return found
 
 
+@pytest.mark.slow
 def test_the_wheel_has_one_name_and_no_links(installed: Installed) -> None:
     with zipfile.ZipFile(installed.wheel) as wheel:
         names = wheel.namelist()
@@ -100,6 +103,7 @@ def test_a_new_project_has_a_program_a_stack_policy_settings_a_workflow_and_a_te
     }
 
 
+@pytest.mark.slow
 def test_its_stack_is_valid_and_its_preview_asks_the_packs_that_come_with_the_package(installed: Installed) -> None:
     assert installed.run("tenancy", "validate").returncode == 0
     done = installed.run(
@@ -111,6 +115,7 @@ def test_its_stack_is_valid_and_its_preview_asks_the_packs_that_come_with_the_pa
     assert len(list((installed.project / "out" / "objects").rglob("*.yaml"))) > 20
 
 
+@pytest.mark.slow
 def test_its_test_passes_and_fails_with_a_mistake(installed: Installed) -> None:
     # Its own pytest would come with requirements.txt; ours runs it, on the installed package.
     (packages,) = (installed.python.parents[1] / "lib").glob("python3.*/site-packages")
@@ -133,6 +138,7 @@ def test_its_test_passes_and_fails_with_a_mistake(installed: Installed) -> None:
     stack.write_text(text, encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_outside_of_a_project_each_command_says_so(installed: Installed) -> None:
     nowhere = installed.project.parent
     for words in (["validate"], ["preview", "dev"], ["changed", "--base", "HEAD"]):
@@ -149,6 +155,7 @@ def test_the_folder_of_a_pack_is_printed_for_pulumi(installed: Installed) -> Non
     assert installed.python.parents[1] in folder.parents
 
 
+@pytest.mark.slow
 def test_the_plugin_of_the_page_on_other_languages_serves_the_components_of_the_package(
     installed: Installed, tmp_path: Path
 ) -> None:
@@ -162,6 +169,7 @@ def test_the_plugin_of_the_page_on_other_languages_serves_the_components_of_the_
     assert sorted(components) == ["gpu-tenancy:index:Platform", "gpu-tenancy:index:Tenancy"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("folder", "options", "problem"),
     [
@@ -181,6 +189,7 @@ def test_a_project_that_cannot_be_made_is_refused_and_nothing_is_written(
     assert sorted(parent.rglob("Pulumi.yaml")) == before
 
 
+@pytest.mark.slow
 def test_an_sdk_that_is_asked_for_is_an_extra_of_the_requirement(installed: Installed) -> None:
     parent = installed.project.parent
     assert (

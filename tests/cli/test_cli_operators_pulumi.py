@@ -27,6 +27,8 @@ from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import Source
 
 pytestmark = [
+    pytest.mark.process,
+    pytest.mark.slow,
     WITH_PULUMI,
     pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no `kubectl` on the PATH, which a gate runs"),
 ]

@@ -93,6 +93,7 @@ def test_no_text_is_a_command_however_it_is_split_into_parts_and_lines(parts: li
         assert not hidden(line)
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_text_that_was_escaped_is_not_escaped_again(value: str) -> None:
     assert as_text(as_text(value)) == as_text(value)

@@ -21,6 +21,8 @@ from gpu_tenancy.packs.evaluation import PackChoice, evaluate
 from gpu_tenancy.packs.findings import Finding
 from gpu_tenancy.packs.requests import requests_of, struct
 
+pytestmark = pytest.mark.process
+
 FOREIGN = """
 from pulumi_policy import *
 
@@ -100,6 +102,7 @@ def test_a_mandatory_rule_that_is_broken_is_exit_code_2_and_stands_before_advice
     assert lines[-1] == "policies: 1 passed, 1 mandatory violation, 2 advisory (theirs 0.0.1)"
 
 
+@pytest.mark.slow
 def test_our_packs_are_asked_by_their_names_with_the_set_of_the_environment(project: Project) -> None:
     project.write("named", small(environment="prod"))
     seen = tenancy("named", "--project", project.folder, "--policy", "workloads", "--policy", "clouds")

@@ -25,6 +25,8 @@ from gpu_tenancy.kube.apply import apply
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 
+pytestmark = pytest.mark.process
+
 WITH_PULUMI = pytest.mark.skipif(
     find_pulumi() is None, reason="there is no `pulumi` on the PATH: https://www.pulumi.com/docs/install/"
 )

@@ -22,7 +22,7 @@ from gpu_tenancy.kube.apply import ApplyError, apply
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 
-pytestmark = WITH_PULUMI
+pytestmark = [pytest.mark.process, pytest.mark.slow, WITH_PULUMI]
 
 KILLS = int(os.environ.get("GPU_TENANCY_KILLS", "3"))
 """Number of points at which a deployment is killed; each takes about a minute."""

@@ -18,6 +18,8 @@ from gpu_tenancy.embedded.processes import free_ports
 from gpu_tenancy.local.replacing import other_stack
 from gpu_tenancy.local.up import Options, up
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def laden(tmp_path: Path) -> Platform:

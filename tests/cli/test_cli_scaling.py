@@ -33,6 +33,8 @@ from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.source import Source
 
+pytestmark = pytest.mark.platform
+
 METRICS = "metrics.k8s.io/v1beta1"
 API_SERVICE = Reference("apiregistration.k8s.io/v1", "APIService", "v1beta1.metrics.k8s.io")
 SCALER = Reference("autoscaling/v2", "HorizontalPodAutoscaler", "api", "vision")

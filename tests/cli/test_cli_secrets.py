@@ -15,6 +15,8 @@ from gpu_tenancy.base.json import map_at, text_at
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 
+pytestmark = pytest.mark.platform
+
 CANARIES: Final = {name: f"hunter2-canary-{name}" for name in ("signing", "wandb", "key")}
 """Values by the Secret that has them; `key` is one that the stack does not have."""
 

@@ -11,6 +11,8 @@ from typer.testing import CliRunner, Result
 
 from gpu_tenancy.cli.main import app
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
@@ -91,6 +93,7 @@ def test_a_team_of_two_stacks_or_of_none_is_asked_for_by_name(project: Project) 
 # Diff, and the preview against a base.
 
 
+@pytest.mark.slow
 def test_a_diff_says_the_verdict_and_each_changed_value(project: Project) -> None:
     project.write("good", raised())
     seen = tenancy(project, "diff", "good", "HEAD")
@@ -102,6 +105,7 @@ def test_a_diff_says_the_verdict_and_each_changed_value(project: Project) -> Non
     assert "4 (was 2)" in seen.stdout
 
 
+@pytest.mark.slow
 def test_the_preview_against_a_base_shows_what_changes_and_not_the_whole_tree(project: Project, tmp_path: Path) -> None:
     project.write("good", raised())
     out = tmp_path / "out"
@@ -117,11 +121,13 @@ def test_the_preview_against_a_base_shows_what_changes_and_not_the_whole_tree(pr
         assert "speech/budget" in text
 
 
+@pytest.mark.slow
 def test_nothing_that_changed_is_said_in_words(project: Project) -> None:
     seen = tenancy(project, "preview", "good", "--base", "HEAD")
     assert (seen.exit_code, "no changes" in seen.stdout) == (0, True)
 
 
+@pytest.mark.slow
 def test_the_review_for_machines_is_all_that_is_printed(project: Project) -> None:
     seen = tenancy(project, "preview", "good", "--base", "HEAD", "--json", "--policy", "workloads")
     data = json.loads(seen.stdout)

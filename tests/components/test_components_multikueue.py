@@ -34,6 +34,7 @@ def spec(one: KubernetesObject) -> Any:
     return cast("Any", one.manifest)["spec"]
 
 
+@pytest.mark.slow
 def test_a_manager_refers_to_the_secret_of_a_worker_and_has_none(project: Project) -> None:
     (cluster,) = objects(project, "hub", "MultiKueueCluster")
     assert cluster.name == "west"
@@ -62,6 +63,7 @@ def test_a_train_job_of_a_manager_has_trainers_own_runtime(project: Project) -> 
     assert objects(project, "hub", "TrainingRuntime") == []
 
 
+@pytest.mark.slow
 def test_namespaces_queues_and_flavors_of_both_agree(project: Project) -> None:
     for kind in ("Namespace", "LocalQueue", "WorkloadPriorityClass"):
         names = [{(one.namespace, one.name) for one in objects(project, stack, kind)} for stack in ("hub", "west")]
@@ -73,6 +75,7 @@ def test_namespaces_queues_and_flavors_of_both_agree(project: Project) -> None:
     assert labels[0] == labels[1]
 
 
+@pytest.mark.slow
 def test_a_manager_writes_in_the_namespaces_of_teams_only(project: Project) -> None:
     (bound,) = objects(project, "west", "ClusterRoleBinding")
     assert cast("Any", bound.manifest)["roleRef"]["name"] == CHECK

@@ -27,6 +27,8 @@ from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.model.source import read_file
 from gpu_tenancy.model.spec import Stack
 
+pytestmark = pytest.mark.process
+
 PROVIDER: Final = f"urn:pulumi:{STACK}::{PROJECT}::pulumi:providers:kubernetes::gpus"
 STACKS: Final = sorted(file.name.split(".")[1] for file in (ROOT / "stacks").glob("Pulumi.*.yaml"))
 
@@ -68,6 +70,7 @@ def with_server(**fields: Any) -> Data:
 # The process
 
 
+@pytest.mark.slow
 def test_it_listens_on_loopback_only_and_ends_with_its_process() -> None:
     with plugin() as started:
         (listener,) = (
@@ -100,6 +103,7 @@ def test_a_second_construction_does_not_wait_for_the_first(running: Plugin) -> N
 # The schema
 
 
+@pytest.mark.slow
 def test_two_processes_return_the_same_bytes(running: Plugin) -> None:
     with plugin(PYTHONHASHSEED="1") as other:
         assert other.schema() == running.schema()
@@ -428,6 +432,7 @@ def test_all_problems_are_reported_at_once_as_for_the_file_of_a_stack(running: P
     assert {text.replace('["example.com/a b"]', ".example.com/a b") for text in reported} == set(expected)
 
 
+@pytest.mark.slow
 def test_an_error_of_the_user_leaves_no_traceback_in_the_status_nor_on_standard_error() -> None:
     with plugin() as started:
         with pytest.raises(ConstructError) as refused:
@@ -467,6 +472,7 @@ def test_a_tenancy_refuses_what_only_a_platform_has(running: Plugin) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_cloud_whose_sdk_is_not_installed_is_an_error_with_the_fix(tmp_path: Path) -> None:
     (tmp_path / "pulumi_aws.py").write_text(
         "raise ModuleNotFoundError(\"No module named 'pulumi_aws'\", name='pulumi_aws')\n", encoding="utf-8"
@@ -498,6 +504,7 @@ def test_a_text_without_placeholders_is_left_as_it_is() -> None:
 # The CLI
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("pulumi") is None, reason="the Pulumi CLI is not on the PATH")
 def test_the_cli_reads_the_schema_of_the_folder(running: Plugin, tmp_path: Path) -> None:
     for part in ("provider", "components", "gpu_tenancy", "policy", "pyproject.toml", "README.md"):

@@ -18,6 +18,8 @@ from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 
+pytestmark = pytest.mark.process
+
 
 def tenancy(project: Project, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     backend = project.folder / "backend"
@@ -47,6 +49,7 @@ def deployed(project: Project, cluster: Cluster) -> Iterator[Project]:
     remove(cluster, references(project))
 
 
+@pytest.mark.slow
 def test_without_the_cli_it_says_what_to_install(project: Project, tmp_path: Path) -> None:
     project.write("good", sections(["a"]))
     done = tenancy(project, "up", "good", "--all", PATH=str(tmp_path))

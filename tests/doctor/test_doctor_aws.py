@@ -77,6 +77,7 @@ def account(**changes: Data | str) -> AwsAccount:
     )
 
 
+@pytest.mark.slow
 def test_a_ready_account_has_all_and_each_question_only_reads() -> None:
     for cluster in ({}, {"create": CREATE}):
         ready = account()
@@ -110,6 +111,7 @@ def test_a_quota_that_was_never_changed_is_its_default() -> None:
     assert row(rows, "quota", "On-Demand P").available == "0 vCPUs"
 
 
+@pytest.mark.slow
 def test_what_may_not_be_asked_is_unknown_with_the_right_to_ask() -> None:
     denied = (
         "An error occurred (AccessDeniedException) when calling the GetServiceQuota operation: User: x is not"
@@ -148,6 +150,7 @@ def test_a_full_subnet_and_one_of_another_zone_are_missing(subnet: Data, availab
     assert row(rows, "subnets", "us-west-2b").available == "no such subnet"
 
 
+@pytest.mark.slow
 def test_rights_are_those_of_the_role_behind_the_session() -> None:
     lacking = account(
         SimulatePrincipalPolicy={
@@ -179,6 +182,7 @@ DATA: Data = {
 }
 
 
+@pytest.mark.slow
 def test_data_needs_rights_only_where_the_stack_makes_identities_or_buckets() -> None:
     sections = {**stack(create=CREATE), "datasets": DATA}
     created = account()
@@ -204,6 +208,7 @@ def test_secrets_need_roles_and_in_a_created_cluster_the_issuer_of_their_tokens(
     assert "iam:CreateOpenIDConnectProvider" in rights[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("storage", "right", "other"),
     [

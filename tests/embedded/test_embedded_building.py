@@ -15,6 +15,8 @@ from gpu_tenancy.embedded import building
 from gpu_tenancy.embedded.building import KUBERNETES, SOURCE, build, built, needed_go
 from gpu_tenancy.embedded.platform import Platform
 
+pytestmark = pytest.mark.process
+
 Compiler = Callable[..., None]
 
 

@@ -204,6 +204,7 @@ def test_a_stack_has_the_controllers_that_it_uses_with_its_values(tmp_path: Path
     assert other.fingerprint != one.fingerprint
 
 
+@pytest.mark.process
 def test_a_named_folder_has_precedence_and_a_missing_program_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,6 +75,7 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return module
 
 
+@pytest.mark.process
 def test_a_definition_comes_out_of_the_module_that_carries_it_and_once(tmp_path: Path, go: Path) -> None:
     assert go.is_dir()
     cache, told = tmp_path / "cache", list[str]()
@@ -84,6 +85,7 @@ def test_a_definition_comes_out_of_the_module_that_carries_it_and_once(tmp_path:
     assert (tmp_path / "calls").read_text() == "mod download -json example.com/operator@v1.0.0\n"
 
 
+@pytest.mark.process
 def test_a_module_whose_file_is_not_what_is_pinned_is_refused_with_both_checksums(tmp_path: Path, go: Path) -> None:
     (go / MODULE.folder / PIN.file).write_bytes(OTHER)
     with pytest.raises(
@@ -93,12 +95,14 @@ def test_a_module_whose_file_is_not_what_is_pinned_is_refused_with_both_checksum
     assert not list((tmp_path / "cache").rglob("*"))
 
 
+@pytest.mark.process
 def test_a_module_without_the_file_is_named_with_it(tmp_path: Path, go: Path) -> None:
     (go / MODULE.folder / PIN.file).unlink()
     with pytest.raises(ConsoleError, match=r"operator@v1\.0\.0 has no file config/crd/example\.com_things\.yaml"):
         fetch([PIN], tmp_path / "cache", quiet)
 
 
+@pytest.mark.process
 def test_a_module_that_cannot_be_downloaded_is_told_in_gos_words_with_two_ways_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +113,7 @@ def test_a_module_that_cannot_be_downloaded_is_told_in_gos_words_with_two_ways_o
         fetch([kueue], tmp_path / "cache", quiet)
 
 
+@pytest.mark.process
 def test_a_module_that_differs_from_its_checksum_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the module proxy gives out another one under the same name and version."""
     proxy = tmp_path / "proxy" / "sigs.k8s.io" / "kueue" / "@v"
@@ -131,6 +136,7 @@ def test_a_folder_of_copies_is_read_before_anything_is_fetched(tmp_path: Path, m
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("go")
 def test_a_copy_that_is_not_what_is_pinned_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = tmp_path / "copies" / PIN.path
@@ -146,6 +152,7 @@ def test_copies_that_are_no_folder_are_refused(tmp_path: Path, monkeypatch: pyte
         fetch([PIN], tmp_path / "cache", quiet)
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("go")
 def test_a_file_of_the_cache_that_was_damaged_is_fetched_again(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
@@ -154,6 +161,7 @@ def test_a_file_of_the_cache_that_was_damaged_is_fetched_again(tmp_path: Path) -
     assert fetch([PIN], cache, quiet)[PIN].read_bytes() == CONTENT
 
 
+@pytest.mark.process
 def test_what_no_module_carries_is_downloaded_once(tmp_path: Path, downloads: tuple[Path, Pin]) -> None:
     folder, pin = downloads
     (folder / pin.file).write_bytes(CONTENT)
@@ -163,6 +171,7 @@ def test_what_no_module_carries_is_downloaded_once(tmp_path: Path, downloads: tu
     assert fetch([pin], cache, quiet)[pin].read_bytes() == CONTENT
 
 
+@pytest.mark.process
 def test_a_download_that_is_not_what_is_pinned_is_refused_and_not_kept(
     tmp_path: Path, downloads: tuple[Path, Pin]
 ) -> None:
@@ -174,6 +183,7 @@ def test_a_download_that_is_not_what_is_pinned_is_refused_and_not_kept(
     assert not list((tmp_path / "cache").rglob("*"))
 
 
+@pytest.mark.process
 def test_a_download_that_fails_names_the_file_and_where_it_can_be_put(
     tmp_path: Path, downloads: tuple[Path, Pin], monkeypatch: pytest.MonkeyPatch
 ) -> None:

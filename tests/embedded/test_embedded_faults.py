@@ -27,7 +27,10 @@ from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.waiting import wait_for
 from gpu_tenancy.local.up import Options, up
 
+pytestmark = pytest.mark.platform
 
+
+@pytest.mark.slow
 def test_whatever_happens_to_its_files_up_repairs_it_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +143,7 @@ def unrenderable(folder: Path) -> Path:
     return project.folder
 
 
+@pytest.mark.slow
 def test_a_new_platform_is_removed_where_the_stack_cannot_be_rendered(tmp_path: Path) -> None:
     platform, told = Platform(tmp_path / "home"), list[str]()
     with pytest.raises(RunError, match="no such bucket"):

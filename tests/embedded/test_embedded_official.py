@@ -20,7 +20,10 @@ from gpu_tenancy.embedded.building import KUBERNETES, SOURCE
 from gpu_tenancy.embedded.official import Official, Program, UnavailableError, download, read_official
 from gpu_tenancy.embedded.parts import PARTS
 
-pytestmark = pytest.mark.skipif(platform.system() != "Linux", reason="official programs are for Linux")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(platform.system() != "Linux", reason="official programs are for Linux"),
+]
 
 RUNS = b"#!/bin/sh\necho v1\n"
 OTHERS = {"amd64": "arm64", "arm64": "amd64"}

@@ -155,6 +155,7 @@ def disposable(tmp_path: Path) -> Iterator[Platform]:
         found.down()
 
 
+@pytest.mark.platform
 def test_a_part_that_died_is_started_again_and_nothing_is_lost_until_all_is_taken_down(disposable: Platform) -> None:
     with disposable.cluster() as cluster:
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kept"}})

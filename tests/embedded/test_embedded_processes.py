@@ -11,6 +11,8 @@ from embedded_builders import a_program
 from gpu_tenancy.embedded import processes
 from gpu_tenancy.embedded.processes import free_ports, start, stop, tail, uninterrupted
 
+pytestmark = pytest.mark.process
+
 
 def test_a_process_runs_until_it_is_stopped_and_its_words_are_in_the_log(tmp_path: Path) -> None:
     log = tmp_path / "logs" / "part.log"

@@ -48,6 +48,7 @@ def test_the_table_has_each_pinned_definition_in_its_pinned_version() -> None:
         assert len(list(scopes.kinds())) == len(pins[scopes.definitions]), REMEDY
 
 
+@pytest.mark.slow
 def test_the_kinds_of_operators_have_the_scopes_of_their_definitions(cache: Path, report: Report) -> None:
     """Those whose definitions no Go module has are compared by checksum alone, in the test above."""
     pins = [pin for pin in read_pins() if isinstance(pin.source, Module)]
@@ -57,6 +58,7 @@ def test_the_kinds_of_operators_have_the_scopes_of_their_definitions(cache: Path
         assert scopes == row(scopes.definitions), REMEDY
 
 
+@pytest.mark.process
 def test_the_built_in_kinds_have_the_scopes_of_the_openapi_document(cache: Path, report: Report) -> None:
     assert kubernetes_scopes(cache, report) == row("kubernetes"), REMEDY
 

@@ -7,6 +7,8 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.embedded import toolchain
 from gpu_tenancy.embedded.toolchain import WHEEL, Go, find_go, go_version
 
+pytestmark = pytest.mark.process
+
 
 def a_go(folder: Path, version: str) -> Path:
     return a_program(folder, "go", f"echo {version}")

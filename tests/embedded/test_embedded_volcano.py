@@ -15,6 +15,8 @@ from gpu_tenancy.embedded.definitions.pins import Module, read_pins
 from gpu_tenancy.embedded.toolchain import Go, find_go
 from gpu_tenancy.model.catalogue.operators import charts
 
+pytestmark = pytest.mark.process
+
 SOURCE: Final = Path(toolchain.__file__).parent / "volcano"
 VOLCANO: Final = "volcano.sh/volcano"
 APIS: Final = "volcano.sh/apis"

@@ -67,6 +67,7 @@ def rendered_stack(stack: str) -> Rendered:
     return preview(stack).rendered
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stack", STACKS)
 def test_every_stack_is_registered_as_by_the_unchanged_sdk(stack: str, unchanged: Callable[[], None]) -> None:
     ours = rendered_stack(stack)

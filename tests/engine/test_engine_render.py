@@ -267,6 +267,7 @@ def test_the_same_stack_gives_the_same_bytes_twice(rendering: Rendering) -> None
     assert len(texts) == 1
 
 
+@pytest.mark.process
 def test_the_same_stack_gives_the_same_bytes_in_any_process(tmp_path: Path) -> None:
     (tmp_path / "__main__.py").write_text(
         "import pulumi\n"

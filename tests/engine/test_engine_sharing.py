@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 from repository import ROOT
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only"),
+]
 
 HARNESS = """
 import hashlib, json, os, pathlib, pickle, sys
@@ -89,6 +92,7 @@ def outcomes(folder: Path, script: str, extra: str = "") -> list[dict[str, Any]]
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_any_program_has_the_same_registrations_in_any_number_of_processes(tmp_path: Path) -> None:
     script = "print(json.dumps([outcome(c, {'p:seed': str(s)}) for s in range(12) for c in (1, 2, 3, 4)]))"
     found = outcomes(tmp_path, script)
@@ -126,6 +130,7 @@ def test_a_program_that_fails_or_repeats_a_urn_has_the_result_of_one_process(
     assert bool(alone["count"]) is not bool(result)
 
 
+@pytest.mark.slow
 def test_a_stack_of_many_teams_is_the_same_from_two_processes_and_small_ones_are_not_shared(tmp_path: Path) -> None:
     script = """
     from benchmarks.preview import stack

@@ -12,6 +12,8 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.cli.commands.render import register
 from gpu_tenancy.gitops.changed import Changed, changed, concerned, listed
 
+pytestmark = pytest.mark.process
+
 STACKS = ("dev", "prod")
 IDENTITY = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.com", "-c", "commit.gpgsign=false")
 

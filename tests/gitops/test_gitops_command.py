@@ -88,6 +88,7 @@ def test_argo_cd_without_a_repository_is_refused(project: Project, tmp_path: Pat
     assert not (tmp_path / "tree").exists()
 
 
+@pytest.mark.process
 def test_where_the_folder_is_in_no_repository_its_path_must_be_said(project: Project, tmp_path: Path) -> None:
     out = tmp_path / "tree"
     code, _, said = run("small", "--project", str(project.folder), "--out", str(out), "--for", "flux")
@@ -100,6 +101,7 @@ def test_where_the_folder_is_in_no_repository_its_path_must_be_said(project: Pro
     )
 
 
+@pytest.mark.process
 def test_the_path_is_where_the_folder_is_in_its_repository(project: Project, tmp_path: Path) -> None:
     (tmp_path / "other/.git").mkdir(parents=True)
     (tmp_path / "other/.git/HEAD").write_text("ref: refs/heads/main\n")

@@ -70,6 +70,7 @@ def test_reports_are_shortened_whole_so_that_the_comment_is_taken() -> None:
     assert found.count("*Shortened. The full report is an artifact of this run.*") == 2
 
 
+@pytest.mark.slow
 def test_however_many_stacks_there_are_the_comment_is_taken() -> None:
     few, many, most = (comment([a_preview(f"stack-{i}") for i in range(n)]) for n in (10, 300, 5_000))
     assert all(len(found) <= LIMIT for found in (few, many, most))

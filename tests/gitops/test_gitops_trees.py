@@ -38,6 +38,7 @@ def objects(stack: str, target: str) -> list[Any]:
     return [one for one in found if one["kind"] not in KINDS_OF_TOOLS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TREES)
 @pytest.mark.parametrize("stack", STACKS)
 def test_every_object_of_a_stack_is_in_its_tree_once(stack: str, target: str) -> None:
@@ -148,6 +149,8 @@ def test_a_tree_is_the_same_bytes_each_time(target: str) -> None:
     assert tree(WITH_RELEASES, target) == first
 
 
+@pytest.mark.process
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TREES)
 def test_kustomize_itself_builds_every_folder(target: str, tmp_path: Path) -> None:
     if not shutil.which("kubectl"):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, event, example, given, settings
 from live_builders import GPU
 from live_worlds import FLAVORS, World, queues_of, worlds
@@ -62,6 +63,7 @@ def unrest() -> World:
     return World(Tenancy(queues, (Cohort("org"),), FAIR), workloads, running)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @example(unrest())
 @given(worlds())
@@ -80,6 +82,7 @@ def test_what_is_said_to_let_a_workload_in_lets_it_in(world: World) -> None:
             assert name in world.again(*found.ahead)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(worlds())
 def test_where_no_end_is_said_to_be_enough_none_is(world: World) -> None:

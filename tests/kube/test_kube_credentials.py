@@ -127,6 +127,7 @@ def trusting(server: str, authority: Path, file: Path) -> Path:
     return file
 
 
+@pytest.mark.process
 def test_an_expired_server_certificate_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authority = certificates._authority("tests")  # pyright: ignore[reportPrivateUsage]
     private = ec.generate_private_key(ec.SECP256R1())

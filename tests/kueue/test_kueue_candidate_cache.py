@@ -110,6 +110,7 @@ class World:
         return [settle(self.tenancy, [workload for step in self.steps for workload in step.submit])]
 
 
+@pytest.mark.slow
 @MANY
 @given(st.integers(0, 10**9))
 def test_cached_candidates_and_shares_equal_those_of_a_new_cache(seed: int) -> None:

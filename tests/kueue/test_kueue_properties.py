@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from kueue_builders import GPU, admitted, work
@@ -109,6 +110,7 @@ def quota_of(owner: ClusterQueue | Cohort, name: str) -> Quota:
     )
 
 
+@pytest.mark.slow
 @SLOW
 @given(worlds())
 def test_usage_exceeds_neither_the_total_quota_nor_a_borrowing_limit(world: tuple[Tenancy, list[Step]]) -> None:
@@ -124,6 +126,7 @@ def test_usage_exceeds_neither_the_total_quota_nor_a_borrowing_limit(world: tupl
                     assert by_queue.get(queue.name, 0) <= quota.nominal + quota.borrowing_limit
 
 
+@pytest.mark.slow
 @SLOW
 @given(worlds())
 def test_quota_beyond_the_lending_limit_is_not_borrowed(world: tuple[Tenancy, list[Step]]) -> None:
@@ -152,12 +155,14 @@ def test_every_workload_that_has_not_finished_is_either_admitted_or_pending(worl
         assert all(workload.why for workload in settled.pending)
 
 
+@pytest.mark.slow
 @SLOW
 @given(worlds())
 def test_two_runs_have_the_same_result(world: tuple[Tenancy, list[Step]]) -> None:
     assert run(*world) == run(*world)
 
 
+@pytest.mark.slow
 @SLOW
 @given(worlds())
 def test_names_do_not_affect_the_result(world: tuple[Tenancy, list[Step]]) -> None:
@@ -222,6 +227,7 @@ def test_no_workload_within_nominal_quota_is_pending_while_others_borrow(
             assert not borrowing or by_queue.get(queue.name, 0) >= quota_of(queue, "f0").nominal
 
 
+@pytest.mark.slow
 @SLOW
 @given(worlds())
 def test_workloads_submitted_at_once_do_not_exceed_the_total_quota(world: tuple[Tenancy, list[Step]]) -> None:

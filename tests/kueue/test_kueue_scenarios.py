@@ -55,6 +55,7 @@ def below(minimum: float, agreeing: dict[tuple[str, bool], list[bool]]) -> dict[
     return {key: sum(values) / len(values) for key, values in agreeing.items() if sum(values) < minimum * len(values)}
 
 
+@pytest.mark.slow
 def test_each_class_agrees_with_the_real_kueue_in_both_modes() -> None:
     last: dict[tuple[str, bool], list[bool]] = defaultdict(list)
     steps: dict[tuple[str, bool], list[bool]] = defaultdict(list)

@@ -349,6 +349,7 @@ _DATA = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.dictionaries(st.sampled_from(_SECTIONS), _DATA, max_size=4))
 def test_any_values_in_place_of_a_section_are_a_stack_or_an_error(sections: Data) -> None:

@@ -3,6 +3,7 @@
 from itertools import product
 from typing import TypeAlias
 
+import pytest
 from builders import GPU, Data, errors, planned, pool, stack, team
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -69,6 +70,7 @@ def trees(draw: st.DrawFn, times: int = 1) -> Data:
     return {**sections, "cohorts": {name: cohorts[name] for name in ("org", "left", "inner", "right")}}
 
 
+@pytest.mark.slow
 @SLOW
 @given(trees())
 def test_all_that_is_promised_is_exactly_what_the_pools_have(sections: Data) -> None:
@@ -108,6 +110,7 @@ def inside(found: Tree, group: str) -> list[str]:
     return [*teams, *(name for below in groups for name in inside(found, below))]
 
 
+@pytest.mark.slow
 @SLOW
 @given(scenarios())
 def test_a_group_never_exceeds_its_limit(scenario: Scenario) -> None:
@@ -120,6 +123,7 @@ def test_a_group_never_exceeds_its_limit(scenario: Scenario) -> None:
                 assert limit is None or used <= limit
 
 
+@pytest.mark.slow
 @SLOW
 @given(scenarios())
 def test_a_team_that_asks_for_its_guarantee_has_it(
@@ -132,6 +136,7 @@ def test_a_team_that_asks_for_its_guarantee_has_it(
                 assert moment.amount(job.team, H100) >= found.team_shares[job.team]["h100"][GPU].guaranteed
 
 
+@pytest.mark.slow
 @SLOW
 @given(scenarios())
 def test_a_group_whose_teams_ask_for_its_guarantee_has_it(
@@ -163,6 +168,7 @@ def _bounded(found: Tree, moment: Moment, name: str, group: str) -> bool:
     return False
 
 
+@pytest.mark.slow
 @SLOW
 @given(scenarios(cpus=False))
 def test_no_job_waits_while_others_borrow_more_by_weight_than_its_team_would_with_it(scenario: Scenario) -> None:
@@ -213,6 +219,7 @@ def _weight(found: Tree, node: str) -> float:
     return found.stack.teams[name].weight if kind == "team" else cohort_weight(found, node) or 1
 
 
+@pytest.mark.slow
 @settings(SLOW, max_examples=40)
 @given(trees(times=4), st.sampled_from([None, *"abcde"]), st.sampled_from([None, *"abcde"]))
 def test_when_all_are_busy_each_team_has_its_even_part(sections: Data, first: str | None, last: str | None) -> None:

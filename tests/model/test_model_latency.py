@@ -251,6 +251,7 @@ def answers(tmp_path: Path) -> Answers:
     return check
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("pods", "value"),
     [
@@ -276,6 +277,7 @@ def test_keda_is_told_the_percentile_averaged_over_the_servers_pods_and_nothing_
     )
 
 
+@pytest.mark.process
 def test_a_pod_that_counts_requests_without_buckets_is_not_idle(answers: Answers) -> None:
     counted = [series_ for series_ in series("slow") if "_count{" in series_["series"]]
     assert len(counted) == 1
@@ -284,6 +286,7 @@ def test_a_pod_that_counts_requests_without_buckets_is_not_idle(answers: Answers
     answers(expr, [*counted, *series("fast")], [{"labels": "{}", "value": 1000}])
 
 
+@pytest.mark.process
 def test_the_adapter_is_told_the_same_percentile_of_each_pod(answers: Answers) -> None:
     (rule,) = rules(measured({"histogram": HISTOGRAM, "by": "adapter"}))
     # As the adapter fills its template in: docs/config.md of kubernetes-sigs/prometheus-adapter.

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, cast
 
+import pytest
 from builders import EXISTING, GPU, Data, errors, pool, team
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -57,6 +58,7 @@ def coherent(draw: st.DrawFn) -> Data:
     return {"cluster": EXISTING, "pools": pools, "cohorts": cohorts, "teams": teams}
 
 
+@pytest.mark.slow
 @SLOW
 @given(coherent())
 def test_all_that_is_promised_of_a_flavor_is_exactly_what_its_pools_can_have(sections: Data) -> None:
@@ -75,6 +77,7 @@ def test_all_that_is_promised_of_a_flavor_is_exactly_what_its_pools_can_have(sec
             assert sum(nominal) + gangs == supply
 
 
+@pytest.mark.slow
 @SLOW
 @given(coherent())
 def test_each_team_can_have_its_limit_and_its_namespace_holds_all_that_its_queues_admit(sections: Data) -> None:
@@ -159,6 +162,7 @@ ANY_STACK: Final = keys(
 )
 
 
+@pytest.mark.slow
 @SLOW
 @given(ANY_STACK)
 def test_any_stack_is_either_refused_in_sentences_or_planned(sections: Data) -> None:
@@ -168,6 +172,7 @@ def test_any_stack_is_either_refused_in_sentences_or_planned(sections: Data) -> 
         plan(load(Source(sections)))
 
 
+@pytest.mark.slow
 @SLOW
 @given(ANY_STACK)
 def test_the_checks_survive_any_stack_whether_or_not_its_problems_are_shown(sections: Data) -> None:
@@ -183,6 +188,7 @@ JSON: Final = st.recursive(
 SECTIONS: Final = st.sampled_from(["pools", "teams", "cohorts", "datasets", "cluster", "priorities"])
 
 
+@pytest.mark.slow
 @SLOW
 @given(cast("Drawn", st.dictionaries(SECTIONS, JSON)))
 def test_whatever_a_section_holds_is_refused_in_sentences_or_planned(sections: Data) -> None:

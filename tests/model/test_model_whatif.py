@@ -69,6 +69,7 @@ def drawn(seed: int) -> Data:
     return stack(teams=teams, cohorts=cohorts)
 
 
+@pytest.mark.slow
 def test_on_trees_drawn_by_chance_the_report_says_what_the_simulation_does() -> None:
     seen = 0
     for seed in range(60):

@@ -47,6 +47,7 @@ def slowly(text: str) -> Written | tuple[int | None, str, str]:
         return outcome(text)
 
 
+@pytest.mark.slow
 @given(mutated())
 @settings(max_examples=300, deadline=None)
 def test_both_parsers_read_the_same_or_report_the_same_error(text: str) -> None:

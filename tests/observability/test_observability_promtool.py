@@ -8,6 +8,8 @@ from builders import Data, pool, stack, team
 from observability_builders import observed, panels, tried, watched
 from observability_world import ANSWERS, CHOSEN, WORLD
 
+pytestmark = pytest.mark.process
+
 _QUEUE = 'cluster_queue="a", flavor="h100", resource="nvidia.com/gpu"'
 _QUOTA: dict[str, Any] = {
     f"kueue_cluster_queue_nominal_quota{{{_QUEUE}}}": 8,

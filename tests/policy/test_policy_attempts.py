@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+import pytest
 from generated_pods import NAMESPACE, QUIET, VIOLATIONS, Json, Placed, placed, pods
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,6 +36,7 @@ def broken(findings: Sequence[Finding]) -> set[str]:
     return {finding.rule.name for finding in findings if finding.outcome is Outcome.BROKEN}
 
 
+@pytest.mark.slow
 @settings(QUIET)
 @given(where=placed(), pod=pods(), names=NAMES_OF_VIOLATIONS, at=st.integers(0, 9))
 def test_each_violation_is_found_in_any_object_and_template(
@@ -48,6 +50,7 @@ def test_each_violation_is_found_in_any_object_and_template(
     assert [finding.message for finding in findings if finding.outcome is Outcome.ERROR] == []
 
 
+@pytest.mark.slow
 @settings(QUIET)
 @given(where=placed(), pod=pods())
 def test_a_valid_pod_has_no_findings_in_any_object_and_template(where: Placed, pod: Json) -> None:
@@ -56,6 +59,7 @@ def test_a_valid_pod_has_no_findings_in_any_object_and_template(where: Placed, p
     assert [finding.message for finding in findings if finding.outcome is not Outcome.UNKNOWN] == []
 
 
+@pytest.mark.slow
 @settings(QUIET)
 @given(where=placed(), pod=pods(), at=st.integers(0, 9), claimed=st.booleans())
 def test_batch_work_with_gpus_and_without_a_queue_is_found(where: Placed, pod: Json, at: int, *, claimed: bool) -> None:

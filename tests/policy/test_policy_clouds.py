@@ -333,6 +333,7 @@ WRONG: Final[list[Any]] = [
 EVERYTHING = {name: resource for name, resource in vars(clouds).items() if isinstance(resource, Sample)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_no_rule_has_an_internal_error_with_any_value_in_any_place(name: str) -> None:
     evaluator = Evaluator(PACK, TODAY)

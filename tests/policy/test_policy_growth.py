@@ -157,6 +157,7 @@ def visits(rule: AnyRule, count: int, *, one_namespace: bool) -> int:
     return stack.visits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one_namespace", [True, False], ids=["one namespace", "many namespaces"])
 @pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.name) for rule in WHOLE])
 def test_the_lookups_of_stack_rules_grow_linearly_with_the_stack(rule: AnyRule, *, one_namespace: bool) -> None:

@@ -31,6 +31,8 @@ from gpu_tenancy.packs.process import Client, pack_process
 from gpu_tenancy.packs.requests import Requests, requests_of
 from rule_engine.evaluator import Evaluator
 
+pytestmark = pytest.mark.process
+
 VERDICTS = Path(__file__).parent / "stack_verdicts.yaml"
 """What each pack says of each stack, under the set of the stack's environment: reviewed; written by pin_verdicts.py."""
 PINNED: dict[str, dict[str, list[str]]] = yaml.safe_load(VERDICTS.read_text(encoding="utf-8"))

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, cast
 
+import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,8 @@ from gpu_tenancy.packs.configuration import RuleConfig
 from gpu_tenancy.packs.evaluation import Session
 from gpu_tenancy.packs.process import Client
 from rule_engine.reading import SECRET, SIGNATURE
+
+pytestmark = pytest.mark.process
 
 HERE: Final = Path(__file__).parent
 PROGRAMS: Final = 150
@@ -127,6 +130,7 @@ def messages(client: Client, program: list[Sample]) -> list[str]:
     return [diagnostic.message for diagnostic in diagnostics] + [remediation.diagnostic for remediation in remediations]
 
 
+@pytest.mark.slow
 @settings(QUIET, max_examples=PROGRAMS)
 @given(program=PROGRAM)
 def test_a_pack_answers_for_any_properties(packs: dict[str, Client], program: list[Sample]) -> None:
@@ -143,6 +147,7 @@ def test_the_same_program_gets_the_same_answer_twice(packs: dict[str, Client], p
         assert messages(client, program) == messages(client, program)
 
 
+@pytest.mark.slow
 @settings(QUIET, max_examples=PROGRAMS // 3)
 @given(program=PROGRAM)
 def test_remedies_change_only_what_violates_their_rule(packs: dict[str, Client], program: list[Sample]) -> None:

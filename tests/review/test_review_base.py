@@ -15,6 +15,8 @@ from gpu_tenancy.review.base import base
 from gpu_tenancy.review.build import as_json, between, review
 from gpu_tenancy.review.verdict import OK, REVIEW
 
+pytestmark = pytest.mark.process
+
 
 def git(folder: Path, *words: str) -> None:
     identity = ("-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false")
@@ -38,6 +40,7 @@ def raised(limit: int) -> Data:
     return sections
 
 
+@pytest.mark.slow
 def test_a_stack_is_as_it_was_whatever_the_files_are_now(project: Project) -> None:
     as_it_is = preview("s", project.folder)
     project.write("s", raised(4))
@@ -48,6 +51,7 @@ def test_a_stack_is_as_it_was_whatever_the_files_are_now(project: Project) -> No
     assert found.notes == ()
 
 
+@pytest.mark.slow
 def test_a_review_says_what_a_team_gains_and_where_the_file_says_so(project: Project) -> None:
     project.write("s", raised(4))
     found = review(preview("s", project.folder), project.folder, ref="HEAD")
@@ -68,6 +72,7 @@ def test_a_stack_that_was_not_there_is_all_new(project: Project) -> None:
     assert found.comparison.before is None
 
 
+@pytest.mark.slow
 def test_a_stack_that_todays_rules_refuse_is_compared_without_its_promises(project: Project) -> None:
     wrong = small()
     wrong["teams"]["speech"]["gpus"] = {"l4": {"guaranteed": 99}}
@@ -83,6 +88,7 @@ def test_a_ref_that_is_not_there_is_named(project: Project) -> None:
         base("nowhere", "s", project.folder, "gpu-tenancy")
 
 
+@pytest.mark.slow
 def test_two_refs_are_compared_without_the_files_of_today(project: Project) -> None:
     project.write("s", raised(3))
     git(project.folder, "commit", "-qam", "second")
@@ -92,6 +98,7 @@ def test_two_refs_are_compared_without_the_files_of_today(project: Project) -> N
     assert found.where == {}
 
 
+@pytest.mark.slow
 def test_machines_read_the_same_review(project: Project) -> None:
     found = review(preview("s", project.folder), project.folder, ref="HEAD")
     data = json.loads(as_json(found))
@@ -161,6 +168,7 @@ def test_a_file_that_is_no_preview_is_refused_by_name(project: Project, text: st
         review(preview("s", project.folder), project.folder, real=file)
 
 
+@pytest.mark.slow
 def test_a_team_that_goes_and_one_that_comes_are_one_sentence_each(project: Project) -> None:
     sections = small()
     sections["teams"]["third"] = {**sections["teams"].pop("speech"), "gpus": {"l4": {"guaranteed": 1, "limit": 3}}}
@@ -171,6 +179,7 @@ def test_a_team_that_goes_and_one_that_comes_are_one_sentence_each(project: Proj
     assert len([reason for reason in found if "speech" in reason and "deleted" not in reason]) == 1
 
 
+@pytest.mark.slow
 def test_a_review_names_what_the_change_would_adopt(project: Project) -> None:
     sections = small()
     sections["cluster"]["adopt"] = ["Namespace/vision"]

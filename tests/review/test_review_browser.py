@@ -20,6 +20,8 @@ from gpu_tenancy.review.changes import Change, FieldChange
 from gpu_tenancy.review.page import page
 from gpu_tenancy.review.review import Review
 
+pytestmark = pytest.mark.process
+
 Scheme: TypeAlias = Literal["light", "dark"]
 TEAMS = 200
 LARGEST = 2_000_000
@@ -234,6 +236,7 @@ def test_a_bar_is_as_long_as_its_number_says(chromium: Browser, pages: dict[str,
     }
 
 
+@pytest.mark.slow
 def test_on_paper_all_folds_are_open_and_what_is_for_screens_is_not_there(
     chromium: Browser, pages: dict[str, Path]
 ) -> None:

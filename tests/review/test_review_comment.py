@@ -87,6 +87,7 @@ def whole(found: str) -> None:
         assert re.fullmatch(r"(\| (---|---:) )+\|", lines[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [LEAST, 6_000, 10_000, 20_000, 40_000, LIMIT])
 @pytest.mark.parametrize("count", [1, 30, 200])
 def test_a_comment_is_never_longer_than_allowed_nor_cut_within_a_section(count: int, limit: int) -> None:

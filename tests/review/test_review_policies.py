@@ -26,6 +26,8 @@ from gpu_tenancy.review.judged import judged
 from gpu_tenancy.review.review import PolicyChanges, Rules, Verdict
 from gpu_tenancy.review.verdict import BLOCKED, OK, REVIEW, verdict
 
+pytestmark = pytest.mark.process
+
 PACK = """
 from pulumi_policy import *
 
@@ -293,6 +295,7 @@ def test_committed_bytecode_which_python_may_read_instead_of_the_source_is_a_cha
     assert len(again) == 1
 
 
+@pytest.mark.slow
 def test_the_command_and_its_reports_name_what_the_change_hides(project: Project, tmp_path: Path) -> None:
     configure(project, few_pods="advisory", named="disabled")
     project.write("s", pods(2))

@@ -11,6 +11,8 @@ from whatif_played import everyone, sixty, small, small_scenario, tree
 
 from gpu_tenancy.whatif.page import page
 
+pytestmark = pytest.mark.process
+
 Scheme: TypeAlias = Literal["light", "dark"]
 NAMES = ("busy", "scenario", "sixty")
 _OPEN = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
@@ -105,6 +107,7 @@ def test_each_job_s_name_stands_beside_its_lane_and_no_text_lies_on_another(
     assert overlapping == []
 
 
+@pytest.mark.slow
 def test_on_paper_all_that_scrolls_on_a_screen_is_there(chromium: Browser, pages: dict[str, Path]) -> None:
     found = opened(chromium, pages["sixty"])
     found.emulate_media(media="print", color_scheme="dark")

@@ -317,6 +317,7 @@ def test_a_guarantee_that_its_team_does_not_use_is_idle_kept_or_lent() -> None:
     )
 
 
+@pytest.mark.slow
 def test_more_teams_than_colours_leave_grey_for_those_with_least(tmp_path: Path) -> None:
     played = sixty(tmp_path)
     found = colours(played)

@@ -73,6 +73,8 @@ class ChartValues(BaseModel):
 
     def unknown(self, values: Mapping[str, Any]) -> Iterator[tuple[Keys, str]]:
         """Paths of unknown keys, each with a fix, such as the nearest key."""
+        if not values:
+            return
         sections: _Sections = {}
         self._gather(sections, ())
         yield from _unknown(sections, values, ())

@@ -292,6 +292,7 @@ def test_a_compact_pool_of_a_reservation_uses_the_reservations_own_policy() -> N
     assert every(rendered, RESOURCE_POLICY) == []
 
 
+@pytest.mark.slow
 def test_gb200_machines_are_placed_in_one_nvlink_domain() -> None:
     rendered = opened({"machine": "a4x-highgpu-4g", "nodes": 18})
     (policy,) = every(rendered, RESOURCE_POLICY)
@@ -589,6 +590,8 @@ def test_everything_is_inside_the_component_and_pools_wait_for_the_cluster() -> 
         assert cluster.urn in resource.dependencies
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_no_other_clouds_package_is_imported() -> None:
     code = "import components.clouds.gcp, sys; print(*sys.modules)"
     imported = set(run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
