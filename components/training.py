@@ -8,7 +8,8 @@ from pulumi_kubernetes.batch.v1 import Job, JobSpecArgsDict
 from pulumi_kubernetes.core.v1 import PodSpecArgsDict
 
 from gpu_tenancy.model.plan.multikueue import CONTROLLER
-from gpu_tenancy.model.plan.workloads import GangPlan, JobPlan, PodPlan
+from gpu_tenancy.model.plan.workloads import GANG, GangPlan, JobPlan, PodPlan
+from gpu_tenancy.model.spec.roles import KINDS
 
 from .compute_domains import compute_domain
 from .conventions import DO_NOT_AWAIT, GROUP_MINIMUM, NAME, VOLCANO, labels_of
@@ -23,6 +24,14 @@ _ELASTIC: Final = {"kueue.x-k8s.io/job-completions-equal-parallelism": "true"}
 _MINIMUM: Final = "kueue.x-k8s.io/job-min-parallelism"
 """Annotations by which Kueue admits a Job with fewer pods, and of which each one has an index below their number:
 https://kueue.sigs.k8s.io/docs/tasks/run/jobs/#partial-admission."""
+_OBJECTS: Final = {
+    "JobSet": (job_set, "job-set", "spec"),
+    # The number of groups can change.
+    "LeaderWorkerSet": (leader_worker_set, "leader-worker-set", "spec.leaderWorkerTemplate"),
+    "RayJob": (ray_job, "ray-job", "spec"),
+    "TrainJob": (train_job, "train-job", "spec"),
+}
+"""By kind: what makes its object, how its resource is named, and the field whose change replaces it."""
 
 
 class TrainingJob(pulumi.ComponentResource):
@@ -45,20 +54,13 @@ class TrainingJob(pulumi.ComponentResource):
             else None
         )
         after = pulumi.ResourceOptions(depends_on=[self.domain] if self.domain else [])
-        # The number of groups of a LeaderWorkerSet can change.
-        field = "spec.leaderWorkerTemplate" if job.framework == "leader-worker" else "spec"
-        own = pulumi.ResourceOptions.merge(_replaced_on_change(self, field), after)
         if job.framework == "job":
-            plain = pulumi.ResourceOptions.merge(pulumi.ResourceOptions(parent=self), after)
-            self.job: pulumi.Resource = _job(f"{name}-job", job, plain)
-        elif job.framework == "jobset":
-            self.job = job_set(f"{name}-job-set", job, own)
-        elif job.framework == "ray":
-            self.job = ray_job(f"{name}-ray-job", job, own)
-        elif job.framework == "leader-worker":
-            self.job = leader_worker_set(f"{name}-leader-worker-set", job, own)
+            own = pulumi.ResourceOptions(parent=self)
+            self.job: pulumi.Resource = _job(f"{name}-job", job, pulumi.ResourceOptions.merge(own, after))
         else:
-            self.job = train_job(f"{name}-train-job", job, own)
+            build, suffix, field = _OBJECTS[KINDS[job.framework].api[1]]
+            own = _replaced_on_change(self, field)
+            self.job = build(f"{name}-{suffix}", job, pulumi.ResourceOptions.merge(own, after))
 
 
 class GangJob(pulumi.ComponentResource):
@@ -148,8 +150,8 @@ def _volcano_job(name: str, gang: GangPlan, opts: pulumi.ResourceOptions) -> Cus
     }
     return CustomResource(
         name,
-        api_version="batch.volcano.sh/v1alpha1",
-        kind="Job",
+        api_version=GANG[0],
+        kind=GANG[1],
         metadata={"name": gang.name, "namespace": gang.team, "labels": {NAME: gang.name}},
         spec=spec,
         opts=opts,

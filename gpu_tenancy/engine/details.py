@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
-from gpu_tenancy.base.json import Json, at, int_at, maps_at, text_at
+from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.base.quantity import CPU, format_amount, is_extended, parse_bytes, parse_cpu
+from gpu_tenancy.model.kinds import WorkloadKind, kind_of
 
 Manifest = Mapping[str, Json]
 
@@ -17,6 +18,8 @@ def details(manifest: Manifest) -> str:
 
     The manifest must be one without secrets, such as `KubernetesObject.shown`.
     """
+    if kind := kind_of(manifest):
+        return _workload(manifest, kind)
     group = text_at(manifest, "apiVersion").rpartition("/")[0]
     describe = _BY_KIND.get((group, text_at(manifest, "kind")))
     return describe(manifest) if describe else ""
@@ -100,76 +103,30 @@ def _field(*path: str, before: str = "") -> Callable[[Manifest], str]:
     return describe
 
 
-def _gpus(template: Json) -> str:
-    """The GPUs of one pod, such as `nvidia.com/gpu 8`."""
-    spec = at(template, "spec") if isinstance(template, dict) else None
-    containers = maps_at(spec, "containers") if isinstance(spec, dict) else []
-    limits = [pair for container in containers for pair in _pairs(at(container, "resources", "limits"))]
+def _gpus(template: Manifest) -> str:
+    """The GPUs of one pod, or of the trainer of a TrainJob, such as `nvidia.com/gpu 8`."""
+    limits = [
+        pair for one in maps_at(template, "spec", "containers") for pair in _pairs(at(one, "resources", "limits"))
+    ]
+    limits += _pairs(at(template, "resourcesPerNode", "limits"))
     return _few([f"{name} {_plain(amount)}" for name, amount in limits if name.startswith(_GPU)])
 
 
-def _workload(replicas: str) -> Callable[[Manifest], str]:
-    def describe(manifest: Manifest) -> str:
-        count = _plain(at(manifest, "spec", replicas))
-        gpus = _gpus(at(manifest, "spec", "template"))
-        return " x ".join(filter(None, (count, gpus)))
-
-    return describe
-
-
-def _volcano_job(manifest: Manifest) -> str:
-    tasks = [
-        " ".join(filter(None, (text_at(task, "name"), _plain(task.get("replicas")), _gpus(task.get("template")))))
-        for task in maps_at(manifest, "spec", "tasks")
-    ]
-    return _few(tasks)
+def _workload(manifest: Manifest, kind: WorkloadKind) -> str:
+    """The pods of an object: `4 x nvidia.com/gpu 8`, `launcher 1, node 4 x nvidia.com/gpu 8`."""
+    has_roles = len(kind.pods) > 1 or any(step.form in {"[]", "{}"} for pods in kind.pods for step in pods.at)
+    roles: list[str] = []
+    for pods in kind.pod_sets(manifest):
+        count = str(pods.count) if has_roles or pods.stated else ""
+        text = " x ".join(filter(None, (count, _gpus(pods.template))))
+        roles.append(f"{pods.name} {text}" if has_roles else text)
+    if kind.groups is None:
+        return _few(roles)
+    return " x ".join(filter(None, (_plain(at(manifest, *kind.groups.count.split("."))), f"({_few(roles)})")))
 
 
 def _gang_queue(manifest: Manifest) -> str:
     return _few([f"{name} {_plain(maximum)}" for name, maximum in _pairs(at(manifest, "spec", "capability"))])
-
-
-def _train_job(manifest: Manifest) -> str:
-    limits = _pairs(at(manifest, "spec", "trainer", "resourcesPerNode", "limits"))
-    gpus = _few([f"{name} {_plain(amount)}" for name, amount in limits if name.startswith(_GPU)])
-    return " x ".join(filter(None, (_plain(at(manifest, "spec", "trainer", "numNodes")), gpus)))
-
-
-def _replicated(*path: str) -> Callable[[Manifest], str]:
-    """Returns a function that describes the roles of a JobSet: `launcher 1, node 4 x nvidia.com/gpu 8`."""
-
-    def describe(manifest: Manifest) -> str:
-        roles: list[str] = []
-        for job in maps_at(manifest, *path, "replicatedJobs"):
-            count = _plain(at(job, "template", "spec", "parallelism"))
-            roles.append(_role(text_at(job, "name"), count, at(job, "template", "spec", "template")))
-        return _few(roles)
-
-    return describe
-
-
-def _role(name: str, count: str, template: Json) -> str:
-    """Pods that are alike, such as `worker 4 x nvidia.com/gpu 8`."""
-    return " ".join(filter(None, (name, " x ".join(filter(None, (count, _gpus(template)))))))
-
-
-def _ray_job(manifest: Manifest) -> str:
-    cluster = ("spec", "rayClusterSpec")
-    groups = maps_at(manifest, *cluster, "workerGroupSpecs")
-    workers = (_role(text_at(one, "groupName"), _plain(one.get("replicas")), at(one, "template")) for one in groups)
-    return _few([_role("head", "1", at(manifest, *cluster, "headGroupSpec", "template")), *workers])
-
-
-def _leader_worker_set(manifest: Manifest) -> str:
-    group = ("spec", "leaderWorkerTemplate")
-    size = int_at(manifest, *group, "size", otherwise=1)
-    roles = _few(
-        [
-            _role("leader", "1", at(manifest, *group, "leaderTemplate")),
-            _role("worker", str(size - 1), at(manifest, *group, "workerTemplate")),
-        ]
-    )
-    return " x ".join(filter(None, (_plain(at(manifest, "spec", "replicas")), f"({roles})")))
 
 
 def _autoscaler(manifest: Manifest) -> str:
@@ -205,25 +162,16 @@ _BY_KIND: Mapping[tuple[str, str], Callable[[Manifest], str]] = MappingProxyType
         ("", "LimitRange"): _limit_range,
         ("", "Namespace"): _namespace,
         ("", "ResourceQuota"): _resource_quota,
-        ("apps", "Deployment"): _workload("replicas"),
-        ("apps", "StatefulSet"): _workload("replicas"),
         ("autoscaling", "HorizontalPodAutoscaler"): _autoscaler,
-        ("batch", "Job"): _workload("parallelism"),
-        ("batch.volcano.sh", "Job"): _volcano_job,
         (_KUEUE, "ClusterQueue"): _cluster_queue,
         (_KUEUE, "Cohort"): _cohort,
         (_KUEUE, "LocalQueue"): _field("spec", "clusterQueue", before="cluster queue "),
         (_KUEUE, "ResourceFlavor"): _flavor,
         (_KUEUE, "WorkloadPriorityClass"): _field("value"),
-        ("jobset.x-k8s.io", "JobSet"): _replicated("spec"),
         ("keda.sh", "ScaledObject"): _scaled_object,
-        ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _leader_worker_set,
         ("monitoring.coreos.com", "ServiceMonitor"): _monitor,
         ("policy", "PodDisruptionBudget"): _field("spec", "maxUnavailable", before="max unavailable "),
-        ("ray.io", "RayJob"): _ray_job,
         ("scheduling.k8s.io", "PriorityClass"): _field("value"),
         ("scheduling.volcano.sh", "Queue"): _gang_queue,
-        ("trainer.kubeflow.org", "TrainJob"): _train_job,
-        ("trainer.kubeflow.org", "TrainingRuntime"): _replicated("spec", "template", "spec"),
     }
 )

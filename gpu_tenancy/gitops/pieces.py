@@ -10,6 +10,7 @@ from gpu_tenancy.engine.objects import KubernetesObject, kubernetes_objects, wav
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.releases import RELEASE, HelmRelease, helm_releases
 from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.model.kinds import kinds
 
 BUILT_IN: Final = frozenset(
     {
@@ -21,13 +22,9 @@ BUILT_IN: Final = frozenset(
 """API groups of every API server; operators' releases install all others."""
 
 _RUNS: Final = frozenset(
-    {
-        *(("", "Pod"), ("apps", "Deployment"), ("apps", "StatefulSet"), ("batch", "CronJob")),
-        *(("batch.volcano.sh", "Job"), ("jobset.x-k8s.io", "JobSet"), ("leaderworkerset.x-k8s.io", "LeaderWorkerSet")),
-        *(("kubeflow.org", "PyTorchJob"), ("ray.io", "RayJob"), ("trainer.kubeflow.org", "TrainJob")),
-    }
+    key for key, kind in kinds().items() if key == ("", "Pod") or (kind.work and key != ("batch", "Job"))
 )
-"""Kinds whose pods can run or queue for days, so that nothing waits until they are healthy."""
+"""Kinds whose pods can run or queue for days, so that nothing waits until they are healthy; a Job has an annotation."""
 
 _STAND_IN: Final = "kubernetes:gpu-tenancy:Release"
 _NOT_CLOUD: Final = ("kubernetes:", "pulumi:")

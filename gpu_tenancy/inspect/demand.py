@@ -1,16 +1,18 @@
 """Workloads of a manifest file, as pod templates with their numbers of pods."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, TypeAlias, cast
+from typing import Final, cast
 
 from gpu_tenancy.base.bounds import check_values
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, at, int_at, map_at, maps_at, text_at
 from gpu_tenancy.inspect.pods import Manifest, called, home, label, scheduler
 from gpu_tenancy.kueue.topology import PREFERRED, REQUIRED, UNCONSTRAINED
+from gpu_tenancy.model.kinds import Pods, WorkloadKind, kind_of, kinds, values_at
 from gpu_tenancy.model.plan.compute_domains import COMPUTE_DOMAIN
+from gpu_tenancy.model.spec.roles import RAY_JOB
 from gpu_tenancy.model.written import UnreadableError, read_documents
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
@@ -81,9 +83,6 @@ class Demand:
         return label(self.manifest, PRIORITY_LABEL)
 
 
-_Reader: TypeAlias = Callable[[Manifest], Demand]
-
-
 def read_demands(file: Path, namespace: str) -> list[Demand]:
     """Reads the documents of a file.
 
@@ -131,26 +130,23 @@ def demand(manifest: Mapping[str, Json], namespace: str) -> Demand:
     Raises:
         ConsoleError: it runs no pods, or has another namespace.
     """
-    kind = (text_at(manifest, "apiVersion").rpartition("/")[0], text_at(manifest, "kind"))
+    kind, name = kind_of(manifest), text_at(manifest, "kind")
     if home(manifest) not in {"", namespace}:
         raise ConsoleError(
-            f"{kind[1]} {called(manifest)}: namespace {home(manifest)} does not match team {namespace}",
+            f"{name} {called(manifest)}: namespace {home(manifest)} does not match team {namespace}",
             f"run `tenancy fit {home(manifest)}`, or change metadata.namespace",
         )
-    if kind not in _READERS:
-        known = ", ".join(sorted({name for _, name in _READERS}))
-        raise ConsoleError(f"{kind[1]} ({kind[0] or 'v1'}): unsupported kind", f"supported kinds: {known}")
+    if kind is None or not kind.version:
+        known = ", ".join(sorted({known.kind for known in kinds().values() if known.version}))
+        group = text_at(manifest, "apiVersion").rpartition("/")[0] or "v1"
+        raise ConsoleError(f"{name} ({group}): unsupported kind", f"supported kinds: {known}")
     metadata = at(manifest, "metadata")
     placed = {**manifest, "metadata": {**(metadata if isinstance(metadata, dict) else {}), "namespace": namespace}}
-    found = _READERS[kind](placed)
+    found = _demand(placed, kind)
     if found.gang is None and any(scheduler(template.spec) == "volcano" for template in found.templates):
         annotated = text_at(placed, "metadata", "annotations", "scheduling.volcano.sh/queue-name")
         return replace(found, gang=annotated or "default")
     return found
-
-
-def _number(manifest: Manifest, *keys: str, otherwise: int = 1) -> int:
-    return int_at(manifest, *keys, otherwise=otherwise)
 
 
 def template_of(name: str, count: int, template: Json) -> Template:
@@ -162,116 +158,46 @@ def template_of(name: str, count: int, template: Json) -> Template:
     return Template(name, count, *(each if isinstance(each, dict) else {} for each in (spec, labels, annotations)))
 
 
-def _pod(manifest: Manifest) -> Demand:
-    return Demand(manifest, (template_of("pod", 1, dict(manifest)),))
-
-
-def _job(manifest: Manifest) -> Demand:
-    return Demand(manifest, (template_of("pod", _parallel(manifest), at(manifest, "spec", "template")),))
-
-
-def _parallel(job: Manifest) -> int:
-    """Pods of a Job that run at once: its parallelism, but not more than its completions."""
-    parallelism = _number(job, "spec", "parallelism")
-    return min(parallelism, _number(job, "spec", "completions", otherwise=parallelism))
-
-
-def _replicas(*, whole: bool) -> _Reader:
-    def read(manifest: Manifest) -> Demand:
-        count = _number(manifest, "spec", "replicas")
-        return Demand(manifest, (template_of("pod", count, at(manifest, "spec", "template")),), whole=whole)
-
-    return read
-
-
-def _gang(manifest: Manifest) -> Demand:
-    tasks = tuple(
-        template_of(text_at(each, "name") or "task", _number(each, "replicas"), at(each, "template"))
-        for each in maps_at(manifest, "spec", "tasks")
-    )
-    by = text_at(manifest, "spec", "schedulerName") or "volcano"
-    placed = tuple(replace(task, spec={"schedulerName": by, **task.spec}) for task in tasks)
-    return Demand(manifest, placed, gang=text_at(manifest, "spec", "queue") or "default")
-
-
-def _job_set(manifest: Manifest) -> Demand:
+def _demand(manifest: Manifest, kind: WorkloadKind) -> Demand:
+    groups = int_at(manifest, *kind.groups.count.split("."), otherwise=1) if kind.groups else 1
+    templates = tuple(_templates(manifest, kind, groups))
+    gang = next((spec for _, spec in values_at(manifest, kind.gang)), None) if kind.gang else None
+    if gang is not None:
+        by = text_at(gang, "schedulerName") or "volcano"
+        templates = tuple(replace(one, spec={"schedulerName": by, **one.spec}) for one in templates)
     return Demand(
         manifest,
-        tuple(
-            template_of(
-                text_at(each, "name"),
-                _number(each, "replicas") * _parallel(job if isinstance(job := at(each, "template"), dict) else {}),
-                at(each, "template", "spec", "template"),
-            )
-            for each in maps_at(manifest, "spec", "replicatedJobs")
-        ),
+        templates,
+        whole=kind.queue == "object" and groups == 1,
+        gang=None if gang is None else text_at(gang, "queue") or "default",
+        groups=groups,
     )
 
 
-def _train_job(manifest: Manifest) -> Demand:
-    """The trainer's nodes, with the pod specs of patches; the runtime itself is not read."""
+def _templates(manifest: Manifest, kind: WorkloadKind, groups: int) -> Iterator[Template]:
+    counted = _submitted(manifest) if kind.api == RAY_JOB else manifest
+    for pods in kind.pods:
+        for found in pods.of(counted):
+            if pods.resources:
+                yield Template(found.name, found.count, _of_trainer(manifest, kind, found.template, pods))
+                continue
+            template = template_of(found.name, found.count * groups, dict(found.template))
+            yield replace(template, spec=_of_head(manifest, template.spec, pods)) if pods.adds == "ray" else template
+
+
+def _of_trainer(manifest: Manifest, kind: WorkloadKind, trainer: Manifest, pods: Pods) -> dict[str, Json]:
+    """The trainer's container, with the pod specs of patches; the runtime itself is not read."""
     spec: dict[str, Json] = {}
-    for patch in _patches(manifest):
-        spec = _merged(spec, patch)
-    resources = at(manifest, "spec", "trainer", "resourcesPerNode")
-    containers: list[Json] = [
-        {"name": "node", "image": text_at(manifest, "spec", "trainer", "image"), "resources": resources}
-    ]
-    count = _number(manifest, "spec", "trainer", "numNodes")
-    return Demand(manifest, (Template("node", count, {**spec, "containers": containers}),))
-
-
-def _kubeflow(replicas: str) -> _Reader:
-    """A kind of the Training Operator, with its roles in the order in which Kueue counts them.
-
-    https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/kubeflow/kubeflowjob/kubeflowjob_controller.go
-    """
-
-    def read(manifest: Manifest) -> Demand:
-        roles = map_at(manifest, "spec", replicas)
-        known = [name for name in _KUBEFLOW_ROLES if name in roles]
-        found = ((name, map_at(manifest, "spec", replicas, name)) for name in known)
-        return Demand(
-            manifest,
-            tuple(template_of(name.lower(), _number(role, "replicas"), at(role, "template")) for name, role in found),
-        )
-
-    return read
-
-
-_KUBEFLOW_ROLES: Final = ("Master", "Worker")
-
-
-def _ray(*path: str) -> _Reader:
-    """A kind of KubeRay, with the head and its worker groups, as Kueue counts them.
-
-    https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/raycluster/common.go
-    """
-
-    def read(manifest: Manifest) -> Demand:
-        cluster = map_at(manifest, "spec", *path)
-        beside, submitters = _submitting(manifest)
-        if at(cluster, "enableInTreeAutoscaling") is True:
-            resources = at(cluster, "autoscalerOptions", "resources") or _AUTOSCALER
-            beside.append({"name": "autoscaler", "resources": resources})
-        head = template_of("head", 1, at(cluster, "headGroupSpec", "template"))
-        containers: list[Json] = [*maps_at(head.spec, "containers"), *beside]
-        workers = (
-            template_of(
-                text_at(group, "groupName"),
-                _number(group, "replicas", otherwise=0) * max(1, _number(group, "numOfHosts")),
-                at(group, "template"),
-            )
-            for group in maps_at(cluster, "workerGroupSpecs")
-        )
-        return Demand(manifest, (replace(head, spec={**head.spec, "containers": containers}), *workers, *submitters))
-
-    return read
+    for path in kind.patches:
+        for _, patch in values_at(manifest, path):
+            spec = _merged(spec, patch)
+    container: Json = {"name": pods.name, "image": text_at(trainer, "image"), "resources": at(trainer, pods.resources)}
+    return {**spec, "containers": [container]}
 
 
 _SUBMITTER: Final[dict[str, Json]] = {
-    "requests": {"cpu": "500m", "memory": "200Mi"},
-    "limits": {"cpu": "1", "memory": "1Gi"},
+    "name": "ray-job-submitter",
+    "resources": {"requests": {"cpu": "500m", "memory": "200Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
 }
 _AUTOSCALER: Final[dict[str, Json]] = {
     "requests": {"cpu": "500m", "memory": "512Mi"},
@@ -281,45 +207,28 @@ _AUTOSCALER: Final[dict[str, Json]] = {
 https://github.com/ray-project/kuberay/tree/v1.6.2/ray-operator/controllers/ray/common."""
 
 
-def _submitting(manifest: Manifest) -> tuple[list[Json], list[Template]]:
-    """What submits a RayJob: a container of the head, or a pod. With the mode HTTPMode, KubeRay does it itself."""
-    if text_at(manifest, "kind") != "RayJob":
-        return [], []
-    container: Json = {"name": "ray-job-submitter", "resources": _SUBMITTER}
-    match text_at(manifest, "spec", "submissionMode") or "K8sJobMode":
-        case "SidecarMode":
-            return [container], []
-        case "K8sJobMode":
-            own: Json = at(manifest, "spec", "submitterPodTemplate") or {"spec": {"containers": [container]}}
-            return [], [template_of("submitter", 1, own)]
-        case _:
-            return [], []
+def _of_head(manifest: Manifest, spec: Manifest, pods: Pods) -> dict[str, Json]:
+    """The head of a Ray cluster with what KubeRay adds: its autoscaler, and what submits the job of a RayJob.
 
-
-def _leader_worker_set(manifest: Manifest) -> Demand:
-    """The leaders of all groups, if they have a template of their own, and the workers.
-
-    https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/leaderworkerset/leaderworkerset_reconciler.go
+    https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/raycluster/common.go
     """
-    spec = map_at(manifest, "spec", "leaderWorkerTemplate")
-    size, leader, groups = _number(spec, "size"), at(spec, "leaderTemplate"), _number(manifest, "spec", "replicas")
-    worker = at(spec, "workerTemplate")
-    if leader:
-        pods = (template_of("leader", groups, leader), template_of("worker", (size - 1) * groups, worker))
-    else:
-        pods = (template_of("main", size * groups, worker),)
-    return Demand(manifest, pods, whole=groups == 1, groups=groups)
+    beside: list[Json] = []
+    for _, cluster in values_at(manifest, pods.at):
+        if at(cluster, "enableInTreeAutoscaling") is True:
+            resources = at(cluster, "autoscalerOptions", "resources") or _AUTOSCALER
+            beside.append({"name": "autoscaler", "resources": resources})
+    if text_at(manifest, "spec", "submissionMode") == "SidecarMode":
+        beside.append(_SUBMITTER)
+    return {**spec, "containers": [*maps_at(spec, "containers"), *beside]}
 
 
-def _patches(manifest: Manifest) -> Iterator[dict[str, Json]]:
-    """Pod specs of Trainer's patches, and of the older overrides."""
-    for each in maps_at(manifest, "spec", "podTemplateOverrides"):
-        if isinstance(spec := at(each, "spec"), dict):
-            yield spec
-    for each in maps_at(manifest, "spec", "runtimePatches"):
-        for job in maps_at(each, "trainingRuntimeSpec", "template", "spec", "replicatedJobs"):
-            if isinstance(spec := at(job, "template", "spec", "template", "spec"), dict):
-                yield spec
+def _submitted(manifest: Manifest) -> Manifest:
+    """A RayJob with the pod that submits its job; in other modes than K8sJobMode there is none."""
+    spec = map_at(manifest, "spec")
+    template = spec.pop("submitterPodTemplate", None)
+    if text_at(spec, "submissionMode") in {"", "K8sJobMode"}:
+        spec["submitterPodTemplate"] = template or {"spec": {"containers": [_SUBMITTER]}}
+    return {**manifest, "spec": spec}
 
 
 def _merged(one: dict[str, Json], other: Mapping[str, Json]) -> dict[str, Json]:
@@ -331,19 +240,3 @@ def _merged(one: dict[str, Json], other: Mapping[str, Json]) -> dict[str, Json]:
         elif isinstance(first, dict) and isinstance(second, dict):
             merged[key] = {**first, **second}
     return merged
-
-
-_READERS: Final[Mapping[tuple[str, str], _Reader]] = {
-    ("", "Pod"): _pod,
-    ("batch", "Job"): _job,
-    ("apps", "Deployment"): _replicas(whole=False),
-    ("apps", "StatefulSet"): _replicas(whole=True),
-    ("batch.volcano.sh", "Job"): _gang,
-    ("jobset.x-k8s.io", "JobSet"): _job_set,
-    ("trainer.kubeflow.org", "TrainJob"): _train_job,
-    ("ray.io", "RayJob"): _ray("rayClusterSpec"),
-    ("ray.io", "RayCluster"): _ray(),
-    ("ray.io", "RayService"): _ray("rayClusterConfig"),
-    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _leader_worker_set,
-    ("kubeflow.org", "PyTorchJob"): _kubeflow("pytorchReplicaSpecs"),
-}

@@ -10,6 +10,7 @@ from gpu_tenancy.inspect.demand import Demand, Template
 from gpu_tenancy.inspect.pods import called
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError, UnknownKindError
+from gpu_tenancy.model.kinds import kind_of
 
 _CONFLICT: Final = 409
 _FORBIDDEN: Final = 403
@@ -48,7 +49,7 @@ def pod_of(demand: Demand, template: Template) -> Manifest:
         "annotations": dict(template.annotations),
     }
     spec: dict[str, Json] = {**template.spec}
-    if text_at(demand.manifest, "kind") == "TrainJob":
+    if (kind := kind_of(demand.manifest)) and kind.work == "batch":
         spec.setdefault("restartPolicy", "Never")
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 

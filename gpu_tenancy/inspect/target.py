@@ -15,37 +15,10 @@ from gpu_tenancy.inspect.workloads import Workload
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError, UnknownKindError
 from gpu_tenancy.kube.waiting import is_true
+from gpu_tenancy.model.kinds import kind_of, kinds
 
-KINDS: Final = (
-    ("batch/v1", "Job"),
-    ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
-    ("jobset.x-k8s.io/v1alpha2", "JobSet"),
-    ("ray.io/v1", "RayJob"),
-    ("ray.io/v1", "RayService"),
-    ("ray.io/v1", "RayCluster"),
-    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
-    ("kubeflow.org/v1", "PyTorchJob"),
-    ("batch.volcano.sh/v1alpha1", "Job"),
-    ("apps/v1", "Deployment"),
-    ("apps/v1", "StatefulSet"),
-    ("v1", "Pod"),
-)
+KINDS: Final = tuple(kind.api for kind in kinds().values() if kind.version)
 _UNREAD: Final = (403, 404)
-_JOB_SET: Final = "jobset.sigs.k8s.io/jobset-name"
-_GANG: Final = "volcano.sh/job-name"
-_RAY_CLUSTER: Final = "ray.io/cluster"
-_LABELS: Final = {
-    "TrainJob": _JOB_SET,
-    "JobSet": _JOB_SET,
-    "RayJob": _RAY_CLUSTER,
-    "RayService": _RAY_CLUSTER,
-    "RayCluster": _RAY_CLUSTER,
-    "LeaderWorkerSet": "leaderworkerset.sigs.k8s.io/name",
-    "PyTorchJob": "training.kubeflow.org/job-name",
-}
-"""Label of pods with the name of the object that they belong to, or of its Ray cluster, by the object's kind."""
-_CLUSTERS: Final = {"RayJob": ("rayClusterName",), "RayService": ("activeServiceStatus", "rayClusterName")}
-"""Where the status of a kind has the name of its Ray cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +121,7 @@ def _list(cluster: Cluster, version: str, kind: str, namespace: str) -> Iterable
 def target_of(manifest: Manifest, state: State) -> Target:
     """Collects the pods, Workloads and PodGroups of an object."""
     namespace, uid = home(manifest), text_at(manifest, "metadata", "uid")
-    pods = tuple(each for each in state.of("Pod", namespace) if _belongs(each, manifest) and not ended(each))
+    pods = tuple(each for each in state.of("Pod", namespace) if belongs(each, manifest) and not ended(each))
     uids = {uid, *(text_at(each, "metadata", "uid") for each in pods)}
     found = (Workload.of(each) for each in state.of("Workload", namespace))
     return Target(
@@ -165,15 +138,14 @@ def owners(manifest: Manifest) -> list[str]:
     return [text_at(each, "uid") for each in maps_at(manifest, "metadata", "ownerReferences")]
 
 
-def _belongs(pod: Manifest, manifest: Manifest) -> bool:
+def belongs(pod: Manifest, manifest: Manifest) -> bool:
     """Whether a pod is the object itself, or belongs to it directly or indirectly."""
-    uid, name, kind = text_at(manifest, "metadata", "uid"), called(manifest), text_at(manifest, "kind")
+    uid, kind = text_at(manifest, "metadata", "uid"), kind_of(manifest)
     if uid in {text_at(pod, "metadata", "uid"), *owners(pod)}:
         return True
     carried: Mapping[str, str] = texts_at(pod, "metadata", "labels")
-    if kind == "Deployment":
-        return selects(at(manifest, "spec", "selector"), carried)
-    if kind in _LABELS:
-        owner = text_at(manifest, "status", *_CLUSTERS[kind]) if kind in _CLUSTERS else name
-        return bool(owner) and carried.get(_LABELS[kind]) == owner
-    return text_at(manifest, "apiVersion").startswith("batch.volcano.sh/") and carried.get(_GANG) == name
+    if kind and kind.label:
+        owner = text_at(manifest, *(step.field for step in kind.named)) if kind.named else called(manifest)
+        return bool(owner) and carried.get(kind.label) == owner
+    selector = at(manifest, "spec", "selector")
+    return bool(selector) and selects(selector, carried)

@@ -18,14 +18,15 @@ from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.inspect.pods import ended
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import UnknownKindError
+from gpu_tenancy.model.plan.workloads import DEPLOYMENT, GANG
 from gpu_tenancy.model.spec.roles import KINDS
 
 _MANAGED: Final = "app.kubernetes.io/managed-by=gpu-tenancy"
 """Label selector of the namespaces of teams, whatever engine made them."""
 
 _KINDS: Final = (
-    ("server", ("apps/v1", "Deployment")),
-    ("job", *(kind.api for kind in dict.fromkeys(KINDS.values())), ("batch.volcano.sh/v1alpha1", "Job")),
+    ("server", DEPLOYMENT),
+    ("job", *dict.fromkeys(kind.api for kind in KINDS.values()), GANG),
 )
 
 

@@ -9,11 +9,13 @@ from typing import Final
 from gpu_tenancy.base.json import int_at, map_at, maps_at, text_at
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.texts import plural
+from gpu_tenancy.inspect.pods import called, home
+from gpu_tenancy.inspect.target import belongs
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import WaitTimeoutError
 from gpu_tenancy.kube.waiting import condition, is_true
+from gpu_tenancy.model.kinds import WorkloadKind, kind_at
 from gpu_tenancy.model.plan import Plan
-from gpu_tenancy.model.spec.roles import LEADER_WORKER_SET
 
 _QUIET: Final = 3.0
 """Seconds without a change before pods count as stable; longer than the period of the embedded autoscaler."""
@@ -21,8 +23,6 @@ _WITHIN: Final = 30.0
 """Seconds in which pods must become stable; where they do not, the summary shows the state at that moment."""
 _INTERVAL: Final = 5.0
 """Seconds between two lines of progress."""
-_SET: Final = "leaderworkerset.sigs.k8s.io/name"
-"""Label of pods with the name of their LeaderWorkerSet."""
 _LISTED: Final = 10
 """Number of servers that are named; the others are counted."""
 
@@ -59,8 +59,10 @@ def settle(cluster: Cluster, plan: Plan, report: Report = lambda _: None) -> tup
 
     with suppress(WaitTimeoutError):
         cluster.wait_for(steady, timeout=_WITHIN, what="pods to become stable")
-    groups = {(server.team, server.name) for team in plan.teams for server in team.servers if server.worker}
-    lines = [*_not_ready(cluster, teams), *_groups_not_ready(cluster, groups)]
+    servers: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for server in (server for team in plan.teams for server in team.servers):
+        servers.setdefault(server.api, set()).add((server.team, server.name))
+    lines = [line for api, names in sorted(servers.items()) for line in _not_ready(cluster, api, names, teams)]
     more = [f"{plural(len(lines) - _LISTED, 'more server')}"] if len(lines) > _LISTED else []
     return (*lines[:_LISTED], *more)
 
@@ -70,33 +72,24 @@ def _of(cluster: Cluster, api_version: str, kind: str, teams: frozenset[str]) ->
     return [item for item in cluster.list(api_version, kind) if text_at(item, "metadata", "namespace") in teams]
 
 
-def _not_ready(cluster: Cluster, teams: frozenset[str]) -> Iterator[str]:
+def _not_ready(
+    cluster: Cluster, api: tuple[str, str], servers: AbstractSet[tuple[str, str]], teams: frozenset[str]
+) -> Iterator[str]:
+    kind = kind_at(api)
     unready = [
         server
-        for server in _of(cluster, "apps/v1", "Deployment", teams)
-        if int_at(server, "status", "availableReplicas") < int_at(server, "spec", "replicas")
+        for server in _of(cluster, *api, teams)
+        if (home(server), called(server)) in servers and _ready(server, kind) < int_at(server, "spec", "replicas")
     ]
     pods = _of(cluster, "v1", "Pod", teams) if unready else []
     for server in unready:
-        namespace, name = text_at(server, "metadata", "namespace"), text_at(server, "metadata", "name")
-        own = [pod for pod in pods if text_at(pod, "metadata", "namespace") == namespace and _selects(server, pod)]
-        ready, wanted = int_at(server, "status", "availableReplicas"), int_at(server, "spec", "replicas")
-        yield f"Deployment {namespace}/{name}: {ready} of {plural(wanted, 'replica')}: {_why(server, own)}"
+        own = [pod for pod in pods if home(pod) == home(server) and belongs(pod, server)]
+        ready, wanted = _ready(server, kind), plural(int_at(server, "spec", "replicas"), "replica")
+        yield f"{kind.kind} {home(server)}/{called(server)}: {ready} of {wanted}: {_why(server, own)}"
 
 
-def _groups_not_ready(cluster: Cluster, servers: AbstractSet[tuple[str, str]]) -> Iterator[str]:
-    """Servers of several nodes whose groups are not all ready, with the reason of one of their pods."""
-    for namespace, name in sorted(servers):
-        server = cluster.get(*LEADER_WORKER_SET, name, namespace)
-        ready, wanted = (int_at(server or {}, *path) for path in (("status", "readyReplicas"), ("spec", "replicas")))
-        if server and ready < wanted:
-            pods = cluster.list("v1", "Pod", namespace=namespace, labels=f"{_SET}={name}")
-            yield f"LeaderWorkerSet {namespace}/{name}: {ready} of {plural(wanted, 'replica')}: {_why(server, pods)}"
-
-
-def _selects(server: Manifest, pod: Manifest) -> bool:
-    labels = map_at(server, "spec", "selector", "matchLabels")
-    return all(text_at(pod, "metadata", "labels", key) == value for key, value in labels.items())
+def _ready(server: Manifest, kind: WorkloadKind) -> int:
+    return int_at(server, "status", kind.ready)
 
 
 def _why(server: Manifest, pods: Sequence[Manifest]) -> str:

@@ -12,6 +12,7 @@ from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.local import settling
 from gpu_tenancy.local.settling import settle
 from gpu_tenancy.model.plan import Plan
+from gpu_tenancy.model.plan.workloads import DEPLOYMENT
 
 
 def a_server(name: str, namespace: str, **pod: Json) -> Manifest:
@@ -35,8 +36,10 @@ def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def plan(namespace: str) -> Plan:
-    """A plan of which only the one team's namespace is asked for."""
-    return cast("Plan", SimpleNamespace(teams=[SimpleNamespace(namespace=SimpleNamespace(name=namespace), servers=())]))
+    """A plan of one server of one team."""
+    server = SimpleNamespace(team=namespace, name="server", api=DEPLOYMENT)
+    team = SimpleNamespace(namespace=SimpleNamespace(name=namespace), servers=[server])
+    return cast("Plan", SimpleNamespace(teams=[team]))
 
 
 @pytest.fixture

@@ -125,7 +125,7 @@ POD: dict[str, Json] = {"spec": {"containers": [{"resources": {"limits": {"nvidi
                 api="batch.volcano.sh/v1alpha1",
                 spec={"tasks": [{"name": "master", "replicas": 1, "template": POD}]},
             ),
-            "master 1 nvidia.com/gpu 8",
+            "master 1 x nvidia.com/gpu 8",
         ),
         (
             manifest(

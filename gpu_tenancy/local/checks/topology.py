@@ -9,15 +9,15 @@ from gpu_tenancy.base.texts import plural
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kueue.topology import REQUIRED
 from gpu_tenancy.local.checks.check import Check
+from gpu_tenancy.model.kinds import kind_at, kinds
 from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.workloads import JobPlan, ServerPlan
 from gpu_tenancy.model.spec.roles import KINDS
 
 _OF_JOB: Final = "app.kubernetes.io/name"
-_OF_JOB_SET: Final = "jobset.sigs.k8s.io/jobset-name"
-"""Label of pods whose value is the name of the job, or of the JobSet, also of a TrainJob's."""
-_GROUP: Final = "leaderworkerset.sigs.k8s.io/group-index"
-"""Label of the pods of a LeaderWorkerSet; each group has a part of its own."""
+"""Label of pods with the name of their job or server, for kinds whose controller sets none with the object's name."""
+_GROUPS: Final = tuple(kind.groups.index for kind in kinds().values() if kind.groups)
+"""Labels of pods in groups; each group has a part of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,8 @@ def check_topology(cluster: Cluster, plan: Plan) -> Iterator[Check]:
 
 
 def _of_job(job: JobPlan) -> Iterator[_Placed]:
-    selector = _OF_JOB_SET if KINDS[job.framework].operator == "trainer" else _OF_JOB
+    kind = kind_at(KINDS[job.framework].api)
+    selector = kind.label if kind.label and not kind.named else _OF_JOB
     for label in dict.fromkeys(role.pod.topology.get(REQUIRED) for role in job.roles):
         if label:
             pods = sum(role.pods for role in job.roles if role.pod.topology.get(REQUIRED) == label) * job.groups
@@ -73,7 +74,7 @@ def _in_one_part(cluster: Cluster, placed: _Placed) -> Check:
         for pod in cluster.list("v1", "Pod", namespace=placed.team, labels=f"{placed.selector}={placed.name}")
         if text_at(pod, "metadata", "annotations", REQUIRED) == placed.label
     ]
-    running = [(name, text_at(pod, "metadata", "labels", _GROUP)) for pod in pods if (name := _node(pod))]
+    running = [(name, _group(pod)) for pod in pods if (name := _node(pod))]
     nodes = {name: cluster.get("v1", "Node", name) or {} for name, _ in running}
     parts = sorted({(group, text_at(nodes[name], "metadata", "labels", placed.label)) for name, group in running})
     where = ", ".join(dict.fromkeys(part for _, part in parts))
@@ -85,6 +86,10 @@ def _in_one_part(cluster: Cluster, placed: _Placed) -> Check:
         f"{plural(len(running), 'pod')} on {', '.join(sorted(nodes))}: {where}" if running else "pending",
         holds=(whole and len(parts) == groups) if running else None,
     )
+
+
+def _group(pod: Manifest) -> str:
+    return next(filter(None, (text_at(pod, "metadata", "labels", label) for label in _GROUPS)), "")
 
 
 def _node(pod: Manifest) -> str:

@@ -1,7 +1,6 @@
 """Checks that the stack's own workloads run, or are pending for the reason that `tenancy why` gives."""
 
 from collections.abc import Iterator
-from typing import Final
 
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.diagnosis import CHECK_CONTROLLER
@@ -12,9 +11,8 @@ from gpu_tenancy.inspect.why import KINDS, OWN, why
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.local.checks.check import Check
 from gpu_tenancy.model.plan import Plan
+from gpu_tenancy.model.plan.workloads import GANG
 from gpu_tenancy.model.spec.roles import KINDS as JOBS
-
-_GANG: Final = ("batch.volcano.sh/v1alpha1", "Job")
 
 
 def check_workloads(cluster: Cluster, plan: Plan, *, gangs: bool) -> Iterator[Check]:
@@ -52,7 +50,7 @@ def _workloads(plan: Plan, *, gangs: bool) -> Iterator[tuple[str, str, tuple[str
             if gangs or not job.gang:
                 yield team.namespace.name, job.name, JOBS[job.framework].api
         if gangs:
-            yield from ((team.namespace.name, gang.name, _GANG) for gang in team.gangs)
+            yield from ((team.namespace.name, gang.name, GANG) for gang in team.gangs)
 
 
 def _why(cluster: Cluster, namespace: str, manifest: Manifest) -> Why:

@@ -8,6 +8,7 @@ from typing import Final
 
 from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.catalogue.roles import Rule, Verb
+from gpu_tenancy.model.kinds import kinds
 from gpu_tenancy.model.plan.operators.kueue import integrations
 from gpu_tenancy.model.plan.operators.needs import installed_by
 from gpu_tenancy.model.plan.people import PREFIX, Subject
@@ -22,15 +23,9 @@ KUBECONFIG_KEY: Final = "kubeconfig"
 
 _READ: Final[tuple[Verb, ...]] = ("get", "list", "watch")
 _KINDS: Final = {
-    "batch/job": ("batch", "jobs"),
-    "pod": ("", "pods"),
-    "statefulset": ("apps", "statefulsets"),
-    "jobset.x-k8s.io/jobset": ("jobset.x-k8s.io", "jobsets"),
-    "trainer.kubeflow.org/trainjob": ("trainer.kubeflow.org", "trainjobs"),
-    "ray.io/rayjob": ("ray.io", "rayjobs"),
-    "ray.io/raycluster": ("ray.io", "rayclusters"),
-    "ray.io/rayservice": ("ray.io", "rayservices"),
-    "leaderworkerset.x-k8s.io/leaderworkerset": ("leaderworkerset.x-k8s.io", "leaderworkersets"),
+    kind.integration: (kind.group, kind.plural)
+    for kind in kinds().values()
+    if kind.integration and kind.queue != "either"
 }
 """API group and resource of the kinds that MultiKueue creates in a worker, by Kueue's integration. The pods of a
 Deployment are dispatched one by one. `pkg/controller/jobs/*/*_multikueue_adapter.go` of v0.19.2."""

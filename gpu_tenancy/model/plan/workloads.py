@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from gpu_tenancy.base.quantity import Amounts, is_extended
+from gpu_tenancy.model.kinds import kinds
 from gpu_tenancy.model.plan.caches import caches_of
 from gpu_tenancy.model.plan.compute_domains import channels_of
 from gpu_tenancy.model.plan.fabric import PodFabric, pod_fabric
@@ -19,8 +20,10 @@ from gpu_tenancy.model.plan.topology import grouped, placed_roles, topology_requ
 from gpu_tenancy.model.spec.roles import LEADER, LEADER_WORKER_SET, WORKER, Framework
 from gpu_tenancy.model.spec.workloads import Server, Training, Workload
 
-DEPLOYMENT: Final = ("apps/v1", "Deployment")
+DEPLOYMENT: Final = kinds()["apps", "Deployment"].api
 """API version and kind of a server of one node."""
+GANG: Final = kinds()["batch.volcano.sh", "Job"].api
+"""API version and kind of a gang."""
 OF_JOB = "job-"
 """Start of the names of the runtimes of jobs; no runtime of a priority class starts with it."""
 SHIPPED: Final[Mapping[Framework, str]] = {"pytorch": "torch-distributed", "jax": "jax-distributed"}

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from gpu_tenancy.model.kinds import kind_at, kinds
 from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Image, Name, Positive, Section
 from gpu_tenancy.model.spec.secrets import Variables
 
@@ -36,7 +37,6 @@ class Kind:
 
     Attributes:
         api: API version and kind of its object.
-        operator: the operator that runs it, by its field in `Operators`; None for Kubernetes itself.
         leader: role with one pod that starts the work of the others; None without.
         roles: the roles that it can have; None for any, empty for no `roles`.
         policies: whether a restart restarts all of its pods, and success can depend on some roles only.
@@ -44,11 +44,15 @@ class Kind:
     """
 
     api: tuple[str, str]
-    operator: str | None = None
     leader: str | None = None
     roles: frozenset[str] | None = frozenset()
     policies: bool = False
     lacks: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def operator(self) -> str | None:
+        """The operator that runs it, by its field in `Operators`; None for Kubernetes itself."""
+        return kind_at(self.api).operator
 
     @property
     def runtime(self) -> bool:
@@ -66,23 +70,21 @@ class Kind:
         return self.api == LEADER_WORKER_SET
 
 
-TRAIN_JOB: Final = ("trainer.kubeflow.org/v1alpha1", "TrainJob")
-JOB_SET: Final = ("jobset.x-k8s.io/v1alpha2", "JobSet")
-RAY_JOB: Final = ("ray.io/v1", "RayJob")
-LEADER_WORKER_SET: Final = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
-_MPI: Final = Kind(TRAIN_JOB, "trainer", leader=LAUNCHER, roles=frozenset({LAUNCHER, WORKER}))
+TRAIN_JOB: Final = kinds()["trainer.kubeflow.org", "TrainJob"].api
+RAY_JOB: Final = kinds()["ray.io", "RayJob"].api
+LEADER_WORKER_SET: Final = kinds()["leaderworkerset.x-k8s.io", "LeaderWorkerSet"].api
+_MPI: Final = Kind(TRAIN_JOB, leader=LAUNCHER, roles=frozenset({LAUNCHER, WORKER}))
 _ENDLESS: Final = "a LeaderWorkerSet runs until it is deleted"
 
 KINDS: Final[Mapping[Framework, Kind]] = {
-    "job": Kind(("batch/v1", "Job")),
-    "pytorch": Kind(TRAIN_JOB, "trainer"),
-    "jax": Kind(TRAIN_JOB, "trainer"),
+    "job": Kind(kinds()["batch", "Job"].api),
+    "pytorch": Kind(TRAIN_JOB),
+    "jax": Kind(TRAIN_JOB),
     "mpi": _MPI,
     "deepspeed": _MPI,
-    "jobset": Kind(JOB_SET, "trainer", roles=None, policies=True),
+    "jobset": Kind(kinds()["jobset.x-k8s.io", "JobSet"].api, roles=None, policies=True),
     "ray": Kind(
         RAY_JOB,
-        "kuberay",
         leader=HEAD,
         roles=None,
         # With ttlSecondsAfterFinished, KubeRay keeps the pods for that time, and Kueue has freed their quota.
@@ -90,7 +92,6 @@ KINDS: Final[Mapping[Framework, Kind]] = {
     ),
     "leader-worker": Kind(
         LEADER_WORKER_SET,
-        "lws",
         leader=LEADER,
         roles=frozenset({LEADER, WORKER}),
         lacks=(

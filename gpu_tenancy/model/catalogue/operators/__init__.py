@@ -80,7 +80,6 @@ class Description(_Row):
         gpus: domain of the GPU resources that it advertises, with a slash.
         after: field of the operator that is installed before it.
         requires: reasons why it needs other operators if it is installed, by their fields.
-        integrations: kinds that Kueue queues if it runs, by the names of Kueue's integrations.
         charts: by the name of the release, in the order of installation. The stack's values apply to the last one.
         definitions: its custom resource definitions, which `embedded.definitions.pins` reads.
         controllers: its programs on the embedded platform, which `embedded.controllers.table` reads.
@@ -95,7 +94,6 @@ class Description(_Row):
     gpus: str = ""
     after: str | None = None
     requires: Mapping[str, str] = {}
-    integrations: tuple[str, ...] = ()
     charts: Annotated[Mapping[str, OperatorChart], Field(min_length=1)]
     definitions: tuple[Mapping[str, Any], ...] = ()
     controllers: Mapping[str, Any] = {}

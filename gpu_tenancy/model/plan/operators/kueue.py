@@ -8,11 +8,12 @@ from typing import Any, Final
 import yaml
 
 from gpu_tenancy.base.quantity import CHANNELS, CPU, MEMORY, go_duration
-from gpu_tenancy.model.catalogue.operators import charts, operators
+from gpu_tenancy.model.catalogue.operators import charts
+from gpu_tenancy.model.kinds import kinds
 from gpu_tenancy.model.plan.compute_domains import CHANNEL_CLASS, connected_flavors
 from gpu_tenancy.model.plan.gpu_operator import Values
 from gpu_tenancy.model.plan.gpus import sharing
-from gpu_tenancy.model.plan.operators.needs import there
+from gpu_tenancy.model.plan.operators.needs import OF_JOBS, there
 from gpu_tenancy.model.plan.supply import pool_supply
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.fairness import Usage
@@ -166,10 +167,11 @@ def _teams_alone(stack: Stack) -> dict[str, Any]:
 def integrations(stack: Stack) -> dict[str, list[str]]:
     """The kinds that Kueue queues (`frameworks`), and those whose children it leaves alone (`externalFrameworks`)."""
     of_jobs = [
-        kind
-        for name, operator in operators().items()
-        if operator.integrations and there(stack, name)
-        for kind in operator.integrations
+        kind.integration
+        for operator in OF_JOBS
+        if there(stack, operator)
+        for kind in kinds().values()
+        if kind.operator == operator
     ]
     gangs = [GANG] if there(stack, "volcano") else []
     caches = [f"{kind}.v1alpha1.{_FLUID}" for kind in _CACHES] if there(stack, "fluid") else []
