@@ -19,7 +19,7 @@ from benchmarks.agree.tenancies import Data
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.progress import measured
-from gpu_tenancy.embedded.locking import alone
+from gpu_tenancy.embedded.processes import alone
 from gpu_tenancy.kueue.scenarios import read_steps, read_tenancy
 
 LEAST: Final = 200

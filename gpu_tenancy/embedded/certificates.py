@@ -1,5 +1,6 @@
-"""The certificates of the parts of one embedded platform."""
+"""The certificates of the parts of one embedded platform, and their kubeconfigs."""
 
+import base64
 import ipaddress
 import shutil
 from collections.abc import Mapping, Sequence
@@ -8,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, TypeAlias
 
+import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -15,7 +17,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gpu_tenancy.base.writing import write_private
-from gpu_tenancy.embedded.parts import LOOPBACK, Places
+from gpu_tenancy.embedded.parts import LOOPBACK, Places, Ports, read_ports
+from gpu_tenancy.engine.embedded import CONTEXT
 
 _Key: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
@@ -190,3 +193,53 @@ def _key() -> ec.EllipticCurvePrivateKey:
 
 def _key_pem(key: _Key) -> str:
     return key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()
+
+
+_PARTS: Final = ("controller-manager", "scheduler", "kwok")
+
+
+def address(ports: Ports) -> str:
+    """The address of the API server."""
+    return f"https://{LOOPBACK}:{ports.api}"
+
+
+def write_client_configs(places: Places, ports: Ports) -> None:
+    """Writes the administrator's kubeconfig, and one for each part that is a client."""
+    write_private(places.kubeconfig, _kubeconfig("admin", _pair("admin", places), places, ports))
+    for client in _PARTS:
+        write_private(places.client_config(client), _kubeconfig(client, _pair(client, places), places, ports))
+
+
+def write_account_config(places: Places, name: str, token: str) -> Path:
+    """Writes the kubeconfig of a controller, for the token of its ServiceAccount; returns its path."""
+    file = places.client_config(name)
+    write_private(file, _kubeconfig(name, {"token": token}, places, read_ports(places)))
+    return file
+
+
+def _pair(client: str, places: Places) -> dict[str, str]:
+    """The user of a kubeconfig that shows the certificate of a part."""
+    return {
+        "client-certificate-data": _data(places.certificate(client)),
+        "client-key-data": _data(places.key(client)),
+    }
+
+
+def _kubeconfig(client: str, user: Mapping[str, str], places: Places, ports: Ports) -> str:
+    cluster = {
+        "server": address(ports),
+        "certificate-authority-data": _data(places.certificate("authority")),
+    }
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": CONTEXT, "cluster": cluster}],
+        "users": [{"name": client, "user": dict(user)}],
+        "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": client}}],
+        "current-context": CONTEXT,
+    }
+    return yaml.safe_dump(config, sort_keys=False)
+
+
+def _data(file: str) -> str:
+    return base64.b64encode(Path(file).read_bytes()).decode()

@@ -15,12 +15,10 @@ import yaml
 from gpu_tenancy.base.errors import SPACE, ConsoleError
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.writing import write_private
-from gpu_tenancy.embedded.certificates import make_certificates
+from gpu_tenancy.embedded.certificates import CONTEXT, address, make_certificates, write_client_configs
 from gpu_tenancy.embedded.controllers.running import Controllers
-from gpu_tenancy.embedded.credentials import CONTEXT, address, write_client_configs
-from gpu_tenancy.embedded.locking import alone
 from gpu_tenancy.embedded.parts import API_SERVER, CONTROLLERS, ETCD, PARTS, Places, Ports, flags, read_ports
-from gpu_tenancy.embedded.processes import Started, free_ports, marked, start, stop, tail, uninterrupted
+from gpu_tenancy.embedded.processes import Started, alone, free_ports, marked, start, stop, tail, uninterrupted
 from gpu_tenancy.embedded.programs import Programs, find_programs, present_programs
 from gpu_tenancy.kube.client import Cluster
 

@@ -1,5 +1,6 @@
-"""Background processes that outlive the command that started them, and are stopped only by pid."""
+"""Processes that outlive the command that started them, and are stopped only by pid; locks between processes."""
 
+import fcntl
 import os
 import signal
 import socket
@@ -14,7 +15,9 @@ from typing import Final
 
 import psutil
 
-PATIENCE: Final = 10.0
+from gpu_tenancy.base.progress import Report
+
+TERMINATED_WITHIN: Final = 10.0
 """Seconds between SIGTERM and SIGKILL."""
 
 
@@ -101,16 +104,16 @@ def stop(started: Iterable[Started]) -> None:
     for process in running.values():
         with suppress(psutil.Error):
             process.terminate()
-    _wait(running, PATIENCE)
+    _wait(running, TERMINATED_WITHIN)
     for process in running.values():
         with suppress(psutil.Error):
             if process.is_running():
                 process.kill()
-    _wait(running, PATIENCE)
+    _wait(running, TERMINATED_WITHIN)
 
 
-def _wait(running: dict[int, psutil.Process], patience: float) -> None:
-    deadline = time.monotonic() + patience
+def _wait(running: dict[int, psutil.Process], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and any(_runs(pid, process) for pid, process in running.items()):
         time.sleep(0.05)
 
@@ -139,3 +142,25 @@ def free_ports(count: int) -> list[int]:
 def tail(log: Path, lines: int = 12) -> str:
     """The last lines of a log; empty if there is no log."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.is_file() else ""
+
+
+@contextmanager
+def alone(lock: Path, report: Report, what: str) -> Generator[None]:
+    """Holds a lock; if another process has it, reports this and waits.
+
+    Args:
+        lock: the file; it is kept, because a process that waits for a removed file would no longer be locked out.
+        report: receives a line if this process has to wait.
+        what: what the other process is doing, such as `starting or stopping this platform`.
+
+    Raises:
+        OSError: the file is not writable.
+    """
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report(f"waiting for another process that is {what}")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

@@ -8,9 +8,9 @@ from typing import Final
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.building import build, built
-from gpu_tenancy.embedded.locking import alone
 from gpu_tenancy.embedded.official import REGISTRY, UnavailableError, download, folder_of, read_official
 from gpu_tenancy.embedded.parts import PARTS
+from gpu_tenancy.embedded.processes import alone
 
 ASSETS: Final = "KUBEBUILDER_ASSETS"
 """Environment variable: a folder with programs, as from `setup-envtest`; they are used first."""

@@ -1,16 +1,20 @@
-"""Simulated volumes for the storage of a stack's teams, as a CSI driver of a cloud would create them."""
+"""Simulated volumes: for the storage of a stack's teams, as a cloud's CSI driver would create them, and for caches."""
 
 from collections.abc import Sequence
 from typing import Final
 
-from gpu_tenancy.base.json import text_at
+from gpu_tenancy.base.json import Json, text_at
 from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.plan.caches import CachedDataset
 from gpu_tenancy.model.plan.storage import ClaimPlan
 
-OURS: Final = "gpu-tenancy.dev/embedded-volume"
-"""Label of the volumes that this module created and can delete."""
+STORAGE: Final = "gpu-tenancy.dev/embedded-volume"
+CACHE: Final = "gpu-tenancy.dev/embedded-cache"
+"""Labels of the volumes and claims that this module created and can delete."""
+_FLUID: Final = "fluid"
+"""StorageClass of Fluid's claims: https://github.com/fluid-cloudnative/fluid/blob/v1.0.8/pkg/common/volume.go."""
 
 
 def bring_volumes(cluster: Cluster, claims: Sequence[ClaimPlan]) -> None:
@@ -23,32 +27,81 @@ def bring_volumes(cluster: Cluster, claims: Sequence[ClaimPlan]) -> None:
     Raises:
         ApiError: the API server rejects a volume.
     """
-    existing = {text_at(one, "metadata", "name"): one for one in cluster.list("v1", "PersistentVolume", labels=OURS)}
-    wanted = {_name(claim): claim for claim in claims}
-    for name, volume in existing.items():
-        phase = text_at(volume, "status", "phase")
+    wanted = {f"embedded-{claim.team}.{claim.name}": claim for claim in claims}
+    for volume in cluster.list("v1", "PersistentVolume", labels=STORAGE):
+        name, phase = text_at(volume, "metadata", "name"), text_at(volume, "status", "phase")
         if phase in {"Released", "Failed"} or (name not in wanted and phase != "Bound"):
             cluster.delete(Reference("v1", "PersistentVolume", name))
-    for claim in wanted.values():
-        cluster.apply(volume_of(claim), force=True)
+    for name, claim in wanted.items():
+        spec = _spec(claim.access_mode, claim.size, claim.storage_class or "")
+        cluster.apply(_volume(name, STORAGE, (claim.team, claim.name), spec), force=True)
 
 
-def volume_of(claim: ClaimPlan) -> Manifest:
-    """The volume of a claim, which only this claim can bind."""
+def remove_claims(cluster: Cluster, cached: Sequence[CachedDataset]) -> None:
+    """Deletes claims and volumes of an earlier stack's caches, whose names the stack may need for claims of its own.
+
+    Raises:
+        ApiError: the API server rejects a deletion.
+    """
+    wanted = {(one.team, one.dataset) for one in cached}
+    for claim in cluster.list("v1", "PersistentVolumeClaim", labels=CACHE):
+        namespace, name = (text_at(claim, "metadata", key) for key in ("namespace", "name"))
+        if (namespace, name) not in wanted:
+            cluster.delete(Reference("v1", "PersistentVolumeClaim", name, namespace))
+    volumes = {_cache(one) for one in cached}
+    for volume in cluster.list("v1", "PersistentVolume", labels=CACHE):
+        name = text_at(volume, "metadata", "name")
+        if name not in volumes or text_at(volume, "status", "phase") in {"Released", "Failed"}:
+            cluster.delete(Reference("v1", "PersistentVolume", name))
+
+
+def bring_claims(cluster: Cluster, cached: Sequence[CachedDataset]) -> None:
+    """Creates a volume and a claim for each team's reference to a cache, as Fluid would; the namespaces exist.
+
+    Fluid does not run on the platform: nothing is cached.
+
+    Raises:
+        ApiError: the API server rejects an object.
+    """
+    for one in cached:
+        spec = _spec(one.access_mode, one.size, _FLUID)
+        claim: Manifest = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": one.dataset, "namespace": one.team, "labels": {CACHE: "true"}},
+            "spec": {
+                **{key: value for key, value in spec.items() if key != "capacity"},
+                "resources": {"requests": spec["capacity"]},
+                "volumeName": _cache(one),
+            },
+        }
+        cluster.apply(_volume(_cache(one), CACHE, (one.team, one.dataset), spec), force=True)
+        cluster.apply(claim, force=True)
+
+
+def _cache(cached: CachedDataset) -> str:
+    return f"embedded-cache-{cached.team}.{cached.dataset}"
+
+
+def _spec(access_mode: str, size: int, storage_class: str) -> dict[str, Json]:
     return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": _name(claim), "labels": {OURS: "true"}},
-        "spec": {
-            "accessModes": [claim.access_mode],
-            "capacity": {"storage": format_bytes(claim.size)},
-            "claimRef": {"namespace": claim.team, "name": claim.name},
-            "hostPath": {"path": f"/var/lib/gpu-tenancy/volumes/{claim.team}/{claim.name}"},
-            "persistentVolumeReclaimPolicy": "Retain",
-            "storageClassName": claim.storage_class or "",
-        },
+        "accessModes": [access_mode],
+        "capacity": {"storage": format_bytes(size)},
+        "storageClassName": storage_class,
     }
 
 
-def _name(claim: ClaimPlan) -> str:
-    return f"embedded-{claim.team}.{claim.name}"
+def _volume(name: str, label: str, claim: tuple[str, str], spec: dict[str, Json]) -> Manifest:
+    """A volume that only one claim, by namespace and name, can bind."""
+    (namespace, claimed), kind = claim, "caches" if label == CACHE else "volumes"
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name, "labels": {label: "true"}},
+        "spec": {
+            **spec,
+            "claimRef": {"namespace": namespace, "name": claimed},
+            "hostPath": {"path": f"/var/lib/gpu-tenancy/{kind}/{namespace}/{claimed}"},
+            "persistentVolumeReclaimPolicy": "Retain",
+        },
+    }

@@ -11,7 +11,6 @@ from typing import Final, Literal, TypeAlias
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.deploy.pulumi_cli import PulumiCli, find_pulumi
-from gpu_tenancy.embedded.caches import bring_claims, remove_claims
 from gpu_tenancy.embedded.channels import bring_channels, bring_templates
 from gpu_tenancy.embedded.controllers import choosing, programs
 from gpu_tenancy.embedded.controllers.launching import Wanted
@@ -23,7 +22,7 @@ from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.embedded.parts import API_SERVER
 from gpu_tenancy.embedded.platform import Carried, Platform
 from gpu_tenancy.embedded.programs import find_programs
-from gpu_tenancy.embedded.volumes import bring_volumes
+from gpu_tenancy.embedded.volumes import bring_claims, bring_volumes, remove_claims
 from gpu_tenancy.engine.objects import KubernetesObject, waves
 from gpu_tenancy.engine.project import Declared, Preview, declared, rendered
 from gpu_tenancy.kube.apply import ApplyError, apply

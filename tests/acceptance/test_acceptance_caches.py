@@ -16,10 +16,10 @@ from builders import Data, job, stack, team
 from gpu_tenancy.base.json import at, map_at, maps_at, text_at
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.building import needed_go
-from gpu_tenancy.embedded.caches import OURS, bring_claims, remove_claims
 from gpu_tenancy.embedded.definitions.fetching import module_folders
 from gpu_tenancy.embedded.definitions.pins import Module, read_pins
 from gpu_tenancy.embedded.toolchain import find_go
+from gpu_tenancy.embedded.volumes import CACHE, bring_claims, remove_claims
 from gpu_tenancy.engine.objects import KubernetesObject
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
@@ -121,7 +121,7 @@ def test_claims_as_fluid_makes_them_are_bound_and_go_with_the_cache(cluster: Clu
     cluster.wait_for(lambda: phase() == "Bound", what="the claim to be bound")
     bring_claims(cluster, cached)
     remove_claims(cluster, [])
-    assert cluster.list("v1", "PersistentVolume", labels=OURS) == ()
+    assert cluster.list("v1", "PersistentVolume", labels=CACHE) == ()
     assert phase() == ""
 
 

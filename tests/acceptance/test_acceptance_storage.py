@@ -6,7 +6,7 @@ from acceptance_builders import declared, moved, only
 from builders import Data, job, stack, team
 
 from gpu_tenancy.base.json import maps_at, text_at
-from gpu_tenancy.embedded.volumes import OURS, bring_volumes
+from gpu_tenancy.embedded.volumes import STORAGE, bring_volumes
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.plan.storage import ClaimPlan
@@ -28,7 +28,7 @@ def phase(cluster: Cluster, name: str, namespace: str) -> str:
 
 
 def _released(cluster: Cluster) -> bool:
-    phases = [text_at(one, "status", "phase") for one in cluster.list("v1", "PersistentVolume", labels=OURS)]
+    phases = [text_at(one, "status", "phase") for one in cluster.list("v1", "PersistentVolume", labels=STORAGE)]
     return phases == ["Released"]
 
 
@@ -57,10 +57,12 @@ def test_claims_of_datasets_and_storage_are_bound_and_a_pod_that_mounts_them_is_
     claims = [text_at(one, "persistentVolumeClaim", "claimName") for one in maps_at(made, "spec", "volumes")]
     assert sorted(filter(None, claims)) == ["ck", "corpus"]
     bring_volumes(cluster, [])
-    assert [text_at(one, "status", "phase") for one in cluster.list("v1", "PersistentVolume", labels=OURS)] == ["Bound"]
+    assert [text_at(one, "status", "phase") for one in cluster.list("v1", "PersistentVolume", labels=STORAGE)] == [
+        "Bound"
+    ]
     for kind, name in (("Pod", "t"), ("PersistentVolumeClaim", "ck"), ("PersistentVolumeClaim", "corpus")):
         cluster.delete(Reference("v1", kind, name, namespace))
     cluster.delete(Reference("v1", "PersistentVolume", f"{namespace}-corpus"))
     cluster.wait_for(lambda: _released(cluster), what="the volume to be released")
     bring_volumes(cluster, [])
-    assert cluster.list("v1", "PersistentVolume", labels=OURS) == ()
+    assert cluster.list("v1", "PersistentVolume", labels=STORAGE) == ()

@@ -10,8 +10,7 @@ from cli_builders import Project, small
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import StackError
-from gpu_tenancy.embedded.certificates import make_certificates
-from gpu_tenancy.embedded.credentials import write_client_configs
+from gpu_tenancy.embedded.certificates import make_certificates, write_client_configs
 from gpu_tenancy.embedded.parts import Ports
 from gpu_tenancy.embedded.platform import Carried, Platform
 from gpu_tenancy.embedded.processes import free_ports

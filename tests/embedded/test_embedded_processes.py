@@ -29,7 +29,7 @@ def test_a_process_runs_until_it_is_stopped_and_its_words_are_in_the_log(tmp_pat
 
 
 def test_a_process_that_does_not_listen_is_ended_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "PATIENCE", 0.3)
+    monkeypatch.setattr(processes, "TERMINATED_WITHIN", 0.3)
     log = tmp_path / "part.log"
     program = a_program(tmp_path, "part", "trap '' TERM", "echo deaf", "while true; do sleep 0.05; done")
     started = start([str(program)], log)

@@ -15,7 +15,7 @@ from gpu_tenancy.base.json import Json, text_at
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.tables import parse_all
 from gpu_tenancy.base.writing import write_private
-from gpu_tenancy.embedded.certificates import make_webhook_certificates
+from gpu_tenancy.embedded.certificates import make_webhook_certificates, write_account_config
 from gpu_tenancy.embedded.controllers.adapting import (
     API_SERVICE,
     DEFINITION,
@@ -39,7 +39,6 @@ from gpu_tenancy.embedded.controllers.charts import (
     with_more,
 )
 from gpu_tenancy.embedded.controllers.table import Program, Row
-from gpu_tenancy.embedded.credentials import write_account_config
 from gpu_tenancy.embedded.parts import Places, read_ports
 from gpu_tenancy.embedded.processes import free_ports
 from gpu_tenancy.kube.client import Cluster, Manifest

@@ -11,7 +11,7 @@ from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.building import CONTROL_PLANE, build, built
 from gpu_tenancy.embedded.controllers.charts import RENDERER, module_of
 from gpu_tenancy.embedded.controllers.table import Row
-from gpu_tenancy.embedded.locking import alone
+from gpu_tenancy.embedded.processes import alone
 
 FOLDER: Final = "GPU_TENANCY_CONTROLLERS"
 """Environment variable: a folder with programs of controllers, by their names in the table; used first."""
