@@ -49,8 +49,8 @@ def one_by_one(tenancy: Tenancy, workloads: Iterable[Workload]) -> Settled:
     """Each comes when the one before it has come to rest."""
     simulation = Simulation(tenancy)
     restless: tuple[tuple[str, ...], ...] = ()
-    for each in workloads:
-        simulation.submit(each)
+    for workload in workloads:
+        simulation.submit(workload)
         restless = simulation.rest()
     return simulation.settled(restless)
 
@@ -63,16 +63,16 @@ class Shape:
     roots: bool
     preemption: Preemption
     play: Callable[[Tenancy, list[Workload]], Settled]
-    most: tuple[int, int]
+    maximum: tuple[int, int]
 
 
 SHAPES: Final = (
-    Shape("departments, all at once", roots=True, preemption=RECLAIM, play=settle, most=(1000, 1000)),
-    Shape("departments, one by one", roots=True, preemption=RECLAIM, play=one_by_one, most=(1000, 1000)),
-    Shape("one tree, all at once", roots=False, preemption=Preemption(), play=settle, most=(1000, 1000)),
-    Shape("one tree, one by one", roots=False, preemption=Preemption(), play=one_by_one, most=(1000, 1000)),
-    Shape("one tree that reclaims, one by one", roots=False, preemption=RECLAIM, play=one_by_one, most=(300, 10)),
-    Shape("one tree that reclaims, all at once", roots=False, preemption=RECLAIM, play=settle, most=(300, 10)),
+    Shape("departments, all at once", roots=True, preemption=RECLAIM, play=settle, maximum=(1000, 1000)),
+    Shape("departments, one by one", roots=True, preemption=RECLAIM, play=one_by_one, maximum=(1000, 1000)),
+    Shape("one tree, all at once", roots=False, preemption=Preemption(), play=settle, maximum=(1000, 1000)),
+    Shape("one tree, one by one", roots=False, preemption=Preemption(), play=one_by_one, maximum=(1000, 1000)),
+    Shape("one tree that reclaims, one by one", roots=False, preemption=RECLAIM, play=one_by_one, maximum=(300, 10)),
+    Shape("one tree that reclaims, all at once", roots=False, preemption=RECLAIM, play=settle, maximum=(300, 10)),
 )
 
 
@@ -122,7 +122,7 @@ def main() -> None:
     for shape in SHAPES:
         for mode, fair in (("fair sharing off", None), ("fair sharing on", FAIR)):
             before = 0.0
-            for queues in (size for size in SIZES if size <= shape.most[fair is not None]):
+            for queues in (size for size in SIZES if size <= shape.maximum[fair is not None]):
                 best, settled = measure(queues, shape, fair)
                 growth = f", {best / before:.1f} times as long" if before else ""
                 print(

@@ -69,7 +69,7 @@ def plain(value):
                 pass
         return found
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [plain(each) for each in value]
+        return [plain(item) for item in value]
     return value
 
 
@@ -80,17 +80,17 @@ def resource(args):
 def one(rule):
     def validate(args, report):
         if rule.on.selects(Resource(args.resource_type)):
-            for each in evaluator.findings(rule, resource(args), Stack(())):
-                report(each.message)
+            for finding in evaluator.findings(rule, resource(args), Stack(())):
+                report(finding.message)
 
     return ResourceValidationPolicy(rule.name, rule.title, validate)
 
 
 def whole(rule):
     def validate(args, report):
-        stack = Stack([resource(each) for each in args.resources])
-        for each in stack.resources:
-            if rule.on.selects(each):
+        stack = Stack([resource(one) for one in args.resources])
+        for one in stack.resources:
+            if rule.on.selects(one):
                 for found in evaluator.findings(rule, each, stack):
                     report(found.message, found.urn)
 
@@ -131,17 +131,17 @@ def program() -> list[Registration]:
     """A realistic mix: the platform of a hundred teams, and the clusters and pools of three clouds, several times."""
     objects = objects_of(TEAMS)
     pools = [
-        each
+        made
         for name in ("prod-aws", "prod-gcp", "prod-azure")
-        for each in preview(name).rendered.registrations
-        if each.custom and not each.external_id and each.type.partition(":")[0] in {"aws", "gcp", "azure-native"}
+        for made in preview(name).rendered.registrations
+        if made.custom and not made.external_id and made.type.partition(":")[0] in {"aws", "gcp", "azure-native"}
     ]
     # Spread over the whole, so that every kind is among them as often as in the whole.
     chosen = [objects[index * len(objects) // (RESOURCES - CLOUDS)] for index in range(RESOURCES - CLOUDS)]
     repeated = [pools[index % len(pools)] for index in range(CLOUDS)]
     return chosen + [
-        replace(each, urn=f"{each.urn}-{n}", name=f"{each.name}-{n}", dependencies=(), property_dependencies={})
-        for n, each in enumerate(repeated)
+        replace(made, urn=f"{made.urn}-{n}", name=f"{made.name}-{n}", dependencies=(), property_dependencies={})
+        for n, made in enumerate(repeated)
     ]
 
 
@@ -167,7 +167,7 @@ def judging(folders: Sequence[Path], requests: Requests, rounds: int, configs: S
                 began = time.perf_counter()
                 found = list(threads.map(partial(Session.evaluate, requests=requests), sessions))
                 seconds.append(time.perf_counter() - began)
-    print(", ".join(f"{each.pack}: {each.rules} rules, {len(each.findings)} findings" for each in found))
+    print(", ".join(f"{result.pack}: {result.rules} rules, {len(result.findings)} findings" for result in found))
     return seconds
 
 

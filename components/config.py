@@ -116,7 +116,7 @@ def of_part(planned: Plan, name: str | None) -> Plan:
         if part.name == name:
             return only(planned, part)
     if name is None:
-        stacks = ", ".join(f"{stack}.{each}" for each in known)
+        stacks = ", ".join(f"{stack}.{part}" for part in known)
         raise pulumi.RunError(
             f"split: {stack} is divided into the stacks {stacks}; run `tenancy up {stack} --all`, or remove split"
         )

@@ -143,7 +143,7 @@ class GradualTenancy(Tenancy):
         async def register(team: TeamPlan) -> None:
             async with free:
                 space = self._register(team).space
-                await asyncio.gather(*(each.urn.future() for each in (space.namespace, *space.bounds)))
+                await asyncio.gather(*(resource.urn.future() for resource in (space.namespace, *space.bounds)))
 
         await asyncio.gather(*(register(team) for team in _own_share(self._waiting)))
 

@@ -89,4 +89,4 @@ def _all_names(entry: Any) -> Iterator[str]:
 
 
 def _names(wanted: Iterable[Any]) -> Iterator[str]:
-    return (each["name"] for each in wanted)
+    return (entry["name"] for entry in wanted)

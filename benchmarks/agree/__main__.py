@@ -22,7 +22,7 @@ from gpu_tenancy.base.progress import measured
 from gpu_tenancy.embedded.processes import alone
 from gpu_tenancy.kueue.scenarios import read_steps, read_tenancy
 
-LEAST: Final = 200
+MINIMUM: Final = 200
 """Scenarios of a run that may be written into the docs."""
 
 
@@ -42,8 +42,8 @@ def main(
     Exit code 2: less than 99 % of the scenarios agree.
     """
     with terminal.errors():
-        if docs and (scenarios or count < LEAST):
-            raise ConsoleError(f"--docs: fewer than {LEAST} random scenarios", f"specify --count {LEAST} or more")
+        if docs and (scenarios or count < MINIMUM):
+            raise ConsoleError(f"--docs: fewer than {MINIMUM} random scenarios", f"specify --count {MINIMUM} or more")
         played = _read(scenarios) if scenarios else draw(seed, count)
         began = time.monotonic()
         with alone(out / "lock", terminal.report, "comparing the simulation with Kueue"):

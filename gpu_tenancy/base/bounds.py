@@ -14,7 +14,7 @@ LARGEST: Final = 4 * 2**20
 """Size of a file in bytes; a stack with 3,000 teams has about 1.5 MiB."""
 DEEPEST: Final = 50
 """Levels of mappings and lists inside each other; a stack with Helm values has about 15."""
-MOST: Final = 200_000
+MAX_VALUES: Final = 200_000
 """Values, with those of aliases counted wherever they are used; a stack with 3,000 teams has about
 70,000."""
 LONGEST_KEY: Final = 1024

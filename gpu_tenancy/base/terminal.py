@@ -24,7 +24,7 @@ PROMISE_BROKEN: Final = 2
 INTERNAL: Final = 3
 INTERRUPTED: Final = 130
 """The exit code that shells use for a program that was interrupted with Ctrl-C."""
-PATIENCE: Final = 2.0
+SLOW_AFTER: Final = 2.0
 """Seconds after which a command reports what it is doing."""
 
 # Output to a file or another program is not truncated to the width of a terminal.
@@ -89,9 +89,9 @@ def progress(line: str) -> None:
 
 
 @contextmanager
-def patience(doing: str) -> Generator[None]:
-    """Reports what is being done if it takes longer than `PATIENCE`."""
-    timer = threading.Timer(PATIENCE, report, [doing])
+def reported_if_slow(doing: str) -> Generator[None]:
+    """Reports what is being done if it takes longer than `SLOW_AFTER`."""
+    timer = threading.Timer(SLOW_AFTER, report, [doing])
     timer.daemon = True
     timer.start()
     try:

@@ -16,7 +16,7 @@ from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.deploy.moving import Move, Moving, is_scaffold, placement
 from gpu_tenancy.deploy.pulumi_cli import fix_for
-from gpu_tenancy.deploy.stacks import Stacks, said
+from gpu_tenancy.deploy.stacks import Stacks, stderr_of
 from gpu_tenancy.engine.project import Declared
 from gpu_tenancy.engine.render import render
 from gpu_tenancy.model.plan.parts import KEY
@@ -174,7 +174,7 @@ class _Seen:
 
     def __init__(self) -> None:
         self.changes: Mapping[str, int] = {}
-        self._said: dict[str, list[str]] = {}
+        self._diagnostics: dict[str, list[str]] = {}
 
     def __call__(self, event: EngineEvent) -> None:
         if event.summary_event:
@@ -183,12 +183,12 @@ class _Seen:
             }
         found = event.diagnostic_event
         if found and (message := found.message.strip()):
-            self._said.setdefault(found.severity, []).append(message)
+            self._diagnostics.setdefault(found.severity, []).append(message)
 
     @property
     def errors(self) -> str:
         """The engine's errors; if there are none, what the program wrote to standard error."""
-        return "\n".join(dict.fromkeys(self._said.get("error") or self._said.get("info#err") or ()))
+        return "\n".join(dict.fromkeys(self._diagnostics.get("error") or self._diagnostics.get("info#err") or ()))
 
 
 @contextmanager
@@ -203,9 +203,9 @@ def _watched(stack: str, command: str) -> Generator[_Seen]:
         yield seen
     except ConcurrentUpdateError as error:
         fix = f"wait for it; if it no longer runs, `pulumi cancel --stack {stack}`"
-        raise ConsoleError(f"stack {stack} is locked by another deployment: {said(error)}", fix) from error
+        raise ConsoleError(f"stack {stack} is locked by another deployment: {stderr_of(error)}", fix) from error
     except CommandError as error:
-        why = seen.errors or said(error)
+        why = seen.errors or stderr_of(error)
         raise ConsoleError(f"pulumi {command} of stack {stack} failed:\n{why}", fix_for(why)) from error
 
 

@@ -56,7 +56,7 @@ def placement(environment: str, parts: tuple[Part, ...]) -> StackOf:
 
     def part_of(chain: list[Entry]) -> str | None:
         entry, top = chain[0], chain[-1]
-        if team := next((each for each in chain if each["type"] == _TEAM), None):
+        if team := next((above for above in chain if above["type"] == _TEAM), None):
             return of_team.get(name_of(team))
         if entry["type"].startswith(_CLUSTER_QUEUE) and entry["type"].endswith(":ClusterQueue"):
             return of_queue.get(name_of(entry))
@@ -189,9 +189,9 @@ class _Transfer:
             new["provider"] = self._provider(str(entry["provider"]))
         for field in _LISTS:
             if entry.get(field):
-                new[field] = [self._urn(each) for each in entry[field]]
+                new[field] = [self._urn(urn) for urn in entry[field]]
         if by_property := entry.get(_BY_PROPERTY):
-            new[_BY_PROPERTY] = {key: [self._urn(each) for each in urns or ()] for key, urns in by_property.items()}
+            new[_BY_PROPERTY] = {key: [self._urn(urn) for urn in urns or ()] for key, urns in by_property.items()}
         if entry.get(_WITH):
             new[_WITH] = self._urn(str(entry[_WITH]))
         return _without_missing(new, self._there)

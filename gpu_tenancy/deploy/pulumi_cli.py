@@ -17,7 +17,7 @@ import yaml
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.deploy.leftovers import State, leftovers
-from gpu_tenancy.engine.project import elsewhere, project_name, read_stack
+from gpu_tenancy.engine.project import for_embedded, project_name, read_stack
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.load import load
@@ -137,7 +137,7 @@ class PulumiCli:
         original = read_stack(stack, self.source)
         declared = load(original)
         adopted = list(dict.fromkeys([*declared.cluster.adopt, *adopt]))
-        source = elsewhere(original, declared, kubeconfig, adopted)
+        source = for_embedded(original, declared, kubeconfig, adopted)
         self._write(f"Pulumi.{stack}.yaml", {"config": {key: _plain(text) for key, text in to_config(source).items()}})
         return adopted
 

@@ -159,7 +159,7 @@ class Stacks:
             raise ConsoleError(f"pulumi stack import {name} failed: {done.stderr.strip()}", fix)
 
 
-def said(error: CommandError) -> str:
+def stderr_of(error: CommandError) -> str:
     """What Pulumi wrote to standard error before it failed."""
     return str(error).partition(" stderr: ")[2].strip() or str(error)
 
@@ -169,4 +169,4 @@ def _failing(command: str, fix: str) -> Generator[None]:
     try:
         yield
     except CommandError as error:
-        raise ConsoleError(f"{command} failed: {said(error)}", fix) from error
+        raise ConsoleError(f"{command} failed: {stderr_of(error)}", fix) from error

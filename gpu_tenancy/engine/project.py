@@ -208,7 +208,7 @@ def rendered(read: Declared, *, onto: Path | None = None) -> Preview:
     """
     source, stack = whole(read.source), read.stack
     if onto:
-        source = elsewhere(read.source, stack, onto)
+        source = for_embedded(read.source, stack, onto)
         stack = load(source)
     program = render(read.project, project=read.project_name, stack=read.name, config=to_config(source))
     if invalid := problems(program):
@@ -224,7 +224,7 @@ def whole(source: Source) -> Source:
     return replace(source, sections={key: section for key, section in source.sections.items() if key != "split"})
 
 
-def elsewhere(source: Source, stack: Stack, kubeconfig: Path, adopt: Sequence[str] | None = None) -> Source:
+def for_embedded(source: Source, stack: Stack, kubeconfig: Path, adopt: Sequence[str] | None = None) -> Source:
     """The same stack for the embedded platform, with the taints, labels and GPU partitions of its own cloud's nodes.
 
     With this, a stack for any cloud runs there.

@@ -14,7 +14,7 @@ from yaml.constructor import SafeConstructor
 from yaml.reader import ReaderError
 from yaml.resolver import Resolver
 
-from gpu_tenancy.base.bounds import DEEPEST, LARGEST, LONGEST_KEY, MOST, MOST_DIGITS
+from gpu_tenancy.base.bounds import DEEPEST, LARGEST, LONGEST_KEY, MAX_VALUES, MOST_DIGITS
 from gpu_tenancy.base.characters import shortened, visible
 from gpu_tenancy.base.problems import Path, Problem, dotted
 from gpu_tenancy.model.spec.base import UNREAD
@@ -232,8 +232,10 @@ class _Reader:
 
     def _count(self, values: int, line: int) -> None:
         self._size += values
-        if self._size > MOST:
-            raise UnreadableError(line, f"has more than {MOST:,} values with those of aliases", "use fewer aliases")
+        if self._size > MAX_VALUES:
+            raise UnreadableError(
+                line, f"has more than {MAX_VALUES:,} values with those of aliases", "use fewer aliases"
+            )
 
     def _scalar(self, node: yaml.Node, path: Path) -> Any:
         if node.tag in _NUMBERS and len(node.value) > MOST_DIGITS:

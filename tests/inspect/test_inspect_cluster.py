@@ -72,7 +72,7 @@ def local(cluster: Cluster, platform: Platform, tmp_path_factory: pytest.TempPat
         cluster.wait_for(partial(_counted, cluster, one), what=f"{one} to be counted")
     # How long an answer takes is no matter here, nor what a command says meanwhile.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(terminal, "PATIENCE", 3600.0)
+        patch.setattr(terminal, "SLOW_AFTER", 3600.0)
         yield Local(cluster, platform.kubeconfig)
     references = [Reference.of(manifest) for wave in ordered for manifest in wave]
     for one in reversed(references):

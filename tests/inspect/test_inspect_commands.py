@@ -59,12 +59,12 @@ def test_what_takes_a_while_says_what_it_does(monkeypatch: pytest.MonkeyPatch) -
         said.set()
 
     monkeypatch.setattr(terminal, "report", report)
-    monkeypatch.setattr(terminal, "PATIENCE", 0.0)
-    with terminal.patience("reading the cluster"):
+    monkeypatch.setattr(terminal, "SLOW_AFTER", 0.0)
+    with terminal.reported_if_slow("reading the cluster"):
         assert said.wait(60)
     assert told == ["reading the cluster"]
-    monkeypatch.setattr(terminal, "PATIENCE", 3600.0)
-    with terminal.patience("reading the cluster"):
+    monkeypatch.setattr(terminal, "SLOW_AFTER", 3600.0)
+    with terminal.reported_if_slow("reading the cluster"):
         pass
     assert told == ["reading the cluster"]
 

@@ -32,6 +32,6 @@ def charts(
         from gpu_tenancy.engine.releases import helm_releases  # noqa: PLC0415 - as above
 
         preview = projects.preview(stack, projects.project_folder(project))
-        with terminal.patience("downloading charts"):
+        with terminal.reported_if_slow("downloading charts"):
             rows = list(chart_rows(chart_pins(preview.stack, helm_releases(preview.rendered))))
         results.conclude(rows, as_json=as_json)

@@ -35,6 +35,6 @@ def doctor(
         from gpu_tenancy.model.load import load  # noqa: PLC0415 - as above
 
         loaded = load(read_stack(stack, project_folder(project)))
-        with terminal.patience("asking the cloud"):
+        with terminal.reported_if_slow("asking the cloud"):
             rows = [*tools(loaded), *(cloud_rows(loaded) if cloud else ())]
         results.conclude(rows, as_json=as_json)

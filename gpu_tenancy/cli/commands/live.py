@@ -67,7 +67,7 @@ def usage(  # noqa: PLR0913 - each is an option
             console = Output() if sys.stdout.isatty() else terminal.out
             show.follow(console, lambda: show.usage(ask()), every)
             return
-        with terminal.patience("reading the cluster"):
+        with terminal.reported_if_slow("reading the cluster"):
             result = ask()
         _print(show.data(result)) if as_json else terminal.out.print(show.usage(result), highlight=False)
 
@@ -98,7 +98,7 @@ def fit(  # noqa: PLR0913 - each is an option
         from gpu_tenancy.inspect.runtimes import with_runtime  # noqa: PLC0415
 
         demands = read_demands(file, team)
-        with terminal.patience("reading the cluster and running a dry run"):
+        with terminal.reported_if_slow("reading the cluster and running a dry run"):
             state = read(cluster, KINDS, team, only=OWN)
             require_team(state, team)
             demands = [with_runtime(demand, state) for demand in demands]
@@ -156,7 +156,7 @@ def why(  # noqa: PLR0913 - each is an option
         if bool(home) == bool(namespace):
             raise ConsoleError(f"{job}: specify one namespace", "NAMESPACE/NAME or -n NAMESPACE")
         home = home or namespace or ""
-        with terminal.patience("reading the cluster"):
+        with terminal.reported_if_slow("reading the cluster"):
             manifest = look_up(cluster, home, name, kind)
             state = read(cluster, KINDS, home, only=OWN)
             result = follow(target_of(manifest, state), state)

@@ -127,7 +127,9 @@ def can(  # noqa: PLR0913 - each is an option
 
             with asking(kubeconfig, context, embedded=embedded, rights=_REVIEWS) as cluster:
                 count = f"{len(places)} team" + "s" * (len(places) != 1)
-                with terminal.patience(f"asking for {len(known)} resources in {count}; -n TEAM asks for one team"):
+                with terminal.reported_if_slow(
+                    f"asking for {len(known)} resources in {count}; -n TEAM asks for one team"
+                ):
                     found = rules.can(partial(reviews, cluster, Caller.of(who, groups)), known, places)
         if as_json:
             sys.stdout.write(show.rights_json(found))
