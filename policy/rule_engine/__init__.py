@@ -7,7 +7,7 @@ from pulumi_policy import EnforcementLevel, Severity
 
 from rule_engine.quantities import format_number, quantity
 from rule_engine.reading import Unknown, UnknownValueError, UnknownValues, View
-from rule_engine.resources import Resource, Subject, kubernetes, typed
+from rule_engine.resources import Part, Resource, Subject, kubernetes, typed
 from rule_engine.rules import AnyRule, Pack, Rule, Settings
 from rule_engine.stacks import Among, Stack, located_at
 
@@ -21,6 +21,7 @@ __all__ = [
     "AnyRule",
     "EnforcementLevel",
     "Pack",
+    "Part",
     "Resource",
     "Rule",
     "Settings",

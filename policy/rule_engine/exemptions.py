@@ -17,6 +17,20 @@ _FORM: Final = re.compile(r"(\d{4}-\d{2}-\d{2})[\s_,;:-]+(\S.{3,})", re.DOTALL)
 _HOW: Final = "set an expiry date and a reason, such as `2027-01-31 waits for the new driver`"
 
 
+ANNOTATION: Final = "exempt.gpu-rules/"
+"""Prefix of an annotation that exempts a Kubernetes object from a rule: `exempt.gpu-rules/RULE: 2027-01-31 why`."""
+
+
+def annotated_exemptions(resource: Resource) -> dict[str, str]:
+    """The exemptions in an object's annotations, keyed by rule name."""
+    annotations = resource.props.entries("metadata", "annotations")
+    return {
+        key.removeprefix(ANNOTATION): annotation.text()
+        for key, annotation in annotations.items()
+        if key.startswith(ANNOTATION)
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Exemption:
     """The last day of an exemption (inclusive) and its reason."""

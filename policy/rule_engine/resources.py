@@ -125,6 +125,18 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A part of a resource that has no place of its own in messages."""
+
+    resource: Resource
+
+    @property
+    def place(self) -> str:
+        """The place of its resource."""
+        return self.resource.place
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Subject(Generic[S]):
     """A kind of part that rules check, and how it is found in a resource.
 

@@ -18,12 +18,11 @@ from cloud_rules import aws_attributes
 from cloud_rules.aws_attributes import most_gpus
 from cloud_rules.aws_nodes import NO_MACHINE, LaunchTemplate, machines_of, template_named, template_of
 from cloud_rules.machines import Machines
-from cloud_rules.pools import Cloud, Cluster, Endpoint, Machine, NodePool, Taint
+from cloud_rules.pools import Cloud, Cluster, Endpoint, Machine, NodePool, Taint, cloud_taints
 from cloud_rules.tags import tags
 from cloud_rules.tokens import EKS_POOLS, ignores, token
 from rule_engine import Resource, Stack, UnknownValueError, View, located_at
 
-_EFFECTS: Final = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
 _TAG_OF_TAINT: Final = "k8s.io/cluster-autoscaler/node-template/taint/"
 _TAG_OF_SIZE: Final = "gpu-tenancy.dev/desired-size"
 """Tag of node groups whose program sends the number of nodes that it read from the cloud: `live`. EKS takes new bounds
@@ -67,8 +66,7 @@ class NodeGroup(NodePool):
     @property
     @override
     def taints(self) -> list[Taint]:
-        taints = [taint.string_map() for taint in self.view.items("taints")]
-        return [Taint(taint.get("key", ""), _EFFECTS.get(taint.get("effect", ""), "")) for taint in taints]
+        return cloud_taints(self.view.items("taints"))
 
     @property
     @override

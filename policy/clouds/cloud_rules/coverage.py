@@ -19,6 +19,7 @@ from cloud_rules.tokens import ASGS, GKE_CLUSTER, token
 from rule_engine import (
     ADVICE,
     AnyRule,
+    Part,
     Resource,
     Rule,
     Severity,
@@ -159,15 +160,8 @@ def _types(row: dict[str, Any]) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Unevaluated:
+class Unevaluated(Part):
     """A resource that no rule evaluates, and that can create machines."""
-
-    resource: Resource
-
-    @property
-    def place(self) -> str:
-        """The resource."""
-        return self.resource.place
 
     def gpu_machines(self, known: Machines, stack: Stack) -> tuple[list[str], UnknownValues]:
         """Machines with GPUs, and GPUs, that its properties or launch templates name; and what is unknown."""

@@ -12,11 +12,21 @@ from typing_extensions import override
 
 from cloud_rules.gcp_autoscaling import AutoProvisioning, auto_provisioning
 from cloud_rules.machines import Machines, Prices
-from cloud_rules.pools import Cloud, Cluster, DiskRequirements, Endpoint, Machine, NodePool, Nodes, Taint, highest_price
+from cloud_rules.pools import (
+    Cloud,
+    Cluster,
+    DiskRequirements,
+    Endpoint,
+    Machine,
+    NodePool,
+    Nodes,
+    Taint,
+    cloud_taints,
+    highest_price,
+)
 from cloud_rules.tokens import ignores
 from rule_engine import Resource, Stack, UnknownValueError, View
 
-_EFFECTS: Final = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
 _ZONE: Final = re.compile(r".+-[a-z]")
 _DEFAULT_MACHINE: Final = "e2-medium"
 """The default machine type: https://cloud.google.com/sdk/gcloud/reference/container/node-pools/create."""
@@ -67,8 +77,7 @@ class GkePool(NodePool, Nodes):
     @property
     @override
     def taints(self) -> list[Taint]:
-        taints = [taint.string_map() for taint in self._config.items("taints")]
-        return [Taint(taint.get("key", ""), _EFFECTS.get(taint.get("effect", ""), "")) for taint in taints]
+        return cloud_taints(self._config.items("taints"))
 
     @property
     @override

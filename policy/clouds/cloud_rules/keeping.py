@@ -5,9 +5,9 @@ from typing import ClassVar, Final
 
 from pydantic import Field
 
-from cloud_rules.subjects import PROTECTABLE, TAGGED, ClusterOrPool
+from cloud_rules.subjects import PROTECTABLE, TAGGED
 from cloud_rules.tags import plain, tags, where
-from rule_engine import ADVICE, MUST, AnyRule, Rule, Settings, Severity
+from rule_engine import ADVICE, MUST, AnyRule, Resource, Rule, Settings, Severity
 
 
 class Protection(Settings):
@@ -18,8 +18,8 @@ class Protection(Settings):
     required: bool = Field(default=False, description="Whether protection is required; set true in production.")
 
 
-def _protected(part: ClusterOrPool, settings: Protection) -> Iterator[str]:
-    if settings.required and not part.resource.protect:
+def _protected(resource: Resource, settings: Protection) -> Iterator[str]:
+    if settings.required and not resource.protect:
         yield "is not protected: Pulumi can delete or replace it; set the resource option protect: true"
 
 
@@ -46,11 +46,11 @@ class Owners(Settings):
     )
 
 
-def _owned(part: ClusterOrPool, settings: Owners) -> Iterator[str]:
-    present = {plain(key): view for key, view in tags(part.resource).items()}
+def _owned(resource: Resource, settings: Owners) -> Iterator[str]:
+    present = {plain(key): view for key, view in tags(resource).items()}
     missing = [key for key in settings.keys if plain(key) not in present or not present[plain(key)].text().strip()]
     if missing:
-        yield f"missing tags or labels: {', '.join(missing)}; add them under {where(part.resource)}"
+        yield f"missing tags or labels: {', '.join(missing)}; add them under {where(resource)}"
 
 
 OWNER_TAGS: Final = Rule(

@@ -16,6 +16,7 @@ from rule_engine import Resource, Stack, UnknownValueError, View
 Cloud = Literal["aws", "gcp", "azure"]
 REPELLING_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 """Effects of a taint that keep pods off; `PreferNoSchedule` does not."""
+_EFFECTS: Final = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,12 @@ class Taint:
 
     key: str
     effect: str
+
+
+def cloud_taints(views: Sequence[View]) -> list[Taint]:
+    """Taints as the APIs of EKS and GKE have them, with effects such as `NO_SCHEDULE`."""
+    taints = [view.string_map() for view in views]
+    return [Taint(taint.get("key", ""), _EFFECTS.get(taint.get("effect", ""), "")) for taint in taints]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """Subjects of rules: node pools, node configurations and clusters of all clouds, and Karpenter objects."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from cloud_rules import aws, aws_nodes, azure, gcp, karpenter
@@ -63,18 +62,6 @@ _PROTECTABLE: Final = (*_WHOLE, *ASGS)
 _TAGGED: Final = (*_WHOLE, KARPENTER_CLASS)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ClusterOrPool:
-    """A cluster or a node pool as a whole resource, with its tags and resource options."""
-
-    resource: Resource
-
-    @property
-    def place(self) -> str:
-        """The resource."""
-        return self.resource.place
-
-
 def _pools(resource: Resource) -> Iterator[NodePool]:
     yield from _POOLS[token(resource.type)](resource)
 
@@ -93,9 +80,9 @@ def _clusters(resource: Resource) -> Iterator[Cluster]:
         yield _CLUSTERS[token(resource.type)](resource, resource.props)
 
 
-def _cluster_or_pool(resource: Resource) -> Iterator[ClusterOrPool]:
+def _cluster_or_pool(resource: Resource) -> Iterator[Resource]:
     if resource.props.value and (token(resource.type) not in ASGS or any(_pools(resource))):
-        yield ClusterOrPool(resource)
+        yield resource
 
 
 POOLS: Final = Subject("node pools", tokens(*_POOLS), _pools)

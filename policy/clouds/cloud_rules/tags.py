@@ -22,6 +22,7 @@ from cloud_rules.tokens import (
     token,
 )
 from rule_engine import Resource, UnknownValueError, View
+from rule_engine.exemptions import annotated_exemptions
 
 _WHERE: Final[Mapping[str, tuple[str, ...]]] = {
     ASG: ("tags",),
@@ -38,8 +39,6 @@ _WHERE: Final[Mapping[str, tuple[str, ...]]] = {
     KARPENTER_POOL: ("metadata", "labels"),
     KARPENTER_CLASS: ("spec", "tags"),
 }
-ANNOTATION: Final = "exempt.gpu-rules/"
-"""Prefix of an annotation that exempts a Kubernetes object from a rule: `exempt.gpu-rules/RULE: 2027-01-31 why`."""
 TAG: Final = "exempt:"
 """Prefix of an AWS or Azure tag that exempts a resource; the rule's name follows."""
 LABEL: Final = "exempt-"
@@ -94,16 +93,12 @@ def exemptions(resource: Resource) -> dict[str, str]:
     """The exemptions of a resource, keyed by rule name."""
     by_rule: dict[str, str] = {}
     if resource.group:
-        by_rule |= _of(resource.props.entries("metadata", "annotations"), ANNOTATION)
+        by_rule |= annotated_exemptions(resource)
     for key, view in (tags(resource) | _other_tags(resource)).items():
         for prefix in (TAG, LABEL):
             if key.startswith(prefix):
                 by_rule[key.removeprefix(prefix)] = view.text()
     return by_rule
-
-
-def _of(entries: Mapping[str, View], prefix: str) -> dict[str, str]:
-    return {key.removeprefix(prefix): view.text() for key, view in entries.items() if key.startswith(prefix)}
 
 
 def _value(entry: View) -> View:

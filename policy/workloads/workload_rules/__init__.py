@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from rule_engine import Pack, Resource
+from rule_engine import Pack
+from rule_engine.exemptions import annotated_exemptions
 from workload_rules import (
     access,
     borrowing,
@@ -22,20 +23,6 @@ from workload_rules import (
     serving,
     tenancy,
 )
-
-ANNOTATION: Final = "exempt.gpu-rules/"
-"""An annotation of this prefix and a rule's name exempts an object: `exempt.gpu-rules/image-pinned: 2027-01-31 why`."""
-
-
-def exemptions(resource: Resource) -> dict[str, str]:
-    """The exemptions in an object's annotations, keyed by rule name."""
-    annotations = resource.props.entries("metadata", "annotations")
-    return {
-        key.removeprefix(ANNOTATION): annotation.text()
-        for key, annotation in annotations.items()
-        if key.startswith(ANNOTATION)
-    }
-
 
 PACK: Final = Pack(
     name="gpu-workloads",
@@ -60,5 +47,5 @@ PACK: Final = Pack(
         *budgets.RULES,
         *operators.RULES,
     ),
-    exemptions=exemptions,
+    exemptions=annotated_exemptions,
 )

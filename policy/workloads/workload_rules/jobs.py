@@ -10,6 +10,7 @@ from pydantic import Field
 from rule_engine import (
     ADVICE,
     AnyRule,
+    Part,
     Resource,
     Rule,
     Severity,
@@ -46,15 +47,8 @@ _KUBEFLOW: Final = "kubeflow.org"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Work:
+class Work(Part):
     """An object with pods, which a queue or a gang scheduler can handle as one workload."""
-
-    resource: Resource
-
-    @property
-    def place(self) -> str:
-        """The object's place."""
-        return self.resource.place
 
     @property
     def kind(self) -> str:

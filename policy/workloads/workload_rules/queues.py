@@ -6,7 +6,20 @@ from typing import Final
 
 from pydantic import Field
 
-from rule_engine import MUST, AnyRule, Resource, Rule, Settings, Severity, Stack, Subject, View, kubernetes, located_at
+from rule_engine import (
+    MUST,
+    AnyRule,
+    Part,
+    Resource,
+    Rule,
+    Settings,
+    Severity,
+    Stack,
+    Subject,
+    View,
+    kubernetes,
+    located_at,
+)
 from workload_rules.objects import (
     CLUSTER_QUEUES,
     COHORTS,
@@ -29,25 +42,18 @@ def cohort_of(resource: Resource) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reference:
+class Reference(Part):
     """A reference from one Kueue object to another.
 
     Attributes:
-        resource: the object with the reference.
         holder: the map that contains the name.
         key: the key of the name in this map.
         to: the kind of the referenced object.
     """
 
-    resource: Resource
     holder: View
     key: str
     to: str
-
-    @property
-    def place(self) -> str:
-        """The object."""
-        return self.resource.place
 
 
 def _references(resource: Resource) -> Iterator[Reference]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from rule_engine import Among, Resource, Stack, Subject, kubernetes, located_at
+from rule_engine import Among, Part, Resource, Stack, Subject, kubernetes, located_at
 from workload_rules.objects import name
 from workload_rules.pods import PODS, Pod, kind_of, namespace_of
 
@@ -20,19 +20,12 @@ SERVERS: Final = Subject("pods of scalable workloads", kubernetes(*REPLICATED), 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Autoscaler:
+class Autoscaler(Part):
     """A HorizontalPodAutoscaler, or a ScaledObject, from which KEDA creates one.
 
     https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/horizontal-pod-autoscaler-v2/,
     https://keda.sh/docs/latest/reference/scaledobject-spec/
     """
-
-    resource: Resource
-
-    @property
-    def place(self) -> str:
-        """Its kind, namespace and name."""
-        return self.resource.place
 
     @property
     def _keda(self) -> bool:

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, MUST, AnyRule, Resource, Rule, Severity, Subject, View, kubernetes
+from rule_engine import ADVICE, MUST, AnyRule, Part, Resource, Rule, Severity, Subject, View, kubernetes
 from workload_rules.objects import matches_any
 from workload_rules.pods import CONTAINERS, POD_PARTS, Container, Pod, Tenants, holds_pods, is_searched
 from workload_rules.shapes import strings
@@ -342,21 +342,14 @@ _HEAD: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Written:
+class Written(Part):
     """A string with a pod spec or a manifest.
 
     Attributes:
-        resource: the object.
         view: the string.
     """
 
-    resource: Resource
     view: View
-
-    @property
-    def place(self) -> str:
-        """The object's place."""
-        return self.resource.place
 
 
 def _written(resource: Resource) -> Iterator[Written]:
