@@ -15,8 +15,7 @@ from gpu_tenancy.packs.choosing import choose
 from gpu_tenancy.packs.evaluation import evaluate
 from gpu_tenancy.review.base import Base, base, base_in, checkout
 from gpu_tenancy.review.changes import Change, changes, resources
-from gpu_tenancy.review.judged import judged
-from gpu_tenancy.review.policy_changes import Evaluated, policy_changes
+from gpu_tenancy.review.policies import Evaluated, judged, policy_changes
 from gpu_tenancy.review.real import read_real
 from gpu_tenancy.review.review import Comparison, Review
 from gpu_tenancy.review.verdict import verdict

@@ -6,9 +6,8 @@ from typing import Final
 
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.review.changes import FieldChange
-from gpu_tenancy.review.comment_markdown import code, figures, folded, table, text
-from gpu_tenancy.review.comment_tree import mermaid
-from gpu_tenancy.review.drawing_scale import text_bar
+from gpu_tenancy.review.charts import text_bar
+from gpu_tenancy.review.comment_markdown import code, figures, folded, mermaid, table, text
 from gpu_tenancy.review.figures import Table, differences, key_figures
 from gpu_tenancy.review.figures_changes import DONE, ChangeGroup, ChangeLine, change_groups, shown, tally
 from gpu_tenancy.review.figures_tables import tables

@@ -10,7 +10,7 @@ from typing import TypedDict
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.model.outlook import Group, StackOutlook
 from gpu_tenancy.model.outlook.shares import Holding
-from gpu_tenancy.review.drawing_scale import CUT, Scale, hues
+from gpu_tenancy.review.charts import CUT, Scale, hues
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,29 +1,75 @@
-"""The report: one self-contained HTML page."""
+"""The report: one self-contained HTML page; template environment and Content Security Policy of all pages."""
 
-from collections.abc import Mapping
+import base64
+import hashlib
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Final
 
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
 from gpu_tenancy.base.amounts import amount_text
+from gpu_tenancy.base.characters import visible
 from gpu_tenancy.base.quantity import CPU, is_extended
 from gpu_tenancy.base.texts import available, plural
-from gpu_tenancy.local.show import changes, waiting
+from gpu_tenancy.base.writing import write_text
+from gpu_tenancy.engine.project import Preview
+from gpu_tenancy.local.show import changes, price_note, waiting
 from gpu_tenancy.local.up import Outcome
-from gpu_tenancy.model.outlook import StackOutlook
+from gpu_tenancy.model.outlook import StackOutlook, outlook
+from gpu_tenancy.review.changes import resources
+from gpu_tenancy.review.charts import tanks
 from gpu_tenancy.review.drawing import Branch, Drawing
-from gpu_tenancy.review.drawing_supply import tanks
+from gpu_tenancy.review.figures import Row, columns, differences, key_figures, row
 from gpu_tenancy.review.figures import Table as Figures
-from gpu_tenancy.review.figures import columns, differences, key_figures, row
 from gpu_tenancy.review.figures_changes import DONE, change_groups, shown, tally
 from gpu_tenancy.review.figures_tables import tables
-from gpu_tenancy.review.pages import environment, policy
 from gpu_tenancy.review.review import Review, Tone
+from gpu_tenancy.review.verdict import verdict
+
+_LINES: Final = "\n\t\u200c\u200d"
+HOUSE: Final = "gpu_tenancy.review"
+"""Package whose templates have the style and macros of all pages."""
 
 FOLD: Final = 30
 """Rows and teams beyond which a table or cohort starts collapsed."""
 
 SEARCH: Final = 12
 """Teams beyond which the page has a search box; a smaller page has no script."""
+
+
+@cache
+def environment(*packages: str) -> Environment:
+    """Templates of packages, in order of precedence, and the shared ones.
+
+    Args:
+        packages: packages with a folder `templates`.
+    """
+    # StrictUndefined: a misspelled name in a template must not become an empty cell.
+    return Environment(
+        loader=ChoiceLoader([PackageLoader(package, "templates") for package in (*packages, HOUSE)]),
+        finalize=_finalized,
+        autoescape=True,  # select_autoescape decides by the extension and does not know `.j2`
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _finalized(value: object) -> object:
+    """A value as the page shows it: text without invisible characters; markup of this program as it is."""
+    return visible(value, _LINES) if type(value) is str else value
+
+
+def policy(script: str = "") -> str:
+    """Content Security Policy of a page: no external content, and only the given inline script."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    scripts = f"'sha256-{digest}'" if script else "'none'"
+    return (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src {scripts}; base-uri 'none'; form-action 'none';"
+        " img-src data:"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,77 +187,71 @@ def _folded(branch: Branch, whole: int) -> bool:
 def _running(outcome: Outcome) -> tuple[Figures, ...]:
     """Tables of the state read from the API server."""
     summary = outcome.summary
-    guaranteed: Mapping[str, int] = {
-        supply.flavor: sum(holding.guaranteed for holding in summary.holdings if holding.flavor == supply.flavor)
-        for supply in summary.supply
-    }
-    limits = {
-        supply.flavor: sum(holding.limit for holding in summary.holdings if holding.flavor == supply.flavor)
-        for supply in summary.supply
-    }
     queues = [
         row(
             holding.team,
             holding.flavor,
             holding.scheduler,
-            amount_text(holding.resource, holding.guaranteed),
-            amount_text(holding.resource, holding.limit),
-            amount_text(holding.resource, holding.used),
+            *(amount_text(holding.resource, amount) for amount in (holding.guaranteed, holding.limit, holding.used)),
             "yes" if holding.lends else "no",
             team=holding.team,
         )
         for holding in summary.holdings
     ]
-    nodes = [
-        row(
-            supply.flavor,
-            supply.product,
-            supply.nodes,
-            *(
-                amount_text(supply.resource, amount)
-                for amount in (
-                    supply.capacity,
-                    guaranteed[supply.flavor],
-                    supply.capacity - guaranteed[supply.flavor],
-                    limits[supply.flavor],
-                    supply.used,
-                )
-            ),
-        )
-        for supply in summary.supply
-    ]
+    nodes: list[Row] = []
+    for supply in summary.supply:
+        own = [holding for holding in summary.holdings if holding.flavor == supply.flavor]
+        guaranteed, limits = sum(holding.guaranteed for holding in own), sum(holding.limit for holding in own)
+        amounts = supply.capacity, guaranteed, supply.capacity - guaranteed, limits, supply.used
+        texts = (amount_text(supply.resource, amount) for amount in amounts)
+        nodes.append(row(supply.flavor, supply.product, supply.nodes, *texts))
     budgets = [
         row(budget.team, budget.quota, budget.resource, budget.used, budget.hard, team=budget.team)
         for budget in summary.budgets
     ]
-    return (
-        Figures(
-            "read-back",
-            "Queues",
-            columns("team", "flavor", "scheduler", "guaranteed#", "limit#", "used#", "lends"),
-            tuple(queues),
-            keys=3,
-        ),
-        Figures(
-            "nodes",
-            "Nodes",
-            columns(
-                "flavor",
-                "model",
-                "nodes#",
-                f"{available(supply.resource for supply in summary.supply)}#",
-                "guaranteed#",
-                "unassigned#",
-                "sum of limits#",
-                "in use#",
-            ),
-            tuple(nodes),
-        ),
-        Figures(
-            "budgets",
-            "Resource quotas",
-            columns("namespace", "quota", "resource", "used#", "hard#"),
-            tuple(budgets),
-            keys=3,
-        ),
+    capacity = f"{available(supply.resource for supply in summary.supply)}#"
+    node_heads = columns(
+        "flavor", "model", "nodes#", capacity, "guaranteed#", "unassigned#", "sum of limits#", "in use#"
     )
+    queue_heads = columns("team", "flavor", "scheduler", "guaranteed#", "limit#", "used#", "lends")
+    budget_heads = columns("namespace", "quota", "resource", "used#", "hard#")
+    return (
+        Figures("read-back", "Queues", queue_heads, tuple(queues), keys=3),
+        Figures("nodes", "Nodes", node_heads, tuple(nodes)),
+        Figures("budgets", "Resource quotas", budget_heads, tuple(budgets), keys=3),
+    )
+
+
+def write_report(result: Outcome, folder: Path) -> Path:
+    """Writes the self-contained page `report.html` and returns its path.
+
+    The same stack in the same state gives the same bytes.
+    """
+    return _write(page(_review(result.preview), result), folder)
+
+
+def write_forecast(preview: Preview, folder: Path) -> Path:
+    """Writes the same page from the stack's file alone, before a platform runs, and returns its path."""
+    return _write(page(_review(preview)), folder)
+
+
+def _review(preview: Preview) -> Review:
+    now = outlook(preview.stack)
+    return Review(
+        stack=preview.name,
+        resources=len(resources(preview.rendered)),
+        now=now,
+        comparison=None,
+        changes=(),
+        rules=None,
+        real=None,
+        price_note=price_note(preview.stack),
+        where={},
+        verdict=verdict(now, None, (), None),
+    )
+
+
+def _write(content: str, folder: Path) -> Path:
+    file = folder / "report.html"
+    write_text(file, content)
+    return file

@@ -8,11 +8,18 @@ from gpu_tenancy.base.quantity import is_extended
 from gpu_tenancy.base.texts import counted, first_names, plural
 from gpu_tenancy.model.outlook import StackOutlook, Supply
 from gpu_tenancy.model.outlook.costs import NOTHING, Cost
-from gpu_tenancy.review.access_changes import access_gained, access_lost
 from gpu_tenancy.review.changes import Change
-from gpu_tenancy.review.data_changes import data_gained, data_lost, data_moved, data_removed
+from gpu_tenancy.review.reasons import (
+    LISTED,
+    access_gained,
+    access_lost,
+    data_gained,
+    data_lost,
+    data_moved,
+    data_removed,
+    secret_reasons,
+)
 from gpu_tenancy.review.review import Comparison, PolicyChanges, Real, Rules, Verdict
-from gpu_tenancy.review.secret_changes import secret_reasons
 
 OK: Final = "OK"
 OK_WITH_FINDINGS: Final = "OK, with findings"
@@ -21,8 +28,6 @@ BLOCKED: Final = "Blocked"
 
 _Shares: TypeAlias = Mapping[str, tuple[int, int]]
 """Guarantee and limit by flavor."""
-_LISTED: Final = 3
-"""Resources that a reason names before it counts the others."""
 _UNCHANGED: Final = "unchanged"
 
 
@@ -45,10 +50,11 @@ def verdict(
     lost = [change for change in (real.changes if real else changes) if change.action in {"delete", "replace"}]
     before = comparison.before if comparison else None
     policies, guarantees = _policies(rules), _guarantees(now)
-    losses = [*data_moved(before, now), *_losses(lost), *_adoptions(before, now)]
-    gained = (*access_gained(before, now), *data_gained(before, now), *secret_reasons(before, now))
-    people = (*gained, *access_lost(before, now), *data_lost(before, now), *data_removed(before, now))
-    rest = [*_gpus(before, now), *_costs(before, now)]
+    base = before or now  # Without a base nothing changes.
+    losses = [*data_moved(base, now), *_losses(lost), *_adoptions(before, now)]
+    gained = (*access_gained(base, now), *data_gained(base, now), *secret_reasons(base, now))
+    people = (*gained, *access_lost(base, now), *data_lost(base, now), *data_removed(base, now))
+    rest = [*_gpus(base, now), *([_costs(before, now)] if before else [])]
     if rules and rules.violated:
         return Verdict("bad", BLOCKED, (*people, *policies, guarantees, *losses, *rest))
     if any(supply.guaranteed > supply.capacity.maximum for supply in now.supply):
@@ -83,17 +89,17 @@ def policy_reasons(policy: PolicyChanges) -> Iterator[str]:
             places = [f"{finding.rule} ({finding.place})" for finding in findings]
             yield (
                 f"Policies at {policy.ref}: {plural(len(findings), 'mandatory violation')} of {of} resources that the"
-                f" changed policies do not report: {first_names(places, _LISTED)}"
+                f" changed policies do not report: {first_names(places, LISTED)}"
             )
     lowered = [f"{rule.rule}: {rule.change}" for rule in policy.weaker if rule.lowered]
     if lowered:
-        yield f"Policies weaker: {plural(len(lowered), 'rule')} ({first_names(lowered, _LISTED)})"
+        yield f"Policies weaker: {plural(len(lowered), 'rule')} ({first_names(lowered, LISTED)})"
     settings = [f"{rule.rule}: {rule.change}" for rule in policy.weaker if not rule.lowered]
     if settings:
-        yield f"Policies have other settings: {plural(len(settings), 'rule')} ({first_names(settings, _LISTED)})"
+        yield f"Policies have other settings: {plural(len(settings), 'rule')} ({first_names(settings, LISTED)})"
     if policy.exemptions:
         exemptions = [f"{exemption.rule} ({exemption.place})" for exemption in policy.exemptions]
-        yield f"{plural(len(exemptions), 'new exemption')}: {first_names(exemptions, _LISTED)}"
+        yield f"{plural(len(exemptions), 'new exemption')}: {first_names(exemptions, LISTED)}"
     yield from policy.not_compared
 
 
@@ -127,7 +133,7 @@ def _guarantees(now: StackOutlook) -> str:
         flavors = (_against(supply, supply.capacity.minimum, "always available") for supply in autoscaled)
         return f"Guarantees fit, but depend on autoscaling: {', '.join(flavors)}"
     if now.workers:
-        clusters = f"{plural(len(now.workers), 'worker cluster')} ({first_names(now.workers, _LISTED)})"
+        clusters = f"{plural(len(now.workers), 'worker cluster')} ({first_names(now.workers, LISTED)})"
         return f"Guarantees fit the sum of {clusters}; a workload must also fit one of them, which is not checked"
     return "Guarantees fit"
 
@@ -138,9 +144,7 @@ def _against(supply: Supply, capacity: int, what: str) -> str:
     return f"{supply.flavor} ({guaranteed} guaranteed, {amount_text(supply.resource, capacity)} {what})"
 
 
-def _gpus(before: StackOutlook | None, now: StackOutlook) -> Iterator[str]:
-    if before is None:
-        return
+def _gpus(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
     old, new, resources = _shares(before), _shares(now), {**before.resources, **now.resources}
     for team in sorted(old.keys() | new.keys()):
         if team not in new:
@@ -190,13 +194,12 @@ def total(outlook: StackOutlook) -> Cost:
     return sum((team.cost for team in outlook.teams), NOTHING)
 
 
-def _costs(before: StackOutlook | None, now: StackOutlook) -> Iterator[str]:
-    if before is not None:
-        old, new = total(before), total(now)
-        guarantees, limits = _difference(old.guaranteed, new.guaranteed), _difference(old.limit, new.limit)
-        stored = _difference(old.storage, new.storage)
-        storage = "" if stored == _UNCHANGED else f", storage {stored}"
-        yield f"Monthly cost: guarantees {guarantees}, limits {limits}{storage}"
+def _costs(before: StackOutlook, now: StackOutlook) -> str:
+    old, new = total(before), total(now)
+    guarantees, limits = _difference(old.guaranteed, new.guaranteed), _difference(old.limit, new.limit)
+    stored = _difference(old.storage, new.storage)
+    storage = "" if stored == _UNCHANGED else f", storage {stored}"
+    return f"Monthly cost: guarantees {guarantees}, limits {limits}{storage}"
 
 
 def _difference(before: float | None, now: float | None) -> str:
@@ -211,11 +214,11 @@ def _difference(before: float | None, now: float | None) -> str:
 def _adoptions(before: StackOutlook | None, now: StackOutlook) -> Iterator[str]:
     adopts = [name for name in now.adopts if before is None or name not in before.adopts]
     if adopts:
-        yield f"{plural(len(adopts), 'object')} will be adopted if existing: {first_names(adopts, _LISTED)}"
+        yield f"{plural(len(adopts), 'object')} will be adopted if existing: {first_names(adopts, LISTED)}"
 
 
 def _losses(lost: list[Change]) -> Iterator[str]:
     for action, word in (("delete", "deleted"), ("replace", "replaced")):
         places = [change.place for change in lost if change.action == action]
         if places:
-            yield f"{plural(len(places), 'resource')} will be {word}: {first_names(places, _LISTED)}"
+            yield f"{plural(len(places), 'resource')} will be {word}: {first_names(places, LISTED)}"

@@ -10,7 +10,7 @@ from gpu_tenancy.base.quantity import CPU, is_extended
 from gpu_tenancy.base.texts import unit
 from gpu_tenancy.model.plan.measures import Measure, supply_of
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.review.drawing_scale import CUT, HUES, Scale
+from gpu_tenancy.review.charts import CUT, HUES, Scale
 from gpu_tenancy.simulation.scenarios import Held, amount_of
 from gpu_tenancy.whatif.narrative import Played
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from gpu_tenancy.base.quantity import CPU, is_extended
 from gpu_tenancy.base.texts import available
-from gpu_tenancy.review.pages import environment, policy
+from gpu_tenancy.review.page import environment, policy
 from gpu_tenancy.whatif.bars import colours, legend, pictures
 from gpu_tenancy.whatif.narrative import Played, headline, job_note, livelock, sentences, tone, turns, waits
 from gpu_tenancy.whatif.tables import tables

@@ -12,7 +12,7 @@ from gpu_tenancy.local.checks import Check
 from gpu_tenancy.local.summary import Budget, Holding, Summary, Supply
 from gpu_tenancy.local.up import Outcome
 from gpu_tenancy.model.plan import plan
-from gpu_tenancy.review.report import write_report
+from gpu_tenancy.review.page import write_report
 
 SUMMARY = Summary(
     holdings=(

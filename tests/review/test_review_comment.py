@@ -23,8 +23,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from gpu_tenancy.review.changes import Change, FieldChange
 from gpu_tenancy.review.comment import LEAST, LIMIT, comment
-from gpu_tenancy.review.comment_markdown import code, text
-from gpu_tenancy.review.comment_tree import mermaid
+from gpu_tenancy.review.comment_markdown import code, mermaid, text
 from gpu_tenancy.review.review import Review
 
 

@@ -26,9 +26,8 @@ from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from gpu_tenancy.review.changes import Change, FieldChange
+from gpu_tenancy.review.charts import Scale, tanks, text_bar
 from gpu_tenancy.review.drawing import Bar, Drawing
-from gpu_tenancy.review.drawing_scale import Scale, text_bar
-from gpu_tenancy.review.drawing_supply import tanks
 from gpu_tenancy.review.figures import differences, key_figures
 from gpu_tenancy.review.figures_changes import change_groups
 from gpu_tenancy.review.figures_tables import tables

@@ -6,9 +6,9 @@ import pytest
 from builders import EKS, PROVIDED, Data
 from review_pages import outlook_of, reviewed, small
 
-from gpu_tenancy.review.access_changes import access_gained, access_lost
 from gpu_tenancy.review.comment import comment
 from gpu_tenancy.review.figures_tables import tables
+from gpu_tenancy.review.reasons import access_gained, access_lost
 
 
 def with_members(people: Data | None = None, **members: Any) -> Data:

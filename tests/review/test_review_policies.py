@@ -20,9 +20,9 @@ from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.packs.choosing import choose
 from gpu_tenancy.packs.evaluation import PackChoice, evaluate
 from gpu_tenancy.packs.findings import PackResult, RuleState
-from gpu_tenancy.review import policy_changes as compared
+from gpu_tenancy.review import policies as compared
 from gpu_tenancy.review.base import Base, checkout
-from gpu_tenancy.review.judged import judged
+from gpu_tenancy.review.policies import judged
 from gpu_tenancy.review.review import PolicyChanges, Rules, Verdict
 from gpu_tenancy.review.verdict import BLOCKED, OK, REVIEW, verdict
 

@@ -61,7 +61,7 @@ def up(  # noqa: PLR0913 - each is an option
         from gpu_tenancy.local import show  # noqa: PLC0415 - `--help` can do without the model and Pulumi's SDK
         from gpu_tenancy.local.up import Options  # noqa: PLC0415 - as above
         from gpu_tenancy.local.up import up as bring_up  # noqa: PLC0415 - as above
-        from gpu_tenancy.review.report import write_forecast, write_report  # noqa: PLC0415 - as above
+        from gpu_tenancy.review.page import write_forecast, write_report  # noqa: PLC0415 - as above
 
         def foreshow(preview: "Preview") -> None:
             page = write_forecast(preview, out / stack)

@@ -1,11 +1,13 @@
-"""What a change does to the policies themselves, which are evaluated as they are at the base, too.
+"""Results of policy packs as a review shows them, and what a change does to the policies themselves.
 
-Otherwise a change could disable the rules that it violates. The packs and configuration sets of the base run in a
-process of their own, from the copy of the base, and only if their files differ.
+The policies are evaluated as they are at the base, too: otherwise a change could disable the rules that it violates.
+The packs and configuration sets of the base run in a process of their own, from the copy of the base, and only if their
+files differ.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -21,17 +23,55 @@ from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.packs.choosing import choose_in_copy
 from gpu_tenancy.packs.evaluation import PackChoice, evaluate
-from gpu_tenancy.packs.findings import Finding, PackResult, RuleState
+from gpu_tenancy.packs.findings import Finding, Kind, Outcome, PackResult, RuleState, by_weight
 from gpu_tenancy.review.base import Base, Copy
 from gpu_tenancy.review.changes import kind_of, name_of
-from gpu_tenancy.review.judged import rule_lines
-from gpu_tenancy.review.review import NewExemption, PolicyChanges, WeakerRule
+from gpu_tenancy.review.review import NewExemption, PolicyChanges, RuleLine, Rules, WeakerRule
 
 _RANKS: Final = ("disabled", "advisory", "remediate", "mandatory")
 """Levels; a violation of a rule with a later one has more effect."""
 _EXEMPTIONS: Final = ("exempt.gpu-rules/", "exempt:", "exempt-")
 """Prefixes of annotations, tags and labels that exempt a resource from a rule: policy/workloads and policy/clouds."""
 _BYTECODE: Final = ("*.pyc", "*/__pycache__/*")
+_OUTCOMES: Final[Mapping[Kind, str]] = {
+    "broken": "broken",
+    "advice": "broken",
+    "exempted": "exempted",
+    "mended": "mended",
+}
+
+
+def judged(rendered: Rendered, packs: Sequence[PackResult]) -> Rules:
+    """The results of policy packs; mandatory violations come first."""
+    findings = [finding for pack in packs for finding in pack.findings]
+    not_passed = {(finding.pack, finding.rule) for finding in findings}
+    return Rules(
+        lines=rule_lines(rendered, findings),
+        held=sum(pack.rules for pack in packs) - len(not_passed),
+        packs=tuple(f"{pack.pack} {pack.version}" for pack in packs),
+        levels=dict(Counter(state.level for pack in packs for state in pack.states.values())),
+    )
+
+
+def rule_lines(rendered: Rendered, findings: Iterable[Finding]) -> tuple[RuleLine, ...]:
+    """Findings with the names of their resources; mandatory violations come first."""
+    places = {
+        registration.urn: f"{kind_of(registration)} {name_of(registration)}" for registration in rendered.registrations
+    }
+    return tuple(_line(finding, places.get(finding.urn, "the stack")) for finding in by_weight(list(findings)))
+
+
+def _line(finding: Finding, place: str) -> RuleLine:
+    unknown = finding.outcome is Outcome.UNKNOWN
+    return RuleLine(
+        pack=finding.pack,
+        rule=finding.rule,
+        severity=finding.severity,
+        level="mandatory" if finding.kind == "broken" else "advisory",
+        outcome="unknown" if unknown else _OUTCOMES[finding.kind],
+        place=place,
+        says=finding.message,
+    )
 
 
 @dataclass(frozen=True, slots=True)
