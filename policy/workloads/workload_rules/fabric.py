@@ -1,6 +1,6 @@
 """Rules for the network between GPUs of different machines."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Final
@@ -9,35 +9,11 @@ from pydantic import Field
 
 from rule_engine import ADVICE, AnyRule, Rule, Severity, Subject, View, kubernetes
 from workload_rules import nodes
+from workload_rules.kinds import BATCH, COUNTS, PATCHES, TRAIN_JOB
 from workload_rules.objects import matches_any
-from workload_rules.pods import BATCH, POD_PARTS, TRAIN_JOB, Pod, TenantGpus, views_at
+from workload_rules.pods import POD_PARTS, Pod, TenantGpus, views_at
 
 _INTERFACES: Final = "networking.gke.io/interfaces"
-_PATCHED: Final = "spec.runtimePatches.*.trainingRuntimeSpec.template.spec.replicatedJobs.*.template.spec.template"
-
-_COUNTS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
-    "batch:Job": (("spec", "parallelism"),),
-    "batch:CronJob": (("spec.jobTemplate.spec", "parallelism"),),
-    "batch.volcano.sh:Job": (("spec.tasks.*", "replicas"),),
-    "batch.volcano.sh:CronJob": (("spec.jobTemplate.spec.tasks.*", "replicas"),),
-    "jobset.x-k8s.io:JobSet": (
-        ("spec.replicatedJobs.*", "replicas"),
-        ("spec.replicatedJobs.*.template.spec", "parallelism"),
-    ),
-    TRAIN_JOB: (("spec.trainer", "numNodes"),),
-    "kubeflow.org:PyTorchJob": (("spec.pytorchReplicaSpecs.*", "replicas"),),
-    "kubeflow.org:TFJob": (("spec.tfReplicaSpecs.*", "replicas"),),
-    "kubeflow.org:MPIJob": (("spec.mpiReplicaSpecs.*", "replicas"),),
-    "kubeflow.org:XGBoostJob": (("spec.xgbReplicaSpecs.*", "replicas"),),
-    "kubeflow.org:JAXJob": (("spec.jaxReplicaSpecs.*", "replicas"),),
-    "kubeflow.org:PaddleJob": (("spec.paddleReplicaSpecs.*", "replicas"),),
-    "ray.io:RayJob": (("spec.rayClusterSpec.workerGroupSpecs.*", "replicas"),),
-}
-"""Where each kind has the number of its pods, by template: the product of these fields, each 1 if it is not set.
-
-From the definitions: batch/v1, volcano-sh/volcano, kubernetes-sigs/jobset, kubeflow/trainer,
-kubeflow/training-operator, ray-project/kuberay.
-"""
 
 
 class FabricSettings(TenantGpus):
@@ -74,9 +50,9 @@ class FabricSettings(TenantGpus):
 def _count(pod: Pod) -> Decimal:
     """Number of pods of a template."""
     count = Decimal(1)
-    for path, field in _COUNTS[pod.kind]:
-        views = {".".join(names): view for names, view in views_at(pod.resource.props, path)}
-        count *= views.get(pod.label, views.get("", View(None))).number(field) or Decimal(1)
+    for path in COUNTS.get(pod.kind, ()):
+        numbers = {".".join(names): view for names, view in views_at(pod.resource.props, path)}
+        count *= numbers.get(pod.label, numbers.get("", View(None))).number() or Decimal(1)
     return count
 
 
@@ -98,7 +74,8 @@ def _requests(pod: Pod, settings: FabricSettings) -> bool:
     }
     metas = [pod.meta]
     if pod.kind == TRAIN_JOB:
-        metas = [view.at("metadata") for _, view in views_at(pod.resource.props, _PATCHED)]
+        templates = [path.removesuffix(".spec") for path in PATCHES if path.endswith(".template.spec")]
+        metas = [view.at("metadata") for path in templates for _, view in views_at(pod.resource.props, path)]
     annotated = {key for meta in metas for key in meta.entries("annotations")}
     return (
         any(matches_any(name, settings.devices) for name in named)
@@ -109,7 +86,7 @@ def _requests(pod: Pod, settings: FabricSettings) -> bool:
 
 def _uses_no_fabric(pod: Pod, settings: FabricSettings) -> Iterator[str]:
     gpus = pod.gpus(settings)
-    if not gpus or pod.kind not in _COUNTS or _count(pod) <= 1 or _requests(pod, settings):
+    if not gpus or _count(pod) <= 1 or _requests(pod, settings):
         return
     if label := _on_fabric(pod, settings):
         yield (

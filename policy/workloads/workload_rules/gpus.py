@@ -22,6 +22,7 @@ from rule_engine import (
     quantity,
 )
 from workload_rules import nodes
+from workload_rules.kinds import COMMUNICATE, COUNTS
 from workload_rules.pods import (
     CONTAINERS,
     POD_PARTS,
@@ -228,26 +229,13 @@ class SharedMemory(TenantGpus):
     )
 
 
-_REPLICAS: Final = {
-    "batch.volcano.sh:Job": ("spec.tasks.*.replicas",),
-    "kubeflow.org:PyTorchJob": ("spec.pytorchReplicaSpecs.*.replicas",),
-    "kubeflow.org:TFJob": ("spec.tfReplicaSpecs.*.replicas",),
-    "kubeflow.org:MPIJob": ("spec.mpiReplicaSpecs.*.replicas",),
-    "kubeflow.org:JAXJob": ("spec.jaxReplicaSpecs.*.replicas",),
-    "kubeflow.org:PaddleJob": ("spec.paddleReplicaSpecs.*.replicas",),
-    "leaderworkerset.x-k8s.io:LeaderWorkerSet": ("spec.leaderWorkerTemplate.size",),
-    "jobset.x-k8s.io:JobSet": ("spec.replicatedJobs.*.replicas", "spec.replicatedJobs.*.template.spec.parallelism"),
-}
-"""Paths of the numbers of pods that communicate. Their product is the number of pods of a template; 1 if unset."""
-
-
 def _has_several_gpu_pods(pod: Pod, settings: SharedMemory) -> bool:
     """Whether several pods with GPUs of one workload communicate; pods of a Job do only if it is indexed."""
     spec = pod.resource.props.at("spec")
     if pod.kind == "batch:Job":
         return spec.text("completionMode") == "Indexed" and (spec.number("parallelism") or 1) > 1
     counts: dict[str, Decimal] = {}
-    for path in _REPLICAS.get(pod.kind, ()):
+    for path in COUNTS.get(pod.kind, ()) if pod.kind in COMMUNICATE else ():
         for names, view in views_at(pod.resource.props, path):
             number, label = view.number(), ".".join(names)
             counts[label] = counts.get(label, Decimal(1)) * (Decimal(1) if number is None else number)

@@ -22,12 +22,10 @@ from rule_engine import (
     kubernetes,
 )
 from workload_rules import nodes
+from workload_rules.kinds import BATCH, DEADLINES, PODS_IN, SERVING
 from workload_rules.objects import QUEUE_NAME, matches_any
 from workload_rules.pods import (
-    BATCH,
     POD_PARTS,
-    PODS_IN,
-    SERVING,
     Gpus,
     Pod,
     TenantGpus,
@@ -109,36 +107,18 @@ class LongestSettings(TenantGpus):
     hours: float = Field(168, gt=0, description="Maximum run time of batch work with GPUs, in hours.")
 
 
-def _deadline(kind: str) -> str:
-    """The path of a kind's deadline; empty for Volcano Jobs, which have one on pods only.
-
-    From the definitions: batch/v1, kubernetes-sigs/jobset, kubeflow/trainer, kubeflow/training-operator,
-    ray-project/kuberay.
-    """
-    group = kind.split(":", 1)[0]
-    if kind == "batch:CronJob":
-        return "spec.jobTemplate.spec"
-    if kind == "keda.sh:ScaledJob":
-        return "spec.jobTargetRef"
-    if group == "jobset.x-k8s.io":
-        return "spec.replicatedJobs.*.template.spec"
-    if group == _KUBEFLOW:
-        return "spec.runPolicy"
-    return "" if group in _VOLCANO else "spec"
-
-
 def _ends(pod: Pod, settings: LongestSettings) -> Iterator[str]:
     gpus = pod.gpus(settings)
     if not gpus:
         return
-    path = _deadline(pod.kind)
-    jobs = {".".join(names): view for names, view in views_at(pod.resource.props, path)} if path else {}
-    job = jobs.get(pod.label, jobs.get("", View(None)))
+    path = DEADLINES.get(pod.kind, "")
+    deadlines = {".".join(names): view for names, view in views_at(pod.resource.props, path)} if path else {}
+    deadline = deadlines.get(pod.label, deadlines.get("", View(None)))
     label = Work(pod.resource).meta.number("labels", _LONGEST)
-    ends = [job.number("activeDeadlineSeconds"), pod.spec.number("activeDeadlineSeconds"), label]
+    ends = [deadline.number(), pod.spec.number("activeDeadlineSeconds"), label]
     limits = [end for end in ends if end is not None]
     maximum = Decimal(str(settings.hours)) * _HOUR
-    field = f"{path}.activeDeadlineSeconds" if path else f"{'.'.join(pod.spec.path)}.activeDeadlineSeconds"
+    field = path or f"{'.'.join(pod.spec.path)}.activeDeadlineSeconds"
     if not limits:
         yield f"requests {', '.join(gpus)} without a time limit; set {field}: {format_number(maximum)} or less"
     elif min(limits) > maximum:

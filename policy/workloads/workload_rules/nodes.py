@@ -5,18 +5,13 @@ from functools import reduce
 from typing import Final
 
 from rule_engine import View
+from workload_rules.kinds import PATCHES
 from workload_rules.pods import Pod, views_at
 
 Values = Mapping[str, frozenset[str]]
 """Required node labels with their allowed values."""
 
 _REQUIRED: Final = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
-_PATCHES: Final = (
-    "spec.runtimePatches.*.trainingRuntimeSpec.template.spec.replicatedJobs.*.template.spec.template.spec",
-    "spec.podTemplateOverrides.*.spec",
-    "spec.podSpecOverrides.*",
-)
-"""Paths of a TrainJob's pod specs, in the versions of its API (kubeflow/trainer)."""
 
 
 def tolerations(pod: Pod) -> list[dict[str, str]]:
@@ -71,7 +66,7 @@ def _labels(pod: Pod) -> dict[str, list[View]]:
 def _specs(pod: Pod) -> list[View]:
     if pod.form != "trainer":
         return [pod.spec]
-    return [view for path in _PATCHES for _, view in views_at(pod.resource.props, path)]
+    return [view for path in PATCHES for _, view in views_at(pod.resource.props, path)]
 
 
 def _required_labels(term: View) -> Iterator[tuple[str, list[View]]]:

@@ -19,23 +19,13 @@ from rule_engine import (
     format_number,
     located_at,
 )
+from workload_rules.kinds import BATCH, GANGS, SERVING
 from workload_rules.objects import CLASSES, QUEUE_CLASS, QUEUE_CLASSES, always, is_missing, matches_any, name
-from workload_rules.pods import (
-    BATCH,
-    POD_PARTS,
-    PODS,
-    SERVING,
-    Gpus,
-    Pod,
-    TenantGpus,
-    Tenants,
-    holds_pods,
-)
+from workload_rules.pods import POD_PARTS, PODS, Gpus, Pod, TenantGpus, Tenants, holds_pods
 
 _PRIORITY: Final = "https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/"
 _SYSTEM: Final = ("system-cluster-critical", "system-node-critical")
 _RUNTIMES: Final = frozenset({"trainer.kubeflow.org:TrainingRuntime", "trainer.kubeflow.org:ClusterTrainingRuntime"})
-_VOLCANO: Final = frozenset({"batch.volcano.sh:Job", "batch.volcano.sh:CronJob", "flow.volcano.sh:JobTemplate"})
 
 
 class ClassSettings(Tenants):
@@ -58,10 +48,9 @@ def is_missing_class(class_name: str, settings: ClassSettings, stack: Stack) -> 
 def class_of(pod: Pod) -> str:
     """The name of a pod's priority class, or else of its Volcano Job's, which applies to all its pods; else empty."""
     own = pod.spec.text("priorityClassName")
-    if own or pod.kind not in _VOLCANO:
+    if own or pod.kind not in GANGS:
         return own
-    above = ("spec", "jobTemplate", "spec") if pod.kind.endswith("CronJob") else ("spec",)
-    return pod.resource.props.text(*above, "priorityClassName")
+    return pod.resource.props.text(*GANGS[pod.kind].split("."), "priorityClassName")
 
 
 class SetSettings(TenantGpus):

@@ -7,8 +7,9 @@ from typing import ClassVar, Final, Literal
 from pydantic import Field
 
 from rule_engine import ADVICE, AnyRule, Resource, Rule, Severity, Stack, UnknownValueError, located_at
+from workload_rules.kinds import BATCH, PODS_IN
 from workload_rules.objects import QUOTAS, always, matches_any, name, objects
-from workload_rules.pods import BATCH, POD_PARTS, PODS_IN, Claim, Pod, TenantGpus, Tenants, namespace_of
+from workload_rules.pods import POD_PARTS, Claim, Pod, TenantGpus, Tenants, namespace_of
 
 _STANDARDS: Final = "https://kubernetes.io/docs/concepts/security/pod-security-admission/"
 _NETWORK: Final = "https://kubernetes.io/docs/concepts/services-networking/network-policies/"
