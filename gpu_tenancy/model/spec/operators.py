@@ -84,7 +84,8 @@ def _with_keys() -> type[_Driver]:
         name: (OperatorEntry, Field(Operator(), description=operator.description))
         for name, operator in operators().items()
     }
-    return create_model("_Keys", __base__=_Driver, **keys)
+    # Pydantic would search all modules for the source of this class.
+    return create_model("_Keys", __base__=_Driver, __cls_kwargs__={"use_attribute_docstrings": False}, **keys)
 
 
 class Operators(_with_keys()):
