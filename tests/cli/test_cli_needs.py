@@ -11,6 +11,7 @@ from rendered_stacks import stack_of_repository
 from gpu_tenancy.engine.project import stack_names
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.model.catalogue.needs import needs
+from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.checks.providers import places, provider_of
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec.clouds.base import Provided
@@ -22,17 +23,13 @@ ALONE: Final = {
     "StorageClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 }  # fmt: skip
 """Kinds that the API server and its controllers serve alone."""
-OPERATORS: Final = {
-    "kueue": {"ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Topology", "WorkloadPriorityClass"},
-    "prometheus": {"PodMonitor", "PrometheusRule", "ServiceMonitor"},
-    "keda": {"ScaledObject"},
-    "volcano": {"Queue"},
-    "network_operator": {"NicClusterPolicy"},
-    "trainer": {"ClusterTrainingRuntime", "JobSet", "TrainJob", "TrainingRuntime"},
-    "kuberay": {"RayCluster", "RayJob", "RayService"},
-    "lws": {"LeaderWorkerSet"},
+SERVED: Final = {
+    group: name
+    for name, operator in operators().items()
+    for chart in operator.charts.values()
+    for group in chart.serves
 }
-"""Kinds of the operators, by the key of the stack under `operators`, whose presence another check demands."""
+"""The operator of an API group, whose presence another check demands."""
 OF_CLOUD: Final[Mapping[str, set[str]]] = {"gcp": {"GKENetworkParamSet", "Network"}}
 """Kinds that a cloud's own controllers serve in each of its clusters."""
 
@@ -49,13 +46,13 @@ def test_the_names_of_the_needs_are_the_values_of_the_key() -> None:
 def test_each_rendered_kind_is_served_by_somebody(name: str) -> None:
     preview = stack_of_repository(name)
     known = {kind for need in needs().values() for kind in need.kinds}
-    of_operators = {kind for kinds in OPERATORS.values() for kind in kinds}
-    kinds = {manifest.kind for manifest in preview.objects}
     of_cloud = OF_CLOUD.get(preview.stack.cluster.cloud, set[str]())
-    assert kinds - known - of_operators - of_cloud - ALONE == set()
-    for operator, own in OPERATORS.items():
-        if kinds & own:
-            assert getattr(preview.stack.operators, operator).install != "off", operator
+    for item in preview.objects:
+        group = str(item.manifest["apiVersion"]).rpartition("/")[0]
+        if operator := SERVED.get(group):
+            assert preview.stack.operators.of(operator).install != "off", operator
+        else:
+            assert item.kind in known | of_cloud | ALONE
 
 
 @pytest.mark.parametrize("name", STACKS)
