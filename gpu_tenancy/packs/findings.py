@@ -35,9 +35,7 @@ class Finding:
         pack: the pack's name.
         rule: the rule's name.
         kind: its weight.
-        says: the rule's requirement.
         severity: `critical`, `high`, `medium`, `low` or `unspecified`.
-        level: as the pack reported it: `advisory`, `mandatory` or `remediate`.
         urn: of the resource; empty if the pack named none.
         message: `PLACE: VALUE problem; fix`.
         outcome: what it is about.
@@ -46,9 +44,7 @@ class Finding:
     pack: str
     rule: str
     kind: Kind
-    says: str
     severity: str
-    level: str
     urn: str
     message: str
     outcome: Outcome = Outcome.BROKEN

@@ -19,7 +19,7 @@ from pulumi.runtime.proto.analyzer_pb2_grpc import AnalyzerStub
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.packs.findings import Outcome
 
-PATIENCE: Final = 60.0
+_TIMEOUT: Final = 60.0
 """Timeout in seconds for a pack's start, and for each call."""
 _LARGEST: Final = 400 * 1024 * 1024
 """Maximum message size in bytes, as in the engine."""
@@ -52,35 +52,35 @@ class Client:
 
     def info(self) -> wire.AnalyzerInfo:
         """Name, version and rules of the pack."""
-        return self.stub.GetAnalyzerInfo(Empty(), timeout=PATIENCE)
+        return self.stub.GetAnalyzerInfo(Empty(), timeout=_TIMEOUT)
 
     def configure(self, request: wire.ConfigureAnalyzerRequest) -> None:
         """Sets levels and settings of the rules."""
-        self.stub.Configure(request, timeout=PATIENCE)
+        self.stub.Configure(request, timeout=_TIMEOUT)
 
     def open(self, project: str, stack: str) -> None:
         """Announces the stack."""
         request = wire.AnalyzerStackConfigureRequest(
             project=project, stack=stack, organization="organization", dry_run=True
         )
-        self.stub.ConfigureStack(request, timeout=PATIENCE)
+        self.stub.ConfigureStack(request, timeout=_TIMEOUT)
 
     def analyze(self, request: wire.AnalyzeRequest) -> list[Reported]:
         """Diagnostics about one resource, with their outcomes; of a type that the pack does not check, none."""
         if request.type in self._unchecked:
             return []
-        response, call = self.stub.Analyze.with_call(request, timeout=PATIENCE)
+        response, call = self.stub.Analyze.with_call(request, timeout=_TIMEOUT)
         if any(key == _TYPE for key, _ in call.trailing_metadata() or ()):
             self._unchecked.add(request.type)
         return _reported(response, call)
 
     def analyze_stack(self, request: wire.AnalyzeStackRequest) -> list[Reported]:
         """Diagnostics about all resources of a stack, with their outcomes."""
-        return _reported(*self.stub.AnalyzeStack.with_call(request, timeout=PATIENCE))
+        return _reported(*self.stub.AnalyzeStack.with_call(request, timeout=_TIMEOUT))
 
     def remediate(self, request: wire.AnalyzeRequest) -> list[wire.Remediation]:
         """The remedies for one resource, each with the changes of those before it."""
-        return list(self.stub.Remediate(request, timeout=PATIENCE).remediations)
+        return list(self.stub.Remediate(request, timeout=_TIMEOUT).remediations)
 
 
 def _reported(response: wire.AnalyzeResponse, call: grpc.Call) -> list[Reported]:
@@ -149,7 +149,7 @@ def _map(value: object) -> dict[str, Any]:
 def _port(process: "subprocess.Popen[bytes]", folder: Path, log: IO[bytes]) -> int:
     """The port: the first line that a pack prints."""
     assert process.stdout is not None  # noqa: S101 - set by the caller
-    until, line = time.monotonic() + PATIENCE, b""
+    until, line = time.monotonic() + _TIMEOUT, b""
     while not line.endswith(b"\n"):
         ready, _, _ = select.select([process.stdout], [], [], max(0.0, until - time.monotonic()))
         byte = process.stdout.read(1) if ready else b""

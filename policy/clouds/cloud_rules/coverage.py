@@ -49,7 +49,7 @@ def table() -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Named:
+class MachineReference:
     """A value of a property that can name a machine.
 
     Attributes:
@@ -84,13 +84,13 @@ class Named:
         return [name] if is_machine or is_family else []
 
 
-def named_values(view: View) -> Iterator[Named]:
+def named_values(view: View) -> Iterator[MachineReference]:
     """The values below that can name machines, in the order of paths; those under tags and labels cannot."""
     pending = [(frozenset[str](), view)]
     while pending:
         kinds, part = pending.pop()
         if kinds - {"ignored"}:
-            yield Named(kinds, part)
+            yield MachineReference(kinds, part)
         if _WHOLE.isdisjoint(kinds):
             pending += reversed(list(_parts(kinds, part)))
 
@@ -174,7 +174,7 @@ class Unevaluated(Part):
                 names |= dict.fromkeys(read())
         return list(names), unknown_values
 
-    def _of_templates(self, values: list[Named], known: Machines, stack: Stack) -> list[str]:
+    def _of_templates(self, values: list[MachineReference], known: Machines, stack: Stack) -> list[str]:
         """Machines with GPUs of the launch templates that it refers to, by dependency, id or name."""
         references = [value.view for value in values if "templates" in value.kinds]
         references = [view for view in references if view.value and isinstance(view.value, (dict, Unknown))]

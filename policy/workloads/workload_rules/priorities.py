@@ -116,7 +116,7 @@ NOT_SYSTEM: Final = Rule(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Named:
+class ClassReference:
     """A reference to a priority class.
 
     Attributes:
@@ -140,10 +140,10 @@ class Named:
         return self.part.props.text("metadata", "labels", QUEUE_CLASS)
 
 
-def _named(resource: Resource) -> Iterator[Named]:
-    yield Named(resource, queue=True)
+def _named(resource: Resource) -> Iterator[ClassReference]:
+    yield ClassReference(resource, queue=True)
     for pod in resource.parts(POD_PARTS):
-        yield Named(pod, queue=False)
+        yield ClassReference(pod, queue=False)
 
 
 NAMED: Final = Subject("references to priority classes", holds_pods, _named)
@@ -160,11 +160,11 @@ class ExistSettings(ClassSettings):
     )
 
 
-def _exists(named: Named, settings: ExistSettings, stack: Stack) -> Iterator[str]:
-    class_name = named.name
+def _exists(reference: ClassReference, settings: ExistSettings, stack: Stack) -> Iterator[str]:
+    class_name = reference.name
     if not class_name:
         return
-    if not named.queue:
+    if not reference.queue:
         if is_missing_class(class_name, settings, stack):
             yield (
                 f"references PriorityClass {class_name}, which does not exist in this stack; correct the name or create"

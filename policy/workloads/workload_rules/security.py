@@ -342,7 +342,7 @@ _HEAD: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Written(Part):
+class ManifestString(Part):
     """A string with a pod spec or a manifest.
 
     Attributes:
@@ -352,16 +352,16 @@ class Written(Part):
     view: View
 
 
-def _written(resource: Resource) -> Iterator[Written]:
+def _written(resource: Resource) -> Iterator[ManifestString]:
     for view in strings(resource.props):
         text = view.text()
         if text.strip() and (view.path[-1] in _STRINGS or _MANIFEST.search(text[:_HEAD])):
-            yield Written(resource, view)
+            yield ManifestString(resource, view)
 
 
-def _is_readable(written: Written) -> Iterator[str]:
+def _is_readable(string: ManifestString) -> Iterator[str]:
     yield (
-        f"{'.'.join(written.view.path)} is a string with a pod spec or a manifest, which no rule evaluates; use the"
+        f"{'.'.join(string.view.path)} is a string with a pod spec or a manifest, which no rule evaluates; use the"
         " fields of the object"
     )
 
@@ -375,7 +375,7 @@ READABLE: Final = Rule(
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=Subject("strings of operators' objects", is_searched, _written),
-    check=lambda written, settings: settings.of_tenant(written.resource, _is_readable(written)),
+    check=lambda string, settings: settings.of_tenant(string.resource, _is_readable(string)),
     settings=Tenants,
 )
 
