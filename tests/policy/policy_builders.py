@@ -1,4 +1,4 @@
-"""Cases for rules: something that passes, and what happens when one part of it is broken, or cannot be known."""
+"""Cases for rules: valid resources, and the findings if one part is invalid or unknown."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -69,7 +69,7 @@ def manifest(text: str) -> Sample:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """One part changed, and what the rule then says.
+    """One part changed, and the messages of the rule.
 
     Attributes:
         at: `pod: spec.containers.0.image`; `pod` for the whole resource; `pool! protect` for an option.
@@ -84,13 +84,13 @@ class Break:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Resources that keep a rule, and ways to break it.
+    """Resources that a rule accepts, and changes that it rejects.
 
     Attributes:
-        given: resources by a short name; the rule says nothing of them.
-        also: further changes with which the rule still says nothing: where, and what is there instead.
-        breaks: changes with which it says something.
-        unknown: places whose value a preview does not know, and what is then said.
+        given: resources by a short name, without violations.
+        also: further changes without violations: the place, and its new value.
+        breaks: changes with violations.
+        unknown: places whose value a preview does not know, and the messages about them.
         settings: of the rule.
     """
 

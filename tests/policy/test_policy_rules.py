@@ -1,4 +1,4 @@
-"""Every rule of every pack: what keeps it, what breaks it and the words for that, and what cannot be known."""
+"""Every rule of every pack, with valid, invalid and unknown values."""
 
 from importlib import import_module
 from pathlib import Path

@@ -247,7 +247,7 @@ CASES: Final = (
         unknown={"team: subjects.0.name": doubt(_TEAM, "subjects.0.name")},
     ),
     Case(
-        name="a role that everybody can have",
+        name="a role for everybody by settings",
         rule=access.EVERYBODY,
         given={"team": TEAM},
         settings={"roles": ["reader"]},
@@ -266,7 +266,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="Secrets of all namespaces",
+        name="bindings that read the Secrets of all namespaces",
         rule=access.SECRETS,
         given={"reader": READER, "readers": READERS, "team": TEAM, "admins": ADMINS},
         settings=_LIST,

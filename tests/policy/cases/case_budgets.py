@@ -65,7 +65,7 @@ def _added(surge: int, admits: int = 12, of: str = _QUOTA) -> str:
 
 CASES: Final = (
     Case(
-        name="servers at their most",
+        name="serving workloads at maximum replicas",
         rule=budgets.FITS,
         given=_ALL,
         also=[
@@ -101,7 +101,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="servers of a quota's classes",
+        name="serving workloads with the priority classes of a quota",
         rule=budgets.FITS,
         given={**_ALL, "quota": SCOPED},
         also=[
@@ -146,7 +146,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="pods that a rollout of another kind adds",
+        name="pods that a rollout of another kind of workload adds",
         rule=budgets.SURGE,
         given={"rollout": ROLLOUT, "quota": changed({"quota": QUOTA}, _HARD, 3)["quota"]},
         also=[("rollout: spec.replicas", 0), ("rollout: spec.replicas", 4)],
@@ -167,7 +167,7 @@ CASES: Final = (
         unknown={"quota: spec.hard": doubt("Rollout ml-serving/blue", f"{_QUOTA}: spec.hard")},
     ),
     Case(
-        name="servers of several nodes at their most",
+        name="LeaderWorkerSets at maximum replicas",
         rule=budgets.FITS,
         given={"groups": GROUPS, "quota": QUOTA},
         also=[
@@ -211,7 +211,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="budgets of servers",
+        name="PodDisruptionBudgets of serving workloads",
         rule=budgets.PRESENT,
         given={"server": SERVER, "hpa": AUTOSCALER, "budget": BUDGET},
         also=[
@@ -238,7 +238,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="budgets that let pods go",
+        name="PodDisruptionBudgets that allow an eviction",
         rule=budgets.NOT_BLOCKING,
         given={"server": SERVER, "hpa": AUTOSCALER, "budget": BUDGET},
         also=[
@@ -282,7 +282,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="budgets that keep a number of pods",
+        name="PodDisruptionBudgets with minAvailable",
         rule=budgets.NOT_BLOCKING,
         given=changed(
             {"server": SERVER, "hpa": AUTOSCALER, "budget": BUDGET},

@@ -184,7 +184,7 @@ CASES: Final = (
         unknown={"addon: addonName": doubt("Cluster eks", "Addon agent: addonName")},
     ),
     Case(
-        name="ways in that are nobody's",
+        name="shared credentials on three clouds",
         rule=access.NO_SHARED_CREDENTIALS,
         given=CLUSTERS,
         also=[("gke: masterAuth", {"clientCertificateConfig": {"issueClientCertificate": False}})],

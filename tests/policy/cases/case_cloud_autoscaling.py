@@ -127,7 +127,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="a list of machines, and node auto-provisioning",
+        name="allowed machines, and node auto-provisioning",
         rule=buying.MACHINE_ALLOWED,
         given={"gke": GKE},
         settings={"allowed": ["a2-*"]},
@@ -141,7 +141,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="the month of node auto-provisioning",
+        name="monthly cost of node auto-provisioning",
         rule=buying.POOL_BUDGET,
         given={"gke": GKE},
         settings={"monthly": 1},
@@ -164,7 +164,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="verified machines of node auto-provisioning",
+        name="shielded nodes of node auto-provisioning",
         rule=hardening.NODE_INTEGRITY,
         given={"gke": _OF_CPUS},
         settings={"boot": True},

@@ -37,7 +37,7 @@ spec:
 
 CASES: Final = (
     Case(
-        name="a list of machines",
+        name="allowed machines",
         rule=buying.MACHINE_ALLOWED,
         given={**POOLS, "self": SELF_MANAGED, "template": SELF_TEMPLATE},
         settings={"allowed": ["p5.48xlarge", "g6.*", "a2-*", "Standard_*"]},
@@ -106,14 +106,14 @@ CASES: Final = (
         unknown={"eks: capacityType": doubt("NodeGroup group", "capacityType")},
     ),
     Case(
-        name="spot machines elsewhere",
+        name="spot machines outside production",
         rule=buying.SPOT_OUTSIDE_PRODUCTION,
         given={"eks": replace(GROUP, props={**GROUP.props, "capacityType": "SPOT"})},
         breaks=[],
         unknown={},
     ),
     Case(
-        name="the month of a stack",
+        name="monthly cost of a stack",
         rule=buying.POOL_BUDGET,
         given=_OF_TWO,
         # 2 p5.48xlarge of 55.04, 2 m7i.large of 0.1008: 80,505.57
@@ -143,7 +143,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="the month of a cost center",
+        name="monthly cost of a cost center",
         rule=buying.POOL_BUDGET,
         given=_OF_TWO,
         settings={"centers": {"rd-001": 81000, "rd-002": 100}, "prices": {"m7i.*": 0.05}},
@@ -170,7 +170,7 @@ CASES: Final = (
         unknown={"cpu: tags.CostCenter": doubt("NodeGroup cpu", "tags.CostCenter")},
     ),
     Case(
-        name="pools of Karpenter",
+        name="monthly cost of Karpenter pools",
         rule=buying.POOL_BUDGET,
         given={"karpenter": KARPENTER, "by-nodes": _KARPENTER_BY_NODES},
         # 16 g6.xlarge of 0.8048 cost less than 4 g6.12xlarge of 4.6016; 10 of the dearest g6, 13.3504

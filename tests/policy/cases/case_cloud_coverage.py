@@ -365,7 +365,7 @@ spec: {priorities: [{machineFamily: n4}], nodePoolAutoCreation: {enabled: true}}
         unknown={"it: spec.priorities.0.machineType": doubt("ComputeClass it", "spec.priorities.0.machineType")},
     ),
     Case(
-        name="machines that an organisation adds",
+        name="machines in settings",
         rule=coverage.GPU_MACHINES_EVALUATED,
         given={"it": _resource(_INSTANCE, instanceType="t3.micro")},
         settings={"machines": {"x9.*": 4}},

@@ -76,7 +76,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="a group whose machine and taints its launch template says",
+        name="a group with machine and taints in its launch template",
         rule=gpu_pools.GPU_POOL_TAINTED,
         given={"self": SELF_MANAGED, "template": SELF_TEMPLATE},
         also=[
@@ -95,7 +95,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="taints that user data gives the kubelet",
+        name="taints in the kubelet arguments of user data",
         rule=gpu_pools.GPU_POOL_TAINTED,
         given={"self": _UNTAGGED, "template": SELF_TEMPLATE},
         also=[
@@ -115,7 +115,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="a node group whose machine its launch template says",
+        name="a node group with the machine in its launch template",
         rule=gpu_pools.GPU_POOL_TAINTED,
         given={"eks": _BY_TEMPLATE, "template": SELF_TEMPLATE},
         also=[("eks: amiType", "AL2023_x86_64_STANDARD"), ("eks: launchTemplate.version", UNKNOWN)],
@@ -126,7 +126,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="GPUs that are attached, and machines that an organisation adds",
+        name="attached GPUs, and machines in settings",
         rule=gpu_pools.GPU_POOL_TAINTED,
         given={"gke": _N1, "aks": POOLS["aks"]},
         settings={"machines": {"Standard_X*": 2}},
@@ -135,7 +135,7 @@ CASES: Final = (
         unknown={"gke: nodeConfig.guestAccelerators": doubt("NodePool gke-pool", "nodeConfig.guestAccelerators")},
     ),
     Case(
-        name="accelerators of which there are none",
+        name="zero accelerators",
         rule=gpu_pools.GPU_POOL_TAINTED,
         given={
             "gke": replace(
@@ -153,7 +153,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="pools of AKS for the cluster's own pods",
+        name="AKS system pools",
         rule=gpu_pools.SYSTEM_OFF_GPU_POOLS,
         given={"aks": POOLS["aks"], "cluster": AKS, "eks": GROUP},
         breaks=[

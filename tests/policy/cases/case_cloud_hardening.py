@@ -73,7 +73,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="a hop more for pods that ask by design",
+        name="a hop limit of 2 in settings",
         rule=hardening.IMDS_V2,
         given={"template": replace(TEMPLATE, props={"metadataOptions": {"httpTokens": "required"}})},
         settings={"hops": 2},
@@ -110,7 +110,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="disks by keys of the organisation's, and by hosts",
+        name="disks with customer-managed keys, and host encryption",
         rule=hardening.DISKS_ENCRYPTED,
         given=NODES,
         settings={"keys": "own", "host": True, "account": True},
@@ -146,7 +146,7 @@ CASES: Final = (
         unknown={"aks: enableEncryptionAtHost": doubt("AgentPool aks-pool", "enableEncryptionAtHost")},
     ),
     Case(
-        name="accounts that encrypt what says nothing",
+        name="accounts that encrypt by default",
         rule=hardening.DISKS_ENCRYPTED,
         given={"template": replace(TEMPLATE, props={}), "eks": CPU_GROUP},
         settings={"account": True},
@@ -207,7 +207,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="secure boot where it is asked for",
+        name="secure boot if required",
         rule=hardening.NODE_INTEGRITY,
         given=NODES,
         settings={"boot": True},

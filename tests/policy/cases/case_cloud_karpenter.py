@@ -34,7 +34,7 @@ def _require(key: str, operator: str, *values: str, **more: Any) -> dict[str, An
 
 CASES: Final = (
     Case(
-        name="what Karpenter may choose",
+        name="machines that Karpenter can select",
         rule=gpu_pools.GPU_POOL_TAINTED,
         given={"karpenter": _ANY},
         also=[
@@ -122,7 +122,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="GPUs of a machine that Karpenter may choose",
+        name="GPUs of a machine that Karpenter can select",
         rule=sizes.POOL_MAXIMUM,
         given={
             "karpenter": manifest("""
@@ -154,7 +154,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="a list of machines, and Karpenter by requirements",
+        name="allowed machines, and Karpenter by requirements",
         rule=buying.MACHINE_ALLOWED,
         given={"karpenter": KARPENTER},
         settings={"allowed": ["g6.*", "m7i.*"]},
@@ -194,7 +194,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="a cluster whose other nodes Karpenter chooses",
+        name="a cluster with other nodes by Karpenter",
         rule=gpu_pools.CLUSTER_HAS_CPU_POOL,
         given={"cluster": EKS, "eks": GROUP, "karpenter": _ANY},
         also=[(_AT, []), (_AT, [_ARCHITECTURE])],

@@ -31,7 +31,7 @@ CASES: Final = (
         unknown={"self: tags": doubt("Group self", "tags")},
     ),
     Case(
-        name="clusters and pools elsewhere",
+        name="clusters and pools outside production",
         rule=keeping.DELETION_PROTECTED,
         given={"eks": replace(EKS, protect=False)},
         breaks=[],

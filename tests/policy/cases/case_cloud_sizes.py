@@ -33,7 +33,7 @@ _BY_COUNT: Final = replace(AKS_POOL, props={"count": 2, "vmSize": "Standard_NV6a
 
 CASES: Final = (
     Case(
-        name="bounds of this environment",
+        name="limits of this environment",
         rule=sizes.POOL_MAXIMUM,
         given={**POOLS, "self": SELF_MANAGED, "template": SELF_TEMPLATE},
         settings={"nodes": 8, "gpus": 64},
@@ -91,7 +91,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="zones, and machines whose number of GPUs nobody knows",
+        name="zones, and machines with an unknown number of GPUs",
         rule=sizes.POOL_MAXIMUM,
         given={"gke": _ZONED, "cluster": _INLINE, "aks": _BY_COUNT},
         settings={"nodes": 6, "gpus": 8, "machines": {"Standard_NV6ads_A10_v5": 1}},
@@ -159,7 +159,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="numbers that a deployment would set",
+        name="numbers of nodes that a deployment sets",
         rule=sizes.SIZE_LEFT_TO_AUTOSCALER,
         given={**POOLS, "self": SELF_MANAGED},
         also=[

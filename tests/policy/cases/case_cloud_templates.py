@@ -154,7 +154,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="a list of machines, and machines by attributes",
+        name="allowed machines, and machines by attributes",
         rule=buying.MACHINE_ALLOWED,
         given={"self": SELF_MANAGED, "template": SELF_TEMPLATE},
         settings={"allowed": ["g6.*"]},

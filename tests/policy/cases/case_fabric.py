@@ -120,7 +120,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="no device on machines without the network, in one pod, or with its annotation",
+        name="pods that need no device of the network",
         rule=fabric.FABRIC_REQUESTED,
         given={
             "alone": manifest("""
@@ -139,7 +139,7 @@ spec:
         unknown={"alone: spec.parallelism": doubt("Job ml-research/alone", "spec.parallelism")},
     ),
     Case(
-        name="nodes by the model of their GPUs, as the settings name them",
+        name="nodes by GPU model, as in settings",
         rule=fabric.FABRIC_REQUESTED,
         given={"job": JOB, "train": TRAIN},
         settings={"nodes": ["nvidia.com/gpu.product=NVIDIA-H100*"], "devices": ["vpc.amazonaws.com/efa"]},

@@ -185,7 +185,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="partitions of an organisation's nodes: the exact name counts, or the longest pattern",
+        name="partitions in settings: the exact name applies, else the longest pattern",
         rule=gpus.GPU_PER_NODE,
         given={"job": JOB},
         settings={
@@ -208,7 +208,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="variables that take GPUs",
+        name="variables that select GPUs",
         rule=gpus.VISIBLE_DEVICES,
         given={"job": JOB, "train": TRAIN_JOB},
         also=[
@@ -265,7 +265,7 @@ CASES: Final = (
         unknown={"config: data.NVIDIA_VISIBLE_DEVICES": doubt("ConfigMap ml-research/settings", f"data.{_VARIABLE}")},
     ),
     Case(
-        name="variables in a namespace of the system",
+        name="variables in a system namespace",
         rule=gpus.VISIBLE_DEVICES,
         given={"job": JOB},
         also=[("job: metadata", {"name": "plugin", "namespace": "gpu-operator"})],
@@ -273,7 +273,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="taking turns on a GPU",
+        name="time-sliced GPUs",
         rule=gpus.SHARING,
         given={"one": ONE, "other": OTHER},
         also=[
@@ -307,7 +307,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="GPUs that say by their name that they are shared",
+        name="shared GPUs by resource name",
         rule=gpus.SHARING,
         given={"one": SHARED, "train": TRAIN_JOB},
         breaks=[

@@ -52,7 +52,7 @@ def _foreign(name: str, registry: str) -> Break:
 
 CASES: Final = (
     Case(
-        name="one version",
+        name="pinned versions",
         rule=images.PINNED,
         given={"job": JOB, "train": TRAIN_JOB},
         also=[
@@ -111,7 +111,7 @@ spec:
         },
     ),
     Case(
-        name="digests, and tags of the organisation's that move",
+        name="digests, and mutable tags in settings",
         rule=images.PINNED,
         given={"job": JOB},
         settings={"digests": True, "mutable": ["latest", "nightly-*"]},
@@ -162,7 +162,7 @@ spec:
         },
     ),
     Case(
-        name="registries of which nobody said anything",
+        name="no approved registries in settings",
         rule=images.REGISTRIES,
         given={"job": JOB},
         also=[(_IMAGE, "attacker.example/train")],

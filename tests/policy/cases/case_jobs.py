@@ -140,7 +140,7 @@ _CLAIMING: Final = {
 
 CASES: Final = (
     Case(
-        name="an end",
+        name="time limits of jobs",
         rule=jobs.JOBS_END,
         given=_ALL,
         also=[
@@ -177,7 +177,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="an end by Kueue",
+        name="time limits by Kueue's label",
         rule=jobs.JOBS_END,
         given={"job": JOB},
         also=[
@@ -226,7 +226,7 @@ spec:
         },
     ),
     Case(
-        name="a queue in the pods' annotations is Volcano's, never Kueue's",
+        name="a queue in the annotations of pods counts for Volcano only",
         rule=jobs.NAMES_QUEUE,
         given={
             "job": manifest("""
@@ -293,7 +293,7 @@ spec:
         unknown={},
     ),
     Case(
-        name="claimed devices that the organisation lists as others",
+        name="claimed devices without GPUs, as in settings",
         rule=jobs.NAMES_QUEUE,
         given={
             "job": changed(changed({"job": JOB}, "job: spec.template.spec", _CLAIMING), "job: metadata.labels", {})[
@@ -305,7 +305,7 @@ spec:
         unknown={},
     ),
     Case(
-        name="Kueue and Volcano in one namespace, on nodes of their own",
+        name="Kueue and Volcano in one namespace on different nodes",
         rule=jobs.ONE_SCHEDULER,
         given={"job": JOB, "gang": GANG, "train": TRAIN, "server": SERVER},
         also=[
@@ -334,7 +334,7 @@ spec:
         },
     ),
     Case(
-        name="a Job of Volcano's kind that another scheduler places",
+        name="a Volcano Job with another scheduler",
         rule=jobs.ONE_SCHEDULER,
         given={
             "job": changed({"job": JOB}, "job: spec.template.spec.nodeSelector", _L4)["job"],
@@ -344,7 +344,7 @@ spec:
         unknown={},
     ),
     Case(
-        name="Kueue and Volcano in one namespace, where its quota holds both",
+        name="Kueue and Volcano in one namespace with partitioned quota",
         rule=jobs.ONE_SCHEDULER,
         given={"job": JOB, "gang": GANG},
         settings={"partitioned": ["ml-res*"]},

@@ -89,7 +89,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="the namespace is asked for only where something is wrong",
+        name="an unknown namespace is reported only with a violation",
         rule=placement.GPU_TOLERATION,
         given={"job": changed({"job": JOB}, _TOLERATIONS, GONE)["job"]},
         settings={"system": ["ml-research"]},
@@ -97,7 +97,7 @@ CASES: Final = (
         unknown={"job: metadata.namespace": doubt("Job nightly", "metadata.namespace")},
     ),
     Case(
-        name="taints with keys of the organisation's own",
+        name="taint keys in settings",
         rule=placement.GPU_TOLERATION,
         given={"job": changed({"job": JOB}, f"{_TOLERATIONS}.0.key", "sku")["job"]},
         settings={"taints": ["sku"]},
@@ -146,7 +146,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="a queue is enough where the organisation says so",
+        name="a queue label that is sufficient by settings",
         rule=placement.MODEL_NAMED,
         given={"job": _BY_AFFINITY},
         settings={"queues": ["kueue.x-k8s.io/queue-name"]},
@@ -154,7 +154,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="partitions are enough where the organisation says so",
+        name="partitions that are sufficient by settings",
         rule=placement.MODEL_NAMED,
         given={
             "job": changed(
@@ -198,7 +198,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="tolerations of the organisation's own taint",
+        name="tolerations of a taint in settings",
         rule=placement.CPU_PODS,
         given={"cpu": CPU},
         settings={"taints": ["sku"], "daemonsets": True},
@@ -227,7 +227,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="keys of tolerations of DaemonSets, where the organisation wants it",
+        name="keys of tolerations of DaemonSets by settings",
         rule=placement.TOLERATION_KEY,
         given={"cpu": CPU},
         settings={"daemonsets": True},

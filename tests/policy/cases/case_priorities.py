@@ -66,7 +66,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="classes of the system",
+        name="system priority classes",
         rule=priorities.NOT_SYSTEM,
         given={"job": TRAINING},
         also=[(_MINE, "systematic"), ("job: metadata.namespace", "gpu-operator")],
@@ -80,14 +80,14 @@ CASES: Final = (
         unknown={_MINE: doubt(_NIGHTLY, "spec.template.spec.priorityClassName")},
     ),
     Case(
-        name="classes of the system on every node",
+        name="system priority classes of DaemonSets",
         rule=priorities.NOT_SYSTEM,
         given={"agent": AGENT},
         breaks=[],
         unknown={},
     ),
     Case(
-        name="agents judged too",
+        name="DaemonSets checked by settings",
         rule=priorities.NOT_SYSTEM,
         given={"agent": changed({"agent": AGENT}, "agent: spec.template.spec.priorityClassName", "ml-low")["agent"]},
         settings={"daemonsets": True},
@@ -102,7 +102,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="classes that workloads name",
+        name="priority classes that workloads reference",
         rule=priorities.EXISTS,
         given={"server": SERVER, "gang": GANG, "critical": CRITICAL, "low": LOW, "queue": QUEUE_CLASS},
         also=[(_THEIRS, GONE), (_THEIRS, "system-cluster-critical"), ("queue", GONE), (_LABEL, GONE)],
@@ -132,7 +132,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="classes that are made elsewhere",
+        name="priority classes created outside the stack",
         rule=priorities.EXISTS,
         given={"server": SERVER},
         settings={"classes": ["ml-critical"], "queues": ["ml-*"]},

@@ -40,7 +40,7 @@ _NONE: Final = (
 
 CASES: Final = (
     Case(
-        name="what queues name",
+        name="objects that queues reference",
         rule=queues.NAMED,
         given=_ALL,
         also=[("flavor", GONE), ("groups: spec.parentName", GONE), ("queue: spec.cohortName", GONE)],
@@ -74,7 +74,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="what is made elsewhere",
+        name="objects created outside the stack",
         rule=queues.NAMED,
         given={"local": LOCAL_QUEUE},
         settings={"queues": ["serving", "research-*"]},
@@ -89,7 +89,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="cohorts above one another",
+        name="parents of cohorts",
         rule=queues.TREE,
         given={"groups": GROUPS, "org": ORG},
         also=[("org: spec.parentName", "somebody-elses")],
@@ -116,7 +116,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="queues that workloads name",
+        name="queues that workloads reference",
         rule=queues.QUEUE_EXISTS,
         given={"server": SERVER, "nights": NIGHTS, "train": TRAIN, "local": LOCAL_QUEUE},
         also=[
@@ -145,7 +145,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="queues of workloads that are made elsewhere",
+        name="queues created outside the stack",
         rule=queues.QUEUE_EXISTS,
         given={"server": SERVER},
         settings={"queues": ["ml-serving/serving"]},
@@ -155,7 +155,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="what a queue covers",
+        name="resources that a queue covers",
         rule=queues.COVERED,
         given={"server": SERVER, "nights": NIGHTS, "local": LOCAL_QUEUE, "queue": CLUSTER_QUEUE},
         also=[("queue", GONE), ("local", GONE), (f"server: {_LABEL}", GONE)],

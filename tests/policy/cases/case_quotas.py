@@ -44,7 +44,7 @@ CASES: Final = (
         unknown={"quota: spec.hard": doubt(_BUDGET, "spec.hard")},
     ),
     Case(
-        name="lines under a scope",
+        name="keys of a quota with a scope",
         rule=quotas.SCOPES,
         given={"quota": SCOPED, "free": QUOTA},
         also=[
@@ -86,7 +86,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="classes of a scope",
+        name="priority classes of a scope",
         rule=quotas.SCOPE_CLASSES,
         given={"quota": SCOPED, "class": CRITICAL},
         also=[(_VALUES, "system-node-critical"), ("class", GONE)],
@@ -104,7 +104,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="classes that are made elsewhere",
+        name="priority classes created outside the stack",
         rule=quotas.SCOPE_CLASSES,
         given={"quota": SCOPED},
         settings={"classes": ["ml-*"]},
@@ -157,7 +157,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="defaults of what a quota demands",
+        name="defaults of what a quota counts",
         rule=quotas.DEFAULTS,
         given={"quota": QUOTA, "limits": LIMITS},
         also=[

@@ -247,7 +247,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="rights that the organisation allows",
+        name="rights allowed by settings",
         rule=roles.BOUNDS,
         given=_PROGRAM,
         settings=_PLATFORM | {"allowed": ["networkpolicies.*", "serviceaccounts*", "*/proxy"]},

@@ -149,7 +149,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="capabilities that the organisation allows",
+        name="capabilities allowed by settings",
         rule=security.PRIVILEGED,
         given={"server": SERVER},
         settings={"capabilities": ["NET_BIND_SERVICE", "IPC_LOCK"]},
@@ -165,7 +165,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="escalation",
+        name="privilege escalation",
         rule=security.ESCALATION,
         given={"server": SERVER, "train": TRAIN_JOB, "system": _SYSTEM},
         also=[(_CONTEXT, GONE)],
@@ -173,7 +173,7 @@ CASES: Final = (
         unknown={_CONTEXT: doubt(_IN, f"{_PATH}.securityContext")},
     ),
     Case(
-        name="escalation, of which each container must speak",
+        name="explicit privilege escalation by settings",
         rule=security.ESCALATION,
         given={"server": SERVER, "train": TRAIN_JOB, "system": _SYSTEM},
         settings={"explicit": True},
@@ -184,7 +184,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="the node's own namespaces",
+        name="host namespaces",
         rule=security.HOST_NAMESPACES,
         given={"server": SERVER, "system": _SYSTEM},
         also=[(f"{_SPEC}.hostIPC", False)],
@@ -203,7 +203,7 @@ CASES: Final = (
         unknown={f"{_SPEC}.hostNetwork": doubt(_POD, "spec.template.spec.hostNetwork")},
     ),
     Case(
-        name="the node's network, where the organisation allows it",
+        name="host network allowed by settings",
         rule=security.HOST_NAMESPACES,
         given={"server": SERVER},
         settings={"allowed": ["hostNetwork"]},
@@ -212,7 +212,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="folders of the node",
+        name="host paths",
         rule=security.HOST_PATHS,
         given={"server": SERVER, "system": _SYSTEM},
         breaks=[
@@ -229,7 +229,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="folders of the node that the organisation allows",
+        name="host paths allowed by settings",
         rule=security.HOST_PATHS,
         given={"server": SERVER},
         settings={"allowed": ["/mnt/disks/*"]},
@@ -267,7 +267,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="ports and addresses of the node",
+        name="host ports and probed hosts",
         rule=security.HOST_PORTS,
         given={"server": SERVER, "system": _SYSTEM},
         also=[
@@ -294,7 +294,7 @@ CASES: Final = (
         unknown={f"{_SPEC}.containers.0.ports": doubt(_IN, f"{_PATH}.ports")},
     ),
     Case(
-        name="profiles of the kernel",
+        name="seccomp, AppArmor and SELinux profiles",
         rule=security.UNCONFINED,
         given={"server": SERVER, "system": _SYSTEM},
         also=[
@@ -344,7 +344,7 @@ CASES: Final = (
         unknown={f"{_SPEC}.securityContext": doubt(_POD, "spec.template.spec.securityContext")},
     ),
     Case(
-        name="kernel parameters that the organisation allows",
+        name="kernel parameters allowed by settings",
         rule=security.UNCONFINED,
         given={"server": SERVER},
         settings={"sysctls": ["kernel.msgmax"]},

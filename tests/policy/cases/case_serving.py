@@ -110,7 +110,7 @@ CASES: Final = (
         unknown={"hpa: spec.maxReplicas": doubt(_HPA, "spec.maxReplicas")},
     ),
     Case(
-        name="what an autoscaler scales",
+        name="targets of autoscalers",
         rule=serving.TARGET,
         given={"server": SERVER, "second": SECOND, "hpa": AUTOSCALER, "keda": SCALED},
         settings={"workloads": ["ml-serving/elsewhere-*"]},
@@ -185,7 +185,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="replicas of which nobody kept who wrote them",
+        name="replicas without field managers",
         rule=serving.LEFT_OUT,
         given={"server": _live(_UPDATED, _BY_SCALE), "hpa": AUTOSCALER},
         breaks=[],
@@ -195,7 +195,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="replicas of what is scaled by others",
+        name="replicas of workloads with an autoscaler outside the stack",
         rule=serving.LEFT_OUT,
         given={"server": SERVER},
         settings={"autoscaled": ["ml-serving/*"]},

@@ -154,7 +154,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="pods with one GPU each that work together",
+        name="pods with one GPU each that communicate",
         rule=gpus.SHARED_MEMORY,
         given={"set": SET},
         also=[("set: spec.replicatedJobs.1.template.spec.template.spec.containers.0.resources", {})],
@@ -169,7 +169,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="one GPU in a pod by itself shares nothing",
+        name="a single pod with one GPU",
         rule=gpus.SHARED_MEMORY,
         given={"gang": VOLCANO},
         settings={"jobs": False},
@@ -178,7 +178,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="Jobs, whose pods work together where they are indexed",
+        name="Jobs, whose pods communicate if they are indexed",
         rule=gpus.SHARED_MEMORY,
         given={"job": _ALONE},
         also=[("job: spec.parallelism", 4), ("job: spec.completionMode", "Indexed")],

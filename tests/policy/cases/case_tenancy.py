@@ -163,7 +163,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="an owner",
+        name="owner labels of namespaces",
         rule=tenancy.OWNER,
         given={"space": SPACE, "system": SYSTEM, "job": JOB},
         also=[
@@ -180,7 +180,7 @@ CASES: Final = (
         },
     ),
     Case(
-        name="an owner of workloads, by the organisation's own label",
+        name="owner labels of workloads, by settings",
         rule=tenancy.OWNER,
         given={"space": SPACE},
         settings={"labels": {"owner": []}, "workloads": True},
@@ -298,7 +298,7 @@ CASES: Final = (
         unknown={},
     ),
     Case(
-        name="quotas that are made elsewhere",
+        name="quotas created outside the stack",
         rule=tenancy.GPU_QUOTA,
         given={"job": JOB},
         settings={"external": ["ml-*"]},
