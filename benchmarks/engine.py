@@ -69,7 +69,6 @@ def _measured(run: Callable[[], object]) -> Measured:
 
 
 def _on_a_platform(folder: Path, project: Path, made: Preview | None = None) -> tuple[Preview, list[Measured]]:
-    """Both runs on an API server with definitions and nodes."""
     program = find_pulumi() or "pulumi"
     with platform_in(folder / "platform") as platform:
         declared = made or preview(NAME, project, onto=platform.kubeconfig)

@@ -56,7 +56,6 @@ def _entries(file: Path) -> dict[str, Any]:
 
 
 def _wanted(project: Any) -> Iterator[tuple[str, list[str]]]:
-    """The names that the project depends on, by use."""
     yield RUN, list(_names(project["dependencies"]))
     extras: Mapping[str, Any] = project.get("optional-dependencies", {})
     for extra, wanted in sorted(extras.items()):
@@ -69,7 +68,6 @@ def _files(entry: Any) -> Iterator[tuple[str, str]]:
 
 
 def _uses(entries: Mapping[str, Any]) -> dict[str, str]:
-    """The use of each package that the project, or one of its extras, depends on."""
     uses: dict[str, str] = {}
     for use, names in _wanted(entries[PROJECT]):
         waiting = [*names]

@@ -116,7 +116,6 @@ class _Story:
         }
 
     def _amount(self, pods: int) -> int:
-        """GPUs of one pod."""
         chance = self.chance
         if self.shape.strict and chance.random() < _NEVER_FITS:
             return self.made.total + chance.randint(1, 6)

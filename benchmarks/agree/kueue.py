@@ -92,7 +92,6 @@ def start(made: Platform, cluster: Cluster, report: Report, *, fair: bool) -> No
 
 
 def _stack(*, fair: bool) -> Stack:
-    """A stack whose only operator with a controller here is Kueue."""
     cluster = {"cloud": "existing", "provides": ["networkPolicies", "resourceMetrics"]}
     pools = {"h100": {"machine": "p5.48xlarge", "nodes": 1}}
     teams = {"team": {"owner": "owner", "costCenter": "rd-001", "gpus": {"h100": {"guaranteed": 8}}}}

@@ -178,7 +178,6 @@ class Observer:
 
 
 def _jobs(manifest: Manifest) -> Iterator[str]:
-    """The names of a Workload's Jobs."""
     for owner in maps_at(manifest, "metadata", "ownerReferences"):
         if text_at(owner, "kind") == "Job":
             yield text_at(owner, "name")

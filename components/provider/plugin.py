@@ -150,11 +150,10 @@ def _refused(name: str, kind: str, problems: Iterable[Problem], read: Inputs) ->
     lines = [f"\n\t\t- {problem}" for problem in ordered if problem not in shown]
     count = f"{len(ordered)} problem{'s' if len(ordered) > 1 else ''}"
     message = f"{kind.rpartition(':')[2]} {name} has {count} in its inputs:{''.join(lines)}"
-    return InputPropertiesError(message, [_detail(problem) for problem in shown])
-
-
-def _detail(problem: Problem) -> InputPropertyErrorDetails:
-    return {"property_path": property_path(problem.path), "reason": problem.reason}
+    details: list[InputPropertyErrorDetails] = [
+        {"property_path": property_path(problem.path), "reason": problem.reason} for problem in shown
+    ]
+    return InputPropertiesError(message, details)
 
 
 def _left_out(places: Iterable[Path]) -> str:

@@ -196,7 +196,6 @@ def _team_role(stated: Sequence[Rule], stack: Stack) -> tuple[str, ...]:
 
 
 def _has(stated: Iterable[Rule], stack: Stack, role: str) -> bool:
-    """Whether stated rules allow all that a role allows."""
     found = {triple for rule in stated if not rule.names for triple in _triples(rule)}
     wanted = (rule_of(rule) for rule in rules(stack, role))
     return ("*", "*", "*") in found or all(triple in found for rule in wanted for triple in _triples(rule))

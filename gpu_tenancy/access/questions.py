@@ -89,7 +89,6 @@ def access_of(stack: str | None, team: str | None, project: Path | None) -> Acce
 
 
 def _only(folder: Path) -> str:
-    """The only stack that has people."""
     names = stack_names(folder)
     found = [name for name in names if _has_people(read_stack(name, folder).sections)]
     if len(found) == 1:

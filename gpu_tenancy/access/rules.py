@@ -67,8 +67,7 @@ ALL: Final = Rule(frozenset("*"), frozenset("*"), frozenset("*"))
 
 def identity(subject: Subject, groups: Iterable[str] = ()) -> frozenset[Subject]:
     """All subjects that a caller is for RBAC: itself and its groups."""
-    more = {Subject("Group", group) for group in groups}
-    return frozenset({subject, *more, *(Subject("Group", group) for group in system_groups(subject))})
+    return frozenset({subject, *(Subject("Group", group) for group in (*groups, *system_groups(subject)))})
 
 
 def system_groups(subject: Subject) -> Iterator[str]:

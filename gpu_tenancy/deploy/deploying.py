@@ -115,7 +115,6 @@ class Environment:
                 self.stacks.remove(name)
 
     def _early(self) -> list[str]:
-        """Stacks that others depend on."""
         last = max(map(self.stacks.stage, self.stacks.names))
         return [name for name in self.stacks.names if self.stacks.stage(name) < last]
 
@@ -210,7 +209,6 @@ def _watched(stack: str, command: str) -> Generator[_Seen]:
 
 
 def _failure(failed: Mapping[str, BaseException]) -> BaseException:
-    """One error for all stacks of a stage that failed."""
     for error in failed.values():
         if not isinstance(error, ConsoleError):
             return error

@@ -135,7 +135,6 @@ class Moving:
         return {str(entry["urn"]): entry for entry in self._before[name].get("resources") or ()}
 
     def _sort(self, name: str, targets: tuple[str, ...], stack_of: StackOf) -> None:
-        """Divides the resources of a stack into those that stay and those that leave."""
         entries = self._entries(name)
         for entry in entries.values():
             target = name if is_scaffold(entry) else stack_of(list(_chain(entry, entries)))
@@ -147,7 +146,6 @@ class Moving:
                 self._leaving.setdefault((name, target), []).append(entry)
 
     def _state(self, name: str, arrived: list[Mutable] | None = None) -> State:
-        """A stack's new state: the final one, or the one before with what arrived."""
         around = self._before.get(name) or next(iter(self._before.values()))
         if arrived is not None:
             return {**around, "resources": [*(self._before.get(name, {}).get("resources") or ()), *arrived]}
@@ -230,7 +228,6 @@ class _Transfer:
 
 
 def _chain(entry: Entry, entries: Mapping[str, Entry]) -> Iterator[Entry]:
-    """A resource and the resources around it, without the stack's own."""
     above: Entry | None = entry
     while above is not None and above["type"] != ROOT:
         yield above

@@ -145,7 +145,6 @@ class PulumiCli:
         write_text(self.folder / name, yaml.safe_dump(content, sort_keys=False))
 
     def _succeed(self, *arguments: str) -> str:
-        """Runs a command that must succeed, and returns its output."""
         done = self._run(*arguments)
         if not done.ok:
             raise ConsoleError(f"pulumi {arguments[0]} failed:\n{done.diagnostics}", fix_for(done.diagnostics))

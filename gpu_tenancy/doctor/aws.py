@@ -58,12 +58,8 @@ class AwsCli:
         code = _CODE.search(message)
         if code and code[1] in {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}:
             right = _DENIED.search(message)
-            raise DeniedError(right[1] if right else f"{service}:{_pascal(operation)}")
+            raise DeniedError(right[1] if right else f"{service}:{operation.title().replace('-', '')}")
         raise NoAnswerError(f"{code[1]}: {message}" if code else message)
-
-
-def _pascal(operation: str) -> str:
-    return "".join(word.capitalize() for word in operation.split("-"))
 
 
 def questions(stack: Stack, section: AwsCluster, run: Run) -> Iterator[Question]:

@@ -239,7 +239,6 @@ def _zones(google: Google, needs: Iterable[NodesNeed], section: GcpCluster, mach
 
 
 def _offered(google: Google, section: GcpCluster, machine_type: str) -> Iterator[str]:
-    """Zones of the region that have a machine type."""
     page = ""
     while True:
         answer = google.get(

@@ -70,7 +70,6 @@ def _nodes(stack: Stack, section: AwsCluster | GcpCluster | AzureCluster) -> Ite
 
 
 def _need(name: str, machine: Machine, nodes: int) -> NodesNeed:
-    """On-demand nodes in the cluster's zones."""
     return NodesNeed(
         pool=name,
         type=machine.type or machine.name,

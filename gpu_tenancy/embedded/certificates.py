@@ -85,7 +85,6 @@ def _complete(places: Places) -> bool:
 
 
 def _valid(file: Path) -> bool:
-    """Whether a certificate exists and does not expire within a day."""
     if not file.is_file():
         return False
     certificate = x509.load_pem_x509_certificate(file.read_bytes())
@@ -218,7 +217,6 @@ def write_account_config(places: Places, name: str, token: str) -> Path:
 
 
 def _pair(client: str, places: Places) -> dict[str, str]:
-    """The user of a kubeconfig that shows the certificate of a part."""
     return {
         "client-certificate-data": _data(places.certificate(client)),
         "client-key-data": _data(places.key(client)),

@@ -108,15 +108,9 @@ def bring_nodes(cluster: Cluster, shapes: Sequence[NodeShape]) -> Counter[str]:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(cluster.delete, stale))
         changes = Counter(pool.map(partial(_bring, cluster, existing), shapes))
-    cluster.wait_for(
-        lambda: _all_ready(cluster, wanted), what=f"{len(wanted)} nodes to be ready", timeout=_within(len(wanted))
-    )
+    within = 60 + len(wanted) / 10  # ten times as long as kwok takes for that many on a quiet machine
+    cluster.wait_for(lambda: _all_ready(cluster, wanted), what=f"{len(wanted)} nodes to be ready", timeout=within)
     return changes + Counter({"pruned": len(stale)})
-
-
-def _within(nodes: int) -> float:
-    """Seconds in which nodes must be ready: ten times as long as kwok takes for that many on a quiet machine."""
-    return 60 + nodes / 10
 
 
 def add_node(cluster: Cluster, shape: NodeShape) -> None:
@@ -144,7 +138,6 @@ def _bring(cluster: Cluster, existing: Mapping[str, Manifest], shape: NodeShape)
 
 
 def _current(node: Mapping[str, Json], shape: NodeShape) -> bool:
-    """Whether a node is of this shape, and nobody has changed it since."""
     manifest = shape.manifest
     metadata = ("labels", "annotations")
     kept = all(
@@ -164,14 +157,12 @@ def _put(cluster: Cluster, manifest: Manifest, capacity: Mapping[str, str]) -> t
     amounts: Json = dict(capacity)
     if at(node, "status", "capacity") == amounts:
         return node, False
-    status: Json = {field: _replacing(at(node, "status", field), amounts) for field in ("capacity", "allocatable")}
+    # A merge patch keeps keys that it does not have, so those of removed resources are null.
+    status: Json = {
+        field: {**dict.fromkeys(map_at(node, "status", field)), **amounts} for field in ("capacity", "allocatable")
+    }
     cluster.patch(Reference.of(manifest), {"status": status}, subresource="status")
     return node, True
-
-
-def _replacing(before: Json, amounts: Mapping[str, Json]) -> Json:
-    """A merge patch that sets removed resources to null, because it keeps keys that it does not have."""
-    return {**dict.fromkeys(before if isinstance(before, dict) else ()), **amounts}
 
 
 def _ours(node: Mapping[str, Json]) -> tuple[Json, Json]:
@@ -185,9 +176,6 @@ def _all_ready(cluster: Cluster, wanted: set[str]) -> bool:
 
 
 def _ready(node: Mapping[str, Json]) -> bool:
-    return is_true(node, "Ready") and not _not_ready_taint(node)
-
-
-def _not_ready_taint(node: Mapping[str, Json]) -> bool:
-    """Whether a node has the taint of new nodes, on which no pod is scheduled."""
-    return any(text_at(taint, "key").startswith("node.kubernetes.io/") for taint in maps_at(node, "spec", "taints"))
+    # On a node with the taints of new nodes no pod is scheduled.
+    new = any(text_at(taint, "key").startswith("node.kubernetes.io/") for taint in maps_at(node, "spec", "taints"))
+    return is_true(node, "Ready") and not new

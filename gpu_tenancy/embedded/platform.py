@@ -236,7 +236,6 @@ class Platform:
         raise error(f"{part} {what}. Last log lines:\n{lines}", f"see the full log in {log}")
 
     def _runs(self) -> bool:
-        """Whether every part of the control plane is alive."""
         running = self._running()
         if running is None or not all(asdict(running.ports).values()):
             return False
@@ -274,7 +273,6 @@ class Platform:
             return cluster.ready()
 
     def _apply_rbac(self) -> None:
-        """Applies the RBAC objects of kwok."""
         cluster = self.cluster()
         for manifest in yaml.safe_load_all(_RBAC.read_text(encoding="utf-8")):
             cluster.apply(manifest)

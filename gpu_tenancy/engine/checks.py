@@ -62,7 +62,6 @@ def _repeated_objects(objects: Iterable[KubernetesObject]) -> Iterator[str]:
 
 
 def _unresolved(item: KubernetesObject) -> Iterator[str]:
-    """Problems of a name or namespace that is missing, secret or not known yet."""
     for key in ("name", "namespace"):
         reason = item.withheld("metadata", key)
         if reason:

@@ -79,10 +79,6 @@ def _cohort(manifest: Manifest) -> str:
     return "; ".join(filter(None, (f"parent {parent}" if parent else "", _cluster_queue(manifest))))
 
 
-def _resource_quota(manifest: Manifest) -> str:
-    return _few([f"{name} {_plain(amount)}" for name, amount in _pairs(at(manifest, "spec", "hard"))])
-
-
 def _limit_range(manifest: Manifest) -> str:
     return _few(
         [
@@ -101,6 +97,11 @@ def _field(*path: str, before: str = "") -> Callable[[Manifest], str]:
         return f"{before}{value}" if value else ""
 
     return describe
+
+
+def _map(*path: str, between: str = " ") -> Callable[[Manifest], str]:
+    """Returns a function that describes an object by the entries of one field."""
+    return lambda manifest: _few([f"{name}{between}{_plain(value)}" for name, value in _pairs(at(manifest, *path))])
 
 
 def _gpus(template: Manifest) -> str:
@@ -123,10 +124,6 @@ def _workload(manifest: Manifest, kind: WorkloadKind) -> str:
     if kind.groups is None:
         return _few(roles)
     return " x ".join(filter(None, (_plain(at(manifest, *kind.groups.count.split("."))), f"({_few(roles)})")))
-
-
-def _gang_queue(manifest: Manifest) -> str:
-    return _few([f"{name} {_plain(maximum)}" for name, maximum in _pairs(at(manifest, "spec", "capability"))])
 
 
 def _autoscaler(manifest: Manifest) -> str:
@@ -152,26 +149,22 @@ def _namespace(manifest: Manifest) -> str:
     return f"pod security {level}" if level else ""
 
 
-def _flavor(manifest: Manifest) -> str:
-    return _few([f"{name}={_plain(value)}" for name, value in _pairs(at(manifest, "spec", "nodeLabels"))])
-
-
 _KUEUE = "kueue.x-k8s.io"
 _BY_KIND: Mapping[tuple[str, str], Callable[[Manifest], str]] = MappingProxyType(
     {
         ("", "LimitRange"): _limit_range,
         ("", "Namespace"): _namespace,
-        ("", "ResourceQuota"): _resource_quota,
+        ("", "ResourceQuota"): _map("spec", "hard"),
         ("autoscaling", "HorizontalPodAutoscaler"): _autoscaler,
         (_KUEUE, "ClusterQueue"): _cluster_queue,
         (_KUEUE, "Cohort"): _cohort,
         (_KUEUE, "LocalQueue"): _field("spec", "clusterQueue", before="cluster queue "),
-        (_KUEUE, "ResourceFlavor"): _flavor,
+        (_KUEUE, "ResourceFlavor"): _map("spec", "nodeLabels", between="="),
         (_KUEUE, "WorkloadPriorityClass"): _field("value"),
         ("keda.sh", "ScaledObject"): _scaled_object,
         ("monitoring.coreos.com", "ServiceMonitor"): _monitor,
         ("policy", "PodDisruptionBudget"): _field("spec", "maxUnavailable", before="max unavailable "),
         ("scheduling.k8s.io", "PriorityClass"): _field("value"),
-        ("scheduling.volcano.sh", "Queue"): _gang_queue,
+        ("scheduling.volcano.sh", "Queue"): _map("spec", "capability"),
     }
 )

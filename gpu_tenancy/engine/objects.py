@@ -240,7 +240,6 @@ _Foundation = tuple[str, str, str]
 
 
 def _foundations(objects: Sequence[KubernetesObject]) -> dict[_Foundation, int]:
-    """The positions of namespaces and custom resource definitions."""
     positions: dict[_Foundation, int] = {}
     for index, item in enumerate(objects):
         if (item.group, item.kind) == ("", "Namespace"):

@@ -80,7 +80,6 @@ def render(
 
 
 def _rendered(main: Path, monitor: RecordingMonitor, config: Mapping[str, str]) -> Rendered:
-    """Runs the program once, in as many processes as the monitor's sharing has."""
     with program_scope(main.parent):
         copy_context().run(_run, main, monitor, config)
     outputs = monitor.outputs

@@ -77,7 +77,6 @@ class _Branches:
         return Text.assemble(*title, *suffix, no_wrap=True, overflow="ellipsis")
 
     def _sorted(self, parent: str) -> tuple[Registration, ...]:
-        """Components first, then by type and name."""
         children = self._children.get(parent, ())
         return tuple(sorted(children, key=lambda child: (child.custom, _short_type(child.type), child.name)))
 

@@ -75,7 +75,6 @@ def concerned(
 
 
 def _read(stack: str, project: Path) -> Collection[str]:
-    """The files that a stack reads besides its own; those that an invalid stack names are in its problems."""
     try:
         return read_stack(stack, project).files.values()
     except StackError as error:
@@ -109,7 +108,6 @@ def _shared(path: str) -> str:
 
 
 def _stack(path: str) -> str:
-    """The stack of a stack file; empty for other files."""
     file = PurePosixPath(path)
     named = file.parent == PurePosixPath("stacks") and file.name.startswith("Pulumi.") and file.suffix == ".yaml"
     return file.stem.removeprefix("Pulumi.") if named else ""

@@ -117,7 +117,6 @@ def _whole(preview: StackPreview) -> str:
 
 
 def _short(preview: StackPreview) -> str:
-    """The head of a report, or the first error lines."""
     if preview.report.strip():
         head = preview.report.partition("\n### ")[0].strip()
         return f"{head}\n\n*Shortened. The full report is an artifact of this run.*"

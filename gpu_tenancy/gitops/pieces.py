@@ -172,7 +172,6 @@ def _before(objects: tuple[KubernetesObject, ...]) -> dict[str, frozenset[str]]:
 
 
 def _work(objects: tuple[KubernetesObject, ...], before: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """The URNs of servers and jobs, and of all objects that depend on them."""
     work = {item.urn for item in objects if _unawaited(item)}
     left = list(work)
     after: dict[str, list[str]] = {}
@@ -236,7 +235,6 @@ def groups(pieces: Sequence[Piece]) -> tuple[Group, ...]:
 
 
 def _names(pieces: Sequence[Piece]) -> dict[str, str]:
-    """The group name of each piece, by URN."""
     dependencies = _reach({piece.urn: piece.before for piece in pieces})
     awaited = [piece for piece in pieces if piece.awaited and not piece.work]
     names: dict[str, str] = {}

@@ -157,7 +157,6 @@ class _Run:
         self._inventory.put(Entry(wanted.reference, number, live.uid, digest(wanted.manifest), live.mark))
 
     def _define(self, definitions: Sequence[Mapping[str, Json]], done: Mapping[Reference, Change]) -> list[Failure]:
-        """Waits until the API server serves the definitions of a wave."""
         new = [definition for definition in definitions if done[Reference.of(definition)].action != "unchanged"]
         if new:
             self._cluster.forget_kinds()

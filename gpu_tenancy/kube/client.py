@@ -130,7 +130,6 @@ class Cluster:
         return tuple(found)
 
     def _pages(self, path: str, query: Mapping[str, str], accept: str) -> Iterator[Manifest]:
-        """The pages of a list, each asked for after the one before."""
         following = ""
         while True:
             page = self._ask(Request("GET", path, {"limit": _PAGE, **query, "continue": following}, accept=accept))

@@ -122,7 +122,6 @@ def foreign(reference: Reference, live: Live) -> str:
 
 
 def _lives(cluster: Cluster, same_kind: Sequence[Reference]) -> dict[Reference, Live]:
-    """The metadata of the existing objects among those of one kind."""
     first = same_kind[0]
     if len(same_kind) == 1:
         live = look(cluster, first)
