@@ -129,17 +129,14 @@ def _common(rules: Iterable[AnyRule]) -> dict[str, dict[str, Any]]:
 
 
 def _code(names: Iterable[str]) -> str:
-    """Names as code, separated by commas."""
     return ", ".join(f"`{name}`" for name in names)
 
 
 def _cell(text: str) -> str:
-    """Text for a table cell."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
 def _short(name: str, schema: Mapping[str, Any]) -> str:
-    """A setting, with its default if that is short."""
     value = _value(schema.get("default"))
     return f"`{name}: {value.strip('`')}`" if len(value) <= _SHORT else f"`{name}`"
 

@@ -165,7 +165,6 @@ def _port(process: "subprocess.Popen[bytes]", folder: Path, log: IO[bytes]) -> i
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Terminates the process."""
     process.terminate()
     try:
         process.wait(10)
@@ -185,7 +184,6 @@ def _no_response(folder: Path, error: grpc.RpcError, log: IO[bytes]) -> ConsoleE
 
 
 def _last_lines(log: IO[bytes]) -> str:
-    """The last lines of a pack's log."""
     log.seek(0)
     lines = log.read().decode(errors="replace").split("\n")
     return "; ".join(line.strip() for line in lines[-4:] if line.strip()) or "no output"

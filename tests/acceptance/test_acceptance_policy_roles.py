@@ -8,7 +8,7 @@ import pytest
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 from rule_engine import Resource, View
-from workload_rules.aggregation import built_in_roles
+from workload_rules.bindings import built_in_roles
 from workload_rules.rbac import ApiObject, rules
 from workload_rules.roles import FORBIDDEN
 

@@ -236,7 +236,6 @@ class GkeCluster(Cluster):
 
 
 def _network(block: View) -> View:
-    """The network of a block, which can be unknown."""
     return block.entries().get("cidrBlock", View(None, (*block.path, "cidrBlock")))
 
 

@@ -152,7 +152,6 @@ def _meets(requirement: View, labels: Labels) -> bool:
 
 
 def _upper_bound(requirement: View) -> Decimal | None:
-    """The greatest number that a requirement admits; None without."""
     numbers = [number for text in requirement.texts("values") if (number := quantity(text)) is not None]
     match requirement.text("operator"):
         case "In" | "Lte":

@@ -6,7 +6,7 @@ from typing import Final
 from pydantic import Field
 
 from rule_engine import ADVICE, MUST, AnyRule, Rule, Settings, Severity, Stack, UnknownValues
-from workload_rules.administrators import Reviewed
+from workload_rules.bindings import Reviewed
 from workload_rules.objects import matches_any
 from workload_rules.pods import Tenants
 from workload_rules.rbac import BINDINGS, PRACTICES, ApiObject, PolicyRule, in_all_forms, role_ref, subject_of

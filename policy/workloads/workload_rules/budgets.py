@@ -237,7 +237,6 @@ def _selected_label(budget: Resource) -> tuple[str, str] | None:
 
 
 def _has_budget(pod: Pod, stack: Stack) -> bool:
-    """Whether a PodDisruptionBudget selects a pod."""
     labels = [None, *pod.meta.string_map("labels").items()]
     return any(
         stack.first(BUDGETS, partial(_covers, pod=pod), (namespace_of, pod.namespace), (_selected_label, label))

@@ -48,7 +48,6 @@ class FabricSettings(TenantGpus):
 
 
 def _count(pod: Pod) -> Decimal:
-    """Number of pods of a template."""
     count = Decimal(1)
     for path in COUNTS.get(pod.kind, ()):
         numbers = {".".join(names): view for names, view in views_at(pod.resource.props, path)}

@@ -327,7 +327,6 @@ class Sharing(TenantGpus):
 
 
 def _time_sliced_resources(pod: Pod, settings: Sharing) -> set[str]:
-    """Resource names of the time-sliced GPUs that a pod requests."""
     gpus = set(pod.gpus(settings))
     if not gpus:
         return gpus

@@ -169,7 +169,6 @@ class OperatorSettings(Settings):
 
 
 def _chart_name(chart: Resource) -> str:
-    """The last part of the name or address of a chart."""
     return _chart(chart).rsplit("/", 1)[-1].split(":")[0].removesuffix(".tgz")
 
 

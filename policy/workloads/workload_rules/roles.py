@@ -6,8 +6,7 @@ from typing import Final
 from pydantic import Field
 
 from rule_engine import ADVICE, AnyRule, Rule, Severity, Stack, UnknownValues
-from workload_rules.administrators import Administered, Reviewed
-from workload_rules.aggregation import aggregating
+from workload_rules.bindings import Administered, Reviewed, aggregating
 from workload_rules.objects import always, matches_any
 from workload_rules.rbac import (
     BINDINGS,

@@ -89,7 +89,6 @@ def autoscalers_of(workload: Resource, stack: Stack) -> list[Autoscaler]:
 
 
 def _target_keys(workload: Resource) -> tuple[Among[Autoscaler], ...]:
-    """The index keys of the autoscalers of a workload."""
     return (_namespace, namespace_of(workload)), (_kind, workload.kind), (_target_name, name(workload))
 
 

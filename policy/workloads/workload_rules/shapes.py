@@ -168,7 +168,6 @@ def _can_be_container(value: Plain) -> bool:
 
 
 def _is_part(value: dict[str, Plain]) -> bool:
-    """Whether a map has fields of a pod spec."""
     return (
         not _FLAGS.isdisjoint(value)
         or any(_of_maps(value.get(key)) for key in _LISTS)
@@ -179,7 +178,6 @@ def _is_part(value: dict[str, Plain]) -> bool:
 
 
 def _is_container(value: dict[str, Plain]) -> bool:
-    """Whether a map has fields of a container."""
     return (
         any(_of_maps(value.get(key)) for key in ("env", "envFrom", "volumeDevices"))
         or _has(value.get("securityContext"), _PRIVILEGES)

@@ -180,7 +180,6 @@ def _has_quota(pod: Pod, settings: SpaceQuota, stack: Stack) -> Iterator[str]:
 
 
 def _is_limited(key: str, namespace: str, stack: Stack) -> bool:
-    """Whether a ResourceQuota of a namespace has a key."""
     in_namespace = (namespace_of, namespace)
     return stack.first(QUOTAS, lambda quota: quota.props.has("spec", "hard", key), in_namespace) is not None
 
