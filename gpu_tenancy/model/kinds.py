@@ -21,7 +21,11 @@ TABLE: Final = Path(__file__).with_name("kinds.yaml")
 Queued: TypeAlias = Literal["object", "jobs", "either", "templates", "never"]
 """Where Kueue reads the queue label. `object`: on the object. `jobs`: on the Jobs of a CronJob. `either`: on the object
 or on its pod template. `templates`: on the pods, which are queued one by one. `never`: its pods cannot be queued."""
-Many: TypeAlias = Literal["", "?", "[]", "{}"]
+Form: TypeAlias = Literal["", "?", "[]", "{}"]
+
+_ALONE: Final = "main"
+"""Kueue's name of the pods of an object that are all alike."""
+_STEP: Final = re.compile(r"(\w+)(\?|\[\]|\{\})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +33,7 @@ class Step:
     """A field of a path: with `?` it can be missing, `[]` is each item of a list, `{}` each entry of a map."""
 
     field: str
-    form: Many
-
-
-_ALONE: Final = "main"
-"""Kueue's name of the pods of an object that are all alike."""
-_STEP: Final = re.compile(r"(\w+)(\?|\[\]|\{\})?")
+    form: Form
 
 
 def _steps(path: object) -> object:
@@ -44,7 +43,7 @@ def _steps(path: object) -> object:
     if not all(found):
         msg = f"{path!r} is not a path"
         raise ValueError(msg)
-    return tuple(Step(match[1], cast("Many", match[2] or "")) for match in found if match)
+    return tuple(Step(match[1], cast("Form", match[2] or "")) for match in found if match)
 
 
 Steps: TypeAlias = Annotated[tuple[Step, ...], BeforeValidator(_steps)]
