@@ -419,7 +419,7 @@ def test_several_documents_and_lists_are_read_in_their_order(tmp_path: Path) -> 
         ("a: [", "FILE:1: invalid YAML: "),
         (
             "{apiVersion: v1, kind: Secret}",
-            "Secret (v1): unsupported kind; supported kinds: Deployment, Job, JobSet, LeaderWorkerSet, Pod",
+            "Secret (v1): unsupported kind; supported kinds: ",
         ),
         (
             "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: other}}",
