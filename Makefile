@@ -21,9 +21,10 @@ OWN_UV := $(if $(shell command -v uv 2>/dev/null),,.uv/bin/uv)
 UV := $(or $(OWN_UV),uv)
 RUN := $(UV) run --frozen --no-sync
 # On a terminal uv draws its own progress; elsewhere its long list of packages would hide other output.
+PYTEST = $(RUN) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 10 --durations-min 1
 SYNC = $(UV) sync --frozen $$([ -t 2 ] || echo --quiet)
 
-.PHONY: up down preview test tests attempts faults fuzz audit licenses sbom lint style types bench agree docs schema facts scopes requirements simulate ready ready-clouds
+.PHONY: up down preview unit test check tests attempts faults fuzz audit licenses sbom lint style types strict bench agree docs schema facts scopes requirements simulate ready ready-clouds
 .DEFAULT_GOAL := help
 
 help: ## Show this help
@@ -38,19 +39,26 @@ down: ready ## Stop the embedded platform and delete its data
 preview: ready-clouds ## Preview stack $(STACK), with a report and YAML objects in $(OUT)
 	@$(RUN) tenancy preview $(STACK) --out $(OUT)
 
-# Tests wait for servers most of the time, so the types are checked at the same time.
-test: ready-clouds style ## Run all checks: lint, types, import contracts, and tests on a real API server
-	@$(MAKE) --no-print-directory -j 2 tests types
+# Marks of tests choose the layer: see `markers` in pyproject.toml and tests/layers.py.
+unit: ready-clouds ## Run the tests that start no program and no server: under a minute
+	@$(PYTEST) -m "not (platform or process or slow)"
+
+test: ready-clouds style types ## Lint, types, import contracts, quick tests, and stack `local` on a real API server: at most 5 minutes
+	@$(PYTEST) -m "smoke or not (platform or slow)"
+
+# Tests of platforms wait for servers, so the strict types are checked at the same time.
+check: ready-clouds style types ## Run all checks: those of `make test`, strict types, and all tests on real API servers: at most 15 minutes
+	@$(MAKE) --no-print-directory -j 2 tests strict
 
 tests: ready-clouds
-	@$(RUN) python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(TESTS)
+	@$(PYTEST) $(TESTS)
 
-# Thousands of random programs take minutes, so `make test` has a few hundred, the same ones each time.
+# Thousands of random programs take minutes, so `make check` has a few hundred, the same ones each time.
 attempts: ready-clouds ## Try to get pods past policy packs and guards with 5,000 random objects each; ATTEMPTS=N for N
 	@GPU_TENANCY_ATTEMPTS=$(or $(ATTEMPTS),5000) $(RUN) python -m pytest tests/policy/test_policy_attempts.py \
 	  tests/acceptance/test_acceptance_pod_security.py tests/acceptance/test_acceptance_guards_attempts.py
 
-# A seed of its own each time; `make test` has a few hundred files, the same ones each time.
+# A seed of its own each time; `make check` has a few hundred files, the same ones each time.
 fuzz: ready-clouds ## Load, render and apply (dry run) 10,000 changed stack files; FUZZ=N for N, SEED=N to repeat a run
 	@GPU_TENANCY_FUZZ=$(or $(FUZZ),10000) $(RUN) python -m pytest tests/acceptance/test_acceptance_fuzz.py \
 	  --timeout 0 --hypothesis-show-statistics $(if $(SEED),--hypothesis-seed=$(SEED))
@@ -67,9 +75,13 @@ style: ready-clouds
 	@$(RUN) ruff check
 	@$(RUN) ruff format --check
 
-# The types of three clouds' SDKs do not fit the 4 GB that Node allows itself: they would be thrown away and made again.
 types: ready-clouds
-	@output=$$({ NODE_OPTIONS="--max-old-space-size=$(HALF_OF_MEMORY)" $(RUN) basedpyright && PYTHONPATH=policy:policy/workloads:policy/clouds $(RUN) lint-imports; } 2>&1); \
+	@$(RUN) pyrefly check --output-format min-text
+	@PYTHONPATH=policy:policy/workloads:policy/clouds $(RUN) lint-imports
+
+# The types of three clouds' SDKs do not fit the 4 GB that Node allows itself: they would be thrown away and made again.
+strict: ready-clouds
+	@output=$$(NODE_OPTIONS="--max-old-space-size=$(HALF_OF_MEMORY)" $(RUN) basedpyright 2>&1); \
 	  failed=$$?; printf '\n%s\n' "$$output"; exit $$failed
 
 bench: ready-clouds ## Measure previews, policy packs, admission, apply, `pulumi up` and peers; compare with the record; RECORD=yes replaces it

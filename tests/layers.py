@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from collections.abc import Generator
 from typing import Final
 
 import pytest
@@ -13,7 +14,7 @@ _running: list[str] = []
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> object:
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Has a case without marks fail where it starts a program, also by a fixture that it is the first to use."""
     if not any(item.get_closest_marker(name) for name in ("process", "platform")):
         _running.append(item.nodeid)

@@ -84,6 +84,7 @@ RIGHTS = {
     "comment.yaml": {"comment": {"actions": "read", "pull-requests": "write"}},
     "drift.yaml": {"issue": {"actions": "read", "issues": "write"}},
     "pull-request.yaml": {"offline": {"contents": "read"}, "together": {"contents": "read"}},
+    "tests.yaml": {"tests": {"contents": "read"}},
 }
 READS = {"contents": "read"}
 
@@ -309,3 +310,11 @@ def test_scripts_of_gitlab_are_right_by_shellcheck(tmp_path: Path) -> None:
             check = [str(BIN / "shellcheck"), "--exclude", "SC2154,SC2086,SC2034", str(file)]
             done = subprocess.run(check, check=False, capture_output=True, text=True, timeout=60)
             assert (name, done.stdout) == (name, "")
+
+
+def test_pull_requests_are_tested_with_the_oldest_and_the_newest_python_on_linux_and_macos() -> None:
+    job = workflow("tests.yaml")["jobs"]["tests"]
+    (oldest, newest) = re.findall(r"^PYTHONS := (\S+) to (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[0]
+    assert job["strategy"]["matrix"] == {"runner": ["ubuntu-24.04", "macos-15"], "python": [oldest, newest]}
+    runs = {step["if"].split("'")[1]: step["run"] for step in job["steps"] if "run" in step}
+    assert runs == {"pull_request": "make test", "push": "make check"}

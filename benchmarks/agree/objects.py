@@ -145,6 +145,7 @@ def _groups(lines: Sequence[Data]) -> dict[str, Json]:
             "lendingLimit": line.get("lendingLimit"),
         }
         quota: Json = {key: str(amount) for key, amount in amounts.items() if amount is not None}
+        # pyrefly: ignore[invalid-argument]
         flavors.setdefault(line["flavor"], []).append({"name": line["resource"], **quota})
     if not flavors:
         return {}

@@ -159,7 +159,7 @@ def _put(cluster: Cluster, manifest: Manifest, capacity: Mapping[str, str]) -> t
         return node, False
     # A merge patch keeps keys that it does not have, so those of removed resources are null.
     status: Json = {
-        field: {**dict.fromkeys(map_at(node, "status", field)), **amounts} for field in ("capacity", "allocatable")
+        field: {**dict.fromkeys(map_at(node, "status", field)), **capacity} for field in ("capacity", "allocatable")
     }
     cluster.patch(Reference.of(manifest), {"status": status}, subresource="status")
     return node, True

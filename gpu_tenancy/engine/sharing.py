@@ -84,6 +84,7 @@ class Sharing:
         asyncio._set_running_loop(loop)  # asyncio knows a running loop by its process
         return True
 
+    # pyrefly: ignore[bad-return]
     def leave(self, registrations: Sequence[Registration], *, complete: bool) -> NoReturn:
         """Ends a process with a further share, after it sent its registrations if these are complete."""
         assert self._answer is not None  # noqa: S101 - the first process goes on

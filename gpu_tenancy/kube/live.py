@@ -102,6 +102,7 @@ def survey(cluster: Cluster, pool: Executor, references: Iterable[Reference]) ->
     for first, answer in in_parallel(pool, lambda same_kind: _lives(cluster, same_kind), queries):
         for reference in queries[first]:
             failed = isinstance(answer, Failure)
+            # pyrefly: ignore[missing-attribute]
             existing[reference] = Failure(reference, answer.why) if failed else answer.get(reference)
     return existing
 

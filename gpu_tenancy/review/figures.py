@@ -211,6 +211,7 @@ def key_figures(review: Review) -> tuple[Figure, ...]:
             f"{_sum(now, 'limits'):,}",
             f"of {capacity:,}",
             f"{_unit(now)}, sum of all limits",
+            # pyrefly: ignore[bad-argument-type]
             _moved(before and _sum(before, "limits"), _sum(now, "limits")),
         ),
         _cost("monthly cost, guarantees", "guaranteed", now, before),
@@ -236,6 +237,7 @@ def _guaranteed(now: StackOutlook, before: StackOutlook | None, capacity: int) -
         f"{amount:,}",
         f"of {capacity:,}",
         note,
+        # pyrefly: ignore[bad-argument-type]
         _moved(before and _sum(before, "guaranteed"), amount),
         tone,
     )

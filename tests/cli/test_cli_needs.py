@@ -39,6 +39,7 @@ def registrations(name: str) -> tuple[Registration, ...]:
 
 
 def test_the_names_of_the_needs_are_the_values_of_the_key() -> None:
+    # pyrefly: ignore[missing-attribute]
     assert list(needs()) == list(Provided.__args__)
 
 

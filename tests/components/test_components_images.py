@@ -30,6 +30,7 @@ _DIGEST: Final = re.compile(r"@sha256:[0-9a-f]{64}$")
 
 def of_fabrics() -> Iterator[str]:
     for row in fabrics().values():
+        # pyrefly: ignore[invalid-yield]
         yield from (image for image in (row.injector, row.daemon and row.daemon.image) if image)
         if row.installer:
             yield from (image for image in (row.installer.image, row.installer.node_image) if image)

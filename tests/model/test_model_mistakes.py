@@ -216,6 +216,7 @@ def test_a_stack_that_makes_the_mistake_is_refused(sections: Data, message: str)
 
 def queue(**changes: object) -> ClusterQueue:
     spec = kueue.ClusterQueue("a", BORROWS, "org", preemption=Preemption(reclaim=Policy.ANY))
+    # pyrefly: ignore[bad-argument-type]
     return ClusterQueue(replace(spec, **changes), ("a",))
 
 

@@ -116,6 +116,7 @@ def _queues(a: float, b: float) -> dict[str, float]:
     return {_share("a"): a, _share("b"): b}
 
 
+# pyrefly: ignore[bad-assignment]
 ANSWERS: dict[str, dict[str, float]] = {
     "cluster/GPU nodes/A": {"{}": 3},
     "cluster/Unhealthy GPU nodes/A": {"{}": 2},

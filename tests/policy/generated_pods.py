@@ -241,6 +241,7 @@ class Placed:
             noise = self.noise.get(index, {})
             value = [*noise.values(), value] if key == "0" else {**noise, key: value}
         version, _, kind = self.kind.partition(":")
+        # pyrefly: ignore[unsupported-operation]
         props = {"metadata": {"name": "it", "namespace": NAMESPACE, "labels": dict(labels)}} | value
         return Sample(f"kubernetes:{version}:{kind}", props)
 

@@ -108,6 +108,7 @@ def changed(given: Mapping[str, Sample], at: str, to: object) -> dict[str, Sampl
     resources = dict(given)
     if "! " in at:
         which, option = at.split("! ", 1)
+        # pyrefly: ignore[bad-argument-type]
         resources[which] = replace(resources[which], **{option: to})
         return resources
     which, _, path = at.partition(": ")

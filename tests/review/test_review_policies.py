@@ -200,6 +200,7 @@ def exempted(stack: Preview, key: str, *, listed: bool = False) -> Preview:
     first, *others = stack.rendered.registrations
     tags: Any = [{"key": key, "value": "2099-01-31 why"}] if listed else {key: "2099-01-31 why"}
     inputs = {**first.inputs, "metadata": {"annotations": {"note": "exempt"}}, "tags": tags}
+    # pyrefly: ignore[bad-argument-type]
     registrations = (replace(first, inputs=inputs), *others)
     return replace(stack, rendered=replace(stack.rendered, registrations=registrations))
 

@@ -178,6 +178,7 @@ class GkeCluster(pulumi.ComponentResource):
             management=pools.management(pool),
             upgrade_settings=pools.upgrades(pool),
             placement_policy=pools.placement(pool, self._domain_policy(f"{name}-domain", pool)),
+            # pyrefly: ignore[bad-argument-type]
             queued_provisioning={"enabled": True} if pool.capacity.kind == "queued" else None,
             network_config=pools.network(pool, self._section),
             node_config=pools.node_config(pool, self._account, self._plan.tags, self._section),

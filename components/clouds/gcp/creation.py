@@ -128,6 +128,7 @@ def create_cluster(name: str, plan: ClusterPlan, new: NewCluster, opts: pulumi.R
         master_authorized_networks_config=_allowed(creation),
         database_encryption={"state": "ENCRYPTED", "key_name": new.key},
         workload_identity_config={"workload_pool": f"{cluster.project}.svc.id.goog"},
+        # pyrefly: ignore[bad-argument-type]
         authenticator_groups_config={"security_group": creation.security_group} if creation.security_group else None,
         enable_shielded_nodes=True,
         enable_legacy_abac=False,

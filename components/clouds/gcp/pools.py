@@ -138,6 +138,7 @@ def _capacity(pool: NodePool) -> NodePoolNodeConfigArgsDict:
         case FlexStart(max_run=seconds) | Queued(max_run=float() as seconds):
             return {
                 "flex_start": True,
+                # pyrefly: ignore[bad-argument-type]
                 "max_run_duration": f"{int(seconds)}s",
                 "reservation_affinity": {"consume_reservation_type": "NO_RESERVATION"},
             }

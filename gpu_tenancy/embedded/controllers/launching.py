@@ -240,6 +240,7 @@ def _reads(release: ReleasePlan) -> Iterator[Manifest]:
         "apiVersion": f"{_RBAC}/v1",
         "kind": "ClusterRoleBinding",
         "metadata": metadata,
+        # pyrefly: ignore[bad-index, unsupported-operation]
         "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": metadata["name"]},
         "subjects": [{"apiGroup": _RBAC, "kind": "Group", "name": f"system:serviceaccounts:{release.namespace}"}],
     }

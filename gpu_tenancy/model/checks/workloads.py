@@ -223,6 +223,7 @@ def _whole_job(tree: Tree, path: Path, job: Training, sizes: dict[str, PodSize])
         totals: Amounts = {}
         for role, pods in there.items():
             totals = add(totals, {name: amount * pods for name, amount in sizes[role].amounts.items()})
+        # pyrefly: ignore[no-matching-overload]
         for resource, total in reversed(totals.items()):  # GPUs first: their CPU and memory are derived from them.
             limit = limits(tree, team, flavor, gang=gang).get(resource, 0)
             reach = limit if gang else min(limit, potential_available(tree, team, flavor.name, resource))

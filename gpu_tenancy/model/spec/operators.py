@@ -88,6 +88,7 @@ def _with_keys() -> type[_Driver]:
     return create_model("_Keys", __base__=_Driver, __cls_kwargs__={"use_attribute_docstrings": False}, **keys)
 
 
+# pyrefly: ignore[invalid-inheritance]
 class Operators(_with_keys()):
     """Operators by name: `here`, `installed`, `off`, or `{install, version, values}`."""
 

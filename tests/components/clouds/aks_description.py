@@ -75,6 +75,7 @@ def _stripped(annotation: Annotation) -> Annotation:
     rest = [argument for argument in get_args(annotation) if argument is not NoneType]
     if get_origin(annotation) not in {Union, UnionType} or len(rest) == len(get_args(annotation)):
         return annotation
+    # pyrefly: ignore[invalid-annotation]
     return rest[0] if len(rest) == 1 else Union[tuple(rest)]  # noqa: UP007 - made at run time
 
 
