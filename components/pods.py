@@ -26,7 +26,7 @@ from gpu_tenancy.base.quantity import format_amounts, format_bytes
 from gpu_tenancy.model.catalogue.fabrics import HostMount
 from gpu_tenancy.model.plan.fabric import PodFabric
 from gpu_tenancy.model.plan.mounts import Mount
-from gpu_tenancy.model.plan.supply import GPU_TAINT_VALUE, POOL_LABEL, NodeTaint
+from gpu_tenancy.model.plan.pools import GPU_TAINT_VALUE, POOL_LABEL, NodeTaint
 from gpu_tenancy.model.plan.workloads import PodPlan
 
 from .references import file_mounts, file_volumes, pull_secrets, variable_sources, variables

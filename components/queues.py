@@ -10,8 +10,8 @@ from gpu_tenancy.base.quantity import CHANNELS, format_amount, format_amounts
 from gpu_tenancy.kueue import Cohort, Quota, ResourceGroup
 from gpu_tenancy.model.plan import QueuesPlan
 from gpu_tenancy.model.plan.multikueue import CHECK
+from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.queues import ClusterQueue, GangQueue, ProvisioningCheck, ResourceFlavor
-from gpu_tenancy.model.plan.supply import NodeTaint
 
 from .conventions import admission_check, fair_sharing, kueue_object
 from .multikueue import WorkerClusters

@@ -10,6 +10,7 @@ from gpu_tenancy.embedded.definitions.installing import install
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
 
 QUEUES: Final = "kueue.x-k8s.io"
@@ -29,7 +30,7 @@ class Queueing:
 
         Objects of the stack are not applied: neither its queues nor its guards.
         """
-        rows = choosing.rows_of(stack)
+        rows = choosing.rows_of(Tree(stack))
         pins = needed(read_pins(), {QUEUES}, rows)
         install(self.cluster, fetch(pins, self.platform.cache, self.report), self.report)
         found, unavailable = programs.find(rows, self.platform.cache, self.report)

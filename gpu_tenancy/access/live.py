@@ -12,6 +12,7 @@ from gpu_tenancy.access.rules import ALL, WHOLE, Grant, Holder, Question, Rule, 
 from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.request import CONNECTIONS
+from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.people import TEAM_ROLES, Subject, rules
 from gpu_tenancy.model.spec import Stack
 
@@ -168,9 +169,10 @@ def roles(cluster: Cluster, stack: Stack, namespaces: Sequence[str]) -> Mapping[
     """
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         base, *stated = pool.map(partial(_stated, cluster), (_BASE, *namespaces))
-    whole = tuple(_whole(base, stack))
-    by_place = {name: _team_role(found, stack) for name, found in zip(namespaces, stated, strict=True)}
-    everywhere = _team_role(base, stack) if whole else ()
+    environment = Environment(stack)
+    whole = tuple(_whole(base, environment))
+    by_place = {name: _team_role(found, environment) for name, found in zip(namespaces, stated, strict=True)}
+    everywhere = _team_role(base, environment) if whole else ()
     own = {name: found for name, found in by_place.items() if found and found != everywhere and "admin" not in whole}
     return {WHOLE: whole, **own} if whole else own
 
@@ -181,23 +183,23 @@ def _stated(cluster: Cluster, namespace: str) -> tuple[Rule, ...]:
     return tuple(rules_of(maps_at(cluster.create(asked), "status", "resourceRules")))
 
 
-def _whole(stated: Sequence[Rule], stack: Stack) -> Iterator[str]:
+def _whole(stated: Sequence[Rule], environment: Environment) -> Iterator[str]:
     """Roles in the whole cluster; who has one that includes others has only that."""
     if ALL in stated:
         yield "admin"
-    elif _has(stated, stack, "auditor"):
+    elif _has(stated, environment, "auditor"):
         yield "auditor"
-    elif _has(stated, stack, "member"):
+    elif _has(stated, environment, "member"):
         yield "member"
 
 
-def _team_role(stated: Sequence[Rule], stack: Stack) -> tuple[str, ...]:
-    return next(((role,) for role in TEAM_ROLES if _has(stated, stack, role)), ())
+def _team_role(stated: Sequence[Rule], environment: Environment) -> tuple[str, ...]:
+    return next(((role,) for role in TEAM_ROLES if _has(stated, environment, role)), ())
 
 
-def _has(stated: Iterable[Rule], stack: Stack, role: str) -> bool:
+def _has(stated: Iterable[Rule], environment: Environment, role: str) -> bool:
     found = {triple for rule in stated if not rule.names for triple in _triples(rule)}
-    wanted = (rule_of(rule) for rule in rules(stack, role))
+    wanted = (rule_of(rule) for rule in rules(environment, role))
     return ("*", "*", "*") in found or all(triple in found for rule in wanted for triple in _triples(rule))
 
 

@@ -23,15 +23,15 @@ def _grants(tree: Tree) -> Iterator[Grant]:
     yield from (Grant(who, ADMIN, "", (ALL,)) for who in sorted(admins))
     if planned is None:
         return
-    yield from _role(stack, "auditor", "", planned.auditors)
-    yield from _role(stack, "member", "", planned.members)
+    yield from _role(tree, "auditor", "", planned.auditors)
+    yield from _role(tree, "member", "", planned.members)
     for team in stack.teams:
         for binding in bindings(tree, team):
-            yield from _role(stack, binding.role, team, binding.subjects)
+            yield from _role(tree, binding.role, team, binding.subjects)
 
 
-def _role(stack: Stack, role: str, namespace: str, found: Iterable[Subject]) -> Iterator[Grant]:
-    own = tuple(rule_of(rule) for rule in rules(stack, role))
+def _role(tree: Tree, role: str, namespace: str, found: Iterable[Subject]) -> Iterator[Grant]:
+    own = tuple(rule_of(rule) for rule in rules(tree, role))
     yield from (Grant(who, f"{PREFIX}{role}", namespace, own) for who in found)
 
 

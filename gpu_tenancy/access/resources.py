@@ -9,7 +9,8 @@ from typing import Any, Final
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.tables import read_table
-from gpu_tenancy.model.plan.operators.needs import there
+from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.spec import Stack
 
 TABLE: Final = Path(__file__).with_name("resources.yaml")
@@ -111,4 +112,5 @@ def verb_of(text: str) -> str:
 
 
 def _served(stack: Stack) -> list[_Row]:
-    return [row for row in _rows() if row.operator is None or there(stack, row.operator)]
+    environment = Environment(stack)
+    return [row for row in _rows() if row.operator is None or there(environment, row.operator)]

@@ -14,6 +14,7 @@ from gpu_tenancy.access.kubeconfigs import with_token
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.engine.project import declared
 from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.multikueue import KUBECONFIG_KEY, kueue_namespace, worker_access
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 from gpu_tenancy.model.spec import Stack
@@ -48,7 +49,7 @@ def worker_of(name: str, project: Path | None) -> Worker:
         StackError: the file of the worker or of its manager is invalid.
     """
     stack = declared(name, project).stack
-    access = worker_access(stack)
+    access = worker_access(Environment(stack))
     if access is None or stack.multikueue is None or stack.multikueue.manager is None:
         raise ConsoleError(f"stack {name} is not a MultiKueue worker", "set multikueue.manager, or specify a worker")
     manager = stack.multikueue.manager

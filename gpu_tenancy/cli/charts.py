@@ -22,6 +22,7 @@ from gpu_tenancy.doctor.results import Row
 from gpu_tenancy.engine.releases import HelmRelease
 from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.catalogue.releases import cloud_charts
+from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.operators import releases
 from gpu_tenancy.model.spec import Stack
 
@@ -61,7 +62,7 @@ def chart_pins(stack: Stack, installed: Sequence[HelmRelease]) -> tuple[ChartPin
         stack: the stack.
         installed: the releases that its program declares.
     """
-    planned = {plan.name: plan.digest for plan in releases(stack)}
+    planned = {plan.name: plan.digest for plan in releases(Environment(stack))}
     places = {row.release: f"operators.{to_camel(name)}.digest" for name, row in operators().items()}
     return tuple(
         ChartPin(

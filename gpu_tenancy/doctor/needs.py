@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from gpu_tenancy.model.catalogue import Machine, find_machine
 from gpu_tenancy.model.catalogue.preflight import Part
-from gpu_tenancy.model.plan.gpus import machine_of
+from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.identities import DataGrant, made_buckets, team_identities
 from gpu_tenancy.model.plan.people import access
 from gpu_tenancy.model.plan.secrets import Store, readers
@@ -61,8 +61,8 @@ def _nodes(stack: Stack, section: AwsCluster | GcpCluster | AzureCluster) -> Ite
         system = section.creation.system
         if machine := find_machine(system.machine, section.cloud):
             yield _need("system", machine, system.nodes.max)
-    for name, pool in stack.pools.items():
-        machine = machine_of(stack, pool)
+    for name, resolved in Environment(stack).pools.items():
+        pool, machine = resolved.pool, resolved.machine
         if machine and pool.machine:
             interfaces = machine.network.interfaces if pool.fabric and machine.network else 0
             of_machine = _need(name, machine, pool.nodes.max)

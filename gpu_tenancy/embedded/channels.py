@@ -11,7 +11,8 @@ from gpu_tenancy.embedded.nodes import node_shapes
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.plan.compute_domains import CHANNEL_CLASS, COMPUTE_DOMAIN, connected_flavors
-from gpu_tenancy.model.plan.supply import POOL_LABEL
+from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.pools import POOL_LABEL
 from gpu_tenancy.model.spec import Stack
 
 OURS: Final = "gpu-tenancy.dev/embedded-channel"
@@ -44,7 +45,7 @@ def bring_channels(cluster: Cluster, stack: Stack) -> None:
     Raises:
         ApiError: the API server rejects an object.
     """
-    flavors = connected_flavors(stack)
+    flavors = connected_flavors(Environment(stack))
     wanted = [_CLASS, *_slices(stack, flavors)] if flavors else []
     names = {Reference.of(manifest) for manifest in wanted}
     for kind in ("ResourceSlice", "DeviceClass"):

@@ -13,7 +13,8 @@ from gpu_tenancy.base.quantity import format_amounts
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
-from gpu_tenancy.model.plan.supply import NodeTaint, PoolSupply, pool_supply
+from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.pools import NodeTaint, PoolSupply
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.topology import HOSTNAME, Level
 
@@ -64,8 +65,8 @@ class NodeShape:
 
 def node_shapes(stack: Stack) -> tuple[NodeShape, ...]:
     """The nodes of a stack's pools, each pool at its maximum size."""
-    supplies = (pool_supply(stack, name) for name in stack.pools)
-    return tuple(node for pool in supplies if pool for node in _of_pool(pool))
+    pools = Environment(stack).pools.values()
+    return tuple(node for pool in pools if pool.supply for node in _of_pool(pool.supply))
 
 
 def _of_pool(pool: PoolSupply) -> Iterator[NodeShape]:

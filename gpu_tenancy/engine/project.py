@@ -19,7 +19,8 @@ from gpu_tenancy.engine.objects import KubernetesObject, kubernetes_objects
 from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.model.catalogue.needs import needs
 from gpu_tenancy.model.load import load
-from gpu_tenancy.model.plan.operators.needs import OF_JOBS, there
+from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.needs import OF_JOBS, there
 from gpu_tenancy.model.source import Source, read_file, to_config
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import service_of
@@ -243,7 +244,8 @@ def for_embedded(source: Source, stack: Stack, kubeconfig: Path, adopt: Sequence
     }
     # Operators on an existing cluster belong to its owner, so the stack does not install them. Rights and guards follow
     # from those that run jobs, also where no job of the stack needs them.
-    operators = {to_camel(name): "installed" for name in OF_JOBS if there(stack, name)}
+    environment = Environment(stack)
+    operators = {to_camel(name): "installed" for name in OF_JOBS if there(environment, name)}
     sections = {**whole(source).sections, "cluster": cluster, "operators": operators}
     if "teams" in sections:
         sections["teams"] = with_named_classes(sections["teams"], stack)

@@ -15,9 +15,9 @@ from gpu_tenancy.local.summary import Summary
 from gpu_tenancy.local.up import Outcome
 from gpu_tenancy.model.catalogue import price_table
 from gpu_tenancy.model.plan.costs import pool_costs
-from gpu_tenancy.model.plan.gpus import machine_of
+from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.pools import PoolSupply
 from gpu_tenancy.model.plan.storage import storage_classes
-from gpu_tenancy.model.plan.supply import PoolSupply, pool_supply
 from gpu_tenancy.model.spec import Stack
 
 
@@ -57,13 +57,14 @@ def waiting(summary: Summary) -> str:
 
 def pools(stack: Stack) -> Table:
     """Table of node pools with prices, from the minimum to the maximum number of nodes."""
-    supplies = {name: pool_supply(stack, name) for name in (*stack.pools, *stack.elsewhere)}
+    environment = Environment(stack)
+    supplies = {name: pool.supply for name, pool in environment.all_pools.items()}
     with_gpus = any(supply and supply.resource for supply in supplies.values())
     heads = (
         _POOL_COLUMNS if with_gpus else tuple(_WITHOUT_GPUS.get(title, (title, side)) for title, side in _POOL_COLUMNS)
     )
     listed = table(heads, title="Node pools, USD per hour")
-    for cost in pool_costs(stack):
+    for cost in pool_costs(environment):
         supply, pool = supplies[cost.pool], stack.pools.get(cost.pool)
         if supply is None:
             continue
@@ -104,7 +105,7 @@ _POOL_COLUMNS: Final[tuple[Column, ...]] = (
 
 def price_note(stack: Stack) -> str:
     """Sources and dates of the prices: the stack, then the tables of the pools' clouds, and classes of storage."""
-    machines = [machine for pool in stack.pools.values() if (machine := machine_of(stack, pool))]
+    machines = [pool.machine for pool in Environment(stack).pools.values() if pool.machine]
     tables = [price_table(cloud) for cloud in dict.fromkeys(machine.cloud for machine in machines if machine.cloud)]
     of_machines = [f"{table.region}, {table.source}, {table.date}" for table in tables]
     of_storage = {made.kind: made.service.price for made in storage_classes(stack)}

@@ -135,7 +135,7 @@ def up(
 def _up(name: str, platform: Platform, report: Report, project: Path, options: Options) -> Outcome:
     report(f"reading stack {name}")
     read = declared(name, project)
-    operators = choosing.rows_of(read.stack) if options.controllers == "all" else dict[str, Row]()
+    operators = choosing.rows_of(Tree(read.stack)) if options.controllers == "all" else dict[str, Row]()
     other = other_stack(platform, name)
     prepared = platform.prepared and programs.prepared(operators, platform.cache)
     if prepared and not other:

@@ -31,6 +31,7 @@ from gpu_tenancy.local.checks.autoscaler import simplified
 from gpu_tenancy.local.checks.scaling import USAGE, check_scaling
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
+from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
 
 pytestmark = pytest.mark.platform
@@ -107,8 +108,8 @@ def metered(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterato
 
 
 def test_metrics_server_runs_where_a_server_scales_on_cpu() -> None:
-    assert "metrics-server" in choosing.rows_of(load(Source(scaled())))
-    assert "metrics-server" not in choosing.rows_of(load(Source(stack())))
+    assert "metrics-server" in choosing.rows_of(Tree(load(Source(scaled()))))
+    assert "metrics-server" not in choosing.rows_of(Tree(load(Source(stack()))))
 
 
 def test_pods_use_a_tenth_of_their_requests_and_nodes_their_pods_and_a_little(metered: Metered) -> None:

@@ -35,6 +35,7 @@ from gpu_tenancy.embedded.definitions.pins import read_pins
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
 
 KUEUE = read_rows()["kueue"]
@@ -192,7 +193,7 @@ def test_values_that_a_chart_rejects_are_told_in_helms_words(platform: Platform)
 
 def test_a_stack_has_the_controllers_that_it_uses_with_its_values(tmp_path: Path) -> None:
     plain_stack = load(Source(stack()))
-    assert list(rows_of(plain_stack)) == ["kueue"]
+    assert list(rows_of(Tree(plain_stack))) == ["kueue"]
     given = {name: a_program(tmp_path, name) for name in ("kueue", RENDERER)}
     (one,) = wanted(plain_stack, given)
     assert "manageJobsWithoutQueueName: true" in one.release.values["managerConfig"]["controllerManagerConfigYaml"]

@@ -13,7 +13,7 @@ from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.model.load import load
-from gpu_tenancy.model.plan.supply import CAPACITY_LABEL, POOL_LABEL, NodeTaint
+from gpu_tenancy.model.plan.pools import CAPACITY_LABEL, POOL_LABEL, NodeTaint
 from gpu_tenancy.model.source import Source
 
 TAINT = NodeTaint(GPU, "present", "NoSchedule")

@@ -9,8 +9,9 @@ from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.model.catalogue.caches import caches
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.caches import CachePlan, node_label
+from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.identities import caches_grants, data_grants
-from gpu_tenancy.model.plan.operators.needs import there
+from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack
@@ -59,13 +60,13 @@ def test_a_cache_is_divided_between_the_nodes_that_its_flavor_always_has() -> No
 
 
 def test_fluid_is_needed_and_teams_get_a_reference_in_place_of_a_volume() -> None:
-    assert there(stack_of(cached()), "fluid")
+    assert there(Environment(stack_of(cached())), "fluid")
     first, second = planned(cached()).teams
     assert (first.volumes, second.cached) == ((), ())
     (reference,) = first.cached
     assert (reference.mount, reference.writable) == ("dataset://dataset-caches/corpus/data", False)
     assert planned(stack()).caches is None
-    assert not there(stack_of(stack()), "fluid")
+    assert not there(Environment(stack_of(stack())), "fluid")
 
 
 def test_what_the_pods_of_a_cache_take_is_not_offered_to_teams() -> None:

@@ -8,7 +8,7 @@ from builders import EXISTING, PROVIDED, Data, errors, job, line, planned, pool,
 
 from gpu_tenancy.model.catalogue.clouds import CloudRules, clouds
 from gpu_tenancy.model.load import load
-from gpu_tenancy.model.plan.supply import flavors
+from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.source import Source
 
 ADMIN: Final = "arn:aws:iam::111122223333:role/deployer"
@@ -634,7 +634,7 @@ def test_partitions_by_aks_are_an_input_of_the_pool_and_keep_their_own_resource(
 def test_partitions_by_gke_are_asked_for_as_gpus_and_found_by_a_label() -> None:
     sections = on("gcp", teams={"a": team(gpus={"h100": {"guaranteed": 56}})}, sharing=SEVENTHS)
     assert pool_of(sections).partitioning.mig_profile == "1g.10gb"
-    (flavor,) = flavors(load(Source(sections))).values()
+    (flavor,) = Environment(load(Source(sections))).flavors.values()
     assert flavor.resource == "nvidia.com/gpu"
     assert flavor.node_labels["cloud.google.com/gke-gpu-partition-size"] == "1g.10gb"
     assert flavor.capacity["nvidia.com/gpu"] == 2 * 8 * 7
@@ -655,7 +655,7 @@ def test_turns_by_gke_are_an_input_of_the_pool() -> None:
     sections = on("gcp", sharing={"timeSlicing": 4})
     assert pool_of(sections).partitioning.turns == 4
     assert "config" not in planned(sections).cluster.gpu_operator["devicePlugin"]
-    (flavor,) = flavors(load(Source(sections))).values()
+    (flavor,) = Environment(load(Source(sections))).flavors.values()
     assert flavor.capacity["nvidia.com/gpu"] == 2 * 8 * 4
     assert not str(flavor.product).endswith("-SHARED")
 
@@ -670,7 +670,7 @@ def test_mps_is_a_configuration_of_the_plugin_for_that_pool(cloud: str) -> None:
     assert pool_of(sections).labels["nvidia.com/device-plugin.config"] == "h100"
     resources = yaml.safe_load(config["data"]["h100"])["sharing"]
     assert resources == {"mps": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}
-    (flavor,) = flavors(load(Source(sections))).values()
+    (flavor,) = Environment(load(Source(sections))).flavors.values()
     assert flavor.capacity["nvidia.com/gpu"] == 2 * 8 * 4
     assert str(flavor.product).endswith("-SHARED")
 

@@ -8,6 +8,7 @@ import yaml
 from builders import EKS, Data, errors, job, planned, pool, queue_of, stack, team
 
 from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.operators import ReleasePlan, releases
 from gpu_tenancy.model.plan.operators.kueue import kueue_values, usage_weights
 from gpu_tenancy.model.plan.people import rules
@@ -46,11 +47,13 @@ def created(version: str) -> Data:
 
 
 def driver(declared: Data) -> ReleasePlan | None:
-    return next((one for one in releases(load(Source(declared))) if one.name == "dra-driver-nvidia-gpu"), None)
+    return next(
+        (one for one in releases(Environment(load(Source(declared)))) if one.name == "dra-driver-nvidia-gpu"), None
+    )
 
 
 def mappings(declared: Data) -> Any:
-    values: Any = kueue_values(load(Source(declared)))
+    values: Any = kueue_values(Environment(load(Source(declared))))
     configuration = yaml.safe_load(values["managerConfig"]["controllerManagerConfigYaml"])
     return configuration["resources"].get("deviceClassMappings")
 
@@ -241,21 +244,25 @@ def test_queues_count_channels_only_where_nodes_have_them_and_the_plan_does_not(
 def test_without_channels_nothing_counts_them(declared: Data) -> None:
     assert queue_of(planned(declared), "a").channels == ()
     assert mappings(declared) is None
-    assert not [rule for rule in rules(load(Source(declared)), "researcher") if rule.domains]
+    assert not [rule for rule in rules(Environment(load(Source(declared))), "researcher") if rule.domains]
 
 
 def test_a_team_can_submit_a_compute_domain_of_its_own_without_one_in_the_stack() -> None:
     declared = sections(computeDomain=False)
     assert queue_of(planned(declared), "a").channels == ("gb200",)
     verbs = {
-        resource: rule.verbs for rule in rules(load(Source(declared)), "researcher") for resource in rule.resources
+        resource: rule.verbs
+        for rule in rules(Environment(load(Source(declared))), "researcher")
+        for resource in rule.resources
     }
     assert "create" in verbs["computedomains"]
     assert verbs["resourceclaimtemplates"] == ("get", "list", "watch")
 
 
 def test_past_usage_does_not_count_channels() -> None:
-    assert usage_weights(load(Source(sections())), Usage.model_validate({"halfLife": "1h"}))[CHANNEL] == 0.0
+    assert (
+        usage_weights(Environment(load(Source(sections()))), Usage.model_validate({"halfLife": "1h"}))[CHANNEL] == 0.0
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from builders import Data, pool, stack
 from gpu_tenancy.model.catalogue import find_machine
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.costs import PoolCost, pool_costs
+from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.source import Source
 
 MACHINE = "a2-ultragpu-8g"
@@ -16,7 +17,7 @@ MACHINE = "a2-ultragpu-8g"
 def cost(nodes: int | Data = 2, *, cluster: Data | None = None, prices: Data | None = None, **fields: Any) -> PoolCost:
     where = cluster or {"cloud": "existing", "provider": "gcp"}
     sections = stack(cluster=where, pools={"a100": pool(MACHINE, nodes, **fields)}, teams={}, prices=prices or {})
-    (pool_cost,) = pool_costs(load(Source(sections)))
+    (pool_cost,) = pool_costs(Environment(load(Source(sections))))
     return pool_cost
 
 
@@ -57,7 +58,7 @@ def test_the_stacks_own_price_comes_first() -> None:
 
 def test_a_described_machine_has_no_price() -> None:
     sections = stack(pools={"cpu": {"cpu": 8, "memory": "32Gi", "nodes": 2}}, teams={})
-    (pool_cost,) = pool_costs(load(Source(sections)))
+    (pool_cost,) = pool_costs(Environment(load(Source(sections))))
     assert (pool_cost.node, pool_cost.floor) == (None, None)
 
 

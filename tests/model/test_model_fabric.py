@@ -12,8 +12,9 @@ from gpu_tenancy.base.quantity import format_amounts
 from gpu_tenancy.model.catalogue import Machine, machines
 from gpu_tenancy.model.catalogue.fabrics import fabrics
 from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.fabric import HUGEPAGES, PodFabric, node_pages
-from gpu_tenancy.model.plan.operators.needs import there
+from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.source import Source
 
 EFA: Final = "vpc.amazonaws.com/efa"
@@ -232,5 +233,5 @@ def test_every_fabric_of_a_machine_has_its_row() -> None:
 
 
 def test_the_network_operator_is_there_only_for_infiniband() -> None:
-    assert not there(load(Source(wired())), "network_operator")
-    assert there(load(Source(wired(AKS, INFINIBAND))), "network_operator")
+    assert not there(Environment(load(Source(wired()))), "network_operator")
+    assert there(Environment(load(Source(wired(AKS, INFINIBAND)))), "network_operator")

@@ -7,7 +7,8 @@ from builders import EKS, GPU, PROVIDED, Data, errors, job, planned, pool, serve
 
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import outlook
-from gpu_tenancy.model.plan.operators.needs import installed_by
+from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.needs import installed_by
 from gpu_tenancy.model.plan.workloads import ServerPlan
 from gpu_tenancy.model.source import Source
 
@@ -109,10 +110,10 @@ def test_a_group_that_no_node_has_room_for_is_refused() -> None:
 
 def test_a_stack_with_a_group_needs_leader_worker_set() -> None:
     created = {**sections(), "cluster": CREATED}
-    assert installed_by(load(Source(created)), "lws") == "here"
+    assert installed_by(Environment(load(Source(created))), "lws") == "here"
     alone = {**sections(), "cluster": CREATED}
     alone["teams"]["a"]["serving"]["chat"].pop("nodes")
-    assert installed_by(load(Source(alone)), "lws") == "off"
+    assert installed_by(Environment(load(Source(alone))), "lws") == "off"
     (problem,) = errors({**created, "operators": {"lws": "off"}})
     assert "the stack needs the operator: server chat of team a is a LeaderWorkerSet" in problem
 

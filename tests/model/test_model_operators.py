@@ -21,9 +21,9 @@ from operators_builders import (
 )
 
 from gpu_tenancy.model.catalogue.operators import charts
-from gpu_tenancy.model.plan.operators import needs
-from gpu_tenancy.model.plan.operators.needs import Reason
-from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.plan import needs
+from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.needs import Reason
 
 # What is installed
 
@@ -237,7 +237,7 @@ def test_the_jobs_of_all_teams_are_not_walked_again_for_each_team(monkeypatch: p
     def walks(teams: int) -> int:
         calls = 0
 
-        def counted(of: Stack, operator: str) -> Reason | None:
+        def counted(of: Environment, operator: str) -> Reason | None:
             nonlocal calls
             calls += 1
             return jobs(of, operator)

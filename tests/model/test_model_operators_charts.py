@@ -18,8 +18,8 @@ from gpu_tenancy.model.catalogue.operators import charts, operators
 from gpu_tenancy.model.catalogue.releases import cloud_charts
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import plan
+from gpu_tenancy.model.plan.needs import CONDITIONS
 from gpu_tenancy.model.plan.operators import ReleasePlan
-from gpu_tenancy.model.plan.operators.needs import CONDITIONS
 from gpu_tenancy.model.source import Source
 
 

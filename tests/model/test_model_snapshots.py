@@ -9,6 +9,7 @@ from test_model_storage import CREATED
 from gpu_tenancy.model.catalogue.storage import storage_services
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import outlook
+from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.people import rules
 from gpu_tenancy.model.source import Source
 
@@ -139,7 +140,9 @@ def test_snapshots_of_a_driver_that_takes_none_are_refused(monkeypatch: pytest.M
 
 def test_members_list_snapshots_where_there_are_any_and_nobody_deletes_them() -> None:
     def verbs(sections: Data, role: str) -> set[str]:
-        found = (rule for rule in rules(load(Source(sections)), role) if "volumesnapshots" in rule.resources)
+        found = (
+            rule for rule in rules(Environment(load(Source(sections))), role) if "volumesnapshots" in rule.resources
+        )
         return {verb for rule in found for verb in rule.verbs}
 
     for role in ("viewer", "researcher", "lead", "auditor"):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpu_tenancy.model.catalogue import Machine, cloud_tables
-from gpu_tenancy.model.plan.disks import uses_local_disks
+from gpu_tenancy.model.plan.pools import uses_local_disks
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.pools import Disk
 

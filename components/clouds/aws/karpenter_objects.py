@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from gpu_tenancy.model.plan.cluster import NodePool
-from gpu_tenancy.model.plan.disks import uses_local_disks
+from gpu_tenancy.model.plan.pools import uses_local_disks
 from gpu_tenancy.model.spec.clouds.base import Maintenance
 
 from .context import ClusterContext

@@ -6,10 +6,8 @@ from typing import Final, Literal
 
 from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.model.plan.cluster import NodePool, Surge, SystemNodes
-from gpu_tenancy.model.plan.disks import uses_local_disks
 from gpu_tenancy.model.plan.fabric import HUGEPAGES
-from gpu_tenancy.model.plan.gpus import NVIDIA
-from gpu_tenancy.model.plan.supply import POOL_LABEL, NodeTaint
+from gpu_tenancy.model.plan.pools import NVIDIA, POOL_LABEL, NodeTaint, uses_local_disks
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.pools import CapacityBlock, Disk, Reserved
 

@@ -13,7 +13,7 @@ from pulumi_azure_native.containerservice import (
 )
 
 from gpu_tenancy.model.plan.cluster import NodePool
-from gpu_tenancy.model.plan.supply import NodeTaint
+from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
 from gpu_tenancy.model.spec.pools import Reserved
 

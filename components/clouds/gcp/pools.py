@@ -23,7 +23,7 @@ from pulumi_gcp.container import (
 from gpu_tenancy.model.catalogue import Machine
 from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.plan.cluster import NodePool, SystemNodes
-from gpu_tenancy.model.plan.supply import NodeTaint
+from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
 from gpu_tenancy.model.spec.pools import FlexStart, Queued, Reserved, Spot
 

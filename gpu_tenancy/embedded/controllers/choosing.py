@@ -12,9 +12,9 @@ from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
 
 
-def rows_of(stack: Stack) -> Mapping[str, Row]:
-    """The rows of the table whose operators run in the stack's cluster, or that the stack needs there."""
-    operators, tree = running(stack), Tree(stack)
+def rows_of(tree: Tree) -> Mapping[str, Row]:
+    """The rows of the table whose operators run in a stack's cluster, or that the stack needs there."""
+    operators = running(tree)
     return {
         name: row
         for name, row in read_rows().items()
@@ -24,10 +24,11 @@ def rows_of(stack: Stack) -> Mapping[str, Row]:
 
 def wanted(stack: Stack, programs: Mapping[str, Path]) -> tuple[Wanted, ...]:
     """The charts whose programs are all available, with the values that the stack gives them."""
-    releases = {name: plans[-1] for name, plans in running(stack).items()}
+    tree = Tree(stack)
+    releases = {name: plans[-1] for name, plans in running(tree).items()}
     return tuple(
         Wanted(name, row, releases[row.operator] if row.operator else _release(name, row), _own(row, programs))
-        for name, row in rows_of(stack).items()
+        for name, row in rows_of(tree).items()
         if all(program.program in programs for program in row.programs.values())
     )
 

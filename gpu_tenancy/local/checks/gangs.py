@@ -16,8 +16,9 @@ from gpu_tenancy.kueue import PodSet, Workload
 from gpu_tenancy.local.checks.check import Check
 from gpu_tenancy.local.checks.placement import CHECK
 from gpu_tenancy.model.plan import Plan
+from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.supply import Flavor, NodeTaint
+from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.simulation.live.copies import KUEUE, Place
 from gpu_tenancy.simulation.live.jobs import job_of
 

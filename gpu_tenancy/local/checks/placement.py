@@ -18,9 +18,9 @@ from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.local.checks.check import Check
 from gpu_tenancy.model.plan import Plan, PriorityPlan
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, gpu_resources
+from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.queues import ResourceFlavor
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.supply import NodeTaint
 
 NAMESPACE: Final = "tenancy-check"
 CHECK: Final = "gpu-tenancy.dev/check"

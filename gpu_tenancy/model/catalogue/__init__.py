@@ -310,12 +310,23 @@ def machines() -> Mapping[tuple[str, str], Machine]:
 
 def find_machine(name: str, cloud: str | None = None) -> Machine | None:
     """A machine type by name, in one cloud or in all: no two clouds share a name. None if it is unknown."""
-    return next((row for (of, known), row in machines().items() if known == name and cloud in {None, of}), None)
+    machine = _machines_by_name().get(name)
+    return machine if machine and cloud in {None, machine.cloud} else None
+
+
+@cache
+def _machines_by_name() -> Mapping[str, Machine]:
+    return {name: machine for (_, name), machine in machines().items()}
 
 
 def find_gpu(name: str) -> Gpu | None:
     """A GPU model by its name in stacks or by its product label; None if it is unknown."""
-    return gpus().get(name) or next((gpu for gpu in gpus().values() if gpu.product == name), None)
+    return _gpus_by_any_name().get(name)
+
+
+@cache
+def _gpus_by_any_name() -> Mapping[str, Gpu]:
+    return {**{gpu.product: gpu for gpu in gpus().values()}, **gpus()}
 
 
 def price_table(cloud: str) -> PriceTable:

@@ -9,10 +9,9 @@ from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount, format_bytes
 from gpu_tenancy.model.checks.references import known_in
 from gpu_tenancy.model.plan.cache_pods import accelerated, replicas_of, share, store_of
 from gpu_tenancy.model.plan.caches import node_label
-from gpu_tenancy.model.plan.disks import NodeDisk, node_disk
+from gpu_tenancy.model.plan.pools import NodeDisk
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
-from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.acceleration import NAMESPACE, Acceleration
 from gpu_tenancy.model.spec.data import Dataset
 
@@ -37,7 +36,7 @@ def cache_problems(tree: Tree) -> Iterator[Problem]:
         flavor = tree.flavors.get(acceleration.flavor)
         if flavor is not None:
             yield from _nodes(path, acceleration, flavor)
-            yield from _disks(path, tree.stack, acceleration, flavor)
+            yield from _disks(path, tree, acceleration, flavor)
     for flavor in tree.flavors.values():
         yield from _fits(flavor)
 
@@ -90,16 +89,16 @@ def _nodes(path: Path, acceleration: Acceleration, flavor: Flavor) -> Iterator[P
         )
 
 
-def _disks(path: Path, stack: Stack, acceleration: Acceleration, flavor: Flavor) -> Iterator[Problem]:
+def _disks(path: Path, tree: Tree, acceleration: Acceleration, flavor: Flavor) -> Iterator[Problem]:
     """A part of the cache on a node's disk, where the disk is known: of the nodes that are created here."""
-    if acceleration.medium != "ssd" or not stack.cluster.NODES_MADE:
+    if acceleration.medium != "ssd" or not tree.stack.cluster.NODES_MADE:
         return
     part = share(acceleration, replicas_of(acceleration, flavor.always))
     for supply in flavor.pools:
-        pool = stack.pools[supply.name]
+        pool = tree.pools[supply.name]
         # The folder of JuiceFS is on the boot disk, and the volumes of Alluxio where the pods' ephemeral storage is.
-        boot = NodeDisk(pool.disk.size, local=False)
-        disk = boot if acceleration.runtime == "juicefs" else node_disk(stack, pool)
+        boot = NodeDisk(pool.pool.disk.size, local=False)
+        disk = boot if acceleration.runtime == "juicefs" else pool.disk
         if part > disk.size:
             has = format_bytes(disk.size)
             rule = f"needs {format_bytes(part)} on each node, but those of pool {supply.name} have {has}"

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from gpu_tenancy.base.problems import Path, Problem
-from gpu_tenancy.model.plan.compute_domains import is_connected, most_nodes
-from gpu_tenancy.model.plan.operators.gpus import serves_domains
-from gpu_tenancy.model.plan.operators.needs import has_claims, there
+from gpu_tenancy.model.plan.compute_domains import is_connected, most_nodes, serves_domains
+from gpu_tenancy.model.plan.needs import has_claims, there
 from gpu_tenancy.model.plan.pods import PodSize, parts, pod_size
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec.workloads import Training
@@ -45,10 +44,10 @@ def _least(job: Training, role: str) -> int:
 
 def _driver(tree: Tree, place: Path) -> Iterator[Problem]:
     stack = tree.stack
-    if not has_claims(stack) and stack.cluster.creation:
+    if not has_claims(stack.cluster) and stack.cluster.creation:
         rule = f"requires ResourceClaims, but Kubernetes {stack.cluster.creation.version} is older than 1.34"
         yield Problem(place, rule, "set cluster.create.version: 1.34 or later", about=(("cluster", "create"),))
-    elif there(stack, "dra_driver") and not serves_domains(stack):
+    elif there(tree, "dra_driver") and not serves_domains(tree):
         rule = "requires compute domains of NVIDIA's DRA driver, which its values disable"
         fix = "remove operators.draDriver.values.resources.computeDomains"
         yield Problem(place, rule, fix, about=(("operators", "draDriver"),))
@@ -63,7 +62,7 @@ def _pods(tree: Tree, path: Path, job: Training, sizes: Mapping[str, PodSize]) -
         yield Problem(place, rule, "set one flavor, or remove it", about=((*path, "roles"),))
         return
     (flavor,) = names
-    if not is_connected(tree.stack, flavor):
+    if not is_connected(tree.pools_of(flavor)):
         rule = f"requires NVLink between machines, which nodes of flavor {flavor} do not have"
         fix = "use a flavor of GB200 or GB300 machines without sharing, or remove it"
         yield Problem(place, rule, fix, about=(("pools",),))
@@ -77,7 +76,7 @@ def _pods(tree: Tree, path: Path, job: Training, sizes: Mapping[str, PodSize]) -
 
 def _domain(tree: Tree, place: Path, flavor: str, pods: int, *, together: bool) -> Problem | None:
     """More pods than NVLink connects nodes, or pods that could run on nodes that it does not connect."""
-    nodes, job = most_nodes(tree.stack, flavor), place[:-1]
+    nodes, job = most_nodes(tree.pools_of(flavor)), place[:-1]
     if nodes is None:
         return None
     rule = f"requires NVLink between all nodes of the job, but it connects at most {nodes} nodes of flavor {flavor}"

@@ -9,7 +9,6 @@ from gpu_tenancy.model.catalogue.storage import StorageService, storage_services
 from gpu_tenancy.model.checks.references import known_in
 from gpu_tenancy.model.checks.workloads import workloads
 from gpu_tenancy.model.plan.buckets import folder
-from gpu_tenancy.model.plan.disks import node_disk
 from gpu_tenancy.model.plan.identities import granted_here, made_buckets
 from gpu_tenancy.model.plan.pods import flavor_of
 from gpu_tenancy.model.plan.shares import Tree
@@ -159,9 +158,7 @@ def _scratch(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
         flavor = flavor_of(tree, name, workload)
         if workload.scratch is None or flavor is None:
             continue
-        disks = [
-            node_disk(tree.stack, tree.stack.pools[node.name]) for node in flavor.pools if node.name in tree.stack.pools
-        ]
+        disks = [tree.pools[node.name].disk for node in flavor.pools if node.name in tree.pools]
         if not disks or not tree.stack.cluster.NODES_MADE:
             continue
         largest = max(disks, key=lambda disk: disk.size)

@@ -4,14 +4,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from gpu_tenancy.base.problems import Path, Problem
-from gpu_tenancy.model.catalogue.clouds import driver_mode
 from gpu_tenancy.model.checks.workloads import workloads
-from gpu_tenancy.model.plan.gpu_operator import nvidia_pools
+from gpu_tenancy.model.plan.needs import has_plugin, predates
 from gpu_tenancy.model.plan.operators.gpus import allocates_gpus
-from gpu_tenancy.model.plan.operators.needs import has_plugin, predates
+from gpu_tenancy.model.plan.pools import ResolvedPool
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.workloads import Training
 
 _DRIVER: Final[Path] = ("operators", "draDriver")
@@ -23,27 +20,27 @@ default): https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/features/kub
 def device_problems(tree: Tree) -> Iterator[Problem]:
     """What does not work with GPUs of the DRA driver, which pods request as before: `nvidia.com/gpu`."""
     stack = tree.stack
-    if not allocates_gpus(stack):
+    if not allocates_gpus(tree):
         return
     creation = stack.cluster.creation
-    if creation and predates(stack, _VERSION):
+    if creation and predates(stack.cluster, _VERSION):
         rule = "is older than 1.36, from which the scheduler allocates GPUs of draDriver to pods"
         fix = "set 1.36, or operators.draDriver.values.resources.gpus.enabled: false and the device plugin"
         yield Problem(("cluster", "create", "version"), rule, fix, creation.version, about=(_DRIVER,))
-    for name in nvidia_pools(stack):
-        yield from _pool(stack, name)
+    pools = {pool.name: pool for pool in tree.nvidia_pools}
+    for pool in pools.values():
+        yield from _pool(pool)
     for team, spec in stack.teams.items():
         for flavor in spec.gangs:
-            if any(pool.name in nvidia_pools(stack) for pool in tree.flavors[flavor].pools):
+            if any(pool.name in pools for pool in tree.flavors[flavor].pools):
                 yield _volcano(("teams", team, "gangs", flavor))
         for path, workload in workloads(team, spec):
             if isinstance(workload, Training) and workload.gang and workload.gpus:
                 yield _volcano((*path, "gang"))
 
 
-def _pool(stack: Stack, name: str) -> Iterator[Problem]:
-    pool = stack.pools[name]
-    mode = driver_mode(service_of(stack.cluster), pool.driver)
+def _pool(resolved: ResolvedPool) -> Iterator[Problem]:
+    name, pool, mode = resolved.name, resolved.pool, resolved.mode
     if mode and has_plugin(mode):
         rule = f"brings a device plugin ({mode.means}), which would allocate the same GPUs as draDriver"
         fix = "set another driver mode, or operators.draDriver.values.resources.gpus.enabled: false"

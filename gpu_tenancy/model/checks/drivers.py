@@ -4,98 +4,95 @@ from collections.abc import Iterator
 
 from gpu_tenancy.base.problems import Problem, unknown
 from gpu_tenancy.model.catalogue import find_gpu
-from gpu_tenancy.model.catalogue.clouds import CloudRules, SharingRule, driver_mode, rules_of
-from gpu_tenancy.model.plan.gpu_operator import clashes, nvidia_pools
-from gpu_tenancy.model.plan.gpus import machine_of, sharing_rule
-from gpu_tenancy.model.plan.operators.needs import installed_by
+from gpu_tenancy.model.catalogue.clouds import CloudRules, SharingRule
+from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.gpu_operator import clashes
+from gpu_tenancy.model.plan.needs import installed_by
+from gpu_tenancy.model.plan.pools import ResolvedPool
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
-from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.pools import Pool
 
 
 def driver_problems(tree: Tree, rules: CloudRules) -> Iterator[Problem]:
     """Driver modes and sharing of the pools that are unsupported, or conflict with each other."""
-    for name in tree.stack.pools:
-        yield from _driver(tree.stack, name, rules)
-        yield from _cut(tree.stack, name, rules)
-    conflicts = list(clashes(tree.stack))
+    for pool in tree.pools.values():
+        yield from _driver(pool, rules)
+        yield from _cut(pool, rules)
+    conflicts = list(clashes(tree))
     for first, other in conflicts:
-        yield _clash(tree.stack, first, other)
+        yield _clash(first, other)
     if not conflicts:
-        yield from _approved(tree.stack, rules)
+        yield from _approved(tree, rules)
     for flavor in () if tree.stack.dispatches else tree.flavors.values():
         yield from _trust(tree, flavor)
 
 
-def _driver(stack: Stack, name: str, rules: CloudRules) -> Iterator[Problem]:
-    driver = stack.pools[name].driver
+def _driver(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
+    name, driver = resolved.name, resolved.pool.driver
     if driver is None:
         return
     place = ("pools", name, "driver")
-    if name not in nvidia_pools(stack):
+    if not resolved.of_nvidia:
         yield Problem(place, "is a mode of the NVIDIA driver, but the pool has no NVIDIA GPUs", "remove it", driver)
     elif driver not in rules.drivers:
         known = "; ".join(f"{mode} ({row.means})" for mode, row in rules.drivers.items())
         yield Problem(place, f"is not a driver mode of {rules.title}", f"use one of: {known}", driver)
 
 
-def _clash(stack: Stack, first: str, other: str) -> Problem:
-    modes = rules_of(service_of(stack.cluster)).drivers
-    names = [stack.pools[pool].driver or next(iter(modes)) for pool in (first, other)]
+def _clash(first: ResolvedPool, other: ResolvedPool) -> Problem:
+    modes = first.rules.drivers
+    names = [pool.pool.driver or next(iter(modes)) for pool in (first, other)]
     rule = (
-        f"needs other GPU Operator values than driver {names[0]} of pool {first}, but a cluster has one GPU Operator:"
-        " the nodes of one pool would have no driver or no container runtime"
+        f"needs other GPU Operator values than driver {names[0]} of pool {first.name}, but a cluster has one GPU"
+        " Operator: the nodes of one pool would have no driver or no container runtime"
     )
     fix = f"set the same driver for both pools, or use two clusters ({names[0]}: {modes[names[0]].means})"
-    return Problem(("pools", other, "driver"), rule, fix, names[1], about=(("pools", first, "driver"),))
+    return Problem(("pools", other.name, "driver"), rule, fix, names[1], about=(("pools", first.name, "driver"),))
 
 
-def _approved(stack: Stack, rules: CloudRules) -> Iterator[Problem]:
+def _approved(environment: Environment, rules: CloudRules) -> Iterator[Problem]:
     """Changed GPU Operator values remove the driver from running nodes, so the stack must confirm the mode."""
-    confirmed = stack.operators.driver
+    confirmed, made = environment.stack.operators.driver, environment.stack.cluster.NODES_MADE
     place = ("operators", "driver")
     if confirmed is not None and confirmed not in rules.drivers:
         yield Problem(place, *unknown(f"{rules.title} driver mode", confirmed, rules.drivers))
         return
-    pool = next(nvidia_pools(stack), None)
+    pool = next(iter(environment.nvidia_pools), None)
     usual = next(iter(rules.drivers))
-    mode = driver_mode(service_of(stack.cluster), stack.pools[pool].driver) if pool else None
-    if pool is None or mode is None or not stack.cluster.NODES_MADE or installed_by(stack, "gpu_operator") != "here":
+    if not made or pool is None or pool.mode is None or installed_by(environment, "gpu_operator") != "here":
         return
-    if mode.operator != rules.drivers[confirmed or usual].operator:
-        name = stack.pools[pool].driver or usual
+    if pool.mode.operator != rules.drivers[confirmed or usual].operator:
+        name = pool.pool.driver or usual
         rule = (
             f"needs other GPU Operator values than {confirmed or usual}, and the change removes the driver from"
             " running nodes"
         )
         fix = f"drain the nodes, then set operators.driver: {name} to confirm the change"
-        yield Problem(("pools", pool, "driver"), rule, fix, name, about=(place,))
+        yield Problem(("pools", pool.name, "driver"), rule, fix, name, about=(place,))
 
 
-def _cut(stack: Stack, name: str, rules: CloudRules) -> Iterator[Problem]:
-    pool = stack.pools[name]
-    mode = driver_mode(service_of(stack.cluster), pool.driver)
+def _cut(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
+    name, pool = resolved.name, resolved.pool
+    mode = resolved.mode
     if pool.sharing is None or mode is None:
         return
     what = pool.sharing.way
     place = ("pools", name, "sharing", what)
-    machine = machine_of(stack, pool)
-    gpu = machine.gpu if machine else pool.gpu
+    gpu = resolved.gpu
     if gpu is None:
         return  # Reported by another check.
-    if name not in nvidia_pools(stack):
+    if not resolved.of_nvidia:
         yield Problem(place, f"is only supported for NVIDIA GPUs, and {gpu} is not one", "remove sharing")
         return
-    rule_of = sharing_rule(stack, pool)
+    rule_of = resolved.sharing_rule
     if rule_of is None:
         able = [driver for driver, row in rules.drivers.items() if row.sharing(what)]
         rule = f"is not supported on {rules.title} with this driver mode ({mode.means})"
         if what == "mps" and mode.without_mps:
             rule += f": {mode.without_mps}"
         yield Problem(place, rule, f"set driver: {' or '.join(able)}" if able else "remove it")
-    if pool.sharing.pods and (lacking := stack.cluster.time_slicing_rule()):
+    if pool.sharing.pods and (lacking := resolved.cluster.time_slicing_rule()):
         yield Problem(place, *lacking)
     if rule_of and not rule_of.grows and pool.nodes.min != pool.nodes.max:
         rule = f"must be a fixed number: the autoscaler of {rules.title} does not add nodes with MIG partitions"

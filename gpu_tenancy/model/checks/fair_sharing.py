@@ -71,7 +71,7 @@ def _usage(tree: Tree, usage: Usage) -> Iterator[Problem]:
         if resource not in covered:
             known = ", ".join(sorted(covered))
             yield Problem((*place, "weights", resource), "is not a resource of the pools", f"use one of: {known}")
-    weights = usage_weights(tree.stack, usage)
+    weights = usage_weights(tree, usage)
     if not any(weights[resource] for resource in covered):
         rule = "gives every resource the weight 0, so no usage is counted"
         yield Problem((*place, "weights"), rule, "raise the weight of a resource")

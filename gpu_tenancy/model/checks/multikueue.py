@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpu_tenancy.base.problems import Path, Problem
-from gpu_tenancy.model.plan.operators.needs import there
+from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.workloads import SHIPPED
 from gpu_tenancy.model.spec.workloads import Training
@@ -16,7 +16,7 @@ def multikueue_problems(tree: Tree) -> Iterator[Problem]:
     stack = tree.stack
     if not stack.multikueue:
         return
-    if not there(stack, "kueue"):
+    if not there(tree, "kueue"):
         rule = "is off, but MultiKueue is a part of Kueue"
         yield Problem(("operators", "kueue", "install"), rule, "remove it, or remove multikueue", "off", about=_ROLE)
     if not stack.dispatches:

@@ -11,7 +11,7 @@ from gpu_tenancy.model.catalogue.storage import storage_services
 from gpu_tenancy.model.checks.drivers import driver_problems
 from gpu_tenancy.model.checks.placement import placement_problems, zone_problems
 from gpu_tenancy.model.checks.pools import machines_command
-from gpu_tenancy.model.plan.gpus import machine_of
+from gpu_tenancy.model.plan.pools import ResolvedPool
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.spec import Stack
@@ -34,13 +34,13 @@ def node_problems(tree: Tree) -> Iterator[Problem]:
     rules = clouds()[service]
     yield from _system(stack)
     yield from _prices(stack, service)
-    for name, pool in stack.pools.items():
+    for name, pool in tree.pools.items():
         if stack.cluster.NODES_MADE:
-            yield from _made(stack, name, rules)
+            yield from _made(pool, rules)
         elif service == stack.cluster.cloud:
-            yield from _somebody_elses(name, pool)
-        yield from _alternatives(stack, name, rules)
-        yield from _capacity(stack, name, rules.title, rules.capacity[pool.capacity.kind])
+            yield from _somebody_elses(name, pool.pool)
+        yield from _alternatives(pool, rules)
+        yield from _capacity(pool, rules.title, rules.capacity[pool.pool.capacity.kind])
     for flavor in tree.flavors.values():
         yield from _announced(flavor)
     yield from driver_problems(tree, rules)
@@ -67,29 +67,29 @@ def _prices(stack: Stack, service: str) -> Iterator[Problem]:
             yield Problem(("prices", name), "is a machine type, which has no price for a GiB", "remove gibMonth", name)
 
 
-def _made(stack: Stack, name: str, rules: CloudRules) -> Iterator[Problem]:
-    pool = stack.pools[name]
+def _made(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
+    name, pool = resolved.name, resolved.pool
     if not rules.pool_name.fits(name):
         rule = f"is not a valid pool name on {rules.title}"
         yield Problem(("pools", name), rule, f"use {rules.pool_name.write}")
-    machine = machine_of(stack, pool)
+    machine = resolved.machine
     if pool.machine is None:
         rule = f"has no machine type, which {rules.title} needs to create the pool"
         fix = "set machine; if it is not in the catalogue, add it under machines"
         yield Problem(("pools", name), rule, fix)
-    elif machine and machine.cloud not in {"", stack.cluster.cloud}:
+    elif machine and machine.cloud not in {"", resolved.cluster.cloud}:
         rule = f"is a machine type of {clouds()[machine.cloud].title}, but the cluster is on {rules.title}"
-        cloud = stack.cluster.cloud
+        cloud = resolved.cluster.cloud
         known = listed(pool.machine, _alike(machine, cloud), machines_command(cloud))
         fix = f"use a machine type of {rules.title}, such as {known}"
         yield Problem(("pools", name, "machine"), rule, fix, pool.machine)
     elif machine:
         yield from _machine(name, pool, machine, rules)
-        yield from _network(stack, name, machine, rules)
-        yield from zone_problems(stack, name, machine, rules)
-        yield from placement_problems(stack, name, machine, rules)
+        yield from _network(resolved, machine, rules)
+        yield from zone_problems(resolved, machine, rules)
+        yield from placement_problems(resolved, machine, rules)
     for index, zone in enumerate(pool.zones):
-        if wrong := stack.cluster.zone_rule(zone):
+        if wrong := resolved.cluster.zone_rule(zone):
             yield Problem(("pools", name, "zones", index), *wrong, zone)
     yield from _disk(name, pool, rules)
     yield from _labels(name, pool, rules)
@@ -152,8 +152,8 @@ def _under(domain: str, parents: tuple[str, ...]) -> bool:
     return any(domain == parent or domain.endswith(f".{parent}") for parent in parents)
 
 
-def _network(stack: Stack, name: str, machine: Machine, rules: CloudRules) -> Iterator[Problem]:
-    pool, network = stack.pools[name], machine.network
+def _network(resolved: ResolvedPool, machine: Machine, rules: CloudRules) -> Iterator[Problem]:
+    name, pool, network = resolved.name, resolved.pool, machine.network
     fabric = network.fabric if network else None
     if pool.fabric and fabric is None:
         rule = f"machine type {machine.name} has no network between GPUs"
@@ -161,7 +161,7 @@ def _network(stack: Stack, name: str, machine: Machine, rules: CloudRules) -> It
     elif pool.fabric and fabric not in rules.fabrics:
         rule = f"{fabric} is not supported on {rules.title} (supported: {', '.join(rules.fabrics) or 'none'})"
         yield Problem(("pools", name, "fabric"), rule, "remove it")
-    elif pool.fabric and network and fabric and (lacking := stack.cluster.fabric_rule(fabric, network.interfaces)):
+    elif pool.fabric and network and fabric and (lacking := resolved.cluster.fabric_rule(fabric, network.interfaces)):
         yield Problem(("pools", name, "fabric"), *lacking)
 
 
@@ -186,8 +186,9 @@ _NO_EFFECT: Final = (
 )
 
 
-def _capacity(stack: Stack, name: str, title: str, rule: CapacityRule) -> Iterator[Problem]:
-    pool, place = stack.pools[name], ("pools", name, "capacity")
+def _capacity(resolved: ResolvedPool, title: str, rule: CapacityRule) -> Iterator[Problem]:
+    name, pool = resolved.name, resolved.pool
+    place = ("pools", name, "capacity")
     kind = pool.capacity.kind
     if rule.refused:
         yield Problem(place, f"is not available: {rule.refused}", rule.instead or "use another kind", kind)
@@ -200,23 +201,23 @@ def _capacity(stack: Stack, name: str, title: str, rule: CapacityRule) -> Iterat
         if rule.reservation and not rule.reservation.fits(reservation):
             fix = f"set {rule.reservation.write}"
             yield Problem((*place, "reservation"), f"is not a reservation of {title}", fix, reservation)
-        elif lacking := stack.cluster.reservation_rule(reservation):
+        elif lacking := resolved.cluster.reservation_rule(reservation):
             yield Problem((*place, "reservation"), *lacking, reservation)
-    if rule.zones is not None and len(pool.zones) != rule.zones and stack.cluster.NODES_MADE:
+    if rule.zones is not None and len(pool.zones) != rule.zones and resolved.cluster.NODES_MADE:
         zones = f"{len(pool.zones)} zones" if pool.zones else "no zones"
         broken = f"needs exactly {rule.zones} zone, but the pool has {zones}"
         yield Problem(place, broken, f"set the reservation's zone under pools.{name}.zones", kind)
     if rule.min is not None and pool.nodes.min != rule.min:
         broken = f"must be {rule.min} with capacity {kind}, which provisions nodes only on demand"
         yield Problem(("pools", name, "nodes", "min"), broken, f"set {rule.min}", str(pool.nodes.min))
-    yield from _lifetime(stack, name, title, rule)
+    yield from _lifetime(resolved, title, rule)
 
 
-def _lifetime(stack: Stack, name: str, title: str, rule: CapacityRule) -> Iterator[Problem]:
+def _lifetime(resolved: ResolvedPool, title: str, rule: CapacityRule) -> Iterator[Problem]:
     """The maximum lifetime of nodes that are provisioned for a time, and whether an autoscaler provisions them."""
-    capacity, place = stack.pools[name].capacity, ("pools", name, "capacity")
+    capacity, place = resolved.pool.capacity, ("pools", resolved.name, "capacity")
     longest = getattr(capacity, "max_run", None)
-    if rule.by_queue and (lacking := stack.cluster.queued_rule()):
+    if rule.by_queue and (lacking := resolved.cluster.queued_rule()):
         yield Problem(place, *lacking, capacity.kind)
     if rule.by_queue and rule.by_queue.lifetime and longest is None:
         yield Problem(place, f"has no maxRun, which {title} requires", "set {kind: queued, maxRun: 7d}", capacity.kind)
@@ -230,12 +231,12 @@ def _lifetime(stack: Stack, name: str, title: str, rule: CapacityRule) -> Iterat
         yield Problem((*place, "maxRun"), broken, f"set {rule.longest / _DAY:g}d or less", f"{longest / _DAY:g}d")
 
 
-def _alternatives(stack: Stack, name: str, rules: CloudRules) -> Iterator[Problem]:
+def _alternatives(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
     """Other machine types of a spot pool: pods must fit on each of them, and see the same GPUs."""
-    pool, place = stack.pools[name], ("pools", name, "alternatives")
+    pool, place = resolved.pool, ("pools", resolved.name, "alternatives")
     if not pool.alternatives:
         return
-    if not stack.cluster.NODES_MADE:
+    if not resolved.cluster.NODES_MADE:
         yield Problem(place, *_NO_EFFECT)
         return
     if not rules.alternatives:
@@ -245,7 +246,7 @@ def _alternatives(stack: Stack, name: str, rules: CloudRules) -> Iterator[Proble
         yield Problem(place, "is only for spot nodes", "remove it, or set capacity: spot", pool.capacity.kind)
     if pool.fabric:
         yield Problem(place, "is not supported with fabric, which differs by machine type", "remove it, or fabric")
-    machine, service = machine_of(stack, pool), service_of(stack.cluster)
+    machine, service = resolved.machine, service_of(resolved.cluster)
     for index, text in enumerate(pool.alternatives):
         other, at = find_machine(text, service), (*place, index)
         if other is None:

@@ -7,8 +7,9 @@ from pydantic.alias_generators import to_camel
 from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.model.catalogue.chart_values import chart_values
 from gpu_tenancy.model.catalogue.operators import operators
+from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.needs import INTEL, installed_by, reason
 from gpu_tenancy.model.plan.operators.gpus import INTEL_LABEL, allocates_gpus, runs_plugin
-from gpu_tenancy.model.plan.operators.needs import INTEL, gpu_pools, installed_by, reason
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
 
@@ -17,33 +18,34 @@ def operator_problems(tree: Tree) -> Iterator[Problem]:
     """Problems of a stack's operators."""
     stack = tree.stack
     for name in operators():
-        yield from _not_installed_here(stack, name)
+        yield from _not_installed_here(tree, name)
         yield from _values(stack, name)
-        if stack.operators.of(name).install == "off" and (why := reason(stack, name)):
+        if stack.operators.of(name).install == "off" and (why := reason(tree, name)):
             yield _lacking(name, *why)
-    yield from _one_metrics_server(stack)
-    yield from _served(stack)
-    yield from _one_advertiser(stack)
-    yield from _intel_labels(stack)
+    yield from _one_metrics_server(tree)
+    yield from _served(tree)
+    yield from _one_advertiser(tree)
+    yield from _intel_labels(tree)
 
 
 def _place(name: str) -> Path:
     return ("operators", to_camel(name))
 
 
-def _served(stack: Stack) -> Iterator[Problem]:
+def _served(environment: Environment) -> Iterator[Problem]:
     """A pod metric without a histogram, where this program installs the operators and so nothing serves it."""
+    stack = environment.stack
     named = stack.metrics.latency_p99 is not None and stack.metrics.histogram is None
-    if not named or not stack.cluster.NODES_MADE or installed_by(stack, "prometheus_adapter") == "installed":
+    if not named or not stack.cluster.NODES_MADE or installed_by(environment, "prometheus_adapter") == "installed":
         return
     rule = "is a metric that nothing serves, so the autoscaler would never scale"
     fix = "set metrics.histogram instead, or set operators.prometheusAdapter: installed if an adapter serves it"
     yield Problem(("metrics", "latencyP99"), rule, fix, stack.metrics.latency_p99, (("operators",),))
 
 
-def _not_installed_here(stack: Stack, name: str) -> Iterator[Problem]:
+def _not_installed_here(environment: Environment, name: str) -> Iterator[Problem]:
     """A version, digest or values of an operator that this program does not install."""
-    operator, by = stack.operators.of(name), installed_by(stack, name)
+    operator, by = environment.stack.operators.of(name), installed_by(environment, name)
     if by == "here":
         return
     rule = f"has no effect: {to_camel(name)} is {by}" + ("" if operator.install else " by default")
@@ -69,16 +71,16 @@ def _lacking(name: str, about: Path, why: str) -> Problem:
     return Problem(_place(name), f"is not possible because the stack needs the operator: {why}", fix, "off", (about,))
 
 
-def _one_metrics_server(stack: Stack) -> Iterator[Problem]:
-    if installed_by(stack, "keda") == installed_by(stack, "prometheus_adapter") == "here":
+def _one_metrics_server(environment: Environment) -> Iterator[Problem]:
+    if installed_by(environment, "keda") == installed_by(environment, "prometheus_adapter") == "here":
         rule = "conflicts with keda: both would serve the same metric"
         fix = "install only the one that metrics.by names"
         yield Problem(_place("prometheus_adapter"), rule, fix, "here", (_place("keda"),))
 
 
-def _one_advertiser(stack: Stack) -> Iterator[Problem]:
+def _one_advertiser(environment: Environment) -> Iterator[Problem]:
     """Only one of device plugin and DRA driver may advertise a node's GPUs."""
-    if runs_plugin(stack) and allocates_gpus(stack):
+    if runs_plugin(environment) and allocates_gpus(environment):
         rule = "conflicts with the device plugin of gpuOperator: both would allocate the same GPUs"
         fix = (
             "set operators.gpuOperator.values.devicePlugin.enabled: false, or, if you need only compute domains, set"
@@ -87,13 +89,13 @@ def _one_advertiser(stack: Stack) -> Iterator[Problem]:
         yield Problem(_place("dra_driver"), rule, fix, "here", (_place("gpu_operator"),))
 
 
-def _intel_labels(stack: Stack) -> Iterator[Problem]:
-    if installed_by(stack, "intel_device_plugin") != "here":
+def _intel_labels(environment: Environment) -> Iterator[Problem]:
+    if installed_by(environment, "intel_device_plugin") != "here":
         return
     key, value = INTEL_LABEL
-    for name in gpu_pools(stack, INTEL):
-        if stack.pools[name].labels.get(key) != value:
+    for pool in environment.gpu_pools(INTEL):
+        if pool.pool.labels.get(key) != value:
             rule = f"does not have the node label {key}, by which Intel's device plugin selects its nodes"
             yield Problem(
-                ("pools", name, "labels"), rule, f'add {key}: "{value}"', about=(_place("intel_device_plugin"),)
+                ("pools", pool.name, "labels"), rule, f'add {key}: "{value}"', about=(_place("intel_device_plugin"),)
             )

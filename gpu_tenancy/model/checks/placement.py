@@ -5,47 +5,48 @@ from collections.abc import Iterator
 from gpu_tenancy.base.problems import Problem
 from gpu_tenancy.model.catalogue import Machine, cloud_tables
 from gpu_tenancy.model.catalogue.clouds import CloudRules
-from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.plan.pools import ResolvedPool
 
 
-def zone_problems(stack: Stack, name: str, machine: Machine, rules: CloudRules) -> Iterator[Problem]:
+def zone_problems(resolved: ResolvedPool, machine: Machine, rules: CloudRules) -> Iterator[Problem]:
     """Zones of a pool that do not have its machine type, and zones that a GPU pool must name.
 
     Zones that the cloud does not have are another check's.
     """
-    pool = stack.pools[name]
-    zones = stack.cluster.node_zones(pool.zones)
+    name, pool = resolved.name, resolved.pool
+    zones = resolved.cluster.node_zones(pool.zones)
     if machine.gpus and rules.gpu_zones and not zones:
         rule = (
             f"are not set, so {rules.title} creates the pool in zones that it selects itself, and the creation fails if"
             f" one of them does not have {machine.name}"
         )
-        yield Problem(("pools", name, "zones"), rule, _fix(stack, name, machine))
+        yield Problem(("pools", name, "zones"), rule, _fix(resolved, machine))
     for zone in zones:
-        if machine.zones is None or zone in machine.zones or stack.cluster.zone_rule(zone):
+        if machine.zones is None or zone in machine.zones or resolved.cluster.zone_rule(zone):
             continue
         place = ("pools", name, "zones", pool.zones.index(zone)) if pool.zones else ("pools", name, "zones")
         table = cloud_tables()[machine.cloud].zones if machine.cloud else None
         read = f" (catalogue of {table.date})" if table else ""
-        yield Problem(place, f"does not have {machine.name}{read}", _fix(stack, name, machine), zone)
+        yield Problem(place, f"does not have {machine.name}{read}", _fix(resolved, machine), zone)
 
 
-def _fix(stack: Stack, name: str, machine: Machine) -> str:
+def _fix(resolved: ResolvedPool, machine: Machine) -> str:
     if machine.zones is None:
-        return f"set pools.{name}.zones to the zones that have it"
-    near = sorted(zone for zone in machine.zones if stack.cluster.zone_rule(zone) is None)
+        return f"set pools.{resolved.name}.zones to the zones that have it"
+    near = sorted(zone for zone in machine.zones if resolved.cluster.zone_rule(zone) is None)
     if near:
-        return f"set pools.{name}.zones to one or more of: {', '.join(near)}"
+        return f"set pools.{resolved.name}.zones to one or more of: {', '.join(near)}"
     return (
         "use another machine type, or a region that has it"
         f" (zones: {', '.join(sorted(machine.zones))}); if the zone is new, set machines.{machine.name}.zones"
     )
 
 
-def placement_problems(stack: Stack, name: str, machine: Machine, rules: CloudRules) -> Iterator[Problem]:
+def placement_problems(resolved: ResolvedPool, machine: Machine, rules: CloudRules) -> Iterator[Problem]:
     """Placement that the cloud does not support, or that keeps nodes off their reservation or NVLink domain."""
-    pool, place = stack.pools[name], ("pools", name, "compact")
-    zones = stack.cluster.node_zones(pool.zones)
+    name, pool = resolved.name, resolved.pool
+    place = ("pools", name, "compact")
+    zones = resolved.cluster.node_zones(pool.zones)
     if pool.compact and pool.capacity.kind not in rules.compact:
         rule = f"{rules.title} does not support compact placement with capacity {pool.capacity.kind}"
         fix = f"remove it, or set capacity to one of: {', '.join(rules.compact)}"
@@ -53,31 +54,32 @@ def placement_problems(stack: Stack, name: str, machine: Machine, rules: CloudRu
     elif pool.compact and rules.compact_zones and len(zones) not in rules.compact_zones:
         rule = f"{rules.title} supports compact placement only in one zone"
         yield Problem(place, rule, f"set one zone under pools.{name}.zones")
-    elif pool.compact and _lacks_policy(stack, name, machine, rules):
+    elif pool.compact and _lacks_policy(resolved, machine, rules):
         rule = (
             f"{rules.title} uses a reservation only for machines with the reservation's own placement policy, so the"
             " pool would get no machines"
         )
         fix = f"set pools.{name}.placementPolicy to the policy that the reservation was created with, or remove compact"
         yield Problem(place, rule, fix)
-    yield from _policy(stack, name, machine, rules)
+    yield from _policy(resolved, machine, rules)
     if machine.domain:
-        yield from _domain(stack, name, machine, machine.domain)
+        yield from _domain(resolved, machine, machine.domain)
 
 
-def _lacks_policy(stack: Stack, name: str, machine: Machine, rules: CloudRules) -> bool:
+def _lacks_policy(resolved: ResolvedPool, machine: Machine, rules: CloudRules) -> bool:
     """Whether a pool needs its reservation's policy and does not name it.
 
     Dense reservations, which NVLink domains require, accept any policy:
     https://github.com/GoogleCloudPlatform/cluster-toolkit/pull/3347.
     """
-    pool = stack.pools[name]
+    pool = resolved.pool
     reserved = pool.capacity.kind == "reserved" and rules.reserved_policy
     return reserved and pool.placement_policy is None and machine.domain is None
 
 
-def _policy(stack: Stack, name: str, machine: Machine, rules: CloudRules) -> Iterator[Problem]:
-    pool, place = stack.pools[name], ("pools", name, "placementPolicy")
+def _policy(resolved: ResolvedPool, machine: Machine, rules: CloudRules) -> Iterator[Problem]:
+    name, pool = resolved.name, resolved.pool
+    place = ("pools", name, "placementPolicy")
     policy = pool.placement_policy
     if policy is None:
         return
@@ -89,10 +91,10 @@ def _policy(stack: Stack, name: str, machine: Machine, rules: CloudRules) -> Ite
         yield Problem(place, "has no effect without compact placement", "set compact: true, or remove it", policy)
 
 
-def _domain(stack: Stack, name: str, machine: Machine, domain: int) -> Iterator[Problem]:
+def _domain(resolved: ResolvedPool, machine: Machine, domain: int) -> Iterator[Problem]:
     """The machines of an NVLink domain are in one rack, and a pool is one domain."""
-    pool = stack.pools[name]
-    if len(stack.cluster.node_zones(pool.zones)) > 1:
+    name, pool = resolved.name, resolved.pool
+    if len(resolved.cluster.node_zones(pool.zones)) > 1:
         rule = f"must be one zone: {machine.name} forms NVLink domains ({machine.topology}), each in one zone"
         yield Problem(("pools", name, "zones"), rule, "set one zone")
     if pool.nodes.max > domain:

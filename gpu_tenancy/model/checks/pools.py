@@ -1,23 +1,22 @@
 """Checks of pools and flavors: unknown machine types and MIG profiles, and ambiguous flavors."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import permutations
 from typing import Final
 
 from gpu_tenancy.base.problems import Problem, unknown
 from gpu_tenancy.model.catalogue import cloud_tables, find_gpu, machines
-from gpu_tenancy.model.plan.gpus import machine_of, sharing
+from gpu_tenancy.model.plan.pools import PoolSupply, ResolvedPool
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.supply import Flavor, PoolSupply
-from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.spec.cluster import service_of
 
 
 def pool_problems(tree: Tree) -> Iterator[Problem]:
     """Problems of a stack's pools, and of the flavors that they form."""
-    for name in tree.stack.pools:
-        yield from _unknown_parts(tree.stack, name)
+    for pool in tree.pools.values():
+        yield from _unknown_parts(pool, tree.stack.machines)
     for flavor in tree.flavors.values():
         yield from _one_kind(flavor)
         yield from _fits_kueue(flavor)
@@ -29,25 +28,24 @@ def machines_command(service: str) -> str:
     return f"tenancy machines --cloud {service}" if service in cloud_tables() else "tenancy machines"
 
 
-def _unknown_parts(stack: Stack, name: str) -> Iterator[Problem]:
-    pool = stack.pools[name]
-    machine = machine_of(stack, pool)
-    if pool.machine and machine is None:
-        service = service_of(stack.cluster)
+def _unknown_parts(resolved: ResolvedPool, own: Iterable[str]) -> Iterator[Problem]:
+    name, pool = resolved.name, resolved.pool
+    if pool.machine and resolved.machine is None:
+        service = service_of(resolved.cluster)
         known = [
-            *stack.machines,
+            *own,
             *(known for of, known in machines() if of == service or service not in cloud_tables()),
         ]
         rule, fix = unknown("machine type", pool.machine, known, machines_command(service))
         yield Problem(("pools", name, "machine"), rule, f"{fix}, or add it under machines")
         return
-    gpu = machine.gpu if machine else pool.gpu
+    gpu = resolved.gpu
     if pool.sharing is None:
         return
     place = ("pools", name, "sharing")
     if gpu is None:
         yield Problem(place, "is set, but the pool has no GPUs", "remove sharing")
-    elif pool.sharing.mig and sharing(stack, pool) is None:
+    elif pool.sharing.mig and resolved.cut is None:
         known = find_gpu(gpu)
         profile = pool.sharing.mig.profile
         if known and known.mig:

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount
+from gpu_tenancy.model.plan.pools import PoolSupply
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.supply import Flavor, PoolSupply, gang_amounts
+from gpu_tenancy.model.plan.supply import Flavor, gang_amounts
 
 
 def promise_problems(tree: Tree) -> Iterator[Problem]:

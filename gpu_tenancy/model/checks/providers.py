@@ -91,7 +91,7 @@ def _workloads_with_efa(tree: Tree) -> Iterator[Path]:
     for team, spec in tree.stack.teams.items():
         for path, workload in workloads(team, spec):
             flavor = flavor_of(tree, team, workload)
-            fabric = pod_fabric(tree.stack, flavor.name, workload) if flavor else None
+            fabric = pod_fabric(tree, flavor.name, workload) if flavor else None
             if fabric and fabric.name == "efa":
                 yield path
 

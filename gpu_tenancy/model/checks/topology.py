@@ -6,10 +6,10 @@ from typing import Final
 from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.model.catalogue.clouds import rules_of
 from gpu_tenancy.model.checks.workloads import workloads
-from gpu_tenancy.model.plan.gpus import machine_of
 from gpu_tenancy.model.plan.pods import PodSize, parts, pod_size
+from gpu_tenancy.model.plan.pools import PoolSupply
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.supply import Flavor, PoolSupply
+from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.plan.topology import cloud_labels, placed_roles
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.topology import Level
@@ -41,7 +41,7 @@ def _flavor(tree: Tree, flavor: Flavor) -> Iterator[Problem]:
 
 def _pool(tree: Tree, flavor: Flavor, pool: PoolSupply) -> Iterator[Problem]:
     place, spec = ("pools", pool.name, "topology"), tree.stack.pools[pool.name]
-    if spec.topology and spec.topology.source == "cloud" and cloud_labels(tree.stack, spec) is None:
+    if spec.topology and spec.topology.source == "cloud" and cloud_labels(spec, tree.pools[pool.name].rules) is None:
         rules = rules_of(service_of(tree.stack.cluster))
         listed = ", ".join(f"{machine}*" for rule in rules.topologies for machine in rule.machines)
         rule = f"{rules.title} sets no known labels of blocks and racks on nodes of {spec.machine or 'this pool'}"
@@ -123,7 +123,6 @@ def _most(tree: Tree, size: PodSize, level: Level) -> int | None:
     on_node = min(size.flavor.node.get(key, 0) // amount for key, amount in size.amounts.items() if amount)
     if level == "node":
         return on_node
-    pools = tree.stack.pools | dict(tree.stack.elsewhere)
-    domains = [machine_of(tree.stack, pools[pool.name]) for pool in size.flavor.pools]
+    domains = [tree.all_pools[pool.name].machine for pool in size.flavor.pools]
     nodes = [machine.domain for machine in domains if machine and machine.domain]
     return max(nodes) * on_node if level == "rack" and len(nodes) == len(domains) else None

@@ -154,7 +154,7 @@ def _shared_memory(path: Path, workload: Server | Training, size: PodSize) -> It
 
 def _fabric(tree: Tree, path: Path, workload: Server | Training, flavor: Flavor) -> Iterator[Problem]:
     """The network between GPUs: pods that ask for it and cannot use it, or that the namespace would reject."""
-    reason = lack(tree.stack, flavor.name, workload) if workload.gpus else "the pods have no GPUs"
+    reason = lack(tree, flavor.name, workload) if workload.gpus else "the pods have no GPUs"
     if workload.fabric and reason:
         yield Problem(
             (*path, "fabric"),
@@ -165,7 +165,7 @@ def _fabric(tree: Tree, path: Path, workload: Server | Training, flavor: Flavor)
         )
         return
     team = str(path[1])
-    fabric = pod_fabric(tree.stack, flavor.name, workload)
+    fabric = pod_fabric(tree, flavor.name, workload)
     level = tree.stack.teams[team].pod_security
     if fabric and fabrics()[fabric.name].pod_security == "privileged" and level != "privileged":
         yield Problem(

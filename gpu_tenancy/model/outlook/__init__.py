@@ -14,7 +14,6 @@ from gpu_tenancy.model.outlook.people import Membership, memberships
 from gpu_tenancy.model.outlook.shares import Holding, Outlook, Span, holdings
 from gpu_tenancy.model.plan.cohort_objects import cohort_parents
 from gpu_tenancy.model.plan.costs import pool_costs
-from gpu_tenancy.model.plan.gpus import machine_of
 from gpu_tenancy.model.plan.images import pull_rights
 from gpu_tenancy.model.plan.measures import Measure, measures, supply_of
 from gpu_tenancy.model.plan.multikueue import worker_clusters
@@ -207,7 +206,7 @@ def outlook(stack: Stack) -> StackOutlook:
     """Summary of a valid stack."""
     tree = Tree(stack)
     counted = measures(tree)
-    prices_of = prices(tree.flavors, counted, pool_costs(stack))
+    prices_of = prices(tree.flavors, counted, pool_costs(tree))
     outlooks = {measure: Outlook(tree, measure) for measure in counted}
     teams = tuple(_team(tree, name, outlooks, prices_of) for name in stack.teams)
     centers: dict[str, Cost] = {}
@@ -220,7 +219,7 @@ def outlook(stack: Stack) -> StackOutlook:
         borrows_as_one=tuple(name for name in cohort_parents(tree) if name != tree.root) if stack.fairness.even else (),
         groups=tuple(_group(tree, name, counted) for name in tree.parents),
         supply=tuple(_supply(tree, measure, teams, prices_of[measure.label]) for measure in counted),
-        pools=_pools(stack, tree),
+        pools=_pools(tree),
         teams=teams,
         cost_centers=centers,
         serving=tuple(_serving(tree)),
@@ -297,13 +296,13 @@ def _supply(tree: Tree, measure: Measure, teams: tuple[TeamOutlook, ...], price:
     )
 
 
-def _pools(stack: Stack, tree: Tree) -> tuple[Pool, ...]:
-    costs = {cost.pool: cost for cost in pool_costs(stack)}
+def _pools(tree: Tree) -> tuple[Pool, ...]:
+    costs = {cost.pool: cost for cost in pool_costs(tree)}
     pools = {pool.name: pool for flavor in tree.flavors.values() for pool in flavor.pools}
     return tuple(
         Pool(
             name=name,
-            machine=machine.name if (machine := machine_of(stack, spec)) and spec.machine else "",
+            machine=pool.machine.name if pool.machine else "",
             flavor=pools[name].flavor,
             resource=pools[name].resource or "",
             gpus=pools[name].gpus_per_node,
@@ -314,7 +313,7 @@ def _pools(stack: Stack, tree: Tree) -> tuple[Pool, ...]:
             floor=costs[name].floor,
             ceiling=costs[name].ceiling,
         )
-        for name, spec in stack.pools.items()
+        for name, pool in tree.pools.items()
         if name in pools
     )
 

@@ -132,14 +132,14 @@ def plan(stack: Stack) -> Plan:
     guarded = guards(tree, spaces)
     # The guards read facts about a team from its Namespace.
     teams = tuple(_team(tree, replace(space, annotations=guarded.teams[space.name].annotations)) for space in spaces)
-    installed = releases(stack)
+    installed = releases(tree)
     here = any("monitoring.coreos.com" in release.serves for release in installed)
     watched = here or stack.operators.of("prometheus").install == "installed"
     observed = observability(tree, tuple(server for team in teams for server in team.servers)) if watched else None
-    wired, people = infiniband(stack), access(tree)
+    wired, people = infiniband(tree), access(tree)
     return Plan(
         environment=stack.environment,
-        cluster=cluster_plan(stack, people.logins if people else ()),
+        cluster=cluster_plan(tree, people.logins if people else ()),
         operators=installed,
         observability=observed,
         monitoring=stack.metrics.prometheus.namespace,
@@ -161,7 +161,7 @@ def plan(stack: Stack) -> Plan:
         infiniband=wired,
         access=people,
         storage_classes=storage_classes(stack),
-        manager=worker_access(stack),
+        manager=worker_access(tree),
         caches=caches_plan(tree),
         snapshots=snapshots_plan(stack),
         parts=parts(tree, operators=bool(installed or observed or wired)),

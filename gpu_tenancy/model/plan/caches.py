@@ -9,8 +9,9 @@ from gpu_tenancy.base.quantity import Amounts
 from gpu_tenancy.model.catalogue.caches import CacheContainer, caches
 from gpu_tenancy.model.plan.buckets import access_mode, folder
 from gpu_tenancy.model.plan.cache_pods import accelerated, containers, pod_amounts, replicas_of, share, store_of
+from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.supply import Flavor, NodeTaint
+from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.acceleration import NAMESPACE, Acceleration, Medium, Runtime
 from gpu_tenancy.model.spec.data import Dataset

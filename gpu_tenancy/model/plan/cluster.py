@@ -5,22 +5,20 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gpu_tenancy.model.catalogue import Machine, Network, find_machine
-from gpu_tenancy.model.catalogue.clouds import DriverMode, rules_of
+from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.fabric import node_pages
 from gpu_tenancy.model.plan.gpu_operator import operator_values
-from gpu_tenancy.model.plan.gpus import machine_of, sharing_rule
 from gpu_tenancy.model.plan.identities import MadeBucket, TeamIdentity, made_buckets, team_identities
+from gpu_tenancy.model.plan.pools import PoolSupply, ResolvedPool
 from gpu_tenancy.model.plan.secrets import SecretReader, readers
 from gpu_tenancy.model.plan.service_accounts import ServiceAccountPlan, identities
 from gpu_tenancy.model.plan.snapshots import takes_snapshots
 from gpu_tenancy.model.plan.storage import StorageClassPlan, storage_classes
-from gpu_tenancy.model.plan.supply import PoolSupply, pool_supply
-from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.azure import CLIENT_ID_OF
 from gpu_tenancy.model.spec.clouds.base import late_storage
 from gpu_tenancy.model.spec.cluster import Cluster, service_of
 from gpu_tenancy.model.spec.people import Person
-from gpu_tenancy.model.spec.pools import Capacity, Disk, Pool
+from gpu_tenancy.model.spec.pools import Capacity, Disk
 
 PROTECTED: Final = "prod"
 """The environment whose clusters and pools Pulumi refuses to delete."""
@@ -163,13 +161,14 @@ class ClusterPlan:
         return (*named, *of_readers, *dict.fromkeys(of_storage))
 
 
-def cluster_plan(stack: Stack, people: tuple[Person, ...] = ()) -> ClusterPlan:
+def cluster_plan(environment: Environment, people: tuple[Person, ...] = ()) -> ClusterPlan:
     """The plan of a stack's cluster and node pools; the stack must pass `gpu_tenancy.model.checks`.
 
     Args:
-        stack: of one environment.
+        environment: of the stack.
         people: those whom the stack lets log in to the cluster.
     """
+    stack = environment.stack
     tags = {"environment": stack.environment, "managed-by": "gpu-tenancy"}
     extra = getattr(stack.cluster, "tags", {})
     return ClusterPlan(
@@ -177,9 +176,9 @@ def cluster_plan(stack: Stack, people: tuple[Person, ...] = ()) -> ClusterPlan:
         section=stack.cluster,
         protect=stack.environment == PROTECTED,
         tags={**tags, **extra},
-        pools=tuple(_node_pool(stack, name) for name in stack.pools) if stack.cluster.NODES_MADE else (),
-        system=_system(stack),
-        gpu_operator=operator_values(stack),
+        pools=tuple(_node_pool(pool) for pool in environment.pools.values()) if stack.cluster.NODES_MADE else (),
+        system=_system(environment),
+        gpu_operator=operator_values(environment),
         identities=team_identities(stack),
         buckets=made_buckets(stack),
         people=people,
@@ -191,16 +190,17 @@ def cluster_plan(stack: Stack, people: tuple[Person, ...] = ()) -> ClusterPlan:
     )
 
 
-def _node_pool(stack: Stack, name: str) -> NodePool:
-    pool, machine, supply = stack.pools[name], machine_of(stack, stack.pools[name]), pool_supply(stack, name)
+def _node_pool(resolved: ResolvedPool) -> NodePool:
+    pool, machine, supply = resolved.pool, resolved.machine, resolved.supply
     if machine is None or supply is None:
-        msg = f"pool {name} has no machine type; model.checks reports this first"
+        msg = f"pool {resolved.name} has no machine type; model.checks reports this first"
         raise ValueError(msg)
     nvidia = supply.resource is not None and supply.resource.startswith("nvidia.com/")
-    driver, mode = _driver(stack, pool.driver) if nvidia else (None, None)
-    labels = {**supply.node_labels, **(mode.labels if mode else {}), **_operator_labels(stack, name)}
+    mode = resolved.mode if nvidia else None
+    labels = {**supply.node_labels, **(mode.labels if mode else {}), **_operator_labels(resolved)}
+    service = service_of(resolved.cluster)
     return NodePool(
-        name=name,
+        name=resolved.name,
         machine=machine,
         supply=supply,
         labels=dict(sorted(labels.items())),
@@ -209,56 +209,39 @@ def _node_pool(stack: Stack, name: str) -> NodePool:
         compact=pool.compact,
         placement_policy=pool.placement_policy,
         fabric=machine.network if pool.fabric else None,
-        huge_pages=node_pages(machine, machine.network.fabric or "") if pool.fabric and machine.network else 0,
+        huge_pages=node_pages(machine, resolved.fabric) if resolved.fabric else 0,
         disk=pool.disk,
-        driver=driver,
-        partitioning=_partitioning(stack, name),
+        driver=(pool.driver or next(iter(resolved.rules.drivers))) if nvidia else None,
+        partitioning=_partitioning(resolved),
         surge=Surge(added=0, unavailable=1) if machine.gpus else Surge(added=1, unavailable=0),
-        alternatives=_alternatives(stack, pool),
+        alternatives=tuple(other for name in pool.alternatives if (other := find_machine(name, service))),
     )
 
 
-def _alternatives(stack: Stack, pool: Pool) -> tuple[Machine, ...]:
-    service = service_of(stack.cluster)
-    return tuple(machine for name in pool.alternatives if (machine := find_machine(name, service)))
-
-
-def _driver(stack: Stack, driver: str | None) -> tuple[str, DriverMode]:
-    modes = rules_of(service_of(stack.cluster)).drivers
-    name = driver or next(iter(modes))
-    return name, modes[name]
-
-
-def _partitioning(stack: Stack, name: str) -> Partitioning:
-    pool = stack.pools[name]
-    rule = sharing_rule(stack, pool)
-    if rule is None or rule.by != "cloud" or pool.sharing is None:
+def _partitioning(resolved: ResolvedPool) -> Partitioning:
+    sharing, rule = resolved.pool.sharing, resolved.sharing_rule
+    if rule is None or rule.by != "cloud" or sharing is None:
         return Partitioning()
-    mig = pool.sharing.mig
-    return Partitioning(mig.profile if mig else None, pool.sharing.pods)
+    return Partitioning(sharing.mig.profile if sharing.mig else None, sharing.pods)
 
 
-def _operator_labels(stack: Stack, name: str) -> dict[str, str]:
+def _operator_labels(resolved: ResolvedPool) -> dict[str, str]:
     """Node labels that make the GPU Operator configure a pool's GPU sharing."""
-    pool = stack.pools[name]
-    rule = sharing_rule(stack, pool)
-    if rule is None or rule.by != "operator" or pool.sharing is None:
+    sharing, rule = resolved.pool.sharing, resolved.sharing_rule
+    if rule is None or rule.by != "operator" or sharing is None:
         return {}
-    if pool.sharing.mig:
-        return {MIG_CONFIG_LABEL: f"all-{pool.sharing.mig.profile}"}
-    return {PLUGIN_CONFIG_LABEL: name}
+    if sharing.mig:
+        return {MIG_CONFIG_LABEL: f"all-{sharing.mig.profile}"}
+    return {PLUGIN_CONFIG_LABEL: resolved.name}
 
 
-def _system(stack: Stack) -> SystemNodes | None:
-    creation = stack.cluster.creation
+def _system(environment: Environment) -> SystemNodes | None:
+    creation = environment.stack.cluster.creation
     machine = find_machine(creation.system.machine) if creation else None
     if creation is None or machine is None:
         return None
     nodes = creation.system.nodes
-    return SystemNodes(machine, nodes.min, nodes.max, dedicated=_elsewhere(stack))
-
-
-def _elsewhere(stack: Stack) -> bool:
-    """Whether pods without tolerations can run on a pool of the stack."""
-    supplies = (pool_supply(stack, name) for name in stack.pools)
-    return any(supply and not supply.taints and supply.max_nodes for supply in supplies)
+    supplies = (pool.supply for pool in environment.pools.values())
+    # Pods without tolerations can run on a pool of the stack.
+    dedicated = any(supply and not supply.taints and supply.max_nodes for supply in supplies)
+    return SystemNodes(machine, nodes.min, nodes.max, dedicated=dedicated)

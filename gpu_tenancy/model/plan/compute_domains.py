@@ -4,13 +4,12 @@ The driver's controller makes a ResourceClaimTemplate for each ComputeDomain, by
 node: https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/tree/v0.4.1.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable
 from typing import Final
 
-from gpu_tenancy.model.plan.gpus import Nvlink, nvlink_of
-from gpu_tenancy.model.plan.operators.gpus import serves_domains
-from gpu_tenancy.model.plan.operators.needs import has_claims
-from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.needs import has_claims, installed_by, is_enabled
+from gpu_tenancy.model.plan.pools import ResolvedPool
 
 GROUP: Final = "resource.nvidia.com"
 """API group of ComputeDomains."""
@@ -26,28 +25,31 @@ def channels_of(job: str) -> str:
     return f"{job}-channel"
 
 
-def connected_flavors(stack: Stack) -> tuple[str, ...]:
+def connected_flavors(environment: Environment) -> tuple[str, ...]:
     """The flavors on whose nodes pods can claim channels: NVLink connects the machines of all of their pools.
 
     Empty if the driver does not run in the cluster, or if workers of MultiKueue run the jobs.
     """
-    if stack.dispatches or not serves_domains(stack) or not has_claims(stack):
+    stack = environment.stack
+    if stack.dispatches or not serves_domains(environment) or not has_claims(stack.cluster):
         return ()
-    flavors = dict.fromkeys(pool.flavor or name for name, pool in stack.pools.items())
-    return tuple(flavor for flavor in flavors if is_connected(stack, flavor))
+    flavors = dict.fromkeys(pool.flavor for pool in environment.pools.values())
+    return tuple(flavor for flavor in flavors if is_connected(environment.pools_of(flavor)))
 
 
-def is_connected(stack: Stack, flavor: str) -> bool:
+def serves_domains(environment: Environment) -> bool:
+    """Whether the DRA driver runs in the cluster and has compute domains, as far as its values are known."""
+    by = installed_by(environment, "dra_driver")
+    own = environment.stack.operators.of("dra_driver").values
+    return by == "installed" or (by == "here" and is_enabled(own, "resources", "computeDomains"))
+
+
+def is_connected(pools: Iterable[ResolvedPool]) -> bool:
     """Whether NVLink connects the machines of all pools of a flavor, each with others of its pool."""
-    return all(_links(stack, flavor))
+    return all(pool.nvlink for pool in pools)
 
 
-def most_nodes(stack: Stack, flavor: str) -> int | None:
-    """The most machines of a flavor that NVLink connects; None if it is unknown for one of its pools."""
-    links = list(_links(stack, flavor))
-    nodes = [link.nodes for link in links if link and link.nodes]
-    return max(nodes) if nodes and len(nodes) == len(links) else None
-
-
-def _links(stack: Stack, flavor: str) -> Iterator[Nvlink | None]:
-    return (nvlink_of(stack, pool) for name, pool in stack.pools.items() if (pool.flavor or name) == flavor)
+def most_nodes(pools: Collection[ResolvedPool]) -> int | None:
+    """The most machines of a flavor's pools that NVLink connects; None if it is unknown for one of them."""
+    nodes = [pool.nvlink.nodes for pool in pools if pool.nvlink and pool.nvlink.nodes]
+    return max(nodes) if nodes and len(nodes) == len(pools) else None

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from gpu_tenancy.model.catalogue import Price
-from gpu_tenancy.model.plan.gpus import machine_of
+from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.pools import ResolvedPool
 from gpu_tenancy.model.plan.storage import service_of
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.data import Storage
-from gpu_tenancy.model.spec.pools import Pool
+from gpu_tenancy.model.spec.machines import PriceEntry
 
 _GIB: Final = 2**30
 _PRICED_AS: Final[Mapping[str, Literal["on_demand", "spot"]]] = {
@@ -50,11 +51,15 @@ def _times(price: float | None, nodes: int) -> float | None:
     return 0.0 if nodes == 0 else None if price is None else price * nodes
 
 
-def pool_costs(stack: Stack) -> tuple[PoolCost, ...]:
+def pool_costs(environment: Environment) -> tuple[PoolCost, ...]:
     """The cost of each pool, by the stack's prices, else the catalogue's; of a worker's pool, its own stack says it."""
+    stack = environment.stack
     own = tuple(
-        PoolCost(name, _node(stack, pool), pool.nodes.min, pool.nodes.max if stack.cluster.grows else pool.nodes.min)
-        for name, pool in stack.pools.items()
+        PoolCost(
+            name, _node(stack.prices, resolved), pool.nodes.min, pool.nodes.max if resolved.grows else pool.nodes.min
+        )
+        for name, resolved in environment.pools.items()
+        for pool in [resolved.pool]
     )
     return (*own, *(PoolCost(name, None, pool.nodes.min, pool.nodes.max) for name, pool in stack.elsewhere.items()))
 
@@ -72,12 +77,12 @@ def storage_cost(stack: Stack, storage: Storage) -> float | None:
     return None if price is None else price * storage.size / _GIB
 
 
-def _node(stack: Stack, pool: Pool) -> float | None:
-    machine = machine_of(stack, pool)
+def _node(prices: Mapping[str, PriceEntry], resolved: ResolvedPool) -> float | None:
+    machine = resolved.machine
     if machine is None:
         return None
-    own = stack.prices.get(machine.name)
-    kind = _PRICED_AS.get(pool.capacity.kind)
+    own = prices.get(machine.name)
+    kind = _PRICED_AS.get(resolved.pool.capacity.kind)
     if own is not None:  # The stack's price applies to every kind of contract.
         return own.spot if kind == "spot" else own.on_demand
     listed: Price = machine.price

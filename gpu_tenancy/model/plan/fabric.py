@@ -1,16 +1,17 @@
 """The network between GPUs of different machines: who uses it, and what a pod requests for it."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from gpu_tenancy.base.quantity import Amounts
 from gpu_tenancy.model.catalogue import Machine
 from gpu_tenancy.model.catalogue.fabrics import Daemon, FabricRow, HostMount, Hugepages, fabrics
-from gpu_tenancy.model.plan.gpus import machine_of
-from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.pools import ResolvedPool
 from gpu_tenancy.model.spec.clouds.gcp import FabricNetwork, GcpCluster
+from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.workloads import Server, Training, Workload
 
 HUGEPAGES: Final = "hugepages-2Mi"
@@ -47,14 +48,6 @@ class PodFabric:
         return tuple({mount.name: mount for mount in both}.values())
 
 
-def wired(stack: Stack) -> Iterator[tuple[str, Machine, str]]:
-    """The pools that use the network between GPUs, each with its machine type and its fabric, in the stack's order."""
-    for name, pool in stack.pools.items():
-        machine = machine_of(stack, pool)
-        if pool.fabric and machine and machine.network and machine.network.fabric:
-            yield name, machine, machine.network.fabric
-
-
 def works_together(workload: Workload) -> bool:
     """Whether several GPU pods of one workload exchange data, as those of a distributed job or of a group do."""
     if not isinstance(workload, (Server, Training)) or not workload.gpus:
@@ -71,21 +64,19 @@ def uses_fabric(workload: Workload) -> bool:
     return works_together(workload) if workload.fabric is None else workload.fabric
 
 
-def lack(stack: Stack, flavor: str, workload: Workload) -> str | None:
+def lack(environment: Environment, flavor: str, workload: Workload) -> str | None:
     """Why pods of a workload cannot use the fabric of a flavor's nodes; None if they can."""
-    fabric_of = {name: (machine, fabric) for name, machine, fabric in wired(stack)}
-    pools = _pools_of(stack, flavor)
-    without = [name for name in pools if name not in fabric_of]
-    if without:
-        return f"pool {without[0]} of flavor {flavor} does not set fabric"
-    kinds = {fabric_of[name][1] for name in pools}
+    pools = environment.pools_of(flavor)
+    if without := next((pool for pool in pools if not pool.fabric), None):
+        return f"pool {without.name} of flavor {flavor} does not set fabric"
+    kinds = {pool.fabric for pool in pools if pool.fabric}
     if len(kinds) != 1:
         return f"the pools of flavor {flavor} have different fabrics ({', '.join(sorted(kinds)) or 'none'})"
-    if shared := next((name for name in pools if stack.pools[name].sharing), None):
-        return f"pods of pool {shared} share GPUs"
+    if shared := next((pool for pool in pools if pool.pool.sharing), None):
+        return f"pods of pool {shared.name} share GPUs"
     (kind,) = kinds
     row = fabrics()[kind]
-    for machine, _ in map(fabric_of.__getitem__, pools):
+    for machine in _machines(pools):
         if row.whole and workload.gpus != machine.gpus:
             return f"{kind} needs all {machine.gpus} GPUs of a machine in one pod, not {workload.gpus}"
         if row.resource and not _interfaces(machine, workload.gpus):
@@ -94,13 +85,12 @@ def lack(stack: Stack, flavor: str, workload: Workload) -> str | None:
     return None
 
 
-def pod_fabric(stack: Stack, flavor: str, workload: Workload) -> PodFabric | None:
+def pod_fabric(environment: Environment, flavor: str, workload: Workload) -> PodFabric | None:
     """What pods of a workload have for the fabric of a flavor's nodes; None if they do not or cannot use it."""
-    if not workload.gpus or not uses_fabric(workload) or lack(stack, flavor, workload):
+    if not workload.gpus or not uses_fabric(workload) or lack(environment, flavor, workload):
         return None
-    pools = _pools_of(stack, flavor)
-    machines, kinds = zip(*((machine, fabric) for name, machine, fabric in wired(stack) if name in pools), strict=True)
-    kind = kinds[0]
+    pools = environment.pools_of(flavor)
+    machines, kind = _machines(pools), pools[0].fabric or ""
     row = fabrics()[kind]
     devices: dict[str, int] = {}
     if row.resource:
@@ -112,11 +102,15 @@ def pod_fabric(stack: Stack, flavor: str, workload: Workload) -> PodFabric | Non
         name=kind,
         devices=devices,
         env=row.env,
-        annotations=_annotations(stack, row, kind, machines[0]),
+        annotations=_annotations(environment.stack.cluster, row, kind, machines[0]),
         mounts=row.mounts,
         capabilities=row.capabilities,
         daemon=row.daemon,
     )
+
+
+def _machines(pools: Iterable[ResolvedPool]) -> list[Machine]:
+    return [pool.machine for pool in pools if pool.machine]
 
 
 def reserved_pages(pages: Hugepages, machine: Machine) -> int:
@@ -135,23 +129,17 @@ def network_name(network: FabricNetwork) -> str:
     return network.subnetwork.rpartition("/")[2]
 
 
-def _pools_of(stack: Stack, flavor: str) -> list[str]:
-    """Names of the pools whose nodes are of a flavor."""
-    return [name for name, pool in stack.pools.items() if (pool.flavor or name) == flavor]
-
-
 def _interfaces(machine: Machine, gpus: int) -> int:
     """The share of a number of GPUs in the interfaces of their machine, rounded down."""
     return machine.network.interfaces * gpus // machine.gpus if machine.network and machine.gpus else 0
 
 
-def _annotations(stack: Stack, row: FabricRow, fabric: str, machine: Machine) -> dict[str, str]:
+def _annotations(section: Cluster, row: FabricRow, fabric: str, machine: Machine) -> dict[str, str]:
     """GKE's annotations: the networks of the pod, and the device files of its daemon.
 
     https://cloud.google.com/kubernetes-engine/docs/how-to/gpu-bandwidth-gpudirect-tcpx
     """
     annotations: dict[str, str] = {}
-    section = stack.cluster
     if row.networks and isinstance(section, GcpCluster) and machine.network:
         attached = section.fabric_networks_for(fabric, machine.network.interfaces)[row.networks.of_node :]
         interfaces = [{"interfaceName": "eth0", "network": "default"}] + [

@@ -1,13 +1,10 @@
 """Values of the GPU Operator's chart, derived from the pools' driver modes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias, cast
 
-from gpu_tenancy.model.catalogue.clouds import DriverMode, driver_mode
-from gpu_tenancy.model.plan.gpus import NVIDIA, gpu_resource, machine_of, sharing_rule
-from gpu_tenancy.model.plan.supply import PoolSupply, pool_supply
-from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.cluster import service_of
+from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.pools import NVIDIA, ResolvedPool
 from gpu_tenancy.model.spec.pools import Sharing
 
 Values: TypeAlias = dict[str, Any]
@@ -18,28 +15,19 @@ _PLAIN: Final = "whole"
 """The device plugin's default configuration, for nodes without a configuration label."""
 
 
-def nvidia_pools(stack: Stack) -> Iterator[str]:
-    """Names of the pools with NVIDIA GPUs, in the stack's order."""
-    for name, pool in stack.pools.items():
-        machine = machine_of(stack, pool)
-        if (machine.gpus if machine else pool.gpus_per_node) and gpu_resource(stack, pool) == NVIDIA:
-            yield name
-
-
-def operator_values(stack: Stack) -> Values:
+def operator_values(environment: Environment) -> Values:
     """The values; empty without NVIDIA GPUs.
 
     Pools whose driver modes need different values cannot be in one cluster; see `clashes`.
     https://github.com/NVIDIA/gpu-operator/blob/main/deployments/gpu-operator/values.yaml
     """
-    pools = list(nvidia_pools(stack))
+    pools = environment.nvidia_pools
     values: Values = {}
-    for name in pools:
-        mode = _mode(stack, name)
-        values = merged(values, mode.operator) if mode else values
+    for pool in pools:
+        values = merged(values, pool.mode.operator) if pool.mode else values
     if not pools:
         return values
-    tolerations = _tolerations([supply for name in pools if (supply := pool_supply(stack, name))])
+    tolerations = tolerations_for(pools)
     values = merged(
         values,
         {
@@ -47,16 +35,16 @@ def operator_values(stack: Stack) -> Values:
             "node-feature-discovery": {"worker": {"tolerations": tolerations}},
         },
     )
-    return merged(values, _sharing(stack, pools))
+    return merged(values, _sharing(pools))
 
 
-def clashes(stack: Stack) -> Iterator[tuple[str, str]]:
+def clashes(environment: Environment) -> Iterator[tuple[ResolvedPool, ResolvedPool]]:
     """Pairs of pools whose driver modes need different values: the first pool, and another one."""
-    pools = list(nvidia_pools(stack))
-    for name in pools[1:]:
-        first, other = _mode(stack, pools[0]), _mode(stack, name)
-        if first and other and first.operator != other.operator:
-            yield pools[0], name
+    pools = environment.nvidia_pools
+    for pool in pools[1:]:
+        first = pools[0].mode
+        if first and pool.mode and first.operator != pool.mode.operator:
+            yield pools[0], pool
 
 
 def merged(values: Mapping[str, Any], more: Mapping[str, Any]) -> Values:
@@ -69,29 +57,24 @@ def merged(values: Mapping[str, Any], more: Mapping[str, Any]) -> Values:
     return out
 
 
-def _mode(stack: Stack, pool: str) -> DriverMode | None:
-    return driver_mode(service_of(stack.cluster), stack.pools[pool].driver)
-
-
-def _tolerations(pools: list[PoolSupply]) -> list[dict[str, str]]:
-    """Tolerations for the operator's own pods, which must run on every GPU node."""
-    taints = dict.fromkeys((taint.key, taint.effect) for pool in pools for taint in pool.taints)
+def tolerations_for(pools: Iterable[ResolvedPool]) -> list[dict[str, str]]:
+    """Tolerations for pods of operators, which must run on every node of these pools."""
+    taints = dict.fromkeys((taint.key, taint.effect) for pool in pools if pool.supply for taint in pool.supply.taints)
     return [{"key": key, "operator": "Exists", "effect": effect} for key, effect in taints]
 
 
-def _sharing(stack: Stack, pools: list[str]) -> Values:
+def _sharing(pools: list[ResolvedPool]) -> Values:
     """MIG partitions have separate resource names (`mixed`); other ways are a plugin configuration per pool."""
     values: Values = {}
     shared: dict[str, Sharing] = {}
-    for name in pools:
-        sharing = stack.pools[name].sharing
-        rule = sharing_rule(stack, stack.pools[name])
+    for pool in pools:
+        sharing, rule = pool.pool.sharing, pool.sharing_rule
         if sharing is None or rule is None:
             continue
         if sharing.mig:
             values = merged(values, {"mig": {"strategy": "mixed"}, "migManager": {"enabled": rule.by == "operator"}})
         elif rule.by == "operator":
-            shared[name] = sharing
+            shared[pool.name] = sharing
     if shared:
         strategy = "mixed" if "mig" in values else "none"
         data = {

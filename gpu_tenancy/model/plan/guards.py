@@ -13,10 +13,10 @@ from gpu_tenancy.base.quantity import format_amounts, is_extended
 from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.plan.cluster import PROTECTED
 from gpu_tenancy.model.plan.compute_domains import connected_flavors
-from gpu_tenancy.model.plan.gpus import gpu_resource
+from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.namespaces import NamespacePlan
+from gpu_tenancy.model.plan.needs import AMD, INTEL, NVIDIA, there
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL, integrations
-from gpu_tenancy.model.plan.operators.needs import AMD, INTEL, NVIDIA, gpu_pools, there
 from gpu_tenancy.model.plan.queues import gang_queue_name
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
@@ -143,26 +143,26 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
             maximum[flavor.resource] = max(maximum.get(flavor.resource, 0), flavor.node.get(flavor.resource, 0))
     operators = {row.namespace for row in charts().values()}
     own = (resource for resource in maximum if not resource.startswith(_VENDORS))
-    integrated = integrations(stack)
+    integrated = integrations(tree)
     return GuardsPlan(
         action=stack.guards.action or by_default,
         label=TEAM_LABEL,
         spared=tuple(sorted({*SYSTEM, stack.metrics.prometheus.namespace, *operators})),
         exempt=tuple(dict.fromkeys((*_ABOVE, *stack.guards.exempt))),
-        makers=("system:kube-controller-manager", accounts("kube-system"), *_makers(stack)),
+        makers=("system:kube-controller-manager", accounts("kube-system"), *_makers(tree)),
         kueue=accounts(charts()["kueue"].namespace),
-        caches=next(_accounts_of(stack, _CACHES, _CACHES), None),
+        caches=next(_accounts_of(tree, _CACHES, _CACHES), None),
         frameworks=tuple(integrated["frameworks"]),
         external=tuple(_key(name) for name in integrated.get("externalFrameworks", ())),
-        trainer=next(_accounts_of(stack, "trainer", "kubeflow-trainer"), None),
+        trainer=next(_accounts_of(tree, "trainer", "kubeflow-trainer"), None),
         classes=tuple(sorted(stack.priorities)),
-        taints=tuple(dict.fromkeys(gpu_resource(stack, stack.pools[name]) for name in gpu_pools(stack))),
+        taints=tuple(dict.fromkeys(pool.resource for pool in tree.gpu_pools())),
         names=(*_VENDORS, *own),
         max_per_node=dict(sorted(maximum.items())),
         members=any(namespace.bindings for namespace in namespaces),
         teams={namespace.name: _bounds(stack, namespace) for namespace in namespaces},
         registries=tuple(stack.images.allowed),
-        channels=bool(connected_flavors(stack)),
+        channels=bool(connected_flavors(tree)),
     )
 
 
@@ -177,13 +177,13 @@ def accounts(namespace: str) -> str:
     return f"system:serviceaccounts:{namespace}"
 
 
-def _makers(stack: Stack) -> tuple[str, ...]:
-    return tuple(group for name, chart in _MAKERS.items() for group in _accounts_of(stack, name, chart))
+def _makers(environment: Environment) -> tuple[str, ...]:
+    return tuple(group for name, chart in _MAKERS.items() for group in _accounts_of(environment, name, chart))
 
 
-def _accounts_of(stack: Stack, operator: str, chart: str) -> Iterator[str]:
+def _accounts_of(environment: Environment, operator: str, chart: str) -> Iterator[str]:
     """The accounts of an operator, if it is installed. No team can have its namespace."""
-    if there(stack, operator):
+    if there(environment, operator):
         yield accounts(charts()[chart].namespace)
 
 

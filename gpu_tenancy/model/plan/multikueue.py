@@ -9,8 +9,9 @@ from typing import Final
 from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.catalogue.roles import Rule, Verb
 from gpu_tenancy.model.kinds import kinds
+from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.needs import installed_by
 from gpu_tenancy.model.plan.operators.kueue import integrations
-from gpu_tenancy.model.plan.operators.needs import installed_by
 from gpu_tenancy.model.plan.people import PREFIX, Subject
 from gpu_tenancy.model.spec import Stack
 
@@ -72,15 +73,16 @@ def kueue_namespace() -> str:
     return operators()["kueue"].charts["kueue"].namespace
 
 
-def worker_access(stack: Stack) -> WorkerAccess | None:
+def worker_access(environment: Environment) -> WorkerAccess | None:
     """The rights of the manager in a worker; None if the stack is no worker.
 
     Kueue's own script also gives rights for kinds that the stack has not, and to write in all namespaces:
     https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/site/static/examples/multikueue/create-multikueue-kubeconfig.sh
     """
-    if stack.multikueue is None or stack.multikueue.manager is None:
+    section = environment.stack.multikueue
+    if section is None or section.manager is None:
         return None
-    kinds = [_KINDS[name] for name in integrations(stack)["frameworks"] if name in _KINDS]
+    kinds = [_KINDS[name] for name in integrations(environment)["frameworks"] if name in _KINDS]
     kueue = ("kueue.x-k8s.io",)
     reads = [
         Rule(groups=kueue, resources=("workloads",), verbs=_READ, reason="admission and end of workloads"),
@@ -107,4 +109,4 @@ def worker_access(stack: Stack) -> WorkerAccess | None:
             reads.append(Rule(groups=(group,), resources=(status,), verbs=("get",), reason="status of copied jobs"))
         writes.append(Rule(groups=(group,), resources=(resource,), verbs=("create", "delete"), reason="copies of jobs"))
     account = Subject("ServiceAccount", CHECK, kueue_namespace())
-    return WorkerAccess(account, tuple(reads), tuple(writes), of_others=installed_by(stack, "kueue") != "here")
+    return WorkerAccess(account, tuple(reads), tuple(writes), of_others=installed_by(environment, "kueue") != "here")

@@ -13,6 +13,7 @@ from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.plan.latency import Monitor, monitor
 from gpu_tenancy.model.plan.limits import container_defaults, ratios
 from gpu_tenancy.model.plan.multikueue import WorkerAccess, worker_access
+from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.plan.people import TeamBinding, bindings
 from gpu_tenancy.model.plan.shares import Tree, admitted, gangs_of
 from gpu_tenancy.model.plan.sidecars import egress_of_datasets, sidecars
@@ -170,7 +171,7 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
             egress=tuple(team.network.egress),
             monitors={name: scrape for name, spec in team.serving.items() if (scrape := monitor(tree.stack, spec))},
             node_endpoints=_node_endpoints(tree),
-            kuberay=charts()["kuberay-operator"].namespace if tree.kuberay else None,
+            kuberay=charts()["kuberay-operator"].namespace if there(tree, "kuberay") else None,
             data=egress_of_datasets(tree.stack, name),
             grouped=frozenset(server for server, spec in team.serving.items() if spec.grouped),
         ),
@@ -178,7 +179,7 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
         usage_weight=usage_weight(tree, name),
         bindings=bindings(tree, name),
         service_accounts=tuple(team.service_accounts),
-        manager=worker_access(tree.stack),
+        manager=worker_access(tree),
         pull_secrets=tuple(dict.fromkeys(team.image_pull_secrets)),
     )
 

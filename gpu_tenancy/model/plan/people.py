@@ -6,7 +6,8 @@ from typing import Final, Literal, TypeAlias
 
 from gpu_tenancy.model.catalogue.roles import Rule, roles, rules_of
 from gpu_tenancy.model.plan.compute_domains import connected_flavors
-from gpu_tenancy.model.plan.operators.needs import there
+from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.plan.service_accounts import identities, service_accounts
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.snapshots import takes_snapshots
@@ -171,7 +172,7 @@ def access(tree: Tree) -> AccessPlan | None:
     principals = tuple(sorted(who for who in everybody - of_service_accounts if who.kind == "role"))
     needed = {who: login for who in sorted(everybody) if (login := stack.cluster.login(who))}
     return AccessPlan(
-        roles=tuple(RolePlan(name, rules(stack, name)) for name in roles() if name in {*used, *cluster}),
+        roles=tuple(RolePlan(name, rules(tree, name)) for name in roles() if name in {*used, *cluster}),
         admins=subjects(admins),
         auditors=subjects(auditors),
         members=members,
@@ -181,13 +182,13 @@ def access(tree: Tree) -> AccessPlan | None:
     )
 
 
-def rules(stack: Stack, role: str) -> tuple[Rule, ...]:
-    """The rules of a role that apply to a stack: those of its operators, and of snapshots and ComputeDomains if any."""
-    snapshots, domains = takes_snapshots(stack), bool(connected_flavors(stack))
+def rules(environment: Environment, role: str) -> tuple[Rule, ...]:
+    """The rules of a role that apply: those of its operators, and of snapshots and ComputeDomains if any."""
+    snapshots, domains = takes_snapshots(environment.stack), bool(connected_flavors(environment))
     return tuple(
         rule
         for rule in rules_of(role)
-        if (rule.operator is None or there(stack, rule.operator))
+        if (rule.operator is None or there(environment, rule.operator))
         and (snapshots or not rule.snapshots)
         and (domains or not rule.domains)
     )

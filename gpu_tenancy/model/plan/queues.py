@@ -22,8 +22,9 @@ from gpu_tenancy.kueue import (
 )
 from gpu_tenancy.model.plan.cohort_objects import cohort_of_queue, cohort_parents, cohort_weight, own_quota
 from gpu_tenancy.model.plan.compute_domains import connected_flavors
+from gpu_tenancy.model.plan.pools import NodeTaint, Provisioning
 from gpu_tenancy.model.plan.shares import NodeShares, Tree
-from gpu_tenancy.model.plan.supply import Flavor, NodeTaint, Provisioning, gang_amounts
+from gpu_tenancy.model.plan.supply import Flavor, gang_amounts
 from gpu_tenancy.model.plan.usage import by_usage
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.teams import Gang
@@ -218,7 +219,7 @@ def _groups(quotas: Mapping[str, Mapping[str, Quota]]) -> tuple[ResourceGroup, .
 
 def cluster_queues(tree: Tree) -> tuple[ClusterQueue, ...]:
     """A ClusterQueue for each team that does not use another team's."""
-    checks, connected = provisioning_checks(tree), connected_flavors(tree.stack)
+    checks, connected = provisioning_checks(tree), connected_flavors(tree)
     return tuple(
         ClusterQueue(
             _spec(tree, name),

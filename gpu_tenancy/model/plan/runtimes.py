@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpu_tenancy.model.plan.operators.needs import framework_used
+from gpu_tenancy.model.plan.needs import framework_used, there
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.workloads import SHIPPED, JobPlan, class_runtime, jobs
 from gpu_tenancy.model.spec.roles import Framework
@@ -30,7 +30,7 @@ def runtimes(tree: Tree, team: str) -> tuple[RuntimePlan, ...]:
 
     There, TrainJobs with Trainer's own runtimes would never get a pod. Empty without Kubeflow Trainer.
     """
-    if not tree.trainer:
+    if not there(tree, "trainer"):
         return ()
     return (*_of_jobs(tree, team), *_of_classes(tree, team))
 

@@ -10,10 +10,9 @@ from functools import cached_property
 from typing import TypeAlias
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add
-from gpu_tenancy.model.plan.operators.needs import there
+from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.sidecars import sidecars
-from gpu_tenancy.model.plan.supply import Flavor, flavors, gang_amounts
-from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.plan.supply import Flavor, gang_amounts
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.tenancy import CpuShare, MemoryShare, Shares
 
@@ -42,34 +41,13 @@ NodeShares: TypeAlias = Mapping[str, FlavorShares]
 
 
 @dataclass(frozen=True, eq=False)
-class Tree:
-    """The cohort tree with all shares.
-
-    Attributes:
-        stack: the stack. Unknown references are ignored; `checks` reports them.
-    """
-
-    stack: Stack
-
-    @cached_property
-    def flavors(self) -> dict[str, Flavor]:
-        """The flavors by name, CPU flavors first."""
-        return flavors(self.stack)
+class Tree(Environment):
+    """An environment with its cohort tree, and all shares."""
 
     @cached_property
     def root(self) -> str:
         """Name of the root cohort."""
         return next((name for name, cohort in self.stack.cohorts.items() if cohort.parent is None), DEFAULT_ROOT)
-
-    @cached_property
-    def trainer(self) -> bool:
-        """Whether Kubeflow Trainer runs in the cluster; that walks all jobs, and each team asks."""
-        return there(self.stack, "trainer")
-
-    @cached_property
-    def kuberay(self) -> bool:
-        """Whether KubeRay runs in the cluster; as above."""
-        return there(self.stack, "kuberay")
 
     @cached_property
     def parents(self) -> dict[str, str | None]:

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpu_tenancy.kueue.topology import GROUP, PREFERRED, REQUIRED, UNCONSTRAINED
-from gpu_tenancy.model.catalogue.clouds import TopologyRule, rules_of
-from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.cluster import service_of
+from gpu_tenancy.model.catalogue.clouds import CloudRules, TopologyRule
 from gpu_tenancy.model.spec.pools import Pool
 from gpu_tenancy.model.spec.topology import HOSTNAME, Level
 from gpu_tenancy.model.spec.workloads import Server, Training, Workload
@@ -33,12 +31,12 @@ _GROUP: Final = {GROUP: "job"}
 _NODE: Final = TopologyLevel(HOSTNAME, "node")
 
 
-def levels_of(stack: Stack, pool: Pool) -> Levels:
+def levels_of(pool: Pool, rules: CloudRules) -> Levels:
     """The levels of a pool's nodes: only the node where the cloud has no labels, which `model.checks` reports."""
     topology = pool.topology
     if topology is None:
         return ()
-    rule = cloud_labels(stack, pool) if topology.source == "cloud" else None
+    rule = cloud_labels(pool, rules) if topology.source == "cloud" else None
     if rule:
         names: Mapping[str, Level] = {rule.block: "block", rule.rack: "rack"}
         return (*(TopologyLevel(label, names.get(label)) for label in rule.labels), _NODE)
@@ -47,10 +45,9 @@ def levels_of(stack: Stack, pool: Pool) -> Levels:
     return (*block, *rack, _NODE)
 
 
-def cloud_labels(stack: Stack, pool: Pool) -> TopologyRule | None:
+def cloud_labels(pool: Pool, rules: CloudRules) -> TopologyRule | None:
     """The labels that the cloud sets on nodes of a pool's machine type; None where none are known."""
-    rules = rules_of(service_of(stack.cluster)).topologies
-    return next((rule for rule in rules if (pool.machine or "").startswith(rule.machines)), None)
+    return next((rule for rule in rules.topologies if (pool.machine or "").startswith(rule.machines)), None)
 
 
 def topology_request(levels: Levels, workload: Workload) -> dict[str, str]:

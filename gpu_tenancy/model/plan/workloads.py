@@ -12,10 +12,10 @@ from gpu_tenancy.model.plan.fabric import PodFabric, pod_fabric
 from gpu_tenancy.model.plan.latency import Monitor, Query, metric_name, monitor, per_pod, query, target
 from gpu_tenancy.model.plan.mounts import NO_MOUNTS, Mounts, mounts_of
 from gpu_tenancy.model.plan.pods import flavor_of, parts, pod_size, shared_memory
+from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.queues import gang_queue_name
 from gpu_tenancy.model.plan.secrets import NO_REFERENCES, References, literals, references
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.supply import NodeTaint
 from gpu_tenancy.model.plan.topology import grouped, placed_roles, topology_request
 from gpu_tenancy.model.spec.roles import LEADER, LEADER_WORKER_SET, WORKER, Framework
 from gpu_tenancy.model.spec.workloads import Server, Training, Workload
@@ -328,7 +328,7 @@ def _pod(tree: Tree, team: str, workload: Workload) -> PodPlan | None:
         tolerated=size.flavor.taints,
         priority=workload.priority or tree.stack.teams[team].priority,
         shared_memory=shared_memory(workload, size),
-        fabric=pod_fabric(tree.stack, size.flavor.name, workload),
+        fabric=pod_fabric(tree, size.flavor.name, workload),
         volumes=mounts_of(tree.stack, team, workload),
         references=references(tree.stack.teams[team], workload),
         caches=caches_of(tree.stack, size.flavor.name, workload),

@@ -5,7 +5,7 @@ from typing import Final, cast
 
 from gpu_tenancy.base.problems import Problem
 from gpu_tenancy.model.catalogue.operators import operators
-from gpu_tenancy.model.plan.operators.needs import OF_JOBS, there
+from gpu_tenancy.model.plan.needs import OF_JOBS, there
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.base import Section
@@ -60,7 +60,7 @@ def _operators(team: str, own: Data, workers: list[Worker]) -> Iterator[Problem]
         for worker in workers:
             framework = cast("Data", job).get("framework") if isinstance(job, dict) else None
             operator = _OPERATORS.get(str(framework))
-            if operator and not there(worker.tree.stack, operator):
+            if operator and not there(worker.tree, operator):
                 rule = f"needs {operators()[operator].title}, which worker {worker.name} does not run"
                 fix = f"set operators.{operator} in {worker.source.file}, or remove framework"
                 yield Problem(("teams", team, "training", name, "framework"), rule, fix, str(framework))
@@ -68,12 +68,13 @@ def _operators(team: str, own: Data, workers: list[Worker]) -> Iterator[Problem]
 
 def differences(first: Worker, other: Worker) -> Iterator[Problem]:
     """What differs between two workers and must not."""
-    mine, theirs = first.tree.stack, other.tree.stack
+    trees = first.tree, other.tree
+    mine, theirs = (tree.stack for tree in trees)
     for what, one, two in (
         ("fairness", mine.fairness, theirs.fairness),
         ("priorities", _priorities(mine), _priorities(theirs)),
         ("cohorts", _parents(mine), _parents(theirs)),
-        *((f"operators.{name}", _runs(mine, name), _runs(theirs, name)) for name in OF_JOBS),
+        *((f"operators.{name}", *("on" if there(tree, name) else "off" for tree in trees)) for name in OF_JOBS),
     ):
         if one != two:
             yield _differs(first, other, what, one, two)
@@ -101,10 +102,6 @@ def _compared(value: object, field: str) -> object:
 def _differs(first: Worker, other: Worker, what: str, one: object, two: object) -> Problem:
     rule = f"differs from worker {first.name} in {what}: {_brief(two)} here, {_brief(one)} there"
     return Problem(other.place, rule, f"set the same {what} in both stacks")
-
-
-def _runs(stack: Stack, operator: str) -> str:
-    return "on" if there(stack, operator) else "off"
 
 
 def _brief(value: object) -> str:

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from gpu_tenancy.base.quantity import CPU, MEMORY
+from gpu_tenancy.model.plan.pools import PoolSupply
 from gpu_tenancy.model.plan.shares import NodeShares
-from gpu_tenancy.model.plan.supply import PoolSupply
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.workers.agreement import TEAM
 from gpu_tenancy.model.workers.reading import Data, Worker

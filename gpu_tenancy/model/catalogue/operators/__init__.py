@@ -75,7 +75,7 @@ class Description(_Row):
         description: of its key in the stack, in Markdown.
         example: of its key.
         installed_if: when it is installed by default, in Markdown.
-        needed: when a stack needs it: a condition of `model.plan.operators.needs`.
+        needed: when a stack needs it: a condition of `model.plan.needs`.
         required: the condition by which a stack does not work without it; default: `needed`.
         gpus: domain of the GPU resources that it advertises, with a slash.
         after: field of the operator that is installed before it.

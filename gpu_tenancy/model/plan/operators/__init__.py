@@ -6,11 +6,11 @@ from typing import Any
 
 from gpu_tenancy.model.catalogue.operators import Probe, operators
 from gpu_tenancy.model.catalogue.releases import Chart, pinned
+from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.gpu_operator import merged
+from gpu_tenancy.model.plan.needs import installed_by, there
 from gpu_tenancy.model.plan.operators.kueue import kueue_reads
-from gpu_tenancy.model.plan.operators.needs import installed_by, there
 from gpu_tenancy.model.plan.operators.values import values_of
-from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.operators import Operator
 
 
@@ -46,28 +46,31 @@ class ReleasePlan:
     digest: str | None = None
 
 
-def releases(stack: Stack) -> tuple[ReleasePlan, ...]:
+def releases(environment: Environment) -> tuple[ReleasePlan, ...]:
     """The releases that this program installs, in order.
 
     Args:
-        stack: a stack that passed `gpu_tenancy.model.checks`.
+        environment: of a stack that passed `gpu_tenancy.model.checks`.
     """
     return tuple(
-        release for name in operators() if installed_by(stack, name) == "here" for release in _releases(stack, name)
+        release
+        for name in operators()
+        if installed_by(environment, name) == "here"
+        for release in _releases(environment, name)
     )
 
 
-def running(stack: Stack) -> Mapping[str, tuple[ReleasePlan, ...]]:
+def running(environment: Environment) -> Mapping[str, tuple[ReleasePlan, ...]]:
     """The releases of each operator that runs in the cluster, whoever installs it, as this program would install them.
 
     Args:
-        stack: a stack that passed `gpu_tenancy.model.checks`.
+        environment: of a stack that passed `gpu_tenancy.model.checks`.
     """
-    return {name: tuple(_releases(stack, name)) for name in operators() if there(stack, name)}
+    return {name: tuple(_releases(environment, name)) for name in operators() if there(environment, name)}
 
 
-def _releases(stack: Stack, name: str) -> Iterator[ReleasePlan]:
-    entry, described = stack.operators.of(name), operators()[name]
+def _releases(environment: Environment, name: str) -> Iterator[ReleasePlan]:
+    entry, described = environment.stack.operators.of(name), operators()[name]
     for release, row in described.charts.items():
         own = release == described.release
         digest = _digest(row, entry, own=own)
@@ -77,13 +80,13 @@ def _releases(stack: Stack, name: str) -> Iterator[ReleasePlan]:
             repository=row.repository,
             version=entry.version or row.version,
             # One Prometheus: the one that scrapes the servers.
-            namespace=stack.metrics.prometheus.namespace if name == "prometheus" else row.namespace,
-            values=merged(values_of(stack, release, row), entry.values if own else {}),
+            namespace=environment.stack.metrics.prometheus.namespace if name == "prometheus" else row.namespace,
+            values=merged(values_of(environment, release, row), entry.values if own else {}),
             serves=row.serves,
             privileged=row.privileged,
             definitions_go=row.definitions == "nobody",
             probe=row.probe,
-            reads=kueue_reads(stack) if name == "kueue" else (),
+            reads=kueue_reads(environment) if name == "kueue" else (),
             digest=digest,
         )
 

@@ -11,10 +11,9 @@ from gpu_tenancy.base.quantity import CHANNELS, CPU, MEMORY, go_duration
 from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.kinds import kinds
 from gpu_tenancy.model.plan.compute_domains import CHANNEL_CLASS, connected_flavors
+from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.gpu_operator import Values
-from gpu_tenancy.model.plan.gpus import sharing
-from gpu_tenancy.model.plan.operators.needs import OF_JOBS, there
-from gpu_tenancy.model.plan.supply import pool_supply
+from gpu_tenancy.model.plan.needs import OF_JOBS, there
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.fairness import Usage
 from gpu_tenancy.model.spec.multikueue import MultiKueue
@@ -62,20 +61,21 @@ https://github.com/fluid-cloudnative/fluid/tree/v1.0.8/charts,
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/reconciler.go"""
 
 
-def kueue_values(stack: Stack) -> Values:
+def kueue_values(environment: Environment) -> Values:
     """Values of Kueue: its configuration as YAML in a string."""
-    text = yaml.safe_dump(_configuration(stack), sort_keys=False)
+    text = yaml.safe_dump(_configuration(environment), sort_keys=False)
     return {"managerConfig": {"controllerManagerConfigYaml": text}}
 
 
-def kueue_reads(stack: Stack) -> tuple[tuple[str, str], ...]:
+def kueue_reads(environment: Environment) -> tuple[tuple[str, str], ...]:
     """Permissions (get, list, watch) that Kueue needs in addition to those of its chart: API group and resource."""
-    gangs = _GANG_READS if there(stack, "volcano") else ()
-    caches = tuple((_FLUID, plural) for plural in _CACHES.values()) if there(stack, "fluid") else ()
+    gangs = _GANG_READS if there(environment, "volcano") else ()
+    caches = tuple((_FLUID, plural) for plural in _CACHES.values()) if there(environment, "fluid") else ()
     return (*gangs, *caches)
 
 
-def _configuration(stack: Stack) -> dict[str, Any]:
+def _configuration(environment: Environment) -> dict[str, Any]:
+    stack = environment.stack
     configuration: dict[str, Any] = {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",
@@ -97,10 +97,10 @@ def _configuration(stack: Stack) -> dict[str, Any]:
         "clientConnection": {"qps": 300, "burst": 500},
         "manageJobsWithoutQueueName": True,
         "managedJobsNamespaceSelector": _teams_alone(stack),
-        "integrations": integrations(stack),
-        "resources": {"excludeResourcePrefixes": _excluded(stack)},
+        "integrations": integrations(environment),
+        "resources": {"excludeResourcePrefixes": _excluded(environment)},
     }
-    if connected_flavors(stack):
+    if connected_flavors(environment):
         mapping = {"name": CHANNELS, "deviceClassNames": [CHANNEL_CLASS]}
         configuration["resources"]["deviceClassMappings"] = [mapping]
     if stack.multikueue and stack.multikueue.workers:
@@ -108,31 +108,30 @@ def _configuration(stack: Stack) -> dict[str, Any]:
     if stack.fairness.even:  # This key enables fair sharing.
         configuration["fairSharing"] = {"preemptionStrategies": list(stack.fairness.preemption_strategies)}
     if stack.fairness.usage:
-        configuration["admissionFairSharing"] = _usage(stack, stack.fairness.usage)
+        configuration["admissionFairSharing"] = _usage(environment, stack.fairness.usage)
     return configuration
 
 
-def _usage(stack: Stack, usage: Usage) -> dict[str, Any]:
+def _usage(environment: Environment, usage: Usage) -> dict[str, Any]:
     """AdmissionFairSharing. Every resource has a weight, because Kueue's default is 1, for a byte of memory too."""
     return {
         "usageHalfLifeTime": go_duration(usage.half_life),
         "usageSamplingInterval": go_duration(usage.sampling),
-        "resourceWeights": usage_weights(stack, usage),
+        "resourceWeights": usage_weights(environment, usage),
     }
 
 
-def usage_weights(stack: Stack, usage: Usage) -> dict[str, float]:
+def usage_weights(environment: Environment, usage: Usage) -> dict[str, float]:
     """The weight of every resource that queues cover: of one GPU, partition or time slice, of one CPU, and of one byte.
 
     Memory is 0 unless the stack says otherwise, because its bytes would outnumber everything else.
     """
     gpus: dict[str, float] = {}
-    for name in (*stack.pools, *stack.elsewhere):
-        supply, cut = pool_supply(stack, name), sharing(stack, stack.pools.get(name) or stack.elsewhere[name])
-        if supply and supply.resource and cut:
-            part = round(1 / cut.replicas, _DIGITS)
-            gpus[supply.resource] = max(part, gpus.get(supply.resource, 0))
-    channels = {CHANNELS: 0.0} if connected_flavors(stack) else {}
+    for pool in environment.all_pools.values():
+        if pool.supply and pool.supply.resource and pool.cut:
+            part = round(1 / pool.cut.replicas, _DIGITS)
+            gpus[pool.supply.resource] = max(part, gpus.get(pool.supply.resource, 0))
+    channels = {CHANNELS: 0.0} if connected_flavors(environment) else {}
     return {CPU: 0.0 if gpus else 1.0, MEMORY: 0.0, **gpus, **channels, **usage.weights}
 
 
@@ -164,21 +163,22 @@ def _teams_alone(stack: Stack) -> dict[str, Any]:
     }
 
 
-def integrations(stack: Stack) -> dict[str, list[str]]:
+def integrations(environment: Environment) -> dict[str, list[str]]:
     """The kinds that Kueue queues (`frameworks`), and those whose children it leaves alone (`externalFrameworks`)."""
     of_jobs = [
         kind.integration
         for operator in OF_JOBS
-        if there(stack, operator)
+        if there(environment, operator)
         for kind in kinds().values()
         if kind.operator == operator
     ]
-    gangs = [GANG] if there(stack, "volcano") else []
-    caches = [f"{kind}.v1alpha1.{_FLUID}" for kind in _CACHES] if there(stack, "fluid") else []
+    gangs = [GANG] if there(environment, "volcano") else []
+    caches = [f"{kind}.v1alpha1.{_FLUID}" for kind in _CACHES] if there(environment, "fluid") else []
     others = {"externalFrameworks": [*gangs, *caches]} if gangs or caches else {}
     return {"frameworks": [*_FRAMEWORKS, *of_jobs], **others}
 
 
-def _excluded(stack: Stack) -> list[str]:
-    covered = [supply.resource for name in stack.pools if (supply := pool_supply(stack, name)) and supply.resource]
+def _excluded(environment: Environment) -> list[str]:
+    supplies = [pool.supply for pool in environment.pools.values() if pool.supply]
+    covered = [supply.resource for supply in supplies if supply.resource]
     return [prefix for prefix in _UNCOVERED if not any(resource.startswith(prefix) for resource in covered)]

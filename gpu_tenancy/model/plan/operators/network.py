@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpu_tenancy.model.catalogue.fabrics import Image, fabrics
+from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.gpu_operator import Values
-from gpu_tenancy.model.plan.operators.needs import infiniband_pools, installed_by, there
-from gpu_tenancy.model.plan.supply import NodeTaint, pool_supply
-from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.plan.needs import infiniband_pools, installed_by, there
+from gpu_tenancy.model.plan.pools import NodeTaint
 
 _MELLANOX: Final = "15b3"
 """PCI vendor ID of the interfaces."""
@@ -33,30 +33,29 @@ class InfinibandPlan:
     config: str
 
 
-def network_values(stack: Stack) -> Values:
+def network_values(environment: Environment) -> Values:
     """Values of the Network Operator: the GPU Operator's node feature discovery, if it is there.
 
     Two of them would replace each other's labels. That of the GPU Operator labels nodes by PCI vendor, as the Network
     Operator expects:
     https://github.com/NVIDIA/gpu-operator/blob/v26.3.3/deployments/gpu-operator/values.yaml.
     """
-    own = not there(stack, "gpu_operator")
+    own = not there(environment, "gpu_operator")
     return {"nfd": {"enabled": own, "deployNodeFeatureRules": own}}
 
 
-def infiniband(stack: Stack) -> InfinibandPlan | None:
-    """The NicClusterPolicy of a stack; None if this program does not install the operator."""
-    pools = tuple(infiniband_pools(stack))
+def infiniband(environment: Environment) -> InfinibandPlan | None:
+    """The NicClusterPolicy of an environment; None if this program does not install the operator."""
+    pools = infiniband_pools(environment)
     row = fabrics()["infiniband"]
-    if not pools or row.driver is None or row.plugin is None or installed_by(stack, "network_operator") != "here":
+    if not pools or row.driver is None or row.plugin is None or installed_by(environment, "network_operator") != "here":
         return None
-    supplies = [supply for name in pools if (supply := pool_supply(stack, name))]
     prefix, _, name = (row.resource or "").partition("/")
     selectors = {"vendors": [_MELLANOX], "linkTypes": ["infiniband"], "isRdma": True}
     resources = [{"resourcePrefix": prefix, "resourceName": name, "selectors": selectors}]
     return InfinibandPlan(
-        pools=pools,
-        taints=tuple(dict.fromkeys(taint for supply in supplies for taint in supply.taints)),
+        pools=tuple(pool.name for pool in pools),
+        taints=tuple(dict.fromkeys(taint for pool in pools if pool.supply for taint in pool.supply.taints)),
         driver=row.driver,
         plugin=row.plugin,
         config=json.dumps({"resourceList": resources}, indent=2),

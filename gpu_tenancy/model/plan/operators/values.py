@@ -7,13 +7,13 @@ from urllib.parse import urlsplit
 import yaml
 
 from gpu_tenancy.model.catalogue.operators import OperatorChart, operators
+from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.gpu_operator import Values, merged
 from gpu_tenancy.model.plan.latency import adapter_rules, prometheus_address
+from gpu_tenancy.model.plan.needs import framework_used, there
 from gpu_tenancy.model.plan.operators.gpus import amd_values, dra_values, intel_values, nvidia_values
 from gpu_tenancy.model.plan.operators.kueue import kueue_values
-from gpu_tenancy.model.plan.operators.needs import framework_used, there
 from gpu_tenancy.model.plan.operators.network import network_values
-from gpu_tenancy.model.spec import Stack
 
 _SCHEDULER: Final[dict[str, Any]] = {
     "actions": "enqueue, allocate, backfill, reclaim",
@@ -41,57 +41,57 @@ two are mutually exclusive), and with the action `reclaim`, which reclaims guara
 https://github.com/volcano-sh/volcano/blob/v1.15.1/docs/user-guide/how_to_use_capacity_plugin.md"""
 
 
-def values_of(stack: Stack, name: str, chart: OperatorChart) -> Values:
+def values_of(environment: Environment, name: str, chart: OperatorChart) -> Values:
     """The Helm values of a release, by its name, without the stack's own."""
-    described = _filled(stack, chart.values)
-    return merged(described, _VALUES[name](stack)) if name in _VALUES else described
+    described = _filled(environment, chart.values)
+    return merged(described, _VALUES[name](environment)) if name in _VALUES else described
 
 
-def _filled(stack: Stack, values: Any) -> Any:
+def _filled(environment: Environment, values: Any) -> Any:
     """Values with whether an operator runs in place of `{FIELD}`."""
     if isinstance(values, dict):
-        return {key: _filled(stack, value) for key, value in cast("Values", values).items()}
+        return {key: _filled(environment, value) for key, value in cast("Values", values).items()}
     if isinstance(values, str) and values[1:-1] in operators() and values == f"{{{values[1:-1]}}}":
-        return there(stack, values[1:-1])
+        return there(environment, values[1:-1])
     return values
 
 
-def _volcano(stack: Stack) -> Values:
+def _volcano(environment: Environment) -> Values:
     """The chart's scheduler configuration, or `_SCHEDULER` if gangs have a guarantee."""
-    guaranteed = any(gang.guaranteed for team in stack.teams.values() for gang in team.gangs.values())
+    guaranteed = any(gang.guaranteed for team in environment.stack.teams.values() for gang in team.gangs.values())
     if not guaranteed:
         return {}
     return {"custom": {"scheduler_config_override": yaml.safe_dump(_SCHEDULER, sort_keys=False)}}
 
 
-def _trainer(stack: Stack) -> Values:
-    return {"runtimes": {"jaxDistributed": {"enabled": True}}} if framework_used(stack, "jax") else {}
+def _trainer(environment: Environment) -> Values:
+    return {"runtimes": {"jaxDistributed": {"enabled": True}}} if framework_used(environment.stack, "jax") else {}
 
 
-def _lws(stack: Stack) -> Values:
+def _lws(environment: Environment) -> Values:
     """The image of its version, in place of the moving tag `main`."""
-    version = stack.operators.of("lws").version or operators()["lws"].charts["lws"].version
+    version = environment.stack.operators.of("lws").version or operators()["lws"].charts["lws"].version
     return {"image": {"manager": {"tag": f"v{version.removeprefix('v')}", "pullPolicy": "IfNotPresent"}}}
 
 
-def _prometheus(stack: Stack) -> Values:
+def _prometheus(environment: Environment) -> Values:
     """Its objects have the names that `metrics.prometheus` describes, so that queries reach this Prometheus."""
-    own = stack.metrics.prometheus.model_copy(update={"address": None})
+    own = environment.stack.metrics.prometheus.model_copy(update={"address": None})
     service = urlsplit(prometheus_address(own)).hostname or ""
     return {"fullnameOverride": service.partition(".")[0].removesuffix("-prometheus")}
 
 
-def _adapter(stack: Stack) -> Values:
+def _adapter(environment: Environment) -> Values:
     """It queries the Prometheus of `metrics.prometheus`, for the servers' metrics only."""
-    address = urlsplit(prometheus_address(stack.metrics.prometheus))
+    address = urlsplit(prometheus_address(environment.stack.metrics.prometheus))
     port = address.port or {"http": 80, "https": 443}[address.scheme]
     return {
         "prometheus": {"url": f"{address.scheme}://{address.hostname}", "port": port, "path": address.path},
-        "rules": {"custom": adapter_rules(stack)},
+        "rules": {"custom": adapter_rules(environment.stack)},
     }
 
 
-_VALUES: Final[Mapping[str, Callable[[Stack], Values]]] = {
+_VALUES: Final[Mapping[str, Callable[[Environment], Values]]] = {
     "kube-prometheus-stack": _prometheus,
     "gpu-operator": nvidia_values,
     "network-operator": network_values,

@@ -1,23 +1,23 @@
 """The operators that a stack needs, and who installs them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias, cast
 
 from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.base.problems import Path, dotted
-from gpu_tenancy.model.catalogue.clouds import DriverMode, driver_mode, rules_of
+from gpu_tenancy.model.catalogue.clouds import DriverMode
 from gpu_tenancy.model.catalogue.operators import operators
-from gpu_tenancy.model.plan.fabric import wired
-from gpu_tenancy.model.plan.gpus import gpu_resource, machine_of, nvlink_of
+from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.pools import ResolvedPool
 from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.cluster import service_of
+from gpu_tenancy.model.spec.cluster import Cluster, Metrics
 from gpu_tenancy.model.spec.operators import Install
 from gpu_tenancy.model.spec.roles import Framework
 
 Reason: TypeAlias = tuple[Path, str]
 """A place of the stack that needs an operator, and why."""
-_Condition: TypeAlias = Callable[[Stack, str], Reason | None]
+_Condition: TypeAlias = Callable[[Environment, str], Reason | None]
 """The first reason why a stack needs an operator, by its field; None without one."""
 
 AMD, INTEL, NVIDIA = (operators()[name].gpus for name in ("amd_gpu_operator", "intel_device_plugin", "gpu_operator"))
@@ -33,41 +33,32 @@ CLAIMS: Final = (1, 34)
 https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/"""
 
 
-def gpu_pools(stack: Stack, vendor: str = "") -> Iterator[str]:
-    """Names of the pools with GPUs, of one vendor or of all, in the stack's order."""
-    for name, pool in stack.pools.items():
-        machine = machine_of(stack, pool)
-        if (machine.gpus if machine else pool.gpus_per_node) and gpu_resource(stack, pool).startswith(vendor):
-            yield name
+def infiniband_pools(environment: Environment) -> list[ResolvedPool]:
+    """The pools whose InfiniBand the Network Operator advertises to pods, in the stack's order."""
+    return [pool for pool in environment.pools.values() if pool.rules.fabric_operator and pool.fabric == "infiniband"]
 
 
-def infiniband_pools(stack: Stack) -> Iterator[str]:
-    """Names of the pools whose InfiniBand the Network Operator advertises to pods, in the stack's order."""
-    by_operator = rules_of(service_of(stack.cluster)).fabric_operator
-    return (name for name, _, fabric in wired(stack) if by_operator and fabric == "infiniband")
+def nvlink_pool(environment: Environment) -> str | None:
+    """The first pool whose machines NVLink connects with each other."""
+    return next((pool.name for pool in environment.pools.values() if pool.nvlink), None)
 
 
-def nvlink_pools(stack: Stack) -> Iterator[str]:
-    """Names of the pools whose machines NVLink connects with each other, in the stack's order."""
-    return (name for name, pool in stack.pools.items() if nvlink_of(stack, pool))
-
-
-def predates(stack: Stack, version: tuple[int, int]) -> bool:
+def predates(cluster: Cluster, version: tuple[int, int]) -> bool:
     """Whether the cluster's Kubernetes is older than a version; False where its version is unknown."""
-    creation = stack.cluster.creation
+    creation = cluster.creation
     return creation is not None and tuple(int(part) for part in creation.version.split(".")) < version
 
 
-def has_claims(stack: Stack) -> bool:
+def has_claims(cluster: Cluster) -> bool:
     """Whether the API of device claims is in the cluster, as far as its version is known."""
-    return not predates(stack, CLAIMS)
+    return not predates(cluster, CLAIMS)
 
 
-def measured_by(stack: Stack) -> str | None:
+def measured_by(metrics: Metrics) -> str | None:
     """The operator that provides the latency histogram to autoscalers; None without a histogram."""
-    if stack.metrics.histogram is None:
+    if metrics.histogram is None:
         return None
-    return "prometheus_adapter" if stack.metrics.by == "adapter" else "keda"
+    return "prometheus_adapter" if metrics.by == "adapter" else "keda"
 
 
 def framework_used(stack: Stack, framework: Framework) -> bool:
@@ -88,72 +79,74 @@ def has_plugin(mode: DriverMode) -> bool:
     return not is_enabled(mode.operator, "devicePlugin") or _NO_PLUGIN in mode.labels
 
 
-def installed_by(stack: Stack, name: str) -> Install:
+def installed_by(environment: Environment, name: str) -> Install:
     """Who installs an operator (by its field in `Operators`): as set in the stack, or by default.
 
     In an existing cluster, operators count as installed by default, except those that another operator needs which is
     installed here.
     """
-    install: Install | None = stack.operators.of(name).install
-    if install is not None:
-        return install
+    if name not in environment.installs:
+        environment.installs[name] = environment.stack.operators.of(name).install or _by_default(environment, name)
+    return environment.installs[name]
+
+
+def _by_default(environment: Environment, name: str) -> Install:
     needed = operators()[name].needed
-    if CONDITIONS[needed](stack, name) is None:
+    if CONDITIONS[needed](environment, name) is None:
         return "off"
-    return "here" if stack.cluster.NODES_MADE or needed == "operators" else "installed"
+    return "here" if environment.stack.cluster.NODES_MADE or needed == "operators" else "installed"
 
 
-def there(stack: Stack, name: str) -> bool:
+def there(environment: Environment, name: str) -> bool:
     """Whether an operator runs in the cluster, whoever installs it."""
-    return installed_by(stack, name) != "off"
+    return installed_by(environment, name) != "off"
 
 
-def reason(stack: Stack, name: str) -> Reason | None:
+def reason(environment: Environment, name: str) -> Reason | None:
     """Why a stack does not work without an operator, by its field; None if it does."""
     operator = operators()[name]
-    return CONDITIONS[operator.required or operator.needed](stack, name)
+    return CONDITIONS[operator.required or operator.needed](environment, name)
 
 
-def _always(_: Stack, name: str) -> Reason:
+def _always(_: Environment, name: str) -> Reason:
     return ("operators", to_camel(name)), "every stack needs it"
 
 
-def _teams(stack: Stack, _: str) -> Reason | None:
-    return (("teams",), "teams need queues") if stack.teams else None
+def _teams(environment: Environment, _: str) -> Reason | None:
+    return (("teams",), "teams need queues") if environment.stack.teams else None
 
 
-def _gpus(stack: Stack, name: str) -> Reason | None:
-    pool = next(gpu_pools(stack, operators()[name].gpus), None)
+def _gpus(environment: Environment, name: str) -> Reason | None:
+    pool = next((pool.name for pool in environment.gpu_pools(operators()[name].gpus)), None)
     return (("pools", pool), f"nothing else advertises the GPUs of pool {pool}") if pool else None
 
 
-def _advertised_gpus(stack: Stack, name: str) -> Reason | None:
-    return _gpus(stack, name) if stack.cluster.NODES_MADE else None
+def _advertised_gpus(environment: Environment, name: str) -> Reason | None:
+    return _gpus(environment, name) if environment.stack.cluster.NODES_MADE else None
 
 
-def _device_plugin(stack: Stack, name: str) -> Reason | None:
+def _device_plugin(environment: Environment, name: str) -> Reason | None:
     """A pool that this program creates with a driver mode without a device plugin."""
-    if not stack.cluster.NODES_MADE or there(stack, "dra_driver"):
+    if not environment.stack.cluster.NODES_MADE or there(environment, "dra_driver"):
         return None
-    for pool in gpu_pools(stack, operators()[name].gpus):
-        mode = driver_mode(service_of(stack.cluster), stack.pools[pool].driver)
-        if mode and not has_plugin(mode):
-            return ("pools", pool), f"it provides the device plugin of pool {pool} ({mode.means})"
+    for pool in environment.gpu_pools(operators()[name].gpus):
+        if pool.mode and not has_plugin(pool.mode):
+            return ("pools", pool.name), f"it provides the device plugin of pool {pool.name} ({pool.mode.means})"
     return None
 
 
-def _infiniband(stack: Stack, _: str) -> Reason | None:
-    pool = next(infiniband_pools(stack), None)
+def _infiniband(environment: Environment, _: str) -> Reason | None:
+    pool = next((pool.name for pool in infiniband_pools(environment)), None)
     return (("pools", pool), f"it advertises the InfiniBand interfaces of pool {pool}") if pool else None
 
 
-def _nvlink(stack: Stack, _: str) -> Reason | None:
-    pool = next(nvlink_pools(stack), None) if has_claims(stack) else None
+def _nvlink(environment: Environment, _: str) -> Reason | None:
+    pool = nvlink_pool(environment) if has_claims(environment.stack.cluster) else None
     return (("pools", pool), f"it serves the NVLink domains of pool {pool}") if pool else None
 
 
-def _compute_domains(stack: Stack, _: str) -> Reason | None:
-    for team, spec in stack.teams.items():
+def _compute_domains(environment: Environment, _: str) -> Reason | None:
+    for team, spec in environment.stack.teams.items():
         name = next((name for name, job in spec.training.items() if job.compute_domain), None)
         if name:
             place = ("teams", team, "training", name, "computeDomain")
@@ -161,37 +154,37 @@ def _compute_domains(stack: Stack, _: str) -> Reason | None:
     return None
 
 
-def _operators(stack: Stack, name: str) -> Reason | None:
+def _operators(environment: Environment, name: str) -> Reason | None:
     for other, operator in operators().items():
-        if name in operator.requires and installed_by(stack, other) == "here":
+        if name in operator.requires and installed_by(environment, other) == "here":
             return ("operators", to_camel(other)), operator.requires[name]
     return None
 
 
-def _gangs(stack: Stack, _: str) -> Reason | None:
+def _gangs(environment: Environment, _: str) -> Reason | None:
     """Gangs, or Jobs with `gang`."""
-    for team in stack.teams.values():
+    for team in environment.stack.teams.values():
         if team.gangs or any(job.scheduler == "volcano" or job.gang for job in team.training.values()):
             return ("teams",), "teams have gangs"
     return None
 
 
-def _no_adapter(stack: Stack, name: str) -> Reason | None:
-    if there(stack, "prometheus_adapter"):
-        return _histogram(stack, name)
+def _no_adapter(environment: Environment, name: str) -> Reason | None:
+    if there(environment, "prometheus_adapter"):
+        return _histogram(environment, name)
     return ("operators", "prometheusAdapter"), "prometheus-adapter is off"
 
 
-def _histogram(stack: Stack, name: str) -> Reason | None:
-    return (("metrics", "histogram"), "autoscalers need it") if measured_by(stack) == name else None
+def _histogram(environment: Environment, name: str) -> Reason | None:
+    return (("metrics", "histogram"), "autoscalers need it") if measured_by(environment.stack.metrics) == name else None
 
 
-def _latency(stack: Stack, name: str) -> Reason | None:
+def _latency(environment: Environment, name: str) -> Reason | None:
     """A server that scales on latency, which this operator provides, or Prometheus to it."""
-    measured = measured_by(stack)
+    measured = measured_by(environment.stack.metrics)
     if measured is None or name not in {measured, "prometheus"}:
         return None
-    for team, spec in stack.teams.items():
+    for team, spec in environment.stack.teams.items():
         for server, entry in spec.serving.items():
             if entry.scale_on and entry.scale_on.latency_p99 is not None:
                 place = ("teams", team, "serving", server, "scaleOn", "latencyP99")
@@ -199,13 +192,13 @@ def _latency(stack: Stack, name: str) -> Reason | None:
     return None
 
 
-def _jobs(stack: Stack, name: str) -> Reason | None:
+def _jobs(environment: Environment, name: str) -> Reason | None:
     """A job of one of its kinds, or a server that it runs."""
-    for team in stack.teams.values():
+    for team in environment.stack.teams.values():
         for job in team.training.values():
             if job.kind.operator == name:
                 return ("teams",), f"jobs with framework: {job.framework} are {job.kind.api[1]}s"
-    for team, spec in stack.teams.items() if name == _OF_GROUPS else ():
+    for team, spec in environment.stack.teams.items() if name == _OF_GROUPS else ():
         for server, entry in spec.serving.items():
             if entry.grouped:
                 return (
@@ -218,17 +211,17 @@ def _jobs(stack: Stack, name: str) -> Reason | None:
     return None
 
 
-def _secrets(stack: Stack, _: str) -> Reason | None:
+def _secrets(environment: Environment, _: str) -> Reason | None:
     """A secret from a cloud's secret manager; a MultiKueue manager copies none."""
-    for team, spec in stack.teams.items():
+    for team, spec in environment.stack.teams.items():
         for name, secret in spec.secrets.items():
-            if secret.from_ and not stack.dispatches:
+            if secret.from_ and not environment.stack.dispatches:
                 return ("teams", team, "secrets", name), f"it copies secret {name} of team {team}"
     return None
 
 
-def _caches(stack: Stack, _: str) -> Reason | None:
-    name = next((name for name, dataset in stack.datasets.items() if dataset.accelerate), None)
+def _caches(environment: Environment, _: str) -> Reason | None:
+    name = next((name for name, dataset in environment.stack.datasets.items() if dataset.accelerate), None)
     return (("datasets", name, "accelerate"), f"it makes the cache of dataset {name}") if name else None
 
 

@@ -1,0 +1,324 @@
+"""The pools of a stack, each with its machine: its GPUs, what one provides to pods, its links and its supply."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts
+from gpu_tenancy.model.catalogue import PRODUCT_LABELS, Gpu, Machine, Network, allocatable, find_gpu, find_machine
+from gpu_tenancy.model.catalogue.clouds import ByQueue, CloudRules, DriverMode, SharingRule, rules_of
+from gpu_tenancy.model.plan.topology import Levels, levels_of
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.clouds.aws import AwsCluster
+from gpu_tenancy.model.spec.cluster import Cluster, service_of
+from gpu_tenancy.model.spec.machines import MachineEntry
+from gpu_tenancy.model.spec.pools import Pool
+
+NVIDIA: Final = "nvidia.com/gpu"
+"""The default resource of a GPU."""
+GPU_TAINT_VALUE: Final = "present"
+POOL_LABEL: Final = "gpu-tenancy.dev/pool"
+"""Node label with the pool's name."""
+CAPACITY_LABEL: Final = "gpu-tenancy.dev/capacity"
+"""Node label with the way its machines are bought, such as `spot`."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTaint:
+    """A taint of a node, in Kubernetes' terms."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Provisioning:
+    """How a queue requests nodes that are provisioned all at once for one workload: `model.catalogue.clouds.ByQueue`.
+
+    Attributes:
+        seconds: maximum lifetime of the nodes; None without a maximum.
+    """
+
+    provisioning_class: str
+    node_selector: Mapping[str, str]
+    seconds: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSupply:
+    """The supply of one pool.
+
+    Attributes:
+        node: allocatable resources of one node: CPU, memory, and its GPUs by resource name.
+        labels: node labels that pods can select nodes by.
+        capacity: the kind of capacity, such as `spot`.
+        provisioning: how the queue requests such nodes; None if pending pods make the autoscaler add them.
+        min_nodes: minimum number of nodes.
+        max_nodes: number of nodes that can be guaranteed: `nodes.max` with an autoscaler, else `nodes.min`.
+        levels: of the network of its nodes.
+    """
+
+    name: str
+    flavor: str
+    node: Amounts
+    resource: str | None
+    product: str | None
+    labels: Mapping[str, str]
+    taints: tuple[NodeTaint, ...]
+    capacity: str
+    provisioning: Provisioning | None
+    min_nodes: int
+    max_nodes: int
+    levels: Levels = ()
+
+    @property
+    def node_labels(self) -> dict[str, str]:
+        """All labels that the stack puts on a node of the pool."""
+        return {**self.labels, POOL_LABEL: self.name, CAPACITY_LABEL: self.capacity}
+
+    @property
+    def gpus_per_node(self) -> int:
+        """Allocatable GPUs of a node; MIG partitions or time slices if GPUs are shared."""
+        return self.node.get(self.resource, 0) if self.resource else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Nvlink:
+    """NVLink between machines.
+
+    Attributes:
+        nodes: maximum number of machines that it connects; None if it is unknown.
+    """
+
+    nodes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The resources that one GPU provides to pods.
+
+    Attributes:
+        resource: the resource that pods request.
+        replicas: number of them per GPU.
+        labels: node labels to select it by, in addition to the model's.
+    """
+
+    resource: str
+    replicas: int = 1
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDisk:
+    """A disk of a node.
+
+    Attributes:
+        size: capacity in bytes.
+        local: whether it is the machine's own, whose size nobody can change.
+    """
+
+    size: int
+    local: bool
+
+
+@dataclass(frozen=True, eq=False)
+class ResolvedPool:
+    """A pool with its machine type and the rules of its cloud.
+
+    Attributes:
+        pool: as in the stack.
+        cluster: where it is.
+        machine: its machine type: the stack's row, else the catalogue's; None if neither has one.
+        grows: whether an autoscaler adds nodes up to `nodes.max`.
+    """
+
+    name: str
+    pool: Pool
+    cluster: Cluster
+    machine: Machine | None
+    grows: bool
+
+    @property
+    def flavor(self) -> str:
+        """Name of the flavor of its nodes."""
+        return self.pool.flavor or self.name
+
+    @property
+    def rules(self) -> CloudRules:
+        """The rules of its cloud."""
+        return rules_of(service_of(self.cluster))
+
+    @property
+    def gpu(self) -> str | None:
+        """The model of its GPUs, as the machine type or the stack names it."""
+        return self.machine.gpu if self.machine else self.pool.gpu
+
+    @property
+    def model(self) -> Gpu | None:
+        """The catalogue's row of this model."""
+        return find_gpu(self.gpu or "")
+
+    @property
+    def gpus(self) -> int:
+        """Whole GPUs of a node."""
+        return self.machine.gpus if self.machine else self.pool.gpus_per_node or 0
+
+    @cached_property
+    def resource(self) -> str:
+        """The extended resource of whole GPUs: as set in the pool, else the model's."""
+        return self.pool.resource or (self.model.resource if self.model else NVIDIA)
+
+    @property
+    def of_nvidia(self) -> bool:
+        """Whether it has GPUs that are NVIDIA's, which the GPU Operator configures."""
+        return bool(self.gpus) and self.resource == NVIDIA
+
+    @property
+    def mode(self) -> DriverMode | None:
+        """Its driver mode, by default the cloud's first; None if the cloud does not have it."""
+        modes = self.rules.drivers
+        return modes.get(self.pool.driver or next(iter(modes)))
+
+    @property
+    def sharing_rule(self) -> SharingRule | None:
+        """What configures its GPU sharing, and how; None without sharing, or if it is not supported."""
+        return self.mode.sharing(self.pool.sharing.way) if self.pool.sharing and self.mode else None
+
+    @property
+    def product(self) -> str | None:
+        """The model as in the node label; GPU feature discovery adds a suffix for GPUs that its plugin shares.
+
+        https://github.com/NVIDIA/k8s-device-plugin#with-cuda-time-slicing
+        """
+        plain = self.model.product if self.model else self.gpu
+        turns = self.pool.sharing is not None and self.pool.sharing.pods is not None
+        by_operator = self.sharing_rule is not None and self.sharing_rule.by == "operator"
+        return f"{plain}-SHARED" if plain and turns and by_operator and self.resource == NVIDIA else plain
+
+    @property
+    def fabric(self) -> str | None:
+        """The network between GPUs of different machines that it uses, such as `efa`; None without."""
+        network = self.machine.network if self.machine else None
+        return network.fabric or None if self.pool.fabric and network else None
+
+    @cached_property
+    def nvlink(self) -> Nvlink | None:
+        """How NVLink connects its machines; None if it does not, or if pods get parts of GPUs."""
+        if self.pool.sharing:
+            return None
+        if self.machine and self.machine.domain:
+            return Nvlink(self.machine.domain)
+        if self.model is None or self.model.nvlink is None or not self.gpus:
+            return None
+        return Nvlink(None if self.model.nvlink.gpus is None else self.model.nvlink.gpus // self.gpus)
+
+    @property
+    def disk(self) -> NodeDisk:
+        """The disk with the ephemeral storage of nodes that the stack creates: local disks, else the boot disk."""
+        if self.machine and uses_local_disks(self.cluster, self.machine):
+            return NodeDisk(self.machine.local_disk, local=True)
+        return NodeDisk(self.pool.disk.size, local=False)
+
+    @cached_property
+    def cut(self) -> Cut | None:
+        """The resources that one GPU provides to pods; None if its number of partitions is unknown."""
+        sharing, rule = self.pool.sharing, self.sharing_rule
+        if sharing is None:
+            return Cut(self.resource)
+        if sharing.mig is None:
+            turns = sharing.pods or 1
+            return Cut(self.resource, turns, _filled(rule, turns=str(turns)))
+        profile = sharing.mig.profile
+        partitions = sharing.mig.partitions or (self.model.mig.get(profile, 0) if self.model else 0)
+        if not partitions:
+            return None
+        asked = self.resource if rule and rule.whole else f"{self.resource.partition('/')[0]}/mig-{profile}"
+        return Cut(asked, partitions, _filled(rule, profile=profile))
+
+    @cached_property
+    def supply(self) -> PoolSupply | None:
+        """What it supplies; None if its machine type or MIG profile is unknown (`model.checks.pools` reports it)."""
+        pool, cut, gpus = self.pool, self.cut, self.gpus
+        if (pool.machine and self.machine is None) or cut is None:
+            return None
+        cpu, memory = allocatable(self.machine) if self.machine else (0, 0)
+        product, product_label = self.product, PRODUCT_LABELS.get(self.resource.partition("/")[0])
+        rule = self.rules.capacity[pool.capacity.kind]
+        of_cloud = tuple(_taint(text) for text in rule.taints)
+        of_stack = tuple(NodeTaint(taint.key, taint.value, taint.effect) for taint in pool.taints)
+        of_gpu = (NodeTaint(self.resource, GPU_TAINT_VALUE, "NoSchedule"),) if gpus else ()
+        return PoolSupply(
+            name=self.name,
+            flavor=self.flavor,
+            node={
+                CPU: pool.cpu or cpu,
+                MEMORY: pool.memory or memory,
+                **({cut.resource: gpus * cut.replicas} if gpus else {}),
+            },
+            resource=cut.resource if gpus else None,
+            product=product if gpus else None,
+            labels={
+                **({product_label: product} if gpus and product and product_label else {}),
+                **(cut.labels if gpus else {}),
+                **dict(sorted(pool.labels.items())),
+            },
+            taints=of_gpu + of_stack + of_cloud,
+            capacity=pool.capacity.kind,
+            provisioning=_provisioning(pool, rule.by_queue),
+            min_nodes=pool.nodes.min,
+            max_nodes=pool.nodes.max if self.grows else pool.nodes.min,
+            levels=levels_of(pool, self.rules),
+        )
+
+
+def resolved(stack: Stack, name: str, pool: Pool) -> ResolvedPool:
+    """A pool of a stack, or of one of its workers, with its machine."""
+    machine = _machine(pool.machine, stack.machines.get(pool.machine)) if pool.machine else None
+    return ResolvedPool(name, pool, stack.cluster, machine, stack.cluster.grows)
+
+
+def _machine(name: str, own: MachineEntry | None) -> Machine | None:
+    known = find_machine(name)
+    if own is None:
+        return known
+    return Machine(
+        name=name,
+        cloud="",
+        cpu=own.cpu,
+        memory=own.memory,
+        gpu=own.gpu,
+        gpus=own.gpus,
+        architecture=own.architecture,
+        accelerator=own.accelerator,
+        topology=own.topology,
+        host_encryption=own.host_encryption,
+        zones=frozenset(own.zones) if own.zones is not None else None,
+        network=Network(**own.network.model_dump()) if own.network else None,
+        local_disk=(known.local_disk if known else 0) if own.local_disk is None else own.local_disk,
+    )
+
+
+def uses_local_disks(cluster: Cluster, machine: Machine) -> bool:
+    """Whether nodes of a machine type have their containers and ephemeral storage on local NVMe disks."""
+    off = isinstance(cluster, AwsCluster) and not cluster.local_disks
+    return bool(machine.local_disk and rules_of(cluster.cloud).local_disk) and not off
+
+
+def _taint(text: str) -> NodeTaint:
+    """A taint as `kubectl taint` writes it: `key=value:effect`."""
+    pair, _, effect = text.rpartition(":")
+    key, _, value = pair.partition("=")
+    return NodeTaint(key, value, effect)
+
+
+def _provisioning(pool: Pool, by: ByQueue | None) -> Provisioning | None:
+    if by is None or pool.capacity.kind != "queued":
+        return None
+    longest = pool.capacity.max_run
+    return Provisioning(by.provisioning_class, by.node_selector, None if longest is None else int(longest))
+
+
+def _filled(rule: SharingRule | None, **words: str) -> dict[str, str]:
+    return {key: value.format(**words) for key, value in rule.labels.items()} if rule else {}
