@@ -23,6 +23,7 @@ from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack
 
@@ -82,7 +83,7 @@ def start(made: Platform, cluster: Cluster, report: Report, *, fair: bool) -> No
         ConsoleError: Kueue cannot be built or does not start.
     """
     stack = _stack(fair=fair)
-    rows = choosing.rows_of(stack)
+    rows = choosing.rows_of(Tree(stack))
     pins = needed(read_pins(), {"kueue.x-k8s.io"})
     install(cluster, fetch(pins, made.cache, report), report)
     found, unavailable = programs.find(rows, made.cache, report)
