@@ -260,7 +260,7 @@ class OtherMachines(Row):
     """
 
     gpus: dict[str, Positive] = Field(default_factory=dict)
-    prices: dict[str, Annotated[float, Field(gt=0)]]
+    prices: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
 
 
 class CloudTable(Row):
@@ -280,7 +280,7 @@ class CloudTable(Row):
     disk: DiskPerformance | None = None
     zones: Zones | None = None
     machines: dict[str, _MachineRow]
-    others: OtherMachines
+    others: OtherMachines = OtherMachines()
 
 
 _HERE: Final = Path(__file__).parent
