@@ -13,6 +13,7 @@ from gpu_tenancy.doctor.programs import Run, not_logged_in
 from gpu_tenancy.doctor.results import (
     DeniedError,
     NoAnswerError,
+    NotFoundError,
     Question,
     Quota,
     Row,
@@ -59,7 +60,8 @@ class AwsCli:
         if code and code[1] in {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}:
             right = _DENIED.search(message)
             raise DeniedError(right[1] if right else f"{service}:{operation.title().replace('-', '')}")
-        raise NoAnswerError(f"{code[1]}: {message}" if code else message)
+        missing = code and code[1] in {"NoSuchResourceException", "ResourceNotFoundException"}
+        raise (NotFoundError if missing else NoAnswerError)(f"{code[1]}: {message}" if code else message)
 
 
 def questions(stack: Stack, section: AwsCluster, run: Run) -> Iterator[Question]:
@@ -111,9 +113,7 @@ def _quota(cli: AwsCli, quota: AwsQuota, needed: int) -> Iterator[Row]:
     asked = {"ServiceCode": "ec2", "QuotaCode": quota.code}
     try:
         answer = cli.ask("service-quotas", "get-service-quota", **asked)
-    except NoAnswerError as error:
-        if not str(error).startswith("NoSuchResourceException"):
-            raise
+    except NotFoundError:
         # A quota that was never changed may be known by its default alone.
         answer = cli.ask("service-quotas", "get-aws-default-service-quota", **asked)
     fix = f"request an increase of {quota.code} in Service Quotas, region {cli.region}"
@@ -188,10 +188,7 @@ def _version(cli: AwsCli, version: str) -> Iterator[Row]:
 
 
 def _cluster(cli: AwsCli, name: str) -> Iterator[Row]:
-    try:
-        status = str(cli.ask("eks", "describe-cluster", name=name)["cluster"]["status"])
-    except NoAnswerError as error:
-        if not str(error).startswith("ResourceNotFoundException"):
-            raise
-        status = None
+    def status() -> object:
+        return cli.ask("eks", "describe-cluster", name=name)["cluster"]["status"]
+
     yield cluster_row(name, "ACTIVE", status, "cluster.name and cluster.region")

@@ -14,6 +14,7 @@ from gpu_tenancy.doctor.programs import Run, not_logged_in
 from gpu_tenancy.doctor.results import (
     DeniedError,
     NoAnswerError,
+    NotFoundError,
     Question,
     Quota,
     Row,
@@ -59,7 +60,7 @@ class Arm:
         if "AuthorizationFailed" in message:
             right = _DENIED.search(message)
             raise DeniedError(right[1] if right else "the role Reader")
-        raise NoAnswerError(message)
+        raise (NotFoundError if "NotFound" in message else NoAnswerError)(message)
 
     def pages(self, path: str, version: str, **query: str) -> Iterator[dict[str, Any]]:
         """All items of a list."""
@@ -228,10 +229,8 @@ def _version(arm: Arm, home: str, section: AzureCluster, version: str) -> Iterat
 def _cluster(arm: Arm, section: AzureCluster) -> Iterator[Row]:
     group = f"/subscriptions/{section.subscription}/resourceGroups/{section.resource_group}"
     path = f"{group}/providers/Microsoft.ContainerService/managedClusters/{section.name}"
-    try:
-        state = str(arm.get(path, "2026-08-01").get("properties", {}).get("provisioningState", "unknown"))
-    except NoAnswerError as error:
-        if "NotFound" not in str(error):
-            raise
-        state = None
+
+    def state() -> object:
+        return arm.get(path, "2026-08-01").get("properties", {}).get("provisioningState", "unknown")
+
     yield cluster_row(section.name, "Succeeded", state, "cluster.name, subscription and resourceGroup")

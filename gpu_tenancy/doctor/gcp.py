@@ -15,6 +15,7 @@ from gpu_tenancy.doctor.programs import Run, not_logged_in
 from gpu_tenancy.doctor.results import (
     DeniedError,
     NoAnswerError,
+    NotFoundError,
     Question,
     Quota,
     Row,
@@ -119,7 +120,7 @@ class Google:
             message = f"HTTP {status}"
         if status == 403 and right and "has not been used" not in message:  # noqa: PLR2004 - HTTP's Forbidden
             raise DeniedError(right)
-        raise NoAnswerError(f"HTTP {status}: {message}")
+        raise (NotFoundError if status == 404 else NoAnswerError)(f"HTTP {status}: {message}")  # noqa: PLR2004 - HTTP's
 
 
 def questions(stack: Stack, section: GcpCluster, google: Google) -> Iterator[Question]:
@@ -169,9 +170,7 @@ def _on_folder(google: Google, place: Folder, rights: list[str]) -> Iterator[Row
         what, fix = "a managed folder", f"gcloud storage managed-folders create {place}/"
     try:
         granted = google.get(f"{url}/iam/testPermissions", "", permissions=rights).get("permissions", [])
-    except NoAnswerError as error:
-        if not str(error).startswith("HTTP 404"):
-            raise
+    except NotFoundError:
         yield Row("rights", str(place), what, "not found", "missing", fix)
         return
     yield from _each(rights, granted, str(place))
@@ -293,10 +292,8 @@ def _version(google: Google, section: GcpCluster) -> Iterator[Row]:
 
 def _cluster(google: Google, section: GcpCluster) -> Iterator[Row]:
     url = f"{CONTAINER}/projects/{section.project}/locations/{section.location}/clusters/{section.name}"
-    try:
-        status = str(google.get(url, "container.clusters.get").get("status", "unknown"))
-    except NoAnswerError as error:
-        if not str(error).startswith("HTTP 404"):
-            raise
-        status = None
+
+    def status() -> object:
+        return google.get(url, "container.clusters.get").get("status", "unknown")
+
     yield cluster_row(section.name, "RUNNING", status, "cluster.name, project and location")

@@ -49,15 +49,12 @@ def version_row(service: str, version: str, offered: Iterable[str]) -> Row:
     )
 
 
-def cluster_row(name: str, ready: str, status: str | None, keys: str) -> Row:
-    """Whether an existing cluster is ready.
-
-    Args:
-        name: of the cluster.
-        ready: its status then, in the cloud's spelling.
-        status: its status; None if there is no such cluster.
-        keys: of the stack that say where it is.
-    """
+def cluster_row(name: str, ready: str, ask: Callable[[], object], keys: str) -> Row:
+    """Whether an existing cluster has the status `ready`; `keys` of the stack say where it is."""
+    try:
+        status = str(ask())
+    except NotFoundError:
+        status = ""
     fix = "wait until it is" if status else f"add cluster.create, or correct {keys}"
     return judged("cluster", name, ready, status or "no such cluster", fits=status == ready, fix=fix)
 
@@ -68,6 +65,10 @@ class DeniedError(Exception):
 
 class NoAnswerError(Exception):
     """The cloud rejected a question for another reason; the message is the cloud's."""
+
+
+class NotFoundError(NoAnswerError):
+    """What was asked for does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
