@@ -131,6 +131,8 @@ def test_two_clones_at_different_places_and_times_give_the_same_wheel(tmp_path: 
     assert len(digests) == 1
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_uv_builds_the_same_wheel_from_the_source_distribution(tmp_path: Path) -> None:
     wheels: list[bytes] = []
     for from_source in (True, False):
