@@ -17,7 +17,7 @@ from gpu_tenancy.kube.errors import ApiError, UnknownKindError
 from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.model.kinds import kind_of, kinds
 
-KINDS: Final = tuple(kind.api for kind in kinds().values() if kind.version)
+KINDS: Final = tuple(sorted((kind.api for kind in kinds().values() if kind.version), key=lambda api: api[1]))
 _UNREAD: Final = (403, 404)
 
 
