@@ -29,7 +29,7 @@ def program(folder: Path, name: str, text: str) -> None:
 @pytest.fixture
 def previews(tmp_path: Path) -> Path:
     """A project whose previews end as their stacks are called: `code-2` with 2."""
-    ours = "from gpu_tenancy.cli.commands.render import register; import typer; a = typer.Typer(); register(a); a()"
+    ours = "from gpu_tenancy.cli.main import app; app()"
     program(
         tmp_path,
         ".venv/bin/tenancy",

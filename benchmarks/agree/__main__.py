@@ -107,9 +107,7 @@ def _play(stage: Stage, scenarios: Sequence[Data], pace: Pace) -> list[Played]:
 def _show(run: Run, files: Sequence[Path]) -> None:
     minutes, seconds = divmod(round(run.seconds), 60)
     title = f"Kueue {run.kueue}, {len(run.scenarios)} scenarios ({run.source}), {minutes} min {seconds} s"
-    table = terminal.table(
-        (("class", "left"), ("fair sharing off", "right"), ("fair sharing on", "right")), title=title
-    )
+    table = terminal.table("class", "fair sharing off#", "fair sharing on#", title=title)
     for row in reporting.rows(run):
         table.add_row(*row)
     terminal.out.print(table)

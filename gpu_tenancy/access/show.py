@@ -32,7 +32,7 @@ def holders(found: Iterable[Holder], names: Names) -> PlainTable:
     rows: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for holder in found:
         rows[shown(holder.subject, names), holder.role].append(place(holder.place))
-    table = terminal.table((("who", "left"), ("where", "left"), ("role", "left")))
+    table = terminal.table("who", "where", "role")
     for (who, role), places in rows.items():
         table.add_row(who, ", ".join(places), role)
     return table
@@ -49,7 +49,7 @@ def holders_json(found: Iterable[Holder], names: Names) -> str:
 
 def rights(found: Iterable[Right], known: Sequence[Resource]) -> PlainTable:
     """What somebody may do."""
-    table = terminal.table((("where", "left"), ("verbs", "left"), ("resources", "left")))
+    table = terminal.table("where", "verbs", "resources")
     for right in found:
         verbs = "all verbs" if right.verbs == VERBS else ", ".join(right.verbs)
         everything = set(right.resources) == set(known)
@@ -94,7 +94,7 @@ def login(me: Me, roles: Mapping[str, Sequence[str]], stack: str) -> Iterator[Re
     if not roles:
         yield escape(f"no role of stack {stack}; ask for one of the groups above to be added to members of a team")
         return
-    table = terminal.table((("where", "left"), ("role", "left")))
+    table = terminal.table("where", "role")
     for where, found in roles.items():
         table.add_row(place(where), ", ".join(found))
     yield table

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final
 
 import typer
 from rich.markup import escape
@@ -40,16 +40,20 @@ ProjectFolder = Annotated[
 ]
 
 
-Column: TypeAlias = tuple[str, Literal["left", "right"]]
-"""Heading and alignment; numbers are aligned right."""
+def table(*headings: str, title: str = "") -> PlainTable:
+    """A table without borders, as all commands print it; it has no rows yet, and its cells are text.
 
-
-def table(columns: Iterable[Column], title: str = "") -> PlainTable:
-    """A table without borders, as all commands print it; it has no rows yet, and its cells are text."""
+    Args:
+        headings: from left to right; one that ends in `#` is of numbers, which are aligned right.
+        title: above the headings; empty for none.
+    """
     empty = PlainTable(box=None, pad_edge=False, header_style="dim", title=title or None, title_justify="left")
-    for heading, justify in columns:
+    for heading in headings:
+        number = heading.endswith("#")
         # On a narrow terminal names wrap; a truncated number would be wrong.
-        empty.add_column(heading, justify=justify, no_wrap=justify == "right", overflow="fold")
+        empty.add_column(
+            heading.removesuffix("#"), justify="right" if number else "left", no_wrap=number, overflow="fold"
+        )
     return empty
 
 

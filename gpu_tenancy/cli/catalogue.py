@@ -6,23 +6,11 @@ from typing import Final, Literal
 from rich.table import Table
 
 from gpu_tenancy.base.quantity import format_bytes
-from gpu_tenancy.base.terminal import Column, table
+from gpu_tenancy.base.terminal import table
 from gpu_tenancy.model.catalogue import Machine, allocatable, find_gpu, machines
 from gpu_tenancy.model.catalogue.clouds import CapacityRule, CloudRules, clouds
 
 NO: Final = "no"
-_MACHINE_COLUMNS: Final[tuple[Column, ...]] = (
-    ("machine", "left"),
-    ("cloud", "left"),
-    ("GPUs", "left"),
-    ("memory per GPU", "left"),
-    ("CPUs", "left"),
-    ("memory", "left"),
-    ("allocatable", "left"),
-    ("fabric", "left"),
-    ("$/hour", "right"),
-    ("$/hour spot", "right"),
-)
 
 
 def abilities() -> tuple[list[str], list[list[str]]]:
@@ -70,7 +58,7 @@ def _sharing(rules: CloudRules, way: Literal["mig", "timeSlicing", "mps"]) -> st
 def abilities_table() -> Table:
     """The table of `abilities`, for a terminal."""
     headings, rows = abilities()
-    listed = table((heading, "left") for heading in headings)
+    listed = table(*headings)
     for row in rows:
         listed.add_row(*(cell.replace("`", "") for cell in row))
     return listed
@@ -78,7 +66,18 @@ def abilities_table() -> Table:
 
 def machines_table(cloud: str | None) -> Table:
     """The machine types of one cloud; of all clouds for None."""
-    listed = table(_MACHINE_COLUMNS)
+    listed = table(
+        "machine",
+        "cloud",
+        "GPUs",
+        "memory per GPU",
+        "CPUs",
+        "memory",
+        "allocatable",
+        "fabric",
+        "$/hour#",
+        "$/hour spot#",
+    )
     for machine in _sorted(cloud):
         listed.add_row(*_cells(machine))
     return listed

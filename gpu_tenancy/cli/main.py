@@ -6,8 +6,6 @@ import typer
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.cli.commands import (
-    charts,
-    demo,
     doctor,
     facts,
     live,
@@ -15,11 +13,9 @@ from gpu_tenancy.cli.commands import (
     platform,
     previewing,
     render,
-    simulate,
+    simulating,
     stacks,
     starting,
-    whatif,
-    workers,
 )
 
 app = typer.Typer(
@@ -29,23 +25,37 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Preview, deploy and inspect GPU platforms that several teams share on Kubernetes.",
 )
-for group in (
-    starting,
-    previewing,
-    stacks,
-    doctor,
-    charts,
-    whatif,
-    demo,
-    live,
-    people,
-    workers,
-    platform,
-    render,
-    facts,
-    simulate,
+for command in (
+    starting.init,
+    starting.pack,
+    previewing.preview,
+    stacks.validate,
+    stacks.explain,
+    stacks.diff,
+    doctor.doctor,
+    doctor.charts,
+    simulating.whatif,
+    simulating.demo,
+    live.usage,
+    live.fit,
+    live.why,
+    people.who_can,
+    people.can,
+    people.kubeconfig_of,
+    people.login_check,
+    people.worker_kubeconfig,
+    platform.up,
+    platform.down,
+    platform.status,
+    render.render,
+    render.changed,
+    render.comment,
+    facts.clouds,
+    facts.machines,
+    facts.schema,
+    simulating.simulate,
 ):
-    group.register(app)
+    app.command("kubeconfig" if command is people.kubeconfig_of else None)(command)
 
 
 def main() -> None:

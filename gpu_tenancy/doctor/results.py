@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from gpu_tenancy.base import terminal
-from gpu_tenancy.base.terminal import Column, table
+from gpu_tenancy.base.terminal import table
 
 Verdict: TypeAlias = Literal["OK", "missing", "unknown"]
 """`unknown`: the caller may not ask, or the cloud does not tell."""
@@ -137,13 +137,6 @@ def present(check: str, needed: Iterable[str], available: Iterable[str], fix: st
         yield judged(check, name, "yes", "yes" if name in known else "no", fits=name in known, fix=fix)
 
 
-_COLUMNS: Final[tuple[Column, ...]] = (
-    ("check", "left"),
-    ("of", "left"),
-    ("needed", "left"),
-    ("available", "left"),
-    ("result", "left"),
-)
 _STYLES: Final[dict[Verdict, str]] = {"OK": "green", "missing": "red", "unknown": "yellow"}
 
 
@@ -163,7 +156,7 @@ def conclude(rows: Sequence[Row], *, as_json: bool) -> None:
 
 def show(console: Console, rows: Sequence[Row]) -> None:
     """Prints all rows, the fixes of those that are not OK, and how many there are of each."""
-    listed = table(_COLUMNS)
+    listed = table("check", "of", "needed", "available", "result")
     for row in rows:
         cells = (row.check, row.subject, row.needed, row.available)
         listed.add_row(*cells, Text(row.verdict, style=_STYLES[row.verdict]))

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.characters import visible
-from gpu_tenancy.base.terminal import Column, table
+from gpu_tenancy.base.terminal import table
 from gpu_tenancy.inspect.answers import Answer, Verdict
 from gpu_tenancy.inspect.fit import Fitting
 from gpu_tenancy.inspect.running import Why
@@ -26,18 +26,6 @@ _MARKS: Final[dict[Verdict, tuple[str, str]]] = {
     "never": ("✗", "red"),
     "unknown": ("?", "yellow"),
 }
-_COLUMNS: Final[tuple[Column, ...]] = (
-    ("team", "left"),
-    ("flavor", "left"),
-    ("resource", "left"),
-    ("scheduler", "left"),
-    ("guaranteed", "right"),
-    ("limit", "right"),
-    ("used", "right"),
-    ("borrowed", "right"),
-    ("lent", "right"),
-    ("pending", "right"),
-)
 
 
 def usage(usage: Usage) -> Group:
@@ -51,7 +39,9 @@ def usage(usage: Usage) -> Group:
 
 
 def _shares(usage: Usage) -> Table:
-    shares = table(_COLUMNS)
+    shares = table(
+        "team", "flavor", "resource", "scheduler", "guaranteed#", "limit#", "used#", "borrowed#", "lent#", "pending#"
+    )
     for row in usage.rows:
         numbers = (row.guaranteed, row.limit, row.used, row.borrowed, row.lent)
         pending = f"{amount_text(row.resource, row.waiting)} in {row.workloads}" if row.waiting else "0"
@@ -61,9 +51,7 @@ def _shares(usage: Usage) -> Table:
 
 
 def _quotas(budgets: Sequence[TeamBudget]) -> Table:
-    quotas = table(
-        (("namespace", "left"), ("quota", "left"), ("resource", "left"), ("used", "right"), ("limit", "right"))
-    )
+    quotas = table("namespace", "quota", "resource", "used#", "limit#")
     for team_budget in budgets:
         budget = team_budget.budget
         amounts = (amount_text(budget.resource, value) for value in (budget.used, budget.hard))

@@ -1,14 +1,12 @@
 """Terminal output of `tenancy up` and `validate`: tables, and plain text where the output is not a terminal."""
 
-from typing import Final
-
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.quantity import CPU, MEMORY
-from gpu_tenancy.base.terminal import Column, table
+from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import available, counted
 from gpu_tenancy.local.checks import Check
 from gpu_tenancy.local.summary import Summary
@@ -60,10 +58,10 @@ def pools(stack: Stack) -> Table:
     environment = Environment(stack)
     supplies = {name: pool.supply for name, pool in environment.all_pools.items()}
     with_gpus = any(supply and supply.resource for supply in supplies.values())
-    heads = (
-        _POOL_COLUMNS if with_gpus else tuple(_WITHOUT_GPUS.get(title, (title, side)) for title, side in _POOL_COLUMNS)
-    )
-    listed = table(heads, title="Node pools, USD per hour")
+    per_node = "GPUs per node" if with_gpus else "allocatable per node"
+    prices = "per node#", "min nodes#", "max nodes#"
+    heads = "pool", "machine", "flavor", per_node, "nodes#", "capacity type", *prices
+    listed = table(*heads, title="Node pools, USD per hour")
     for cost in pool_costs(environment):
         supply, pool = supplies[cost.pool], stack.pools.get(cost.pool)
         if supply is None:
@@ -89,20 +87,6 @@ def _per_node(supply: PoolSupply, *, with_gpus: bool) -> str:
     return ", ".join(counted(supply.node[resource], resource) for resource in (CPU, MEMORY))
 
 
-_WITHOUT_GPUS: Final[dict[str, Column]] = {"GPUs per node": ("allocatable per node", "left")}
-_POOL_COLUMNS: Final[tuple[Column, ...]] = (
-    ("pool", "left"),
-    ("machine", "left"),
-    ("flavor", "left"),
-    ("GPUs per node", "left"),
-    ("nodes", "right"),
-    ("capacity type", "left"),
-    ("per node", "right"),
-    ("min nodes", "right"),
-    ("max nodes", "right"),
-)
-
-
 def price_note(stack: Stack) -> str:
     """Sources and dates of the prices: the stack, then the tables of the pools' clouds, and classes of storage."""
     machines = [pool.machine for pool in Environment(stack).pools.values() if pool.machine]
@@ -124,7 +108,17 @@ def _dollars(amount: float | None) -> str:
 def promises(summary: Summary) -> Table:
     """Table of each team's guarantee, limit and usage, as read from the API server."""
     counts = available(flavor.resource for flavor in summary.supply)
-    listed = table(_COLUMNS, title=f"{counts}, read from the API server")
+    listed = table(
+        "team",
+        "flavor",
+        "scheduler",
+        "guaranteed#",
+        "limit#",
+        "used#",
+        "flavor in use#",
+        "lends",
+        title=f"{counts}, read from the API server",
+    )
     supply = {flavor.flavor: flavor for flavor in summary.supply}
     for holding in summary.holdings:
         flavor = supply[holding.flavor]
@@ -139,18 +133,6 @@ def promises(summary: Summary) -> Table:
             "yes" if holding.lends else "no",
         )
     return listed
-
-
-_COLUMNS: Final[tuple[Column, ...]] = (
-    ("team", "left"),
-    ("flavor", "left"),
-    ("scheduler", "left"),
-    ("guaranteed", "right"),
-    ("limit", "right"),
-    ("used", "right"),
-    ("flavor in use", "right"),
-    ("lends", "left"),
-)
 
 
 def _line(check: Check) -> str:

@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 
 from gpu_tenancy.base.amounts import amount_text
-from gpu_tenancy.base.terminal import Column, table
+from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import available
 from gpu_tenancy.model.outlook import StackOutlook
 from gpu_tenancy.review.changes import Change
@@ -24,16 +24,6 @@ _MARKS: Final = {
     "update": "[yellow]~[/yellow]",
 }
 _FIELDS: Final = 6
-_COLUMNS: Final[tuple[Column, ...]] = (
-    ("team", "left"),
-    ("flavor", "left"),
-    ("scheduler", "left"),
-    ("guaranteed", "right"),
-    ("everyone busy", "right"),
-    ("alone", "right"),
-    ("limit", "right"),
-    ("reclaims", "left"),
-)
 
 
 def show_verdict(console: Console, review: Review) -> None:
@@ -113,7 +103,17 @@ def _mark(line: RuleLine) -> str:
 
 def promises(now: StackOutlook, before: StackOutlook | None = None) -> RenderableType:
     """Table of each team's guarantee, GPUs when everyone is busy, GPUs when alone and limit, with changed values."""
-    listed = table(_COLUMNS, title=f"{available(now.resources.values())} per team")
+    listed = table(
+        "team",
+        "flavor",
+        "scheduler",
+        "guaranteed#",
+        "everyone busy#",
+        "alone#",
+        "limit#",
+        "reclaims",
+        title=f"{available(now.resources.values())} per team",
+    )
     old = {
         (team.name, holding.flavor, holding.scheduler): holding
         for team in (before.teams if before else ())

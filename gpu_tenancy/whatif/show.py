@@ -10,22 +10,13 @@ from rich.table import Table
 
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.quantity import is_extended
-from gpu_tenancy.base.terminal import Column, table
+from gpu_tenancy.base.terminal import table
 from gpu_tenancy.model.plan.measures import Measure, supply_of
 from gpu_tenancy.simulation.scenarios import GaveWay, Held, every_measure, meaning
 from gpu_tenancy.whatif.narrative import Played, Turn, job_amount, livelock, turns
 
 _WIDTH: Final = 40
 _NAMED: Final = 8
-_COLUMNS: Final[tuple[Column, ...]] = (
-    ("team", "left"),
-    ("flavor", "left"),
-    ("guaranteed", "right"),
-    ("limit", "right"),
-    ("used", "right"),
-    ("pending", "right"),
-    ("", "left"),
-)
 
 
 def show(console: Console, played: Played) -> None:
@@ -46,7 +37,7 @@ def show(console: Console, played: Played) -> None:
 
 
 def _table(played: Played) -> Table:
-    listed = table(_COLUMNS)
+    listed = table("team", "flavor", "guaranteed#", "limit#", "used#", "pending#", "")
     capacities = {measure: supply_of(played.tree, measure) for measure in every_measure(played.tree)}
     largest = {
         measure.label: _largest(capacities, measure.resource) or capacity or 1

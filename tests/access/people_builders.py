@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import typer
 from builders import Data, stack, team
 from cli_builders import Project
 from typer.testing import CliRunner, Result
 
-from gpu_tenancy.cli.commands import people
+from gpu_tenancy.cli.main import app
 
 OWN, SIBLING, OTHER = "test-people-vision", "test-people-speech", "test-people-web"
 """Two teams of cohort research, and one of cohort product."""
@@ -56,8 +55,6 @@ class Desk:
         return cls(project, kubeconfig)
 
     def run(self, *arguments: object, kubeconfig: Path | None = None) -> Result:
-        app = typer.Typer()
-        people.register(app)
         given = [*map(str, arguments), "--project", str(self.project.folder)]
         if file := kubeconfig or self.kubeconfig:
             given += ["--kubeconfig", str(file)]

@@ -62,7 +62,7 @@ def test_a_value_is_printed_as_text(value: str, shown: str) -> None:
 
 
 def test_a_value_in_a_table_is_printed_as_text_too() -> None:
-    cells = terminal.table([("name", "left"), ("state", "left")])
+    cells = terminal.table("name", "state")
     cells.add_row("[red]x[/red] :key:", Text("OK", style="green"))
     cells.add_row("\x1b[2J", "::error::")
     _, first, second = printed(cells, width=120).splitlines()

@@ -5,11 +5,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.cli.commands.render import register
+from gpu_tenancy.cli.main import app
 from gpu_tenancy.gitops.changed import Changed, changed, concerned, listed
 
 pytestmark = pytest.mark.process
@@ -145,8 +144,6 @@ def test_a_ref_that_is_not_here_is_refused(project: Path) -> None:
 
 
 def run(*words: str) -> tuple[int, str, str]:
-    app = typer.Typer()
-    register(app)
     done = CliRunner().invoke(app, list(words))
     return done.exit_code, done.stdout, done.stderr
 

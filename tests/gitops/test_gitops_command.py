@@ -3,21 +3,17 @@
 from pathlib import Path
 
 import pytest
-import typer
 import yaml
 from cli_builders import Project, small
 from gitops_builders import WITH_RELEASES, rendered, tree
 from repository import ROOT
 from typer.testing import CliRunner
 
-from gpu_tenancy.cli.commands.render import register
+from gpu_tenancy.cli.main import app
 from gpu_tenancy.gitops.pieces import stays
 
 
 def run(*words: str) -> tuple[int, str, str]:
-    app = typer.Typer()
-    register(app)
-    app.command("other")(lambda: None)
     done = CliRunner().invoke(app, ["render", *words])
     return done.exit_code, done.stdout, done.stderr
 

@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.cli.commands.render import register
+from gpu_tenancy.cli.main import app
 from gpu_tenancy.gitops.comment import LIMIT, MARK, StackPreview, comment, read, worst
 
 HEAD = "## ✓ dev: OK\n\nAll guarantees fit.\n"
@@ -111,8 +110,6 @@ def test_an_exit_code_that_is_none_is_refused(tmp_path: Path) -> None:
 def test_the_command_writes_the_comment_and_ends_as_the_gravest_preview(tmp_path: Path) -> None:
     leave(tmp_path / "out", "dev", code="0", report=REPORT)
     leave(tmp_path / "out", "prod", code="2", report=REPORT)
-    app = typer.Typer()
-    register(app)
     file = tmp_path / "new/comment.md"
     done = CliRunner().invoke(app, ["comment", str(tmp_path / "out"), "--out", str(file)])
     assert done.exit_code == 2

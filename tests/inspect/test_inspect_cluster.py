@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import typer
 import yaml
 from live_builders import GPU, Data, condition, meta
 from typer.testing import CliRunner, Result
@@ -21,7 +20,7 @@ from typer.testing import CliRunner, Result
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at, text_at
-from gpu_tenancy.cli.commands import live
+from gpu_tenancy.cli.main import app
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.engine.objects import waves
@@ -47,8 +46,6 @@ class Local:
     kubeconfig: Path
 
     def run(self, *arguments: object, kubeconfig: Path | None = None) -> Result:
-        app = typer.Typer()
-        live.register(app)
         given = [str(each) for each in (*arguments, "--kubeconfig", kubeconfig or self.kubeconfig)]
         return CliRunner().invoke(app, given)
 

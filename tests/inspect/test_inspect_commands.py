@@ -4,16 +4,13 @@ import threading
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
 from gpu_tenancy.base import terminal
-from gpu_tenancy.cli.commands import live
+from gpu_tenancy.cli.main import app
 
 
 def run(*arguments: str) -> Result:
-    app = typer.Typer(rich_markup_mode="rich")
-    live.register(app)
     return CliRunner(env={"COLUMNS": "200"}).invoke(app, list(arguments))
 
 

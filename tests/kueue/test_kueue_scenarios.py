@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from typer import Typer
 from typer.testing import CliRunner
 
-from gpu_tenancy.cli.commands.simulate import register
+from gpu_tenancy.cli.main import app
 from gpu_tenancy.kueue import Settled, Step, run
 from gpu_tenancy.kueue.scenarios import observe, read_steps, read_tenancy
 
@@ -114,9 +113,6 @@ def test_observe_returns_the_admitted_and_the_pending_workloads_after_each_step(
 
 def simulated(folder: Path, text: str) -> tuple[int, str]:
     """The exit code and the output of `tenancy simulate` for a file with this text."""
-    app = Typer()
-    register(app)
-    app.callback()(lambda: None)
     (folder / "scenarios.jsonl").write_text(text, encoding="utf-8")
     out = folder / "out" / "observed.jsonl"
     arguments = ["simulate", "--scenarios", str(folder / "scenarios.jsonl"), "--out", str(out)]

@@ -101,7 +101,7 @@ def _confirm(question: str, *, yes: bool) -> None:
 def _show(results: "list[Result]") -> None:
     """A row for each stack, with its counts by operation."""
     operations = sorted({operation for result in results for operation in result.changes})
-    table = terminal.table((("stack", "left"), *((operation, "right") for operation in operations), ("s", "right")))
+    table = terminal.table("stack", *(f"{operation}#" for operation in operations), "s#")
     for result in results:
         counts = (str(result.changes.get(operation, "")) for operation in operations)
         table.add_row(escape(result.stack), *counts, f"{result.seconds:.0f}")

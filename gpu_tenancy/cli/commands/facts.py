@@ -10,13 +10,6 @@ from gpu_tenancy.base import terminal
 from gpu_tenancy.base.writing import write_text
 
 
-def register(app: typer.Typer) -> None:
-    """Adds these commands."""
-    app.command()(clouds)
-    app.command()(machines)
-    app.command()(schema)
-
-
 def clouds() -> None:
     """Show what each cloud supports in a node pool: capacity types, drivers, GPU sharing and networks.
 

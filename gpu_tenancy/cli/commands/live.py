@@ -28,13 +28,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _RIGHTS: Final = "check your rights: kubectl auth can-i --list"
 
 
-def register(app: typer.Typer) -> None:
-    """Adds these commands."""
-    app.command()(usage)
-    app.command()(fit)
-    app.command()(why)
-
-
 def usage(  # noqa: PLR0913 - each is an option
     team: Annotated[str | None, typer.Argument(help="Namespace of a team; default: all teams.")] = None,
     kubeconfig: Kubeconfig = None,

@@ -1,4 +1,4 @@
-"""Commands about people: who may do what, kubeconfigs, and who the cluster thinks that you are."""
+"""Commands about access: who may do what, kubeconfigs, and who the cluster thinks that you are."""
 
 import sys
 from contextlib import contextmanager
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+import yaml
 from rich.markup import escape
 
 from gpu_tenancy.base import terminal
@@ -29,14 +30,6 @@ Team = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace o
 Live = Annotated[
     bool, typer.Option("--live", help="Ask the cluster. Exit code 2 if it differs from the stack for its people.")
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Adds these commands."""
-    app.command("who-can")(who_can)
-    app.command()(can)
-    app.command("kubeconfig")(kubeconfig_of)
-    app.command("login-check")(login_check)
 
 
 def who_can(  # noqa: PLR0913 - each is an option
@@ -225,6 +218,48 @@ def login_check(  # noqa: PLR0913 - each is an option
             sys.stdout.write(show.login_json(me, roles))
         else:
             terminal.out.print(*show.login(me, roles, access.name), sep="\n", highlight=False)
+
+
+def worker_kubeconfig(  # noqa: PLR0913 - each is an option
+    worker: Annotated[str, typer.Argument(help="Stack of the worker, with `multikueue.manager`.")],
+    *,
+    valid: Annotated[str, typer.Option("--for", help="Validity of the token, 10m to 30d.")] = "7d",
+    manager_kubeconfig: Annotated[
+        Path | None, typer.Option(help="Kubeconfig of the manager's cluster: write the Secret there.")
+    ] = None,
+    manager_context: Annotated[str | None, typer.Option(help="Its context. Default: the current one.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write, with mode 0600. Default: standard output.")] = None,
+    project: ProjectFolder = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    embedded: Embedded = False,
+) -> None:
+    """Write the kubeconfig by which a MultiKueue manager reaches a worker.
+
+    It has a token of the manager's service account in the worker's cluster. With --manager-kubeconfig or
+    --manager-context, it is written to the Secret that the manager's stack names, and to no file. Repeat it before the
+    token expires: Kueue reads the Secret again.
+
+    [dim]tenancy worker-kubeconfig train-west --context west --manager-context hub[/dim]
+    """
+    with terminal.errors(worker):
+        from gpu_tenancy.access import workers  # noqa: PLC0415 - as above
+        from gpu_tenancy.access.questions import seconds_of  # noqa: PLC0415 - as above
+        from gpu_tenancy.base.writing import write_private  # noqa: PLC0415 - `--help` can do without it
+
+        found, seconds = workers.worker_of(worker, project), seconds_of(valid, "--for")
+        rights = "ask somebody who may create serviceaccounts/token in Kueue's namespace"
+        place = kubeconfig, context, embedded
+        with token_maker(found.stack.cluster, place, rights) as (cluster, plain):
+            config = workers.worker_config(cluster, plain, found, seconds)
+        if manager_kubeconfig or manager_context:
+            rights = "ask somebody who may write Secrets in Kueue's namespace of the manager"
+            with asking(manager_kubeconfig, manager_context, embedded=False, rights=rights) as manager:
+                terminal.out.print(workers.write_secret(manager, found, config), highlight=False)
+        elif out:
+            write_private(out, yaml.safe_dump(config, sort_keys=False))
+        else:
+            sys.stdout.write(yaml.safe_dump(config, sort_keys=False))
 
 
 @contextmanager

@@ -17,13 +17,6 @@ if TYPE_CHECKING:
 Controllers: TypeAlias = Literal["all", "none"]
 
 
-def register(app: typer.Typer) -> None:
-    """Adds these commands."""
-    app.command()(up)
-    app.command()(down)
-    app.command()(status)
-
-
 def up(  # noqa: PLR0913 - each is an option
     stack: StackName = "local",
     out: Annotated[Path, typer.Option(help="Folder for the report; it is written to OUT/<stack>.")] = Path("out"),

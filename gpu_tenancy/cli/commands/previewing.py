@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from gpu_tenancy.review.review import Review
 
 
-def register(app: typer.Typer) -> None:
-    """Adds this command."""
-    app.command()(preview)
-
-
 def preview(  # noqa: PLR0913 - each is an option
     stack: StackName,
     *,

@@ -30,13 +30,6 @@ class Target(StrEnum):
     PLAIN = "plain"
 
 
-def register(app: typer.Typer) -> None:
-    """Adds these commands."""
-    app.command()(render)
-    app.command()(changed)
-    app.command()(comment)
-
-
 def render(  # noqa: PLR0913 - each is an option
     stack: StackName,
     out: Annotated[

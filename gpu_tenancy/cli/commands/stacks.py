@@ -2,7 +2,7 @@
 
 import json
 import sys
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -11,21 +11,7 @@ from gpu_tenancy.base import terminal
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 
-_REASON_COLUMNS: Final[tuple[terminal.Column, ...]] = (
-    ("object", "left"),
-    ("field", "left"),
-    ("value", "right"),
-    ("reason", "left"),
-    ("source", "left"),
-)
 Ref = Annotated[str, typer.Argument(help="Git ref: a branch, tag or commit.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Adds these commands."""
-    app.command()(validate)
-    app.command()(explain)
-    app.command()(diff)
 
 
 def validate(
@@ -95,7 +81,7 @@ def explain(
             ]
             sys.stdout.write(json.dumps(fields, indent=2, ensure_ascii=False) + "\n")
             return
-        table = terminal.table(_REASON_COLUMNS)
+        table = terminal.table("object", "field", "value#", "reason", "source")
         shown = ""
         for reason, where in rows:
             name = "" if reason.object == shown else reason.object

@@ -11,12 +11,6 @@ from gpu_tenancy.base import terminal
 from gpu_tenancy.base.terminal import ProjectFolder
 
 
-def register(app: typer.Typer) -> None:
-    """Adds these commands."""
-    app.command()(init)
-    app.command()(pack)
-
-
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder of the new project, named as the project is to be called.")],
     cloud: Annotated[

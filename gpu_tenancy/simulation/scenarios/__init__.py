@@ -4,16 +4,24 @@ The simulation of Kueue gets the queues as they will be deployed, without the GP
 scenario of jobs can also be played on a cluster: `Player` is what both have in common.
 """
 
-from gpu_tenancy.simulation.scenarios.comparison import Difference, StepResult
 from gpu_tenancy.simulation.scenarios.default_scenario import default_scenario
 from gpu_tenancy.simulation.scenarios.holdings import Held, every_measure, holdings
-from gpu_tenancy.simulation.scenarios.jobs import Job, JobStep
-from gpu_tenancy.simulation.scenarios.player import Event, Player, SimulatedPlayer, Tell
-from gpu_tenancy.simulation.scenarios.reasons import meaning
+from gpu_tenancy.simulation.scenarios.player import Difference, Event, Player, SimulatedPlayer, StepResult, Tell
 from gpu_tenancy.simulation.scenarios.scenario import ScenarioError, read_scenario, scenario_of
 from gpu_tenancy.simulation.scenarios.scenario_form import Scenario, scenario_schema
 from gpu_tenancy.simulation.scenarios.scenes import Scene, alone, busy, unmodelled_of
-from gpu_tenancy.simulation.scenarios.stage import GaveWay, Moment, Running, Waiting, amount_of, play, play_scenario
+from gpu_tenancy.simulation.scenarios.stage import (
+    GaveWay,
+    Job,
+    JobStep,
+    Moment,
+    Running,
+    Waiting,
+    amount_of,
+    meaning,
+    play,
+    play_scenario,
+)
 
 __all__ = [
     "Difference",

@@ -16,9 +16,8 @@ from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec.base import Section
 from gpu_tenancy.model.spec.workloads import Training
 from gpu_tenancy.model.written import Data, UnreadableError, read_yaml
-from gpu_tenancy.simulation.scenarios.current_jobs import CurrentJobs, names_of
-from gpu_tenancy.simulation.scenarios.jobs import Job, JobStep
-from gpu_tenancy.simulation.scenarios.scenario_form import Scenario, ScenarioStep, Submitted
+from gpu_tenancy.simulation.scenarios.scenario_form import MOST_JOBS, Scenario, ScenarioStep, Submitted
+from gpu_tenancy.simulation.scenarios.stage import Job, JobStep
 
 _NAMED: Final = 3
 """Entries of `submit` or `finish` that the label of a step names; of more it has only the number of jobs."""
@@ -80,7 +79,7 @@ class _Reader:
         self.problems = problems
         self._tree = tree
         self._source = source
-        self._current = CurrentJobs()
+        self._current = _CurrentJobs()
 
     def steps(self) -> list[JobStep]:
         self._shape(Scenario, self._source.sections, ())
@@ -117,7 +116,7 @@ class _Reader:
         """The jobs of an entry as their queue gets them; none where it has problems."""
         before = len(self.problems)
         stack = self._tree.stack
-        names = names_of(entry.name, entry.jobs)
+        names = _names(entry.name, entry.jobs)
         for name in dict.fromkeys((entry.name, *names)):
             if name in self._current:
                 rule = "is already the name of a job"
@@ -218,3 +217,51 @@ def _label(finish: list[str], finished: list[str], submitted: list[list[Job]]) -
 
 def _listed(entries: list[str], jobs: int) -> str:
     return f"{jobs} jobs" if len(entries) > _NAMED else ", ".join(entries)
+
+
+def _names(name: str, count: int) -> list[str]:
+    """The names of several jobs that are alike: `NAME-1`, `NAME-2`, …; of one job its name."""
+    return [name] if count == 1 else [f"{name}-{number + 1}" for number in range(count)]
+
+
+class _CurrentJobs:
+    """Names of jobs that have not ended; of several that are alike, also the name that they have in common."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, list[str]] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._members
+
+    @property
+    def names(self) -> Iterable[str]:
+        """All names."""
+        return self._members
+
+    def add(self, raw: Any) -> None:
+        """Records the names of submitted jobs, valid or not: a later step may end them."""
+        if isinstance(raw, list):
+            for item in cast("list[Any]", raw):
+                self.add(item)
+        if not isinstance(raw, dict):
+            return
+        keys = cast("dict[str, Any]", raw)
+        name, count = keys.get("name"), keys.get("jobs", 1)
+        if isinstance(name, str):
+            names = _names(name, count if isinstance(count, int) and 1 <= count <= MOST_JOBS else 1)
+            self._members |= {name: names, **{member: [member] for member in names}}
+        self.add(keys.get("submit"))
+
+    def end(self, name: str) -> list[str]:
+        """Removes a job, or all of several that are alike; returns those that were current, the newest first.
+
+        So pending jobs usually end before running ones, and none of them is admitted just before it ends.
+        """
+        ended = [member for member in reversed(self._members.get(name, ())) if member in self._members]
+        for member in (name, *ended):
+            self._members.pop(member, None)
+        # A common name is free when the last of its jobs has ended.
+        self._members = {
+            common: names for common, names in self._members.items() if any(each in self._members for each in names)
+        }
+        return ended

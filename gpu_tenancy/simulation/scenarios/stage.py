@@ -1,14 +1,64 @@
-"""A stack's queues as input of the simulation of Kueue, and its results by team."""
+"""Jobs and a stack's queues as input of the simulation of Kueue, and its results by team."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, add, format_amount, is_extended, times
 from gpu_tenancy.kueue import PodSet, Settled, Step, Workload, run
 from gpu_tenancy.model.plan.measures import Measure
 from gpu_tenancy.model.plan.queues import tenancy
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.simulation.scenarios.jobs import JobStep
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job to submit, with all defaults resolved.
+
+    Attributes:
+        name: unique among current jobs, and valid for a Job of Kubernetes.
+        team: the team that submits it; its namespace.
+        queue: the team whose ClusterQueue gets it, usually the same.
+        flavor: the flavor that its pods select.
+        requests: of one pod, in base units; the same as limits.
+        pods: number of pods, which are admitted together.
+        priority: name of its priority class; None for the default.
+        priority_value: value of the class.
+    """
+
+    name: str
+    team: str
+    queue: str
+    flavor: str
+    requests: Mapping[str, int]
+    pods: int = 1
+    priority: str | None = None
+    priority_value: int = 0
+
+    @property
+    def workload(self) -> Workload:
+        """The job as the simulation of Kueue takes it."""
+        part = PodSet(self.requests, self.pods, frozenset({self.flavor}))
+        return Workload(self.name, self.queue, (part,), self.priority_value)
+
+
+@dataclass(frozen=True, slots=True)
+class JobStep:
+    """One step of a scenario: jobs end, then jobs are submitted, in the order given.
+
+    Attributes:
+        label: `2. submit big`.
+        finish: names of running or pending jobs.
+    """
+
+    label: str
+    finish: tuple[str, ...] = ()
+    submit: tuple[Job, ...] = ()
+
+    @property
+    def step(self) -> Step:
+        """The step as the simulation of Kueue takes it."""
+        return Step(tuple(job.workload for job in self.submit), self.finish)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,3 +230,32 @@ def _gpus(tree: Tree, part: PodSet) -> int:
 def gpu_names(tree: Tree) -> set[str]:
     """Resource names of the stack's GPUs."""
     return {flavor.resource for flavor in tree.flavors.values() if flavor.resource}
+
+
+_MEANS: Final = {
+    "InClusterQueue": "a job of the same queue has a higher priority or, if the queue allows it, is older",
+    "InCohortReclamation": "its quota was borrowed, and the team or group to which it is guaranteed reclaimed it",
+    "InCohortFairSharing": "its team used more than its fair share by weight, and the other team less",
+    "InCohortReclaimWhileBorrowing": "its quota was borrowed, and a job of higher priority may preempt it to borrow",
+}
+"""By the reasons of the condition `Preempted` of Kueue 0.19 (apis/kueue/v1beta2/workload_types.go)."""
+
+
+_WORDS: Final = {
+    "InClusterQueue": "prioritization in the ClusterQueue",
+    "InCohortReclamation": "reclamation within the cohort",
+    "InCohortFairSharing": "Fair Sharing within the cohort",
+    "InCohortReclaimWhileBorrowing": "reclamation within the cohort while borrowing",
+}
+"""Kueue's own words for them in events and conditions (`HumanReadablePreemptionReasons` in
+pkg/scheduler/preemption/preemption.go of v0.19.2)."""
+
+
+def words(reason: str) -> str:
+    """Kueue's words for a reason; an unknown reason as it is."""
+    return _WORDS.get(reason, reason)
+
+
+def meaning(reason: str) -> str:
+    """The meaning of a reason for the preempted workload; an unknown reason as it is."""
+    return _MEANS.get(reason, reason)

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.quantity import CPU, MEMORY
-from gpu_tenancy.base.terminal import Column, table
+from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import counted, plural
 from gpu_tenancy.model.plan.measures import Measure
 from gpu_tenancy.model.plan.shares import Tree
@@ -17,16 +17,6 @@ from gpu_tenancy.whatif.narrative import number
 
 _ACROSS: Final = 8
 """The most teams that are columns; of more, the steps are columns."""
-_COLUMNS: Final[tuple[Column, ...]] = (
-    ("team", "left"),
-    ("flavor", "left"),
-    ("guaranteed", "right"),
-    ("limit", "right"),
-    ("used", "right"),
-    ("borrowed", "right"),
-    ("pending", "right"),
-    ("running jobs", "right"),
-)
 
 
 def teams_of(scenario: Iterable[JobStep]) -> list[str]:
@@ -37,8 +27,10 @@ def teams_of(scenario: Iterable[JobStep]) -> list[str]:
 def step_table(tree: Tree, teams: Sequence[str], result: StepResult) -> Table:
     """What each team uses, borrows and waits for after a step, and whose jobs were preempted for whom."""
     moment = result.shown
-    live: tuple[Column, ...] = (("foreseen", "right"),) if result.live else ()
-    listed = table((*_COLUMNS, *live, ("preempted", "left")))
+    live = ("foreseen#",) if result.live else ()
+    listed = table(
+        "team", "flavor", "guaranteed#", "limit#", "used#", "borrowed#", "pending#", "running jobs#", *live, "preempted"
+    )
     jobs = Counter(job.team for job in moment.running)
     foreseen = Counter(job.team for job in result.foreseen.running)
     last = ""
@@ -72,12 +64,11 @@ def summary_table(scenario: Sequence[JobStep], results: Sequence[StepResult]) ->
     steps = [number(result.step.label) for result in results]
     agree = {number(result.step.label): _agreement(result) for result in results if result.live}
     if len(teams) <= _ACROSS:
-        last: tuple[Column, ...] = (("as foreseen", "left"),) if agree else ()
-        listed = table((("step", "right"), *((team, "right") for team in teams), *last))
+        listed = table("step#", *(f"{team}#" for team in teams), *(("as foreseen",) if agree else ()))
         for step in steps:
             listed.add_row(step, *(cells[step, team] for team in teams), *([agree[step]] if agree else []))
         return listed
-    listed = table((("team", "left"), *((f"step {step}", "right") for step in steps)))
+    listed = table("team", *(f"step {step}#" for step in steps))
     for team in teams:
         listed.add_row(team, *(cells[step, team] for step in steps))
     if agree:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-import typer
 from builders import EXISTING, Data, job, pool, team
 from cli_builders import Project
 from platforms import running
@@ -19,7 +18,7 @@ from typer.testing import CliRunner
 
 from gpu_tenancy.base.json import at, maps_at, text_at
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.cli.commands import workers
+from gpu_tenancy.cli.main import app
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.inspect.reading import read
 from gpu_tenancy.inspect.target import look_up, target_of
@@ -132,10 +131,9 @@ def made(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[C
 
 def run(made: Clusters, worker: str, *arguments: object) -> str:
     """What `tenancy worker-kubeconfig WORKER` prints."""
-    app = typer.Typer()
-    workers.register(app)
     reached = made.platforms[worker].kubeconfig
-    given = [worker, "--project", made.project.folder, "--for", "1h", "--kubeconfig", reached, *arguments]
+    place = "--project", made.project.folder, "--kubeconfig", reached
+    given = ["worker-kubeconfig", worker, *place, "--for", "1h", *arguments]
     result = CliRunner().invoke(app, [*map(str, given)])
     assert result.exit_code == 0, result.output
     return result.stdout

@@ -1,0 +1,234 @@
+"""Commands that simulate Kueue: `whatif` and `demo` for a stack's queues, `simulate` for recorded scenarios."""
+
+import json
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.terminal import ProjectFolder, StackName
+from gpu_tenancy.base.writing import write_text
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from gpu_tenancy.model.plan.shares import Tree
+    from gpu_tenancy.simulation.live.live import LivePlayer
+    from gpu_tenancy.simulation.scenarios import JobStep
+    from gpu_tenancy.whatif.narrative import Played
+
+
+def whatif(  # noqa: PLR0913 - each is an option
+    stack: StackName,
+    *,
+    team: Annotated[str | None, typer.Option(help="Only this team submits jobs.")] = None,
+    first: Annotated[
+        str | None, typer.Option(metavar="TEAM", help="Everyone is busy, and this team submits first.")
+    ] = None,
+    last: Annotated[
+        str | None, typer.Option(metavar="TEAM", help="Everyone is busy, and this team submits last.")
+    ] = None,
+    workloads: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="YAML file with jobs over time: steps, each with `finish` and `submit`."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for `whatif.html`, a page with pictures.")] = None,
+    project: ProjectFolder = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Simulate Kueue: who gets which GPUs if everyone is busy, one team is alone, or jobs start and end over time.
+
+    [dim]tenancy whatif local --last ml-research[/dim]
+    """
+    with terminal.errors(stack):
+        from gpu_tenancy.engine.project import project_folder, read_stack  # noqa: PLC0415 - not needed for `--help`
+        from gpu_tenancy.model.load import load  # noqa: PLC0415 - as above
+        from gpu_tenancy.model.plan.shares import Tree  # noqa: PLC0415 - as above
+
+        chosen = [name for name, given in (("--team", team), ("--workloads", workloads)) if given]
+        chosen += ["--first or --last"] if first or last else []
+        if len(chosen) > 1:
+            raise ConsoleError(f"{' and '.join(chosen)} cannot be combined", "use one of them")
+        tree = Tree(load(read_stack(stack, project_folder(project))))
+        for name in (team, first, last):
+            _known(tree, name)
+        played = _scenario(stack, tree, workloads) if workloads else _scene(stack, tree, team, first, last)
+        written = _write(played, out) if out else None
+        _print(played, written, as_json=as_json)
+
+
+def _print(played: "Played", written: Path | None, *, as_json: bool) -> None:
+    from gpu_tenancy.whatif import show  # noqa: PLC0415 - as above
+    from gpu_tenancy.whatif.data import as_json as json_of  # noqa: PLC0415 - as above
+
+    if as_json:
+        sys.stdout.write(json_of(played))
+        return
+    show.show(terminal.out, played)
+    for part in played.left_out:
+        terminal.out.print(f"[dim]used by this stack but not simulated: {escape(part)}[/dim]", highlight=False)
+    if written:
+        terminal.out.print(f"page {escape(str(written))}", highlight=False)
+
+
+def _write(played: "Played", out: Path) -> Path:
+    from gpu_tenancy.whatif.page import page  # noqa: PLC0415 - as above
+
+    file = out / "whatif.html"
+    write_text(file, page(played))
+    return file
+
+
+def _known(tree: "Tree", name: str | None) -> None:
+    from gpu_tenancy.base.problems import nearest  # noqa: PLC0415 - as above
+
+    if name is None or name in tree.team_shares:
+        return
+    if name in tree.stack.teams:
+        raise ConsoleError(f"team {name} has no queue of its own", f"use {tree.queue_of(name)}, whose queue it shares")
+    raise ConsoleError(f"team {name} not found", nearest(name, tree.team_shares))
+
+
+def _scene(stack: str, tree: "Tree", team: str | None, first: str | None, last: str | None) -> "Played":
+    from gpu_tenancy.simulation.scenarios import alone, busy, unmodelled_of  # noqa: PLC0415 - as above
+    from gpu_tenancy.whatif.narrative import Played  # noqa: PLC0415 - as above
+
+    scene = alone(tree, team) if team else busy(tree, first=first, last=last)
+    return Played(stack, scene.title, tree, (scene.moment,), scenario=False, left_out=unmodelled_of(tree))
+
+
+def _scenario(stack: str, tree: "Tree", file: Path) -> "Played":
+    from gpu_tenancy.simulation.scenarios import ScenarioError, play_scenario, read_scenario, unmodelled_of  # noqa: PLC0415 - as above
+    from gpu_tenancy.whatif.narrative import Played  # noqa: PLC0415 - as above
+
+    try:
+        moments = play_scenario(tree, read_scenario(file, tree))
+    except ScenarioError as error:
+        terminal.problems(error.lines, str(file))
+        raise typer.Exit(terminal.STACK_WRONG) from error
+    return Played(stack, f"jobs of {file.name}", tree, moments, scenario=True, left_out=unmodelled_of(tree))
+
+
+def demo(
+    stack: StackName = "example-elastic",
+    *,
+    workloads: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="YAML file with jobs over time, as for `whatif`. Default: stacks/scenarios/STACK.yaml; if that does"
+            " not exist, each team submits jobs up to its limits, one team after another.",
+        ),
+    ] = None,
+    live: Annotated[
+        bool,
+        typer.Option("--live", help="Play it on the Kueue of the embedded platform as well."),
+    ] = False,
+    project: ProjectFolder = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Play a scenario of jobs on a stack, in the simulation of Kueue: who borrows, who gives way to whom, and why.
+
+    With `--live`, Kueue itself decides, and each step shows whether the simulation foresaw it. Exit code 2 if not.
+
+    [dim]tenancy demo example-elastic --live[/dim]
+    """
+    with terminal.errors(stack):
+        from gpu_tenancy.engine.project import project_folder, read_stack  # noqa: PLC0415 - as above
+        from gpu_tenancy.model.load import load  # noqa: PLC0415 - as above
+        from gpu_tenancy.model.plan.shares import Tree  # noqa: PLC0415 - as above
+        from gpu_tenancy.simulation.scenarios import unmodelled_of  # noqa: PLC0415 - as above
+        from gpu_tenancy.whatif.data import Recorder, demo_json  # noqa: PLC0415 - not needed for `--help`
+        from gpu_tenancy.whatif.demo.run import play_demo  # noqa: PLC0415 - as above
+        from gpu_tenancy.whatif.demo.show import Display  # noqa: PLC0415 - as above
+
+        folder = project_folder(project)
+        tree = Tree(load(read_stack(stack, folder)))
+        scenario, source = _steps(tree, folder, stack, workloads)
+        left_out = unmodelled_of(tree)
+        where = "on Kueue and in its simulation" if live else "in the simulation of Kueue"
+        with _live_player(stack, tree, live=live) as player:
+            if as_json:
+                recorder = Recorder()
+                results = play_demo(tree, scenario, recorder, player)
+                sys.stdout.write(demo_json(tree, results, recorder.events, left_out))
+            else:
+                terminal.out.print(f"{escape(stack)}, {escape(source)}, {where}\n", highlight=False)
+                display = Display(terminal.out, tree, scenario)
+                results = play_demo(tree, scenario, display, player)
+                display.summary(results, left_out)
+        if any(result.agrees is False for result in results):
+            raise typer.Exit(terminal.PROMISE_BROKEN)
+
+
+def _live_player(stack: str, tree: "Tree", *, live: bool) -> "AbstractContextManager[LivePlayer | None]":
+    """The player on the embedded platform; None for the simulation alone."""
+    if not live:
+        return nullcontext()
+    from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - as above
+    from gpu_tenancy.simulation.live.live import live_player  # noqa: PLC0415 - as above
+
+    return live_player(Platform(), stack, tree, terminal.report)
+
+
+def _steps(tree: "Tree", folder: Path, stack: str, given: Path | None) -> "tuple[list[JobStep], str]":
+    """The steps, and where they come from."""
+    from gpu_tenancy.simulation.scenarios import ScenarioError, default_scenario, read_scenario, scenario_of  # noqa: PLC0415 - as above
+
+    own = folder / "stacks" / "scenarios" / f"{stack}.yaml"
+    file = given or (own if own.is_file() else None)
+    if file is None:
+        if (old := folder / "stacks" / "stories" / own.name).is_file():
+            raise ConsoleError(f"{old}: scenarios are in stacks/scenarios", f"move the file to {own}")
+        if not (steps := scenario_of(default_scenario(tree), tree)):
+            raise ConsoleError(f"stack {stack}: no team has quota for jobs", "set gpus or quota of a team")
+        return steps, "each team up to its limits"
+    try:
+        return read_scenario(file, tree), f"scenario {file if given else file.relative_to(folder)}"
+    except ScenarioError as error:
+        terminal.problems(error.lines, str(file))
+        raise typer.Exit(terminal.STACK_WRONG) from error
+
+
+def simulate(
+    scenarios: Annotated[Path, typer.Option(help="File with one JSON scenario per line.")],
+    out: Annotated[Path, typer.Option(help="File to write: admitted and pending workloads, one line per scenario.")],
+) -> None:
+    """Simulate how Kueue admits and preempts workloads, step by step and without a cluster.
+
+    A scenario has cohorts, cluster queues, priority classes, and steps that submit or finish workloads.
+
+    [dim]tenancy simulate --scenarios scenarios.jsonl --out observed.jsonl[/dim]
+    """
+    with terminal.errors():
+        try:
+            text = scenarios.read_text(encoding="utf-8")
+        except (FileNotFoundError, IsADirectoryError) as error:
+            raise ConsoleError(
+                f"--scenarios: {scenarios} is not a file", "specify a file with one JSON scenario per line"
+            ) from error
+        lines = [
+            _observed(line, f"{scenarios}:{number}")
+            for number, line in enumerate(text.splitlines(), start=1)
+            if line.strip()
+        ]
+        write_text(out, "".join(f"{line}\n" for line in lines))
+        terminal.out.print(f"{len(lines)} scenarios in {out}", highlight=False)
+
+
+def _observed(line: str, place: str) -> str:
+    from gpu_tenancy.kueue.scenarios import observe  # noqa: PLC0415 - `--help` can do without
+
+    try:
+        return json.dumps(observe(json.loads(line)))
+    except json.JSONDecodeError as error:
+        raise ConsoleError(f"{place}: not valid JSON: {error}", "write one JSON scenario per line") from error
+    except KeyError as error:
+        raise ConsoleError(f"{place}: missing key {error}", "add the key to the scenario") from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ConsoleError(f"{place}: invalid scenario: {error}", "correct the scenario") from error
