@@ -2,7 +2,7 @@ import copy
 import datetime as dt
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -31,8 +31,23 @@ LEAST: Final = {"aws": 25, "azure": 25, "gcp": 20}
 HERE: Final = Path(catalogue.__file__).parent
 FILES: Final = {"gpus": HERE / "gpus.yaml", **{cloud: HERE / "machines" / f"{cloud}.yaml" for cloud in CLOUDS}}
 
-every_machine = pytest.mark.parametrize("machine", machines().values(), ids=[name for _, name in machines()])
 every_file = pytest.mark.parametrize("file", FILES)
+
+
+def every_machine(check: Callable[[Machine], None]) -> Callable[[], None]:
+    """A test of all machines, which names each that fails."""
+
+    def checked() -> None:
+        failed: list[str] = []
+        for (cloud, name), machine in machines().items():
+            try:
+                check(machine)
+            except AssertionError as error:
+                failed.append(f"{cloud} {name}: {error}")
+        assert not failed, "\n".join(failed)
+
+    checked.__name__ = check.__name__
+    return checked
 
 
 def read(file: str) -> Any:
