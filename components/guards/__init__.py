@@ -1,6 +1,5 @@
 """ValidatingAdmissionPolicies for objects that tenants create after the deployment."""
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 import pulumi
@@ -8,11 +7,7 @@ from pulumi_kubernetes.admissionregistration.v1 import ValidatingAdmissionPolicy
 
 from gpu_tenancy.model.plan.guards import GuardsPlan
 
-from .claims import device_claims
-from .objects import object_rules
-from .people import people_rules
-from .policies import Rule
-from .rules import gpu_requests, pod_rules
+from .sources import scope, spec
 
 _ACTIONS: Final = {"deny": ["Deny"], "warn": ["Warn", "Audit"], "audit": ["Audit"]}
 """Validation actions of the API. `warn` also writes to the audit log, to count what `deny` would reject."""
@@ -35,19 +30,18 @@ class Guards(pulumi.ComponentResource):
 
     def __init__(self, name: str, guards: GuardsPlan, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Guards", name, {}, opts)
-        self.bindings = [self._policy(f"{name}-{rule.name}", rule, guards) for rule in rules(guards)]
+        self.bindings = [
+            self._policy(f"{name}-{rule}", rule, action, guards) for rule, action in actions(guards).items()
+        ]
         self.register_outputs({"action": guards.action})
 
-    def _policy(self, name: str, rule: Rule, guards: GuardsPlan) -> ValidatingAdmissionPolicyBinding:
-        policy_name = f"gpu-tenancy-{rule.name}"
+    def _policy(self, name: str, rule: str, action: str, guards: GuardsPlan) -> ValidatingAdmissionPolicyBinding:
+        policy_name = f"gpu-tenancy-{rule}"
         own = pulumi.ResourceOptions(parent=self)
-        spec: Any = rule.spec
-        policy = ValidatingAdmissionPolicy(name, metadata={"name": policy_name}, spec=spec, opts=own)
-        binding: Any = {
-            "policy_name": policy_name,
-            "validation_actions": _ACTIONS["deny" if rule.always_denies else guards.action],
-        }
-        if rule.in_namespaces:
+        policy_spec: Any = spec(rule, guards)
+        policy = ValidatingAdmissionPolicy(name, metadata={"name": policy_name}, spec=policy_spec, opts=own)
+        binding: Any = {"policy_name": policy_name, "validation_actions": _ACTIONS[action]}
+        if scope(rule) == "Namespaced":
             binding["match_resources"] = {"namespace_selector": _selector(guards)}
         after = pulumi.ResourceOptions(parent=self, depends_on=[policy])
         return ValidatingAdmissionPolicyBinding(
@@ -55,17 +49,28 @@ class Guards(pulumi.ComponentResource):
         )
 
 
-def rules(guards: GuardsPlan) -> Iterator[Rule]:
-    """The rules that apply to a stack."""
-    if any(bounds.default_gpus for bounds in guards.teams.values()):
-        yield gpu_requests(guards)
-    if guards.channels and guards.teams:
-        yield device_claims(guards)
-    if guards.members:
-        yield from people_rules(guards)
-    if guards.action != "off" and guards.teams:
-        yield from pod_rules(guards)
-        yield from object_rules(guards)
+def actions(guards: GuardsPlan) -> dict[str, str]:
+    """The policies that apply to a stack, each with its action: some deny whatever the action of the guards."""
+    teams = guards.teams.values()
+    chosen = {
+        "gpu-requests": any(bounds.default_gpus for bounds in teams),
+        "device-claims": guards.channels and bool(teams),
+        # About members of teams, as RBAC denies.
+        **dict.fromkeys(("queue-objects", "secrets", "accounts", "tokens", "priority"), guards.members),
+    }
+    denying = {name: "deny" for name, applies in chosen.items() if applies}
+    if guards.action == "off" or not teams:
+        return denying
+    others = {
+        **dict.fromkeys(("queue", "kueue-metadata", "release", "devices"), True),
+        "toleration": bool(guards.taints),
+        "scheduling": True,
+        "amount": True,
+        "ratio": any(bounds.ratios for bounds in teams),
+        "images": bool(guards.registries),
+        **dict.fromkeys(("queue-objects", "network", "namespace"), True),
+    }
+    return {**denying, **{name: guards.action for name, applies in others.items() if applies and name not in denying}}
 
 
 def _selector(guards: GuardsPlan) -> Any:

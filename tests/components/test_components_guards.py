@@ -1,20 +1,26 @@
 """The admission policies of a stack, as they are declared."""
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import Data, planned, pool, stack, team
 from components_builders import Program, tenancy
 
-from components.guards.expressions import literal
+from components.guards import sources
 from components.guards.kinds import KINDS
-from components.guards.rules import pod_rules
+from components.guards.sources import literal
+from components.guards.sources import spec as filled
+from gpu_tenancy.base.tables import read_table
 
 PODS = ["amount", "devices", "kueue-metadata", "queue", "ratio", "release", "scheduling", "toleration"]
 OBJECTS = ["namespace", "network", "queue-objects"]
 RULES = sorted([*PODS, *OBJECTS])
+POLICIES = Path(sources.__file__).with_name("policies")
+SOURCES = sorted(file.stem for file in POLICIES.glob("*.yaml") if file.stem != "shared")
 POLICY, BINDING = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
 
 
@@ -30,6 +36,11 @@ def names(program: Program, kind: str) -> list[str]:
 
 def spec(program: Program, kind: str, name: str) -> Any:
     return program.spec(kind, f"gpu-tenancy-{name}")
+
+
+def expressions(program: Program, name: str) -> dict[str, str]:
+    """The variables of a policy."""
+    return {each["name"]: each["expression"] for each in spec(program, POLICY, name)["variables"]}
 
 
 def test_each_rule_is_a_policy_with_a_binding() -> None:
@@ -64,11 +75,8 @@ def test_claims_of_devices_are_always_refused_where_kueue_admits_pods_with_claim
 def test_a_channel_is_no_gpu_for_which_a_pod_may_tolerate_a_taint() -> None:
     pools = {"cpu": pool("m7i.8xlarge", 2, labels={"node-type": "cpu"}), "gb200": pool("p6e-gb200.36xlarge", 2)}
     connected = made(pools=pools, teams={"a": team(gpus={"gb200": {"guaranteed": 8}})})
-    reads = {
-        program: "resourceClaims" in spec(program, POLICY, "toleration")["variables"][-1]["expression"]
-        for program in (connected, made())
-    }
-    assert list(reads.values()) == [False, True]
+    reads = {program: expressions(program, "toleration")["claimsAreGpus"] for program in (connected, made())}
+    assert list(reads.values()) == ["false", "true"]
 
 
 def test_a_rule_that_has_nothing_to_judge_is_not_there() -> None:
@@ -122,7 +130,7 @@ def test_every_refusal_speaks_of_its_own_fault() -> None:
         for validation in policy["validations"]:
             fault = validation["messageExpression"].removeprefix("string(variables.").removesuffix("[0])")
             assert fault in known
-            assert validation["expression"].endswith(f" || size(variables.{fault}) == 0")
+            assert validation["expression"].endswith(f"size(variables.{fault}) == 0")
 
 
 def test_teams_come_after_the_guards() -> None:
@@ -159,12 +167,12 @@ def test_the_policies_are_the_same_for_one_team_and_for_many() -> None:
 
 def test_only_what_kueue_counts_by_its_template_must_keep_its_pods() -> None:
     rules: Any = spec(made(), POLICY, "release")["matchConstraints"]["resourceRules"]
-    deleted = {rule["apiGroups"][0] for rule in rules if "DELETE" in rule["operations"]}
+    deleted = {group for rule in rules if "DELETE" in rule["operations"] for group in rule["apiGroups"]}
     assert deleted == {"batch", "jobset.x-k8s.io", "keda.sh", "trainer.kubeflow.org"}
     plan = planned(stack())
     integrated = replace(plan.guards, frameworks=(*plan.guards.frameworks, "ray.io/raycluster"))
-    (release,) = (rule for rule in pod_rules(integrated) if rule.name == "release")
-    assert "ray.io" in {resources.group for resources in release.resources}
+    counted, _ = filled("release", integrated)["match_constraints"]["resource_rules"]
+    assert "ray.io" in counted["api_groups"]
 
 
 def test_where_kueue_integrates_a_kind_its_queue_is_on_the_object() -> None:
@@ -173,3 +181,32 @@ def test_where_kueue_integrates_a_kind_its_queue_is_on_the_object() -> None:
     assert (ray.queue_place(()), sets.queue_place(())) == ("templates", "never")
     frameworks = ("ray.io/raycluster", "leaderworkerset.x-k8s.io/leaderworkerset")
     assert (ray.queue_place(frameworks), sets.queue_place(frameworks)) == ("object", "object")
+
+
+def test_policies_ask_one_question_per_variable_and_carry_none_that_nobody_reads() -> None:
+    plan = planned(stack(images={"allowed": ["registry.example.com"]})).guards
+    wrong: list[str] = []
+    for name in SOURCES:
+        policy = filled(name, plan)
+        variables = [each["name"] for each in policy["variables"]]
+        text = json.dumps([policy["variables"], policy["validations"]])
+        wrong += [f"{name}: {variable} twice" for variable in variables if variables.count(variable) > 1]
+        wrong += [f"{name}: {variable} is not read" for variable in variables if f"variables.{variable}" not in text]
+        wrong += [
+            f"{name}: {variable} reads {read} before it is there"
+            for index, each in enumerate(policy["variables"])
+            for variable in [each["name"]]
+            for read in re.findall(r"variables\.(\w+)", each["expression"])
+            if read not in variables[:index]
+        ]
+    assert wrong == []
+
+
+def test_own_variables_of_a_policy_do_not_hide_shared_ones() -> None:
+    shared = {*read_table(POLICIES / "shared.yaml")["variables"]}
+    hidden = {
+        name: sorted(shared & {*source.get("variables", {}), *source["violations"]})
+        for name in SOURCES
+        for source in [read_table(POLICIES / f"{name}.yaml")]
+    }
+    assert {name: names for name, names in hidden.items() if names} == {}

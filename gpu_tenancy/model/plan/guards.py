@@ -98,7 +98,6 @@ class GuardsPlan:
         spared: namespaces that are always excluded, whatever their labels.
         exempt: users and groups that the policies do not apply to.
         makers: accounts that create pods for owners that were evaluated before, and change admitted objects.
-        kueue: Kueue's accounts.
         caches: accounts of the operator of caches, whose owners are not evaluated; None without.
         frameworks: Kueue's integrations.
         external: kinds (`group/Kind`) whose children Kueue leaves to their operator.
@@ -118,7 +117,6 @@ class GuardsPlan:
     spared: tuple[str, ...]
     exempt: tuple[str, ...]
     makers: tuple[str, ...]
-    kueue: str
     caches: str | None
     frameworks: tuple[str, ...]
     external: tuple[str, ...]
@@ -150,7 +148,6 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
         spared=tuple(sorted({*SYSTEM, stack.metrics.prometheus.namespace, *operators})),
         exempt=tuple(dict.fromkeys((*_ABOVE, *stack.guards.exempt))),
         makers=("system:kube-controller-manager", accounts("kube-system"), *_makers(tree)),
-        kueue=accounts(charts()["kueue"].namespace),
         caches=next(_accounts_of(tree, _CACHES, _CACHES), None),
         frameworks=tuple(integrated["frameworks"]),
         external=tuple(_key(name) for name in integrated.get("externalFrameworks", ())),
