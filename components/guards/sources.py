@@ -5,22 +5,21 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from string import Template
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from gpu_tenancy.base.tables import read_table
+from gpu_tenancy.model.kinds import WorkloadKind
 from gpu_tenancy.model.plan.compute_domains import CHANNEL_CLASS
 from gpu_tenancy.model.plan.guards import GuardsPlan
 from gpu_tenancy.model.plan.images import own_images, prefix_expression
 from gpu_tenancy.model.plan.service_accounts import ACCOUNTS_OF_PODS
 
 from ..pods import ACCOUNT
-from .kinds import KINDS, Kind
+from .cel import KINDS, gang_specs, key, literal, places_of_pods, queue_place
 
 _READ: Final = re.compile(r"\bvariables\.(\w+)")
 _OWNERS: Final = ("apps/Deployment", "apps/ReplicaSet", "apps/StatefulSet", "batch/Job", "/Pod")
 """Kinds whose children Kueue does not count again, beside its optional integrations."""
-_WIDTH: Final = 100
-"""Characters of a line of a long list."""
 
 
 def scope(name: str) -> str:
@@ -32,10 +31,10 @@ def spec(name: str, guards: GuardsPlan) -> dict[str, Any]:
     """The spec of the ValidatingAdmissionPolicy `gpu-tenancy-<name>`."""
     source, shared = _source(name), _source("shared")
     own_values = {**shared["values"], **source.get("values", {})}
-    marks = {**shared["expressions"], **_values(guards), **{key: literal(value) for key, value in own_values.items()}}
+    marks = {**shared["expressions"], **_values(guards), **{name: literal(value) for name, value in own_values.items()}}
 
     def filled(texts: Mapping[str, str]) -> dict[str, str]:
-        return {key: Template(text).substitute(marks) for key, text in texts.items()}
+        return {name: Template(text).substitute(marks) for name, text in texts.items()}
 
     variables = filled({**source.get("variables", {}), **source["violations"]})
     unless = f"!({source['onlyIf']}) || " if "onlyIf" in source else ""
@@ -54,8 +53,8 @@ def spec(name: str, guards: GuardsPlan) -> dict[str, Any]:
                 for rule in source["resources"]
             ]
         },
-        "match_conditions": [{"name": key, "expression": text} for key, text in conditions.items()],
-        "variables": [{"name": key, "expression": text} for key, text in {**used, **variables}.items()],
+        "match_conditions": _expressions(conditions),
+        "variables": _expressions({**used, **variables}),
         "validations": [
             {
                 "expression": f"{unless}size(variables.{violation}) == 0",
@@ -68,6 +67,10 @@ def spec(name: str, guards: GuardsPlan) -> dict[str, Any]:
     }
 
 
+def _expressions(texts: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"name": name, "expression": text} for name, text in texts.items()]
+
+
 @cache
 def _source(name: str) -> dict[str, Any]:
     return read_table(Path(__file__).with_name("policies") / f"{name}.yaml")
@@ -76,7 +79,7 @@ def _source(name: str) -> dict[str, Any]:
 def _used(shared: Mapping[str, str], texts: Iterable[str]) -> dict[str, str]:
     """The shared variables that some expressions read, and those that these read, in their order."""
     names = set(_READ.findall(" ".join(texts)))
-    for name in reversed(shared):
+    for name in reversed([*shared]):
         if name in names:
             names.update(_READ.findall(shared[name]))
     return {name: text for name, text in shared.items() if name in names}
@@ -86,23 +89,27 @@ def _resources(rule: Mapping[str, Any], guards: GuardsPlan) -> dict[str, list[st
     """API groups and resources, of which each combination that exists is meant."""
     if "kinds" not in rule:
         return {"api_groups": rule["groups"], "resources": rule["names"]}
-    kinds = {"all": KINDS, "fromTemplate": [kind for kind in KINDS if kind.from_template], "counted": _counted(guards)}
+    kinds = {
+        "all": KINDS,
+        "fromTemplate": [kind for kind in KINDS if kind.counts_template],
+        "counted": _counted(guards),
+    }
     groups = dict.fromkeys(kind.group for kind in kinds[rule["kinds"]])
-    return {"api_groups": [*groups], "resources": [*dict.fromkeys(kind.resource for kind in kinds[rule["kinds"]])]}
+    return {"api_groups": [*groups], "resources": [*dict.fromkeys(kind.plural for kind in kinds[rule["kinds"]])]}
 
 
-def _counted(guards: GuardsPlan) -> list[Kind]:
+def _counted(guards: GuardsPlan) -> list[WorkloadKind]:
     """Kinds that Kueue counts by their pod template."""
-    return [kind for kind in KINDS if kind.from_template and kind.queue_place(guards.frameworks) == "object"]
+    return [kind for kind in KINDS if kind.counts_template and queue_place(kind, guards.frameworks) == "object"]
 
 
 def _values(guards: GuardsPlan) -> dict[str, str]:
     """CEL of what differs by stack, and of what is known of kinds."""
 
     def queued(place: str) -> list[str]:
-        return [kind.key for kind in KINDS if kind.queue_place(guards.frameworks) == place]
+        return [key(kind) for kind in KINDS if queue_place(kind, guards.frameworks) == place]
 
-    integrated = (kind.key for kind in KINDS if kind.group not in ("", "apps", "batch"))
+    integrated = (key(kind) for kind in KINDS if kind.group not in ("", "apps", "batch"))
     images = (prefix_expression(prefix) for prefix in (*guards.registries, *own_images()))
     values: dict[str, object] = {
         "exempt": guards.exempt,
@@ -122,8 +129,8 @@ def _values(guards: GuardsPlan) -> dict[str, str]:
         "accountsOfPods": ACCOUNTS_OF_PODS,
         "workloadAccount": ACCOUNT,
         "channelClass": CHANNEL_CLASS,
-        "kinds": [kind.key for kind in KINDS],
-        "counted": [kind.key for kind in _counted(guards)],
+        "kinds": [key(kind) for kind in KINDS],
+        "counted": [key(kind) for kind in _counted(guards)],
         "trustedOwners": list(dict.fromkeys((*_OWNERS, *integrated, *guards.external))),
         "queuedByJobs": queued("jobs"),
         "queuedByPods": queued("templates"),
@@ -131,48 +138,7 @@ def _values(guards: GuardsPlan) -> dict[str, str]:
         "neverQueued": queued("never"),
     }
     return {
-        **{key: literal(value) for key, value in values.items()},
-        "templates": _by_kind({kind: kind.templates for kind in KINDS}),
-        "gangSpecs": _by_kind({kind: kind.gang for kind in KINDS if kind.gang}),
+        **{name: literal(value) for name, value in values.items()},
+        **places_of_pods(),
+        "gangSpecs": gang_specs(),
     }
-
-
-def _by_kind(expressions: Mapping[Kind, str]) -> str:
-    """CEL of what belongs to the kind of the object `o`; an empty list for kinds without."""
-    kinds: dict[str, list[Kind]] = {}
-    for kind, expression in expressions.items():
-        kinds.setdefault(expression.replace("{of}", "o"), []).append(kind)
-    choices = (f"{_is_one_of(alike)} ? {text}" for text, alike in kinds.items() if text != "[]")
-    return "\n  : ".join((*choices, "[]"))
-
-
-def _is_one_of(kinds: list[Kind]) -> str:
-    group = kinds[0].group
-    if group and [kind for kind in KINDS if kind.group == group] == kinds:
-        return f"request.kind.group == {literal(group)}"
-    keys = [kind.key for kind in kinds]
-    return f"variables.kind in {literal(keys)}" if keys[1:] else f"variables.kind == {literal(keys[0])}"
-
-
-def literal(value: object) -> str:
-    """The CEL literal of a string, number, boolean, or a list or map of them."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    if isinstance(value, Mapping):
-        pairs = cast("Mapping[str, object]", value).items()
-        return _joined("{", (f"{literal(key)}: {literal(item)}" for key, item in pairs), "}")
-    if isinstance(value, list | tuple):
-        return _joined("[", map(literal, cast("Iterable[object]", value)), "]")
-    return repr(value)
-
-
-def _joined(start: str, items: Iterable[str], end: str) -> str:
-    """A list in lines of a width that can be read."""
-    lines = [start]
-    for item in items:
-        if len(lines[-1]) + len(item) > _WIDTH:
-            lines.append("  ")
-        lines[-1] += f"{item}, "
-    return "\n".join(line.rstrip() for line in lines).removesuffix(",") + end

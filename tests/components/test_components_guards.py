@@ -11,8 +11,7 @@ from builders import Data, planned, pool, stack, team
 from components_builders import Program, tenancy
 
 from components.guards import sources
-from components.guards.kinds import KINDS
-from components.guards.sources import literal
+from components.guards.cel import KINDS, literal, queue_place
 from components.guards.sources import spec as filled
 from gpu_tenancy.base.tables import read_table
 
@@ -178,9 +177,9 @@ def test_only_what_kueue_counts_by_its_template_must_keep_its_pods() -> None:
 def test_where_kueue_integrates_a_kind_its_queue_is_on_the_object() -> None:
     by_name = {kind.kind: kind for kind in KINDS}
     ray, sets = by_name["RayCluster"], by_name["LeaderWorkerSet"]
-    assert (ray.queue_place(()), sets.queue_place(())) == ("templates", "never")
+    assert (queue_place(ray, ()), queue_place(sets, ())) == ("templates", "never")
     frameworks = ("ray.io/raycluster", "leaderworkerset.x-k8s.io/leaderworkerset")
-    assert (ray.queue_place(frameworks), sets.queue_place(frameworks)) == ("object", "object")
+    assert (queue_place(ray, frameworks), queue_place(sets, frameworks)) == ("object", "object")
 
 
 def test_policies_ask_one_question_per_variable_and_carry_none_that_nobody_reads() -> None:

@@ -1,0 +1,102 @@
+"""CEL of plain values, and of where kinds have their pods: https://kubernetes.io/docs/reference/using-api/cel/."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final, cast
+
+from gpu_tenancy.model.kinds import Pods, Queued, Step, WorkloadKind, kinds
+
+KINDS: Final = tuple(kind for kind in kinds().values() if kind.guarded)
+"""Kinds that contain pods. The pods of any other kind are evaluated when its controller creates them."""
+_WIDTH: Final = 100
+"""Characters of a line of a long list."""
+
+
+def key(kind: WorkloadKind) -> str:
+    """Group and kind as the policies compare them: `batch/Job`, `/Pod`."""
+    return f"{kind.group}/{kind.kind}"
+
+
+def queue_place(kind: WorkloadKind, frameworks: Collection[str]) -> Queued:
+    """Where the queue label must be, with these integrations of Kueue."""
+    return kind.queue if kind.without is None or kind.integration in frameworks else kind.without
+
+
+def literal(value: object) -> str:
+    """The CEL literal of a string, number, boolean, or a list or map of them."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[str, object]", value).items()
+        return "{" + _joined(f"{literal(name)}: {literal(item)}" for name, item in pairs) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + _joined(map(literal, cast("Iterable[object]", value))) + "]"
+    return repr(value)
+
+
+def _joined(items: Iterable[str]) -> str:
+    lines = [""]
+    for item in items:
+        if len(lines[-1]) + len(item) > _WIDTH:
+            lines.append("  ")
+        lines[-1] += f"{item}, "
+    return "\n".join(line.rstrip() for line in lines).removesuffix(",")
+
+
+def places_of_pods() -> dict[str, str]:
+    """CEL of where the object `o` can have pods: each is a list of optional values, at all paths of all kinds.
+
+    The API server removes fields that a kind does not have, so they are of the object's own kind.
+    """
+    pods = [(kind, pods) for kind in KINDS for pods in kind.pods]
+    return {
+        "templates": "\n    + ".join(_templates(pods)),
+        "resources": _list(f"{_at(of.at)}.?{of.resources}" for _, of in pods if of.resources),
+        "rayClusters": _list(_at(of.at) for _, of in pods if of.adds == "ray"),
+    }
+
+
+def _templates(pods: Iterable[tuple[WorkloadKind, Pods]]) -> Iterator[str]:
+    """Lists of templates: of paths without lists, by lists of what has a template, and by kinds with a map of such."""
+    alone: list[str] = []
+    lists: dict[str, list[str]] = {}
+    maps: dict[tuple[str, str], dict[str, str]] = {}
+    for kind, path in ((kind, of.path) for kind, of in pods if of.template):
+        many = next((index for index, step in enumerate(path) if step.form in {"[]", "{}"}), None)
+        if many is None:
+            alone.append(_at(path))
+        elif path[many].form == "[]":
+            lists.setdefault(_fields(path[many + 1 :]), []).append(f"{_at(path[: many + 1])}.orValue([])")
+        else:
+            place = _at(path[:many]), _fields(path[many + 1 :])
+            maps.setdefault(place, {})[key(kind)] = path[many].field
+    yield _list(alone)
+    for rest, found in lists.items():
+        items = "\n      + ".join(dict.fromkeys(found))
+        yield f"({items}).map(i, i{rest})"
+    for (parent, rest), fields in maps.items():
+        found = f"{parent}[?{literal(fields)}[?variables.kind].orValue('')].orValue({{}})"
+        yield f"[{found}]\n      .map(m, m.map(k, m[k]{rest}))[0]"
+
+
+def gang_specs() -> str:
+    """CEL of the specs of the object `o` that name a Volcano queue."""
+    kinds_of: dict[str, list[str]] = {}
+    for kind in KINDS:
+        if kind.gang:
+            kinds_of.setdefault(".".join(step.field for step in kind.gang), []).append(key(kind))
+    choices = (f"variables.kind in {literal(keys)} ? [o.{path}]" for path, keys in kinds_of.items())
+    return " : ".join((*choices, "[]"))
+
+
+def _at(path: Iterable[Step]) -> str:
+    return f"o{_fields(path)}"
+
+
+def _fields(path: Iterable[Step]) -> str:
+    return "".join(f".?{step.field}" for step in path)
+
+
+def _list(items: Iterable[str]) -> str:
+    return f"[{_joined(dict.fromkeys(items))}]"
