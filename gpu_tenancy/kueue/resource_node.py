@@ -118,23 +118,23 @@ class Node:
 
     def available(self, key: int) -> int:
         """Unused quota here and above, within the borrowing limits; negative where usage exceeds the quota."""
-        local, least = 0, None
+        local, lowest = 0, None
         node = self
         while node.parent is not None:
             usage, local_quota = node.usage[key], node.local_quota[key]
             limit = node.borrowing_limit[key]
             if limit is not None:
                 # Kueue's withMaxFromParent, with the unused local quota of this node and of those below.
-                bound = local + node.subtree_quota[key] + limit - max(usage, local_quota)
+                with_max_from_parent = local + node.subtree_quota[key] + limit - max(usage, local_quota)
                 if usage < local_quota:
-                    bound += local_quota - usage
-                if least is None or bound < least:
-                    least = bound
+                    with_max_from_parent += local_quota - usage
+                if lowest is None or with_max_from_parent < lowest:
+                    lowest = with_max_from_parent
             if usage < local_quota:
                 local += local_quota - usage
             node = node.parent
         unused = local + node.subtree_quota[key] - node.usage[key]
-        return unused if least is None or unused < least else least
+        return unused if lowest is None or unused < lowest else lowest
 
     def borrowing_with(self, key: int, amount: int = 0) -> bool:
         """Whether the node uses more than its subtree quota, or would with so much more."""
