@@ -266,7 +266,7 @@ def test_the_clusters_of_the_page_agree(tmp_path: Path) -> None:
     assert loaded["west"].multikueue == loaded["east"].multikueue
 
 
-def test_the_cloud_of_the_page_is_read_as_it_says(tmp_path: Path) -> None:
+def test_the_added_cloud_is_read_from_its_page(tmp_path: Path) -> None:
     file = tmp_path / "Pulumi.page.yaml"
     file.write_text("config:\n" + fenced(ROOT / "docs" / "clouds.md", "yaml")[0], encoding="utf-8")
     assert load(read_file(file)).pools["h100"].capacity.kind == "spot"
@@ -373,7 +373,7 @@ def listed(nav: Any) -> Iterator[str]:
 
 
 @EACH_PAGE
-def test_every_path_in_a_sentence_exists(page: Path) -> None:
+def test_every_path_in_the_docs_exists(page: Path) -> None:
     rooms = "gpu_tenancy|components|policy|tests|stacks|docs|benchmarks"
     for path in re.findall(rf"`((?:{rooms})/[\w./-]+)`", prose(page)):
         assert "NAME" in path or (ROOT / path).exists(), path

@@ -29,7 +29,7 @@ def marked(mark: str) -> set[str]:
     return found
 
 
-def test_nothing_of_a_killed_run_lives_on() -> None:
+def test_a_killed_run_leaves_no_process() -> None:
     mark = uuid4().hex
     inherited = {name: value for name, value in os.environ.items() if name != RUN and not name.startswith("PYTEST_")}
     tests = [sys.executable, "-m", "pytest", "-n", "1", "tests/kube/test_kube_client.py"]

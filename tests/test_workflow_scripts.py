@@ -71,7 +71,7 @@ def test_the_preview_ends_with_the_gravest_code_and_keeps_each_apart(
     )
 
 
-def test_what_pulumi_said_is_laid_over_where_it_said_something(previews: Path) -> None:
+def test_pulumis_preview_is_merged_into_the_comment(previews: Path) -> None:
     for stack, text in (("code-0", "{}"), ("code-2", "")):
         (previews / f"real/real-{stack}").mkdir(parents=True)
         (previews / f"real/real-{stack}/preview.json").write_text(text)
@@ -136,18 +136,18 @@ def test_the_next_one_is_written_over_it(tmp_path: Path) -> None:
     assert body.startswith(f"{MARK}\nwith what Pulumi says\n")
 
 
-def test_a_comment_of_somebody_else_with_the_mark_is_left_alone(tmp_path: Path) -> None:
+def test_a_comment_of_another_author_is_not_edited(tmp_path: Path) -> None:
     there = [{"user": {"login": "mallory"}, "id": 3, "body": f"{MARK}\nmine"}]
     (asked,) = commented(tmp_path, there=there)
     assert "--method POST" in asked
 
 
-def test_an_older_run_says_nothing_of_a_newer_commit(tmp_path: Path) -> None:
+def test_an_older_run_does_not_comment_on_a_newer_commit(tmp_path: Path) -> None:
     assert commented(tmp_path, there=[], sha="older") == []
 
 
 @pytest.mark.parametrize("source", ["o/r", "mallory/r"])
-def test_whatever_a_pull_request_writes_is_short_enough_and_runs_nowhere(tmp_path: Path, source: str) -> None:
+def test_text_of_a_pull_request_is_short_and_never_executed(tmp_path: Path, source: str) -> None:
     evil = '$(touch ran) `touch ran` "; touch ran; "\n' + "\n" * 30_000 + "é" * 100_000
     commented(tmp_path, there=[], text=evil, source=source)
     body = json.loads((tmp_path / "sent").read_text())["body"]

@@ -24,7 +24,7 @@ PINNED = re.compile(r"\./\.github/workflows/\w+\.yaml|[\w.-]+/[\w.-]+@[0-9a-f]{4
 
 @pytest.mark.process
 @pytest.mark.slow
-def test_actionlint_and_shellcheck_find_nothing(report: Report) -> None:
+def test_actionlint_and_shellcheck_find_no_problems(report: Report) -> None:
     linter = [str(actionlint(report)), "-shellcheck", str(BIN / "shellcheck"), "-no-color"]
     done = subprocess.run(
         [*linter, *(str(FOLDER / name) for name in WORKFLOWS)],
@@ -51,7 +51,7 @@ def test_actionlint_would_find_a_mistake_of_a_script(report: Report, tmp_path: P
 
 @pytest.mark.process
 @pytest.mark.parametrize("name", ["packages.sh", "preview.sh"])
-def test_shellcheck_finds_nothing_in_a_script(name: str) -> None:
+def test_shellcheck_finds_no_problems_in_scripts(name: str) -> None:
     done = subprocess.run(
         [str(BIN / "shellcheck"), str(FOLDER / name)], check=False, capture_output=True, text=True, timeout=60
     )
@@ -59,7 +59,7 @@ def test_shellcheck_finds_nothing_in_a_script(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
-def test_every_action_is_pinned_by_its_commit_and_says_which_version_that_is(name: str) -> None:
+def test_every_action_is_pinned_by_commit_with_its_version(name: str) -> None:
     for line in (FOLDER / name).read_text().splitlines():
         if not re.match(r"\s*(- )?uses:", line):
             continue
@@ -99,7 +99,7 @@ def test_each_job_has_the_rights_that_it_needs_and_no_other(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
-def test_who_may_write_runs_nothing_of_the_repository(name: str) -> None:
+def test_jobs_with_write_access_run_no_code_of_the_repository(name: str) -> None:
     for job, content in workflow(name)["jobs"].items():
         if "write" in {right for what, right in content["permissions"].items() if what != "id-token"}:
             used = [step.get("uses", "") for step in content["steps"]]
@@ -132,7 +132,7 @@ def test_a_job_with_an_identity_downloads_no_python_packages() -> None:
             assert fetched["with"] == {"name": "packages"}
 
 
-def test_pulumi_installs_nothing_more_when_it_starts_the_program() -> None:
+def test_pulumi_installs_no_packages_at_start() -> None:
     # https://github.com/pulumi/pulumi/blob/master/sdk/python/toolchain/uv.go: `uv sync --inexact` before each start.
     job = workflow("pulumi.yaml")["jobs"]["pulumi"]
     names = ("UV_OFFLINE", "UV_FROZEN", "UV_NO_DEV", "UV_NO_INSTALL_PROJECT")
@@ -160,7 +160,7 @@ def test_packages_are_installed_by_hash_and_none_is_built() -> None:
 
 
 @pytest.mark.parametrize("name", ["deploy.yaml", "drift.yaml", "pull-request.yaml", "policy.yaml"])
-def test_whoever_takes_the_packages_waits_for_the_job_that_downloads_them(name: str) -> None:
+def test_jobs_that_use_the_packages_need_the_download_job(name: str) -> None:
     jobs = workflow(name)["jobs"]
     assert jobs["packages"]["uses"] == "./.github/workflows/packages.yaml"
     for job, content in jobs.items():
@@ -171,7 +171,7 @@ def test_whoever_takes_the_packages_waits_for_the_job_that_downloads_them(name: 
     assert "environment" not in downloading
 
 
-def test_runners_of_deployments_run_nothing_of_a_pull_request() -> None:
+def test_deployment_runners_run_no_code_of_pull_requests() -> None:
     runners = {
         name: {job: content["with"]["runner"] for job, content in workflow(name)["jobs"].items() if "with" in content}
         for name in ("deploy.yaml", "drift.yaml", "pull-request.yaml")

@@ -51,7 +51,7 @@ def ours() -> tuple[KubernetesObject, ...]:
     return declared(sections())
 
 
-def test_every_object_of_the_caches_is_accepted_and_nothing_of_it_is_dropped(
+def test_the_api_server_accepts_cache_objects_without_dropping_fields(
     cluster: Cluster, ours: tuple[KubernetesObject, ...]
 ) -> None:
     manifests = flat(in_waves(ours))
@@ -93,7 +93,7 @@ BROKEN: list[tuple[str, tuple[Any, str]]] = [
 
 
 @pytest.mark.parametrize(("path", "broken"), BROKEN)
-def test_the_definitions_refuse_what_fluid_does_not_know(
+def test_fluids_definitions_reject_unknown_fields(
     cluster: Cluster, namespace: str, ours: tuple[KubernetesObject, ...], path: str, broken: tuple[Any, str]
 ) -> None:
     (value, words), (kind, *keys) = broken, path.split(".")
@@ -162,7 +162,7 @@ def webhooks(report: Report) -> Manifest:
     return yaml.safe_load(re.sub(r"\{\{[^}]*\}\}", "fluid-system", filled))
 
 
-def test_fluids_webhooks_are_asked_about_no_object_of_a_stack(
+def test_fluids_webhooks_match_no_object_of_a_stack(
     cluster: Cluster, namespace: str, ours: tuple[KubernetesObject, ...], webhooks: Manifest
 ) -> None:
     """Fluid has webhooks for pods with its labels alone, none for its own kinds. Nothing answers for them here."""

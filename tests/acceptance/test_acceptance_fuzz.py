@@ -172,7 +172,7 @@ def size(several: Sequence[Sequence[object]]) -> int:
     return sum(len(wave) for wave in several)
 
 
-def test_the_server_refuses_what_no_stack_has(server: Server) -> None:
+def test_the_api_server_rejects_invalid_caches(server: Server) -> None:
     # Else the test above would hold whatever is sent.
     quota = only(declared(stack_with_one_team()), "ResourceQuota", "budget")
     assert server.refusals([KubernetesObject(quota, "urn")]) == []

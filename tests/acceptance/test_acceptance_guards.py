@@ -64,8 +64,6 @@ def test_a_queued_job_that_states_both_or_no_gpus_passes(cluster: Cluster, tenan
     assert refusal(cluster, job(tenant)) is None
 
 
-def test_what_no_queue_counts_passes_and_so_does_a_namespace_without_a_default_of_gpus(
-    cluster: Cluster, tenant: str
-) -> None:
+def test_pods_that_no_queue_counts_are_admitted(cluster: Cluster, tenant: str) -> None:
     assert refusal(cluster, job(tenant, queue=False, limits={GPU: "8"})) is None
     assert refusal(cluster, job("default", limits={GPU: "8"})) is None

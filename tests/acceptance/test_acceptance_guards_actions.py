@@ -31,9 +31,7 @@ def person(cluster: Cluster, door: Door) -> Iterator[Person]:
     cluster.delete(Reference.of(home), wait=0)
 
 
-def test_outside_production_what_breaks_a_rule_is_admitted_with_the_same_words_as_a_warning(
-    cluster: Cluster, person: Person
-) -> None:
+def test_outside_production_a_violation_is_a_warning_with_the_same_message(cluster: Cluster, person: Person) -> None:
     guards = guards_of(sections_of("local"))
     with in_force(cluster, guards):
         cluster.wait_for(lambda: person.warnings(BROKEN)[1] or None, what="the policies to be in force")
@@ -44,9 +42,7 @@ def test_outside_production_what_breaks_a_rule_is_admitted_with_the_same_words_a
         assert person.warnings(job(TEAM, TEAM)) == (201, [])
 
 
-def test_the_same_is_refused_where_the_stack_says_deny_and_passes_silently_where_it_says_audit(
-    cluster: Cluster, person: Person
-) -> None:
+def test_deny_rejects_and_audit_admits_silently(cluster: Cluster, person: Person) -> None:
     denying, auditing = (guards_of({**sections_of("local"), "guards": action}) for action in ("deny", "audit"))
     with in_force(cluster, denying):
         assert WORDS in cluster.wait_for(lambda: person.said(BROKEN), what="the policies to be in force")

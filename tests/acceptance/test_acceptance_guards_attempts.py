@@ -313,7 +313,7 @@ def queue_of(found: Any, kind: str, meta: Any) -> str:
 
 
 @pytest.mark.usefixtures("foreign")
-def test_of_what_is_admitted_some_queue_counts_every_gpu(tenant: Person) -> None:
+def test_every_gpu_of_an_admitted_pod_is_counted_by_a_queue(tenant: Person) -> None:
     admitted: list[int] = []
 
     @TRIED
@@ -350,7 +350,7 @@ def changes(draw: st.DrawFn) -> Any:
     return patch
 
 
-def test_whatever_a_tenant_changes_on_a_pod_it_stays_kueues(cluster: Cluster, tenant: Person) -> None:
+def test_no_change_of_a_tenant_takes_a_pod_from_kueue(cluster: Cluster, tenant: Person) -> None:
     held = pod(RESEARCH, RESEARCH, pod_of(schedulingGates=[{"name": f"{KUEUE}admission"}, {"name": "example.com/own"}]))
     held["metadata"] |= {"name": "held", "annotations": {f"{KUEUE}role-hash": "a1"}}
     held["metadata"]["labels"][f"{KUEUE}managed"] = "true"
@@ -375,7 +375,7 @@ def test_whatever_a_tenant_changes_on_a_pod_it_stays_kueues(cluster: Cluster, te
     assert allowed, "nothing at all may be changed"
 
 
-def test_whatever_a_tenant_changes_on_a_jobs_pod_it_stays_the_jobs(cluster: Cluster, tenant: Person) -> None:
+def test_no_change_of_a_tenant_takes_a_pod_from_its_job(cluster: Cluster, tenant: Person) -> None:
     own = job(RESEARCH, RESEARCH)
     own["metadata"]["name"] = "kept"
     tenant.cluster.create(own)

@@ -93,7 +93,7 @@ def test_only_kueue_takes_a_pod_out_of_its_hands(tenant: Person, gated: Any, pat
         {"metadata": {"labels": {f"{KUEUE}/priority-class": "ml-low"}}},
     ],
 )
-def test_what_is_the_tenants_own_of_such_a_pod_may_change(tenant: Person, gated: Any, patch: Any) -> None:
+def test_tenants_can_change_their_own_labels_of_such_a_pod(tenant: Person, gated: Any, patch: Any) -> None:
     assert tenant.patched(gated, patch) is None
 
 
@@ -647,9 +647,7 @@ def test_an_owner_whose_children_kueue_leaves_alone_is_not_the_tenants_to_write(
     assert tenant.said(job(RESEARCH, None, pod_of(0), ownerReferences=[owner])) is None
 
 
-def test_what_an_operator_makes_for_a_kind_that_was_not_judged_is_judged(
-    cluster: Cluster, door: Door, tenant: Person
-) -> None:
+def test_children_of_an_unevaluated_kind_are_evaluated(cluster: Cluster, door: Door, tenant: Person) -> None:
     assert tenant
 
     with door.let_in("controllers", "cluster-admin", home="volcano-system") as volcano:

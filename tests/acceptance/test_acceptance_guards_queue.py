@@ -114,7 +114,7 @@ def test_a_gang_passes_only_in_a_queue_of_its_teams(tenant: Person, manifest: An
     assert words in (tenant.said(manifest) or "")
 
 
-def test_an_owner_that_a_tenant_wrote_himself_is_no_way_round_the_queue(cluster: Cluster, tenant: Person) -> None:
+def test_a_forged_owner_reference_does_not_bypass_the_queue(cluster: Cluster, tenant: Person) -> None:
     running = cluster.get("batch/v1", "Job", "nightly", RESEARCH) or {}
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "nightly", "uid": text_at(running, "metadata", "uid")}
     said = tenant.said(pod(RESEARCH, None, ownerReferences=[{**owner, "controller": True}]))

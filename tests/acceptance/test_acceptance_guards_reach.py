@@ -28,9 +28,7 @@ from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
 
 
-def test_what_is_older_than_the_rules_may_be_scaled_and_noted_on_but_its_pods_may_not_be_changed(
-    cluster: Cluster, tenant: Person
-) -> None:
+def test_objects_older_than_the_guards_can_be_scaled_and_annotated_only(cluster: Cluster, tenant: Person) -> None:
     # The administrator is in system:masters, whom no rule judges: as if this were older than they.
     old = replicas("Deployment", EXPERIMENTS, None)
     old["spec"]["replicas"] = 0
@@ -44,7 +42,7 @@ def test_what_is_older_than_the_rules_may_be_scaled_and_noted_on_but_its_pods_ma
     cluster.delete(reference)
 
 
-def test_what_controllers_make_of_what_was_judged_appears(cluster: Cluster, tenant: Person) -> None:
+def test_controllers_create_children_of_evaluated_objects(cluster: Cluster, tenant: Person) -> None:
     tenant.cluster.apply({**replicas("Deployment", EXPERIMENTS, EXPERIMENTS), "metadata": metadata("web")})
     tenant.cluster.apply({**job(EXPERIMENTS, EXPERIMENTS), "metadata": metadata("batch")})
     for name in ("web", "batch"):
@@ -95,7 +93,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("home", OTHERS)
-def test_operators_make_what_follows_from_an_owner_that_was_judged_and_others_only_where_exempt(
+def test_operators_create_children_of_evaluated_owners_and_others_only_if_exempt(
     cluster: Cluster, door: Door, deployed: Waves, home: str
 ) -> None:
     assert deployed
@@ -134,7 +132,7 @@ def test_system_namespaces_and_those_of_nobodys_team_are_never_judged(
         assert "requests GPUs without a queue" in words
 
 
-def test_only_the_policys_own_spec_says_who_may_what(deployed: Waves) -> None:
+def test_rights_come_from_the_policys_spec_alone(deployed: Waves) -> None:
     policies: list[Any] = [deepcopy(one) for one in flat(deployed) if one["kind"] == "ValidatingAdmissionPolicy"]
     assert {one["metadata"]["name"].removeprefix("gpu-tenancy-") for one in policies} == {*POLICIES, "gpu-requests"}
     assert [one["metadata"]["name"] for one in policies if "paramKind" in one["spec"]] == []

@@ -198,7 +198,7 @@ def test_a_limit_beyond_the_namespaces_ratio_is_refused_before_the_queue_admits_
     assert words in (tenant.said(job(RESEARCH, RESEARCH, bounded(cpu=("500m", None)))) or "")
 
 
-def test_a_running_pod_may_not_come_to_tolerate_what_it_must_not(cluster: Cluster, tenant: Person) -> None:
+def test_a_running_pod_cannot_add_a_forbidden_toleration(cluster: Cluster, tenant: Person) -> None:
     cluster.create(pod(EXPERIMENTS, None, pod_of(0)))
     reference = Reference("v1", "Pod", "p", EXPERIMENTS)
     now: Any = cluster.get(*reference)

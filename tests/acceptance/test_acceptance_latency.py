@@ -92,7 +92,7 @@ WRONG: Mapping[str, tuple[str, Callable[[Any], None], str]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_is_made_is_accepted_and_refused_with(
+def test_a_rejected_object_has_an_accepted_twin(
     cluster: Cluster, namespace: str, by_keda: tuple[KubernetesObject, ...], wrong: str
 ) -> None:
     kind, change, words = WRONG[wrong]

@@ -135,7 +135,7 @@ def test_a_maximum_of_gpus_alone_gives_gpus_to_pods_that_ask_for_none_and_defaul
         asked(cluster, pod(ready, requests=nine, limits=nine))
 
 
-def test_a_scoped_quota_alone_lets_every_other_pod_pass_and_its_twin_stops_them(cluster: Cluster, ready: str) -> None:
+def test_a_scoped_quota_needs_its_twin_to_limit_other_pods(cluster: Cluster, ready: str) -> None:
     cluster.create(quota(ready, {"pods": "0"}, {"operator": "In", "values": ["ml-high"]}))
     in_force(cluster, ready)
     asked(cluster, pod(ready))
@@ -177,9 +177,7 @@ def test_kueues_definitions_refuse_a_queue_with(cluster: Cluster, spec: dict[str
         asked(cluster, cluster_queue(**spec))
 
 
-def test_an_autoscaler_of_nothing_on_a_metric_that_nobody_serves_is_accepted_in_silence(
-    cluster: Cluster, namespace: str
-) -> None:
+def test_the_api_server_accepts_an_autoscaler_without_target_or_metric(cluster: Cluster, namespace: str) -> None:
     metric = {"metric": {"name": "nobody"}, "target": {"type": "AverageValue", "averageValue": "100m"}}
     spec: dict[str, Any] = {
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "nobody"},

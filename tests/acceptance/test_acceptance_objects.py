@@ -41,7 +41,7 @@ def by_key(waves: Waves) -> dict[str, Manifest]:
     return {key(manifest): manifest for manifest in flat(waves)}
 
 
-def test_after_an_edit_only_what_it_changes_is_changed_and_what_left_is_gone(cluster: Cluster, tmp_path: Path) -> None:
+def test_an_edit_changes_only_its_objects_and_prunes_removed_ones(cluster: Cluster, tmp_path: Path) -> None:
     # Before the fixture below: the last of its stacks stays until the end of this module.
     inventory = tmp_path / "inventory.json"
     sections = sections_of("local")

@@ -21,7 +21,7 @@ def asked(probe: Probe, namespace: str) -> Any:
 
 
 @pytest.mark.parametrize("name", PROBES)
-def test_what_a_gate_asks_is_an_object_that_its_definition_takes(cluster: Cluster, namespace: str, name: str) -> None:
+def test_the_object_of_a_gates_dry_run_is_valid(cluster: Cluster, namespace: str, name: str) -> None:
     manifest = asked(PROBES[name], namespace)
     assert cluster.apply(manifest, dry_run=True)["kind"] == manifest["kind"]
 

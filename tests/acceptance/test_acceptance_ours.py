@@ -124,7 +124,7 @@ def test_our_pair_of_scoped_quotas_admits_its_class_and_refuses_others_and_none(
     assert f"{LOW} is not among the priority classes that the namespace allows ({HIGH})" in said
 
 
-def test_our_bounds_of_containers_give_nobody_gpus_unasked_and_without_their_defaults_they_would(
+def test_limit_ranges_add_no_gpus_because_of_their_defaults(
     cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str
 ) -> None:
     bounds = moved(only(ours, "LimitRange"), home)
@@ -169,7 +169,7 @@ def test_gpus_of_our_workloads_are_whole_and_request_and_limit_alike_as_the_serv
 
 
 @pytest.mark.parametrize("gpus", [0.5, "500m", "1"])
-def test_a_stack_cannot_say_part_of_a_gpu(gpus: object) -> None:
+def test_a_stack_cannot_request_a_fraction_of_a_gpu(gpus: object) -> None:
     (said,) = errors(with_team(training={"j": job(gpus=gpus)}))
     assert said.startswith(f"teams.a.training.j.gpus: {gpus} is not an integer")
 
@@ -201,7 +201,7 @@ def test_our_queue_is_accepted_and_refused_with(
     assert words in refusal(lambda: cluster.apply({**queue, "spec": spec}, dry_run=True))
 
 
-def test_what_only_kueues_own_webhook_refuses_is_refused_by_our_plan_before(
+def test_the_plan_rejects_what_only_kueues_webhook_would_reject(
     cluster: Cluster, ours: tuple[KubernetesObject, ...]
 ) -> None:
     queue, root = only(ours, "ClusterQueue"), only(ours, "Cohort", "org")
@@ -232,7 +232,7 @@ def test_every_object_of_kueue_is_of_its_present_version(name: str) -> None:
     assert {version for version in versions if version.startswith(KUEUE)} == {f"{KUEUE}/v1beta2"}
 
 
-def test_what_names_nothing_that_exists_is_accepted_in_silence_but_by_us(
+def test_stacks_reject_references_to_missing_objects_that_the_api_server_accepts(
     cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str
 ) -> None:
     nowhere = moved(only(ours, "LocalQueue"), home)
@@ -266,7 +266,7 @@ def test_what_names_nothing_that_exists_is_accepted_in_silence_but_by_us(
     assert any(place.startswith("teams.c.compute.priorities") for place in places)
 
 
-def test_an_autoscaler_of_nothing_is_accepted_in_silence_and_ours_names_its_deployment(
+def test_the_api_server_accepts_an_autoscaler_without_target_and_ours_has_one(
     cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str
 ) -> None:
     scaler = moved(only(ours, "HorizontalPodAutoscaler"), home)

@@ -102,7 +102,7 @@ def reviewed(cluster: Cluster, cell: Cell) -> bool:
 
 @pytest.mark.parametrize("place", ["own", "sibling", "branch"])
 @pytest.mark.parametrize("who", [who for who in PEOPLE.values() if who != "admins"])
-def test_nobody_has_a_right_that_the_table_does_not_show(member: Callable[[str], Person], who: str, place: str) -> None:
+def test_the_table_shows_every_right(member: Callable[[str], Person], who: str, place: str) -> None:
     question = {"spec": {"namespace": PLACES[place]}}
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", **question}
     status, answer = member(who).asked("POST", REVIEWS, body)

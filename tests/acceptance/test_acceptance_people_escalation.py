@@ -50,13 +50,13 @@ TOKEN_SECRET["metadata"]["annotations"] = {"kubernetes.io/service-account.name":
     }.values(),
     ids=lambda one: one["kind"] + one.get("roleRef", {}).get("name", ""),
 )
-def test_nobody_of_a_team_makes_what_gives_rights_or_quota(member: Member, who: str, attempt: Any) -> None:
+def test_members_cannot_create_roles_or_quotas(member: Member, who: str, attempt: Any) -> None:
     assert "forbidden" in (member(who).said(attempt) or "")
 
 
 @pytest.mark.parametrize("who", TEAM)
 @pytest.mark.parametrize("account", ["default", "workload"])
-def test_nobody_of_a_team_makes_a_token_for_an_account(member: Member, who: str, account: str) -> None:
+def test_members_cannot_create_tokens_of_accounts(member: Member, who: str, account: str) -> None:
     body: Any = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     path = f"/api/v1/namespaces/{RESEARCH}/serviceaccounts/{account}/token"
     status, _ = member(who).asked("POST", path, body)
@@ -65,7 +65,7 @@ def test_nobody_of_a_team_makes_a_token_for_an_account(member: Member, who: str,
 
 
 @pytest.mark.parametrize("who", TEAM)
-def test_nobody_of_a_team_labels_its_namespace(member: Member, who: str) -> None:
+def test_members_cannot_label_their_namespace(member: Member, who: str) -> None:
     privileged: Any = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}}
     own = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": RESEARCH}}
     assert "cannot patch resource" in (member(who).patched(own, privileged) or "")
@@ -75,14 +75,14 @@ LOCAL = named("kueue.x-k8s.io/v1beta2", "LocalQueue", RESEARCH)
 
 
 @pytest.mark.parametrize("who", TEAM)
-def test_nobody_of_a_team_changes_a_quota(cluster: Cluster, member: Member, who: str) -> None:
+def test_members_cannot_change_quotas(cluster: Cluster, member: Member, who: str) -> None:
     (quota, *_) = cluster.list("v1", "ResourceQuota", namespace=RESEARCH)
     more: Any = {"spec": {"hard": {"pods": "9999"}}}
     assert "cannot patch resource" in (member(who).patched(quota, more) or "")
     assert member("admins").patched(quota, more) is None
 
 
-def test_leads_stop_and_resume_the_teams_queue_and_change_nothing_else_of_it(member: Member) -> None:
+def test_leads_can_only_stop_and_resume_the_queue(member: Member) -> None:
     stop: Any = {"spec": {"stopPolicy": "HoldAndDrain"}}
     for who in ("leads", "cohort-leads"):
         assert member(who).patched(LOCAL, stop) is None
@@ -111,7 +111,7 @@ def workload(cluster: Cluster, deployed: Waves) -> Iterator[Any]:
     cluster.delete(Reference.of(found))
 
 
-def test_leads_stop_a_workload_and_change_nothing_else_of_it(member: Member, workload: Any) -> None:
+def test_leads_can_only_stop_a_workload(member: Member, workload: Any) -> None:
     stop: Any = {"spec": {"active": False}}
     assert member("leads").patched(workload, stop) is None
     assert "cannot patch resource" in (member("researchers").patched(workload, stop) or "")
@@ -132,7 +132,7 @@ def pending(cluster: Cluster, deployed: Waves) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("value", ["ml-high", None], ids=["raised", "removed"])
-def test_only_leads_change_the_priority_of_what_was_submitted(member: Member, pending: Any, value: str | None) -> None:
+def test_only_leads_change_the_priority_of_workloads(member: Member, pending: Any, value: str | None) -> None:
     change: Any = {"metadata": {"labels": {PRIORITY: value}}}
     words = member("researchers").patched(pending, change) or ""
     assert f"changes label {PRIORITY}, which only leads of the team may change" in words
@@ -242,7 +242,7 @@ def test_who_may_not_read_secrets_does_not_change_the_program_of_a_pod_that_has_
 
 
 @pytest.mark.parametrize("who", TEAM)
-def test_nobody_of_a_team_adds_containers_to_a_running_pod(member: Member, secretive: Any, who: str) -> None:
+def test_members_cannot_add_containers_to_a_running_pod(member: Member, secretive: Any, who: str) -> None:
     shell: Any = {"spec": {"ephemeralContainers": [{"name": "shell", "image": "sh:1"}]}}
     words = member(who).patched(secretive, shell, subresource="ephemeralcontainers") or ""
     assert 'cannot patch resource "pods/ephemeralcontainers"' in words
@@ -271,7 +271,7 @@ def running(**spec: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", running())
 @pytest.mark.parametrize("who", ["researchers", "leads", "cohort-leads"])
-def test_nobody_of_a_team_runs_a_pod_with_another_account(member: Member, robot: str, who: str, kind: str) -> None:
+def test_members_cannot_run_pods_with_another_service_account(member: Member, robot: str, who: str, kind: str) -> None:
     words = "sets service account robot, whose rights its pod would have; set serviceAccountName: workload"
     assert words in (member(who).said(running(serviceAccountName=robot)[kind]) or "")
     for own in ("workload", "default"):

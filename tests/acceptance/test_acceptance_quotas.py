@@ -54,7 +54,7 @@ def broken(found: tuple[Check, ...]) -> set[str]:
     return {check.promise for check in found if not check.holds}
 
 
-def test_every_promise_holds_and_nothing_of_the_proofs_is_left(cluster: Cluster, local: Tenancy) -> None:
+def test_all_checks_pass_and_leave_no_objects(cluster: Cluster, local: Tenancy) -> None:
     found = check_placement(cluster, local.plan, local.tree)
     assert [f"{check.promise}: {check.seen}" for check in found if not check.holds] == []
     promises = {check.promise for check in found}
@@ -70,9 +70,7 @@ def test_every_promise_holds_and_nothing_of_the_proofs_is_left(cluster: Cluster,
     cluster.wait_gone(Reference("v1", "Namespace", NAMESPACE))  # `check_placement` does not wait for the deletion.
 
 
-def test_without_its_quota_a_team_is_held_back_by_nothing_and_the_proof_says_so(
-    cluster: Cluster, local: Tenancy
-) -> None:
+def test_the_check_of_a_quota_fails_without_the_quota(cluster: Cluster, local: Tenancy) -> None:
     quota = cluster.get("v1", "ResourceQuota", "budget", "ml-research")
     assert quota
     cluster.delete(Reference.of(quota))
@@ -84,7 +82,7 @@ def test_without_its_quota_a_team_is_held_back_by_nothing_and_the_proof_says_so(
     assert [check.seen for check in found if not check.holds] == ["0 used; a pod with 1 is admitted"]
 
 
-def test_access_is_proven_for_each_team_and_for_what_administrators_keep(cluster: Cluster, local: Tenancy) -> None:
+def test_access_is_checked_for_each_team_and_for_administrators(cluster: Cluster, local: Tenancy) -> None:
     found = {check.promise: check for check in check_access(cluster, local.tree)}
     assert broken(tuple(found.values())) == set()
     assert [*found] == [
@@ -99,7 +97,7 @@ def test_access_is_proven_for_each_team_and_for_what_administrators_keep(cluster
     )
 
 
-def test_access_that_somebody_gave_or_took_by_hand_breaks_its_promise(cluster: Cluster, local: Tenancy) -> None:
+def test_access_changed_by_hand_fails_its_check(cluster: Cluster, local: Tenancy) -> None:
     given = bound("given", "view", "ml-research")
     taken = cluster.get("rbac.authorization.k8s.io/v1", "RoleBinding", "gpu-tenancy-viewers", "ml-serving")
     assert taken
@@ -180,9 +178,7 @@ def test_a_class_that_does_not_preempt_breaks_the_promise_that_it_does(
     assert "is not scheduled, ml-low is still running" in found[-1].seen
 
 
-def test_our_bounds_give_no_gpu_to_a_pod_that_asks_for_none_and_refuse_more_than_the_most(
-    cluster: Cluster, local: Tenancy
-) -> None:
+def test_limit_ranges_add_no_gpus_and_reject_more_than_the_maximum(cluster: Cluster, local: Tenancy) -> None:
     research = local.plan.teams[2].namespace
     assert (research.name, research.limits.max[GPU]) == ("ml-research", 8)
     none = resources(cluster.create(a_pod("ml-research", limits={"cpu": "100m", "memory": "128Mi"}), dry_run=True))
@@ -195,7 +191,7 @@ def test_our_bounds_give_no_gpu_to_a_pod_that_asks_for_none_and_refuse_more_than
     assert "maximum nvidia.com/gpu usage per Container is 8, but limit is 9" in words
 
 
-def test_the_summary_reads_back_what_the_stack_says_and_what_runs(cluster: Cluster, local: Tenancy) -> None:
+def test_the_summary_shows_quotas_and_usage_of_the_cluster(cluster: Cluster, local: Tenancy) -> None:
     found = summarise(cluster, local.plan, local.tree)
     rows = {
         (holding.team, holding.flavor, holding.scheduler): (holding.guaranteed, holding.limit, holding.lends)
@@ -219,7 +215,7 @@ def test_the_summary_reads_back_what_the_stack_says_and_what_runs(cluster: Clust
     assert found.astray == ()
 
 
-def test_a_pod_on_a_node_of_another_model_is_told(cluster: Cluster, local: Tenancy) -> None:
+def test_a_pod_on_a_node_of_another_model_is_reported(cluster: Cluster, local: Tenancy) -> None:
     (lost, *_) = (pod for pod in cluster.list("v1", "Pod", namespace="ml-serving") if at_node(pod))
     node: Any = cluster.get("v1", "Node", at_node(lost))
     label = "nvidia.com/gpu.product"

@@ -48,7 +48,9 @@ def test_a_token_does_nothing_in_another_namespace(robot: Person, namespace: str
 
 
 @pytest.mark.parametrize("who", ["viewers", "researchers", "leads", "cohort-leads", "robot"])
-def test_nobody_of_the_team_gets_a_token_of_the_robot(robot: Person, member: Callable[[str], Person], who: str) -> None:
+def test_members_cannot_create_tokens_of_the_ci_account(
+    robot: Person, member: Callable[[str], Person], who: str
+) -> None:
     body: Any = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     one = robot if who == "robot" else member(who)
     assert one.asked("POST", TOKEN, body)[0] == 403
@@ -56,7 +58,7 @@ def test_nobody_of_the_team_gets_a_token_of_the_robot(robot: Person, member: Cal
 
 
 @pytest.mark.parametrize("who", ["researchers", "leads", "robot"])
-def test_nobody_of_the_team_runs_pods_as_the_robot(robot: Person, member: Callable[[str], Person], who: str) -> None:
+def test_members_cannot_run_pods_as_the_ci_account(robot: Person, member: Callable[[str], Person], who: str) -> None:
     one = robot if who == "robot" else member(who)
     refused = one.said(job(RESEARCH, RESEARCH, pod_of(0, serviceAccountName=NAME))) or ""
     assert f"sets service account {NAME}, whose rights its pod would have; set serviceAccountName: workload" in refused

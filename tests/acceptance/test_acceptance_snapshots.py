@@ -170,7 +170,7 @@ def test_the_script_takes_a_snapshot_with_the_time_in_its_name(jobs: Jobs) -> No
     assert text_at(live, "metadata", "labels", OF) == "ck"
 
 
-def test_the_oldest_complete_ones_are_deleted_with_what_the_cloud_stores(jobs: Jobs) -> None:
+def test_the_oldest_complete_snapshots_are_deleted_with_their_contents(jobs: Jobs) -> None:
     contents = {day: jobs.taken(f"ck-2026110{day}-030000") for day in (1, 2, 3, 4)}
     done = jobs.run()
     assert done.returncode == 0, done.stderr
@@ -210,7 +210,7 @@ def test_snapshots_of_others_are_not_touched(jobs: Jobs) -> None:
     assert len(jobs.snapshots(OTHER)) == 3
 
 
-def test_if_no_snapshot_can_be_taken_none_is_deleted_and_the_next_run_goes_on(jobs: Jobs) -> None:
+def test_no_snapshot_is_deleted_if_none_can_be_taken(jobs: Jobs) -> None:
     for day in (1, 2, 3):
         jobs.taken(f"ck-2026110{day}-030000")
     denied = jobs.run(account=OTHER)
@@ -223,7 +223,7 @@ def test_if_no_snapshot_can_be_taken_none_is_deleted_and_the_next_run_goes_on(jo
     assert len(jobs.snapshots()) == KEEP + 1
 
 
-def test_an_account_may_handle_snapshots_of_its_team_and_nothing_else(jobs: Jobs) -> None:
+def test_an_account_can_only_handle_snapshots_of_its_team(jobs: Jobs) -> None:
     for verb in ("create", "delete", "list"):
         assert jobs.can(TEAM, verb, "volumesnapshots.snapshot.storage.k8s.io", TEAM)
         assert not jobs.can(TEAM, verb, "volumesnapshots.snapshot.storage.k8s.io", OTHER)

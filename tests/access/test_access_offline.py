@@ -62,7 +62,7 @@ def test_names_are_those_that_kubectl_accepts(desk: Desk) -> None:
     assert len(desk.lines("who-can", "get", "nodes")) == 7
 
 
-def test_what_one_may_do_has_a_row_for_each_place_and_set_of_verbs(desk: Desk) -> None:
+def test_rights_have_a_row_for_each_namespace_and_set_of_verbs(desk: Desk) -> None:
     rows = json.loads(desk.run("can", "ann", "--json").stdout)
     assert {namespace for row in rows for namespace in row["namespaces"]} == {None, OWN}
     (shells,) = (row for row in rows if "pods/exec" in row["resources"])

@@ -83,7 +83,7 @@ def test_a_package_that_is_missing_is_named_with_the_way_to_get_it() -> None:
 
 @pytest.mark.process
 @pytest.mark.slow
-def test_another_module_that_is_missing_is_no_matter_of_the_clouds_package() -> None:
+def test_another_missing_module_is_not_blamed_on_the_cloud() -> None:
     done = preview_without("prod-gcp", ["pulumi_kubernetes"])
     assert done.returncode == 1
     assert "imports pulumi_kubernetes, which this Python does not have" in " ".join(done.stderr.split())
@@ -110,7 +110,7 @@ def test_the_preview_ends_with_what_the_pools_cost_and_where_the_prices_come_fro
     assert "unknown" in words  # flex-start is on no price list
 
 
-def test_the_command_lists_what_each_cloud_can() -> None:
+def test_the_command_lists_features_of_each_cloud() -> None:
     words = CliRunner().invoke(app, ["clouds"]).output
     assert all(rules.title in words for rules in clouds().values())
     assert "capacity-block" in words

@@ -75,7 +75,7 @@ def test_the_same_stack_gives_the_same_bytes_and_an_edit_only_its_own_difference
     ]
 
 
-def test_a_bad_stack_gives_every_error_at_once_and_nothing_is_written(project: Project, tmp_path: Path) -> None:
+def test_an_invalid_stack_reports_every_error_and_writes_nothing(project: Project, tmp_path: Path) -> None:
     sections = small()
     sections["teams"]["vision"]["gpus"]["h100"]["guaranteed"] = 24
     sections["teams"]["speech"]["teir"] = "critical"
@@ -101,7 +101,7 @@ def test_a_bad_stack_gives_every_error_at_once_and_nothing_is_written(project: P
     assert not (tmp_path / "out").exists()
 
 
-def test_an_error_shows_what_the_stack_says_even_where_it_looks_like_markup(project: Project) -> None:
+def test_an_error_shows_values_that_look_like_markup(project: Project) -> None:
     sections = small()
     sections["teams"]["vision"]["owner"] = "[bold]us[/red]"
     project.write("odd", sections)
@@ -116,13 +116,13 @@ def test_a_stack_that_is_not_there_names_the_nearest_that_is() -> None:
     assert "stack lokal does not exist; did you mean 'local'?" in seen.stderr
 
 
-def test_a_folder_that_is_no_project_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_project_is_refused(tmp_path: Path) -> None:
     seen = tenancy("preview", "local", "--project", tmp_path)
     assert seen.exit_code == 1
     assert f"{tmp_path}: no Pulumi.yaml in this folder; specify the folder of a Pulumi project" in seen.stderr
 
 
-def test_a_file_of_somebody_elses_is_never_overwritten(project: Project, tmp_path: Path) -> None:
+def test_a_file_of_others_is_never_overwritten(project: Project, tmp_path: Path) -> None:
     taken = tmp_path / "out" / "objects" / "_cluster" / "namespace-vision.yaml"
     taken.parent.mkdir(parents=True)
     taken.write_text("mine\n")
@@ -139,7 +139,7 @@ def is_fresh(file: Path) -> bool:
     return file.read_text(encoding="utf-8") == tenancy("schema").stdout
 
 
-def test_the_schema_beside_the_stacks_is_up_to_date_and_a_stale_copy_is_told(tmp_path: Path) -> None:
+def test_the_schema_is_up_to_date_and_a_stale_one_is_reported(tmp_path: Path) -> None:
     own = ROOT / "stacks" / "schema.json"
     assert is_fresh(own), "run `make schema`"
     stale = tmp_path / "schema.json"
@@ -190,7 +190,7 @@ def versions(home: Home, stack: str) -> Mapping[str, tuple[object, object]]:
         return found
 
 
-def test_a_platform_comes_up_stays_as_it_is_follows_an_edit_and_goes(home: Home) -> None:
+def test_up_again_changes_nothing_an_edit_is_applied_and_down_removes_everything(home: Home) -> None:
     # One test: each step needs the one before it, and a platform of its own for each would take a minute more.
     comes_up(home)
     stays(home)

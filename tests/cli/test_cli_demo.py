@@ -132,7 +132,7 @@ def test_the_old_folder_and_option_of_scenarios_are_refused_with_the_new_ones(tm
     assert "use --scenarios" in CliRunner().invoke(app, ["schema", "--stories"]).stderr
 
 
-def test_a_scenario_of_one_s_own_is_played(tmp_path: Path) -> None:
+def test_a_given_scenario_file_is_played(tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     file.write_text("steps: [{label: a try, submit: [{name: t, team: team-a, gpus: 8}]}]", encoding="utf-8")
     found = lines(demo("example-three-teams", "--workloads", file))
@@ -140,7 +140,7 @@ def test_a_scenario_of_one_s_own_is_played(tmp_path: Path) -> None:
     assert found[2:4] == ["1. a try", "● t admitted: team-a uses 8 h100 GPUs"]
 
 
-def test_what_is_wrong_in_a_scenario_is_told_and_nothing_is_played(tmp_path: Path) -> None:
+def test_an_invalid_scenario_is_reported_and_not_played(tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     file.write_text("steps: [{submit: [{name: t, team: team-x}]}]", encoding="utf-8")
     seen = demo("example-three-teams", "--workloads", file)

@@ -127,7 +127,7 @@ def test_after_a_kill_two_at_once_end_in_one_platform_and_down_waits_for_up(home
 
 
 @pytest.mark.parametrize("point", points(KILLS), ids=str)
-def test_after_a_kill_at_any_point_the_next_up_converges_and_down_leaves_nothing(home: Home, point: Point) -> None:
+def test_after_a_kill_up_converges_and_down_removes_everything(home: Home, point: Point) -> None:
     kill(home, point)
     done = home.up()
     assert done.returncode == 0, done.stdout + done.stderr
@@ -136,7 +136,7 @@ def test_after_a_kill_at_any_point_the_next_up_converges_and_down_leaves_nothing
 
 
 @pytest.mark.parametrize("point", points(KILLS // 3), ids=str)
-def test_after_a_kill_at_any_point_down_alone_leaves_nothing(home: Home, point: Point) -> None:
+def test_after_a_kill_down_removes_everything(home: Home, point: Point) -> None:
     kill(home, point)
     leaves_nothing(home)
 
@@ -148,7 +148,7 @@ def runs(part: str, process: psutil.Process) -> bool:
 
 @slow
 @pytest.mark.parametrize("who", ["all", API_SERVER])
-def test_a_machine_that_was_asleep_goes_on_or_says_why_not(home: Home, who: str) -> None:
+def test_a_suspended_machine_continues_or_reports_why_not(home: Home, who: str) -> None:
     running = home.begin(home.upping())
     wait_for_line(running, "applying")
     stopped = [psutil.Process(pid) for pid in home.processes()]

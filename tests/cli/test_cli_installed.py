@@ -104,7 +104,7 @@ def test_a_new_project_has_a_program_a_stack_policy_settings_a_workflow_and_a_te
 
 
 @pytest.mark.slow
-def test_its_stack_is_valid_and_its_preview_asks_the_packs_that_come_with_the_package(installed: Installed) -> None:
+def test_the_new_projects_preview_evaluates_the_shipped_packs(installed: Installed) -> None:
     assert installed.run("tenancy", "validate").returncode == 0
     done = installed.run(
         *("tenancy", "preview", "dev", "--policy", "workloads", "--policy", "clouds", "--out", "out"),
@@ -139,7 +139,7 @@ def test_its_test_passes_and_fails_with_a_mistake(installed: Installed) -> None:
 
 
 @pytest.mark.slow
-def test_outside_of_a_project_each_command_says_so(installed: Installed) -> None:
+def test_commands_outside_a_project_report_it(installed: Installed) -> None:
     nowhere = installed.project.parent
     for words in (["validate"], ["preview", "dev"], ["changed", "--base", "HEAD"]):
         done = installed.run("tenancy", *words, folder=nowhere)
@@ -178,7 +178,7 @@ def test_the_plugin_of_the_page_on_other_languages_serves_the_components_of_the_
         ("my-platform", (), "my-platform/Pulumi.yaml already exists; specify a new folder"),
     ],
 )
-def test_a_project_that_cannot_be_made_is_refused_and_nothing_is_written(
+def test_an_impossible_project_is_refused_and_not_written(
     installed: Installed, folder: str, options: tuple[str, ...], problem: str
 ) -> None:
     parent = installed.project.parent
@@ -190,7 +190,7 @@ def test_a_project_that_cannot_be_made_is_refused_and_nothing_is_written(
 
 
 @pytest.mark.slow
-def test_an_sdk_that_is_asked_for_is_an_extra_of_the_requirement(installed: Installed) -> None:
+def test_the_clouds_sdk_is_an_extra_of_the_requirement(installed: Installed) -> None:
     parent = installed.project.parent
     assert (
         installed.run("tenancy", "init", "two-clouds", "--cloud", "gcp", "--cloud", "aws", folder=parent).returncode
@@ -207,7 +207,7 @@ def test_the_stack_of_a_new_project_is_for_its_cloud(tmp_path: Path, cloud: str)
     assert stack.cluster.cloud == cloud
 
 
-def test_a_program_whose_packages_are_not_installed_says_so(tmp_path: Path) -> None:
+def test_a_program_without_its_packages_reports_them(tmp_path: Path) -> None:
     start(tmp_path / "new")
     with pytest.raises(
         ConsoleError, match=r"__main__\.py imports gpu_tenancy\.components, .* install the requirements"

@@ -44,7 +44,7 @@ def test_the_names_of_the_needs_are_the_values_of_the_key() -> None:
 
 
 @pytest.mark.parametrize("name", STACKS)
-def test_each_rendered_kind_is_served_by_somebody(name: str) -> None:
+def test_each_rendered_kind_has_a_provider(name: str) -> None:
     preview = stack_of_repository(name)
     known = {kind for need in needs().values() for kind in need.kinds}
     of_cloud = OF_CLOUD.get(preview.stack.cluster.cloud, set[str]())
@@ -57,7 +57,7 @@ def test_each_rendered_kind_is_served_by_somebody(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", STACKS)
-def test_what_this_program_promises_to_make_is_registered(name: str) -> None:
+def test_provided_needs_are_registered(name: str) -> None:
     """The table says what provides a need in a cluster that is created here; the program must really make it."""
     preview = stack_of_repository(name)
     cluster = preview.stack.cluster

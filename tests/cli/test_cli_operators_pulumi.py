@@ -135,7 +135,7 @@ def begun(steps: list[Step], kind: str, name: str = "") -> int:
     return min(of(steps, kind, name))
 
 
-def test_nothing_is_made_of_an_operator_before_its_webhook_let_a_dry_run_pass(scene: Scene) -> None:
+def test_objects_wait_for_a_successful_dry_run_of_the_operators_webhook(scene: Scene) -> None:
     probe = Asked("ResourceFlavor", "gpu-tenancy-gate", dry_run=True, allowed=False)
     asked = scene.webhook.asked
     assert asked[: REFUSALS + 1] == [probe] * REFUSALS + [Asked(probe.kind, probe.name, dry_run=True, allowed=True)]
@@ -143,7 +143,7 @@ def test_nothing_is_made_of_an_operator_before_its_webhook_let_a_dry_run_pass(sc
     assert {each.kind for each in asked[REFUSALS + 1 :]} >= {"ResourceFlavor", "ClusterQueue", "Cohort", "LocalQueue"}
 
 
-def test_a_webhook_that_is_not_ready_is_asked_again_and_fails_nothing(scene: Scene) -> None:
+def test_a_webhook_that_is_not_ready_is_retried(scene: Scene) -> None:
     *refused, last = scene.kubelet.exits
     assert last == 0
     assert all(refused)
@@ -183,7 +183,7 @@ def test_a_release_that_leaves_the_stack_stays_with_its_definitions_and_their_ob
     assert {kind: names(cluster, KUEUE, kind) for kind in KUEUE_KINDS} == before
 
 
-def test_what_is_torn_down_goes_before_who_clears_its_finalizers_and_definitions_stay(scene: Scene) -> None:
+def test_objects_are_deleted_before_the_operator_that_clears_their_finalizers(scene: Scene) -> None:
     cluster = scene.cluster
     definitions = names(cluster, *DEFINITION)
     steps = scene.program.destroy()

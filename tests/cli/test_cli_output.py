@@ -218,7 +218,7 @@ def test_a_message_of_a_cluster_is_one_line() -> None:
     assert not hidden(shown, "\n")
 
 
-def test_a_comment_and_a_page_show_what_a_reader_would_not_see() -> None:
+def test_invisible_characters_are_shown() -> None:
     assert text("main\u202egnp\x1b[2J") == r"main\\u202egnp\\x1b\[2J"
     assert code("a\u200bb") == "<code>a&#92;u200bb</code>"
     page = environment().from_string("{{ value }}{{ '<b>' }}{{ number }}")

@@ -87,9 +87,7 @@ def test_a_stack_that_keeps_all_mandatory_rules_is_fine(project: Project, theirs
     assert seen.stdout.endswith("policies: 3 passed, no mandatory violations (theirs 0.0.1)\n")
 
 
-def test_a_mandatory_rule_that_is_broken_is_exit_code_2_and_stands_before_advice(
-    project: Project, theirs: Path
-) -> None:
+def test_a_mandatory_violation_is_exit_code_2_and_comes_first(project: Project, theirs: Path) -> None:
     file = config(theirs, few_jobs={"most": 0}, account_name={"names": ["workload"]})
     seen = tenancy("good", "--project", project.folder, "--policy", f"{theirs}={file}")
     assert (seen.exit_code, seen.stderr) == (2, "")
@@ -103,7 +101,7 @@ def test_a_mandatory_rule_that_is_broken_is_exit_code_2_and_stands_before_advice
 
 
 @pytest.mark.slow
-def test_our_packs_are_asked_by_their_names_with_the_set_of_the_environment(project: Project) -> None:
+def test_shipped_packs_use_the_settings_of_the_environment(project: Project) -> None:
     project.write("named", small(environment="prod"))
     seen = tenancy("named", "--project", project.folder, "--policy", "workloads", "--policy", "clouds")
     assert seen.exit_code in {0, 2}
@@ -137,7 +135,7 @@ def test_a_breach_of_our_own_pack_names_place_value_and_mend(project: Project, t
         ),
     ],
 )
-def test_a_configuration_that_is_wrong_is_exit_code_1_and_says_all_of_it(
+def test_an_invalid_configuration_is_exit_code_1_with_all_problems(
     project: Project, theirs: Path, rules: dict[str, object], words: str
 ) -> None:
     seen = tenancy("good", "--project", project.folder, "--policy", f"{theirs}={config(theirs, **rules)}")
@@ -145,9 +143,7 @@ def test_a_configuration_that_is_wrong_is_exit_code_1_and_says_all_of_it(
     assert words in " ".join(seen.stderr.split())
 
 
-def test_a_setting_that_only_the_pack_itself_knows_to_be_wrong_is_said_as_it_says_it(
-    project: Project, theirs: Path
-) -> None:
+def test_a_setting_that_the_pack_rejects_shows_its_message(project: Project, theirs: Path) -> None:
     file = config(theirs, image_pinned={"digest": True})
     seen = tenancy("good", "--project", project.folder, "--policy", f"workloads={file}")
     assert seen.exit_code == 1
@@ -156,13 +152,13 @@ def test_a_setting_that_only_the_pack_itself_knows_to_be_wrong_is_said_as_it_say
     )
 
 
-def test_a_pack_that_is_not_there_is_said_before_anything_else(project: Project) -> None:
+def test_a_missing_pack_is_reported_first(project: Project) -> None:
     seen = tenancy("good", "--project", project.folder, "--policy", "workload")
     assert (seen.exit_code, seen.stdout) == (1, "")
     assert "policy pack 'workload' does not exist; specify its folder, or one of: clouds, workloads" in seen.stderr
 
 
-def test_a_remedy_is_said_and_what_it_mended_is_judged(project: Project, theirs: Path) -> None:
+def test_a_remediation_is_reported_and_its_result_is_evaluated(project: Project, theirs: Path) -> None:
     file = config(theirs, account_labels="remediate", all="advisory")
     seen = tenancy("good", "--project", project.folder, "--policy", f"{theirs}={file}")
     assert seen.exit_code == 0
@@ -180,7 +176,7 @@ def registration(name: str, type_: str = "kubernetes:core/v1:ConfigMap", **more:
     return Registration(f"{URN}{type_}::{name}", type_, name, **given)
 
 
-def test_resources_are_asked_as_the_engine_asks() -> None:
+def test_resources_are_analyzed_as_by_the_engine() -> None:
     provider = registration("k8s", "pulumi:providers:kubernetes", inputs={"namespace": "ml"})
     first = registration("z-first")
     second = registration(
@@ -209,7 +205,7 @@ def test_resources_are_asked_as_the_engine_asks() -> None:
     assert held.properties == last.properties == struct(second)
 
 
-def test_a_foreign_pack_hears_of_parents_and_of_the_whole_stack(theirs: Path) -> None:
+def test_a_third_party_pack_gets_parents_and_the_whole_stack(theirs: Path) -> None:
     owner = registration("owner", "my:index:Owner", custom=False)
     work = registration("work", "kubernetes:batch/v1:Job", parent=owner.urn)
     rendered = Rendered("p", "s", (owner, work), {})
@@ -244,7 +240,7 @@ def told(given: dict[str, RuleConfig]) -> dict[str, tuple[int, object]]:
     }
 
 
-def test_every_rule_is_told_with_defaults_where_nobody_set_anything() -> None:
+def test_every_rule_gets_its_defaults() -> None:
     assert told({}) == {"one": (wire.ADVISORY, {"most": 3.0}), "two": (wire.MANDATORY, {})}
 
 
@@ -351,7 +347,7 @@ def test_an_invalid_schema_is_a_violation_and_nothing_is_fetched(schema: dict[st
     ]
 
 
-def test_teams_and_jobs_are_what_a_breach_is_about(project: Project, theirs: Path) -> None:
+def test_violations_name_teams_and_jobs(project: Project, theirs: Path) -> None:
     sections = small()
     sections["teams"]["vision"] = team(gpus={"h100": {"guaranteed": 4}}, training={"a": job(gpus=1), "b": job(gpus=1)})
     project.write("two", {**sections, "priorities": {"low": 10}})

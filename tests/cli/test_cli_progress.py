@@ -17,7 +17,7 @@ from gpu_tenancy.base.progress import line, measured
         (2000, 60, "compiling: 2,000 of 2,000 packages"),
     ],
 )
-def test_a_line_says_how_much_is_done_and_how_long_the_rest_takes(done: int, seconds: float, words: str) -> None:
+def test_progress_shows_done_and_remaining_time(done: int, seconds: float, words: str) -> None:
     assert line("compiling", done, 2000, "packages", seconds) == words
 
 

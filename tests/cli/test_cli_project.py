@@ -72,7 +72,7 @@ def test_a_specified_folder_must_be_a_project_itself(project: Project, monkeypat
     )
 
 
-def test_a_project_without_stacks_is_told_how_to_add_one(tmp_path: Path) -> None:
+def test_a_project_without_stacks_shows_how_to_add_one(tmp_path: Path) -> None:
     folder = Project.at(tmp_path / "project").folder
     with pytest.raises(ConsoleError) as refused:
         stack_names(folder)

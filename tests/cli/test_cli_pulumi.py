@@ -108,7 +108,7 @@ def test_both_ways_end_in_the_same_objects_and_follow_an_edit(
 
 
 @WITH_PULUMI
-def test_what_pulumi_refuses_is_told_in_its_own_words(project: Project, tmp_path: Path) -> None:
+def test_pulumis_errors_are_shown_verbatim(project: Project, tmp_path: Path) -> None:
     program = find_pulumi()
     assert program
     nowhere = tmp_path / "kubeconfig"
@@ -264,7 +264,7 @@ def test_only_kubernetes_objects_are_counted_and_other_lines_passed_over(tmp_pat
     }
 
 
-def test_a_failure_is_told_by_its_diagnostics_and_else_by_all_of_its_words(tmp_path: Path) -> None:
+def test_a_failure_shows_diagnostics_or_else_the_whole_output(tmp_path: Path) -> None:
     event = '{"diagnosticEvent": {"severity": "error", "message": "quota budget: Forbidden\\n"}}'
     with pytest.raises(ConsoleError) as refused:
         a_pulumi(tmp_path, event, code=1).up("local", tmp_path / "kubeconfig")

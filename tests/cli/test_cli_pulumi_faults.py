@@ -89,7 +89,7 @@ def test_after_a_killed_deployment_the_next_one_ends_in_the_same_objects(
     assert again == {"created": 0, "changed": 0, "replaced": 0, "pruned": 0, "unchanged": len(objects)}
 
 
-def test_what_our_own_apply_deployed_is_refused_with_the_lines_that_adopt_it(
+def test_objects_of_our_apply_are_refused_with_lines_to_adopt_them(
     platform: Platform, cluster: Cluster, project: Project, cli: PulumiCli, tmp_path: Path
 ) -> None:
     objects = references(project)
@@ -113,7 +113,7 @@ def test_what_our_own_apply_deployed_is_refused_with_the_lines_that_adopt_it(
     assert existing(cluster, objects) == before
 
 
-def test_what_the_cli_deployed_is_refused_by_our_own_apply_unless_the_stack_adopts_it(
+def test_our_apply_refuses_objects_of_the_cli_unless_adopted(
     platform: Platform, cluster: Cluster, project: Project, cli: PulumiCli, tmp_path: Path
 ) -> None:
     objects = references(project)
@@ -126,7 +126,7 @@ def test_what_the_cli_deployed_is_refused_by_our_own_apply_unless_the_stack_adop
     assert existing(cluster, objects) == before
 
 
-def test_only_the_named_object_of_somebody_else_is_taken_over(
+def test_only_named_objects_of_others_are_adopted(
     platform: Platform, cluster: Cluster, project: Project, cli: PulumiCli
 ) -> None:
     labels: Json = {"contact": "somebody", "app.kubernetes.io/managed-by": "somebody"}

@@ -34,7 +34,7 @@ def files(platform: Platform) -> set[Path]:
     return set(platform.places.home.rglob("*"))
 
 
-def test_the_same_stack_or_none_is_no_other(laden: Platform, tmp_path: Path) -> None:
+def test_the_same_stack_or_none_is_not_replaced(laden: Platform, tmp_path: Path) -> None:
     assert other_stack(laden, "good") is None
     assert other_stack(Platform(tmp_path / "new", tmp_path / "cache"), "good") is None
 
@@ -53,7 +53,7 @@ def test_another_stack_is_named_where_the_platform_does_not_run(
     assert other_stack(laden, "other") == content
 
 
-def test_another_stack_stays_unless_the_user_says_so(laden: Platform, tmp_path: Path) -> None:
+def test_another_stack_stays_without_replace(laden: Platform, tmp_path: Path) -> None:
     project, before = Project.at(tmp_path / "project"), files(laden)
     project.write("other", small())
     with pytest.raises(ConsoleError, match=r"carries stack good \(59 objects.* --replace`") as refused:

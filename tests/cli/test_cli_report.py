@@ -86,7 +86,7 @@ def page(outcome: Outcome, folder: Path) -> str:
     return write_report(outcome, folder).read_text(encoding="utf-8")
 
 
-def test_the_page_nests_as_it_should_and_loads_nothing_from_anywhere(outcome: Outcome, tmp_path: Path) -> None:
+def test_the_page_is_well_formed_and_loads_no_resources(outcome: Outcome, tmp_path: Path) -> None:
     text = page(outcome, tmp_path)
     assert text.startswith("<!doctype html>") or text.lstrip().startswith("<!doctype html>")
     assert Page(text).asked == []
@@ -113,14 +113,14 @@ def test_every_number_of_the_summary_is_on_the_page(outcome: Outcome, tmp_path: 
     assert any("71 created" in text for text in texts)
 
 
-def test_what_the_cluster_said_is_shown_as_it_was_said(outcome: Outcome, tmp_path: Path) -> None:
+def test_the_clusters_messages_are_shown_verbatim(outcome: Outcome, tmp_path: Path) -> None:
     text = page(outcome, tmp_path)
     assert CHECKS[0].seen not in text  # as markup it would be another page
     assert "refused: limits[nvidia.com/gpu] " in text
     assert CHECKS[0].seen in "".join(Page(text).texts)
 
 
-def test_a_broken_promise_is_what_the_page_says_first(outcome: Outcome, tmp_path: Path) -> None:
+def test_a_failed_check_comes_first_on_the_page(outcome: Outcome, tmp_path: Path) -> None:
     assert "All checks passed" in Page(page(outcome, tmp_path)).texts
     broken = replace(outcome, checks=(replace(CHECKS[0], holds=False),))
     texts = Page(page(broken, tmp_path)).texts

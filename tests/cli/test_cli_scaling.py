@@ -240,7 +240,7 @@ def test_a_run_that_was_killed_is_undone_by_the_next_deployment_without_a_confli
     assert (metered.cluster.get(*SCALER) or {})["spec"] == own
 
 
-def test_without_its_controllers_the_platform_serves_no_usage_and_proves_nothing(metered: Metered) -> None:
+def test_without_metrics_server_scaling_is_not_checked(metered: Metered) -> None:
     metered.platform.controllers.remove(metered.cluster)
     assert not metered.cluster.exists(*API_SERVICE)
     (check,) = check_scaling(metered.cluster, metered.plan, lambda _: None, metered=False)

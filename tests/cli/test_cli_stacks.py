@@ -79,7 +79,7 @@ def test_an_explanation_for_machines_has_the_same_numbers(project: Project) -> N
     )
 
 
-def test_a_team_of_two_stacks_or_of_none_is_asked_for_by_name(project: Project) -> None:
+def test_an_ambiguous_team_requires_the_stack(project: Project) -> None:
     project.write("other", small())
     seen = tenancy(project, "explain", "speech")
     assert (seen.exit_code, seen.stdout) == (1, "")
@@ -94,7 +94,7 @@ def test_a_team_of_two_stacks_or_of_none_is_asked_for_by_name(project: Project) 
 
 
 @pytest.mark.slow
-def test_a_diff_says_the_verdict_and_each_changed_value(project: Project) -> None:
+def test_a_diff_shows_the_verdict_and_each_changed_value(project: Project) -> None:
     project.write("good", raised())
     seen = tenancy(project, "diff", "good", "HEAD")
     assert (seen.exit_code, seen.stderr) == (0, "")
@@ -106,7 +106,7 @@ def test_a_diff_says_the_verdict_and_each_changed_value(project: Project) -> Non
 
 
 @pytest.mark.slow
-def test_the_preview_against_a_base_shows_what_changes_and_not_the_whole_tree(project: Project, tmp_path: Path) -> None:
+def test_the_preview_against_a_base_shows_only_changes(project: Project, tmp_path: Path) -> None:
     project.write("good", raised())
     out = tmp_path / "out"
     seen = tenancy(project, "preview", "good", "--base", "HEAD", "--out", out)
@@ -122,7 +122,7 @@ def test_the_preview_against_a_base_shows_what_changes_and_not_the_whole_tree(pr
 
 
 @pytest.mark.slow
-def test_nothing_that_changed_is_said_in_words(project: Project) -> None:
+def test_no_change_is_reported_in_words(project: Project) -> None:
     seen = tenancy(project, "preview", "good", "--base", "HEAD")
     assert (seen.exit_code, "no changes" in seen.stdout) == (0, True)
 
@@ -139,7 +139,7 @@ def test_the_review_for_machines_is_all_that_is_printed(project: Project) -> Non
     )
 
 
-def test_a_base_that_is_not_there_is_an_error_and_nothing_is_printed(project: Project) -> None:
+def test_a_missing_base_is_an_error_without_output(project: Project) -> None:
     seen = tenancy(project, "preview", "good", "--base", "nowhere")
     assert (seen.exit_code, seen.stdout) == (1, "")
     assert "error: nowhere: git rev-parse failed: " in seen.stderr

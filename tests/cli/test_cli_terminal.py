@@ -18,7 +18,7 @@ from gpu_tenancy.base.output import Output
         (KeyboardInterrupt(), 130, "interrupted; run the same command again to continue"),
     ],
 )
-def test_what_is_in_the_way_is_one_line_that_says_what_to_do(
+def test_file_errors_are_one_line_with_a_fix(
     error: BaseException, code: int, words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(terminal, "err", Output(stderr=True, soft_wrap=True))

@@ -60,7 +60,7 @@ def test_jobs_over_time_are_named_with_the_reason_why_they_wait(project: Project
     assert "○ late (third) pending for 2 l4 GPUs: " in seen.stdout
 
 
-def test_each_step_tells_only_what_is_other_and_the_table_comes_at_the_end(project: Project, tmp_path: Path) -> None:
+def test_each_step_lists_changes_and_the_table_comes_last(project: Project, tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     many = ", ".join(f"{{name: j{number}, team: third, cpu: 1, memory: 1Gi}}" for number in range(12))
     file.write_text(
@@ -107,7 +107,7 @@ def test_a_page_is_written_and_its_path_is_the_last_word(project: Project, tmp_p
     assert (tmp_path / "other" / "whatif.html").read_text(encoding="utf-8") == text
 
 
-def test_all_that_is_wrong_in_a_scenario_is_said_and_no_page_is_written(project: Project, tmp_path: Path) -> None:
+def test_all_problems_of_a_scenario_are_reported_and_no_page_is_written(project: Project, tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     file.write_text("steps:\n- finish: [x]\n- submit: [{name: j, team: spech}]\n", encoding="utf-8")
     seen = whatif(project, "--workloads", file, "--out", tmp_path / "out")

@@ -142,7 +142,7 @@ def test_the_stack_of_a_cohort_that_gets_none_any_more_is_removed(opened: Opened
     assert not backend.states["ml.cohort.a"]["resources"]
 
 
-def test_what_a_later_stack_may_still_need_is_deleted_after_that_stack_is_deployed(opened: Opened) -> None:
+def test_objects_that_a_later_stack_needs_are_deleted_after_it(opened: Opened) -> None:
     environment, backend = opened(sections(["a"]), divided(["a"]))
     environment.up(1)
     assert backend.done == ["up ml.tenancy", "up ml.cohort.a"]
@@ -162,7 +162,7 @@ def test_a_failure_ends_its_stage_and_starts_no_later_one(opened: Opened) -> Non
     assert backend.done[-1] == "up ml.tenancy"
 
 
-def test_a_preview_leaves_out_what_moves_first(opened: Opened) -> None:
+def test_a_preview_omits_resources_that_move_first(opened: Opened) -> None:
     environment, backend = opened(sections(["a"]), {"ml": whole(sections(None))})
     assert environment.preview(1) == []
     environment, backend = opened(sections(["a"]), divided(["a"]))

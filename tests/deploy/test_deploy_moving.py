@@ -134,7 +134,7 @@ def test_a_split_and_the_way_back_keep_every_resource_with_its_id(split: list[st
     assert set(real(back)) == set(real(before))
 
 
-def test_each_team_is_in_the_state_of_its_cohort_and_what_is_shared_is_not() -> None:
+def test_each_team_is_in_the_state_of_its_cohort() -> None:
     content = sections(["a", "b"])
     home = real(after({"ml": whole(content)}, content))
     teams = {urn.rpartition("::")[2].partition(" ")[0]: name for urn, name in home.items()}
@@ -160,7 +160,7 @@ def named(state: State) -> set[str]:
     return {one["urn"].partition("::")[2] for one in state["resources"] if not is_scaffold(one)}
 
 
-def test_what_is_in_place_does_not_move() -> None:
+def test_resources_in_their_state_do_not_move() -> None:
     content = sections(["a"])
     states = after({"ml": whole(content)}, content)
     found = moving(states, content)

@@ -50,7 +50,7 @@ def deployed(project: Project, cluster: Cluster) -> Iterator[Project]:
 
 
 @pytest.mark.slow
-def test_without_the_cli_it_says_what_to_install(project: Project, tmp_path: Path) -> None:
+def test_a_missing_pulumi_cli_is_an_error_with_the_fix(project: Project, tmp_path: Path) -> None:
     project.write("good", sections(["a"]))
     done = tenancy(project, "up", "good", "--all", PATH=str(tmp_path))
     assert (done.returncode, done.stderr) == (

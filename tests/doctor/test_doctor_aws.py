@@ -88,7 +88,7 @@ def test_a_ready_account_has_all_and_each_question_only_reads() -> None:
         assert [name for name, _ in ready.asked if not READS.fullmatch(name)] == []
 
 
-def test_quotas_are_asked_by_family_for_the_most_cpus_of_all_nodes() -> None:
+def test_quotas_are_compared_by_machine_family_with_the_maximum_cpus() -> None:
     ready = account()
     rows = rows_of(stack(create=CREATE), ready)
     codes = [given["QuotaCode"] for name, given in ready.asked if name == "GetServiceQuota"]
@@ -112,7 +112,7 @@ def test_a_quota_that_was_never_changed_is_its_default() -> None:
 
 
 @pytest.mark.slow
-def test_what_may_not_be_asked_is_unknown_with_the_right_to_ask() -> None:
+def test_a_forbidden_query_is_unknown_and_names_the_missing_right() -> None:
     denied = (
         "An error occurred (AccessDeniedException) when calling the GetServiceQuota operation: User: x is not"
         " authorized to perform: servicequotas:GetServiceQuota on resource: y"
@@ -125,7 +125,7 @@ def test_what_may_not_be_asked_is_unknown_with_the_right_to_ask() -> None:
     )
 
 
-def test_a_pool_in_a_zone_without_its_machines_hears_which_zones_have_them() -> None:
+def test_a_pool_in_a_zone_without_its_machine_type_names_zones_that_have_it() -> None:
     sections = stack()
     sections["pools"]["h100"]["zones"] = ["us-west-2b"]
     found = row(rows_of(sections, account()), "zones", "h100")
@@ -241,7 +241,7 @@ def test_a_version_that_eks_does_not_offer_and_a_cluster_that_is_not_there_are_m
     assert row(rows_of(stack(), account(DescribeCluster=gone)), "cluster", "ml").verdict == "missing"
 
 
-def test_without_a_login_nothing_is_asked() -> None:
+def test_no_query_is_sent_without_a_login() -> None:
     with pytest.raises(ConsoleError, match="aws is not logged in: Unable to locate credentials"):
         rows_of(stack(), account(GetCallerIdentity="Unable to locate credentials. Run aws configure"))
 

@@ -140,7 +140,7 @@ def for_a_new_cluster(**changes: Any) -> AzureSubscription:
     return subscription(versions={"values": [{"version": "1.35"}]}, skus=skus, usages=usage(1000), **changes)
 
 
-def test_rights_of_data_are_asked_on_each_storage_account_and_vault_that_exists() -> None:
+def test_rights_for_data_are_checked_on_each_existing_storage_account_and_vault() -> None:
     ready = for_a_new_cluster()
     rows = rows_of(with_data(account=ACCOUNT), ready)
     assert [(row.check, row.subject) for row in rows if row.verdict != "OK"] == []
@@ -162,7 +162,7 @@ def test_a_storage_account_to_create_needs_its_provider_and_rights_in_the_resour
     assert not [path for path in ready.asked if "mldata" in path]
 
 
-def test_a_small_subnet_is_missing_and_what_may_not_be_asked_is_unknown() -> None:
+def test_a_small_subnet_is_missing_and_a_forbidden_query_is_unknown() -> None:
     denied = "ERROR: Forbidden({'code':'AuthorizationFailed','message':\"no authorization to perform action 'Microsoft.Network/virtualNetworks/usages/read' over scope\"})"  # noqa: E501
     found = row(rows_of(stack(), subscription(addresses=denied)), "subnets", "nodes")
     assert (found.verdict, found.fix) == ("unknown", "grant Microsoft.Network/virtualNetworks/usages/read")
@@ -170,7 +170,7 @@ def test_a_small_subnet_is_missing_and_what_may_not_be_asked_is_unknown() -> Non
     assert row(rows_of(stack(), subscription(addresses=small)), "subnets", "nodes").verdict == "missing"
 
 
-def test_without_a_login_nothing_is_asked() -> None:
+def test_no_query_is_sent_without_a_login() -> None:
     with pytest.raises(ConsoleError, match="az is not logged in"):
         rows_of(stack(), subscription(compute="ERROR: Please run 'az login' to setup account."))
 

@@ -43,7 +43,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, row: Row) -> None:
     monkeypatch.setattr(checks, "_questions", questions)
 
 
-def test_a_missing_program_is_told_with_its_fix(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_is_reported_with_its_fix(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks.shutil, "which", missing_program)
     code, words = doctor(project, "s")
     assert code == 2

@@ -103,7 +103,7 @@ def test_a_ready_project_has_all_and_each_question_only_reads() -> None:
     assert set(ready.asked) >= {"compute.regions.get", "cloudresourcemanager.projects.testIamPermissions"}
 
 
-def test_apis_of_shared_storage_are_asked_for_the_claims_that_use_it() -> None:
+def test_apis_of_shared_storage_are_checked_only_for_claims_that_use_it() -> None:
     sections = stack(create=CREATE)
     storage = {"fast": {"size": "9000Gi", "mode": "shared", "class": "managed-lustre"}}
     sections["teams"] = {name: {**team, "storage": storage} for name, team in sections["teams"].items()}
@@ -155,7 +155,7 @@ def with_data() -> Data:
     return sections
 
 
-def test_rights_of_data_are_asked_on_each_bucket_folder_and_secret_that_exists() -> None:
+def test_rights_for_data_are_checked_on_each_existing_bucket_folder_and_secret() -> None:
     urls: list[str] = []
 
     def folder(url: str) -> Data:
@@ -186,13 +186,13 @@ def test_pods_need_a_part_of_the_range_for_each_node() -> None:
     assert (found.needed, found.available) == ("2,048 addresses", "262,144 free")
 
 
-def test_what_may_not_be_asked_is_unknown_with_the_right_to_ask() -> None:
+def test_a_forbidden_query_is_unknown_and_names_the_missing_right() -> None:
     found = row(asked(stack(), project(regions=403)), "quota", "us-central1")
     assert (found.verdict, found.fix) == ("unknown", "grant compute.regions.get")
     assert row(asked(stack(), project(cluster=404)), "cluster", "ml").available == "no such cluster"
 
 
-def test_without_a_login_nothing_is_asked() -> None:
+def test_no_query_is_sent_without_a_login() -> None:
     def program(_: tuple[str, ...]) -> Done:
         return Done("", "ERROR: (gcloud.auth.print-access-token) You do not currently have an active account", 1)
 

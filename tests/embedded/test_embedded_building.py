@@ -94,9 +94,7 @@ def test_progress_counts_the_packages_that_were_not_compiled_before(
     assert any(re.fullmatch(r"compiling: 1 of 2 packages, about \d+ s left", line) for line in told)
 
 
-def test_a_build_that_fails_is_told_with_its_last_lines_and_leaves_no_program(
-    tmp_path: Path, compiler: Compiler
-) -> None:
+def test_a_failed_build_shows_its_last_log_lines_and_leaves_no_program(tmp_path: Path, compiler: Compiler) -> None:
     compiler("echo undefined: x >&2", 'echo half > "${target}controlplane"', "exit 1")
     with pytest.raises(
         ConsoleError,
@@ -108,13 +106,13 @@ def test_a_build_that_fails_is_told_with_its_last_lines_and_leaves_no_program(
     assert log.read_text() == "undefined: x\n"
 
 
-def test_a_build_that_is_ended_from_outside_says_that_it_can_be_continued(tmp_path: Path, compiler: Compiler) -> None:
+def test_a_terminated_build_can_be_continued(tmp_path: Path, compiler: Compiler) -> None:
     compiler("kill -TERM $$")
     with pytest.raises(ConsoleError, match="the build was killed by signal 15; run the same command again to continue"):
         build(tmp_path / "cache", quiet)
 
 
-def test_a_module_that_cannot_be_read_is_told_in_gos_words(
+def test_an_unreadable_module_is_reported_with_gos_message(
     tmp_path: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiler()
@@ -130,7 +128,7 @@ def test_a_module_that_cannot_be_read_is_told_in_gos_words(
         build(tmp_path / "cache", quiet)
 
 
-def test_a_module_that_the_proxy_refuses_is_told_once(tmp_path: Path, compiler: Compiler) -> None:
+def test_a_module_that_the_proxy_rejects_is_reported_once(tmp_path: Path, compiler: Compiler) -> None:
     refused = "a.go:3:2: example.com/apis@v1.15.0: reading https://proxy.test/example.com/apis/@v/v1.15.0.zip: 403 No"
     compiler(f"for i in 1 2 3; do echo '{refused}' >&2; echo '  server response: none' >&2; done; exit 1")
     with pytest.raises(

@@ -183,7 +183,7 @@ def test_the_chart_of_kueue_gives_its_configuration_and_rights(platform: Platfor
     assert {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ConfigMap"} <= kinds
 
 
-def test_values_that_a_chart_rejects_are_told_in_helms_words(platform: Platform) -> None:
+def test_rejected_chart_values_are_reported_with_helms_message(platform: Platform) -> None:
     found, _ = programs.find({"kueue": KUEUE}, platform.cache, quiet)
     folder = chart_folder("kueue", KUEUE, platform.cache, quiet)
     broken = {"controllerManager": {"featureGates": [{"name": "X"}, 3]}}

@@ -76,7 +76,7 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.process
-def test_a_definition_comes_out_of_the_module_that_carries_it_and_once(tmp_path: Path, go: Path) -> None:
+def test_each_definition_is_read_from_its_module_once(tmp_path: Path, go: Path) -> None:
     assert go.is_dir()
     cache, told = tmp_path / "cache", list[str]()
     for _ in range(2):
@@ -86,7 +86,7 @@ def test_a_definition_comes_out_of_the_module_that_carries_it_and_once(tmp_path:
 
 
 @pytest.mark.process
-def test_a_module_whose_file_is_not_what_is_pinned_is_refused_with_both_checksums(tmp_path: Path, go: Path) -> None:
+def test_a_definition_with_another_checksum_is_refused(tmp_path: Path, go: Path) -> None:
     (go / MODULE.folder / PIN.file).write_bytes(OTHER)
     with pytest.raises(
         ConsoleError, match=f"checksum mismatch: sha256 {hashlib.sha256(OTHER).hexdigest()}, but {SUM} is pinned"
@@ -103,7 +103,7 @@ def test_a_module_without_the_file_is_named_with_it(tmp_path: Path, go: Path) ->
 
 
 @pytest.mark.process
-def test_a_module_that_cannot_be_downloaded_is_told_in_gos_words_with_two_ways_out(
+def test_a_module_that_cannot_be_downloaded_is_reported_with_two_fixes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOPROXY", "off")
@@ -138,7 +138,7 @@ def test_a_folder_of_copies_is_read_before_anything_is_fetched(tmp_path: Path, m
 
 @pytest.mark.process
 @pytest.mark.usefixtures("go")
-def test_a_copy_that_is_not_what_is_pinned_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_with_another_checksum_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = tmp_path / "copies" / PIN.path
     copy.parent.mkdir(parents=True)
     copy.write_bytes(b"an older one")
@@ -146,7 +146,7 @@ def test_a_copy_that_is_not_what_is_pinned_is_passed_over(tmp_path: Path, monkey
     assert fetch([PIN], tmp_path / "cache", quiet)[PIN].read_bytes() == CONTENT
 
 
-def test_copies_that_are_no_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_must_be_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPU_TENANCY_UPSTREAM", str(tmp_path / "nowhere"))
     with pytest.raises(ConsoleError, match=f"GPU_TENANCY_UPSTREAM: {tmp_path / 'nowhere'} is not a folder"):
         fetch([PIN], tmp_path / "cache", quiet)
@@ -162,7 +162,7 @@ def test_a_file_of_the_cache_that_was_damaged_is_fetched_again(tmp_path: Path) -
 
 
 @pytest.mark.process
-def test_what_no_module_carries_is_downloaded_once(tmp_path: Path, downloads: tuple[Path, Pin]) -> None:
+def test_definitions_without_a_module_are_downloaded_once(tmp_path: Path, downloads: tuple[Path, Pin]) -> None:
     folder, pin = downloads
     (folder / pin.file).write_bytes(CONTENT)
     cache = tmp_path / "cache"
@@ -172,9 +172,7 @@ def test_what_no_module_carries_is_downloaded_once(tmp_path: Path, downloads: tu
 
 
 @pytest.mark.process
-def test_a_download_that_is_not_what_is_pinned_is_refused_and_not_kept(
-    tmp_path: Path, downloads: tuple[Path, Pin]
-) -> None:
+def test_a_download_with_another_checksum_is_refused_and_deleted(tmp_path: Path, downloads: tuple[Path, Pin]) -> None:
     folder, pin = downloads
     (folder / pin.file).write_bytes(OTHER)
     with pytest.raises(ConsoleError, match=f"but {SUM} is pinned; do not use the file") as refused:

@@ -31,9 +31,7 @@ pytestmark = pytest.mark.platform
 
 
 @pytest.mark.slow
-def test_whatever_happens_to_its_files_up_repairs_it_and_nothing_is_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_up_repairs_missing_or_damaged_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # One test: a platform of its own for each step would take half a minute more.
     platform = Platform(tmp_path / "home")
     try:

@@ -88,7 +88,7 @@ def test_nodes_are_ready_and_carry_gpus_labels_and_taints(nodes: Cluster) -> Non
     assert at(found, "spec", "taints") == [{"key": GPU, "value": "present", "effect": "NoSchedule"}]
 
 
-def test_the_same_shapes_change_nothing(nodes: Cluster) -> None:
+def test_the_same_node_shapes_change_no_nodes(nodes: Cluster) -> None:
     assert +bring_nodes(nodes, [H100, CPU]) == Counter(unchanged=2)
 
 
@@ -107,7 +107,7 @@ def test_a_node_that_no_pool_has_any_more_is_pruned(nodes: Cluster) -> None:
     assert not nodes.exists("v1", "Node", "cpu-0")
 
 
-def test_a_node_of_somebody_elses_and_one_added_beside_the_pools_are_not_pruned(nodes: Cluster) -> None:
+def test_nodes_of_others_are_not_pruned(nodes: Cluster) -> None:
     nodes.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "others"}})
     add_node(nodes, replace(CPU, name="beside"))
     try:

@@ -138,7 +138,7 @@ def test_the_first_of_two_that_was_complete_is_kept_where_the_second_breaks_off(
 
 
 @pytest.mark.parametrize("what", ["index", "manifest", "layer"])
-def test_what_is_not_what_its_digest_names_is_not_used(registry: Registry, tmp_path: Path, what: str) -> None:
+def test_content_with_another_digest_is_not_used(registry: Registry, tmp_path: Path, what: str) -> None:
     """Index, manifest and layer in turn, each put in place of the one that was pinned."""
     other = registry.image({"bin/etcd": b"#!/bin/sh\necho another\n"})
     digest = registry.image({"bin/etcd": RUNS})
@@ -178,7 +178,7 @@ def test_an_image_for_other_machines_alone_is_not_used(registry: Registry, tmp_p
         download(registry.official(etcd=digest), tmp_path, quiet)
 
 
-def test_a_registry_that_does_not_answer_is_no_error_but_a_reason(tmp_path: Path) -> None:
+def test_an_unreachable_registry_is_a_reason_to_build(tmp_path: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         registry = Registry(address=f"http://127.0.0.1:{unused.getsockname()[1]}")
@@ -186,7 +186,7 @@ def test_a_registry_that_does_not_answer_is_no_error_but_a_reason(tmp_path: Path
             download(registry.official(etcd=f"sha256:{'0' * 64}"), tmp_path, quiet)
 
 
-def test_an_answer_that_is_no_image_is_a_reason(registry: Registry, tmp_path: Path) -> None:
+def test_an_invalid_image_is_a_reason_to_build(registry: Registry, tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match=registry.address):
         download(registry.official(etcd=registry.put(b"<html>")), tmp_path, quiet)
 

@@ -58,7 +58,7 @@ def test_up_again_keeps_every_process(platform: Platform) -> None:
     assert (pids(platform), told) == (before, [])
 
 
-def test_whoever_shows_no_certificate_is_refused(platform: Platform) -> None:
+def test_clients_without_a_certificate_are_rejected(platform: Platform) -> None:
     assert told_to(platform, ssl.create_default_context(cafile=platform.places.certificate("authority"))) == 401
 
 
@@ -68,7 +68,7 @@ def test_the_serving_certificate_satisfies_a_strict_client(platform: Platform) -
     assert told_to(platform, strict) == 401
 
 
-def test_the_server_is_not_trusted_by_whoever_does_not_know_its_authority(platform: Platform) -> None:
+def test_clients_without_the_authority_reject_the_server(platform: Platform) -> None:
     with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
         urllib.request.urlopen(f"{server(platform)}/api", timeout=10)  # noqa: S310
 
@@ -102,7 +102,7 @@ def test_it_listens_on_the_loopback_only(platform: Platform) -> None:
     assert set(listening) == {"127.0.0.1"}
 
 
-def test_it_carries_nothing_until_it_is_told_what(tmp_path: Path) -> None:
+def test_the_proxy_forwards_nothing_without_a_rule(tmp_path: Path) -> None:
     platform = Platform(tmp_path / "home", tmp_path / "cache")
     assert platform.carried() is None
     platform.carry(Carried("local", "server-side apply", 97))
@@ -122,7 +122,7 @@ def test_certificates_are_kept_and_all_made_again_where_an_earlier_version_made_
     assert Path(places.certificate("front-proxy")).is_file()
 
 
-def test_the_api_servers_own_clients_are_no_users(platform: Platform, tmp_path: Path) -> None:
+def test_the_api_servers_own_clients_are_not_users(platform: Platform, tmp_path: Path) -> None:
     config = yaml.safe_load(platform.kubeconfig.read_text())
     pair = {"client-certificate": "certificate", "client-key": "key"}
     config["users"][0]["user"] = {key: getattr(platform.places, file)("front-proxy") for key, file in pair.items()}
@@ -156,7 +156,7 @@ def disposable(tmp_path: Path) -> Iterator[Platform]:
 
 
 @pytest.mark.platform
-def test_a_part_that_died_is_started_again_and_nothing_is_lost_until_all_is_taken_down(disposable: Platform) -> None:
+def test_a_process_that_died_is_restarted_without_data_loss(disposable: Platform) -> None:
     with disposable.cluster() as cluster:
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kept"}})
     scheduler = pids(disposable)[SCHEDULER]
@@ -187,7 +187,7 @@ def test_a_part_that_died_is_started_again_and_nothing_is_lost_until_all_is_take
     disposable.down()  # again is no error
 
 
-def test_a_deployment_waits_for_another_one_and_says_so(tmp_path: Path) -> None:
+def test_a_deployment_waits_for_another_one(tmp_path: Path) -> None:
     first, second = (Platform(tmp_path / "home", tmp_path / "cache") for _ in range(2))
     reported: list[str] = []
 
@@ -215,7 +215,7 @@ def broken(tmp_path: Path, platform: Platform, monkeypatch: pytest.MonkeyPatch) 
     return Platform(tmp_path / "home")
 
 
-def test_a_part_that_ends_at_once_is_told_with_its_last_words_and_the_others_are_ended(broken: Platform) -> None:
+def test_a_process_that_exits_at_once_is_reported_with_its_last_log_lines(broken: Platform) -> None:
     with pytest.raises(ConsoleError, match=r"kube-apiserver exited\. Last log lines:\nfirst\nunknown flag") as refused:
         broken.up(quiet)
     log = broken.places.log(API_SERVER)
@@ -251,7 +251,7 @@ def test_a_server_that_never_answers_is_given_up_and_ended(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="where platformdirs follows XDG is fixed on Linux alone")
-def test_its_home_is_in_the_users_state_and_what_is_built_in_the_cache(
+def test_data_is_in_the_state_folder_and_programs_are_in_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

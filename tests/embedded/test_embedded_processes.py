@@ -60,7 +60,7 @@ def test_a_process_that_ended_by_itself_is_no_longer_there(tmp_path: Path) -> No
     stop([started])
 
 
-def test_ctrl_c_waits_until_what_must_not_be_interrupted_is_done() -> None:
+def test_ctrl_c_waits_for_uninterruptible_work() -> None:
     done: list[str] = []
 
     def work() -> None:
@@ -78,7 +78,7 @@ def test_free_ports_differ() -> None:
     assert len(set(free_ports(20))) == 20
 
 
-def test_the_tail_of_a_log_is_its_last_lines_and_of_none_is_nothing(tmp_path: Path) -> None:
+def test_the_tail_of_a_log_is_its_last_lines(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("".join(f"{number}\n" for number in range(20)))
     assert tail(log, 2) == "18\n19"

@@ -60,7 +60,7 @@ def test_a_folder_with_every_program_is_all_that_is_needed(tmp_path: Path, monke
     assert not (tmp_path / "cache").exists()
 
 
-def test_assets_that_are_no_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_assets_must_be_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "nowhere"))
     with pytest.raises(ConsoleError, match=f"KUBEBUILDER_ASSETS: {tmp_path / 'nowhere'} is not a folder"):
         find_programs(tmp_path, quiet)
@@ -87,9 +87,7 @@ def test_without_a_registry_they_are_built_and_why_is_reported(tmp_path: Path, m
     ]
 
 
-def test_whoever_switches_the_registry_off_gets_none_of_its_programs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_registry_no_official_program_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     official(None, tmp_path, quiet)
     assert present_programs(tmp_path).complete
     monkeypatch.setenv("GPU_TENANCY_REGISTRY", "off")
@@ -98,7 +96,7 @@ def test_whoever_switches_the_registry_off_gets_none_of_its_programs(
     assert find_programs(tmp_path, quiet).built == built(tmp_path)
 
 
-def test_who_has_to_wait_for_another_process_is_told_and_goes_on_after_it(tmp_path: Path) -> None:
+def test_a_process_that_waits_for_another_one_reports_it(tmp_path: Path) -> None:
     lock, told, done = tmp_path / "cache" / "lock", list[str](), threading.Event()
     lock.parent.mkdir()
 

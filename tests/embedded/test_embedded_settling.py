@@ -110,7 +110,7 @@ def test_many_servers_are_counted(cluster: Cluster, plan: Plan, monkeypatch: pyt
     assert settle(cluster, plan, lambda _: None) == ("1 more server",)
 
 
-def test_nobody_waits_for_pods_that_never_rest(
+def test_settling_does_not_wait_for_pods_that_never_become_ready(
     cluster: Cluster, failing: str, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settling, "_QUIET", 1000)

@@ -18,7 +18,7 @@ def a_go(folder: Path, version: str) -> Path:
     ("said", "version"),
     [("go1.26.8", (1, 26, 8)), ("go1.27", (1, 27)), ("go1.27rc1", (1, 27)), ("devel", None)],
 )
-def test_the_version_of_a_go_is_what_it_says(tmp_path: Path, said: str, version: tuple[int, ...] | None) -> None:
+def test_the_version_of_go_is_read_from_its_output(tmp_path: Path, said: str, version: tuple[int, ...] | None) -> None:
     assert go_version(a_go(tmp_path / "bin", said)) == version
 
 
@@ -40,7 +40,7 @@ def test_a_go_on_the_path_that_is_too_old_is_passed_over_for_the_wheels(
     assert find_go((1, 26, 0), tmp_path / "cache", quiet).program == cached
 
 
-def test_a_go_that_cannot_be_installed_is_told_with_the_installers_words(
+def test_a_failed_installation_of_go_shows_the_installers_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -61,7 +61,7 @@ def test_files_of_others_stay(tmp_path: Path) -> None:
     assert below(tmp_path) == ["ml-research/notes.yaml"]
 
 
-def test_a_file_of_someone_else_in_the_way_is_refused_and_nothing_written(tmp_path: Path) -> None:
+def test_an_existing_file_of_others_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     (tmp_path / "_cluster").mkdir()
     mine = tmp_path / "_cluster" / "namespace-ml-research.yaml"
     mine.write_text("mine: true\n")
@@ -121,7 +121,7 @@ def test_text_of_several_lines_is_a_block() -> None:
 
 
 @pytest.mark.parametrize("text", ["1e3", "0o17", "1_000", "12", "on", "no", "null", "~", "2026-01-01", "1.5"])
-def test_text_that_some_reader_would_take_for_something_else_is_quoted(text: str) -> None:
+def test_ambiguous_text_is_quoted(text: str) -> None:
     assert f"key: '{text}'" in to_yaml(an_object(manifest("ConfigMap", "c", "ml", data={"key": text})))
 
 
@@ -139,6 +139,6 @@ JSON = st.recursive(
 
 @given(JSON)
 @example({"\x85": "\r\n"})
-def test_whatever_is_written_reads_back_the_same(value: Json) -> None:
+def test_written_yaml_reads_back_the_same(value: Json) -> None:
     body = manifest("ConfigMap", "c", "ml", data=value)
     assert yaml.safe_load(to_yaml(an_object(body))) == body

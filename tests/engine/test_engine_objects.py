@@ -15,7 +15,7 @@ def depends_on(objects: tuple[KubernetesObject, ...], name: str) -> list[str]:
     return [names[urn] for urn in found.depends_on]
 
 
-def test_an_object_is_what_the_api_server_gets(rendering: Rendering) -> None:
+def test_objects_are_the_kubernetes_resources_that_the_api_server_gets(rendering: Rendering) -> None:
     rendered = rendering("""
     k8s.apiextensions.CustomResource(
         "queue", api_version="kueue.x-k8s.io/v1beta2", kind="ClusterQueue",
@@ -45,7 +45,7 @@ def test_keys_come_in_the_usual_order(rendering: Rendering) -> None:
     assert list(one.manifest) == ["apiVersion", "kind", "metadata", "data", "immutable"]
 
 
-def test_components_providers_releases_and_what_is_only_read_are_no_objects(rendering: Rendering) -> None:
+def test_components_providers_releases_and_read_resources_are_not_objects(rendering: Rendering) -> None:
     rendered = rendering("""
     k8s.Provider("cluster", kubeconfig="{}")
     pulumi.ComponentResource("gpu-tenancy:team:Team", "team")
@@ -108,7 +108,7 @@ def test_a_child_of_an_object_waits_for_it() -> None:
     assert depends_on(objects, "gpus") == ["ml-research"]
 
 
-def test_a_dependency_on_ones_own_ancestor_is_no_dependency_on_ones_siblings() -> None:
+def test_a_dependency_on_an_ancestor_is_not_one_on_siblings() -> None:
     team = component("ml")
     first = replace(NAMESPACE, parent=team.urn, dependencies=(team.urn,))
     second = replace(QUEUE, parent=team.urn, dependencies=(team.urn,))
@@ -123,7 +123,7 @@ def test_components_that_wait_for_each_other_end_the_walk() -> None:
     assert [found.depends_on for found in objects] == [(inside_two.urn,), (inside_one.urn,)]
 
 
-def test_waves_put_a_namespace_before_what_lives_in_it_even_undeclared() -> None:
+def test_waves_put_a_namespace_before_its_objects() -> None:
     namespace, quota = an_object(NAMESPACE.inputs), an_object(QUOTA.inputs)
     assert waves([quota, namespace]) == ((namespace,), (quota,))
 

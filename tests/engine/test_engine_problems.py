@@ -106,7 +106,7 @@ def test_unknown_metadata_as_a_whole_is_two() -> None:
     ]
 
 
-def test_a_secret_name_is_one_and_is_not_told() -> None:
+def test_a_secret_name_is_a_problem_without_its_value() -> None:
     secret = replace(metadata_changed(QUOTA, name="hunter2"), secret_paths=(("metadata", "name"),))
     (message,) = problems(stack_of(NAMESPACE, secret))
     assert message.startswith(f"{QUOTA.urn}: metadata.name is secret")
@@ -150,7 +150,7 @@ def test_the_scope_of_a_kind_that_the_stack_defines_is_read_from_its_definition(
     assert len(problems(stack_of(definition("Namespaced"), CUSTOM))) == 1
 
 
-def test_a_namespace_that_nobody_makes_is_one_and_the_nearest_is_named() -> None:
+def test_a_missing_namespace_is_a_problem_with_the_nearest_name() -> None:
     misspelt = metadata_changed(QUOTA, namespace="ml-reserch")
     assert problems(stack_of(NAMESPACE, misspelt)) == (
         (
@@ -160,7 +160,7 @@ def test_a_namespace_that_nobody_makes_is_one_and_the_nearest_is_named() -> None
     )
 
 
-def test_a_namespace_that_nothing_resembles_has_the_general_mend() -> None:
+def test_a_missing_namespace_without_a_similar_name_has_a_general_fix() -> None:
     (message,) = problems(stack_of(QUOTA))
     assert message.endswith("no Namespace with this name; declare a Namespace with this name, or read an existing one")
 
@@ -176,7 +176,7 @@ def test_a_cluster_own_namespaces_releases_and_read_ones_are_there(rendering: Re
     assert problems(rendered) == ()
 
 
-def test_a_release_that_makes_no_namespace_is_no_excuse(rendering: Rendering) -> None:
+def test_a_release_without_a_namespace_does_not_provide_it(rendering: Rendering) -> None:
     rendered = rendering("""
     k8s.helm.v3.Release("gpu-operator", chart="gpu-operator", namespace="gpu-operator")
     k8s.core.v1.ConfigMap("c", metadata={"name": "c", "namespace": "gpu-operator"})
@@ -195,7 +195,7 @@ def test_objects_that_wait_for_one_another_are_one() -> None:
     assert message.endswith("; remove one of them from depends_on")
 
 
-def test_all_are_told_at_once_and_sorted() -> None:
+def test_all_problems_are_reported_at_once_and_sorted() -> None:
     found = problems(stack_of(metadata_changed(QUOTA, name=None), metadata_changed(QUEUE, namespace="default")))
     assert len(found) == 3
     assert list(found) == sorted(found)

@@ -81,7 +81,7 @@ def test_inputs_are_plain_json_with_camel_case_keys_and_whole_numbers(rendering:
     assert isinstance(spec["nominalQuota"], int)
 
 
-def test_stack_outputs_are_kept_and_secret_ones_are_not_told(rendering: Rendering) -> None:
+def test_stack_outputs_are_kept_without_secrets(rendering: Rendering) -> None:
     rendered = rendering("""
     namespace = k8s.core.v1.Namespace("a", metadata={"name": "ml"})
     pulumi.export("namespace", namespace.metadata.name)
@@ -110,7 +110,7 @@ def test_resources_declared_inside_an_apply_are_awaited(rendering: Rendering) ->
     assert named(rendered, "inner").inputs["metadata"] == {"name": "outer-inner"}
 
 
-def test_what_only_a_cluster_decides_stays_unknown(rendering: Rendering) -> None:
+def test_values_that_only_a_cluster_decides_are_unknown(rendering: Rendering) -> None:
     rendered = rendering("""
     service = k8s.core.v1.Service("s", metadata={"name": "s", "namespace": "ml"}, spec={})
     pulumi.export("id", service.id)
@@ -166,7 +166,7 @@ def test_a_call_with_an_answer_gets_it(rendering: Rendering) -> None:
     assert rendered.outputs == {"region": "eu-west-1"}
 
 
-def test_transforms_are_refused_since_nothing_would_run_them(rendering: Rendering) -> None:
+def test_transforms_are_refused_because_they_would_not_run(rendering: Rendering) -> None:
     with pytest.raises(OfflineError, match="transforms are not supported"):
         rendering("""
     options = pulumi.ResourceOptions(transforms=[lambda args: None])
@@ -192,7 +192,7 @@ def test_an_exit_of_the_program_surfaces(rendering: Rendering) -> None:
         rendering("""raise SystemExit("bad stack")""")
 
 
-def test_a_failed_run_leaves_nothing_to_the_next(rendering: Rendering) -> None:
+def test_a_failed_run_does_not_affect_the_next_one(rendering: Rendering) -> None:
     with pytest.raises(ZeroDivisionError):
         rendering("""
     k8s.core.v1.Namespace("left-over", metadata={"name": "a"})
@@ -234,7 +234,7 @@ def test_the_program_runs_in_its_own_folder_wherever_the_caller_is(rendering: Re
     assert Path.cwd() == before
 
 
-def test_nothing_of_the_process_is_left_changed(rendering: Rendering) -> None:
+def test_a_run_restores_the_process(rendering: Rendering) -> None:
     def state() -> tuple[object, ...]:
         return gc.get_threshold(), gc.get_freeze_count(), list(sys.path), pulumi.runtime.get_root_resource()
 

@@ -38,7 +38,7 @@ def test_a_file_concerns_its_stack_all_or_none(path: str, stacks: dict[str, tupl
     assert concerned(STACKS, [path]) == Changed(stacks, ())
 
 
-def test_reasons_are_told_once_each_and_the_stacks_own_file_first() -> None:
+def test_reasons_are_listed_once_with_the_stack_file_first() -> None:
     paths = ["gpu_tenancy/model/plan/shares.py", "components/pods.py", "stacks/Pulumi.prod.yaml", "uv.lock"]
     assert concerned(STACKS, paths).stacks == {
         "dev": ("program changed", "Python packages changed"),
@@ -46,7 +46,7 @@ def test_reasons_are_told_once_each_and_the_stacks_own_file_first() -> None:
     }
 
 
-def test_a_stack_whose_file_is_gone_is_named_apart() -> None:
+def test_a_deleted_stack_is_listed_separately() -> None:
     assert concerned(STACKS, ["stacks/Pulumi.old.yaml"]) == Changed({}, ("old",))
 
 
@@ -104,7 +104,7 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def test_what_main_changed_since_is_not_this_branchs_change(project: Path) -> None:
+def test_changes_of_main_are_not_changes_of_the_branch(project: Path) -> None:
     assert changed(project, "main") == Changed({}, ())
 
 
@@ -128,7 +128,7 @@ def test_a_branch_that_removes_the_last_stacks_names_them(project: Path) -> None
     assert found.gone == ("dev", "later", "old", "prod")
 
 
-def test_a_renamed_stack_is_one_that_is_gone_and_one_that_is_new(project: Path) -> None:
+def test_a_renamed_stack_is_a_deleted_and_a_new_one(project: Path) -> None:
     git(project, "mv", "stacks/Pulumi.dev.yaml", "stacks/Pulumi.dev2.yaml")
     found = changed(project, "main")
     assert (list(found.stacks), found.gone) == (["dev2"], ("dev",))

@@ -29,7 +29,7 @@ def files(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_it_says_what_it_wrote_and_what_stays_with_pulumi(tmp_path: Path) -> None:
+def test_the_output_lists_written_files_and_resources_left_to_pulumi(tmp_path: Path) -> None:
     code, said, _ = run(WITH_RELEASES, "--out", str(tmp_path), "--for", "flux", "--path", "clusters/one")
     assert code == 0
     first, second, *rest = said.splitlines()
@@ -43,7 +43,7 @@ def test_it_says_what_it_wrote_and_what_stays_with_pulumi(tmp_path: Path) -> Non
         assert (tmp_path / name).read_text(encoding="utf-8").partition("\n")[2] == text
 
 
-def test_what_left_the_stack_leaves_the_tree_and_files_of_others_stay(project: Project, tmp_path: Path) -> None:
+def test_stale_generated_files_are_deleted_and_other_files_stay(project: Project, tmp_path: Path) -> None:
     out = tmp_path / "tree"
     words = ("small", "--project", str(project.folder), "--out", str(out))
     assert run(*words)[0] == 0
@@ -58,7 +58,7 @@ def test_what_left_the_stack_leaves_the_tree_and_files_of_others_stay(project: P
     assert files(out) - {"README.md", "mine.yaml"} == {name for name in before if "speech" not in name}
 
 
-def test_a_second_run_writes_nothing_anew(project: Project, tmp_path: Path) -> None:
+def test_a_second_run_writes_no_file(project: Project, tmp_path: Path) -> None:
     words = ("small", "--project", str(project.folder), "--out", str(tmp_path / "tree"))
     run(*words)
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "tree").rglob("*.yaml")}
@@ -66,7 +66,7 @@ def test_a_second_run_writes_nothing_anew(project: Project, tmp_path: Path) -> N
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "tree").rglob("*.yaml")} == times
 
 
-def test_a_file_of_somebody_else_in_the_way_stops_it(project: Project, tmp_path: Path) -> None:
+def test_an_existing_file_of_others_stops_the_command(project: Project, tmp_path: Path) -> None:
     words = ("small", "--project", str(project.folder), "--out", str(tmp_path), "--for", "flux", "--path", "x")
     (tmp_path / "kustomization.yaml").write_text("mine: true\n", encoding="utf-8")
     code, _, said = run(*words)
@@ -85,7 +85,7 @@ def test_argo_cd_without_a_repository_is_refused(project: Project, tmp_path: Pat
 
 
 @pytest.mark.process
-def test_where_the_folder_is_in_no_repository_its_path_must_be_said(project: Project, tmp_path: Path) -> None:
+def test_outside_a_repository_the_path_is_required(project: Project, tmp_path: Path) -> None:
     out = tmp_path / "tree"
     code, _, said = run("small", "--project", str(project.folder), "--out", str(out), "--for", "flux")
     assert (code, said) == (
@@ -109,7 +109,7 @@ def test_the_path_is_where_the_folder_is_in_its_repository(project: Project, tmp
     assert kustomization["spec"]["path"] == "./clusters/one/tenancy"
 
 
-def test_what_is_refused_leaves_no_file(project: Project, tmp_path: Path) -> None:
+def test_a_refused_render_writes_no_file(project: Project, tmp_path: Path) -> None:
     main = project.folder / "__main__.py"
     added = (
         "import pulumi_kubernetes as k8s\n"

@@ -21,7 +21,7 @@ def test_a_comment_begins_with_its_mark_and_has_the_report_whole() -> None:
     assert comment([a_preview()]) == f"{MARK}\n\n| | stack | |\n|---|---|---|\n| ✓ | `dev` | OK |\n\n{REPORT}"
 
 
-def test_the_worst_comes_first_and_each_exit_code_has_its_words() -> None:
+def test_the_worst_verdict_comes_first() -> None:
     found = comment(
         [
             a_preview("a", 0),
@@ -47,14 +47,14 @@ def test_the_gravest_exit_code_is_that_of_all(codes: tuple[int, ...], code: int)
     assert worst([a_preview(code=item) for item in codes]) == code
 
 
-def test_mistakes_are_shown_as_they_were_said() -> None:
+def test_errors_are_shown_verbatim() -> None:
     errors = "error: stacks/Pulumi.dev.yaml:41: 24 is more than 16 <script>\n```\nnot the end"
     assert comment([a_preview(code=1, report="", errors=errors)]).endswith(
         f"## ✗ dev: invalid stack\n\n````text\n{errors}\n````\n"
     )
 
 
-def test_where_no_stack_is_concerned_it_says_so() -> None:
+def test_a_change_without_affected_stacks_is_reported() -> None:
     why = "no stack file, program, catalogue or policy pack changed"
     assert comment([]) == f"{MARK}\n\nNo stacks affected: {why}.\n"
 
@@ -78,7 +78,7 @@ def test_however_many_stacks_there_are_the_comment_is_taken() -> None:
     assert most.endswith("5000 stacks previewed, 0 not OK. The reports are artifacts of this run.\n")
 
 
-def test_a_limit_that_says_nothing_is_refused() -> None:
+def test_an_invalid_limit_is_refused() -> None:
     with pytest.raises(ConsoleError) as refused:
         comment([a_preview()], 100)
     assert str(refused.value) == "--limit: 100 characters are too few for a comment; set at least 4000"
@@ -90,7 +90,7 @@ def leave(folder: Path, stack: str, **texts: str) -> None:
         (folder / stack / {"code": "exit-code", "report": "report.md", "errors": "errors.txt"}[name]).write_text(text)
 
 
-def test_what_previews_left_is_read_by_stack(tmp_path: Path) -> None:
+def test_outputs_of_previews_are_read_by_stack(tmp_path: Path) -> None:
     leave(tmp_path, "dev", code="0\n", report=REPORT, errors="")
     leave(tmp_path, "prod", code="1\n", errors="wrong\n")
     leave(tmp_path, "objects", report="of no stack")

@@ -80,7 +80,7 @@ def test_argo_cd_finds_the_chart(name: str, repository: str, chart: str) -> None
     assert (one["spec"]["source"]["repoURL"], one["spec"]["source"]["chart"]) == (repository, chart)
 
 
-def test_what_outlives_the_stack_is_neither_pruned_nor_deleted() -> None:
+def test_retained_objects_are_neither_pruned_nor_deleted() -> None:
     argocd = built(tree(WITH_RELEASES, "argocd"), "platform")
     files = tree(WITH_RELEASES, "flux")
     flux_ = [one for folder in folders(files) if folder != "." for one in built(files, folder)]
@@ -104,7 +104,7 @@ def test_kinds_that_come_with_an_operator_are_not_tried_before_it_is_there() -> 
 
 
 @pytest.mark.parametrize(("target", "stays"), [("argocd", False), ("flux", False), ("plain", True)])
-def test_a_finished_job_stays_where_whoever_applies_it_would_make_it_again(target: str, *, stays: bool) -> None:
+def test_finished_jobs_are_kept_where_they_would_be_created_again(target: str, *, stays: bool) -> None:
     files = tree("local", target)
     found = [one for folder in folders(files) if folder != "." for one in built(files, folder)]
     assert ("ttlSecondsAfterFinished" in named(found, "Job", "nightly")["spec"]) == stays
@@ -156,7 +156,7 @@ def test_definitions_that_a_release_leaves_out_stay_out() -> None:
     assert (helm["install"]["crds"], helm["upgrade"]["crds"]) == ("Skip", "Skip")
 
 
-def test_jobs_are_made_anew_by_flux_where_their_pods_change() -> None:
+def test_flux_replaces_jobs_whose_pods_change() -> None:
     found = built(tree("local", "flux"), "work")
     forced = {one["kind"] for one in found if annotations(one).get("kustomize.toolkit.fluxcd.io/force") == "enabled"}
     assert forced == {"Job", "RayJob", "TrainJob"}

@@ -47,7 +47,7 @@ def test_every_object_of_a_stack_is_in_its_tree_once(stack: str, target: str) ->
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_objects_say_what_the_program_declares_but_for_words_to_pulumi(stack: str) -> None:
+def test_objects_equal_the_programs_without_annotations_for_pulumi(stack: str) -> None:
     declared = {key(one.manifest): one.manifest for one in kubernetes_objects(rendered(stack))}
     for one in objects(stack, "plain"):
         manifest: Any = declared[key(one)]
@@ -59,7 +59,7 @@ def test_objects_say_what_the_program_declares_but_for_words_to_pulumi(stack: st
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_what_the_engine_makes_before_a_piece_is_in_a_wave_before_its_own(stack: str) -> None:
+def test_dependencies_are_in_an_earlier_wave(stack: str) -> None:
     graph = Graph(rendered(stack))
     waves = {one.urn: one.wave for one in parts(stack)}
     late = [
@@ -84,20 +84,20 @@ def test_an_object_comes_after_its_namespace_and_after_all_releases_that_its_com
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_nothing_waits_for_work_but_what_follows_it(stack: str) -> None:
+def test_only_dependents_wait_for_workloads(stack: str) -> None:
     work = {one.urn for one in parts(stack) if one.work}
     assert [one.urn for one in parts(stack) if one.before & work and not one.work] == []
     assert [one.urn for one in parts(stack) if one.awaited and one.work] == []
 
 
-def test_work_is_servers_jobs_and_what_follows_them() -> None:
+def test_workloads_are_servers_jobs_and_their_dependents() -> None:
     kinds = {one.kind for one in parts("local") if one.work}
     assert {"Deployment", "HorizontalPodAutoscaler", "Job", "TrainJob", "Service"} <= kinds
     assert not kinds & {"ClusterQueue", "LimitRange", "LocalQueue", "Namespace", "NetworkPolicy", "ResourceQuota"}
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_a_groups_members_find_what_must_be_finished_in_the_groups_before(stack: str) -> None:
+def test_dependencies_of_a_group_are_in_earlier_groups(stack: str) -> None:
     found = groups(parts(stack))
     after = {group.name: group.after for group in found}
     home = {one.urn: group.name for group in found for one in group.members}
@@ -191,7 +191,7 @@ NO_VERSION = "no chart version, so each sync could install a newer one; set the 
         ),
     ],
 )
-def test_what_may_not_or_cannot_be_written_is_refused_by_name(fields: dict[str, Any], refused: str) -> None:
+def test_unwritable_objects_are_refused_by_name(fields: dict[str, Any], refused: str) -> None:
     found = rendered("local")
     assert refusals(changed(found, a_quota(found).name, **fields)) == (refused,)
 
@@ -230,7 +230,7 @@ def test_a_releases_hidden_values_are_refused() -> None:
     )
 
 
-def test_resources_of_a_cloud_stay_and_nothing_of_kubernetes_does() -> None:
+def test_only_resources_of_clouds_are_left_to_pulumi() -> None:
     found = stays(rendered(WITH_RELEASES))
     assert ("aws:eks/cluster:Cluster", "cluster-control-plane-cluster") in found
     there = {one.type for one in rendered(WITH_RELEASES).registrations if one.custom}
@@ -238,7 +238,7 @@ def test_resources_of_a_cloud_stay_and_nothing_of_kubernetes_does() -> None:
     assert stays(rendered("local")) == ()
 
 
-def test_a_release_waits_and_is_waited_for_as_the_program_says() -> None:
+def test_releases_keep_the_programs_dependencies() -> None:
     found = {one.urn.rpartition("::")[2]: one for one in parts(WITH_RELEASES)}
     release, gate = found["operators-kueue-release"], found["operators-kueue-gate"]
     assert release.wave > found["operators-kueue-system"].wave

@@ -90,7 +90,7 @@ def test_claims_of_channels_fit_and_are_shown_as_no_limit() -> None:
     assert not [line for line in lines(fitting, Check.QUEUE) if CHANNEL in line]
 
 
-def test_pods_without_claims_are_not_checked_and_nothing_is_read_for_them() -> None:
+def test_pods_without_claims_cause_no_requests() -> None:
     assert lines(judged(only_gpus(job())), Check.CLAIMS) == []
     assert kinds_claimed([demand(only_gpus(job()), TEAM)]) == ()
     assert kinds_claimed([demand(claiming(), TEAM)]) == ("ResourceClaimTemplate", "ComputeDomain")

@@ -252,7 +252,7 @@ def test_why_names_who_is_ahead_and_who_borrows(busy: Local) -> None:
     )
 
 
-def test_why_asks_for_a_namespace_and_names_what_is_near(busy: Local) -> None:
+def test_why_requires_a_namespace_and_suggests_similar_names(busy: Local) -> None:
     seen = busy.run("why", "r2")
     assert (
         seen.exit_code,
@@ -263,7 +263,7 @@ def test_why_asks_for_a_namespace_and_names_what_is_near(busy: Local) -> None:
     assert "did you mean 'r1'? Known: huge, label, r1, r2" in lost.stderr
 
 
-def test_of_an_object_and_what_its_controller_made_of_it_the_object_is_meant(cluster: Cluster, namespace: str) -> None:
+def test_a_name_means_the_owner_rather_than_its_children(cluster: Cluster, namespace: str) -> None:
     job = a_job("same", namespace, 1, 0)
     made = cluster.create(job)
     metadata: Any = meta("same", namespace)
@@ -363,7 +363,7 @@ def test_fit_shows_every_judge_with_its_numbers_and_the_api_servers_word(busy: L
     ],
     ids=["too many GPUs", "too wide a ratio", "more than the quota", "no such class"],
 )
-def test_what_a_judge_refuses_the_api_server_refuses_too(
+def test_the_api_server_rejects_what_fit_rejects(
     busy: Local, tmp_path: Path, change: Data, said: str, refusal: str
 ) -> None:
     pod = {**a_job("p", "ml-research", 1, 1), "apiVersion": "v1", "kind": "Pod", "spec": spec(1, **change)}
@@ -395,7 +395,7 @@ def test_a_quota_of_limits_refuses_a_container_without_one(busy: Local, tmp_path
     assert "must specify limits.cpu for: main" in seen.stdout
 
 
-def test_what_only_the_api_server_knows_it_says_itself(busy: Local, tmp_path: Path) -> None:
+def test_the_api_servers_own_rejections_are_shown(busy: Local, tmp_path: Path) -> None:
     job = a_job("odd", "ml-research", 1, 1)
     job["spec"]["paralelism"] = 3
     seen = busy.run("fit", "ml-research", "-f", write(tmp_path, job))
@@ -404,7 +404,7 @@ def test_what_only_the_api_server_knows_it_says_itself(busy: Local, tmp_path: Pa
     assert 'unknown field "spec.paralelism"' in seen.stdout
 
 
-def test_a_name_that_is_taken_is_asked_by_another(busy: Local, tmp_path: Path) -> None:
+def test_an_existing_name_is_tried_under_another_one(busy: Local, tmp_path: Path) -> None:
     seen = busy.run("fit", "ml-research", "-f", write(tmp_path, a_job("r1", "ml-research", 1, 1)))
     assert "✓ API server: accepts Job r1 (dry run with another name, since the name is in use)" in seen.stdout
 
@@ -552,7 +552,7 @@ HIDDEN = (
 )
 
 
-def test_a_team_leader_sees_what_is_the_teams_and_who_sees_the_rest(busy: Local, leader: Path) -> None:
+def test_a_lead_sees_the_team_and_who_can_read_the_rest(busy: Local, leader: Path) -> None:
     reference = Reference(KUEUE, "LocalQueue", "ml-research", "ml-research")
     busy.play(reference, {"flavorsReservation": used(24, 3)["flavorsReservation"]})
     seen = busy.run("usage", "ml-research", kubeconfig=leader)
@@ -571,7 +571,7 @@ def test_a_team_leader_sees_what_is_the_teams_and_who_sees_the_rest(busy: Local,
     assert HIDDEN in waits
 
 
-def test_what_a_team_leader_may_not_ask_is_unknown_and_no_refusal(busy: Local, leader: Path, tmp_path: Path) -> None:
+def test_a_leads_forbidden_query_is_unknown(busy: Local, leader: Path, tmp_path: Path) -> None:
     file = write(tmp_path, a_job("new", "ml-research", 1, 4))
     seen = busy.run("fit", "ml-research", "-f", file, kubeconfig=leader)
     assert (seen.exit_code, seen.stderr) == (0, "")
@@ -587,7 +587,7 @@ def test_secrets_that_a_team_leader_may_not_list_are_unknown(busy: Local, leader
     assert "? Secrets and ConfigMaps: Secrets not readable (names and keys of Secrets): you may not list" in seen.stdout
 
 
-def test_a_team_leader_who_asks_for_all_teams_is_told_to_name_one(busy: Local, leader: Path) -> None:
+def test_a_lead_must_name_a_team(busy: Local, leader: Path) -> None:
     seen = busy.run("usage", kubeconfig=leader)
     assert (seen.exit_code, seen.stdout) == (1, "")
     assert seen.stderr.replace("\n", " ").strip() == (

@@ -22,7 +22,7 @@ def test_a_queue_alone_has_its_own_and_no_more() -> None:
     assert (found.available("a", LINE), found.potential_available("a", LINE), found.borrowed("a", LINE)) == (5, 8, 0)
 
 
-def test_a_queue_borrows_what_its_cohort_has_up_to_its_borrowing_limit() -> None:
+def test_a_queue_borrows_up_to_its_borrowing_limit() -> None:
     queues = (
         cluster_queue("a", "org", used=24, borrowingLimit=24),
         cluster_queue("b", "org", used=8, nominalQuota=0, borrowingLimit=8),
@@ -36,7 +36,7 @@ def test_a_queue_borrows_what_its_cohort_has_up_to_its_borrowing_limit() -> None
 
 
 @pytest.mark.parametrize(("lending", "available", "limit"), [(None, 16, 16), (0, 8, 8), (3, 11, 11)])
-def test_what_a_lending_limit_keeps_back_nobody_else_gets(lending: int | None, available: int, limit: int) -> None:
+def test_quota_beyond_the_lending_limit_is_not_lent(lending: int | None, available: int, limit: int) -> None:
     bound = {} if lending is None else {"lendingLimit": lending}
     found = quotas(cluster_queue("a", "org"), cluster_queue("b", "org", **bound))
     assert (found.available("a", LINE), found.potential_available("a", LINE)) == (available, limit)
@@ -50,7 +50,7 @@ def test_a_groups_borrowing_limit_bounds_its_queues_together() -> None:
     assert found.available("a", LINE) == 8
 
 
-def test_a_group_that_only_queues_name_has_nothing_of_its_own() -> None:
+def test_an_implicit_cohort_has_no_quota_of_its_own() -> None:
     found = quotas(cluster_queue("a", "nowhere"), cluster_queue("b", "nowhere"))
     assert found.potential_available("a", LINE) == 16
 
@@ -61,7 +61,7 @@ def test_groups_in_a_ring_end_no_walk() -> None:
     assert found.potential_available("a", LINE) == 8
 
 
-def test_quota_that_was_cut_below_what_is_used_leaves_less_than_nothing() -> None:
+def test_quota_below_usage_gives_negative_available_quota() -> None:
     assert quotas(cluster_queue("a", used=12)).available("a", LINE) == -4
 
 
@@ -78,18 +78,18 @@ def test_an_idle_guarantee_is_lent_as_far_as_others_have_it() -> None:
     assert lent(cluster_queue("a", "org", used=2), cluster_queue("b", "org", used=12)) == {"a": 4, "b": 0}
 
 
-def test_what_nobody_is_guaranteed_counts_as_borrowed_first() -> None:
+def test_unguaranteed_quota_is_borrowed_first() -> None:
     queues = (cluster_queue("a", "org"), cluster_queue("b", "org", used=12))
     assert lent(*queues, cohorts=(cohort("org", nominal=4),)) == {"a": 0, "b": 0}
     assert lent(*queues, cohorts=(cohort("org", nominal=3),)) == {"a": 1, "b": 0}
 
 
-def test_of_several_lenders_each_lent_at_most_what_is_missing() -> None:
+def test_each_lender_lends_at_most_the_missing_amount() -> None:
     queues = (cluster_queue("a", "org"), cluster_queue("b", "org", used=5), cluster_queue("c", "org", used=12))
     assert lent(*queues) == {"a": 4, "b": 3, "c": 0}
 
 
-def test_a_team_that_never_lends_has_lent_nothing() -> None:
+def test_a_team_with_lending_limit_0_lends_nothing() -> None:
     assert lent(cluster_queue("a", "org", lendingLimit=0), cluster_queue("b", "org", used=8))["a"] == 0
 
 
@@ -130,7 +130,7 @@ def test_a_policy_that_kueue_does_not_know_counts_as_the_default() -> None:
     assert queue.invalid == "'Sometimes' is not a valid Policy"
 
 
-def test_kueues_own_words_say_why_a_queue_is_inactive() -> None:
+def test_an_inactive_queue_shows_kueues_message() -> None:
     manifest = cluster_queue("a")
     words = "Can't admit new workloads: references missing ResourceFlavor(s): a100."
     manifest["status"]["conditions"] = [

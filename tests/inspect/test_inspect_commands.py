@@ -48,7 +48,7 @@ def test_a_cluster_that_does_not_answer_is_a_sentence(tmp_path: Path) -> None:
     assert "invalid kubeconfig:" in other.stderr
 
 
-def test_what_takes_a_while_says_what_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_operations_report_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     said, told = threading.Event(), list[str]()
 
     def report(line: str) -> None:

@@ -40,6 +40,6 @@ def test_devices_of_other_nodes_and_drivers_do_not_count() -> None:
     assert counted([device_class()], slices) == {"cpu": "8"}
 
 
-def test_a_class_that_pods_cannot_request_by_name_or_that_selects_otherwise_changes_nothing() -> None:
+def test_unrelated_device_classes_have_no_effect() -> None:
     for one in (device_class(resource=None), device_class("device.attributes['x'].fast")):
         assert counted([one], [slice_of("gpu")]) == {"cpu": "8"}

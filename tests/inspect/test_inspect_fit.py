@@ -39,7 +39,7 @@ def answer(found: Fitting, about: str) -> Answer:
     return one
 
 
-def test_a_job_that_fits_says_so_judge_by_judge() -> None:
+def test_a_fitting_job_passes_every_check() -> None:
     found = judged()
     assert found.asks == "1 pod, 8 nvidia.com/gpu in total"
     assert [(each.about, each.verdict, each.lines) for each in found.answers] == [
@@ -59,7 +59,7 @@ def lender(used: int) -> list[Data]:
     ]
 
 
-def test_who_would_give_way_is_told_by_a_simulation() -> None:
+def test_fit_simulates_which_workloads_would_be_preempted() -> None:
     held = [
         workload(only_gpus(job(name, "other")), f"2026-01-0{day}T00:00:00Z", admitted=True)
         for day, name in enumerate(("old", "new"), 1)
@@ -80,7 +80,7 @@ def test_who_would_give_way_is_told_by_a_simulation() -> None:
     )
 
 
-def test_what_would_wait_is_told_with_the_simulations_reason() -> None:
+def test_a_pending_job_has_the_simulations_reason() -> None:
     held = [workload(only_gpus(job("all", "other", pods=4)), admitted=True)]
     found = judged(
         only_gpus(job(pods=2)),
@@ -103,7 +103,7 @@ def test_a_state_that_could_not_come_about_is_not_simulated() -> None:
     )
 
 
-def test_what_would_stand_behind_the_head_of_a_strict_queue_does_not_fit_now_although_there_is_room() -> None:
+def test_a_job_behind_the_head_of_a_strict_queue_does_not_fit_now() -> None:
     strict = cluster_queue("research", "org", borrowingLimit=24)
     strict["spec"]["queueingStrategy"] = "StrictFIFO"
     found = judged(ClusterQueue=[strict], Workload=[workload(only_gpus(job("huge", pods=9)))])
@@ -122,7 +122,7 @@ def test_what_would_stand_behind_the_head_of_a_strict_queue_does_not_fit_now_alt
     )
 
 
-def test_what_an_evicted_workload_is_about_to_give_back_is_room() -> None:
+def test_quota_of_an_evicted_workload_is_available() -> None:
     leaving = workload(only_gpus(job("leaving", "other", pods=4)), admitted=True)
     leaving["status"]["conditions"].append({"type": "Evicted", "status": "True", "reason": "Deactivated"})
     found = judged(
@@ -138,7 +138,7 @@ def test_what_an_evicted_workload_is_about_to_give_back_is_room() -> None:
     )
 
 
-def test_work_that_its_own_queue_would_preempt_for_is_no_matter_of_others_leaving() -> None:
+def test_preemption_within_the_queue_needs_no_other_workload_to_end() -> None:
     found = judged(
         only_gpus(job(labels={"kueue.x-k8s.io/priority-class": "high"})),
         ClusterQueue=[cluster_queue("research", used=8)],
@@ -155,7 +155,7 @@ def test_work_that_its_own_queue_would_preempt_for_is_no_matter_of_others_leavin
     )
 
 
-def test_a_stopped_local_queue_takes_nothing() -> None:
+def test_a_stopped_local_queue_admits_nothing() -> None:
     stopped = local_queue("research")
     stopped["spec"]["stopPolicy"] = "Hold"
     queue = answer(judged(LocalQueue=[stopped]), "queue")
@@ -165,7 +165,7 @@ def test_a_stopped_local_queue_takes_nothing() -> None:
     )
 
 
-def test_what_the_simulation_does_not_know_of_the_queue_is_told() -> None:
+def test_limits_of_the_simulation_are_reported_for_the_queue() -> None:
     own = cluster_queue("research", "org", borrowingLimit=24)
     own["spec"]["admissionChecksStrategy"] = {"admissionChecks": [{"name": "provision"}]}
     assert answer(judged(ClusterQueue=[own]), "queue").lines[1:] == (
@@ -176,14 +176,14 @@ def test_what_the_simulation_does_not_know_of_the_queue_is_told() -> None:
     )
 
 
-def test_what_waits_already_is_told() -> None:
+def test_workloads_already_pending_are_reported() -> None:
     found = judged(Workload=[workload(only_gpus(job("first")))])
     assert answer(found, "queue").lines[1:] == (
         "1 workload already pending (8 nvidia.com/gpu); those of higher or equal priority are admitted first",
     )
 
 
-def test_the_first_judge_who_says_never_has_the_conclusion() -> None:
+def test_the_first_check_that_says_never_decides() -> None:
     found = judged(only_gpus(job(pods=5)), Node=[node(gpus=4)])
     assert (found.verdict, found.conclusion) == (
         "never",
@@ -213,7 +213,7 @@ def test_a_job_without_a_queue_of_its_namespace_never_starts(change: dict[str, s
     assert answer(judged(asked), "queue") == Answer(Check.QUEUE, "never", (words,))
 
 
-def test_a_queue_that_is_not_there_or_inactive_or_takes_other_namespaces_admits_nothing() -> None:
+def test_a_missing_inactive_or_foreign_queue_admits_nothing() -> None:
     gone = judged(LocalQueue=[local_queue("research", "reserch")])
     assert answer(gone, "queue").lines == ("ClusterQueue reserch of LocalQueue research not found",)
     stopped = cluster_queue("research")
@@ -230,7 +230,7 @@ def test_a_queue_that_is_not_there_or_inactive_or_takes_other_namespaces_admits_
     assert answer(judged(ClusterQueue=[shut]), "queue").verdict == "never"
 
 
-def test_who_may_not_read_the_queue_hears_which_number_is_missing_and_who_has_it() -> None:
+def test_an_unreadable_queue_names_the_missing_number_and_who_can_read_it() -> None:
     local = local_queue("research")
     local["status"] = {"flavorsReservation": [{"name": "a100", "resources": [{"name": GPU, "total": "8"}]}]}
     found = judge(
@@ -312,7 +312,7 @@ RAY_CLUSTER: Data = {
 }
 
 
-def test_what_kuberay_adds_to_a_head_is_counted_with_it() -> None:
+def test_kuberays_additions_to_the_head_are_counted() -> None:
     sidecar = of("ray.io/v1", "RayJob", submissionMode="SidecarMode", rayClusterSpec=RAY_CLUSTER)
     scaled = of("ray.io/v1", "RayCluster", enableInTreeAutoscaling=True, **RAY_CLUSTER)
     plain = of("ray.io/v1", "RayCluster", **RAY_CLUSTER)
@@ -389,7 +389,7 @@ def test_each_kind_is_read_as_its_pods(manifest: Data, expected: list[tuple[str,
     assert counts(manifest) == expected
 
 
-def test_a_train_job_runs_where_its_patches_say() -> None:
+def test_runtime_patches_of_a_train_job_select_its_nodes() -> None:
     manifest = of(
         "trainer.kubeflow.org/v1alpha1", "TrainJob", trainer={}, runtimePatches=[{"trainingRuntimeSpec": PATCH}]
     )
@@ -397,7 +397,7 @@ def test_a_train_job_runs_where_its_patches_say() -> None:
     assert template.spec["nodeSelector"] == {"model": "a100"}
 
 
-def test_a_gang_is_volcanos_whether_it_is_its_job_or_says_so() -> None:
+def test_gangs_are_volcano_jobs_or_pods_with_its_scheduler() -> None:
     gang = of("batch.volcano.sh/v1alpha1", "Job", queue="research-l4", tasks=[])
     assert demand(gang, "research").gang == "research-l4"
     assert demand(of("v1", "Pod", **pod_spec(schedulerName="volcano")), "research").gang == "default"
@@ -427,7 +427,7 @@ def test_several_documents_and_lists_are_read_in_their_order(tmp_path: Path) -> 
         ),
     ],
 )
-def test_a_file_that_asks_for_nothing_is_refused(tmp_path: Path, text: str, words: str) -> None:
+def test_a_file_without_pods_is_refused(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(text)
     with pytest.raises(ConsoleError) as refused:

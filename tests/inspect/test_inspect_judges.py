@@ -52,12 +52,12 @@ def test_a_quantity_is_read_and_shown(resource: str, written: Any, expected: int
 
 
 @pytest.mark.parametrize("written", ["eight", "", "1/2", "4Gx"])
-def test_what_is_no_quantity_is_refused(written: str) -> None:
+def test_an_invalid_quantity_is_refused(written: str) -> None:
     with pytest.raises(ConsoleError, match="is not a valid quantity; set one such as 500m, 8 or 32Gi"):
         amount("cpu", written)
 
 
-def test_a_pod_asks_for_its_containers_its_sidecars_and_the_largest_of_what_runs_before() -> None:
+def test_a_pods_request_is_containers_sidecars_and_the_largest_init_container() -> None:
     def container(cpu: int, **more: Any) -> Data:
         return {"name": "c", "resources": {"requests": {"cpu": cpu}}, **more}
 
@@ -83,7 +83,7 @@ def bare(**resources: Any) -> Data:
     return {"containers": [{"name": "main", "resources": resources}]}
 
 
-def test_defaults_fill_in_what_a_container_leaves_open() -> None:
+def test_limit_range_defaults_apply_to_unset_resources() -> None:
     rules = limit_range(default={"cpu": "2", GPU: "0"}, defaultRequest={"cpu": "1", GPU: "0"})
     defaulted = with_defaults([rules], bare(limits={"memory": "4Gi"}))
     assert defaulted.texts == ("container main: requests cpu 1 and limits cpu 2",)
@@ -229,9 +229,7 @@ def ask(count: int, gpus: int, *queues: Data, cohorts: tuple[Data, ...] = (), sp
         ),
     ],
 )
-def test_a_queue_tells_where_the_quota_comes_from(
-    queues: tuple[Data, ...], root: int, source: Source, words: str
-) -> None:
+def test_the_source_of_quota_is_shown(queues: tuple[Data, ...], root: int, source: Source, words: str) -> None:
     cohorts = (cohort("org", nominal=root),) if root else ()
     offer = ask(1, 8, *queues, cohorts=cohorts)
     assert (offer.source, [request.text for request in offer.requests]) == (source, [words])
@@ -243,7 +241,7 @@ def test_a_queue_that_does_not_reclaim_waits_for_others() -> None:
     assert ask(1, 8, queue, cluster_queue("b", "org", used=12)).source is Source.OTHERS
 
 
-def test_work_that_must_borrow_one_resource_takes_nothing_of_another_from_others() -> None:
+def test_borrowing_one_resource_preempts_no_other_resource() -> None:
     """Seen on Kueue 0.19.2: with 5 GPUs guaranteed and lent out, 5 GPUs with 15 of 12 guaranteed cpus stay waiting."""
     line, beyond = ("a100", GPU), ("a100", "cpu")
 
@@ -263,7 +261,7 @@ def test_work_that_must_borrow_one_resource_takes_nothing_of_another_from_others
     assert sources(3000, borrow=BorrowWithinCohort()) == [Source.RECLAIMED, Source.BORROWED]
 
 
-def test_sets_that_start_together_share_what_is_free() -> None:
+def test_pod_sets_share_free_nodes() -> None:
     sets = [PodSet(name, 1, {GPU: 5}, pod_spec(5)) for name in ("master", "worker")]
     first, second = offers(sets, cluster_queue("a"))
     assert (first.source, second.source) == (Source.NOMINAL, Source.NEVER)
@@ -277,7 +275,7 @@ def test_sets_that_start_together_share_what_is_free() -> None:
         ({"nodeSelector": {"model": "h100"}}, "flavor a100: does not match the pod's node selector or affinity"),
     ],
 )
-def test_a_flavor_that_is_not_for_the_pods_is_said(change: Data, words: str) -> None:
+def test_a_flavor_that_does_not_match_is_reported(change: Data, words: str) -> None:
     offer = ask(1, 8, cluster_queue("a"), spec={**pod_spec(), **change})
     assert (offer.source, offer.requests) == (Source.NEVER, ())
     assert [refusal.text for refusal in offer.refused] == [words]
@@ -326,7 +324,7 @@ def test_nodes_with_room_take_pods_now() -> None:
     )
 
 
-def test_full_nodes_take_them_when_what_runs_there_ends() -> None:
+def test_full_nodes_fit_once_running_pods_end() -> None:
     running = [pod("a", on="n1", gpus=3), pod("b", on="n2"), pod("c", on="n2", phase="Succeeded")]
     assert places([node("n1"), node("n2")], running, 2) == (
         "later",
@@ -367,7 +365,7 @@ def test_taints_and_closed_nodes_are_counted() -> None:
     assert places([closed], [])[0] == "later"
 
 
-def test_a_label_that_no_node_has_is_said_with_those_that_are_there() -> None:
+def test_a_label_without_nodes_lists_existing_values() -> None:
     assert places([node(), node("n2", model="a100", zone="b")], [], nodeSelector={"zone": "a"}) == (
         "never",
         ("no node has the label zone=a; existing values: b",),

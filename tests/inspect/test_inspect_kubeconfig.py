@@ -24,7 +24,7 @@ def test_it_is_found_as_kubectl_finds_it(tmp_path: Path) -> None:
     assert kubeconfig(one, {**home, "KUBECONFIG": str(other)}) == one
 
 
-def test_where_there_is_none_it_says_where_it_looked(tmp_path: Path) -> None:
+def test_a_missing_kubeconfig_lists_the_places_searched(tmp_path: Path) -> None:
     with pytest.raises(
         ConsoleError, match=f"no kubeconfig found: {tmp_path}/.kube/config does not exist; set --kubeconfig"
     ):
@@ -36,7 +36,7 @@ def test_where_there_is_none_it_says_where_it_looked(tmp_path: Path) -> None:
         kubeconfig(Path("/no/where"), {})
 
 
-def test_the_embedded_platforms_is_not_asked_for_with_another(tmp_path: Path) -> None:
+def test_embedded_excludes_another_kubeconfig(tmp_path: Path) -> None:
     with pytest.raises(
         ConsoleError, match="--embedded cannot be combined with --kubeconfig or --context; remove one of them"
     ):

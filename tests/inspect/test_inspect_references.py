@@ -45,7 +45,7 @@ def only(manifest: Data, **objects: list[Data]) -> tuple[str, str]:
     return answer.verdict, answer.lines[0]
 
 
-def test_a_workload_that_refers_to_nothing_is_not_checked_and_nothing_is_read_for_it() -> None:
+def test_a_workload_without_references_causes_no_requests() -> None:
     assert answers(only_gpus(job()), ()) == []
     assert kinds_named([demand(only_gpus(job()), TEAM)]) == ()
 
@@ -92,7 +92,7 @@ def test_a_key_that_a_secret_lacks_is_named(manifest: Data) -> None:
     assert line.endswith("add it, or set another one; did you mean 'tokens'? Known: tokens")
 
 
-def test_keys_that_nobody_recorded_are_unknown() -> None:
+def test_unrecorded_keys_are_unknown() -> None:
     assert only(using(variable()), Secret=[row("wandb", "other", count=2)]) == (
         "unknown",
         "Secret wandb exists; unknown whether it has the key token (not in its managedFields)",
@@ -138,7 +138,7 @@ def test_without_the_right_to_list_secrets_it_is_unknown() -> None:
     )
 
 
-def test_what_does_not_start_is_said_before_what_is_fine() -> None:
+def test_failures_are_listed_before_successes() -> None:
     manifest = using({**variable(), "envFrom": [{"secretRef": {"name": "missing"}}]})
     (answer,) = answers(manifest, (), Secret=[row("wandb", "token")])
     assert answer.lines[0].startswith("Secret missing not found")

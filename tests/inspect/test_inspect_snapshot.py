@@ -36,7 +36,7 @@ def participants(made: Snapshot) -> dict[str, Participant]:
 # Who takes part.
 
 
-def test_actors_stand_in_the_order_of_creation_with_what_they_hold_since() -> None:
+def test_workloads_are_ordered_by_creation_with_their_usage() -> None:
     made = played(came("b", "speech", 4, 3), waits("a", day=2), came("c", "research", 8, 1))
     assert [each.workload.name for each in made.participants] == ["research/c", "research/a", "speech/b"]
     there = participants(made)
@@ -71,7 +71,7 @@ def held(found: Data) -> None:
 
 
 @pytest.mark.parametrize("change", [off, backoff, parked, gated, held])
-def test_what_kueue_does_not_look_at_has_no_part(change: Any) -> None:
+def test_workloads_that_kueue_ignores_are_not_simulated(change: Any) -> None:
     there = waits("a")
     assert set(participants(played(there))) == {"research/a"}
     change(there)
@@ -82,7 +82,7 @@ def evicted(reason: str) -> Data:
     return condition("Evicted", "True", reason, "x")
 
 
-def test_what_was_preempted_is_leaving_and_what_was_evicted_otherwise_is_gone() -> None:
+def test_preempted_workloads_are_leaving_and_evicted_ones_have_left() -> None:
     preempted, timed_out = came("a", "research", 4), came("b", "research", 4)
     preempted["status"]["conditions"].append(evicted("Preempted"))
     timed_out["status"]["conditions"].append(evicted("PodsReadyTimeout"))
@@ -105,9 +105,7 @@ def checked(found: Data) -> Data:
     ("policy", "part"),
     [("None", (True, True, False)), ("Hold", (True, False, True)), ("HoldAndDrain", (False, False, False))],
 )
-def test_a_stopped_queue_admits_nothing_and_what_it_runs_stays_unless_it_is_drained(
-    policy: str, part: tuple[bool, bool, bool]
-) -> None:
+def test_a_stopped_queue_keeps_running_workloads_unless_drained(policy: str, part: tuple[bool, bool, bool]) -> None:
     found = came("runs", "speech", 4), checked(came("checked", "speech", 4)), waits("waits", "speech")
     there = participants(played(*found, ClusterQueue=stop(policy, *found)))
     runs = there.get("speech/runs")
@@ -116,7 +114,7 @@ def test_a_stopped_queue_admits_nothing_and_what_it_runs_stays_unless_it_is_drai
 
 
 @pytest.mark.parametrize(("policy", "there"), [("None", ["runs", "waits"]), ("Hold", ["runs"]), ("HoldAndDrain", [])])
-def test_a_stopped_local_queue_lets_nothing_through(policy: str, there: list[str]) -> None:
+def test_a_stopped_local_queue_blocks_admission(policy: str, there: list[str]) -> None:
     own = local_queue("research")
     own["spec"]["stopPolicy"] = policy
     made = played(came("runs", "research"), waits("waits"), LocalQueue=[own, local_queue("speech")])
@@ -131,7 +129,7 @@ def test_an_inactive_queue_is_as_if_held() -> None:
     assert {name: each.fixed for name, each in participants(made).items()} == {"speech/runs": True}
 
 
-def test_a_namespace_that_the_queue_does_not_take_blocks_nobody() -> None:
+def test_a_workload_of_an_unselected_namespace_blocks_no_other() -> None:
     found = waits("a"), waits("b", "speech")
     there = counted(list(found))
     there[1]["spec"]["namespaceSelector"] = {"matchLabels": {"kueue": "yes"}}
@@ -139,14 +137,14 @@ def test_a_namespace_that_the_queue_does_not_take_blocks_nobody() -> None:
     assert set(participants(played(*found, ClusterQueue=there, Namespace=spaces))) == {"research/a"}
 
 
-def test_quota_stays_where_it_was_given_although_the_local_queue_leads_elsewhere_now() -> None:
+def test_usage_stays_with_the_admitting_cluster_queue() -> None:
     there = came("a", "research")
     moved = local_queue("research", "speech")
     made = played(there, LocalQueue=[moved, local_queue("speech")])
     assert [each.workload.queue for each in made.participants] == ["research"]
 
 
-def test_pods_that_were_taken_back_hold_nothing() -> None:
+def test_reclaimed_pods_use_no_quota() -> None:
     there = came("a", "research", 4)
     assigned = there["status"]["admission"]["podSetAssignments"][0]
     assigned |= {"count": 2, "resourceUsage": {"nvidia.com/gpu": "8"}}
@@ -169,7 +167,7 @@ def test_other_trees_are_left_out() -> None:
 # By which rules.
 
 
-def test_a_queue_says_how_it_chooses_among_flavors() -> None:
+def test_flavor_fungibility_of_a_queue_is_read() -> None:
     (own, other) = counted([])
     own["spec"]["flavorFungibility"] = {
         "whenCanBorrow": "TryNextFlavor",

@@ -63,7 +63,7 @@ def mine_takes_nothing(own: Data, _: Data) -> None:
 # It is let in.
 
 
-def test_what_has_room_is_admitted_at_the_next_look() -> None:
+def test_a_workload_with_free_quota_is_admitted_in_the_next_cycle() -> None:
     found = asked(waits("me"), [])
     assert said(found) == (
         f"{HEAD} 8 requested, fits now (guaranteed 8, unused 8)",
@@ -88,7 +88,7 @@ def test_who_gives_way_is_named_where_it_takes_its_guarantee_back(gpus: int, who
     assert "fits" not in " ".join(found.lines)
 
 
-def test_what_an_evicted_workload_still_holds_comes_free_by_itself() -> None:
+def test_quota_of_an_evicted_workload_is_freed_without_action() -> None:
     leaving = came("leaving", "research")
     leaving["status"]["conditions"].append(condition("Evicted", "True", "Preempted", "x"))
     found = asked(waits("me", priority=10), [leaving, came("s", "speech")])
@@ -99,7 +99,7 @@ def test_what_an_evicted_workload_still_holds_comes_free_by_itself() -> None:
 # It waits, and one end is enough.
 
 
-def test_one_end_is_named_and_what_goes_to_others_is_no_help() -> None:
+def test_a_single_sufficient_workload_is_named() -> None:
     others = [came("r1", "research", 4), came("r2", "research", 4), came("s1", "speech", 8)]
     found = asked(waits("me", gpus=4, day=21), [*others, waits("first", gpus=4)])
     assert said(found) == (
@@ -133,7 +133,7 @@ def test_no_more_than_five_ends_are_looked_for() -> None:
     assert (len(found.unblock.ends), found.unblock.tested, found.unblock.running) == (5, 5, 16)
 
 
-def test_what_is_at_its_limit_waits_for_its_own_team() -> None:
+def test_a_team_at_capacity_waits_for_its_own_workloads() -> None:
     def bounded(own: Data, _: Data) -> None:
         own["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["borrowingLimit"] = "0"
 
@@ -144,7 +144,7 @@ def test_what_is_at_its_limit_waits_for_its_own_team() -> None:
     )
 
 
-def test_what_may_not_be_taken_back_waits_although_it_is_guaranteed() -> None:
+def test_without_reclaim_a_guarantee_can_be_pending() -> None:
     found = asked(waits("me"), [came("s1", "speech"), came("s2", "speech")], mine_takes_nothing)
     assert said(found)[0] == f"{HEAD} 8 requested, 8 missing (guaranteed 8, unused 8; limit 16, used 0)"
     assert found.conclusion == (
@@ -176,7 +176,7 @@ def test_ends_together_are_those_of_the_lowest_priority_and_only_as_many_as_it_t
     assert larger.fix == f"wait until these 3 end: research/new, research/old, research/dear; {ASK}"
 
 
-def test_where_all_that_ends_goes_to_others_they_are_named() -> None:
+def test_workloads_that_would_take_the_freed_quota_are_named() -> None:
     ahead = [waits(f"first{at}", day=10 + at, priority=9) for at in range(3)]
     found = asked(waits("me"), [came("r", "research", priority=9), came("s", "speech", priority=9), *ahead])
     assert said(found)[-3:] == (
@@ -187,7 +187,7 @@ def test_where_all_that_ends_goes_to_others_they_are_named() -> None:
     assert found.fix == f"wait for the workloads that are admitted first, such as research/first0; {ASK}"
 
 
-def test_behind_what_can_never_start_in_a_strict_queue_the_head_has_to_go() -> None:
+def test_an_impossible_head_of_a_strict_queue_must_be_removed() -> None:
     def strict(own: Data, _: Data) -> None:
         own["spec"]["queueingStrategy"] = "StrictFIFO"
 
@@ -205,7 +205,7 @@ def test_behind_what_can_never_start_in_a_strict_queue_the_head_has_to_go() -> N
     assert found.conclusion == f"{behind}; wait, or remove the workloads ahead of it: research/huge"
 
 
-def test_a_large_tree_is_tried_less_and_says_how_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_tree_is_simulated_less_and_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unblock, "WORK", 0)
     others = [came(f"s{at}", "speech", 1) for at in range(12)] + [came("r", "research", 4)]
     found = asked(waits("me", gpus=12), others, mine_takes_nothing)
@@ -219,7 +219,7 @@ def test_a_large_tree_is_tried_less_and_says_how_much(monkeypatch: pytest.Monkey
 # It is not simulated.
 
 
-def test_what_can_never_run_is_not_simulated() -> None:
+def test_impossible_workloads_are_not_simulated() -> None:
     found = asked(waits("me", gpus=24), [])
     assert (found.unblock, [each for each in found.lines if "simulat" in each]) == (None, [])
     assert found.conclusion.startswith(
@@ -227,7 +227,7 @@ def test_what_can_never_run_is_not_simulated() -> None:
     )
 
 
-def test_where_kueue_counts_otherwise_than_its_workloads_hold_nothing_is_simulated() -> None:
+def test_inconsistent_usage_is_not_simulated() -> None:
     def otherwise(_: Data, other: Data) -> None:
         other["status"]["flavorsReservation"][0]["resources"][0]["total"] = "16"
 
@@ -239,7 +239,7 @@ def test_where_kueue_counts_otherwise_than_its_workloads_hold_nothing_is_simulat
     assert found.conclusion.startswith("other queues borrow its guaranteed quota")
 
 
-def test_what_kueue_does_not_know_of_the_queues_is_said_as_it_is() -> None:
+def test_unknown_queue_fields_are_reported() -> None:
     def odd(own: Data, _: Data) -> None:
         own["spec"]["queueingStrategy"] = "Lottery"
 
@@ -249,7 +249,7 @@ def test_what_kueue_does_not_know_of_the_queues_is_said_as_it_is() -> None:
     )
 
 
-def test_a_tree_that_never_comes_to_rest_is_told() -> None:
+def test_a_livelock_is_reported() -> None:
     def quarrel(own: Data, other: Data) -> None:
         for each, nominal in ((own, "2"), (other, "4")):
             each["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = nominal
@@ -263,7 +263,7 @@ def test_a_tree_that_never_comes_to_rest_is_told() -> None:
     )
 
 
-def test_who_may_not_see_what_waits_elsewhere_hears_who_may() -> None:
+def test_hidden_pending_workloads_name_who_can_read_them() -> None:
     hidden = Missing("Workload", "what waits beyond research", "you may not list workloads", "an admin", partly=True)
     me = waits("me")
     found = state((hidden,), ClusterQueue=counted([me]), Workload=[me])
@@ -283,7 +283,7 @@ ELSEWHERE = "MultiKueue: a workload may run in another cluster"
 
 
 @pytest.mark.parametrize("which", ["checks", "by strategy", "elsewhere", "topology", "partial", "nothing"])
-def test_what_the_simulation_does_not_know_is_said_where_the_queue_uses_it(which: str) -> None:
+def test_unmodelled_features_are_reported_where_used(which: str) -> None:
     place, controller = flavor(), "kueue.x-k8s.io/provisioning-request"
     me, other = waits("me"), waits("other", "speech", day=21)
 

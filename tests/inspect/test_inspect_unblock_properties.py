@@ -67,7 +67,7 @@ def unrest() -> World:
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @example(unrest())
 @given(worlds())
-def test_what_is_said_to_let_a_workload_in_lets_it_in(world: World) -> None:
+def test_the_named_workloads_are_sufficient(world: World) -> None:
     at_rest = world.again()
     for name, found in entries(world).items():
         assert found.admitted == (name in at_rest)
@@ -85,7 +85,7 @@ def test_what_is_said_to_let_a_workload_in_lets_it_in(world: World) -> None:
 @pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(worlds())
-def test_where_no_end_is_said_to_be_enough_none_is(world: World) -> None:
+def test_no_other_workloads_are_sufficient(world: World) -> None:
     at_rest = world.again()
     for name, found in entries(world).items():
         if found.admitted or found.ends:
@@ -108,7 +108,7 @@ def gets_in(world: World, queue: str, name: str, gpus: int, *, alone: bool) -> b
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(worlds())
-def test_the_arithmetic_of_the_tree_says_what_the_simulation_gives(world: World) -> None:
+def test_quota_arithmetic_agrees_with_the_simulation(world: World) -> None:
     quotas = queues_of(world).quotas
     for queue in world.tenancy.queues:
         for name in FLAVORS[: len(queue.groups[0].flavors)]:

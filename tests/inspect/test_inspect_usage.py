@@ -29,7 +29,7 @@ def shared(used: int = 12, **objects: list[Data]) -> State:
     return state(ClusterQueue=both, Cohort=[], LocalQueue=[local_queue("research"), local_queue("speech")], **objects)
 
 
-def test_each_team_shows_its_own_what_it_borrowed_and_what_it_lent() -> None:
+def test_each_team_shows_used_borrowed_and_lent() -> None:
     assert rows(shared()) == [
         ("research", "a100", 8, 16, 1, 0, 4, 0),
         ("speech", "a100", 8, 16, 12, 4, 0, 0),
@@ -38,7 +38,7 @@ def test_each_team_shows_its_own_what_it_borrowed_and_what_it_lent() -> None:
     assert Note.LENT in measure(shared()).notes
 
 
-def test_what_waits_stands_at_the_flavor_that_it_could_get_and_else_at_none() -> None:
+def test_pending_workloads_are_listed_at_a_possible_flavor() -> None:
     waiting = [
         workload(only_gpus(job("a"))),
         workload(only_gpus(job("b", pods=3))),
@@ -108,7 +108,7 @@ def test_a_gang_queue_belongs_to_the_team_that_it_is_named_after() -> None:
     ]
 
 
-def test_quotas_of_all_teams_are_gpus_and_what_is_full_and_of_one_team_all() -> None:
+def test_all_teams_show_gpus_and_one_team_shows_everything() -> None:
     hard = {"requests.cpu": "8", "pods": "2", f"requests.{GPU}": "8"}
     quota = {
         "metadata": meta("budget", "research"),
@@ -123,7 +123,7 @@ def test_quotas_of_all_teams_are_gpus_and_what_is_full_and_of_one_team_all() -> 
     ]
 
 
-def test_a_team_that_is_not_there_names_the_nearest_and_a_hidden_list_asks_for_a_name() -> None:
+def test_a_missing_team_suggests_the_nearest_name() -> None:
     with pytest.raises(ConsoleError, match="team reserch not found; did you mean 'research'"):
         measure(state(), "reserch")
     unseen = Missing("LocalQueue", "queues", "you may not list localqueues", "somebody")
@@ -178,7 +178,7 @@ def test_data_for_programs_has_the_same_numbers() -> None:
     }
 
 
-def test_watching_asks_anew_each_time() -> None:
+def test_watching_repeats_the_query() -> None:
     asked: list[int] = []
 
     def ask() -> Text:

@@ -41,7 +41,7 @@ def test_a_job_without_the_label_is_not_queued_at_all() -> None:
     assert found.conclusion == ("not queued: no queue label; add the label kueue.x-k8s.io/queue-name=research")
 
 
-def test_a_job_in_a_queue_that_is_not_there_is_told() -> None:
+def test_a_missing_queue_is_reported() -> None:
     found = asked(LocalQueue=[local_queue("research"), {"metadata": meta("other", "speech"), "spec": {}}])
     assert found.conclusion.startswith("not queued yet: Kueue has not created a Workload for it; check that the Kueue")
     lost = asked(LocalQueue=[{"metadata": meta("reserch", "research"), "spec": {"clusterQueue": "research"}}])
@@ -53,7 +53,7 @@ def test_a_job_in_a_queue_that_is_not_there_is_told() -> None:
 # Waiting for quota.
 
 
-def test_a_job_that_needs_what_others_use_names_them() -> None:
+def test_a_pending_job_names_workloads_that_use_its_quota() -> None:
     found = asked(Workload=[workload(JOB)], ClusterQueue=queues(8, 32, borrowingLimit=24))
     assert found.lines == (
         HELD,
@@ -106,7 +106,7 @@ def test_a_job_waits_for_its_guarantee_for_its_own_team_or_for_kueue(own: int, o
     assert found.conclusion == conclusion
 
 
-def test_a_queue_that_reclaims_from_lower_priority_alone_says_so() -> None:
+def test_reclaim_from_lower_priority_is_reported() -> None:
     found = queues(0, 36, borrowingLimit=24)
     found[0]["spec"]["preemption"]["reclaimWithinCohort"] = "LowerPriority"
     assert asked(Workload=[workload(JOB)], ClusterQueue=found).fix == (
@@ -114,7 +114,7 @@ def test_a_queue_that_reclaims_from_lower_priority_alone_says_so() -> None:
     )
 
 
-def test_a_job_that_is_too_large_for_its_queue_hears_the_limit() -> None:
+def test_a_job_larger_than_its_queue_shows_the_limit() -> None:
     large = only_gpus(job(pods=5))
     found = asked(large, Workload=[workload(large)])
     assert found.conclusion == (
@@ -140,7 +140,7 @@ def test_those_ahead_are_counted_by_priority_then_time() -> None:
     assert found.conclusion == "other workloads are ahead of it in its queue; wait, or set a higher priority class"
 
 
-def test_what_a_check_sent_back_stands_behind_what_came_meanwhile() -> None:
+def test_a_workload_requeued_by_an_admission_check_loses_its_position() -> None:
     back, fresh = only_gpus(job("back")), only_gpus(job("fresh"))
     sent = workload(back, "2026-01-01T00:00:00Z")
     sent["status"]["conditions"].append(
@@ -150,7 +150,7 @@ def test_what_a_check_sent_back_stands_behind_what_came_meanwhile() -> None:
     assert "1 workload is ahead of it, requesting 8 nvidia.com/gpu: research/job-fresh-abcde" in found.lines
 
 
-def test_in_a_strict_queue_nothing_overtakes() -> None:
+def test_strict_fifo_has_no_overtaking() -> None:
     strict = cluster_queue("research")
     strict["spec"]["queueingStrategy"] = "StrictFIFO"
     first = workload(only_gpus(job("first", pods=9)), "2025-01-01T00:00:00Z")
@@ -160,7 +160,7 @@ def test_in_a_strict_queue_nothing_overtakes() -> None:
     )
 
 
-def test_an_inactive_queue_is_said_in_kueues_words() -> None:
+def test_an_inactive_queue_is_reported_with_kueues_message() -> None:
     stopped = cluster_queue("research")
     words = "Can't admit new workloads: references missing AdmissionCheck(s): provision-a100."
     stopped["status"]["conditions"] = [{"type": "Active", "status": "False", "message": words}]
@@ -171,7 +171,7 @@ def test_an_inactive_queue_is_said_in_kueues_words() -> None:
     )
 
 
-def test_a_held_local_queue_and_a_namespace_that_is_not_taken_are_told() -> None:
+def test_a_held_local_queue_and_an_unselected_namespace_are_reported() -> None:
     held = local_queue("research")
     held["spec"]["stopPolicy"] = "HoldAndDrain"
     assert asked(Workload=[workload(JOB)], LocalQueue=[held]).conclusion == (
@@ -207,9 +207,7 @@ def test_a_held_local_queue_and_a_namespace_that_is_not_taken_are_told() -> None
         ),
     ],
 )
-def test_what_kueue_does_not_look_at_hears_until_when_and_is_ahead_of_nobody(
-    status: Data, gate: str, reason: str
-) -> None:
+def test_a_backoff_workload_shows_its_end_and_has_no_position(status: Data, gate: str, reason: str) -> None:
     off, later = workload(JOB), only_gpus(job("later"))
     off["status"] |= status
     if gate:
@@ -225,7 +223,7 @@ def test_what_kueue_does_not_look_at_hears_until_when_and_is_ahead_of_nobody(
     assert NOBODY in behind.lines
 
 
-def test_who_may_not_read_queues_hears_what_kueue_said_and_who_knows_more() -> None:
+def test_without_rights_to_read_queues_kueues_message_is_shown() -> None:
     found = asked(JOB, (HIDDEN,), Workload=[workload(JOB)], ClusterQueue=[])
     assert found.lines == (HELD, SAYS, NOBODY, HIDDEN.text)
     assert found.conclusion == "pending for quota; you may not see how much is free; ask an admin"
@@ -234,7 +232,7 @@ def test_who_may_not_read_queues_hears_what_kueue_said_and_who_knows_more() -> N
 # Past the quota.
 
 
-def test_a_switched_off_workload_says_how_to_switch_it_on() -> None:
+def test_an_inactive_workload_shows_how_to_activate_it() -> None:
     off = workload(JOB)
     off["spec"]["active"] = False
     assert asked(Workload=[off]).conclusion == (
@@ -243,7 +241,7 @@ def test_a_switched_off_workload_says_how_to_switch_it_on() -> None:
     )
 
 
-def test_an_admission_check_that_holds_it_is_named() -> None:
+def test_a_pending_admission_check_is_named() -> None:
     held = workload(JOB, admitted=True)
     held["status"]["conditions"][1] = condition(
         "Admitted", "False", "UnsatisfiedAdmissionChecks", "The workload has failed admission checks"
@@ -264,7 +262,7 @@ def event(message: str, about: str = "train") -> Data:
     }
 
 
-def test_pods_that_the_quota_refuses_are_told_in_the_api_servers_words() -> None:
+def test_pods_rejected_by_quota_show_the_api_servers_message() -> None:
     words = 'Error creating: pods "train-x" is forbidden: exceeded quota: budget'
     admitted = workload(JOB, admitted=True)
     found = asked(Workload=[admitted], Event=[event(words)])
@@ -282,7 +280,7 @@ def unplaced(message: str, **spec: Any) -> Data:
     return found
 
 
-def test_a_pod_without_a_node_hears_which_nodes_there_are() -> None:
+def test_an_unschedulable_pod_lists_existing_nodes() -> None:
     others = [pod("other", "speech", gpus=6, on="n1")]
     words = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
     found = asked(Workload=[workload(JOB, admitted=True)], Pod=[unplaced(words), *others])
@@ -307,7 +305,7 @@ def test_a_pod_whose_claim_is_not_bound_waits_for_it() -> None:
     assert found.conclusion == ("volumes not ready: claim corpus is Pending; check the claim: kubectl describe pvc")
 
 
-def test_a_container_that_cannot_start_says_why() -> None:
+def test_a_container_that_cannot_start_shows_the_reason() -> None:
     stuck = pod("train-x", on="n1")
     stuck["metadata"]["ownerReferences"] = [{"uid": "uid-train"}]
     waits = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
@@ -316,7 +314,7 @@ def test_a_container_that_cannot_start_says_why() -> None:
     assert found.reason == "containers do not start: main: ImagePullBackOff: not found"
 
 
-def test_what_ended_does_not_wait() -> None:
+def test_finished_workloads_are_not_pending() -> None:
     ended = {**JOB, "status": {"conditions": [condition("Complete", "True", "", "")]}}
     found = asked(ended)
     assert (found.conclusion, found.waits) == ("not pending: ended (Complete)", False)

@@ -15,7 +15,7 @@ def inventory(tmp_path: Path) -> Path:
     return tmp_path / "inventory.json"
 
 
-def test_only_what_the_stack_names_is_taken_over(cluster: Cluster, namespace: str, inventory: Path) -> None:
+def test_only_named_objects_are_adopted(cluster: Cluster, namespace: str, inventory: Path) -> None:
     theirs = {
         name: created_by(cluster, "kubectl", a_config_map(name, namespace, a="theirs", b="kept"))
         for name in ("ours", "no")
@@ -36,9 +36,7 @@ def test_only_what_the_stack_names_is_taken_over(cluster: Cluster, namespace: st
     assert no == theirs["no"]
 
 
-def test_what_is_taken_over_belongs_to_the_stack_and_is_deleted_with_it(
-    cluster: Cluster, namespace: str, inventory: Path
-) -> None:
+def test_adopted_objects_are_deleted_with_the_stack(cluster: Cluster, namespace: str, inventory: Path) -> None:
     created_by(cluster, "kubectl", a_config_map("settings", namespace, a="theirs"))
     account = a_bare_account("runner", namespace)
     cluster.create(account)

@@ -36,7 +36,7 @@ def test_a_change_is_ours_or_a_controllers(after: Live, *, changed: bool) -> Non
     assert after.changed_since(LIVE) is changed
 
 
-def test_a_status_that_we_patched_is_no_apply_of_ours() -> None:
+def test_a_patched_status_is_not_an_apply() -> None:
     patched = replace(LIVE, managed=({**OURS, "subresource": "status"}, {**OURS, "operation": "Update"}))
     assert patched.applied is None
 
@@ -56,13 +56,13 @@ def test_a_status_that_we_patched_is_no_apply_of_ours() -> None:
         "topologyName is immutable when topologyName is set",
     ],
 )
-def test_every_way_to_say_immutable_is_understood(message: str) -> None:
+def test_all_messages_of_immutable_fields_are_recognised(message: str) -> None:
     cause = Cause("spec", "FieldValueInvalid", message)
     assert immutable(ApiError(422, "Invalid", f"spec: {message}", (cause,)))
     assert not immutable(ApiError(403, "Forbidden", message))
 
 
-def test_what_is_wrong_beside_an_immutable_field_counts() -> None:
+def test_errors_beside_an_immutable_field_count() -> None:
     causes = (Cause("spec.a", "", "field is immutable"), Cause("spec.b", "", "must be positive"))
     assert not immutable(ApiError(422, "Invalid", "spec.a: field is immutable, spec.b: must be positive", causes))
 
@@ -78,7 +78,7 @@ def test_immutable_fields_in_the_one_message_of_a_webhook_are_understood() -> No
     assert not immutable(ApiError(403, "", f"{denied}the team may not set this"))
 
 
-def test_an_answer_that_is_no_status_is_told_as_it_is() -> None:
+def test_an_answer_without_a_status_is_shown_verbatim() -> None:
     error = api_error(502, "Bad Gateway", b"upstream is gone\n")
     assert (error.status, error.reason, error.message) == (502, "Bad Gateway", "upstream is gone")
     assert str(api_error(504, "Gateway Timeout", b"")) == "Gateway Timeout (504 Gateway Timeout)"

@@ -48,7 +48,7 @@ def test_a_new_object_is_created_and_then_unchanged(cluster: Cluster, namespace:
     assert apply(cluster, waves, inventory) == (Change("unchanged", "", "ConfigMap", namespace, "settings"),)
 
 
-def test_what_nobody_touched_is_not_sent_again(
+def test_unchanged_objects_are_not_sent_again(
     cluster: Cluster, namespace: str, inventory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quota = an_object("v1", "ResourceQuota", "gpus", namespace, spec={"hard": {"requests.nvidia.com/gpu": "8"}})
@@ -68,14 +68,14 @@ def test_without_the_inventory_an_object_is_still_ours_and_unchanged(
     assert actions(apply(cluster, [[quota]], inventory)) == [("gpus", "unchanged")]
 
 
-def test_an_edit_is_a_change_and_a_field_that_left_goes(cluster: Cluster, namespace: str, inventory: Path) -> None:
+def test_an_edit_changes_fields_and_removes_dropped_ones(cluster: Cluster, namespace: str, inventory: Path) -> None:
     apply(cluster, [[a_config_map("settings", namespace, a="1", b="1")]], inventory)
     changed = apply(cluster, [[a_config_map("settings", namespace, a="2")]], inventory)
     assert actions(changed) == [("settings", "changed")]
     assert (cluster.get("v1", "ConfigMap", "settings", namespace) or {})["data"] == {"a": "2"}
 
 
-def test_a_field_that_somebody_removed_comes_back(cluster: Cluster, namespace: str, inventory: Path) -> None:
+def test_a_removed_field_is_restored(cluster: Cluster, namespace: str, inventory: Path) -> None:
     settings = a_config_map("settings", namespace, a="1")
     apply(cluster, [[settings]], inventory)
     cluster.patch(Reference.of(settings), {"data": {"a": None}})
@@ -83,7 +83,7 @@ def test_a_field_that_somebody_removed_comes_back(cluster: Cluster, namespace: s
     assert (cluster.get(*Reference.of(settings)) or {})["data"] == {"a": "1"}
 
 
-def test_an_object_that_somebody_deleted_is_created_again(cluster: Cluster, namespace: str, inventory: Path) -> None:
+def test_a_deleted_object_is_created_again(cluster: Cluster, namespace: str, inventory: Path) -> None:
     settings = a_config_map("settings", namespace)
     apply(cluster, [[settings]], inventory)
     cluster.delete(Reference.of(settings))
@@ -177,9 +177,7 @@ def test_one_kind_in_two_groups_is_two_objects(cluster: Cluster, namespace: str,
     )
 
 
-def test_what_belongs_to_others_is_refused_and_stays_as_it_is(
-    cluster: Cluster, namespace: str, inventory: Path
-) -> None:
+def test_objects_of_others_are_refused_and_unchanged(cluster: Cluster, namespace: str, inventory: Path) -> None:
     theirs = cluster.create(a_config_map("settings", namespace, a="theirs"))
     with pytest.raises(ApplyError) as refused:
         apply(cluster, [[a_config_map("settings", namespace, b="ours"), a_config_map("more", namespace)]], inventory)
@@ -193,7 +191,7 @@ def test_what_belongs_to_others_is_refused_and_stays_as_it_is(
     assert cluster.get("v1", "ConfigMap", "settings", namespace) == theirs
 
 
-def test_what_took_the_name_of_ours_is_refused(cluster: Cluster, namespace: str, inventory: Path) -> None:
+def test_a_replaced_object_of_others_is_refused(cluster: Cluster, namespace: str, inventory: Path) -> None:
     account = a_bare_account("runner", namespace)
     apply(cluster, [[account]], inventory)
     cluster.delete(Reference.of(account))
@@ -202,7 +200,7 @@ def test_what_took_the_name_of_ours_is_refused(cluster: Cluster, namespace: str,
         apply(cluster, [[account]], inventory)
 
 
-def test_all_errors_of_a_wave_are_told_and_later_waves_are_not_tried(
+def test_all_errors_of_a_wave_are_reported_and_later_waves_are_skipped(
     cluster: Cluster, namespace: str, inventory: Path
 ) -> None:
     unknown = an_object("nobody.example.com/v1", "Widget", "one", namespace)
@@ -227,7 +225,7 @@ def test_all_errors_of_a_wave_are_told_and_later_waves_are_not_tried(
     assert not cluster.exists("v1", "ConfigMap", "later", namespace)
 
 
-def test_a_rule_of_a_custom_resource_is_told_in_the_servers_words(
+def test_a_custom_resources_rule_shows_the_servers_message(
     cluster: Cluster, namespace: str, group: str, inventory: Path
 ) -> None:
     widget = an_object(f"{group}/v1", "Widget", "one", namespace, spec={"size": 0, "colour": "red"})
@@ -238,9 +236,7 @@ def test_a_rule_of_a_custom_resource_is_told_in_the_servers_words(
         apply(cluster, [[a_definition(group)], [widget]], inventory)
 
 
-def test_what_is_declared_twice_is_refused_before_anything_is_sent(
-    cluster: Cluster, namespace: str, inventory: Path
-) -> None:
+def test_duplicate_objects_are_refused_before_any_request(cluster: Cluster, namespace: str, inventory: Path) -> None:
     twin = a_config_map("settings", namespace)
     with pytest.raises(
         ApplyError, match=f"ConfigMap {namespace}/settings: declared more than once; remove the duplicates"
@@ -250,7 +246,7 @@ def test_what_is_declared_twice_is_refused_before_anything_is_sent(
     assert not inventory.exists()
 
 
-def test_progress_hears_of_every_object(cluster: Cluster, namespace: str, inventory: Path) -> None:
+def test_progress_counts_every_object(cluster: Cluster, namespace: str, inventory: Path) -> None:
     heard: list[Change] = []
     settings = [a_config_map(f"n{number}", namespace) for number in range(20)]
     changes = apply(cluster, [settings], inventory, heard.append)
@@ -258,7 +254,7 @@ def test_progress_hears_of_every_object(cluster: Cluster, namespace: str, invent
     assert [one.name for one in changes] == [f"n{number}" for number in range(20)]
 
 
-def test_what_is_on_its_way_out_is_waited_for_and_created(cluster: Cluster, namespace: str, inventory: Path) -> None:
+def test_an_object_under_deletion_is_awaited_and_created(cluster: Cluster, namespace: str, inventory: Path) -> None:
     settings = a_config_map("settings", namespace)
     reference = Reference.of(settings)
     apply(cluster, [[settings]], inventory)
@@ -282,7 +278,7 @@ def test_an_interrupted_run_is_recovered_by_the_next(cluster: Cluster, namespace
     assert [text_at(one, "metadata", "name") for one in left] == names[:2]
 
 
-def test_what_a_killed_run_was_about_to_create_is_ours(cluster: Cluster, namespace: str, inventory: Path) -> None:
+def test_objects_of_a_killed_run_are_recognised(cluster: Cluster, namespace: str, inventory: Path) -> None:
     account, settings = a_bare_account("runner", namespace), a_config_map("settings", namespace)
     entered = Inventory(inventory)
     for one in (account, settings):

@@ -106,7 +106,7 @@ def said(caplog: pytest.LogCaptureFixture, *arguments: object) -> str:
     return seen.output + caplog.text
 
 
-def test_a_token_that_works_is_nowhere(
+def test_tokens_are_never_written(
     place: Place, token: str, namespace: str, cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     pod: Json = {"containers": [{"name": "c", "image": "registry.example.com/x:1"}]}

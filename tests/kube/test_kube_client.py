@@ -24,19 +24,19 @@ def held(cluster: Cluster, namespace: str) -> Iterator[Reference]:
         cluster.patch(reference, {"metadata": {"finalizers": None}})
 
 
-def test_what_is_applied_is_read_back(cluster: Cluster, namespace: str) -> None:
+def test_an_applied_object_is_read_back(cluster: Cluster, namespace: str) -> None:
     cluster.apply(a_config_map("settings", namespace, a="1"))
     found = cluster.get("v1", "ConfigMap", "settings", namespace)
     assert found
     assert found["data"] == {"a": "1"}
 
 
-def test_what_is_not_there_is_none(cluster: Cluster, namespace: str) -> None:
+def test_a_missing_object_is_none(cluster: Cluster, namespace: str) -> None:
     assert cluster.get("v1", "ConfigMap", "settings", namespace) is None
     assert not cluster.exists("v1", "ConfigMap", "settings", namespace)
 
 
-def test_metadata_alone_comes_without_the_rest(cluster: Cluster, namespace: str) -> None:
+def test_metadata_only_omits_the_rest(cluster: Cluster, namespace: str) -> None:
     answer = cluster.apply(a_config_map("settings", namespace, a="1"), metadata_only=True)
     (listed,) = cluster.list("v1", "ConfigMap", namespace=namespace, labels="owner=tests", metadata_only=True)
     assert "data" not in answer
@@ -55,16 +55,14 @@ def test_a_list_is_of_one_namespace_and_one_label(cluster: Cluster, namespace: s
     assert {(one["apiVersion"], one["kind"]) for one in listed} == {("v1", "ConfigMap")}
 
 
-def test_a_list_longer_than_a_page_comes_whole(
-    cluster: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_list_of_several_pages_is_complete(cluster: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpu_tenancy.kube.client._PAGE", "2")
     for number in range(5):
         cluster.apply(a_config_map(f"n{number}", namespace))
     assert len(cluster.list("v1", "ConfigMap", namespace=namespace, labels="owner=tests")) == 5
 
 
-def test_a_dry_run_keeps_nothing(cluster: Cluster, namespace: str) -> None:
+def test_a_dry_run_stores_nothing(cluster: Cluster, namespace: str) -> None:
     manifest = a_config_map("settings", namespace)
     cluster.apply(manifest, dry_run=True)
     cluster.create(manifest, dry_run=True)
@@ -109,7 +107,7 @@ def test_an_unknown_field_is_refused_by_name(cluster: Cluster, namespace: str) -
         cluster.create(job)
 
 
-def test_what_exists_is_not_created_again(cluster: Cluster, namespace: str) -> None:
+def test_an_existing_object_is_not_created_again(cluster: Cluster, namespace: str) -> None:
     cluster.create(a_config_map("settings", namespace))
     with pytest.raises(ApiError) as refused:
         cluster.create(a_config_map("settings", namespace))
@@ -154,7 +152,7 @@ def test_a_manifest_of_the_wrong_scope_or_without_name_is_refused(
         cluster.apply(manifest)
 
 
-def test_deleting_waits_until_it_is_gone(cluster: Cluster, namespace: str) -> None:
+def test_deletion_waits_for_completion(cluster: Cluster, namespace: str) -> None:
     manifest = a_config_map("settings", namespace)
     cluster.apply(manifest)
     cluster.delete(Reference.of(manifest))
@@ -162,7 +160,7 @@ def test_deleting_waits_until_it_is_gone(cluster: Cluster, namespace: str) -> No
     cluster.delete(Reference.of(manifest))
 
 
-def test_what_does_not_go_names_its_finalizer(cluster: Cluster, held: Reference) -> None:
+def test_a_stuck_deletion_names_its_finalizer(cluster: Cluster, held: Reference) -> None:
     with pytest.raises(
         WaitTimeoutError, match=r"ConfigMap .*/held to be deleted; .*finalizer tests\.example\.com/held"
     ):
@@ -183,7 +181,7 @@ def test_waiting_returns_the_first_answer(cluster: Cluster) -> None:
     assert cluster.wait_for(lambda: next(answers), poll=0.01) == "ready"
 
 
-def test_waiting_in_vain_says_for_what(cluster: Cluster) -> None:
+def test_a_timeout_names_what_it_waited_for(cluster: Cluster) -> None:
     with pytest.raises(WaitTimeoutError, match=r"timed out after 0\.05 s waiting for a pod"):
         cluster.wait_for(lambda: None, timeout=0.05, poll=0.01, what="a pod")
 
@@ -210,5 +208,5 @@ def test_a_kubeconfig_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         Cluster(tmp_path / "kubeconfig")
 
 
-def test_the_server_says_that_it_is_ready(cluster: Cluster) -> None:
+def test_the_server_reports_readiness(cluster: Cluster) -> None:
     assert cluster.ready()

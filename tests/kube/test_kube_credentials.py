@@ -53,7 +53,7 @@ def expired(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     ],
     ids=["no YAML", "tab", "list", "text", "empty", "binary"],
 )
-def test_a_file_that_is_no_kubeconfig_is_named(tmp_path: Path, content: str, problem: str) -> None:
+def test_an_invalid_kubeconfig_is_named(tmp_path: Path, content: str, problem: str) -> None:
     file = tmp_path / "config"
     file.write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(ConsoleError, match=f"{file}: {problem}"):
@@ -78,7 +78,7 @@ def asked(kubeconfig: Path) -> str:
     return seen.stderr
 
 
-def test_a_refused_token_is_said_to_be_the_credentials(platform: Platform, tmp_path: Path) -> None:
+def test_a_rejected_token_is_reported_as_credentials(platform: Platform, tmp_path: Path) -> None:
     said = asked(with_user(platform, tmp_path / "config", {"token": "canary-canary"}))
     assert "rejected the credentials; a token is missing, invalid or expired (401 Unauthorized); log in again" in said
     assert str(tmp_path / "config") in said
@@ -95,7 +95,7 @@ def test_an_expired_client_certificate_has_its_date(
     assert "log in again, or specify another kubeconfig or context" in said
 
 
-def test_a_client_certificate_of_another_cluster_is_told(platform: Platform, tmp_path: Path) -> None:
+def test_a_client_certificate_of_another_cluster_is_reported(platform: Platform, tmp_path: Path) -> None:
     places = certificates.Places(tmp_path / "other")
     certificates.make_certificates(places)
     user = {"client-certificate": places.certificate("admin"), "client-key": places.key("admin")}
@@ -128,7 +128,7 @@ def trusting(server: str, authority: Path, file: Path) -> Path:
 
 
 @pytest.mark.process
-def test_an_expired_server_certificate_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expired_server_certificate_is_reported_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authority = certificates._authority("tests")  # pyright: ignore[reportPrivateUsage]
     private = ec.generate_private_key(ec.SECP256R1())
     monkeypatch.setattr(certificates, "_VALIDITY", EXPIRED)
@@ -141,7 +141,7 @@ def test_an_expired_server_certificate_is_told_at_once(tmp_path: Path, monkeypat
     assert f"the API server at {server} is not reachable: certificate has expired; {fix}" in said
 
 
-def test_a_server_of_another_cluster_is_told(platform: Platform, tmp_path: Path) -> None:
+def test_a_server_of_another_cluster_is_reported(platform: Platform, tmp_path: Path) -> None:
     places = certificates.Places(tmp_path / "other")
     certificates.make_certificates(places)
     with platform.cluster() as cluster:

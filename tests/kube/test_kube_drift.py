@@ -23,9 +23,7 @@ def a_server(name: str, namespace: str, replicas: int | None) -> Manifest:
     return an_object("apps/v1", "Deployment", name, namespace, spec=spec)
 
 
-def test_what_was_edited_by_hand_is_as_in_the_stack_again_and_named_field_by_field(
-    cluster: Cluster, namespace: str, tmp_path: Path
-) -> None:
+def test_manual_edits_are_corrected_and_listed_by_field(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     settings, server = a_config_map("settings", namespace, a="1", b="2"), a_server("server", namespace, 0)
     apply(cluster, [[settings, server]], tmp_path / "inventory.json")
     cluster.patch(Reference.of(settings), {"data": {"a": "theirs", "b": None}})
@@ -46,7 +44,7 @@ def test_what_was_edited_by_hand_is_as_in_the_stack_again_and_named_field_by_fie
     ] * 2
 
 
-def test_what_somebody_added_stays_and_is_no_correction(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+def test_added_fields_stay_and_are_not_corrections(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     settings = a_config_map("settings", namespace, a="1")
     apply(cluster, [[settings]], tmp_path / "inventory.json")
     cluster.patch(Reference.of(settings), {"data": {"theirs": "1"}, "metadata": {"labels": {"theirs": "1"}}})
@@ -55,13 +53,13 @@ def test_what_somebody_added_stays_and_is_no_correction(cluster: Cluster, namesp
     assert at(cluster.get(*Reference.of(settings)) or {}, "data") == {"a": "1", "theirs": "1"}
 
 
-def test_a_change_of_the_stack_is_no_correction(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+def test_a_change_of_the_stack_is_not_a_correction(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     apply(cluster, [[a_config_map("settings", namespace, a="1")]], tmp_path / "inventory.json")
     (change,) = apply(cluster, [[a_config_map("settings", namespace, a="2", b="1")]], tmp_path / "inventory.json")
     assert (change.action, change.corrected) == ("changed", ())
 
 
-def test_what_an_autoscaler_set_is_left_alone(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+def test_replicas_set_by_an_autoscaler_are_kept(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     server = a_server("server", namespace, None)
     apply(cluster, [[server]], tmp_path / "inventory.json")
     cluster.patch(Reference.of(server), {"spec": {"replicas": 0}}, subresource="scale")
@@ -86,7 +84,7 @@ def test_a_field_that_a_controller_set_is_a_conflict_by_field_and_manager(
     assert at(cluster.get(*Reference.of(settings)) or {}, "data") == {"a": "theirs", "b": "by hand"}
 
 
-def test_a_field_that_a_controller_took_with_its_value_is_no_correction(
+def test_a_field_that_a_controller_owns_with_the_same_value_is_not_a_correction(
     cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tolerations: list[Any] = [{"key": "nvidia.com/gpu", "operator": "Exists"}]

@@ -12,7 +12,7 @@ from gpu_tenancy.kube.pruning import check_prunable
 from gpu_tenancy.kube.references import Reference
 
 
-def test_a_queue_that_kueue_holds_is_named_before_anything_waits_for_it(
+def test_a_queue_with_kueues_finalizer_is_named_before_waiting(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     flavor = an_object("kueue.x-k8s.io/v1beta2", "ResourceFlavor", namespace, spec={})

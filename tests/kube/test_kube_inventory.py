@@ -22,7 +22,7 @@ def test_a_file_that_is_not_there_is_an_empty_inventory(file: Path) -> None:
     assert not file.exists()
 
 
-def test_what_is_saved_is_read_back(file: Path) -> None:
+def test_the_inventory_is_read_back(file: Path) -> None:
     inventory = Inventory(file)
     inventory.put(an_entry("settings", wave=3))
     inventory.save()
@@ -30,7 +30,7 @@ def test_what_is_saved_is_read_back(file: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == ["local.json"]
 
 
-def test_nobody_else_may_read_it(file: Path) -> None:
+def test_the_inventory_is_private(file: Path) -> None:
     inventory = Inventory(file)
     inventory.put(an_entry("settings"))
     inventory.save()
@@ -48,7 +48,7 @@ def test_it_is_written_only_where_something_changed(file: Path) -> None:
     assert not file.exists()
 
 
-def test_the_last_applied_comes_first(file: Path) -> None:
+def test_the_last_applied_stack_is_listed_first(file: Path) -> None:
     inventory = Inventory(file)
     for name, wave in (("first", 0), ("third", 2), ("second", 1), ("kept", 1)):
         inventory.put(an_entry(name, wave))

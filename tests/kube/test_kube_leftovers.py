@@ -23,7 +23,7 @@ def state(known: list[Manifest], creating: list[Manifest]) -> State:
     return State.read(json.dumps({"deployment": {"resources": resources, "pending_operations": pending + deleting}}))
 
 
-def test_only_what_the_provider_was_creating_is_left_over(cluster: Cluster, namespace: str) -> None:
+def test_only_pending_creations_are_leftovers(cluster: Cluster, namespace: str) -> None:
     known, left, new, adopted = (a_config_map(name, namespace, a="1") for name in ("known", "left", "new", "adopted"))
     bare = a_bare_account("bare", namespace)
     created_by(cluster, "pulumi-kubernetes", known)
@@ -35,7 +35,7 @@ def test_only_what_the_provider_was_creating_is_left_over(cluster: Cluster, name
     assert found == [f"ConfigMap/{namespace}/left", f"ServiceAccount/{namespace}/bare"]
 
 
-def test_what_others_created_is_refused_although_its_creation_had_begun(cluster: Cluster, namespace: str) -> None:
+def test_objects_of_others_are_refused_despite_a_pending_creation(cluster: Cluster, namespace: str) -> None:
     known, theirs, another = (a_config_map(name, namespace, a="1") for name in ("known", "theirs", "another"))
     created_by(cluster, "kubectl", theirs)
     created_by(cluster, "pulumi-kubernetes", another)

@@ -48,7 +48,7 @@ def behind(proxy: Proxy) -> Iterator[Cluster]:
     ],
     ids=["429", "500", "503", "504", "cut", "answer lost", "slow"],
 )
-def test_what_fails_for_a_while_is_sent_again(
+def test_transient_failures_are_retried(
     behind: Cluster, proxy: Proxy, namespace: str, tmp_path: Path, fault: Fault
 ) -> None:
     wave = [a_config_map(f"n{number}", namespace) for number in range(6)]
@@ -60,7 +60,7 @@ def test_what_fails_for_a_while_is_sent_again(
     assert {one.action for one in apply(behind, [wave], tmp_path / "inventory.json")} == {"unchanged"}
 
 
-def test_a_server_says_how_long_to_wait(behind: Cluster, proxy: Proxy, namespace: str) -> None:
+def test_retry_after_is_respected(behind: Cluster, proxy: Proxy, namespace: str) -> None:
     proxy.first(1, Fault(429, (("Retry-After", "1"),)))
     behind.apply(a_config_map("settings", namespace))
     first, second = proxy.times("PATCH")
@@ -74,14 +74,14 @@ def test_a_server_cannot_have_clients_wait_for_an_hour(behind: Cluster, proxy: P
     assert time.monotonic() - began < 60
 
 
-def test_what_may_have_been_created_is_not_created_again(behind: Cluster, proxy: Proxy, namespace: str) -> None:
+def test_a_possibly_created_object_is_not_created_again(behind: Cluster, proxy: Proxy, namespace: str) -> None:
     proxy.first(1, Fault(503), "POST")
     with pytest.raises(ApiError, match="503"):
         behind.create(a_config_map("settings", namespace))
     assert len(proxy.times("POST")) == 1
 
 
-def test_a_server_that_works_no_more_ends_an_apply_once_and_the_next_goes_on(
+def test_a_failed_server_ends_the_apply_and_the_next_one_continues(
     behind: Cluster, cluster: Cluster, proxy: Proxy, namespace: str, tmp_path: Path
 ) -> None:
     waves = [[a_config_map(f"n{number}", namespace) for number in range(40)]]
@@ -132,7 +132,7 @@ def rejecting(cluster: Cluster, namespace: str, folder: Path, refusals: int) -> 
         cluster.delete(name)
 
 
-def test_a_webhook_that_does_not_answer_yet_is_asked_again(
+def test_an_unavailable_webhook_is_retried(
     platform: Platform, cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     waves = [[a_config_map("settings", namespace)]]

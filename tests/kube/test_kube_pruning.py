@@ -22,7 +22,7 @@ def home(cluster: Cluster, namespace: str) -> Iterator[Manifest]:
     cluster.delete(Reference.of(manifest), wait=0)
 
 
-def test_what_is_no_longer_wanted_goes_in_reverse_order(cluster: Cluster, namespace: str, inventory: Path) -> None:
+def test_pruning_is_in_reverse_order(cluster: Cluster, namespace: str, inventory: Path) -> None:
     waves = [[a_config_map(name, namespace)] for name in ("first", "second", "third")]
     apply(cluster, waves, inventory)
     changes = apply(cluster, waves[:1], inventory)
@@ -34,9 +34,7 @@ def test_what_is_no_longer_wanted_goes_in_reverse_order(cluster: Cluster, namesp
     assert not cluster.exists("v1", "ConfigMap", "second", namespace)
 
 
-def test_a_namespace_goes_last_with_what_is_in_it(
-    cluster: Cluster, namespace: str, inventory: Path, home: Manifest
-) -> None:
+def test_a_namespace_is_pruned_last(cluster: Cluster, namespace: str, inventory: Path, home: Manifest) -> None:
     name = Reference.of(home).name
     # Of the namespace's own name, as a team's ClusterQueue is.
     outside = an_object("scheduling.k8s.io/v1", "PriorityClass", name, value=1)
@@ -53,7 +51,7 @@ def test_a_namespace_goes_last_with_what_is_in_it(
     assert apply(cluster, [], inventory) == ()
 
 
-def test_a_kind_goes_after_its_objects_and_can_come_back(cluster: Cluster, namespace: str, inventory: Path) -> None:
+def test_a_definition_is_pruned_after_its_objects(cluster: Cluster, namespace: str, inventory: Path) -> None:
     group = f"{namespace}.example.com"
     widget = an_object(f"{group}/v1", "Widget", "one", namespace, spec={"size": 1})
     waves = [[a_definition(group)], [widget]]
@@ -64,14 +62,16 @@ def test_a_kind_goes_after_its_objects_and_can_come_back(cluster: Cluster, names
     assert [one.kind for one in apply(cluster, [], inventory)] == []
 
 
-def test_what_somebody_else_deleted_is_forgotten(cluster: Cluster, namespace: str, inventory: Path) -> None:
+def test_objects_deleted_by_others_are_removed_from_the_inventory(
+    cluster: Cluster, namespace: str, inventory: Path
+) -> None:
     settings = a_config_map("settings", namespace)
     apply(cluster, [[settings]], inventory)
     cluster.delete(Reference.of(settings))
     assert apply(cluster, [], inventory) == ()
 
 
-def test_what_took_the_name_of_ours_stays(cluster: Cluster, namespace: str, inventory: Path) -> None:
+def test_replaced_objects_of_others_are_not_pruned(cluster: Cluster, namespace: str, inventory: Path) -> None:
     account = a_bare_account("runner", namespace)
     apply(cluster, [[account]], inventory)
     cluster.delete(Reference.of(account))
@@ -80,7 +80,7 @@ def test_what_took_the_name_of_ours_stays(cluster: Cluster, namespace: str, inve
     assert cluster.exists(*Reference.of(account))
 
 
-def test_nothing_is_pruned_after_an_error(cluster: Cluster, namespace: str, inventory: Path) -> None:
+def test_no_object_is_pruned_after_an_error(cluster: Cluster, namespace: str, inventory: Path) -> None:
     apply(cluster, [[a_config_map("settings", namespace)]], inventory)
     with pytest.raises(ApplyError):
         apply(cluster, [[an_object("nobody.example.com/v1", "Widget", "one", namespace)]], inventory)
@@ -88,7 +88,7 @@ def test_nothing_is_pruned_after_an_error(cluster: Cluster, namespace: str, inve
     assert [one.action for one in apply(cluster, [], inventory)] == ["pruned"]
 
 
-def test_what_does_not_go_is_told_and_tried_again(
+def test_a_failed_deletion_is_reported_and_retried(
     cluster: Cluster, namespace: str, inventory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpu_tenancy.kube.pruning._DELETED_WITHIN", 0.2)

@@ -20,7 +20,7 @@ def seen(event: Event) -> tuple[str, str]:
     return event.type, text_at(event.object, "metadata", "name")
 
 
-def test_a_watch_begins_with_what_is_there_and_goes_on_with_changes(cluster: Cluster, namespace: str) -> None:
+def test_a_watch_starts_with_existing_objects(cluster: Cluster, namespace: str) -> None:
     cluster.apply(a_config_map("first", namespace))
     events = own(cluster.watch("v1", "ConfigMap", namespace=namespace))
     assert seen(next(events)) == ("ADDED", "first")

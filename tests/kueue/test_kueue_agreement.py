@@ -76,7 +76,7 @@ def test_a_livelock_in_both_is_not_counted_and_one_in_the_simulation_alone_diffe
     assert compared(restless, [replace(played, settled=True)] * 3).verdict == "differs"
 
 
-def test_a_difference_says_who_does_not_come_to_rest() -> None:
+def test_a_difference_names_the_side_that_does_not_settle() -> None:
     restless = replace(RIGHT, settled=False)
     assert reporting.difference(compared(scenario(), [restless] * 3)) == "one: only Kueue does not come to rest"
     assert reporting.difference(compared(scenario(), [WRONG] * 3)) == "one: step 2"
@@ -98,7 +98,7 @@ def test_flavors_are_compared_where_there_are_several() -> None:
     assert compared(two, [replace(RIGHT, observed=wrong)] * 3).steps == (True, False)
 
 
-def test_only_what_does_not_agree_is_played_again_and_carefully() -> None:
+def test_only_disagreements_are_repeated() -> None:
     asked: list[tuple[list[str], Pace]] = []
 
     def play(scenarios: Sequence[Data], pace: Pace) -> list[Played]:

@@ -30,7 +30,7 @@ def test_queues_contend_in_what_is_drawn() -> None:
     assert sum(any(state.evicted for state in states) for states in played) > 80
 
 
-def test_a_scenario_has_no_more_workloads_than_asked_for() -> None:
+def test_a_scenario_has_at_most_the_requested_workloads() -> None:
     for one in draw(3, 42, workloads=6):
         assert 1 <= sum(len(step.get("submit") or ()) for step in one["steps"]) <= 6
         assert one["id"].endswith("-w6")

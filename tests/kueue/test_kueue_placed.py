@@ -114,7 +114,7 @@ def test_a_duplicate_name_and_an_unknown_queue_are_rejected() -> None:
         simulation.place(work("two", "c", 2), A100, -1)
 
 
-def test_nothing_can_be_placed_after_the_start() -> None:
+def test_placement_is_possible_only_at_the_start() -> None:
     simulation = Simulation(tenancy())
     simulation.rest()
     with pytest.raises(ValueError, match=r"^workload 'late' cannot be placed after the simulation has started$"):

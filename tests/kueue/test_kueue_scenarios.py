@@ -78,7 +78,7 @@ def test_recordings_that_did_not_settle_are_livelocks_in_the_simulation() -> Non
 
 
 @pytest.mark.parametrize("miss", read("kueue-0.19.2-misses.jsonl"), ids=lambda miss: miss["id"])
-def test_what_make_agree_has_found_agrees_now(miss: dict[str, Any]) -> None:
+def test_recorded_disagreements_agree(miss: dict[str, Any]) -> None:
     """Preemptions too, since a miss can be in them alone."""
     states = run(read_tenancy(miss), read_steps(miss))
     assert [agrees(*pair) for pair in zip(states, miss["observed"], strict=True)] == [True] * len(states)

@@ -69,7 +69,7 @@ def test_fluid_is_needed_and_teams_get_a_reference_in_place_of_a_volume() -> Non
     assert not there(Environment(stack_of(stack())), "fluid")
 
 
-def test_what_the_pods_of_a_cache_take_is_not_offered_to_teams() -> None:
+def test_resources_of_cache_pods_are_not_offered_to_teams() -> None:
     with_cache, without = Tree(stack_of(cached())), Tree(stack_of(stack(teams=cached()["teams"] | {}, datasets=PLAIN)))
     taken = {
         resource: without.supply("a100")[resource] - with_cache.supply("a100")[resource] for resource in (CPU, MEMORY)
@@ -125,7 +125,7 @@ def test_pods_prefer_the_nodes_of_the_cache_if_they_run_on_its_flavor() -> None:
     assert mount.cached
 
 
-def test_a_load_runs_again_for_a_cache_that_is_made_anew() -> None:
+def test_a_replaced_cache_is_loaded_again() -> None:
     first = the_cache(cached(warm=True)).load
     assert first is not None
     assert the_cache(cached()).load is None
@@ -216,7 +216,7 @@ def test_an_unknown_flavor_and_a_missing_right_are_refused() -> None:
         ),
     ],
 )
-def test_what_fluid_or_the_nodes_cannot_have_is_refused(cache: Data, problem: str) -> None:
+def test_impossible_caches_are_refused(cache: Data, problem: str) -> None:
     (found,) = errors(cached(**cache))
     assert found.startswith(problem)
 

@@ -112,7 +112,7 @@ def test_a_machine_type_is_the_name_but_for_n1_that_gpus_are_attached_to(machine
 
 
 @every_machine
-def test_gke_alone_is_told_an_accelerator_and_for_gpus_alone(machine: Machine) -> None:
+def test_only_gpu_machines_of_gke_have_an_accelerator(machine: Machine) -> None:
     assert (machine.accelerator is not None) == (machine.cloud == "gcp" and machine.gpus > 0)
 
 
@@ -188,7 +188,7 @@ def test_most_prices_of_a_cloud_are_known(cloud: str) -> None:
     assert price_table(cloud).currency == "USD"
 
 
-def test_an_unknown_price_is_none_and_not_nothing() -> None:
+def test_an_unknown_price_is_none_and_not_0() -> None:
     machine = find_machine("p5e.48xlarge")
     assert machine
     assert machine.price == catalogue.Price()
@@ -279,7 +279,7 @@ def test_gpus_are_cut_where_the_chip_can_be() -> None:
     assert {name for name, gpu in gpus().items() if not gpu.mig} == whole
 
 
-def test_what_is_not_in_the_tables_is_not_found() -> None:
+def test_unknown_names_are_not_found() -> None:
     assert find_machine("p99.metal") is None
     assert find_gpu("v999") is None
 
@@ -339,7 +339,7 @@ def test_a_mistake_in_the_gpus_is_refused(mistake: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("key", ["product", "memory", "architecture", "source", "date", "checked"])
-def test_a_gpu_says_everything_that_has_no_default(key: str) -> None:
+def test_a_gpu_has_every_required_field(key: str) -> None:
     good = read("gpus")["h100-80gb"]
     del good[key]
     with pytest.raises(ValidationError):

@@ -160,7 +160,7 @@ REFUSED: Final = {
 
 
 @EVERY
-def test_the_table_refuses_what_the_cloud_does_not_have(cloud: str) -> None:
+def test_the_table_refuses_unsupported_values(cloud: str) -> None:
     assert {kind for kind, rule in clouds()[cloud].capacity.items() if rule.refused} == REFUSED[cloud]
 
 
@@ -501,7 +501,7 @@ def test_the_table_refuses_what_the_cloud_does_not_have(cloud: str) -> None:
         ),
     }.values(),
 )
-def test_what_a_cloud_would_refuse_is_said_with_place_value_rule_and_mend(sections: Data, message: str) -> None:
+def test_values_that_a_cloud_rejects_are_errors_with_place_rule_and_fix(sections: Data, message: str) -> None:
     assert any(problem.startswith(message) for problem in errors(sections)), errors(sections)
 
 
@@ -631,7 +631,7 @@ def test_partitions_by_aks_are_an_input_of_the_pool_and_keep_their_own_resource(
     assert line(queue_of(planned(sections), "a"), "h100", "nvidia.com/mig-1g.10gb").nominal == 56
 
 
-def test_partitions_by_gke_are_asked_for_as_gpus_and_found_by_a_label() -> None:
+def test_gkes_partitions_are_requested_as_gpus_with_a_label() -> None:
     sections = on("gcp", teams={"a": team(gpus={"h100": {"guaranteed": 56}})}, sharing=SEVENTHS)
     assert pool_of(sections).partitioning.mig_profile == "1g.10gb"
     (flavor,) = Environment(load(Source(sections))).flavors.values()
@@ -720,7 +720,7 @@ def test_a_gpu_is_shared_in_one_way() -> None:
 SHARED: Final = {"a": team(gpus={"h100": {"guaranteed": 8}}), "b": team(gpus={"h100": {"guaranteed": 8}})}
 
 
-def test_teams_take_turns_on_a_gpu_only_where_the_stack_says_that_they_trust_each_other() -> None:
+def test_time_slicing_between_teams_requires_trust() -> None:
     assert errors(on("aws", teams=SHARED, sharing={"timeSlicing": 4})) == [
         (
             "pools.h100.sharing.timeSlicing: pods of a and b share a GPU without memory isolation; use mig, give"
@@ -819,7 +819,7 @@ def test_a_queued_pools_flavor_is_held_by_a_check_until_its_nodes_are_there() ->
 
 
 @pytest.mark.parametrize("cloud", ["aws", "azure"])
-def test_where_cluster_autoscaler_adds_nodes_the_queue_asks_it_for_all_nodes_of_a_workload(cloud: str) -> None:
+def test_queues_request_all_nodes_of_a_workload_from_cluster_autoscaler(cloud: str) -> None:
     sections = on(cloud, nodes={"min": 1, "max": 2}, capacity={"kind": "queued"})
     (check,) = planned(sections).queues.checks
     assert check.provisioning.provisioning_class == "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
@@ -859,7 +859,7 @@ def test_no_other_pool_needs_a_check() -> None:
     assert queue_of(plan, "a").checks == ()
 
 
-def test_a_flavor_is_asked_for_by_the_queue_as_a_whole_or_not() -> None:
+def test_all_pools_of_a_flavor_are_provisioned_alike() -> None:
     sections = queued(flavor="gpus")
     sections["pools"]["more"] = pool(H100["gcp"], flavor="gpus")
     sections["teams"] = {}
@@ -885,7 +885,7 @@ def test_a_stack_may_add_a_machine_and_its_price() -> None:
     assert pool_plan.supply.node["nvidia.com/gpu"] == 16
 
 
-def test_a_machine_says_both_halves_of_its_gpus() -> None:
+def test_a_machine_type_has_gpu_and_count_together() -> None:
     sections = on("aws") | {"machines": {"p9.metal": {"cpu": 256, "memory": "4Ti", "gpu": "h100-80gb"}}}
     assert errors(sections) == ["machines.p9.metal: sets only one of gpu and gpus; set both or remove both"]
 

@@ -148,7 +148,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_what_could_never_share_memory_is_refused(case: Refused) -> None:
+def test_jobs_without_nvlink_cannot_have_a_compute_domain(case: Refused) -> None:
     declared = sections(**case.fields)
     nodes = declared["pools"]["gb200"]["nodes"]
     declared["teams"]["a"]["gpus"] = {"gb200": {"guaranteed": 4, "limit": 4 * nodes}, "h100": {"guaranteed": 16}}

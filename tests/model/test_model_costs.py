@@ -38,12 +38,12 @@ def test_spot_has_a_price_of_its_own() -> None:
     assert cost(capacity="spot").node == listed("spot") != listed("on-demand")
 
 
-def test_a_reservation_costs_what_its_machines_do() -> None:
+def test_a_reservation_costs_its_machines() -> None:
     assert cost(capacity={"kind": "reserved", "reservation": "ml"}).node == listed("on-demand")
 
 
 @pytest.mark.parametrize("kind", ["flex-start", "queued"])
-def test_what_has_a_price_of_its_own_that_no_table_knows_is_unknown(kind: str) -> None:
+def test_capacity_with_an_unlisted_price_is_unknown(kind: str) -> None:
     cost_range = cost({"min": 0, "max": 2}, capacity={"kind": kind, "maxRun": "1d"})
     assert (cost_range.node, cost_range.ceiling) == (None, None)
     assert cost_range.floor == 0.0  # No node costs nothing, at whatever price.

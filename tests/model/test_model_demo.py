@@ -129,7 +129,7 @@ def test_a_team_whose_name_cannot_start_a_job_s_name_has_jobs_too() -> None:
     assert [job.name for job in step.submit] == ["job-1-3-1", "job-1-3-2"]
 
 
-def test_a_team_with_cpus_alone_asks_for_cpus_that_fit_on_a_node() -> None:
+def test_a_cpu_team_requests_cpus_that_fit_on_a_node() -> None:
     quota = {"cpu": {"cpu": {"guaranteed": 40, "limit": 80}, "memory": {"guaranteed": "8Gi", "limit": "16Gi"}}}
     tree = Tree(load(Source(stack(pools={"cpu": pool("m7i.8xlarge", 4)}, teams={"a": team(quota=quota)}))))
     ((step,),) = [scenario_of(default_scenario(tree), tree)]
@@ -197,7 +197,7 @@ def ran(name: str, of: str, gpus: int = 8) -> Running:
 STEP = JobStep("1. a step", (), (Job("j", "a", "a", "h100", {"nvidia.com/gpu": 8}),))
 
 
-def test_without_a_cluster_nothing_is_compared() -> None:
+def test_without_a_cluster_there_is_no_comparison() -> None:
     result = StepResult(STEP, moment(ran("j", "a")))
     assert (result.agrees, result.differences, result.shown) == (None, (), result.foreseen)
 

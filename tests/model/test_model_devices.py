@@ -34,7 +34,7 @@ def test_pods_and_quotas_are_those_of_a_device_plugin() -> None:
         ({"driver": "bottlerocket"}, "pools.h100.driver: bottlerocket brings a device plugin"),
     ],
 )
-def test_what_the_device_plugin_did_is_refused(fields: Data, place: str) -> None:
+def test_settings_of_the_device_plugin_are_refused_with_dra(fields: Data, place: str) -> None:
     (problem,) = [one for one in errors(one_pool(**fields)) if "draDriver" in one]
     assert problem.startswith(place)
 
@@ -72,7 +72,7 @@ def test_the_scheduler_of_a_created_cluster_allocates_them(version: str, number:
     assert len(problems) == number
 
 
-def test_for_compute_domains_alone_nothing_is_refused() -> None:
+def test_compute_domains_alone_refuse_no_setting() -> None:
     alone = {"install": "here", "values": {"resources": {"gpus": {"enabled": False}}}}
     pools = {"cpu": pool("m7i.8xlarge", 3), "h100": pool(sharing={"mps": 4})}
     assert errors(stack(cluster=EKS, pools=pools, operators={"draDriver": alone})) == []

@@ -130,7 +130,7 @@ SHAPES: dict[str, tuple[Data, str]] = {
 
 
 @pytest.mark.parametrize(("sections", "message"), SHAPES.values(), ids=SHAPES.keys())
-def test_a_malformed_stack_has_one_error_that_says_what_to_write(sections: Data, message: str) -> None:
+def test_a_malformed_stack_has_one_error_with_its_fix(sections: Data, message: str) -> None:
     assert one(sections) == message
 
 
@@ -194,7 +194,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("sections", "message"), NAMES.values(), ids=NAMES.keys())
-def test_a_name_that_leads_nowhere_is_refused_with_the_nearest_one(sections: Data, message: str) -> None:
+def test_an_unknown_reference_suggests_the_nearest_name(sections: Data, message: str) -> None:
     assert one(sections) == message
 
 
@@ -245,7 +245,7 @@ def test_a_short_list_of_names_is_complete_and_a_long_one_is_cut_to_the_nearest_
     assert nearest("m777", many).startswith("did you mean 'm77'? Known: m77, ")
 
 
-def test_an_unknown_name_among_none_says_so() -> None:
+def test_an_unknown_name_without_candidates_is_reported() -> None:
     assert nearest("a", []) == "none exist"
     assert unknown("team", "a", []) == ("unknown team 'a'", "remove it: no team is defined")
     assert nearest("x", ["a100", "h100"]) == "known: a100, h100"
@@ -319,7 +319,7 @@ def test_an_error_never_cascades(sections: Data) -> None:
     assert len(errors(sections)) == 1, errors(sections)
 
 
-def test_a_shorthand_says_the_same_as_what_it_stands_for() -> None:
+def test_a_shorthand_equals_its_long_form() -> None:
     assert errors(stack(pools={"h100": pool(nodes={"min": 2, "max": 2})})) == errors(stack(pools={"h100": pool()}))
     for sections in (stack(priorities={"hi": 5}), stack(priorities={"hi": {"value": 5}})):
         assert errors(sections) == []
@@ -327,7 +327,7 @@ def test_a_shorthand_says_the_same_as_what_it_stands_for() -> None:
         assert errors(sections) == []
 
 
-def test_a_name_that_leads_nowhere_does_not_hide_that_the_same_team_is_promised_too_much() -> None:
+def test_an_unknown_reference_does_not_hide_an_overcommitted_team() -> None:
     problems = errors(stack(teams={"a": team(gpus={"h100": {"guaranteed": 24}}, priority="hgih", cohort="nowhere")}))
     assert [line.split(":")[0] for line in problems] == [
         "teams.a.cohort",

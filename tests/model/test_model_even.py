@@ -46,7 +46,7 @@ def names(sections: Data) -> list[str]:
         {"guaranteed": 4, "limit": 99},
     ],
 )
-def test_a_group_whose_bounds_follow_from_its_teams_is_no_cohort(share: Data | None) -> None:
+def test_a_group_with_derived_bounds_has_no_cohort(share: Data | None) -> None:
     found = planned(grouped(share))
     assert [cohort.name for cohort in found.queues.cohorts] == ["org"]
     assert {queue.spec.cohort for queue in found.queues.cluster_queues} == {"org"}

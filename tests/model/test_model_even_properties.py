@@ -73,7 +73,7 @@ def trees(draw: st.DrawFn, times: int = 1) -> Data:
 @pytest.mark.slow
 @SLOW
 @given(trees())
-def test_all_that_is_promised_is_exactly_what_the_pools_have(sections: Data) -> None:
+def test_quotas_add_up_to_the_supply(sections: Data) -> None:
     assume(errors(sections) == [])
     queues = planned(sections).queues
     for flavor, supply in tree(sections).flavors.items():
@@ -126,7 +126,7 @@ def test_a_group_never_exceeds_its_limit(scenario: Scenario) -> None:
 @pytest.mark.slow
 @SLOW
 @given(scenarios())
-def test_a_team_that_asks_for_its_guarantee_has_it(
+def test_a_team_that_requests_its_guarantee_gets_it(
     scenario: Scenario,
 ) -> None:
     found, moments = scenario

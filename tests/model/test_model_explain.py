@@ -39,7 +39,7 @@ def test_a_quota_of_gpus_is_the_sum_of_what_its_queues_admit() -> None:
     assert quota.because == "sum of its queue limits: 4 of a100 + 12 of h100 + 2 of a100 for gangs"
 
 
-def test_a_budget_of_its_own_is_said_by_the_stack() -> None:
+def test_a_budget_set_by_the_stack_is_explained() -> None:
     own = team(
         gpus={"h100": {"guaranteed": 8}},
         quota={"h100": {"cpu": {"guaranteed": 8}, "memory": {"guaranteed": "64Gi"}}},
@@ -54,7 +54,7 @@ def test_a_budget_of_its_own_is_said_by_the_stack() -> None:
     assert explanations["ResourceQuota a/budget", "pods"].paths == (("teams", "a", "objects", "pods"),)
 
 
-def test_who_never_lends_is_told_why() -> None:
+def test_a_team_that_never_lends_has_the_reason() -> None:
     serving = team(gpus={"h100": {"guaranteed": 8}}, serving={"api": server()})
     explanations = reasons(stack(teams={"a": serving}))["ClusterQueue a", "h100 nvidia.com/gpu lendingLimit"]
     assert (explanations.value, explanations.because) == (
@@ -66,7 +66,7 @@ def test_who_never_lends_is_told_why() -> None:
     assert (explanations.because, explanations.paths) == ("lends: false", (("teams", "a", "lends"),))
 
 
-def test_who_uses_anothers_queue_is_told_whose() -> None:
+def test_a_shared_queue_names_its_owner() -> None:
     sections = stack(teams={"a": team(queue="b", training={"t": job()}), "b": team(gpus={"h100": {"guaranteed": 8}})})
     explanations = reasons(sections)
     assert explanations["LocalQueue a", "clusterQueue"].value == "b"
@@ -74,7 +74,7 @@ def test_who_uses_anothers_queue_is_told_whose() -> None:
     assert ("ClusterQueue b", "h100 nvidia.com/gpu nominalQuota") in explanations
 
 
-def test_container_defaults_say_whether_the_stack_gave_them() -> None:
+def test_container_defaults_have_their_origin() -> None:
     own = team(gpus={"h100": {"guaranteed": 8}}, containers={"default": {"cpu": 4, "memory": "16Gi"}})
     explanations = reasons(stack(pools={"h100": pool()}, teams={"a": own}))
     assert explanations["LimitRange a/containers", "cpu default"].because == "set in the stack"

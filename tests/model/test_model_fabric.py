@@ -55,9 +55,7 @@ def test_a_share_is_whole_and_a_pod_without_one_requests_none() -> None:
         ("serving", server(replicas=2, gpus=8, fabric=True), True),
     ],
 )
-def test_pods_that_work_together_use_the_fabric_and_others_if_they_say_so(
-    section: str, workload: Data, *, used: bool
-) -> None:
+def test_jobs_of_several_pods_use_the_fabric_by_default(section: str, workload: Data, *, used: bool) -> None:
     assert (fabric_of(wired(**{section: {"w": workload}})) is not None) is used
 
 
@@ -180,7 +178,7 @@ def test_infiniband_is_a_resource_of_the_network_operator_which_is_installed() -
     assert {f"{plugin['resourcePrefix']}/{plugin['resourceName']}"} == set(fabric.devices)
 
 
-def test_without_infiniband_or_with_somebody_elses_operator_there_is_no_policy() -> None:
+def test_infiniband_policies_need_infiniband_and_our_operator() -> None:
     assert planned(wired()).infiniband is None
     sections = {**wired(AKS, INFINIBAND), "operators": {"networkOperator": "installed"}}
     assert planned(sections).infiniband is None

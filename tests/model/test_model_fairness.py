@@ -79,7 +79,7 @@ def test_without_usage_no_queue_compares_it() -> None:
     assert {team_plan.namespace.usage_weight for team_plan in found.teams} == {None}
 
 
-def test_the_simulation_says_that_it_does_not_know_past_usage() -> None:
+def test_the_simulation_reports_that_past_usage_is_unmodelled() -> None:
     assert Unmodelled.ADMISSION_FAIR_SHARING in unmodelled_of(tree(shared()))
     assert Unmodelled.ADMISSION_FAIR_SHARING not in unmodelled_of(tree(shared("even")))
 
@@ -100,7 +100,7 @@ def test_usage_is_refused_where_every_team_has_its_own_queue() -> None:
         ({"halfLife": "1m"}, "sampling is longer than halfLife, so usage would be forgotten between samples; lower it"),
     ],
 )
-def test_intervals_that_measure_nothing_are_refused(usage: Data, rule: str) -> None:
+def test_empty_intervals_are_refused(usage: Data, rule: str) -> None:
     (error,) = errors(shared({"usage": usage}))
     assert error.startswith(f"fairness.usage: {rule}")
 

@@ -39,7 +39,7 @@ def test_a_replica_is_a_leader_and_workers_with_the_same_resources() -> None:
     assert planned_server(nodes=1).api[1] == "Deployment"
 
 
-def test_workers_run_what_the_leader_runs_unless_they_say_otherwise() -> None:
+def test_workers_inherit_from_the_leader() -> None:
     env = {"A": "1", "B": "1"}
     plain = planned_server(command=["serve"], args=["--all"], env=env).worker
     own = {"command": ["serve", "--headless"], "env": {"B": "2"}}
@@ -89,7 +89,7 @@ def test_pods_of_a_group_use_the_network_between_gpus_and_shared_memory() -> Non
     assert not planned_server(gpus=1, nodes=1).pod.shared_memory
 
 
-def test_one_part_of_the_network_is_asked_for_a_group_and_not_for_all_replicas() -> None:
+def test_topology_applies_to_each_group() -> None:
     made = planned_server(topology={"rack": RACK}, together="rack")
     assert made.worker is not None
     assert made.pod.topology == made.worker.topology

@@ -34,7 +34,7 @@ def test_an_exemption_that_names_no_account_is_refused(account: str) -> None:
 
 
 @pytest.mark.parametrize("account", ["system:authenticated", "system:serviceaccounts", "system:unauthenticated"])
-def test_an_exemption_of_everybody_is_refused(account: str) -> None:
+def test_an_exemption_of_all_users_is_refused(account: str) -> None:
     (error,) = errors(stack(guards={"exempt": ["ci", account]}))
     assert error == (
         f"guards.exempt[1]: {account} would exempt everyone;"
@@ -51,7 +51,7 @@ def test_an_exemption_of_a_tenants_own_accounts_is_refused(account: str) -> None
     )
 
 
-def test_an_exemption_of_others_is_taken_and_where_nothing_is_judged_any() -> None:
+def test_other_exemptions_are_accepted() -> None:
     others = ["system:serviceaccounts:argo", "system:serviceaccount:ab:builder", "ci@example.com"]
     assert guards(guards={"exempt": others}).exempt == ("system:masters", "system:nodes", *others)
     assert errors(stack(guards={"action": "off", "exempt": ["system:authenticated"]})) == []

@@ -56,7 +56,7 @@ def test_images_of_workloads_and_roles_come_from_an_allowed_registry() -> None:
 @pytest.mark.parametrize(
     "prefix", ["ml/train", "https://registry.example.com", "registry.example.com/ml/", "UPPER", ""]
 )
-def test_what_is_no_registry_is_refused(prefix: str) -> None:
+def test_an_invalid_registry_is_refused(prefix: str) -> None:
     (error,) = errors(sections(allowed=[prefix]))
     assert "is not a registry or the start of a path in one; write the host first" in error
 

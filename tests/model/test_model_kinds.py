@@ -36,7 +36,7 @@ def test_a_launcher_has_no_gpus_and_the_nodes_of_its_workers() -> None:
     assert (launcher.command, worker.command) == (("mpirun", "/train"), SSHD)
 
 
-def test_a_role_has_what_it_sets_and_the_rest_of_its_job() -> None:
+def test_a_role_inherits_from_its_job() -> None:
     role = {"gpus": 0, "cpu": "500m", "memory": "1Gi", "image": "registry.example.com/driver:2", "env": {"B": "2"}}
     roles = roles_of(framework="jobset", gpus=2, env={"A": "1"}, args=["--all"], roles={"driver": role, "worker": {}})
     driver, worker = (role.pod for role in roles.values())
@@ -215,7 +215,7 @@ REFUSED: Final[dict[str, tuple[Data, str]]] = {
 
 
 @pytest.mark.parametrize(("fields", "message"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_a_kind_cannot_do_is_refused(fields: Data, message: str) -> None:
+def test_unsupported_settings_of_a_kind_are_refused(fields: Data, message: str) -> None:
     assert errors(with_job(**fields))[0] == f"teams.a.training.j: {message}"
 
 

@@ -48,7 +48,7 @@ def expression(sections: Data) -> str:
     return query.expression
 
 
-def test_a_metric_that_an_adapter_serves_already_is_scaled_on_and_nothing_is_made_for_it() -> None:
+def test_a_served_metric_needs_no_objects() -> None:
     sections = measured({"latencyP99": "p99_seconds"})
     assert scaling(sections) == Scaling(2, 4, 70, ("p99_seconds", 0.1))
     assert the_server(sections).monitor is None
@@ -56,7 +56,7 @@ def test_a_metric_that_an_adapter_serves_already_is_scaled_on_and_nothing_is_mad
     assert rules(sections) == []
 
 
-def test_a_histogram_is_scraped_and_asked_for_by_keda() -> None:
+def test_a_histogram_is_scraped_and_queried_by_keda() -> None:
     sections = measured({"histogram": HISTOGRAM})
     planned_scaling = scaling(sections)
     assert planned_scaling.latency == ("inference_latency_p99_seconds", 0.1)
@@ -69,7 +69,7 @@ def test_a_histogram_is_scraped_and_asked_for_by_keda() -> None:
     assert rules(sections) == []
 
 
-def test_a_histogram_by_an_adapter_is_scraped_and_served_under_the_name_that_the_autoscaler_asks_for() -> None:
+def test_an_adapter_serves_the_histogram_under_the_autoscalers_name() -> None:
     sections = measured({"histogram": HISTOGRAM, "by": "adapter"})
     assert scaling(sections).query is None
     assert the_server(sections).monitor == Monitor(8080, "kube-prometheus-stack", "monitoring")
@@ -125,7 +125,7 @@ def test_prometheus_is_where_its_chart_puts_it(prometheus: Data, address: str) -
     assert prometheus_address(Prometheus(**prometheus)) == address
 
 
-def test_nothing_serves_a_metric_that_no_one_named() -> None:
+def test_an_unnamed_metric_is_not_served() -> None:
     assert metric_name(Metrics()) is None
 
 
@@ -189,11 +189,11 @@ WRONG: Mapping[str, tuple[Data, str]] = {
 
 
 @pytest.mark.parametrize(("sections", "said"), WRONG.values(), ids=WRONG.keys())
-def test_what_could_never_be_measured_is_refused(sections: Data, said: str) -> None:
+def test_unmeasurable_targets_are_refused(sections: Data, said: str) -> None:
     assert errors(sections) == [said]
 
 
-def test_a_query_without_a_target_is_no_plan() -> None:
+def test_a_query_without_a_target_is_refused() -> None:
     with pytest.raises(ValueError, match="the autoscaler has a latency query, but no latency target"):
         Scaling(1, 2, 70, None, Query("http://prometheus:9090", "avg(x)"))
 
@@ -264,9 +264,7 @@ def answers(tmp_path: Path) -> Answers:
     ],
     ids=str,
 )
-def test_keda_is_told_the_percentile_averaged_over_the_servers_pods_and_nothing_where_none_is_scraped(
-    answers: Answers, pods: list[str], value: int | None
-) -> None:
+def test_keda_queries_the_average_percentile_of_the_pods(answers: Answers, pods: list[str], value: int | None) -> None:
     # Neither of a team, a server or a histogram of another name is asked for.
     others = [*series("slow", team="b"), *series("slow", service="t"), *series("slow", name="other_seconds")]
     samples = [] if value is None else [{"labels": "{}", "value": value}]
@@ -287,7 +285,7 @@ def test_a_pod_that_counts_requests_without_buckets_is_not_idle(answers: Answers
 
 
 @pytest.mark.process
-def test_the_adapter_is_told_the_same_percentile_of_each_pod(answers: Answers) -> None:
+def test_the_adapter_serves_the_percentile_of_each_pod(answers: Answers) -> None:
     (rule,) = rules(measured({"histogram": HISTOGRAM, "by": "adapter"}))
     # As the adapter fills its template in: docs/config.md of kubernetes-sigs/prometheus-adapter.
     expr = rule["metricsQuery"].replace("<<.LabelMatchers>>", 'namespace="a",pod=~"s-slow|s-fast|s-idle"')

@@ -296,7 +296,7 @@ def test_a_fixed_number_of_replicas_and_an_autoscaler_exclude_each_other_in_a_pl
 
 
 @pytest.mark.parametrize("resource", [GPU, "amd.com/gpu", "gpu.intel.com/i915"])
-def test_a_pool_of_gpus_is_always_tainted_whoever_makes_them(resource: str) -> None:
+def test_gpu_pools_are_always_tainted(resource: str) -> None:
     machine = {"cpu": 64, "memory": "512Gi", "gpu": "model-x", "gpusPerNode": 8, "nodes": 1, "resource": resource}
     plan = planned(stack(pools={"h100": machine}, teams={"a": team(gpus={"h100": {"guaranteed": 8}})}))
     (flavor,) = plan.queues.flavors
@@ -314,7 +314,7 @@ def test_without_a_bound_of_gpus_a_namespace_has_no_default_that_a_queue_could_t
     assert GPU not in {*limits.max, *limits.default, *limits.default_request}
 
 
-def test_a_namespaces_budget_of_both_bounds_the_ratio_so_that_limits_never_refuse_what_requests_admit() -> None:
+def test_a_budget_of_requests_and_limits_bounds_the_ratio() -> None:
     compute = {"requests": {"cpu": 300, "memory": "4Ti"}, "limits": {"cpu": 450, "memory": "8Ti"}}
     limits = planned(with_team(compute=compute)).teams[0].namespace.limits
     assert limits.ratio == {"cpu": Fraction(3, 2), "memory": Fraction(2)}

@@ -126,6 +126,6 @@ def test_two_datasets_at_one_path_are_refused() -> None:
     assert "mounts two datasets at the same path; set different paths under datasets" in problem
 
 
-def test_what_a_sidecar_must_reach_is_named_with_its_driver() -> None:
+def test_network_needs_of_sidecars_are_listed() -> None:
     assert {scheme for scheme, driver in DRIVERS.items() if driver.from_pods} == {"gs"}
     assert any("169.254.169.254" in need for need in DRIVERS["gs"].from_pods)

@@ -234,7 +234,9 @@ def test_the_rights_of_a_manager_have_no_wildcard_and_only_kinds_that_run(tmp_pa
         ),
     ],
 )
-def test_what_does_not_agree_is_reported(stack: str, stacks: dict[str, Data], expected: str, tmp_path: Path) -> None:
+def test_disagreements_of_worker_stacks_are_errors(
+    stack: str, stacks: dict[str, Data], expected: str, tmp_path: Path
+) -> None:
     assert any(expected in error for error in Stacks(tmp_path, **stacks).errors(stack)), Stacks(
         tmp_path, **stacks
     ).errors(stack)

@@ -31,7 +31,7 @@ from gpu_tenancy.model.plan.needs import Reason
 @pytest.mark.parametrize(
     "file", [file for file in STACKS if "cloud: existing" in file.read_text()], ids=lambda f: f.stem
 )
-def test_nothing_is_installed_in_a_cluster_that_exists(file: Path) -> None:
+def test_no_operator_is_installed_in_an_existing_cluster(file: Path) -> None:
     assert plan_of(file).operators == ()
 
 
@@ -71,7 +71,7 @@ def test_an_operator_is_left_out_by_a_word_also_where_yaml_reads_it_as_false(*, 
     assert names(made_here(operators={"prometheus": word})) == HERE[1:]
 
 
-def test_what_is_off_if_left_out_is_installed_on_demand() -> None:
+def test_optional_operators_are_installed_on_demand() -> None:
     assert names(made_here(operators={"fluid": "here"})) == [*HERE, "fluid"]
 
 
@@ -87,7 +87,7 @@ def test_other_vendors_gpus_bring_their_operators() -> None:
     assert names(amd(operators={"amdGpuOperator": "here"})) == ["cert-manager", "gpu-operator-charts"]
 
 
-def test_cert_manager_comes_before_the_operator_that_wants_it_and_after_prometheus_whose_monitor_it_makes() -> None:
+def test_cert_manager_is_installed_after_prometheus_and_before_its_users() -> None:
     assert names(amd_made_here()) == ["kube-prometheus-stack", "cert-manager", "gpu-operator-charts", "kueue", "keda"]
 
 
@@ -114,7 +114,7 @@ def test_the_stacks_version_goes_before_the_catalogues() -> None:
     assert release(made_here(), "keda").version == charts()["keda"].version
 
 
-def test_every_release_says_which_api_groups_wait_for_it() -> None:
+def test_every_release_lists_its_api_groups() -> None:
     serves = {release.name: release.serves for release in plan_of(ROOT / "stacks" / "Pulumi.prod-gcp.yaml").operators}
     assert serves == {
         "kube-prometheus-stack": ("monitoring.coreos.com",),
@@ -170,7 +170,7 @@ def test_volcano_takes_guarantees_back_where_gangs_have_them() -> None:
     assert "proportion" not in plugins
 
 
-def test_volcano_keeps_its_own_configuration_where_nothing_is_guaranteed() -> None:
+def test_volcano_keeps_its_default_configuration_without_guarantees() -> None:
     sections = with_gangs()
     sections["teams"] = {"a": team(gangs={"l4": {"guaranteed": 0, "limit": 4}})}
     assert release(sections, "volcano").values == {}
@@ -195,7 +195,7 @@ def test_prometheus_takes_everybodys_monitors_and_grafana_everybodys_dashboards(
         ({"release": "prometheus"}, "prometheus-kube-prometheus-prometheus.monitoring.svc"),
     ],
 )
-def test_prometheus_answers_where_it_is_asked(metrics: Data, host: str) -> None:
+def test_prometheus_is_addressed_by_its_service(metrics: Data, host: str) -> None:
     measured = {"histogram": "inference_seconds", "by": "adapter", "prometheus": metrics}
     sections = made_here(metrics=measured)
     prometheus, adapter = release(sections, "kube-prometheus-stack"), release(sections, "prometheus-adapter")

@@ -23,7 +23,7 @@ from gpu_tenancy.model.plan.operators import ReleasePlan
 from gpu_tenancy.model.source import Source
 
 
-def test_below_a_free_map_anything_goes() -> None:
+def test_any_key_is_accepted_below_a_free_map() -> None:
     free = {"controllerManager": {"nodeSelector": {"example.com/any": "thing"}, "manager": {"resources": {"x": 1}}}}
     assert errors(made_here(operators={"kueue": {"values": free}})) == []
 
@@ -95,7 +95,7 @@ def test_tables_are_compared_for_the_charts_that_stacks_need_most() -> None:
 
 
 @pytest.mark.parametrize("chart", COMPARED)
-def test_a_table_says_which_version_of_the_chart_it_was_made_of(chart: str) -> None:
+def test_a_table_names_the_version_of_its_chart(chart: str) -> None:
     assert chart_values()[chart].version == charts()[chart].version
 
 

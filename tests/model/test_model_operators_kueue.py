@@ -59,7 +59,7 @@ def test_kueue_leaves_gangs_and_caches_alone_where_both_are_there() -> None:
 
 
 @pytest.mark.parametrize("file", STACKS, ids=lambda f: f.stem)
-def test_every_workload_without_a_queue_in_a_teams_namespace_waits_and_none_elsewhere(file: Path) -> None:
+def test_only_team_namespaces_hold_workloads_without_a_queue(file: Path) -> None:
     plan = plan_of(file)
     selector = kueue(with_gangs())["managedJobsNamespaceSelector"]
     for team_plan in plan.teams:
@@ -81,20 +81,20 @@ def _selects(selector: Data, labels: Mapping[str, str]) -> bool:
     return selector["matchLabels"].items() <= labels.items() and not spared
 
 
-def test_fair_sharing_is_said_only_where_teams_share_evenly() -> None:
+def test_fair_sharing_is_configured_only_for_even_fairness() -> None:
     assert "fairSharing" not in kueue(made_here())
     strategies = {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]}
     assert kueue(made_here(fairness="even"))["fairSharing"] == strategies
 
 
-def test_kueue_has_its_quota_metrics_and_evicts_nothing_for_being_slow() -> None:
+def test_kueue_exports_quota_metrics_and_does_not_evict_slow_pods() -> None:
     configuration, values = kueue(made_here()), release(made_here(), "kueue").values
     assert configuration["metrics"]["enableClusterQueueResources"] is True
     assert "waitForPodsReady" not in configuration
     assert values["controllerManager"]["featureGates"] == [{"name": "DisableWaitForPodsReady", "enabled": True}]
 
 
-def test_what_no_queue_covers_holds_no_job_back_and_what_one_covers_is_counted() -> None:
+def test_uncovered_resources_do_not_block_admission() -> None:
     prefixes = kueue(made_here())["resources"]["excludeResourcePrefixes"]
     assert {"vpc.amazonaws.com/efa", "rdma/", "networking.gke.io.networks/", "ephemeral-storage"} <= set(prefixes)
     pools = {"cpu": pool("m7i.8xlarge", 3), "fpga": {**AMD_POOL, "gpu": "card", "resource": "rdma/card"}}

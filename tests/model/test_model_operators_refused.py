@@ -141,7 +141,7 @@ REFUSED: dict[str, tuple[Data, str]] = {
 
 
 @pytest.mark.parametrize(("sections", "message"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_is_refused_with_place_rule_and_mend(sections: Data, message: str) -> None:
+def test_impossible_operator_settings_are_errors_with_place_rule_and_fix(sections: Data, message: str) -> None:
     assert errors(sections) == [message]
 
 
@@ -176,12 +176,12 @@ def test_a_latency_target_needs_something_that_serves_the_metric(by: str, operat
     )
 
 
-def test_the_adapter_is_no_choice_while_keda_brings_the_metric() -> None:
+def test_the_adapter_is_refused_while_keda_serves_the_metric() -> None:
     (error,) = errors(made_here(metrics={"histogram": "inference_seconds"}, operators={"prometheusAdapter": "here"}))
     assert error.startswith("operators.prometheusAdapter: here conflicts with keda: ")
 
 
-def test_the_dra_driver_for_compute_domains_alone_goes_beside_the_device_plugin() -> None:
+def test_the_dra_driver_for_compute_domains_coexists_with_the_device_plugin() -> None:
     alone = {"install": "here", "values": {"resources": {"gpus": {"enabled": False}}}}
     assert errors(made_here(operators={"draDriver": alone})) == []
 
@@ -211,7 +211,7 @@ LATENCY: Data = {
 }
 
 
-def test_a_metric_that_is_only_named_is_refused_where_nothing_serves_it() -> None:
+def test_a_named_metric_without_a_server_is_refused() -> None:
     assert errors(made_here(**LATENCY)) == [
         (
             "metrics.latencyP99: latency_p99_seconds is a metric that nothing serves, so the autoscaler would"

@@ -29,14 +29,14 @@ def h100(guaranteed: int, limit: int) -> Data:
     return {"h100": {"guaranteed": guaranteed, "limit": limit}}
 
 
-def test_a_borrower_has_at_least_what_others_leave_at_their_most_and_alone_all_that_it_may() -> None:
+def test_shares_range_from_everyone_busy_to_alone() -> None:
     summary = seen(stack(teams={"a": team(gpus=h100(4, 16)), "b": team(gpus=h100(0, 6))}))
     assert held(summary, "a", "h100").busy == Span(10, 16)
     assert held(summary, "b", "h100").busy == Span(0, 6)
     assert (held(summary, "a", "h100").alone, held(summary, "b", "h100").alone) == (16, 6)
 
 
-def test_what_a_server_keeps_nobody_gets_even_alone() -> None:
+def test_guarantees_that_are_never_lent_are_not_reachable() -> None:
     serving = team(gpus=h100(10, 10), serving={"api": server()})
     summary = seen(stack(teams={"a": serving, "b": team(gpus=h100(2, 16))}))
     assert held(summary, "b", "h100").alone == 6
@@ -49,7 +49,7 @@ def test_with_even_fairness_all_borrow_by_weight_until_their_limits() -> None:
     assert [held(summary, name, "h100").busy for name in "abc"] == [Span(6, 6), Span(8, 8), Span(1, 1)]
 
 
-def test_gangs_have_what_volcano_keeps_for_them_and_nothing_else() -> None:
+def test_gangs_have_volcanos_guarantee_only() -> None:
     gangs = {"h100": {"guaranteed": 4, "limit": 6}}
     summary = seen(stack(teams={"a": team(gangs=gangs), "b": team(gpus=h100(0, 10))}))
     assert held(summary, "a", "h100", "Volcano").busy == Span(4, 6)
@@ -57,7 +57,7 @@ def test_gangs_have_what_volcano_keeps_for_them_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(("reclaim", "words"), [("Any", "immediately"), ("Never", "when borrowers finish")])
-def test_how_a_guarantee_comes_back_is_said(reclaim: str, words: str) -> None:
+def test_the_way_to_reclaim_a_guarantee_is_shown(reclaim: str, words: str) -> None:
     lender = team(gpus=h100(8, 8), preemption={"reclaimWithinCohort": reclaim})
     assert held(seen(stack(teams={"a": lender})), "a", "h100").back == words
 
@@ -85,7 +85,7 @@ def trees(draw: st.DrawFn) -> Data:
 
 @settings(max_examples=60, deadline=None)
 @given(trees())
-def test_when_all_are_busy_each_has_what_some_way_of_sharing_everything_gives_it(sections: Data) -> None:
+def test_everyone_busy_is_a_valid_distribution(sections: Data) -> None:
     """Counted the long way: every way to share all that can be shared, with guarantees kept and bounds held."""
     summary = seen(sections)
     names = list(sections["teams"])
@@ -133,7 +133,7 @@ def test_a_month_is_the_gpus_part_of_a_node_at_its_price_for_730_hours() -> None
     assert summary.cost_centers == {"rd-001": cost}
 
 
-def test_an_unknown_price_stays_unknown_and_nothing_costs_nothing() -> None:
+def test_an_unknown_price_stays_unknown() -> None:
     pools = {"h100": {"gpu": "h100-80gb", "gpusPerNode": 8, "cpu": 190, "memory": "2000Gi", "nodes": 2}}
     teams = {"a": team(gpus=h100(0, 3)), "b": team(gpus=h100(1, 1))}
     summary = seen({"cluster": EXISTING, "pools": pools, "teams": teams})
@@ -169,7 +169,7 @@ def test_who_uses_anothers_queue_is_not_charged_for_it() -> None:
 # Supply, servers, access.
 
 
-def test_supply_says_what_is_there_at_least_and_at_most_and_what_is_promised_of_it() -> None:
+def test_supply_shows_minimum_maximum_and_guarantees() -> None:
     pools = {"h100": pool(nodes={"min": 1, "max": 2})}
     cluster = {**EXISTING, "autoscaler": True}
     summary = seen({"pools": pools, "cluster": cluster, "teams": {"a": team(gpus=h100(4, 12))}})
@@ -177,7 +177,7 @@ def test_supply_says_what_is_there_at_least_and_at_most_and_what_is_promised_of_
     assert (supply.capacity, supply.guaranteed, supply.limits) == (Span(8, 16), 4, 12)
 
 
-def test_a_server_is_set_against_what_its_queue_admits() -> None:
+def test_a_servers_peak_is_compared_with_its_queue() -> None:
     api = server(replicas={"min": 1, "max": 3}, gpus=2, surge=1)
     summary = seen(stack(teams={"a": team(gpus=h100(8, 8), serving={"api": api}, training={"t": job()})}))
     (serving,) = summary.serving

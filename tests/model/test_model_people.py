@@ -60,14 +60,14 @@ def test_a_person_under_two_roles_of_one_node_is_refused() -> None:
     assert "lists user:ann under leads and viewers; keep the entry under one role" in error
 
 
-def test_a_name_stands_for_a_person_wherever_it_is_used() -> None:
+def test_short_names_of_people_are_resolved_everywhere() -> None:
     people = {"names": {"heads": "group:h"}, "admins": ["heads"]}
     sections = tree(people=people, a={"leads": ["heads"]}, b={"viewers": ["group:h"]})
     assert bound(sections, "a") == {"lead": ["group:h"]}
     assert access(sections).admins == access(sections).members == (Subject("Group", "h"),)
 
 
-def test_an_unknown_name_is_refused_with_what_was_meant() -> None:
+def test_an_unknown_person_suggests_the_nearest_name() -> None:
     (error,) = errors(tree(people={"names": {"heads": "group:h"}}, a={"leads": ["head"]}))
     assert error.startswith("teams.a.members.leads[0]: ")
     assert "heads" in error
@@ -124,7 +124,7 @@ def test_people_have_the_forms_of_their_clusters_directory(section: Data, good: 
         ("arn:aws:iam::1:role/x", "is not a person"),
     ],
 )
-def test_what_would_be_everybody_or_nobody_is_refused(entry: str, words: str) -> None:
+def test_members_that_match_everybody_or_nobody_are_refused(entry: str, words: str) -> None:
     (error,) = errors(tree(a={"viewers": [entry]}))
     assert error.startswith("teams.a.members.viewers[0]: ")
     assert words in error
@@ -137,7 +137,7 @@ def test_a_stack_without_people_has_no_access_and_no_rules_about_people() -> Non
     assert not planned(tree(people={"admins": ["user:ann"]})).guards.members
 
 
-def test_only_roles_that_somebody_has_are_made() -> None:
+def test_only_used_roles_are_created() -> None:
     assert [role.name for role in access(tree(a={"viewers": ["user:ann"]})).roles] == ["viewer", "member"]
     assert [role.name for role in access(tree(people={"auditors": ["user:ann"]})).roles] == ["auditor"]
     assert access(tree(people={"admins": ["user:ann"]})).roles == ()
@@ -183,7 +183,7 @@ def test_each_team_role_has_all_of_the_next_and_only_leads_have_secrets() -> Non
     ],
     ids=str,
 )
-def test_the_table_of_roles_takes_no_wildcard_and_nothing_that_gives_more_than_it_says(part: Data) -> None:
+def test_the_table_of_roles_refuses_wildcards_and_escalation(part: Data) -> None:
     rule = {"groups": [""], "resources": ["pods"], "verbs": ["get"], "reason": "why"}
     assert Role.model_validate({"scope": "namespace", "rules": [rule]}, strict=False)
     with pytest.raises(ValidationError):

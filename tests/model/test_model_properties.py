@@ -61,7 +61,7 @@ def coherent(draw: st.DrawFn) -> Data:
 @pytest.mark.slow
 @SLOW
 @given(coherent())
-def test_all_that_is_promised_of_a_flavor_is_exactly_what_its_pools_can_have(sections: Data) -> None:
+def test_quotas_of_a_flavor_add_up_to_its_supply(sections: Data) -> None:
     stack = load(Source(sections))
     tree, queues = Tree(stack), plan(stack).queues
     for name, flavor in tree.flavors.items():
@@ -80,7 +80,7 @@ def test_all_that_is_promised_of_a_flavor_is_exactly_what_its_pools_can_have(sec
 @pytest.mark.slow
 @SLOW
 @given(coherent())
-def test_each_team_can_have_its_limit_and_its_namespace_holds_all_that_its_queues_admit(sections: Data) -> None:
+def test_a_namespaces_quota_admits_all_that_its_queues_admit(sections: Data) -> None:
     stack = load(Source(sections))
     tree, made = Tree(stack), plan(stack)
     for queue in made.queues.cluster_queues:
@@ -191,6 +191,6 @@ SECTIONS: Final = st.sampled_from(["pools", "teams", "cohorts", "datasets", "clu
 @pytest.mark.slow
 @SLOW
 @given(cast("Drawn", st.dictionaries(SECTIONS, JSON)))
-def test_whatever_a_section_holds_is_refused_in_sentences_or_planned(sections: Data) -> None:
+def test_any_section_is_refused_with_errors_or_planned(sections: Data) -> None:
     if not errors(sections):
         plan(load(Source(sections)))

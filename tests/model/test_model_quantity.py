@@ -37,7 +37,7 @@ def test_counts_survive_being_written_and_read(amount: int) -> None:
 
 
 @given(st.integers(1, 10**6), st.sampled_from(["", "k", "M", "Gi", "Ti"]))
-def test_writing_is_canonical_so_that_writing_again_changes_nothing(number: int, suffix: str) -> None:
+def test_formatted_quantities_are_canonical(number: int, suffix: str) -> None:
     once = format_bytes(parse_bytes(f"{number}{suffix}"))
     assert format_bytes(parse_bytes(once)) == once
 
@@ -68,7 +68,7 @@ def test_amounts_are_written_as_the_api_server_writes_them(resource: str, writte
     ("resource", "amount", "written"),
     [("nvidia.com/gpu", 8, "8"), ("requests.nvidia.com/gpu", 1500, "1500"), ("pods", 2000, "2k"), ("pods", 0, "0")],
 )
-def test_what_is_neither_cpu_nor_bytes_is_a_count(resource: str, amount: int, written: str) -> None:
+def test_other_resources_are_counts(resource: str, amount: int, written: str) -> None:
     assert format_amount(resource, amount) == written
 
 
@@ -77,7 +77,7 @@ NOT_EXPONENTS = ["e3", "1e", "1e+", "1e1.5", "1e3k", "1e3Gi", "1Ee3", "1e999", "
 
 
 @pytest.mark.parametrize("text", [*NOT_QUANTITIES, *NOT_EXPONENTS])
-def test_what_is_no_quantity_is_refused_by_its_text(text: str) -> None:
+def test_an_invalid_quantity_is_refused_with_its_text(text: str) -> None:
     with pytest.raises(ValueError, match="is not a quantity"):
         parse_quantity(text)
     assert not re.search(AMOUNT_PATTERN, text)

@@ -43,7 +43,7 @@ def test_row_team_has_its_guarantee_and_borrows_up_to_its_limit() -> None:
 
 
 @pytest.mark.parametrize("share", [{"guaranteed": 16, "limit": 16}, {"guaranteed": 16}])
-def test_row_team_that_borrows_nothing_says_0_since_left_out_is_without_bound(share: Data) -> None:
+def test_row_team_without_borrowing_has_borrowing_limit_0(share: Data) -> None:
     plan = planned(stack(teams={"a": team(gpus={"h100": share})}))
     assert amounts(queue_of(plan, "a"), "h100") == (16, 0, None)
 
@@ -81,7 +81,7 @@ TREE = stack(
 )
 
 
-def test_row_group_owns_what_its_guarantee_is_above_its_childrens_at_every_level() -> None:
+def test_row_group_has_its_minimum_less_its_childrens() -> None:
     plan = planned(TREE)
     assert amounts(cohort_of(plan, "vision"), "a100") == (2, 10, None)  # 10 - 6 - 2; 20 - 10
     assert amounts(cohort_of(plan, "research"), "a100") == (6, 4, None)  # 24 - 10 - 8; 28 - 24
@@ -111,7 +111,7 @@ def test_row_group_of_a_teams_name_counts_beside_the_team() -> None:
     assert "a 8, team a 16" in one(stack(cohorts=cohorts, teams={"a": team(gpus={"h100": {"guaranteed": 16}})}))
 
 
-def test_row_group_bound_below_what_is_guaranteed_in_it_is_an_error() -> None:
+def test_row_group_maximum_below_its_guarantees_is_an_error() -> None:
     cohorts = {"org": {}, "g": {"parent": "org", "gpus": {"h100": {"limit": 4}}}}
     problem = one(stack(cohorts=cohorts, teams={"a": team(cohort="g", gpus={"h100": {"guaranteed": 8}})}))
     assert problem.startswith(
@@ -206,7 +206,7 @@ def test_row_cpu_and_memory_follow_the_machine() -> None:
     assert line(cohort_of(plan, "org"), "h100", "cpu").nominal == 2 * 191_000 - 4 * 23875
 
 
-def test_row_cpu_and_memory_are_what_the_stack_says_where_it_does() -> None:
+def test_row_cpu_and_memory_of_the_stack_win() -> None:
     share = {"h100": {"cpu": {"guaranteed": 10, "limit": 12}}}
     plan = planned(stack(teams={"a": team(gpus={"h100": {"guaranteed": 4}}, quota=share)}))
     assert amounts(queue_of(plan, "a"), "h100", "cpu") == (10_000, 2000, None)
@@ -231,13 +231,13 @@ def test_row_work_without_gpus_has_the_cpu_pool_first_and_no_gpu_there() -> None
     assert amounts(queue, "cpu", "cpu") == (0, 3 * 31_000, None)
 
 
-def test_row_work_without_gpus_gets_what_the_budget_leaves() -> None:
+def test_row_cpu_flavor_gets_the_rest_of_the_budget() -> None:
     sections = stack()
     sections["teams"]["a"]["compute"] = {"requests": {"cpu": 200}}
     assert amounts(queue_of(planned(sections), "a"), "cpu", "cpu") == (0, 9000, None)  # 200 - 191
 
 
-def test_row_work_without_gpus_of_which_only_the_cpu_is_said_may_still_borrow_memory() -> None:
+def test_row_cpu_flavor_with_only_cpu_set_can_borrow_memory() -> None:
     sections = stack()
     sections["teams"]["a"]["quota"] = {"cpu": {"cpu": {"guaranteed": 8, "limit": 16}}}
     queue = queue_of(planned(sections), "a")
@@ -373,7 +373,7 @@ def test_fairness_hierarchical_has_no_weights() -> None:
     assert queue_of(planned(stack()), "a").spec.weight is None
 
 
-def test_reclaiming_gets_a_guarantee_back_at_once_unless_said_otherwise() -> None:
+def test_guarantees_are_reclaimed_by_default() -> None:
     preemption = queue_of(planned(stack()), "a").spec.preemption
     assert preemption.reclaim == "Any"
     assert preemption.within == "LowerPriority"

@@ -63,7 +63,7 @@ def test_the_schema_refuses_what_the_program_refuses(sections: Data) -> None:
     assert complaints(as_file(sections)) != []
 
 
-def test_each_key_of_each_section_says_what_it_means() -> None:
+def test_every_key_has_a_description() -> None:
     assert [place for place, schema in properties(file_schema(), "") if "description" not in schema] == []
 
 

@@ -92,7 +92,7 @@ def test_a_variable_has_one_source(variable: Data, error: str) -> None:
     assert problems({"env": {"A": variable}}) == [f"teams.vision.serving.api.env.A: {error}"]
 
 
-def test_a_number_is_no_text() -> None:
+def test_a_number_is_not_text() -> None:
     assert problems({"env": {"PORT": 8080}}) == [
         "teams.vision.serving.api.env.PORT: 8080 is not a string; set a string, in quotes"
     ]
@@ -214,7 +214,7 @@ def test_the_budget_has_room_for_all_secrets() -> None:
     ]
 
 
-def test_the_account_that_reads_secrets_is_no_robot() -> None:
+def test_the_reader_of_secrets_is_not_a_ci_account() -> None:
     assert problems(serviceAccounts={"secret-reader": {"role": "viewer"}}) == [
         (
             "teams.vision.serviceAccounts.secret-reader: secret-reader is the ServiceAccount that reads the team's"
@@ -262,7 +262,7 @@ def test_a_credential_in_clear_text_is_refused_and_not_shown(what: str) -> None:
         ("DB", "postgres://ml:$(PASSWORD)@db/ml"),
     ],
 )
-def test_what_is_no_credential_is_accepted(name: str, text: str) -> None:
+def test_values_without_credentials_are_accepted(name: str, text: str) -> None:
     assert problems({"env": {name: text}}) == []
 
 

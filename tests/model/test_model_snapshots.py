@@ -60,7 +60,7 @@ def test_snapshots_of_a_volume_that_is_not_kept_are_not_kept_either() -> None:
     assert not made.teams[0].snapshots[0].kept
 
 
-def test_a_stack_without_snapshots_makes_nothing_for_them() -> None:
+def test_a_stack_without_snapshots_has_no_snapshot_objects() -> None:
     made = planned(stack())
     assert (made.snapshots, made.cluster.snapshots) == (None, False)
 
@@ -92,7 +92,7 @@ def test_cron_jobs_of_all_teams_have_names_of_their_own_that_are_short_enough() 
         ("0 $(id) * * *", "has $(id) as hour"),
     ],
 )
-def test_a_schedule_that_is_no_five_fields_of_numbers_is_an_error(schedule: str, rule: str) -> None:
+def test_an_invalid_schedule_is_an_error(schedule: str, rule: str) -> None:
     (problem,) = errors(with_snapshots(snapshots=schedule))
     assert problem.startswith(f"{PLACE}: {schedule} {rule}")
 
@@ -138,7 +138,7 @@ def test_snapshots_of_a_driver_that_takes_none_are_refused(monkeypatch: pytest.M
     )
 
 
-def test_members_list_snapshots_where_there_are_any_and_nobody_deletes_them() -> None:
+def test_members_can_list_snapshots_and_not_delete_them() -> None:
     def verbs(sections: Data, role: str) -> set[str]:
         found = (
             rule for rule in rules(Environment(load(Source(sections))), role) if "volumesnapshots" in rule.resources

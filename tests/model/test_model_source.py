@@ -41,7 +41,7 @@ def test_only_our_own_sections_are_read(tmp_path: Path) -> None:
     assert set(read(tmp_path, STACK).sections) == {"cluster", "pools", "teams"}
 
 
-def test_each_key_and_list_entry_has_its_line_and_others_that_of_what_is_around_them(tmp_path: Path) -> None:
+def test_every_key_and_entry_has_its_line(tmp_path: Path) -> None:
     source = read(tmp_path, STACK)
     assert source.line(("teams", "a", "costCenter")) == 9
     assert source.line(("teams", "a", "gpus", "h100", "limit")) == 10
@@ -95,11 +95,11 @@ def test_plain_words_are_text_as_they_are_to_pulumi(tmp_path: Path, plain: str) 
         ("- a", "stacks/Pulumi.x.yaml: config: required key is missing"),
     ],
 )
-def test_a_file_that_is_no_stack_is_refused_in_a_sentence(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_stack_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
     assert refused(tmp_path, text).startswith(message)
 
 
-def test_a_missing_file_and_one_that_is_no_text_are_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_missing_and_binary_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StackError, match="cannot read the file: No such file"):
         read_file(tmp_path / "nothing.yaml")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\xff")
@@ -118,14 +118,14 @@ SECRETS = {
 
 
 @pytest.mark.parametrize("text", SECRETS.values(), ids=SECRETS.keys())
-def test_nothing_fails_for_a_secret_that_stays_unread(tmp_path: Path, text: str) -> None:
+def test_unread_secrets_cause_no_failure(tmp_path: Path, text: str) -> None:
     source = read(tmp_path, text)
     load(source)
     load(read_config(to_config(source), source))
     assert "AAABAK" not in repr(source)
 
 
-def test_what_stands_beside_a_secret_is_still_judged(tmp_path: Path) -> None:
+def test_values_beside_a_secret_are_still_checked(tmp_path: Path) -> None:
     text = SECRETS["a text"].replace("guaranteed: 8", "guaranteed: 24")
     assert refused(tmp_path, text).startswith("stacks/Pulumi.x.yaml:10: teams.a.gpus.h100.guaranteed: 24")
 
@@ -222,7 +222,7 @@ def test_the_program_under_the_engine_reads_the_same_file(tmp_path: Path) -> Non
         ("people.yaml", "[rosa]", "stacks/people.yaml:1: people: is not a mapping"),
     ],
 )
-def test_what_is_wrong_with_a_file_of_people_is_told(tmp_path: Path, name: str, people: str, problem: str) -> None:
+def test_problems_of_a_people_file_are_reported(tmp_path: Path, name: str, people: str, problem: str) -> None:
     file = beside(tmp_path, people, name)
     with pytest.raises(StackError) as caught:
         load(read_file(file, "stacks/Pulumi.x.yaml"))

@@ -170,7 +170,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_mounted_or_made_is_refused(case: str) -> None:
+def test_impossible_storage_is_refused(case: str) -> None:
     sections, message = REFUSED[case]
     assert errors(sections) == [message]
 
@@ -208,7 +208,7 @@ def test_sizes_are_those_of_the_service(cloud: str, name: str) -> None:
     }
 
 
-def test_each_service_is_made_here_or_says_what_it_needs() -> None:
+def test_each_storage_service_is_created_or_lists_its_needs() -> None:
     for services in storage_services().values():
         assert {mode for service in services.values() for mode in service.modes} == {"one-node", "shared"}
         for service in services.values():
@@ -282,6 +282,6 @@ def test_a_price_that_cannot_be_is_refused(name: str, price: Data, message: str)
     assert errors({**with_storage(CREATED), "prices": {name: price}}) == [f"prices.{name}: {message}"]
 
 
-def test_a_price_of_nothing_that_the_stack_can_have_is_refused() -> None:
+def test_a_price_for_an_unknown_item_is_refused() -> None:
     (problem,) = errors({**with_storage(CREATED), "prices": {"gp4": {"gibMonth": 1}}})
     assert problem.startswith("prices.gp4: unknown machine type or class of storage 'gp4'")

@@ -54,7 +54,7 @@ def test_the_levels_are_the_labels_that_the_cloud_sets_and_the_node(
         ("anywhere", {UNCONSTRAINED: "true"}),
     ],
 )
-def test_a_job_asks_kueue_for_one_part_of_the_network(together: object, expected: Data) -> None:
+def test_a_job_requests_one_topology_domain(together: object, expected: Data) -> None:
     assert annotations(sections(together=together)) == expected
 
 
@@ -65,7 +65,7 @@ def test_the_rack_of_a_four_layer_machine_is_its_lowest_layer() -> None:
     assert plan.pod.topology == {REQUIRED: "topology.k8s.aws/network-node-layer-4"}
 
 
-def test_workloads_without_a_condition_say_so_because_kueue_refuses_them_otherwise() -> None:
+def test_workloads_without_a_topology_request_are_unconstrained() -> None:
     plan = planned(sections()).teams[0]
     assert [pods.topology for pods in (plan.jobs[0].pod, plan.servers[0].pod)] == [{UNCONSTRAINED: "true"}] * 2
 
@@ -126,7 +126,7 @@ WRONG: dict[str, Data] = {
 
 
 @pytest.mark.parametrize("message", WRONG)
-def test_what_kueue_could_never_place_is_refused(message: str) -> None:
+def test_impossible_topology_requests_are_refused(message: str) -> None:
     assert errors(WRONG[message]) == [message]
 
 

@@ -45,7 +45,7 @@ def told_and_simulated(found: Tree) -> list[tuple[str, str, tuple[Span, int], tu
 
 
 @pytest.mark.parametrize("file", STACKS, ids=lambda file: file.stem)
-def test_the_report_says_of_every_stack_what_the_simulation_does(file: Path) -> None:
+def test_reports_of_all_stacks_agree_with_the_simulation(file: Path) -> None:
     rows = told_and_simulated(Tree(load(read_file(file))))
     assert rows
     for name, flavor, told, simulated in rows:
@@ -70,7 +70,7 @@ def drawn(seed: int) -> Data:
 
 
 @pytest.mark.slow
-def test_on_trees_drawn_by_chance_the_report_says_what_the_simulation_does() -> None:
+def test_reports_of_random_trees_agree_with_the_simulation() -> None:
     seen = 0
     for seed in range(60):
         try:
@@ -89,7 +89,7 @@ def test_even_fairness_shares_by_weight_as_far_as_whole_gpus_go() -> None:
     assert (moment.amount("a", H100), moment.amount("b", H100)) == (4, 12)
 
 
-def test_a_guarantee_is_taken_back_from_who_borrowed_it_and_the_scene_says_from_whom() -> None:
+def test_reclaim_names_the_borrowers() -> None:
     found = tree(stack(teams={"a": team(gpus=h100(8, 16)), "b": team(gpus=h100(8, 16))}))
     first = busy(found, first="a").moment
     assert (first.amount("a", H100), first.amount("b", H100)) == (8, 8)
@@ -99,7 +99,7 @@ def test_a_guarantee_is_taken_back_from_who_borrowed_it_and_the_scene_says_from_
     }
 
 
-def test_what_each_team_holds_is_what_its_jobs_have_beside_what_it_is_promised() -> None:
+def test_each_teams_usage_is_the_sum_of_its_jobs() -> None:
     found = tree(stack(teams={"a": team(gpus=h100(8, 16)), "b": team(gpus=h100(4, 16))}))
     a, b = holdings(found, busy(found, first="a").moment)
     assert (a.guaranteed, a.limit, a.runs, a.waits, a.own, a.borrowed, a.unused) == (8, 16, 12, 4, 8, 4, 0)

@@ -76,7 +76,7 @@ steps:
     assert [each.workload for each in again.running] == ["two"]
 
 
-def test_a_step_of_many_says_how_many(tmp_path: Path) -> None:
+def test_a_step_of_many_jobs_shows_their_number(tmp_path: Path) -> None:
     found = tree(sections())
     jobs = [{"name": f"j{number}", "team": "a"} for number in range(4)]
     steps = [{"submit": jobs[:3]}, {"submit": jobs[3:], "finish": ["j0", "j1"]}, {}]
@@ -120,7 +120,7 @@ def test_a_job_without_gpus_is_the_default_of_a_team_or_flavor_without_gpus(tmp_
     assert [(job.flavor, set(job.requests)) for job in step.submit] == [("cpu", {"cpu", "memory"})] * 2
 
 
-def test_cpu_and_memory_are_said_as_a_stack_s_jobs_say_them(tmp_path: Path) -> None:
+def test_cpu_and_memory_have_the_units_of_stacks(tmp_path: Path) -> None:
     found = tree(sections())
     jobs = [
         {"name": "said", "team": "a", "cpu": "500m", "memory": "2Gi"},
@@ -134,7 +134,7 @@ def test_cpu_and_memory_are_said_as_a_stack_s_jobs_say_them(tmp_path: Path) -> N
     assert (without.flavors, set(without.requests)) == (frozenset({"cpu"}), {"cpu", "memory"})
 
 
-def test_why_a_job_waits_is_said_with_units_and_of_its_own_flavor_alone(tmp_path: Path) -> None:
+def test_the_reason_of_a_pending_job_has_units_and_its_flavor(tmp_path: Path) -> None:
     found = tree(sections())
     large = {"team": "a", "gpus": 1}
     jobs = [
@@ -200,7 +200,7 @@ def test_why_a_job_waits_is_said_with_units_and_of_its_own_flavor_alone(tmp_path
         ({"finish": "j"}, "finish: j must be a list; finish: Names of running or pending jobs that end"),
     ],
 )
-def test_what_is_wrong_in_a_scenario_is_named_by_place(tmp_path: Path, step: dict[str, Any], words: str) -> None:
+def test_problems_of_a_scenario_have_their_place(tmp_path: Path, step: dict[str, Any], words: str) -> None:
     found = tree(sections())
     with pytest.raises(ScenarioError) as error:
         told(tmp_path, found, json.dumps({"steps": [step]}))
@@ -208,7 +208,7 @@ def test_what_is_wrong_in_a_scenario_is_named_by_place(tmp_path: Path, step: dic
     assert line.startswith(f"{tmp_path / 'scenario.yaml'}:1: steps[0].{words}")
 
 
-def test_all_that_is_wrong_in_a_scenario_is_said_at_once_each_with_its_line(tmp_path: Path) -> None:
+def test_all_problems_of_a_scenario_are_reported_with_lines(tmp_path: Path) -> None:
     found = tree(sections())
     text = """\
 steps:
@@ -243,7 +243,7 @@ step: []
         ("steps: \u0007", ":1: contains the invisible character U+0007; remove it"),
     ],
 )
-def test_a_file_that_is_no_scenario_is_refused_in_a_sentence(tmp_path: Path, text: str, words: str) -> None:
+def test_an_invalid_scenario_file_is_refused(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ScenarioError) as error:
         told(tmp_path, tree(sections()), text)
     assert str(error.value).startswith(f"{tmp_path / 'scenario.yaml'}{words}")
@@ -277,7 +277,7 @@ def one_of_each_reason(within: str, borrow: str, fairness: str) -> Tree:
         ("even", (("a", 16, "low"), ("b", 8, "low")), "InCohortFairSharing", "its fair share by weight"),
     ],
 )
-def test_each_reason_of_kueue_comes_up_and_is_said_in_words(
+def test_each_reason_of_kueue_is_explained(
     tmp_path: Path, fairness: str, jobs: tuple[tuple[str, int, str], ...], reason: str, words: str
 ) -> None:
     found = one_of_each_reason("LowerPriority", "Never" if fairness == "even" else "LowerPriority", fairness)

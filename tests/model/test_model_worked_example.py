@@ -33,7 +33,7 @@ def test_each_team_has_its_row(team: str, flavor: str, expected: tuple[int, int,
 
 
 @pytest.mark.parametrize(("flavor", "left"), [("a100", 24), ("h100", 0), ("l4", 10)])
-def test_the_root_has_what_nobody_is_guaranteed(flavor: str, left: int) -> None:
+def test_the_root_cohort_has_the_unguaranteed_quota(flavor: str, left: int) -> None:
     assert line(cohort_of(local(), "org"), flavor).nominal == left
 
 

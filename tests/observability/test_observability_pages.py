@@ -165,14 +165,14 @@ def test_the_same_stack_gives_the_same_text_and_five_pages() -> None:
     assert names == [f"gpu-tenancy-{page}.json" for page in ("cluster", "nodes", "training", "quota", "serving")]
 
 
-def test_another_vendors_gpus_are_asked_for_by_their_own_name() -> None:
+def test_gpus_of_other_vendors_use_their_resource_name() -> None:
     text = " ".join(_expressions(observed(amd())))
     assert 'resource=~"amd_com_gpu"' in text
     assert 'resource=~"amd[.]com/gpu"' in text
     assert "nvidia" not in text
 
 
-def test_a_fleet_without_gpus_or_teams_has_nothing_to_look_at() -> None:
+def test_a_cluster_without_gpus_or_teams_has_no_dashboards() -> None:
     assert observed(stack(pools={"cpu": pool("m7i.8xlarge", 3)}, teams={})) == ObservabilityPlan()
 
 
@@ -199,7 +199,7 @@ def test_servers_without_gpus_have_a_page_without_gpu_utilisation() -> None:
     assert [panel["title"] for panel in page["panels"]][2:] == ["a/api", "Replicas", "CPUs"]
 
 
-def test_every_alert_says_how_bad_it_is_and_what_to_do() -> None:
+def test_every_alert_has_severity_and_action() -> None:
     rules = [rule for group in observed(watched()).rules for rule in group["rules"]]
     assert all(rule["labels"]["severity"] in {"critical", "warning", "info"} for rule in rules)
     assert all(len(rule["annotations"]["description"]) > len(rule["annotations"]["summary"]) for rule in rules)

@@ -137,7 +137,7 @@ def test_another_name_of_a_metric_or_label_is_noticed(tmp_path: Path, wrong: tup
 
 
 @pytest.mark.parametrize("name", ALARMS)
-def test_an_alert_fires_for_what_it_names_and_not_too_early(tmp_path: Path, name: str) -> None:
+def test_an_alert_fires_after_its_duration(tmp_path: Path, name: str) -> None:
     world, early, late, labels = ALARMS[name]
     alert = name.partition(",")[0]
     checks = [_asks(_firing(alert), late, {f"{{{label}}}": 1 for label in labels})]
@@ -148,7 +148,7 @@ def test_an_alert_fires_for_what_it_names_and_not_too_early(tmp_path: Path, name
 
 
 @pytest.mark.parametrize("name", QUIET)
-def test_an_alert_is_quiet_where_the_promise_holds(tmp_path: Path, name: str) -> None:
+def test_an_alert_does_not_fire_while_guarantees_hold(tmp_path: Path, name: str) -> None:
     alert = name.partition(",")[0]
     _, _, late, _ = ALARMS[alert]  # when it fires where the promise does not hold
     tests = [
@@ -168,7 +168,7 @@ def test_every_alert_is_tried() -> None:
     }
 
 
-def test_without_gpus_the_same_is_told_of_cpus(tmp_path: Path) -> None:
+def test_without_gpus_the_panels_show_cpus(tmp_path: Path) -> None:
     """10 CPUs guaranteed, 6 of them used, and pending workloads that ask for 5."""
     found = observed(stack(pools={"cpu": pool("m7i.8xlarge", 3)}, teams={"a": team()}))
     cpus = 'cluster_queue="a", flavor="cpu", resource="cpu"'

@@ -41,7 +41,7 @@ def raised(limit: int) -> Data:
 
 
 @pytest.mark.slow
-def test_a_stack_is_as_it_was_whatever_the_files_are_now(project: Project) -> None:
+def test_the_base_stack_is_read_from_its_ref(project: Project) -> None:
     as_it_is = preview("s", project.folder)
     project.write("s", raised(4))
     found = base("HEAD", "s", project.folder, "gpu-tenancy")
@@ -52,7 +52,7 @@ def test_a_stack_is_as_it_was_whatever_the_files_are_now(project: Project) -> No
 
 
 @pytest.mark.slow
-def test_a_review_says_what_a_team_gains_and_where_the_file_says_so(project: Project) -> None:
+def test_a_review_shows_gains_with_file_and_line(project: Project) -> None:
     project.write("s", raised(4))
     found = review(preview("s", project.folder), project.folder, ref="HEAD")
     assert "Team speech: l4 limit raised from 2 to 4 GPUs" in found.verdict.sentences
@@ -123,7 +123,7 @@ def step(op: str, urn: str, before: object = None, after: object = None, **rest:
     return {"op": op, "urn": urn, **kept, **rest}
 
 
-def test_pulumis_preview_says_what_really_changes_by_team(project: Project) -> None:
+def test_pulumis_preview_is_grouped_by_team(project: Project) -> None:
     found = preview("s", project.folder)
     quota = next(resource.urn for resource in found.rendered.registrations if resource.type.endswith(":ResourceQuota"))
     whole = quota.replace("urn:pulumi:s::", "urn:pulumi:acme/gpu-tenancy/s::")
@@ -160,7 +160,7 @@ def test_pulumis_preview_says_what_really_changes_by_team(project: Project) -> N
 @pytest.mark.parametrize(
     ("text", "why"), [("{", "not valid JSON"), ("{}", "missing key 'steps'"), (None, "cannot read the file")]
 )
-def test_a_file_that_is_no_preview_is_refused_by_name(project: Project, text: str | None, why: str) -> None:
+def test_an_invalid_preview_file_is_refused(project: Project, text: str | None, why: str) -> None:
     file = project.folder / "p.json"
     if text is not None:
         file.write_text(text, encoding="utf-8")
@@ -169,7 +169,7 @@ def test_a_file_that_is_no_preview_is_refused_by_name(project: Project, text: st
 
 
 @pytest.mark.slow
-def test_a_team_that_goes_and_one_that_comes_are_one_sentence_each(project: Project) -> None:
+def test_removed_and_added_teams_have_one_sentence_each(project: Project) -> None:
     sections = small()
     sections["teams"]["third"] = {**sections["teams"].pop("speech"), "gpus": {"l4": {"guaranteed": 1, "limit": 3}}}
     project.write("s", sections)

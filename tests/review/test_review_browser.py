@@ -124,9 +124,7 @@ NAMES = ("full", "bare", "large", "up")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_page_complains_of_nothing_and_asks_for_nothing_but_itself(
-    chromium: Browser, pages: dict[str, Path], name: str
-) -> None:
+def test_a_page_has_no_errors_and_no_requests(chromium: Browser, pages: dict[str, Path], name: str) -> None:
     found = opened(chromium, pages[name])
     for fold in found.page.locator("summary").all()[:20]:
         if fold.is_visible():
@@ -136,7 +134,7 @@ def test_a_page_complains_of_nothing_and_asks_for_nothing_but_itself(
 
 
 @pytest.mark.parametrize("name", ["full", "bare", "eight", "up"])  # axe takes 20 s for the rows of the large page
-def test_axe_finds_nothing_in_a_page_whose_folds_are_open(chromium: Browser, pages: dict[str, Path], name: str) -> None:
+def test_axe_finds_no_violations_with_open_details(chromium: Browser, pages: dict[str, Path], name: str) -> None:
     found = opened(chromium, pages[name]).page
     found.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
     assert violations(found) == {"light": [], "dark": []}
@@ -173,7 +171,7 @@ def visible(page_: Page) -> set[str]:
     return {line.get_attribute("data-team") or "" for line in page_.locator("main [data-team]:visible").all()}
 
 
-def test_the_box_finds_teams_in_every_table_and_says_how_many(chromium: Browser, pages: dict[str, Path]) -> None:
+def test_the_search_box_filters_teams_in_every_table(chromium: Browser, pages: dict[str, Path]) -> None:
     found = opened(chromium, pages["large"])
     box = found.page.get_by_role("searchbox", name="Find a team")
     box.fill("team-042")
@@ -222,7 +220,7 @@ def test_without_scripts_the_page_is_whole(chromium: Browser, pages: dict[str, P
     assert found.locator("#promises [data-team]:visible").count() == TEAMS // 10
 
 
-def test_a_bar_is_as_long_as_its_number_says(chromium: Browser, pages: dict[str, Path]) -> None:
+def test_the_length_of_a_bar_is_proportional(chromium: Browser, pages: dict[str, Path]) -> None:
     found = opened(chromium, pages["full"]).page
     picture = found.get_by_role("img", name="vision, h100: 4 guaranteed; limit 8 of 16; never lent")
     lengths: dict[str, float] = picture.evaluate(
@@ -237,9 +235,7 @@ def test_a_bar_is_as_long_as_its_number_says(chromium: Browser, pages: dict[str,
 
 
 @pytest.mark.slow
-def test_on_paper_all_folds_are_open_and_what_is_for_screens_is_not_there(
-    chromium: Browser, pages: dict[str, Path]
-) -> None:
+def test_print_opens_details_and_hides_controls(chromium: Browser, pages: dict[str, Path]) -> None:
     found = opened(chromium, pages["large"]).page
     found.emulate_media(media="print", color_scheme="dark")
     assert found.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

@@ -28,7 +28,7 @@ def with_team(name: str, **sections: object) -> Data:
     return {**found, "teams": {**found["teams"], name: {**found["teams"].get(name, {}), **sections}}}
 
 
-def test_nothing_differs_between_a_stack_and_itself(project: Project) -> None:
+def test_a_stack_has_no_changes_against_itself(project: Project) -> None:
     assert between(project, small(), small()) == ()
 
 
@@ -41,7 +41,7 @@ def test_a_limit_that_rises_changes_the_queue_and_the_quota_of_that_team_alone(p
     assert FieldChange("spec.hard.requests.nvidia.com/gpu", "2", "4") in quota.fields
 
 
-def test_what_goes_comes_first_and_by_name(project: Project) -> None:
+def test_deletions_come_first_by_name(project: Project) -> None:
     without = small()
     del without["teams"]["speech"]
     found = between(project, small(), {**without, "priorities": {"high": 1000, "low": 10, "new": 5}})
@@ -68,7 +68,7 @@ def test_a_jobs_new_image_replaces_it_and_a_servers_does_not(project: Project) -
     )
 
 
-def test_everything_is_new_where_nothing_was(project: Project) -> None:
+def test_everything_is_new_without_a_base(project: Project) -> None:
     found = rendered(project, small())
     assert {change.action for change in created(found.rendered)} == {"create"}
     assert len(created(found.rendered)) == len(found.objects)
@@ -97,20 +97,20 @@ def test_a_text_that_is_a_map_is_compared_key_by_key() -> None:
     assert change.fields == (FieldChange("data.c.yaml.b.c", "2", "3", replaces=True),)
 
 
-def test_what_pulumi_ignores_is_no_change() -> None:
+def test_ignored_inputs_are_not_changes() -> None:
     before, after = config_map(data={"a": "1"}), config_map(data={"a": "2"})
     ignoring = replace(after, registrations=(replace(after.registrations[0], ignore_changes=("data",)),))
     assert changes(before, ignoring) == ()
     assert len(changes(before, after)) == 1
 
 
-def test_long_values_are_cut_and_what_is_not_there_is_empty() -> None:
+def test_long_values_are_shortened_and_missing_ones_are_empty() -> None:
     (change,) = changes(config_map(data={}), config_map(data={"a": "x" * 500}))
     (field,) = change.fields
     assert (field.before, len(field.after), field.after[-1]) == ("", 120, "…")
 
 
-def test_a_config_map_of_ours_is_changed_in_place_since_the_provider_is_told_so(project: Project) -> None:
+def test_config_maps_are_changed_in_place(project: Project) -> None:
     found = rendered(project, small())
     provider = next(
         resource for resource in found.rendered.registrations if resource.type == "pulumi:providers:kubernetes"

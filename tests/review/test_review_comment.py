@@ -43,17 +43,15 @@ def test_a_review_with_everything_is_the_golden_comment(golden: SnapshotAssertio
     assert comment(full()) == golden
 
 
-def test_a_review_with_next_to_nothing_is_the_golden_comment(golden: SnapshotAssertion) -> None:
+def test_a_minimal_review_is_the_golden_comment(golden: SnapshotAssertion) -> None:
     assert comment(bare()) == golden
 
 
-def test_the_stack_local_against_what_it_was_is_the_golden_comment(golden: SnapshotAssertion, tmp_path: Path) -> None:
+def test_the_review_of_local_is_the_golden_comment(golden: SnapshotAssertion, tmp_path: Path) -> None:
     assert comment(against("local", tmp_path, earlier_local)) == golden
 
 
-def test_the_stack_prod_aws_against_what_it_was_is_the_golden_comment(
-    golden: SnapshotAssertion, tmp_path: Path
-) -> None:
+def test_the_review_of_prod_aws_is_the_golden_comment(golden: SnapshotAssertion, tmp_path: Path) -> None:
     assert comment(against("prod-aws", tmp_path, earlier_aws)) == golden
 
 
@@ -99,7 +97,7 @@ def test_a_comment_is_never_longer_than_allowed_nor_cut_within_a_section(count: 
     assert "| guaranteed | **" in found
 
 
-def test_what_is_left_out_is_named_and_so_is_where_it_is() -> None:
+def test_omitted_parts_are_named_with_their_place() -> None:
     everything = comment(full())
     assert "Omitted" not in everything
     short = comment(full(), 6_300)
@@ -128,12 +126,12 @@ def test_the_most_important_sections_come_in_first() -> None:
     assert "Changed values" in found or "changed values" in found.splitlines()[-1]
 
 
-def test_a_limit_that_leaves_nothing_to_say_is_refused() -> None:
+def test_a_limit_too_small_for_any_text_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^limit: 3999 characters is too short for a comment; set at least 4000$"):
         comment(full(), LEAST - 1)
 
 
-def test_a_verdict_of_many_sentences_tells_the_first_and_how_many_more_there_are() -> None:
+def test_a_long_verdict_shows_the_first_reasons_and_a_count() -> None:
     review = reviewed(outlook_of(small()))
     long = replace(review, verdict=replace(review.verdict, sentences=tuple(f"Reason {n}" for n in range(40))))
     lines = comment(long).splitlines()[2:16]
@@ -149,7 +147,7 @@ def test_a_base_with_long_notes_leaves_the_verdict_its_place() -> None:
     assert found.startswith("## ✓ test: OK\n\n- Policies not evaluated (use --policy)\n- Guarantees fit\n")
 
 
-def test_words_of_users_are_no_markup() -> None:
+def test_user_text_is_not_markup() -> None:
     assert text(NASTY) == (
         r"a\|b \`c\` &lt;b&gt;&amp;amp; \*d\* \_e\_ \[f\](g) @&#8203;all #&#8203;12 :&#8203;tada: \~\~h\~\~"
     )
@@ -197,7 +195,7 @@ def test_the_tree_of_many_teams_shows_groups_with_their_number() -> None:
     assert len(lines) < 30
 
 
-def test_a_name_is_no_mermaid() -> None:
+def test_names_are_not_mermaid_syntax() -> None:
     now = outlook_of(small())
     renamed = tuple(replace(group, name='a"]; b' if group.parent is None else group.name) for group in now.groups)
     (first,) = (line for line in mermaid(replace(now, groups=renamed, root='a"]; b')) if line.startswith("  g["))

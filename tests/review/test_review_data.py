@@ -58,7 +58,7 @@ def test_a_dataset_under_another_name_is_the_same_right() -> None:
     assert not [sentence for sentence in verdict.sentences if "gains" in sentence or "loses" in sentence]
 
 
-def test_a_dataset_that_moves_names_what_mounts_it_and_the_order() -> None:
+def test_a_moved_dataset_names_its_users_and_the_order() -> None:
     before, now = (mounted(with_data(f"s3://ml-corpus/{version}")) for version in ("v3", "v4"))
     verdict = reviewed(outlook_of(now), before=outlook_of(before)).verdict
     assert verdict.title == "Review needed"
@@ -69,7 +69,7 @@ def test_a_dataset_that_moves_names_what_mounts_it_and_the_order() -> None:
     )
 
 
-def test_the_table_has_a_row_for_each_claim_and_the_comment_says_who_must_grant_what() -> None:
+def test_each_claim_has_a_row_and_the_comment_lists_grants() -> None:
     review = reviewed(outlook_of(mounted(with_data())))
     (row,) = tables(review)["data"].rows
     assert [cell.text for cell in row.cells] == [
@@ -100,7 +100,7 @@ def cached(bucket: str = "s3://ml-corpus/v3") -> Data:
     return sections
 
 
-def test_a_cache_replaces_the_claims_and_is_in_a_table_with_what_it_takes() -> None:
+def test_a_cache_replaces_claims_and_lists_its_resources() -> None:
     review = reviewed(outlook_of(cached()), before=outlook_of(mounted(with_data())))
     assert review.verdict.title == "Review needed"
     assert (

@@ -128,7 +128,7 @@ class Tables(HTMLParser):
 
 
 @pytest.mark.parametrize("sections", coherent(24))
-def test_a_stack_drawn_by_chance_is_told_as_its_queues_say(sections: Data, tmp_path: Path) -> None:
+def test_figures_of_random_stacks_agree_with_their_queues(sections: Data, tmp_path: Path) -> None:
     project = Project.at(tmp_path / "project")
     project.write("drawn", sections)
     found = preview("drawn", project.folder)
@@ -147,7 +147,7 @@ def test_a_stack_drawn_by_chance_is_told_as_its_queues_say(sections: Data, tmp_p
     assert told == {key: line[:4] for key, line in kueue(world).items()}
 
 
-def test_what_each_team_is_promised_and_gets_is_what_its_queues_say(case: Case) -> None:
+def test_guarantees_and_shares_agree_with_the_queues(case: Case) -> None:
     told = {
         (
             team.name,
@@ -209,7 +209,7 @@ def test_the_sums_of_each_flavor_are_those_of_its_queues_and_cohorts(case: Case)
         ]
 
 
-def test_each_group_holds_what_its_cohort_holds(case: Case) -> None:
+def test_figures_of_groups_agree_with_their_cohorts(case: Case) -> None:
     world = case.world
 
     def held(node: Node, key: Key) -> tuple[int, int, int | None]:
@@ -228,7 +228,7 @@ def test_each_group_holds_what_its_cohort_holds(case: Case) -> None:
     assert {name: told[name] for name in expected} == expected
 
 
-def test_a_group_without_a_cohort_has_what_its_queues_have_together(case: Case) -> None:
+def test_a_group_without_a_cohort_is_the_sum_of_its_queues(case: Case) -> None:
     groups = {group.name: group for group in case.now.groups}
 
     def queues(name: str) -> list[Node]:

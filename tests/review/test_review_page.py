@@ -102,22 +102,22 @@ def test_a_review_with_everything_is_the_golden_page(golden: SnapshotAssertion) 
     assert page(full()) == golden
 
 
-def test_a_review_with_next_to_nothing_is_the_golden_page(golden: SnapshotAssertion) -> None:
+def test_a_minimal_review_is_the_golden_page(golden: SnapshotAssertion) -> None:
     assert page(bare()) == golden
 
 
-def test_the_stack_local_against_what_it_was_is_the_golden_page(golden: SnapshotAssertion, tmp_path: Path) -> None:
+def test_the_review_of_local_is_the_golden_page(golden: SnapshotAssertion, tmp_path: Path) -> None:
     assert page(against("local", tmp_path, earlier_local)) == golden
 
 
-def test_the_stack_prod_aws_against_what_it_was_is_the_golden_page(golden: SnapshotAssertion, tmp_path: Path) -> None:
+def test_the_review_of_prod_aws_is_the_golden_page(golden: SnapshotAssertion, tmp_path: Path) -> None:
     assert page(against("prod-aws", tmp_path, earlier_aws)) == golden
 
 
 @pytest.mark.parametrize(
     "review", [full(), bare(), reviewed(outlook_of(many(40)))], ids=["full", "bare", "forty teams"]
 )
-def test_a_page_nests_as_it_should_and_loads_nothing_from_anywhere(review: Review) -> None:
+def test_a_page_is_well_formed_and_loads_no_resources(review: Review) -> None:
     text = page(review)
     found = Page(text)
     assert text.startswith("<!doctype html>")
@@ -137,14 +137,14 @@ def test_the_same_review_gives_the_same_bytes() -> None:
     assert page(full()) == page(full())
 
 
-def test_what_users_wrote_is_shown_as_they_wrote_it() -> None:
+def test_user_text_is_shown_verbatim() -> None:
     text = page(full())
     assert NASTY not in text
     assert "<b>" not in text
     assert Page(text).texts.count(NASTY) == 2  # a note of the comparison, and a rule
 
 
-def test_without_packs_the_page_says_how_to_ask_them() -> None:
+def test_without_packs_the_page_shows_how_to_evaluate_them() -> None:
     words = Page(page(bare())).words
     assert (
         "Policies not evaluated. To evaluate both packs, run tenancy preview test --policy workloads --policy clouds ."
@@ -153,7 +153,7 @@ def test_without_packs_the_page_says_how_to_ask_them() -> None:
     assert "Changes since the base" not in words
 
 
-def test_an_unknown_price_is_said_and_never_0() -> None:
+def test_an_unknown_price_is_unknown_and_never_0() -> None:
     review = full()
     shown = tables(review)
     assert [cell.text for cell in next(row for row in shown["pools"].rows if row.cells[0].text == "h100").cells][
@@ -177,7 +177,7 @@ def test_an_unknown_price_is_said_and_never_0() -> None:
     assert "No price for node pool h100; costs that include it are unknown." in Page(page(review)).words
 
 
-def test_more_promised_than_there_is_stands_out() -> None:
+def test_overcommitted_flavors_are_highlighted() -> None:
     words = Page(page(bare())).words
     assert words.startswith("test: GPU tenancy test environment test · 99 resources Guarantees")
     assert (
@@ -194,7 +194,7 @@ def test_more_promised_than_there_is_stands_out() -> None:
     )
 
 
-def test_each_number_stands_beside_what_it_was() -> None:
+def test_each_number_is_shown_with_its_base_value() -> None:
     review = full()
     (speech,) = (row for row in tables(review)["promises"].rows if row.team == "speech")
     assert [(cell.text, cell.was) for cell in speech.cells[4:7]] == [("0", ""), ("8", "4"), ("8", "4")]
@@ -222,7 +222,7 @@ def test_rows_that_went_are_named_and_come_first() -> None:
     assert "Removed: search, l4, Kueue." in Page(page(review)).words
 
 
-def test_a_comparison_that_finds_nothing_says_so() -> None:
+def test_a_comparison_without_changes_is_reported() -> None:
     now = outlook_of(small())
     words = Page(page(reviewed(now, before=now))).words
     assert "No values changed." in words
@@ -245,7 +245,7 @@ def test_cohorts_that_borrow_as_one_with_even_sharing_are_named() -> None:
     assert f"{start} except lab, other, each of which borrows as one." in words("lab", "other")
 
 
-def test_groups_that_lose_something_come_first_and_what_comes_or_goes_is_told_by_kind() -> None:
+def test_groups_with_losses_come_first() -> None:
     groups = change_groups(full())
     assert [(group.name, group.tally, group.loses) for group in groups] == [
         ("team vision", "1 deleted", True),
@@ -259,7 +259,7 @@ def test_groups_that_lose_something_come_first_and_what_comes_or_goes_is_told_by
     ]
 
 
-def test_what_pulumi_itself_says_is_laid_over_what_the_files_say() -> None:
+def test_pulumis_preview_overrides_the_offline_comparison() -> None:
     drift = Change("update", "cluster", "Cluster", "cluster", "urn:cluster", (FieldChange("version", "1.34", "1.35"),))
     seen = Real((replace(CHANGES[5], action="replace"), drift), same=90)
     review = reviewed(outlook_of(small()), before=outlook_of(small()), changed=CHANGES[4:], real=seen)
@@ -276,7 +276,7 @@ def test_what_pulumi_itself_says_is_laid_over_what_the_files_say() -> None:
     assert {line.remark for group in change_groups(alone) for line in group.lines} == {""}
 
 
-def test_bars_lie_where_the_numbers_say() -> None:
+def test_bars_are_placed_by_their_numbers() -> None:
     drawing = Drawing(outlook_of(small()), used={("vision", "h100", "Kueue"): 2})
     (lab,) = drawing.tree.groups
     (bounds,) = lab.bars
@@ -304,7 +304,7 @@ def test_bars_lie_where_the_numbers_say() -> None:
     assert (search.rail, search.solid, search.tick, search.kept, search.hue) == (50, 12.5, 37.5, False, 1)
 
 
-def test_gangs_and_teams_in_another_s_queue_are_drawn_as_what_they_are() -> None:
+def test_gangs_and_teams_of_shared_queues_are_drawn() -> None:
     sections = small()
     sections["teams"]["search"]["gangs"] = {"l4": {"guaranteed": 2}}
     sections["teams"]["guests"] = team_in("vision")
@@ -338,14 +338,14 @@ def test_a_flavor_too_short_to_read_gives_each_a_scale_of_its_own() -> None:
     assert not apart.beyond("small", 10)
 
 
-def test_a_flavor_of_which_nobody_may_reach_a_fraction_is_cut_and_the_page_says_so() -> None:
+def test_an_oversized_flavor_is_cut_with_a_note() -> None:
     large = reviewed(outlook_of(many(40)))
     assert Drawing(large.now).cut == ("a100", "h100", "l4")
     assert "The capacity of a100, h100, l4 exceeds the chart." in Page(page(large)).words
     assert Drawing(outlook_of(small())).cut == ()
 
 
-def test_supply_is_drawn_against_whatever_is_longest() -> None:
+def test_supply_is_drawn_to_the_scale_of_the_longest_bar() -> None:
     sections = small()
     sections["cluster"]["autoscaler"] = True
     sections["pools"]["h100"]["nodes"] = {"min": 0, "max": 2}
@@ -360,7 +360,7 @@ def test_supply_is_drawn_against_whatever_is_longest() -> None:
     assert (l4.sure, l4.rail, l4.solid, l4.tick, l4.remark) == (40, 40, 10, 30, "")
 
 
-def test_a_bar_of_text_shows_what_is_not_nothing() -> None:
+def test_a_text_bar_shows_small_values() -> None:
     assert text_bar(8, 32, 32) == "█████▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒"
     assert text_bar(0, 8, 32) == "▒▒▒▒▒" + "·" * 15
     assert text_bar(1, 2, 800) == "█▒" + "·" * 18
@@ -377,7 +377,7 @@ def test_a_page_with_few_teams_has_no_script_and_one_with_many_has_its_own_alone
     assert "script-src &#39;sha256-" in large
 
 
-def test_rules_are_told_by_what_they_do() -> None:
+def test_rules_are_listed_by_their_effect() -> None:
     words = Page(page(reviewed(outlook_of(small()), rules=RULES))).words
     assert "mandatory image-pinned Job ml-research/nightly: image pytorch has no tag" in words
     assert "advisory surge-room" in words

@@ -30,14 +30,14 @@ def with_members(people: Data | None = None, **members: Any) -> Data:
         ),
     ],
 )
-def test_a_change_that_gives_access_says_so_first_and_needs_review(members: Data, reason: str) -> None:
+def test_gained_access_comes_first_and_needs_review(members: Data, reason: str) -> None:
     review = reviewed(outlook_of(with_members(**members)), before=outlook_of(small()))
     assert review.verdict.title == "Review needed"
     assert review.verdict.sentences[0] == reason
     assert next(line for line in comment(review).splitlines() if line.startswith("- ")).startswith(f"- {reason[:12]}")
 
 
-def test_a_change_that_takes_access_says_so_first() -> None:
+def test_lost_access_comes_first() -> None:
     before = outlook_of(with_members(leads=["group:a"], researchers=["user:rosa"]))
     now = outlook_of(with_members(researchers=["group:a"]))
     verdict = reviewed(now, before=before).verdict
@@ -63,7 +63,7 @@ def test_members_of_a_cohort_gain_access_to_all_its_teams_at_once() -> None:
     assert reason == f"1 group gains exec in {', '.join(sorted(sections['teams']))} (group:a)"
 
 
-def test_another_name_of_the_same_people_changes_nothing() -> None:
+def test_renamed_people_change_no_access() -> None:
     before = outlook_of(with_members(researchers=["group:a"]))
     now = outlook_of(with_members({"names": {"scientists": "group:a"}}, researchers=["scientists"]))
     assert access_gained(before, now) == access_lost(before, now) == ()

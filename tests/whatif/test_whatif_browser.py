@@ -48,9 +48,7 @@ def opened(chromium: Browser, file: Path, scheme: Scheme = "light", width: int =
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_page_complains_of_nothing_and_asks_for_nothing_but_itself(
-    chromium: Browser, pages: dict[str, Path], name: str
-) -> None:
+def test_a_page_has_no_errors_and_no_requests(chromium: Browser, pages: dict[str, Path], name: str) -> None:
     requests: list[str] = []
     complaints: list[str] = []
     found = chromium.new_context().new_page()
@@ -63,7 +61,7 @@ def test_a_page_complains_of_nothing_and_asks_for_nothing_but_itself(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_axe_finds_nothing_in_a_page_whose_folds_are_open(chromium: Browser, pages: dict[str, Path], name: str) -> None:
+def test_axe_finds_no_violations_with_open_details(chromium: Browser, pages: dict[str, Path], name: str) -> None:
     found = opened(chromium, pages[name])
     found.evaluate(_OPEN)
     assert violations(found) == {"light": [], "dark": []}
@@ -79,7 +77,7 @@ def test_no_page_is_wider_than_the_window(chromium: Browser, pages: dict[str, Pa
 
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("name", ["scenario", "sixty"])
-def test_each_job_s_name_stands_beside_its_lane_and_no_text_lies_on_another(
+def test_job_names_are_beside_their_lanes_without_overlap(
     chromium: Browser, pages: dict[str, Path], name: str, width: int
 ) -> None:
     found = opened(chromium, pages[name], width=width)

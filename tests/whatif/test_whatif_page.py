@@ -109,7 +109,7 @@ def nobody() -> Tree:
 
 
 @pytest.mark.parametrize("name", ["busy", "alone", "scenario", "sixty", "empty scenario", "nobody"])
-def test_a_page_nests_as_it_should_names_its_pictures_and_loads_nothing(name: str, tmp_path: Path) -> None:
+def test_a_page_is_well_formed_and_names_its_pictures(name: str, tmp_path: Path) -> None:
     found = tree(small())
     played = {
         "busy": lambda: everyone(found),
@@ -132,7 +132,7 @@ def test_a_page_nests_as_it_should_names_its_pictures_and_loads_nothing(name: st
     assert page(played) == text
 
 
-def test_what_users_wrote_is_shown_as_they_wrote_it(tmp_path: Path) -> None:
+def test_user_text_is_shown_verbatim(tmp_path: Path) -> None:
     text = page(small_scenario(tmp_path))
     assert NASTY not in text
     assert f"the day begins, {NASTY}" in Page(text).texts
@@ -147,7 +147,7 @@ def same(measure: Measure, one: int, other: int) -> bool:
 
 
 @pytest.mark.parametrize("file", STACKS, ids=lambda file: file.stem)
-def test_the_tables_say_what_the_simulation_says(file: Path) -> None:
+def test_tables_agree_with_the_simulation(file: Path) -> None:
     found = tree_of(file)
     played = everyone(found)
     moment, seen = played.last, Page(page(played)).tables
@@ -205,7 +205,7 @@ def ran(moment: Moment, flavor: str) -> int:
     return sum(each.gpus for each in moment.running if each.flavor == flavor)
 
 
-def test_lanes_blocks_and_tables_say_what_runs_and_waits_after_each_step(tmp_path: Path) -> None:
+def test_lanes_blocks_and_tables_agree_after_each_step(tmp_path: Path) -> None:
     played = sixty(tmp_path)
     drawn, seen = timeline(played), Page(page(played)).tables
     count = len(played.moments)
@@ -253,7 +253,7 @@ def test_no_lane_lies_on_another_and_arrows_go_from_lane_to_lane(tmp_path: Path)
 # In words.
 
 
-def test_a_scenario_is_told_in_sentences(tmp_path: Path) -> None:
+def test_a_scenario_is_described_in_sentences(tmp_path: Path) -> None:
     played = small_scenario(tmp_path)
     assert headline(played) == "At the end: 8 of 15 GPUs in use, 3 jobs pending"
     assert list(sentences(played)) == [
@@ -266,7 +266,7 @@ def test_a_scenario_is_told_in_sentences(tmp_path: Path) -> None:
     ]
 
 
-def test_a_turn_tells_only_what_is_other_than_before(tmp_path: Path) -> None:
+def test_a_step_lists_only_changes(tmp_path: Path) -> None:
     first, second, third, fourth = turns(small_scenario(tmp_path).moments)
     assert [each.workload for each in first.starts] == ["sweep", "api", "etl"]
     assert ([each.workload for each in second.starts], [each.workload for each in second.waits]) == (
@@ -277,7 +277,7 @@ def test_a_turn_tells_only_what_is_other_than_before(tmp_path: Path) -> None:
     assert (fourth.starts, fourth.waits, fourth.ended) == ((), (), ("api",))
 
 
-def test_a_scene_is_told_in_sentences() -> None:
+def test_a_load_is_described_in_sentences() -> None:
     played = everyone(tree(small()), first="speech")
     assert headline(played) == "14 of 15 GPUs in use, 2 teams with pending jobs"
     assert list(sentences(played)) == [
@@ -288,7 +288,7 @@ def test_a_scene_is_told_in_sentences() -> None:
     assert headline(only(tree(small()), "vision")) == "8 of 8 GPUs in use, no jobs pending"
 
 
-def test_queues_that_never_rest_and_what_is_not_modelled_are_said() -> None:
+def test_livelocks_and_unmodelled_features_are_reported() -> None:
     played = everyone(tree(small()))
     found = replace(
         played, moments=(replace(played.last, restless=("speech", "vision")),), left_out=("admission checks: words",)

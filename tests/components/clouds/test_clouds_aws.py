@@ -82,7 +82,7 @@ def test_a_subnet_of_another_region_is_refused() -> None:
     ("capacity", "word"),
     [("on-demand", "ON_DEMAND"), ("spot", "SPOT"), ({"kind": "reserved", "reservation": RESERVATION}, "ON_DEMAND")],
 )
-def test_machines_are_bought_as_the_stack_says(capacity: str | Data, word: str) -> None:
+def test_capacity_type_follows_the_stack(capacity: str | Data, word: str) -> None:
     sections = stack(gpu=machine_pool(capacity=capacity, zones=[f"{REGION}a"]))
     assert group(sections)["capacityType"] == word
     assert "instanceMarketOptions" not in template(sections)
@@ -122,7 +122,7 @@ def test_what_lies_in_one_zone_must_name_it(said: Data) -> None:
     assert "pools.gpu.zones" in problem
 
 
-def test_what_eks_does_not_sell_is_refused_by_its_name() -> None:
+def test_unsupported_machine_types_of_eks_are_refused() -> None:
     problems = errors(stack(gpu=machine_pool(capacity={"kind": "flex-start", "maxRun": "7d"})))
     assert any("EKS has no flex-start" in problem for problem in problems)
 
@@ -141,7 +141,7 @@ def test_nodes_without_nvidias_gpus_have_the_standard_image() -> None:
     assert group(stack(cpu=machine_pool("m7g.8xlarge", 1)), "cpu")["amiType"] == "AL2023_ARM_64_STANDARD"
 
 
-def test_bottlerockets_nodes_say_what_is_in_their_image() -> None:
+def test_bottlerocket_nodes_have_labels_of_included_components() -> None:
     labels = group(stack(gpu=machine_pool(driver="bottlerocket")))["labels"]
     assert labels["nvidia.com/gpu.deploy.device-plugin"] == "false"
 
@@ -153,7 +153,7 @@ def test_amds_gpus_have_their_own_taint_and_no_image_of_nvidias() -> None:
     assert group(sections)["taints"] == [{"key": "amd.com/gpu", "value": "present", "effect": "NO_SCHEDULE"}]
 
 
-def test_a_pool_may_have_no_nodes_until_somebody_wants_one() -> None:
+def test_a_pool_can_scale_from_0() -> None:
     assert group(stack(gpu=machine_pool(nodes={"min": 0, "max": 4})))["scalingConfig"] == {
         "minSize": 0,
         "maxSize": 4,
@@ -161,7 +161,7 @@ def test_a_pool_may_have_no_nodes_until_somebody_wants_one() -> None:
     }
 
 
-def test_where_nothing_scales_the_number_is_the_stacks_and_nothing_hints_at_it() -> None:
+def test_without_an_autoscaler_the_size_is_fixed_without_hints() -> None:
     sections = stack(section(autoscaler="none"), gpu=machine_pool(nodes={"min": 1, "max": 4}))
     (registration,) = [resource for resource in resources(sections) if resource.name == "cluster-pool-gpu-group"]
     assert registration.ignore_changes == ()
@@ -183,7 +183,7 @@ def test_gpu_nodes_have_the_gpus_taint_and_the_stacks_own_and_others_only_the_la
     assert group(stack(), "cpu")["taints"] == []
 
 
-def test_nodes_are_labelled_with_model_pool_capacity_and_what_the_stack_says() -> None:
+def test_nodes_have_labels_of_model_pool_capacity_and_stack() -> None:
     assert group(stack(gpu=machine_pool(labels={"example.com/row": "7"}, capacity="spot")))["labels"] == {
         "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
         "gpu-tenancy.dev/pool": "gpu",
@@ -193,7 +193,7 @@ def test_nodes_are_labelled_with_model_pool_capacity_and_what_the_stack_says() -
     }
 
 
-def test_an_autoscaler_is_told_what_an_empty_groups_nodes_would_be() -> None:
+def test_node_template_tags_describe_nodes_of_an_empty_group() -> None:
     assert hints(stack(gpu=machine_pool(nodes={"min": 0, "max": 4}, fabric=True, disk={"size": "300Gi"}))) == {
         "label/nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
         "label/gpu-tenancy.dev/pool": "gpu",
@@ -214,7 +214,7 @@ def test_hints_are_the_groups_alone_and_not_its_instances() -> None:
     assert {tag["autoscalingGroupName"] for tag in tags} == {UNKNOWN}
 
 
-def test_partitions_are_the_gpu_operators_by_a_label_and_the_autoscaler_hears_of_them() -> None:
+def test_mig_partitions_have_the_operators_label_and_template_tags() -> None:
     sections = stack(gpu=machine_pool(sharing={"mig": {"profile": "1g.10gb"}}))
     assert group(sections)["labels"]["nvidia.com/mig.config"] == "all-1g.10gb"
     assert hints(sections)["resources/nvidia.com/mig-1g.10gb"] == "56"
@@ -273,7 +273,7 @@ def test_boot_disks_of_gpu_nodes_read_images_fast(settings: Data, expected: tupl
     assert (ebs["throughput"], ebs["iops"]) == expected
 
 
-def test_other_boot_disks_have_what_their_price_includes() -> None:
+def test_boot_disks_use_the_included_throughput() -> None:
     (mapping,) = template(stack(section(localDisks=False, diskThroughput=2000)), "cpu")["blockDeviceMappings"]
     assert (mapping["ebs"]["throughput"], mapping["ebs"]["iops"]) == (125, 3000)
 
@@ -301,12 +301,12 @@ def test_karpenter_takes_no_resource_group_of_reservations() -> None:
 
 
 @pytest.mark.parametrize(("enabled", "shells"), [(True, True), (False, False)])
-def test_nodes_have_shells_only_if_the_stack_asks_for_them(enabled: bool, shells: bool) -> None:  # noqa: FBT001
+def test_nodes_have_shells_only_if_enabled(enabled: bool, shells: bool) -> None:  # noqa: FBT001
     sections = stack(section(sessionManager=enabled))
     assert ("AmazonSSMManagedInstanceCore" in attached(sections, "cluster-node-role")) is shells
 
 
-def test_turns_are_the_gpu_operators_by_a_label_and_the_autoscaler_hears_of_them() -> None:
+def test_time_slicing_has_the_operators_label_and_template_tags() -> None:
     sections = stack(gpu=machine_pool(sharing={"timeSlicing": {"turns": 4, "trusting": ["a"]}}))
     assert group(sections)["labels"]["nvidia.com/device-plugin.config"] == "gpu"
     assert hints(sections)["resources/nvidia.com/gpu"] == "32"
@@ -336,7 +336,7 @@ def test_compact_nodes_share_a_placement_group_and_others_have_none() -> None:
     assert "placement" not in template(stack())
 
 
-def test_disks_are_encrypted_and_as_large_as_the_stack_says() -> None:
+def test_disks_are_encrypted_and_sized_by_the_stack() -> None:
     ((device, ebs),) = disks(stack(gpu=machine_pool(disk={"size": "300Gi"})))
     assert device == "/dev/xvda"
     assert ebs == {
@@ -388,12 +388,12 @@ def test_broken_nodes_are_replaced_one_at_a_time() -> None:
     assert group(stack())["nodeRepairConfig"] == {"enabled": True, "maxParallelNodesRepairedCount": 1}
 
 
-def test_a_group_is_replaced_by_one_of_its_name_only_after_it_has_gone() -> None:
+def test_a_node_group_is_deleted_before_its_replacement() -> None:
     assert all(resource.delete_before_replace for resource in resources(stack()) if resource.type == GROUP)
 
 
 @pytest.mark.parametrize(("environment", "held"), [("prod", True), ("dev", False)])
-def test_what_is_made_in_production_is_protected_and_nothing_elsewhere(environment: str, held: bool) -> None:  # noqa: FBT001
+def test_only_production_resources_are_protected(environment: str, held: bool) -> None:  # noqa: FBT001
     registrations = resources(stack(environment=environment))
     assert {resource.protect for resource in registrations if resource.type == GROUP} == {held}
 
@@ -407,7 +407,7 @@ def test_tags_are_on_all_that_can_carry_them_and_on_instances_and_disks() -> Non
     assert all(tags.items() <= specification["tags"].items() for specification in specified)
 
 
-def test_a_role_for_nodes_is_made_with_what_they_need_and_no_more() -> None:
+def test_the_role_of_nodes_has_minimum_permissions() -> None:
     assert attached(stack(), "cluster-node-role") == {
         "AmazonEKSWorkerNodePolicy",
         "AmazonEC2ContainerRegistryPullOnly",
@@ -438,7 +438,7 @@ def test_a_cluster_that_exists_is_only_read() -> None:
     assert not cluster.protect
 
 
-def test_all_is_asked_of_the_stacks_region() -> None:
+def test_all_calls_use_the_stacks_region() -> None:
     registrations = resources(stack())
     assert one(registrations, "pulumi:providers:aws").inputs["region"] == REGION
     assert {resource.provider.split("::")[2] for resource in registrations if resource.type.startswith("aws:")} == {
@@ -446,7 +446,7 @@ def test_all_is_asked_of_the_stacks_region() -> None:
     }
 
 
-def test_the_kubernetes_provider_keeps_its_identity_whatever_its_kubeconfig_says() -> None:
+def test_the_kubernetes_provider_has_a_stable_cluster_identifier() -> None:
     provider = one(resources(stack()), "pulumi:providers:kubernetes")
     assert provider.inputs["clusterIdentifier"] == f"{REGION}/ml"
     assert provider.inputs["kubeconfig"] == UNKNOWN
@@ -471,7 +471,7 @@ def test_a_kubeconfig_takes_its_token_from_the_clouds_own_helper_and_has_no_secr
     assert config["current-context"] == config["contexts"][0]["name"]
 
 
-def test_what_eks_answers_is_read_where_it_stands() -> None:
+def test_answers_of_eks_are_parsed() -> None:
     network = ClusterVpcConfig(subnet_ids=["subnet-1"], cluster_security_group_id="sg-1")
     behind = NodeGroupResource(autoscaling_groups=[NodeGroupResourceAutoscalingGroup(name="eks-gpu-1")])
     assert own_security_group(["https://example.com", network]) == "sg-1"
@@ -502,12 +502,12 @@ def test_words_that_only_the_documentation_lists_stand_there() -> None:
         (GROUP, {"nodeRoleArn": None}, "Missing required parameter"),
     ],
 )
-def test_a_mistake_in_what_is_sent_is_noticed(token: str, change: Mapping[str, Any], said: str) -> None:
+def test_invalid_inputs_fail_the_comparison(token: str, change: Mapping[str, Any], said: str) -> None:
     inputs = {**group(stack()), **change}
     assert any(said in problem for problem in DESCRIPTION.problems(token, inputs))
 
 
-def test_what_is_sent_for_every_kind_of_pool_is_what_aws_describes() -> None:
+def test_inputs_of_every_kind_of_pool_match_awss_model() -> None:
     block = {"kind": "capacity-block", "reservation": RESERVATION}
     sections = stack(
         gpu=machine_pool(fabric=True, compact=True, zones=[f"{REGION}a"]),
@@ -553,5 +553,5 @@ def test_pods_are_planned_for_the_first_machine_type() -> None:
         ),
     ],
 )
-def test_machine_types_that_differ_in_what_pods_see_are_refused(pool: Data, problem: str) -> None:
+def test_machine_types_with_different_resources_are_refused(pool: Data, problem: str) -> None:
     assert any(problem in text and "pools.gpu.alternatives" in text for text in errors(stack(gpu=pool)))

@@ -118,7 +118,7 @@ def test_a_key_is_made_for_secrets_unless_the_stack_names_one() -> None:
     assert not [resource for resource in with_key if resource.type == "aws:kms/key:Key"]
 
 
-def test_who_did_what_is_logged_and_kept_for_a_year() -> None:
+def test_audit_logs_are_kept_for_a_year() -> None:
     registrations = resources(stack(creation()))
     assert set(cast("Any", one(registrations, CLUSTER).inputs)["enabledClusterLogTypes"]) == {
         "api",
@@ -130,7 +130,7 @@ def test_who_did_what_is_logged_and_kept_for_a_year() -> None:
     assert log.urn in one(registrations, CLUSTER).dependencies
 
 
-def test_roles_that_the_stack_names_administer_by_access_entries_and_by_nothing_else() -> None:
+def test_named_roles_administer_only_by_access_entries() -> None:
     registrations = resources(stack(creation(admins=[ADMINS])))
     assert cast("Any", one(registrations, CLUSTER).inputs)["accessConfig"]["authenticationMode"] == "API"
     entry = one(registrations, "aws:eks/accessEntry:AccessEntry").inputs
@@ -150,7 +150,7 @@ def test_a_deployer_who_is_an_administrator_has_one_access_entry() -> None:
     assert len(entries) == 2
 
 
-def test_a_cluster_without_administrators_is_refused_because_nobody_could_use_it() -> None:
+def test_a_cluster_without_administrators_is_refused() -> None:
     sections = stack(creation())
     del sections["cluster"]["create"]["admins"]
     (problem,) = errors(sections)
@@ -321,7 +321,7 @@ def test_a_dataset_on_s3_has_its_driver_on_all_nodes_without_rights_of_its_own()
     assert "s3-csi-driver-sa" not in accounts
 
 
-def test_without_datasets_on_s3_there_is_no_driver_and_no_right() -> None:
+def test_without_datasets_on_s3_there_is_no_driver_and_no_permission() -> None:
     assert not [resource for resource in resources(stack(creation())) if "s3" in resource.name]
 
 
@@ -358,7 +358,7 @@ def test_the_autoscaler_handles_requests_of_kueue_where_pools_are_queued() -> No
     assert [subject["name"] for subject in cast("Any", binding.inputs)["subjects"]] == [account]
 
 
-def test_the_autoscalers_policy_writes_nowhere_without_the_clusters_tag() -> None:
+def test_the_autoscalers_policy_requires_the_clusters_tag() -> None:
     for statement in statements(autoscaler_policy("ml", REGION)):
         actions = [action.partition(":")[2] for action in statement["Action"]]
         reads = all(action.startswith(("Describe", "Get")) for action in actions)
@@ -373,7 +373,7 @@ def test_an_autoscaler_that_is_there_or_not_wanted_is_not_installed(autoscaler: 
     assert not [resource for resource in registrations if resource.type == RELEASE or "podIdentity" in resource.type]
 
 
-def test_the_efa_plugin_runs_on_the_machines_with_efa_whatever_their_taints() -> None:
+def test_the_efa_plugin_tolerates_all_taints_of_efa_nodes() -> None:
     taints = [{"key": "example.com/row", "effect": "NoExecute"}]
     values = releases(stack(creation(), gpu=machine_pool(fabric=True, taints=taints)))["aws-efa-k8s-device-plugin"][
         "values"
@@ -403,7 +403,7 @@ def test_karpenters_definitions_are_a_release_of_their_own_and_come_first() -> N
     assert charts["karpenter"].inputs["version"] == charts["karpenter-crd"].inputs["version"]
 
 
-def test_karpenter_hears_of_what_ends_a_node_by_a_queue_of_the_clusters_name() -> None:
+def test_karpenter_gets_interruptions_from_a_queue() -> None:
     registrations = resources(stack(KARPENTER))
     queue = one(registrations, "aws:sqs/queue:Queue")
     assert queue.inputs["name"] == "ml"
@@ -445,7 +445,7 @@ def test_karpenters_policies_fit_into_one_role() -> None:
     assert sum(len(json.dumps(json.loads(text), separators=(",", ":"))) for text in policies.values()) < 10_240
 
 
-def test_karpenter_ends_and_launches_only_what_is_this_clusters() -> None:
+def test_karpenters_permissions_are_limited_to_the_cluster() -> None:
     texts = karpenter_policies("ml", REGION, "arn:aws:iam::*:role/ml-node", "ml")
     for statement in statements(texts["instances"]):
         if "ec2:TerminateInstances" in statement["Action"] or "ec2:CreateLaunchTemplate" in statement["Action"]:
@@ -461,7 +461,7 @@ def test_karpenter_ends_and_launches_only_what_is_this_clusters() -> None:
         ({"kind": "capacity-block", "reservation": RESERVATION}, "reserved"),
     ],
 )
-def test_karpenter_buys_machines_as_the_stack_says(capacity: str | Data, word: str) -> None:
+def test_karpenters_capacity_type_follows_the_stack(capacity: str | Data, word: str) -> None:
     sections = scaled(capacity=capacity, zones=[f"{REGION}a"])
     assert requirements(sections)["karpenter.sh/capacity-type"] == [word]
     terms = objects(sections, "EC2NodeClass")["gpu"].get("capacityReservationSelectorTerms")
@@ -563,7 +563,7 @@ def test_a_drift_window_without_karpenter_is_refused() -> None:
     assert "only Karpenter" in problem
 
 
-def test_a_gpu_node_goes_when_it_is_empty_and_only_then() -> None:
+def test_karpenter_removes_only_empty_gpu_nodes() -> None:
     pool = objects(scaled(), "NodePool")["gpu"]
     assert pool["disruption"]["consolidationPolicy"] == "WhenEmpty"
     assert {"nodes": "0", "reasons": ["Drifted", "Underutilized"]} in pool["disruption"]["budgets"]
@@ -605,7 +605,7 @@ def test_fabric_and_compactness_are_the_node_classs() -> None:
     assert "placementGroupSelector" not in plain
 
 
-def test_karpenter_is_told_of_partitions_that_no_machine_type_shows() -> None:
+def test_karpenter_gets_partitions_as_an_overlay() -> None:
     sections = scaled(sharing={"mig": {"profile": "1g.10gb"}})
     assert objects(sections, "NodeOverlay")["gpu"]["capacity"] == {"nvidia.com/mig-1g.10gb": "56"}
     assert releases(sections)["karpenter"]["values"]["settings"]["featureGates"]["nodeOverlay"] is True
@@ -642,7 +642,7 @@ def test_a_role_is_its_services_and_pod_identity_tags_its_sessions() -> None:
 
 
 @pytest.mark.parametrize("autoscaler", ["cluster-autoscaler", "karpenter"])
-def test_what_is_sent_for_a_cluster_that_is_made_is_what_aws_describes(autoscaler: str) -> None:
+def test_inputs_of_a_created_cluster_match_awss_model(autoscaler: str) -> None:
     registrations = resources(
         stack(creation({"autoscaler": autoscaler}, admins=[ADMINS], allowFrom=["203.0.113.0/24"]))
     )

@@ -131,7 +131,7 @@ def test_a_lower_maximum_applies_at_the_next_deployment_after_the_nodes_are_remo
     assert (node_group.maximum, node_group.running) == (4, 2)
 
 
-def test_bounds_that_somebody_changed_elsewhere_are_set_again_without_ending_nodes() -> None:
+def test_changed_bounds_are_restored_without_ending_nodes() -> None:
     node_group = NodeGroup.created(gpus(0, 4))
     node_group.minimum, node_group.maximum, node_group.running = 0, 16, 9
     node_group.stored = {**node_group.stored, "scalingConfig": {"minSize": 0, "maxSize": 16, "desiredSize": 9}}
@@ -145,7 +145,7 @@ def test_a_group_is_created_with_its_minimum() -> None:
     assert registered(gpus(2, 4)).ignore_changes == ()
 
 
-def test_the_cloud_is_asked_in_the_stacks_region(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_queries_use_the_stacks_region(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, str]] = []
     invoke = RecordingMonitor.Invoke
 
@@ -160,7 +160,7 @@ def test_the_cloud_is_asked_in_the_stacks_region(monkeypatch: pytest.MonkeyPatch
     assert all(provider.startswith(own.urn) for _, provider in asked)
 
 
-def test_policies_know_that_the_number_is_what_runs() -> None:
+def test_the_desired_size_is_the_current_one() -> None:
     tags = [cast("Any", registered(sections).inputs)["tags"] for sections in (gpus(0, 4), fixed())]
     assert [tag.get("gpu-tenancy.dev/desired-size") for tag in tags] == ["live", None]
 

@@ -48,7 +48,7 @@ def test_every_pool_of_the_stack_is_a_user_pool_of_its_cluster_in_the_given_subn
     assert gpu()["vmSize"] == A100
 
 
-def test_a_pool_goes_to_the_subscription_that_the_stack_names() -> None:
+def test_a_pool_is_created_in_the_named_subscription() -> None:
     registrations = sent(stack())
     (provider,) = (resource for resource in registrations if resource.type == "pulumi:providers:azure-native")
     assert provider.inputs["subscriptionId"] == SUBSCRIPTION
@@ -56,7 +56,7 @@ def test_a_pool_goes_to_the_subscription_that_the_stack_names() -> None:
     assert all(pool.provider.startswith(provider.urn) for pool in pools)
 
 
-def test_nodes_between_a_least_and_a_most_are_the_autoscalers_and_their_number_is_never_said() -> None:
+def test_autoscaled_pools_have_bounds_and_no_count() -> None:
     sections = stack(gpu=pool(nodes={"min": 1, "max": 4}))
     pool_inputs = inputs(sections)
     assert (pool_inputs["enableAutoScaling"], pool_inputs["minCount"], pool_inputs["maxCount"]) == (True, 1, 4)
@@ -64,7 +64,7 @@ def test_nodes_between_a_least_and_a_most_are_the_autoscalers_and_their_number_i
     assert only(sections, POOL, "-gpu").ignore_changes == ("count",)
 
 
-def test_a_pool_may_have_no_nodes_until_somebody_wants_one() -> None:
+def test_a_pool_can_scale_from_0() -> None:
     sections = stack(idle=pool("Standard_NC4as_T4_v3", nodes={"min": 0, "max": 2}))
     pool_inputs = inputs(sections, "idle")
     assert (
@@ -75,7 +75,7 @@ def test_a_pool_may_have_no_nodes_until_somebody_wants_one() -> None:
     ) == (True, 0, 2, "User")
 
 
-def test_a_pool_of_a_fixed_size_has_no_autoscaler_and_is_as_large_as_the_stack_says() -> None:
+def test_a_fixed_pool_has_no_autoscaler_and_the_stacks_size() -> None:
     sections = stack(gpu=pool(nodes=2))
     pool_inputs = inputs(sections)
     assert (pool_inputs["enableAutoScaling"], pool_inputs["count"]) == (False, 2)
@@ -109,7 +109,7 @@ def test_on_demand_is_regular_priority_without_a_price() -> None:
     assert not {"scaleSetEvictionPolicy", "spotMaxPrice", "capacityReservationGroupID"} & set(pool_inputs)
 
 
-def test_spot_is_paid_as_it_comes_marked_as_aks_marks_it_and_upgraded_without_words_of_ours() -> None:
+def test_spot_pools_have_akss_label_and_no_upgrade_settings() -> None:
     pool_inputs = gpu(capacity="spot")
     assert (pool_inputs["scaleSetPriority"], pool_inputs["scaleSetEvictionPolicy"], pool_inputs["spotMaxPrice"]) == (
         "Spot",
@@ -130,7 +130,7 @@ def test_reserved_names_the_reservation_group() -> None:
 
 
 @pytest.mark.parametrize("kind", ["capacity-block", "flex-start"])
-def test_what_azure_does_not_sell_is_refused_by_its_name(kind: str) -> None:
+def test_unsupported_machine_types_of_azure_are_refused(kind: str) -> None:
     words = {"kind": kind, **({"reservation": "x"} if kind == "capacity-block" else {"maxRun": "1d"})}
     (problem,) = [problem for problem in errors(stack(gpu=pool(capacity=words))) if "pools.gpu.capacity" in problem]
     assert kind in problem
@@ -170,7 +170,7 @@ def test_aks_cuts_gpus_by_its_own_names_for_the_partitions(machine: str, profile
     assert pool_inputs["gpuInstanceProfile"] == name
 
 
-def test_where_the_gpu_operator_cuts_gpus_aks_does_not_and_a_label_says_how() -> None:
+def test_mig_by_the_operator_is_a_label_and_no_input_of_aks() -> None:
     pool_inputs = gpu(nodes=4, sharing={"mig": {"profile": "1g.20gb"}}, driver="operator")
     assert "gpuInstanceProfile" not in pool_inputs
     assert pool_inputs["nodeLabels"]["nvidia.com/mig.config"] == "all-1g.20gb"
@@ -199,14 +199,12 @@ def test_compact_nodes_share_a_place_that_has_their_machines() -> None:
     assert "proximityPlacementGroupID" not in inputs(sections, "cpu")
 
 
-def test_infiniband_is_the_machines_and_asks_nothing_of_the_pool() -> None:
+def test_infiniband_needs_no_input_of_the_pool() -> None:
     assert gpu(fabric=True) == gpu()
 
 
 @pytest.mark.parametrize(("size", "gib"), [("512Gi", 512), ("100G", 94)])
-def test_a_boot_disk_is_at_least_as_large_as_the_stack_says_in_gib_and_encrypted_by_the_host(
-    size: str, gib: int
-) -> None:
+def test_boot_disks_are_sized_in_gib_and_encrypted_at_host(size: str, gib: int) -> None:
     pool_inputs = gpu(disk={"size": size})
     assert (pool_inputs["osDiskSizeGB"], pool_inputs["osDiskType"], pool_inputs["enableEncryptionAtHost"]) == (
         gib,
@@ -226,7 +224,7 @@ def test_an_upgrade_adds_no_gpu_node_and_takes_one_away_at_a_time() -> None:
     assert inputs(stack(), "cpu")["upgradeSettings"]["maxSurge"] == "1"
 
 
-def test_nodes_without_gpus_boot_only_what_is_signed() -> None:
+def test_nodes_without_gpus_use_secure_boot() -> None:
     assert inputs(stack(), "cpu")["securityProfile"] == {"enableSecureBoot": True, "enableVTPM": True}
     assert "securityProfile" not in gpu()
 
@@ -239,11 +237,11 @@ def test_arm_has_no_such_boot() -> None:
     assert "securityProfile" not in pool_inputs
 
 
-def test_a_pool_is_replaced_by_one_of_its_name_only_after_it_has_gone() -> None:
+def test_a_pool_is_deleted_before_its_replacement() -> None:
     assert only(stack(), POOL, "-gpu").delete_before_replace
 
 
-def test_what_aks_sets_only_at_creation_replaces_the_pool() -> None:
+def test_changes_of_immutable_properties_replace_the_pool() -> None:
     assert set(only(stack(), POOL, "-gpu").replace_on_changes) == set(REPLACED)
 
 
@@ -259,7 +257,7 @@ NAMES = {"agentPoolName", "resourceGroupName", "resourceName"}
 CONSTANT = {"mode": "User", "type": "VirtualMachineScaleSets", "osType": "Linux", "osSKU": "Ubuntu"}
 
 
-def test_of_each_property_of_a_pool_it_is_known_what_a_change_does() -> None:
+def test_the_effect_of_a_change_is_known_for_each_property() -> None:
     reserved = {"kind": "reserved", "reservation": RESERVATION}
     pools: dict[str, Data] = {
         "fixed": cut(A100, "1g.10gb"),
@@ -287,7 +285,7 @@ def test_a_placement_group_whose_machines_change_is_replaced_after_its_pool() ->
     assert "proximityPlacementGroupID" in nodes.replace_on_changes
 
 
-def test_a_host_that_cannot_encrypt_is_not_asked_to() -> None:
+def test_hosts_without_encryption_do_not_request_it() -> None:
     row = {"cpu": 96, "memory": "1900Gi", "gpu": "a100-80gb", "gpus": 8, "hostEncryption": False}
     sections = stack(gpu=pool()) | {"machines": {A100: row}}
     assert inputs(sections)["enableEncryptionAtHost"] is False
@@ -295,7 +293,7 @@ def test_a_host_that_cannot_encrypt_is_not_asked_to() -> None:
 
 
 @pytest.mark.parametrize("driver", ["managed", "operator"])
-def test_nodes_with_partitions_are_a_fixed_number_whoever_partitions_the_gpus(driver: str) -> None:
+def test_pools_with_mig_have_a_fixed_size(driver: str) -> None:
     parts = pool(
         "Standard_NC24ads_A100_v4",
         nodes={"min": 1, "max": 4},
@@ -312,7 +310,7 @@ def test_nodes_with_partitions_are_a_fixed_number_whoever_partitions_the_gpus(dr
     assert errors(stack(gpu=whole, parts={**parts, "nodes": 4})) == []
 
 
-def test_what_is_made_in_production_is_protected_and_nothing_elsewhere() -> None:
+def test_only_production_resources_are_protected() -> None:
     guarded = {CLUSTER, POOL, "azure-native:managedidentity:UserAssignedIdentity"}
     production = sent(stack(creation(), environment="prod"))
     assert {resource.type for resource in production if resource.protect} == guarded
@@ -320,7 +318,7 @@ def test_what_is_made_in_production_is_protected_and_nothing_elsewhere() -> None
     assert not any(resource.protect for resource in sent(stack(creation())))
 
 
-def test_tags_of_the_stack_are_on_whatever_can_carry_them() -> None:
+def test_all_taggable_resources_have_the_stacks_tags() -> None:
     expected = {"cost-center": "x", "environment": "dev", "managed-by": "gpu-tenancy"}
     registrations = sent(stack(creation() | {"tags": {"cost-center": "x"}}, gpu=pool(compact=True)))
     bare = ("RoleAssignment", "DiagnosticSetting", "MaintenanceConfiguration")
@@ -348,7 +346,7 @@ def test_a_cluster_that_exists_is_only_read() -> None:
     assert azure_types == {POOL}
 
 
-def test_its_kubernetes_provider_keeps_its_identity_whatever_its_kubeconfig_says() -> None:
+def test_its_kubernetes_provider_has_a_stable_cluster_identifier() -> None:
     provider = only(stack(), "pulumi:providers:kubernetes")
     assert provider.inputs["clusterIdentifier"] == "ml"
     assert provider.inputs["kubeconfig"] == UNKNOWN
@@ -378,14 +376,14 @@ def test_the_kubeconfig_has_the_clusters_address_and_ca_and_kubelogin_for_its_us
     assert context["context"] == {"cluster": cluster["name"], "user": user["name"]}
 
 
-def test_no_credential_of_what_aks_answers_is_in_the_kubeconfig() -> None:
+def test_the_kubeconfig_has_no_credential_of_aks() -> None:
     user = {"client-certificate-data": "PUBLIC", "client-key-data": "KEYKEY", "token": "TOKENTOKEN"}
     text = own_kubeconfig(credentials(user))
     assert not any(secret in text for secret in user.values())
     assert "clusterUser" not in text
 
 
-def test_an_answer_without_a_kubeconfig_says_which_role_is_missing() -> None:
+def test_an_answer_without_a_kubeconfig_names_the_missing_role() -> None:
     with pytest.raises(pulumi.RunError, match="Azure Kubernetes Service Cluster User"):
         own_kubeconfig(ListManagedClusterUserCredentialsResult([]))
 

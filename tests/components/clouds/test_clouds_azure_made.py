@@ -45,7 +45,7 @@ def test_networks_that_the_stack_names_are_all_that_reach_the_api_server() -> No
     assert entrance == {"authorizedIPRanges": ["203.0.113.0/24"], "disableRunCommand": True}
 
 
-def test_only_entra_lets_people_in_and_its_groups_administer() -> None:
+def test_only_entra_groups_administer() -> None:
     cluster = made(stack(creation()))
     assert cluster["disableLocalAccounts"] is True
     assert cluster["aadProfile"] == {
@@ -56,7 +56,7 @@ def test_only_entra_lets_people_in_and_its_groups_administer() -> None:
     }
 
 
-def test_a_cluster_that_nobody_could_administer_is_refused() -> None:
+def test_a_cluster_without_administrators_is_refused_on_aks() -> None:
     assert any("cluster.create.admins" in problem for problem in errors(stack(creation(admins=[]))))
 
 
@@ -93,7 +93,7 @@ def test_the_identity_may_use_each_resource_group_with_reservations_once() -> No
     assert sorted(map(str, scopes)) == sorted([SUBNET, VAULT, f"{GROUPS}/reserved"])
 
 
-def test_a_grant_keeps_its_name_when_another_comes_before_it() -> None:
+def test_role_assignments_have_stable_names() -> None:
     t4 = pool("Standard_NC64as_T4_v3", capacity={"kind": "reserved", "reservation": RESERVATION})
     before, after = (
         {
@@ -118,7 +118,7 @@ def test_disks_are_encrypted_by_a_key_of_the_stacks_own_where_it_has_one() -> No
     assert DISKS in scopes
 
 
-def test_who_changed_what_is_logged() -> None:
+def test_audit_logs_are_enabled() -> None:
     setting = cast("Any", only(stack(creation()), "azure-native:monitor:DiagnosticSetting").inputs)
     assert setting["workspaceId"] == LOGS
     assert {log["category"] for log in setting["logs"] if log["enabled"]} == {"kube-audit-admin", "guard"}
@@ -151,7 +151,7 @@ def test_pods_have_identities_of_their_own() -> None:
     assert cluster["securityProfile"]["workloadIdentity"] == {"enabled": True}
 
 
-def test_the_clusters_own_pods_have_nodes_without_gpus_that_take_nothing_else() -> None:
+def test_system_pods_have_their_own_nodes() -> None:
     sections = stack(creation(system={"machine": "Standard_D16s_v5", "nodes": {"min": 2, "max": 5}}))
     (system,) = made(sections)["agentPoolProfiles"]
     assert (system["mode"], system["vmSize"]) == ("System", "Standard_D16s_v5")
@@ -253,7 +253,7 @@ def test_pods_are_in_an_overlay_and_the_name_server_is_the_tenth_of_the_services
     ("said", "sent_as"),
     [("load-balancer", "loadBalancer"), ("nat-gateway", "userAssignedNATGateway"), ("routes", "userDefinedRouting")],
 )
-def test_nodes_reach_the_internet_as_the_stack_says(said: str, sent_as: str) -> None:
+def test_outbound_access_follows_the_stack(said: str, sent_as: str) -> None:
     assert made(stack(creation(egress=said)))["networkProfile"]["outboundType"] == sent_as
 
 
@@ -303,7 +303,7 @@ def described() -> list[Registration]:
     return [resource for resource in sent(WHOLE) if resource.type in DESCRIPTION.types]
 
 
-def test_what_is_sent_for_a_cluster_that_is_made_is_what_aks_describes(described: list[Registration]) -> None:
+def test_inputs_of_a_created_cluster_match_azures_model(described: list[Registration]) -> None:
     assert {resource.type for resource in described} == {CLUSTER, POOL}
     assert [DESCRIPTION.problems(resource.type, resource.inputs) for resource in described] == [[]] * len(described)
 
@@ -354,7 +354,9 @@ def test_a_mutation_of_each_of_its_inputs_is_noticed(described: list[Registratio
         (CLUSTER, {"tags": {"a": 1}}, "is no"),
     ],
 )
-def test_what_akss_pages_refuse_is_noticed(described: list[Registration], token: str, change: Data, said: str) -> None:
+def test_documented_rules_of_aks_are_checked(
+    described: list[Registration], token: str, change: Data, said: str
+) -> None:
     (registration,) = (
         resource
         for resource in described

@@ -73,7 +73,7 @@ def test_the_evaluator_decides_aws_own_example_as_its_documentation_does() -> No
         allowed(json.dumps({"Statement": [{"Effect": "Allow", "NotAction": "*", "Resource": "*"}]}), "a:B", "c")
 
 
-def test_on_s3_a_reader_may_list_and_read_its_folder_and_nothing_beside_it() -> None:
+def test_on_s3_a_reader_can_only_read_its_folder() -> None:
     rights = policy(corpus={"bucket": "s3://ml-corpus/v3"})
     assert allowed(rights, "s3:ListBucket", BUCKET, {"s3:prefix": "v3/"})
     assert allowed(rights, "s3:ListBucket", BUCKET, {"s3:prefix": "v3/train/"})
@@ -180,7 +180,7 @@ def blob_request(condition: str, action: str, *, listing: str | None = None, pat
     return bool(eval(text))  # noqa: S307 - only the words that are asserted above
 
 
-def test_on_azure_the_condition_of_a_folder_admits_it_and_nothing_beside_it() -> None:
+def test_on_azure_a_folders_condition_admits_only_the_folder() -> None:
     made = aks(corpus={"bucket": "az://mlcorpus/corpus/v3", "writable": True})
     (assignment,) = data(made, "azure-native:authorization:RoleAssignment")
     assert assignment["scope"].endswith("/storageAccounts/mlcorpus/blobServices/default/containers/corpus")
@@ -216,7 +216,7 @@ CREATED: Final = {
 
 
 @pytest.mark.parametrize("cloud", CREATED)
-def test_a_bucket_is_made_only_where_asked_and_never_deleted(cloud: str) -> None:
+def test_a_bucket_is_created_only_on_request_and_never_deleted(cloud: str) -> None:
     sections, bucket, resources = CREATED[cloud]
     kinds = ("bucket:Bucket", "StorageAccount", "BlobContainer", "managedFolder:ManagedFolder")
     given = resources(with_datasets(sections, out={"bucket": bucket}))
@@ -241,7 +241,7 @@ def test_a_bucket_that_is_made_is_private_encrypted_and_versioned() -> None:
     assert (account["allowBlobPublicAccess"], account["allowSharedKeyAccess"]) == (False, False)
 
 
-def test_a_cluster_that_exists_grants_nothing_and_creates_no_bucket() -> None:
+def test_an_existing_cluster_grants_nothing_and_creates_no_bucket() -> None:
     sections = with_datasets(eks_stacks.stack(), corpus={"bucket": "s3://ml-corpus/v3"})
     assert planned(sections).cluster.identities == ()
     (problem,) = errors(with_datasets(eks_stacks.stack(), out={"bucket": "s3://ml-out", "create": True}))

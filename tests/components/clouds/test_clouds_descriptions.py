@@ -120,7 +120,7 @@ def text_at(inputs: Inputs, place: Place) -> str:
 
 
 @pytest.mark.parametrize("stack", CLOUD_OF)
-def test_a_stack_sends_something_and_all_of_it_is_described_or_said_not_to_be(stack: str) -> None:
+def test_all_inputs_of_a_stack_are_described_or_listed_as_undescribed(stack: str) -> None:
     description = DESCRIPTIONS[CLOUD_OF[stack]]
     assert described(stack)
     assert {resource.resource.type for resource in sent(CLOUD_OF[stack], stack)} <= description.types | set(
@@ -130,12 +130,12 @@ def test_a_stack_sends_something_and_all_of_it_is_described_or_said_not_to_be(st
 
 
 @pytest.mark.parametrize("stack", CLOUD_OF)
-def test_what_is_sent_is_what_the_cloud_describes(stack: str) -> None:
+def test_inputs_match_the_clouds_description(stack: str) -> None:
     assert {str(resource): found for resource in described(stack) if (found := resource.problems())} == {}
 
 
 @pytest.mark.parametrize("stack", CLOUD_OF)
-def test_nothing_that_the_cloud_requires_may_be_missing(stack: str) -> None:
+def test_required_inputs_are_present(stack: str) -> None:
     def mutants(one: Sent) -> Mapping[Place, Inputs]:
         places = one.description.required(one.resource.type, one.inputs)
         return {place: changed(one.inputs, place, None) for place in places}

@@ -69,7 +69,7 @@ def ports(made: list[Registration], token: str, name: str) -> set[tuple[int, int
 
 
 @pytest.mark.parametrize("storage", [EFS, FSX, {**EFS, **FSX}], ids=["efs", "fsx", "both"])
-def test_what_is_sent_to_aws_is_what_aws_describes(storage: Data) -> None:
+def test_inputs_match_awss_model(storage: Data) -> None:
     made = [one for one in eks(storage) if one.type in DESCRIPTION.types]
     assert {one.name: found for one in made if (found := DESCRIPTION.problems(one.type, cast("Any", one.inputs)))} == {}
 
@@ -87,7 +87,7 @@ def test_on_eks_a_file_system_is_encrypted_with_an_address_in_each_subnet_of_the
     assert [one["subnetId"] for one in inputs(made, TARGET)] == list(eks_stacks.SUBNETS.values())
 
 
-def test_on_eks_a_file_system_admits_nfs_from_nodes_and_nothing_else() -> None:
+def test_on_eks_a_file_system_admits_only_nfs_from_nodes() -> None:
     made = eks(EFS)
     (rule,) = inputs(made, INGRESS)
     assert {key: rule[key] for key in rule if key not in {"securityGroupId", "referencedSecurityGroupId"}} == {
@@ -181,7 +181,7 @@ def test_on_eks_lustre_is_admitted_in_both_directions_and_the_group_of_kept_file
     assert kept == {"from-servers-988", "from-servers-1018", "out-to-servers-988", "out-to-servers-1018"}
 
 
-def test_on_eks_storage_classes_name_what_the_cloud_decides() -> None:
+def test_on_eks_storage_classes_use_ids_of_the_cloud() -> None:
     sections = with_storage(eks_stacks.stack(eks_stacks.creation()), {**EFS, **FSX})
     rendered = platform(sections)
     classes = {
@@ -279,7 +279,7 @@ REFUSED: Final = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_a_service_does_not_take_is_refused(case: str) -> None:
+def test_unsupported_settings_of_a_service_are_refused(case: str) -> None:
     sections, storage, message = REFUSED[case]
     assert errors(with_storage(sections, {"ck": {"mode": "shared", **storage}})) == [f"teams.a.storage.ck.{message}"]
 

@@ -103,7 +103,7 @@ def taints(made: Program) -> list[tuple[str, str, str]]:
     return [(taint["key"], taint["value"], taint["effect"]) for taint in node(made)["taints"]]
 
 
-def test_an_existing_cluster_is_read_by_its_name_and_nothing_of_it_is_made() -> None:
+def test_an_existing_cluster_is_read_and_not_created() -> None:
     (cluster,) = every(opened(), CLUSTER)
     assert cluster.external_id == "projects/example-ml/locations/us-central1/clusters/ml"
     assert not {"gcp:kms/keyRing:KeyRing"} & {registration.type for registration in opened().rendered.registrations}
@@ -113,7 +113,7 @@ def test_an_existing_cluster_gets_no_system_pool() -> None:
     assert [resource.inputs["name"] for resource in every(opened(), POOL)] == ["gpus"]
 
 
-def test_a_pool_says_machine_accelerator_and_count_and_lets_google_bring_the_driver() -> None:
+def test_a_pool_has_machine_accelerator_count_and_googles_driver() -> None:
     rendered = opened()
     assert node(rendered)["machineType"] == "g2-standard-48"
     assert gpu(rendered) == {
@@ -138,7 +138,7 @@ def test_the_operators_driver_mode_gives_the_label_and_googles_installer_once() 
     assert rendered.only("DaemonSet").namespace == "kube-system"
 
 
-def test_the_installer_goes_only_to_nodes_that_have_no_driver_and_comes_with_their_image() -> None:
+def test_the_driver_installer_runs_only_on_nodes_without_a_driver() -> None:
     spec = opened({"driver": "operator"}).spec("DaemonSet")["template"]["spec"]
     (term,) = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert {expression["key"]: expression["operator"] for expression in term["matchExpressions"]} == {
@@ -208,7 +208,7 @@ def test_reserved_takes_that_reservation_and_no_other_machine() -> None:
     }
 
 
-def test_flex_start_says_how_long_a_node_lives_and_is_neither_repaired_nor_surged() -> None:
+def test_flex_start_has_a_run_duration_and_no_repair_or_surge() -> None:
     rendered = opened({**H100, "capacity": {"kind": "flex-start", "maxRun": "12h"}})
     assert (node(rendered)["flexStart"], node(rendered)["maxRunDuration"]) == (True, "43200s")
     assert node(rendered)["reservationAffinity"] == {"consumeReservationType": "NO_RESERVATION"}
@@ -219,7 +219,7 @@ def test_flex_start_says_how_long_a_node_lives_and_is_neither_repaired_nor_surge
     assert "spot" not in node(rendered)
 
 
-def test_queued_comes_only_by_provisioning_requests_and_gke_itself_adds_its_taint() -> None:
+def test_queued_pools_are_provisioned_by_requests_with_gkes_taint() -> None:
     rendered = opened({**H100, "capacity": {"kind": "queued", "maxRun": "1d"}})
     assert said(rendered)["queuedProvisioning"] == {"enabled": True}
     assert (node(rendered)["flexStart"], node(rendered)["maxRunDuration"]) == (True, "86400s")
@@ -384,7 +384,7 @@ def test_turns_by_google_are_an_input_and_their_labels_are_gkes_own() -> None:
     assert not [label for label in node(rendered)["labels"] if label.startswith("cloud.google.com/")]
 
 
-def test_turns_by_the_operator_are_no_input_of_the_pool() -> None:
+def test_time_slicing_by_the_operator_is_not_an_input_of_the_pool() -> None:
     rendered = opened({"driver": "operator", "sharing": {"timeSlicing": 4}})
     assert "gpuSharingConfig" not in gpu(rendered)
     assert node(rendered)["labels"]["nvidia.com/device-plugin.config"] == "gpus"
@@ -404,7 +404,7 @@ def test_the_boot_disk_is_one_that_the_machine_has(machine: str, disk: str) -> N
     assert node(opened({"machine": machine, "nodes": 1}))["diskType"] == disk
 
 
-def test_the_boot_disk_has_the_said_size_and_key() -> None:
+def test_the_boot_disk_has_the_stacks_size_and_key() -> None:
     key = "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"
     rendered = node(opened({"disk": {"size": "300Gi", "key": key}}))
     assert (rendered["diskSizeGb"], rendered["bootDiskKmsKey"]) == (300, key)
@@ -481,7 +481,7 @@ def test_a_new_cluster_has_no_public_endpoint_unless_networks_are_allowed() -> N
     assert rendered["masterAuthorizedNetworksConfig"] == {"cidrBlocks": [], "gcpPublicCidrsAccessEnabled": False}
 
 
-def test_allowed_networks_are_those_that_are_said() -> None:
+def test_authorized_networks_are_the_stacks() -> None:
     rendered = the_cluster(opened(create=new(allowFrom=["203.0.113.0/24"])))
     assert rendered["privateClusterConfig"]["enablePrivateEndpoint"] is False
     assert rendered["masterAuthorizedNetworksConfig"]["cidrBlocks"] == [{"cidrBlock": "203.0.113.0/24"}]
@@ -541,7 +541,7 @@ def test_google_groups_administer_a_new_cluster() -> None:
     assert binding["roleRef"]["name"] == "cluster-admin"
 
 
-def test_nobody_is_made_administrator_where_none_is_named() -> None:
+def test_without_administrators_none_is_created() -> None:
     rendered = opened(create=new())
     assert rendered.every("ClusterRoleBinding") == []
     assert "authenticatorGroupsConfig" not in the_cluster(rendered)
@@ -553,7 +553,7 @@ def test_google_groups_without_the_group_that_gke_looks_them_up_in_are_an_error(
     assert "GKE only finds Google Groups in a security group; set securityGroup" in error
 
 
-def test_the_kubeconfig_asks_googles_helper_and_holds_no_credential() -> None:
+def test_the_kubeconfig_uses_googles_plugin_without_a_credential() -> None:
     config = json.loads(kubeconfig(ClusterAccess(name="ml", endpoint="203.0.113.7", authority="Q0E=")))
     assert config["clusters"][0]["cluster"] == {
         "server": "https://203.0.113.7",
@@ -566,7 +566,7 @@ def test_the_kubeconfig_asks_googles_helper_and_holds_no_credential() -> None:
     assert not [text for _, text in texts(config) if "token" in text or "client-key" in text]
 
 
-def test_the_authority_is_what_the_cluster_says_or_nothing_yet() -> None:
+def test_the_certificate_authority_is_the_clusters_or_unknown() -> None:
     assert authority(outputs.ClusterMasterAuth(client_certificate_config={}, cluster_ca_certificate="Q0E=")) == "Q0E="  # pyright: ignore[reportArgumentType]
     assert authority(outputs.ClusterMasterAuth(client_certificate_config={})) == ""  # pyright: ignore[reportArgumentType]
 

@@ -90,7 +90,7 @@ def test_members_have_no_policies_of_eks() -> None:
     assert policy.inputs["principalArn"] == eks_stacks.DEPLOYER
 
 
-def test_the_role_of_nodes_is_nobody() -> None:
+def test_the_role_of_nodes_is_not_a_person() -> None:
     cluster = eks_stacks.section(nodeRole=RESEARCH)
     (problem,) = errors(with_people(eks_stacks.stack(cluster), RESEARCH))
     assert problem.startswith(f"teams.a.members.researchers[0]: {RESEARCH} is the role of the nodes")
@@ -153,7 +153,7 @@ def test_an_existing_aks_cluster_is_only_read() -> None:
     assert len(access.commands) == 1
 
 
-def test_clusters_without_a_cloud_need_nothing() -> None:
+def test_existing_clusters_need_no_cloud_access() -> None:
     access = planned(with_people(stack(), "group:research", "user:rosa")).access
     assert access is not None
     assert (access.logins, access.commands) == ((), ())

@@ -108,7 +108,7 @@ def test_on_eks_the_account_names_the_role_which_the_cloud_decides(eks: Data) ->
     assert role.urn in account.dependencies
 
 
-def test_what_is_sent_to_aws_is_what_aws_describes(eks: Data) -> None:
+def test_inputs_match_awss_model(eks: Data) -> None:
     made = [one for one in eks_stacks.resources(eks) if "secrets" in one.name and one.type in {ROLE, POLICY}]
     assert len(made) == 2
     assert [problem for one in made for problem in DESCRIPTION.problems(one.type, cast("Any", one.inputs))] == []

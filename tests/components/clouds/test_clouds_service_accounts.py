@@ -86,7 +86,7 @@ def test_on_eks_the_entry_follows_the_role_and_the_cluster() -> None:
     assert needs >= {"aws:eks/cluster:Cluster", "aws:iam/role:Role"}
 
 
-def test_what_robots_send_is_what_aws_describes(eks: Data) -> None:
+def test_inputs_of_ci_identities_match_awss_model(eks: Data) -> None:
     made = [one for one in eks_stacks.resources(eks) if "robot" in one.name and one.type.startswith("aws:")]
     assert {one.type for one in made} == {ENTRY, "aws:iam/role:Role", "aws:iam/rolePolicy:RolePolicy"}
     assert [problem for one in made for problem in DESCRIPTION.problems(one.type, cast("Any", one.inputs))] == []

@@ -52,7 +52,7 @@ def test_the_simulation_agrees_with_kueue_in_every_step(results: list[Compared])
     assert len([one for one in results if one.counted]) >= len(results) - 1
 
 
-def test_kueue_does_what_it_did_when_it_was_recorded(results: list[Compared]) -> None:
+def test_kueue_reproduces_its_recordings(results: list[Compared]) -> None:
     """So the player plays as the recorder did."""
     played = [one for one in results if "observed" in one.scenario]
     assert len(played) == 1

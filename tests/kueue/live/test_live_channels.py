@@ -265,7 +265,7 @@ def test_a_team_submits_the_job_of_the_page(running: Running) -> None:
             running.cluster.delete(Reference.of(one), wait=PATIENCE)
 
 
-def test_a_template_goes_with_its_domain(running: Running) -> None:
+def test_a_claim_template_is_deleted_with_its_domain(running: Running) -> None:
     domain: Manifest = {
         "apiVersion": COMPUTE_DOMAIN[0],
         "kind": "ComputeDomain",

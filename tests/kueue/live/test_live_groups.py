@@ -237,7 +237,7 @@ def _changed(served: Served, key: str = "", value: object = None) -> Any:
     return manifest
 
 
-def test_kueue_lets_nothing_change_that_it_has_counted(served: Served) -> None:
+def test_kueue_rejects_changes_of_counted_fields(served: Served) -> None:
     amounts = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "4"}
     smaller, larger = _changed(served, "resources", {"requests": amounts, "limits": amounts}), _changed(served)
     larger["spec"]["leaderWorkerTemplate"]["size"] = 3

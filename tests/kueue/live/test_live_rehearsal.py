@@ -42,7 +42,7 @@ def elastic(queueing: Queueing) -> Iterator[Elastic]:
         queueing.cluster.delete(Reference.of(manifest))
 
 
-def test_the_elastic_table_comes_true_and_the_simulation_foresaw_it(elastic: Elastic) -> None:
+def test_the_elastic_table_agrees_with_the_simulation(elastic: Elastic) -> None:
     scenario = read_scenario(ROOT / "stacks" / "scenarios" / "example-elastic.yaml", elastic.tree)
     places = own_places(elastic.tree)
     simulated, live = SimulatedPlayer(elastic.tree), LivePlayer(elastic.cluster, elastic.tree, places)
@@ -66,7 +66,7 @@ def test_the_elastic_table_comes_true_and_the_simulation_foresaw_it(elastic: Ela
         assert elastic.cluster.list(KUEUE, "Workload", namespace=place.namespace) == ()
 
 
-def test_guarantee_and_limit_are_proven_and_nothing_is_left(elastic: Elastic) -> None:
+def test_guarantee_and_limit_are_checked_and_no_object_is_left(elastic: Elastic) -> None:
     with copied(elastic.cluster, elastic.tree, more=(manifest_of_anyone(elastic.tree),)) as places:
         checks = list(check_queueing(elastic.cluster, elastic.tree, places))
     assert {check.promise: check.holds for check in checks} == {
@@ -80,7 +80,7 @@ def test_guarantee_and_limit_are_proven_and_nothing_is_left(elastic: Elastic) ->
             elastic.cluster.wait_gone(Reference.of(item))
 
 
-def test_queues_that_reclaim_nothing_break_the_proof_of_the_guarantee(elastic: Elastic) -> None:
+def test_the_check_of_a_guarantee_fails_without_reclaim(elastic: Elastic) -> None:
     never: dict[str, Json] = {"spec": {"preemption": {"reclaimWithinCohort": "Never"}}}
     always: dict[str, Json] = {"spec": {"preemption": {"reclaimWithinCohort": "Any"}}}
     queues = [Reference(KUEUE, "ClusterQueue", name) for name in elastic.tree.queue_owners]
