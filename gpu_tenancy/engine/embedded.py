@@ -48,4 +48,4 @@ def _named(written: Mapping[str, Any], tree: Tree, team: str) -> dict[str, Any]:
 def _is_made(stack: Stack, storage: Storage) -> bool:
     """Whether a class is made for storage that could not be had without it."""
     needed = storage.kind or storage.mode == "shared" or not storage.keep or storage.snapshots
-    return service_of(stack, storage)[1] is not None and bool(needed)
+    return service_of(stack.cluster, storage)[1] is not None and bool(needed)

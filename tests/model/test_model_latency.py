@@ -33,7 +33,7 @@ def the_server(sections: Data) -> ServerPlan:
 
 
 def rules(sections: Data) -> list[dict[str, Any]]:
-    return adapter_rules(load(Source(sections)))
+    return adapter_rules(load(Source(sections)).metrics)
 
 
 def scaling(sections: Data) -> Scaling:

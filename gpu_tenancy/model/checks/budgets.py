@@ -22,7 +22,7 @@ def budget_problems(tree: Tree) -> Iterator[Problem]:
 def _queue_fits(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
     """The budget must cover the requests of everything that the queues can admit at once."""
     shares = tree.team_shares.get(tree.queue_of(name), {})
-    of_sidecars = sidecars(tree.stack, team)
+    of_sidecars = sidecars(tree.stack.datasets, team)
     admissible = add(admitted(shares, gangs_of(team, tree.flavors)), of_sidecars)
     for resource in (CPU, MEMORY):
         budget = getattr(team.compute.requests, resource)

@@ -81,7 +81,7 @@ def _class(stack: Stack, storage: Storage, path: Path) -> Iterator[Problem]:
     rows = storage_services().get(stack.cluster.cloud, {})
     if storage.kind is not None:
         yield from known_in(storage.kind, rows, "class of storage", (*path, "class"), ())
-    name, service = service_of(stack, storage)
+    name, service = service_of(stack.cluster, storage)
     if service:
         yield from _service(stack, storage, (name, service), rows, path)
 

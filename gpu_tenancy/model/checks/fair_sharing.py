@@ -10,7 +10,6 @@ from gpu_tenancy.model.plan.cohort_objects import borrowable
 from gpu_tenancy.model.plan.namespaces import gpu_resources
 from gpu_tenancy.model.plan.operators.kueue import usage_weights
 from gpu_tenancy.model.plan.shares import Tree, cohorts_downwards
-from gpu_tenancy.model.plan.usage import by_usage
 from gpu_tenancy.model.spec.fairness import Usage
 
 _NAMED: Final = 3
@@ -48,7 +47,7 @@ def usage_problems(tree: Tree) -> Iterator[Problem]:
     if usage is not None:
         yield from _usage(tree, usage)
     for name, team in tree.stack.teams.items():
-        if team.usage_weight is not None and not by_usage(tree, tree.queue_of(name)):
+        if team.usage_weight is not None and not tree.by_usage(tree.queue_of(name)):
             rule = "has no effect" + (
                 f", because no other team uses the queue {tree.queue_of(name)}" if usage else " without fairness.usage"
             )
@@ -59,7 +58,7 @@ def usage_problems(tree: Tree) -> Iterator[Problem]:
 
 def _usage(tree: Tree, usage: Usage) -> Iterator[Problem]:
     place = ("fairness", "usage")
-    if not any(by_usage(tree, queue) for queue in tree.queue_owners):
+    if not any(tree.by_usage(queue) for queue in tree.queue_owners):
         yield Problem(
             place,
             "has no effect: Kueue compares the past usage of teams that share a queue, and every team has its own",

@@ -65,7 +65,7 @@ def _storage_budgets(tree: Tree) -> Iterator[Path]:
         if team.objects.storage:
             yield ("teams", name, "objects", "storage")
         for key, storage in team.storage.items():
-            if storage.storage_class is None and service_of(tree.stack, storage)[1] is None:
+            if storage.storage_class is None and service_of(tree.stack.cluster, storage)[1] is None:
                 yield ("teams", name, "storage", key)
 
 

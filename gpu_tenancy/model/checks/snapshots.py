@@ -18,7 +18,7 @@ def snapshot_problems(tree: Tree) -> Iterator[Problem]:
 
 
 def _problems(stack: Stack, storage: Storage, taken: Snapshots, path: Path) -> Iterator[Problem]:
-    _, service = service_of(stack, storage)
+    _, service = service_of(stack.cluster, storage)
     if service is None:
         if taken.kind is None:
             of = f"StorageClass {storage.storage_class}" if storage.storage_class else "the cluster's StorageClass"

@@ -130,7 +130,7 @@ def _metric(tree: Tree, path: Path, server: Server) -> Iterator[Problem]:
             f"{seconds:g}s",
             about=(("metrics",),),
         )
-    if server.metrics_port is not None and monitor(tree.stack, server) is None:
+    if server.metrics_port is not None and monitor(tree.stack.metrics, server) is None:
         missing = "the server does not scale on latency" if seconds is None else "metrics.histogram is not set"
         yield Problem(
             (*path, "metricsPort"),

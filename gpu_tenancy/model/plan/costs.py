@@ -70,7 +70,7 @@ def storage_cost(stack: Stack, storage: Storage) -> float | None:
     The price is the stack's for its class, else the catalogue's. The default class of a cluster that exists has none,
     because it is unknown which class that is.
     """
-    kind, service = service_of(stack, storage)
+    kind, service = service_of(stack.cluster, storage)
     own = stack.prices.get(storage.storage_class or kind)
     listed = service.price.gib_month if service and service.price else None
     price = own.gib_month if own else listed

@@ -7,7 +7,6 @@ histogram's name in the stack; both queries have the same expression.
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import Metrics, Prometheus
 from gpu_tenancy.model.spec.workloads import Server
 
@@ -53,12 +52,11 @@ class Query:
     expression: str
 
 
-def monitor(stack: Stack, server: Server) -> Monitor | None:
+def monitor(metrics: Metrics, server: Server) -> Monitor | None:
     """How a server is scraped; None if nothing uses the metric, or this program does not configure it."""
-    prometheus = stack.metrics.prometheus
-    if stack.metrics.histogram is None or target(server) is None:
+    if metrics.histogram is None or target(server) is None:
         return None
-    return Monitor(server.metrics_port or server.port, prometheus.release, prometheus.namespace)
+    return Monitor(server.metrics_port or server.port, metrics.prometheus.release, metrics.prometheus.namespace)
 
 
 def target(server: Server) -> float | None:
@@ -73,23 +71,23 @@ def metric_name(metrics: Metrics) -> str | None:
     return f"{metrics.histogram.removesuffix('_seconds')}_p99_seconds"
 
 
-def per_pod(stack: Stack, team: str, server: str) -> str | None:
+def per_pod(metrics: Metrics, team: str, server: str) -> str | None:
     """PromQL of each pod's percentile; None without a histogram."""
     # Labels that Prometheus adds to everything it scrapes through a ServiceMonitor.
     matchers = f'namespace="{team}",service="{server}"'
-    return pod_p99(stack.metrics.histogram, matchers, "pod") if stack.metrics.histogram else None
+    return pod_p99(metrics.histogram, matchers, "pod") if metrics.histogram else None
 
 
-def query(stack: Stack, team: str, server: str) -> Query | None:
+def query(metrics: Metrics, team: str, server: str) -> Query | None:
     """KEDA's query for a server: the average of its pods' percentiles, as an autoscaler does with a pod metric.
 
     Returns:
         None if servers do not scale with KEDA.
     """
-    percentile = per_pod(stack, team, server)
-    if percentile is None or stack.metrics.by == "adapter":
+    percentile = per_pod(metrics, team, server)
+    if percentile is None or metrics.by == "adapter":
         return None
-    return Query(prometheus_address(stack.metrics.prometheus), f"avg({percentile})")
+    return Query(prometheus_address(metrics.prometheus), f"avg({percentile})")
 
 
 def pod_p99(histogram: str, matchers: str, by: str) -> str:
@@ -110,13 +108,13 @@ def pod_p99(histogram: str, matchers: str, by: str) -> str:
     )
 
 
-def adapter_rules(stack: Stack) -> list[dict[str, object]]:
+def adapter_rules(metrics: Metrics) -> list[dict[str, object]]:
     """Rules of prometheus-adapter for the metric that the stack's servers scale on.
 
     For the chart's value `rules.custom`; empty if the adapter does not serve the metric, or has a rule already
     (`metrics.latencyP99` without a histogram). The format: docs/config.md of kubernetes-sigs/prometheus-adapter.
     """
-    metrics, name = stack.metrics, metric_name(stack.metrics)
+    name = metric_name(metrics)
     if metrics.histogram is None or metrics.by != "adapter" or name is None:
         return []
     return [

@@ -63,5 +63,5 @@ def mounts_of(stack: Stack, team: str, workload: Workload) -> Mounts:
         for index, (name, path) in enumerate(workload.volumes.items())
         if name in owner.storage
     ]
-    annotations = sidecars_of(stack, owner, workload).annotations
+    annotations = sidecars_of(stack.datasets, owner, workload).annotations
     return Mounts((*datasets, *storage), workload.scratch, annotations, STORAGE_GROUP if storage else None)

@@ -17,7 +17,6 @@ from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.plan.people import TeamBinding, bindings
 from gpu_tenancy.model.plan.shares import Tree, admitted, gangs_of
 from gpu_tenancy.model.plan.sidecars import egress_of_datasets, sidecars
-from gpu_tenancy.model.plan.usage import usage_weight
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.teams import Team
 
@@ -169,14 +168,16 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
             ports={server: spec.port for server, spec in team.serving.items()},
             from_cluster=team.network.clients == "cluster",
             egress=tuple(team.network.egress),
-            monitors={name: scrape for name, spec in team.serving.items() if (scrape := monitor(tree.stack, spec))},
+            monitors={
+                name: scrape for name, spec in team.serving.items() if (scrape := monitor(tree.stack.metrics, spec))
+            },
             node_endpoints=_node_endpoints(tree),
             kuberay=charts()["kuberay-operator"].namespace if there(tree, "kuberay") else None,
-            data=egress_of_datasets(tree.stack, name),
+            data=egress_of_datasets(tree.stack.datasets.values(), name),
             grouped=frozenset(server for server, spec in team.serving.items() if spec.grouped),
         ),
         queue=tree.queue_of(name),
-        usage_weight=usage_weight(tree, name),
+        usage_weight=tree.usage_weight(name),
         bindings=bindings(tree, name),
         service_accounts=tuple(team.service_accounts),
         manager=worker_access(tree),
@@ -197,7 +198,7 @@ def gpu_resources(tree: Tree) -> list[str]:
 
 def _quotas(tree: Tree, name: str, team: Team) -> tuple[ResourceQuota, ...]:
     queued = admitted(tree.team_shares.get(tree.queue_of(name), {}), gangs_of(team, tree.flavors))
-    admissible = add(queued, sidecars(tree.stack, team))
+    admissible = add(queued, sidecars(tree.stack.datasets, team))
     # Every GPU resource is listed, even with 0: a quota does not limit resources that it does not list.
     gpus = {f"requests.{resource}": admissible.get(resource, 0) for resource in gpu_resources(tree)}
     compute = _compute(team, admissible)

@@ -25,7 +25,6 @@ from gpu_tenancy.model.plan.compute_domains import connected_flavors
 from gpu_tenancy.model.plan.pools import NodeTaint, Provisioning
 from gpu_tenancy.model.plan.shares import NodeShares, Tree
 from gpu_tenancy.model.plan.supply import Flavor, gang_amounts
-from gpu_tenancy.model.plan.usage import by_usage
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.teams import Gang
 
@@ -226,7 +225,7 @@ def cluster_queues(tree: Tree) -> tuple[ClusterQueue, ...]:
             tuple(sorted(tree.users[name])),
             tuple(check for check in checks if check.flavor in tree.team_shares[name]),
             tree.stack.dispatches,
-            by_usage(tree, name),
+            tree.by_usage(name),
             tuple(flavor for flavor in tree.team_shares[name] if flavor in connected),
         )
         for name in tree.queue_owners

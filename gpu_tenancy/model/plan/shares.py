@@ -70,6 +70,20 @@ class Tree(Environment):
             found.setdefault(self.queue_of(team), []).append(team)
         return found
 
+    def by_usage(self, queue: str) -> bool:
+        """Whether past usage decides which team of a queue is next: Kueue's AdmissionFairSharing.
+
+        Kueue sums what the workloads of a LocalQueue use, each resource by its weight and whatever the flavor, lets the
+        sum decay, and admits first what the LocalQueue with the smallest sum has pending. It compares LocalQueues of
+        the same ClusterQueue only, so a queue of one team has no use for it.
+        https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/keps/4136-admission-fair-sharing
+        """
+        return self.stack.fairness.usage is not None and len(self.users.get(queue, ())) > 1
+
+    def usage_weight(self, team: str) -> float | None:
+        """Weight of a team's LocalQueue; None if usage does not count in its queue."""
+        return (self.stack.teams[team].usage_weight or 1.0) if self.by_usage(self.queue_of(team)) else None
+
     @cached_property
     def queue_owners(self) -> list[str]:
         """Teams with their own queue."""
@@ -159,7 +173,7 @@ class Tree(Environment):
 
     def _team(self, team: Team) -> NodeShares:
         said = {name: {r: _closed(share) for r, share in each.items()} for name, each in self._said(team).items()}
-        left = _budget_left(team, said, self.flavors, sidecars(self.stack, team))
+        left = _budget_left(team, said, self.flavors, sidecars(self.stack.datasets, team))
         open_flavors = {
             name: self._borrowed(flavor, said.get(name, {}), left)
             for name, flavor in self.flavors.items()

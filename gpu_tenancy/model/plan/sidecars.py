@@ -1,12 +1,12 @@
 """Object storage in pods: the CSI drivers, what their mounts need, and the sidecars that they add to pods."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, format_amount
 from gpu_tenancy.model.plan.limits import container_bounds
-from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.data import Dataset
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.workloads import Workload
 
@@ -87,9 +87,9 @@ class Sidecars:
     amounts: Amounts = field(default_factory=dict[str, int])
 
 
-def sidecars_of(stack: Stack, team: Team, workload: Workload) -> Sidecars:
+def sidecars_of(datasets: Mapping[str, Dataset], team: Team, workload: Workload) -> Sidecars:
     """The sidecars of each pod of a workload; datasets that do not exist are reported by `model.checks`."""
-    known = (stack.datasets[name] for name in workload.datasets if name in stack.datasets)
+    known = (datasets[name] for name in workload.datasets if name in datasets)
     schemes = {dataset.scheme for dataset in known if dataset.accelerate is None}
     annotations: dict[str, str] = {}
     amounts: Amounts = {}
@@ -104,17 +104,17 @@ def sidecars_of(stack: Stack, team: Team, workload: Workload) -> Sidecars:
     return Sidecars(annotations, amounts)
 
 
-def sidecars(stack: Stack, team: Team) -> Amounts:
+def sidecars(datasets: Mapping[str, Dataset], team: Team) -> Amounts:
     """CPU and memory of all sidecars of a team's workloads, at their maximum number of pods."""
     total: Amounts = {}
     for workload in (*team.serving.values(), *team.training.values()):
-        one = sidecars_of(stack, team, workload).amounts  # Roles mount the same datasets.
+        one = sidecars_of(datasets, team, workload).amounts  # Roles mount the same datasets.
         total = add(total, {resource: amount * workload.most_pods for resource, amount in one.items()})
     return total
 
 
-def egress_of_datasets(stack: Stack, team: str) -> tuple[str, ...]:
+def egress_of_datasets(datasets: Iterable[Dataset], team: str) -> tuple[str, ...]:
     """CIDRs that pods of a team reach over HTTPS to read its datasets, because a sidecar of the pod does."""
-    own = (dataset for dataset in stack.datasets.values() if dataset.is_of(team))
+    own = (dataset for dataset in datasets if dataset.is_of(team))
     schemes = {dataset.scheme for dataset in own if dataset.accelerate is None}
     return tuple(cidr for scheme in sorted(schemes) for cidr in DRIVERS[scheme].egress)

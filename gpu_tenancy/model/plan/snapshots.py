@@ -7,6 +7,7 @@ from typing import Final
 
 from gpu_tenancy.model.plan.storage import PREFIX, service_of
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.data import SNAPSHOTS, Snapshots, Storage
 
 _SHOWN: Final = 20
@@ -84,7 +85,7 @@ def snapshots(stack: Stack, team: str) -> tuple[SnapshotPlan, ...]:
         )
         for name, storage in stack.teams[team].storage.items()
         if storage.snapshots
-        for made in [_class(stack, storage)]
+        for made in [_class(stack.cluster, storage)]
     )
 
 
@@ -105,13 +106,15 @@ def snapshots_plan(stack: Stack) -> SnapshotsPlan | None:
     """What the snapshots of a stack share; None without any."""
     if not takes_snapshots(stack):
         return None
-    made = {found.name: found for _, _, storage, _ in with_snapshots(stack) if (found := _class(stack, storage))}
+    made = {
+        found.name: found for _, _, storage, _ in with_snapshots(stack) if (found := _class(stack.cluster, storage))
+    }
     return SnapshotsPlan(SNAPSHOTS, stack.environment, tuple(made[name] for name in sorted(made)))
 
 
-def _class(stack: Stack, storage: Storage) -> SnapshotClassPlan | None:
+def _class(cluster: Cluster, storage: Storage) -> SnapshotClassPlan | None:
     """The class that is made for a claim; None for a StorageClass that exists."""
-    name, service = service_of(stack, storage)
+    name, service = service_of(cluster, storage)
     if service is None:
         return None
     class_name = f"{PREFIX}{name}{'' if storage.keep else '-deleted'}"

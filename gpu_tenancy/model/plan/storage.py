@@ -7,6 +7,7 @@ from typing import Final
 from gpu_tenancy.model.catalogue.storage import StorageService, storage_services
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.data import Storage
 
 PREFIX: Final = "gpu-tenancy-"
@@ -57,18 +58,18 @@ class ClaimPlan:
 
 def claims(tree: Tree, team: str) -> tuple[ClaimPlan, ...]:
     """The claims of a team."""
-    return tuple(_claim(tree.stack, team, name, spec) for name, spec in tree.stack.teams[team].storage.items())
+    return tuple(_claim(tree.stack.cluster, team, name, spec) for name, spec in tree.stack.teams[team].storage.items())
 
 
 def storage_classes(stack: Stack) -> tuple[StorageClassPlan, ...]:
     """The StorageClasses that claims of the stack need, each once."""
     found = {
         _class_name(name, spec): StorageClassPlan(
-            _class_name(name, spec), name, service, spec.keep, _parameters(stack, service)
+            _class_name(name, spec), name, service, spec.keep, _parameters(stack.cluster, service)
         )
         for team in stack.teams.values()
         for spec in team.storage.values()
-        for name, service in [service_of(stack, spec)]
+        for name, service in [service_of(stack.cluster, spec)]
         if service
     }
     return tuple(found[name] for name in sorted(found))
@@ -79,23 +80,23 @@ def services_of_claims(stack: Stack) -> tuple[str, ...]:
     return tuple(dict.fromkeys(made.kind for made in storage_classes(stack)))
 
 
-def _parameters(stack: Stack, service: StorageService) -> Mapping[str, str]:
-    values = stack.cluster.storage_parameters
+def _parameters(cluster: Cluster, service: StorageService) -> Mapping[str, str]:
+    values = cluster.storage_parameters
     return {key: text.format_map(values) for key, text in service.parameters.items()}
 
 
-def service_of(stack: Stack, storage: Storage) -> tuple[str, StorageService | None]:
+def service_of(cluster: Cluster, storage: Storage) -> tuple[str, StorageService | None]:
     """Name and row of the service of which a StorageClass is made here; no row if the class exists already."""
-    if storage.storage_class is not None or stack.cluster.creation is None:
+    if storage.storage_class is not None or cluster.creation is None:
         return storage.kind or "", None
-    rows = storage_services().get(stack.cluster.cloud, {})
+    rows = storage_services().get(cluster.cloud, {})
     if storage.kind is not None:
         return storage.kind, rows.get(storage.kind)
     return next(((name, row) for name, row in rows.items() if storage.mode in row.modes), ("", None))
 
 
-def _claim(stack: Stack, team: str, name: str, storage: Storage) -> ClaimPlan:
-    kind, service = service_of(stack, storage)
+def _claim(cluster: Cluster, team: str, name: str, storage: Storage) -> ClaimPlan:
+    kind, service = service_of(cluster, storage)
     return ClaimPlan(
         name=name,
         team=team,

@@ -351,7 +351,7 @@ def _server(tree: Tree, team: str, name: str, server: Server) -> ServerPlan | No
         surge=server.surge,
         replicas=None if server.autoscaled else server.replicas.min,
         scaling=_scaling(tree, team, name, server) if server.autoscaled else None,
-        monitor=monitor(tree.stack, server),
+        monitor=monitor(tree.stack.metrics, server),
         nodes=server.nodes,
         worker=pods.get(WORKER),
     )
@@ -365,6 +365,6 @@ def _scaling(tree: Tree, team: str, name: str, server: Server) -> Scaling:
         maximum=server.replicas.max,
         cpu=server.scale_on.cpu if server.scale_on else 70,
         latency=latency,
-        query=query(tree.stack, team, name) if latency else None,
-        per_pod=per_pod(tree.stack, team, name) if latency else None,
+        query=query(tree.stack.metrics, team, name) if latency else None,
+        per_pod=per_pod(tree.stack.metrics, team, name) if latency else None,
     )
