@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import run
@@ -388,3 +389,14 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
     assert (tmp_path / "site" / "quota-model" / "index.html").is_file()
+
+
+def test_the_floors_of_the_house_are_those_of_the_import_contract() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    (floors,) = (contract["layers"] for contract in contracts if contract.get("containers") == ["gpu_tenancy"])
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| ([^|]+) \|", page, re.MULTILINE)
+    shown = [(int(number), sorted(re.findall(r"`(\w+)`", rooms))) for number, rooms in rows]
+    assert shown == [(len(floors) - at, sorted(floor.split(" | "))) for at, floor in enumerate(floors)]
