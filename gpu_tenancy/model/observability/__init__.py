@@ -1,17 +1,36 @@
-"""Dashboards and alerts, derived from the stack."""
+"""Dashboards and alerts of a stack: `dashboards.yaml` and `alerts.yaml` with its resources, teams and servers."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from jinja2 import Environment, StrictUndefined, Template
 
 from gpu_tenancy.base.quantity import CPU
-from gpu_tenancy.model.observability import pages, promises
-from gpu_tenancy.model.observability.alerts import Group, groups
-from gpu_tenancy.model.observability.dashboards import to_json
+from gpu_tenancy.base.tables import read_table
+from gpu_tenancy.model.observability.dashboards import Dashboard, Variable, to_json
 from gpu_tenancy.model.observability.expressions import Expressions
+from gpu_tenancy.model.observability.panels import Panel, Target
 
 if TYPE_CHECKING:  # The plan imports this package, so importing it at run time would be a cycle.
     from gpu_tenancy.model.plan.shares import Tree
     from gpu_tenancy.model.plan.workloads import ServerPlan
+
+_JINJA: Final = Environment(
+    variable_start_string="<<",
+    variable_end_string=">>",
+    block_start_string="<%",
+    block_end_string="%>",
+    comment_start_string="<#",
+    comment_end_string="#>",
+    undefined=StrictUndefined,
+    autoescape=False,  # noqa: S701 - PromQL and Markdown, not HTML
+)
+_SIZES: Final = {"stat": (4, 4), "row": (24, 1)}
+_SIZE: Final = (12, 8)
+"""Of panels of any other kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +43,10 @@ class ObservabilityPlan:
     """
 
     dashboards: tuple[tuple[str, str], ...] = ()
-    rules: tuple[Group, ...] = ()
+    rules: tuple[Mapping[str, Any], ...] = ()
 
 
-def observability(tree: "Tree", servers: "tuple[ServerPlan, ...]") -> ObservabilityPlan:
+def observability(tree: "Tree", servers: "Sequence[ServerPlan]") -> ObservabilityPlan:
     """The dashboards and alerts of a stack.
 
     Args:
@@ -36,31 +55,81 @@ def observability(tree: "Tree", servers: "tuple[ServerPlan, ...]") -> Observabil
     """
     resources = tuple(sorted({flavor.resource for flavor in tree.flavors.values() if flavor.resource}))
     teams = tuple(tree.stack.teams)
-    services = [_service(server) for server in servers]
-    if not resources:
-        return _without_gpus(tree, Expressions((CPU,), teams), services) if teams else ObservabilityPlan()
-    on = Expressions(resources, teams)
-    with_gpus = [name for name, flavor in tree.flavors.items() if flavor.resource]
-    boards = (
-        pages.cluster(on),
-        pages.nodes(on),
-        pages.training(on),
-        promises.quota(on, with_gpus),
-        promises.serving(on, services),
+    if not resources and not teams:
+        return ObservabilityPlan()
+    names: dict[str, Any] = {
+        "on": Expressions(resources or (CPU,), teams),
+        "gpus": bool(resources),
+        "flavors": [name for name, flavor in tree.flavors.items() if flavor.resource or not resources],
+        "servers": servers,
+    }
+    boards = [_dashboard(row, names) for row in _table("dashboards.yaml") if _applies(row, names)]
+    return ObservabilityPlan(
+        tuple((f"{board.uid}.json", to_json(board)) for board in boards),
+        tuple(
+            _filled({"name": group["name"], "rules": group["rules"]}, names)
+            for group in _table("alerts.yaml")
+            if _applies(group, names)
+        ),
     )
-    return ObservabilityPlan(tuple((f"{board.uid}.json", to_json(board)) for board in boards), groups(on))
 
 
-def _without_gpus(tree: "Tree", on: Expressions, services: list[promises.Service]) -> ObservabilityPlan:
-    boards = [promises.quota(on, list(tree.flavors)), *([promises.serving(on, services)] if services else [])]
-    return ObservabilityPlan(tuple((f"{board.uid}.json", to_json(board)) for board in boards), groups(on))
+def _dashboard(row: Mapping[str, Any], names: Mapping[str, Any]) -> Dashboard:
+    own = _names(row, names)
+    panels = list(_panels(row, own))
+    for server in own["servers"] if "each_server" in row else ():
+        title, *beside = _panels(row["each_server"], _names(row["each_server"], {**own, "server": server}))
+        panels += [title, *beside]
+    variables = tuple(Variable(**_filled(variable, own)) for variable in row.get("variables", ()))
+    return Dashboard(row["uid"], _filled(row["title"], own), tuple(panels), variables)
 
 
-def _service(server: "ServerPlan") -> promises.Service:
-    scaling, grouped = server.scaling, server.worker is not None
-    if scaling is None:
-        return promises.Service(server.team, server.name, None, scaled=False, grouped=grouped)
-    return promises.Service(server.team, server.name, scaling.latency, scaling.per_pod, grouped=grouped)
+def _names(row: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    """Names of what is around a row, and its own; each of these can use those before it."""
+    own = dict(names)
+    for name, text in row.get("with", {}).items():
+        own[name] = _filled(text, own)
+    return own
 
 
-__all__ = ["ObservabilityPlan", "observability"]
+def _panels(row: Mapping[str, Any], names: Mapping[str, Any]) -> Iterator[Panel]:
+    shown = [_filled(panel, names) for panel in row["panels"] if _applies(panel, names)]
+    for panel in shown:
+        panel.pop("when", None)
+        expr, legend = panel.pop("expr", None), panel.pop("legend", panel["title"])
+        targets = [{"expr": expr, "legend": legend}] if expr else panel.pop("targets", ())
+        size = panel.pop("size", None) or _SIZES.get(panel.get("kind"), _SIZE)
+        wide, high = (24 // (len(shown) - 1), 8) if "server" in names and panel.get("kind") != "row" else size
+        yield Panel(**panel, targets=tuple(Target(**target) for target in targets), size=(int(wide), int(high)))
+
+
+def _applies(row: Mapping[str, Any], names: Mapping[str, Any]) -> bool:
+    return "when" not in row or bool(_condition(row["when"])(**names))
+
+
+def _filled(value: Any, names: Mapping[str, Any]) -> Any:
+    """A value of a table with what its texts have between << and >>."""
+    match value:
+        case str():
+            return _template(value).render(names) if "<<" in value else value
+        case list():
+            return [_filled(item, names) for item in value]
+        case dict():
+            return {key: _filled(item, names) for key, item in value.items()}
+        case _:
+            return value
+
+
+@cache
+def _template(text: str) -> Template:
+    return _JINJA.from_string(text)
+
+
+@cache
+def _condition(text: str) -> Any:
+    return _JINJA.compile_expression(text)
+
+
+@cache
+def _table(file: str) -> Any:
+    return read_table(Path(__file__).with_name(file))

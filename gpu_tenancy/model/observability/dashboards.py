@@ -24,13 +24,13 @@ class Variable:
     """A template variable with one or several selected values.
 
     Attributes:
-        values: the options; empty if `query` returns them. `All` selects them all.
+        values: the options, separated by commas; empty if `query` returns them. `All` selects them all.
         query: `label_values(…)` of the data source; `All` then matches any value.
     """
 
     name: str
     label: str
-    values: tuple[str, ...] = ()
+    values: str = ""
     query: str = ""
 
 
@@ -106,7 +106,7 @@ def _variable(variable: Variable) -> dict[str, Any]:
         "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
     }
     if variable.values:
-        return {**shown, "type": "custom", "query": ",".join(variable.values)}
+        return {**shown, "type": "custom", "query": variable.values}
     query = {"query": variable.query, "refId": variable.name}
     from_query = {"datasource": SOURCE, "query": query, "refresh": 2, "sort": 1}
     return {**shown, "type": "query", "allValue": ".*", **from_query}

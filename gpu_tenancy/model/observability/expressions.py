@@ -10,10 +10,9 @@ from gpu_tenancy.base.quantity import CPU
 _APPLICATION_XIDS: Final = (13, 31, 43, 45, 68, 109)
 """XIDs that a program causes, not the GPU; NVIDIA's health check ignores them too.
 https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/blob/main/cmd/gpu-kubelet-plugin/device_health.go (2026-08)."""
-_WITHIN: Final = "namespace=~"
 
 
-def alternatives(names: Sequence[str]) -> str:
+def _one_of(names: Sequence[str]) -> str:
     """A regular expression for a quoted PromQL string that matches exactly these names.
 
     Dots are in brackets, because a backslash would have to be doubled in PromQL.
@@ -21,7 +20,7 @@ def alternatives(names: Sequence[str]) -> str:
     return "|".join(name.replace(".", "[.]") for name in names)
 
 
-def state_metric_name(resource: str) -> str:
+def _state_metric_name(resource: str) -> str:
     """Resource name in kube-state-metrics' metrics of nodes and pods: `nvidia_com_gpu` for `nvidia.com/gpu`."""
     return re.sub(r"[^a-zA-Z0-9_]", "_", resource)
 
@@ -46,22 +45,22 @@ class Expressions:
     @property
     def raw(self) -> str:
         """Matcher for the label `resource` of Kueue's metrics, which has the original name."""
-        return f'resource=~"{alternatives(self.resources)}"'
+        return f'resource=~"{_one_of(self.resources)}"'
 
     @property
     def written(self) -> str:
         """Matcher for the label `resource` of kube-state-metrics' metrics of nodes and pods."""
-        return f'resource=~"{alternatives([state_metric_name(name) for name in self.resources])}"'
+        return f'resource=~"{_one_of([_state_metric_name(name) for name in self.resources])}"'
 
     @property
     def budgets(self) -> str:
         """Matcher for the label `resource` of kube-state-metrics' metrics of ResourceQuotas: the original names."""
-        return f'resource=~"{alternatives([f"requests.{name}" for name in self.resources])}"'
+        return f'resource=~"{_one_of([f"requests.{name}" for name in self.resources])}"'
 
     @property
     def in_teams(self) -> str:
         """Matcher for the label `namespace`: the teams' namespaces."""
-        return f'{_WITHIN}"{alternatives(self.teams)}"'
+        return f'namespace=~"{_one_of(self.teams)}"'
 
     def capacity(self, more: str = "") -> str:
         """GPUs by node, healthy or not."""
@@ -107,10 +106,16 @@ class Expressions:
 
     @staticmethod
     def by_job(of_pods: str, how: str) -> str:
-        """A metric of pods, by the Job that created them, aggregated by `how`, such as `sum`."""
+        """A metric of pods by the selected Jobs that created them, aggregated by `how`, such as `sum`.
+
+        The Job's name is in the label that kube-state-metrics uses.
+        """
         made = 'max by (namespace, pod, created_by_name) (kube_pod_info{created_by_kind="Job"})'
         joined = f"{of_pods} * on (namespace, pod) group_left (created_by_name) {made}"
-        return f"{how} by (namespace, created_by_name) ({joined})"
+        by_job = f"{how} by (namespace, created_by_name) ({joined})"
+        named = f'label_replace({by_job}, "job_name", "$1", "created_by_name", "($job)")'
+        selected = 'kube_job_created{namespace=~"$team", job_name=~"$job"}'
+        return f"max by (namespace, job_name) ({named}) and on (namespace, job_name) {selected}"
 
     def quota(self, metric: str, more: str = "") -> str:
         """A metric of Kueue by queue, flavor and resource; the maximum of all replicas of Kueue."""
@@ -129,56 +134,34 @@ class Expressions:
         return f"{self.nominal(more)} + {self.quota('kueue_cluster_queue_borrowing_limit', more)}"
 
     @staticmethod
-    def pending(more: str = "") -> str:
+    def pending() -> str:
         """Number of pending workloads, by queue."""
-        return f"sum by (cluster_queue) (max by (cluster_queue, status) (kueue_pending_workloads{{{more}}}))"
+        return "sum by (cluster_queue) (max by (cluster_queue, status) (kueue_pending_workloads{}))"
 
     def wanted(self, more: str = "") -> str:
         """Requests of all pending workloads of each queue; Kueue does not report for which flavor."""
         return f"max by (cluster_queue, resource) (kueue_cluster_queue_resource_pending{{{self.raw}{more}}})"
 
     @property
-    def broken_promise(self) -> str:
-        """Queues with pending workloads whose reservations are below the guarantee in every flavor of the resource."""
-        return f"{self._short} unless on (cluster_queue, resource) {self._full}"
-
-    @property
-    def doubted_promise(self) -> str:
-        """As `broken_promise`, but another flavor is fully reserved: the pending workloads may request that one."""
-        return f"{self._short} and on (cluster_queue, resource) {self._full}"
-
-    @property
-    def _short(self) -> str:
+    def below_guarantee(self) -> str:
+        """Flavors of queues with pending workloads, whose reservations are below the guarantee."""
         waits = f"{self.wanted()} > 0"
         return f"({self._reserved} < {self.nominal()}) and on (cluster_queue, resource) ({waits})"
 
     @property
-    def _full(self) -> str:
+    def guarantee_reserved(self) -> str:
+        """Flavors of queues whose guarantee is fully reserved."""
         return f"({self._reserved} >= {self.nominal()})"
 
     @property
     def _reserved(self) -> str:
         return self.quota("kueue_cluster_queue_resource_reservation")
 
-    @property
-    def stuck(self) -> str:
-        """Queues with pending workloads, none active and none admitted for an hour."""
-        admitted = "sum by (cluster_queue) (increase(kueue_admitted_workloads_total[1h])) > 0"
-        active = "max by (cluster_queue) (kueue_admitted_active_workloads) > 0"
-        return f"{self.pending()} > 0 unless on (cluster_queue) {admitted} unless on (cluster_queue) {active}"
-
-    @property
-    def at_limit(self) -> str:
-        """Queues that use their whole limit, if the limit is above 0."""
-        return f"{self.used()} >= ({self.limit()}) > 0"
-
-    @property
-    def scaled_out(self) -> str:
-        """HorizontalPodAutoscalers in the teams' namespaces at their maximum number of replicas."""
-        current = f"kube_horizontalpodautoscaler_status_current_replicas{{{self.in_teams}}}"
-        maximum = f"kube_horizontalpodautoscaler_spec_max_replicas{{{self.in_teams}}}"
-        by = "max by (namespace, horizontalpodautoscaler)"
-        return f"{by} ({current}) >= {by} ({maximum})"
+    @staticmethod
+    def autoscalers(amount: str, picked: str) -> str:
+        """A number of replicas of HorizontalPodAutoscalers, such as `spec_max`."""
+        series = f"kube_horizontalpodautoscaler_{amount}_replicas{{{picked}}}"
+        return f"max by (namespace, horizontalpodautoscaler) ({series})"
 
     @property
     def broken_gpus(self) -> str:

@@ -4,16 +4,14 @@ Keys and values are those of `@grafana/schema` 13.2.2 on npm (dist/types/raw); t
 types on 2026-11-21. Grafana fills in what a panel omits: a number without thresholds turns red at 80.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 
-Colours = tuple[tuple[float | None, str], ...]
+Colours: TypeAlias = Sequence[tuple[int | None, str]]
 """Thresholds: the value from which each color applies; None for the first."""
-PLAIN: Final[Colours] = ((None, "text"),)
-ALARM: Final[Colours] = ((None, "green"), (1, "red"))
-"""Thresholds of a value that should be 0."""
 
 _WIDTHS: Final = {"node": 300, "job_name": 260}
 _WIDTH: Final = 180
@@ -40,7 +38,7 @@ class Target:
     bound: bool = False
     unit: str = ""
     colours: Colours = ()
-    words: tuple[tuple[int, str], ...] = ()
+    words: Sequence[tuple[int, str]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,27 +60,10 @@ class Panel:
     unit: str = "short"
     help: str = ""
     empty: str = ""
-    labels: tuple[tuple[str, str], ...] = ()
-    colours: Colours = PLAIN
+    labels: Sequence[tuple[str, str]] = ()
+    colours: Colours = ((None, "text"),)
     size: tuple[int, int] = (12, 8)
     repeat: str = ""
-
-
-def stat(title: str, expr: str, unit: str = "short", *, colours: Colours = PLAIN, explained: str = "") -> Panel:
-    """A panel with the current value of an expression."""
-    return Panel(title, (Target(expr, title),), "stat", unit, explained, colours=colours, size=(4, 4))
-
-
-def graph(  # noqa: PLR0913 - a picture's own parts
-    title: str, expr: str, legend: str, unit: str = "short", *, explained: str = "", empty: str = ""
-) -> Panel:
-    """A panel with the values of an expression over time."""
-    return Panel(title, (Target(expr, legend),), "timeseries", unit, explained, empty)
-
-
-def row(title: str) -> Panel:
-    """A row with a title, above the panels that follow it."""
-    return Panel(title, kind="row", size=(24, 1))
 
 
 def to_data(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
