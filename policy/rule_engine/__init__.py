@@ -8,7 +8,7 @@ from pulumi_policy import EnforcementLevel, Severity
 from rule_engine.quantities import format_number, quantity
 from rule_engine.reading import Unknown, UnknownValueError, UnknownValues, View
 from rule_engine.resources import Part, Resource, Subject, kubernetes, typed
-from rule_engine.rules import AnyRule, Pack, Rule, Settings
+from rule_engine.rules import Pack, Settings, rule, rules_of
 from rule_engine.stacks import Among, Stack, located_at
 
 ADVICE = EnforcementLevel.ADVISORY
@@ -18,12 +18,10 @@ __all__ = [
     "ADVICE",
     "MUST",
     "Among",
-    "AnyRule",
     "EnforcementLevel",
     "Pack",
     "Part",
     "Resource",
-    "Rule",
     "Settings",
     "Severity",
     "Stack",
@@ -36,5 +34,7 @@ __all__ = [
     "kubernetes",
     "located_at",
     "quantity",
+    "rule",
+    "rules_of",
     "typed",
 ]

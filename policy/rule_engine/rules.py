@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from inspect import getdoc, signature
+from types import ModuleType
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pulumi_policy import EnforcementLevel, Severity
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -101,6 +103,49 @@ class Rule(Generic[S, C]):
 
 
 AnyRule = Rule[Any, Any]
+
+
+def rule(  # noqa: PLR0913 - the texts of a rule, by name
+    name: str,
+    *,
+    rationale: str,
+    fix: str,
+    link: str,
+    severity: Severity,
+    level: EnforcementLevel,
+    on: Subject[S],
+    remedy: Callable[[str, dict[str, Any], Any], bool] | None = None,
+) -> "Callable[[Callable[[S, C], Iterable[str]] | Callable[[S, C, Stack], Iterable[str]]], Rule[S, C]]":
+    """Makes a rule of its check: a function of a part, the settings and, if it needs the whole stack, a `Stack`.
+
+    The docstring of the check is the requirement, and the annotation of its second parameter the type of the settings.
+    For the arguments, see `Rule`.
+    """
+
+    def of(check: Callable[[S, C], Iterable[str]] | Callable[[S, C, Stack], Iterable[str]]) -> Rule[S, C]:
+        _, settings, *stack = signature(check).parameters.values()
+        return Rule(
+            name=name,
+            title=" ".join((getdoc(check) or "").split()),
+            rationale=rationale,
+            fix=fix,
+            link=link,
+            severity=severity,
+            level=level,
+            on=on,
+            check=check,
+            settings=settings.annotation,
+            whole=bool(stack),
+            remedy=remedy,
+        )
+
+    return of
+
+
+def rules_of(*modules: ModuleType) -> tuple[AnyRule, ...]:
+    """The rules of some modules, in the order in which they are defined."""
+    values: Iterable[object] = (value for module in modules for value in vars(module).values())
+    return tuple(cast("AnyRule", value) for value in values if isinstance(value, Rule))
 
 
 class ConfigError(ValueError):

@@ -11,9 +11,10 @@ from policy_builders import TODAY, Sample, changed
 from pulumi.runtime.proto import analyzer_pb2 as wire
 from pydantic import Field
 
-from rule_engine import ADVICE, MUST, Pack, Resource, Rule, Settings, Severity, Stack, Subject, kubernetes
+from rule_engine import ADVICE, MUST, Pack, Resource, Settings, Severity, Stack, Subject, kubernetes
 from rule_engine.evaluator import Evaluator
 from rule_engine.reading import SECRET, SIGNATURE
+from rule_engine.rules import Rule
 from rule_engine.server import OUTCOMES, Analyzer
 
 PREFIX = "exempt.test/"

@@ -104,7 +104,7 @@ def test_a_pool_with_an_unknown_price_is_reported_and_the_others_are_counted(
     pool: dict[str, Any], at: Sample, says: str
 ) -> None:
     inputs = {"it": replace(at, props=pool), "cpu": clouds.CPU_GROUP}
-    diagnostics = findings(buying.POOL_BUDGET, inputs, {"monthly": 100})
+    diagnostics = findings(buying.pool_budget, inputs, {"monthly": 100})
     path, why = says.split(" ", 1)
     why = f"{why}, whose price is unknown (add it to the setting `prices`)"
     assert messages(diagnostics, "unknown") == (doubt(inputs["it"].resource().place, path, why),)
@@ -120,7 +120,7 @@ def test_an_open_network_beside_an_unknown_one_is_reported() -> None:
         "gcpPublicCidrsAccessEnabled": UNKNOWN,
     }
     cluster = replace(clouds.GKE, props={**clouds.GKE.props, "masterAuthorizedNetworksConfig": config})
-    diagnostics = findings(access.PRIVATE_ENDPOINT, {"it": cluster})
+    diagnostics = findings(access.private_endpoint, {"it": cluster})
     (broken,) = messages(diagnostics, "broken")
     assert broken.startswith("Cluster gke: the API server accepts 0.0.0.0/0, which is too wide for an allow-list;")
     path = "masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled"
@@ -129,7 +129,7 @@ def test_an_open_network_beside_an_unknown_one_is_reported() -> None:
 
 def test_the_cost_of_a_pool_without_a_limit_is_unknown() -> None:
     pool = replace(clouds.KARPENTER, props={**clouds.KARPENTER.props, "spec": {"limits": {"cpu": 100}}})
-    diagnostics = findings(buying.POOL_BUDGET, {"it": pool}, {"monthly": 100})
+    diagnostics = findings(buying.pool_budget, {"it": pool}, {"monthly": 100})
     assert messages(diagnostics, "unknown") == (doubt("NodePool l4", "spec.limits", "limit neither nodes nor GPUs"),)
 
 
@@ -141,7 +141,7 @@ def test_production_and_development_limit_gpus_of_pools_without_a_number_of_node
     pool = replace(clouds.KARPENTER, props={**clouds.KARPENTER.props, "spec": {"limits": {"nvidia.com/gpu": 1000}}})
     caps = read_set("clouds", environment)["pool-maximum"]
     settings = {"nodes": caps["nodes"], "gpus": caps["gpus"]}
-    broken = messages(findings(sizes.POOL_MAXIMUM, {"gke": cluster, "karpenter": pool}, settings), "broken")
+    broken = messages(findings(sizes.pool_maximum, {"gke": cluster, "karpenter": pool}, settings), "broken")
     assert [_place_of(message) for message in broken] == ["Cluster gke, node auto-provisioning", "NodePool l4"]
     assert all(f"maximum of 1000 GPUs exceeds the limit of {caps['gpus']} GPUs" in message for message in broken)
 
@@ -152,7 +152,7 @@ def _place_of(message: str) -> str:
 
 def test_the_cost_of_node_auto_provisioning_is_unknown() -> None:
     cluster = replace(clouds.GKE, props={**clouds.GKE.props, "clusterAutoscaling": {"enabled": True}})
-    diagnostics = findings(buying.POOL_BUDGET, {"it": cluster}, {"monthly": 100})
+    diagnostics = findings(buying.pool_budget, {"it": cluster}, {"monthly": 100})
     why = "limits resources, not nodes, so the cost is unknown"
     place = "Cluster gke, node auto-provisioning"
     assert messages(diagnostics, "unknown") == (doubt(place, "clusterAutoscaling.resourceLimits", why),)
@@ -160,22 +160,22 @@ def test_the_cost_of_node_auto_provisioning_is_unknown() -> None:
 
 def test_an_unknown_number_of_gpus_is_reported_only_with_a_limit_of_gpus() -> None:
     pool = replace(clouds.AKS_POOL, props={**clouds.AKS_POOL.props, "vmSize": "Standard_NV6ads_A10_v5"})
-    diagnostics = findings(sizes.POOL_MAXIMUM, {"it": pool}, {"gpus": 8})
+    diagnostics = findings(sizes.pool_maximum, {"it": pool}, {"gpus": 8})
     why = "is Standard_NV6ads_A10_v5, whose number of GPUs is unknown (add it to the setting `machines`)"
     assert messages(diagnostics, "unknown") == (doubt("AgentPool aks-pool", "vmSize", why),)
 
 
 def test_unknown_zones_are_reported_only_with_a_limit_of_nodes() -> None:
     pool = replace(clouds.GKE_POOL, props={"autoscaling": {"minNodeCount": 0, "maxNodeCount": 4}})
-    assert findings(sizes.POOL_MAXIMUM, {"it": pool}) == []
-    diagnostics = findings(sizes.POOL_MAXIMUM, {"it": pool}, {"nodes": 8})
+    assert findings(sizes.pool_maximum, {"it": pool}) == []
+    diagnostics = findings(sizes.pool_maximum, {"it": pool}, {"nodes": 8})
     why = "is not set, and the node counts are per zone"
     assert messages(diagnostics, "unknown") == (doubt("NodePool gke-pool", "nodeLocations", why),)
 
 
 def test_the_machine_of_a_launch_template_of_another_stack_is_unknown() -> None:
     group = {key: value for key, value in clouds.GROUP.props.items() if key not in {"instanceTypes", "amiType"}}
-    diagnostics = findings(gpu_pools.GPU_POOL_TAINTED, {"it": replace(clouds.GROUP, props=group)})
+    diagnostics = findings(gpu_pools.gpu_pool_tainted, {"it": replace(clouds.GROUP, props=group)})
     why = "is not in this stack or sets no instance type, and the group sets none"
     assert messages(diagnostics, "unknown") == (doubt("NodeGroup group", "launchTemplate", why),)
 
@@ -184,9 +184,9 @@ def test_outputs_that_a_preview_does_not_know_and_the_program_did_not_set_are_le
     inputs = dict.fromkeys(clouds.GKE.props, ())
     computed = {**clouds.GKE.props, "nodePools": UNKNOWN, "nodeConfig": UNKNOWN}
     filled_in = replace(clouds.GKE, props=computed, needs=inputs)
-    assert findings(gpu_pools.GPU_POOL_TAINTED, {"it": filled_in}) == []
+    assert findings(gpu_pools.gpu_pool_tainted, {"it": filled_in}) == []
     from_elsewhere = replace(filled_in, needs={**inputs, "nodePools": ()})
-    diagnostics = findings(gpu_pools.GPU_POOL_TAINTED, {"it": from_elsewhere})
+    diagnostics = findings(gpu_pools.gpu_pool_tainted, {"it": from_elsewhere})
     assert messages(diagnostics, "unknown") == (doubt("Cluster gke", "nodePools"),)
 
 
@@ -222,7 +222,7 @@ def test_tags_labels_and_annotations_exempt_until_their_date(
     evaluator = Evaluator(PACK, TODAY)
     resource = replace(given, props=props).resource()
     diagnostics = [*evaluator.evaluate(resource), *evaluator.evaluate_stack(Stack([resource]))]
-    exempted = [finding for finding in diagnostics if finding.rule is gpu_pools.GPU_POOL_TAINTED]
+    exempted = [finding for finding in diagnostics if finding.rule is gpu_pools.gpu_pool_tainted]
     assert [finding.outcome for finding in exempted] == ["exempted"]
     assert "exempted until 2027-01-31 (waits" in exempted[0].message
     assert not [finding for finding in diagnostics if finding.rule.name == "exemptions-in-order"]
@@ -256,7 +256,7 @@ def test_a_tag_of_an_auto_scaling_group_exempts_it_too() -> None:
     ],
 )
 def test_a_resource_that_no_rule_evaluates_is_exempted_like_others(type_: str, props: dict[str, Any]) -> None:
-    name = coverage.GPU_MACHINES_EVALUATED.name
+    name = coverage.gpu_machines_evaluated.name
     named = yaml.safe_load(yaml.safe_dump(props).replace("RULE", name))
     diagnostics = _judged(Sample(type_, named))
     assert [(finding.rule.name, finding.outcome) for finding in diagnostics] == [(name, "exempted")]

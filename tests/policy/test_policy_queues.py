@@ -12,15 +12,14 @@ from policy_builders import UNKNOWN, Sample, changed, doubt, findings, messages
 from pulumi.runtime.proto import analyzer_pb2 as wire
 from pulumi_policy import EnforcementLevel
 
-from rule_engine import Pack
+from rule_engine import Pack, rules_of
 from rule_engine.evaluator import Evaluator
 from rule_engine.reading import SECRET, SIGNATURE
 from rule_engine.rules import AnyRule
 from rule_engine.server import Analyzer
 from workload_rules import borrowing, budgets, operators, priorities, queues, quotas, serving
 
-MODULES = (quotas, queues, borrowing, priorities, serving, budgets, operators)
-RULES: list[AnyRule] = [rule for module in MODULES for rule in module.RULES]
+RULES = rules_of(quotas, queues, borrowing, priorities, serving, budgets, operators)
 CONTEXT = cast("grpc.ServicerContext", None)
 _ELSEWHERE = (platform.SCALED, platform.TRAINING)
 TENANCY = {
@@ -32,8 +31,8 @@ TENANCY = {
 
 def mended(given: Sample, autoscaled: list[str]) -> dict[str, Any] | None:
     """What the rule's remedy makes of a resource, over the wire; None where it leaves it as it is."""
-    evaluator = Evaluator(Pack("test", "1", "One rule.", (serving.LEFT_OUT,), lambda _: {}))
-    rule = serving.LEFT_OUT.name
+    evaluator = Evaluator(Pack("test", "1", "One rule.", (serving.replicas_left_out,), lambda _: {}))
+    rule = serving.replicas_left_out.name
     evaluator.configure({rule: EnforcementLevel.REMEDIATE}, {rule: {"autoscaled": autoscaled}})
     response = Analyzer(evaluator).Remediate(given.request(), CONTEXT)
     if not response.remediations:
@@ -83,7 +82,7 @@ def test_replicas_without_a_field_manager_are_reported_as_unknown() -> None:
     server.props["metadata"]["managedFields"] = [
         {"operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
     ]
-    diagnostics = findings(serving.LEFT_OUT, {"server": server, "hpa": platform.AUTOSCALER})
+    diagnostics = findings(serving.replicas_left_out, {"server": server, "hpa": platform.AUTOSCALER})
     assert messages(diagnostics, "unknown") == (
         doubt("Deployment ml-serving/chat", "spec.replicas", "may be set by the program or by the API server"),
     )
@@ -91,7 +90,9 @@ def test_replicas_without_a_field_manager_are_reported_as_unknown() -> None:
 
 @pytest.mark.parametrize("version", ["v3", "v4"])
 def test_a_chart_whose_inputs_the_engine_does_not_send_is_reported_as_unknown(version: str) -> None:
-    diagnostics = findings(operators.PINNED, {"chart": Sample(f"kubernetes:helm.sh/{version}:Chart", {}, "kueue")})
+    diagnostics = findings(
+        operators.charts_pinned, {"chart": Sample(f"kubernetes:helm.sh/{version}:Chart", {}, "kueue")}
+    )
     assert messages(diagnostics, "unknown") == (
         doubt("Chart kueue", "chart", "is an input of a component, which policies cannot read during a deployment"),
     )

@@ -19,7 +19,7 @@ kind: ClusterRole
 metadata: {name: of-another-stack}
 rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]
 """)
-EVALUATING_BINDINGS = [access.CLUSTER_ADMIN, access.SECRETS, roles.BOUNDS]
+EVALUATING_BINDINGS = [access.no_cluster_admin, access.no_cluster_wide_secrets, roles.tenant_roles_bounded]
 PLACE = "ClusterRoleBinding team"
 ALL = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
 
@@ -59,8 +59,8 @@ def test_a_patch_of_a_role_is_evaluated_as_the_role() -> None:
     rules: [{apiGroups: ["*"], resources: ["*"], verbs: ["*"]}]
     """)
     given = changed({"patch": patch, "binding": BINDING}, "binding: roleRef.name", "view")
-    assert len(messages(findings(access.CLUSTER_ADMIN, given), "broken")) == 1
-    assert len(messages(findings(roles.WILDCARDS, given), "broken")) == 1
+    assert len(messages(findings(access.no_cluster_admin, given), "broken")) == 1
+    assert len(messages(findings(roles.no_wildcard_roles, given), "broken")) == 1
 
 
 def test_a_patch_of_a_binding_does_not_have_its_role() -> None:
@@ -71,14 +71,14 @@ def test_a_patch_of_a_binding_does_not_have_its_role() -> None:
     subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: ml-research}]
     """)
     expected = doubt("ClusterRoleBindingPatch team", "roleRef", "is not set")
-    assert unknown(access.CLUSTER_ADMIN, patch=patch) == (expected,)
+    assert unknown(access.no_cluster_admin, patch=patch) == (expected,)
 
 
 def test_each_binding_of_a_role_is_reported_with_its_own_subjects() -> None:
     second = changed({"it": BINDING}, "it: metadata.name", "second")
     second = changed(second, "it: subjects.0.name", "ml-serving")["it"]
     role = changed({"it": ROLE}, "it: rules.0", ALL)["it"]
-    found = messages(findings(access.CLUSTER_ADMIN, {"a": BINDING, "b": second, "role": role}), "broken")
+    found = messages(findings(access.no_cluster_admin, {"a": BINDING, "b": second, "role": role}), "broken")
     assert [message.partition(";")[0] for message in found] == [
         f"ClusterRoleBinding {name}: binds ClusterRole of-another-stack, which can do everything, to Group {group}"
         for name, group in (("team", "ml-research"), ("second", "ml-serving"))
@@ -94,5 +94,5 @@ def test_a_token_in_a_list_of_secrets_is_named_with_its_own_place() -> None:
     - {metadata: {name: robot, namespace: ci}, type: kubernetes.io/service-account-token}
     - {metadata: {name: registry, namespace: ci}, type: kubernetes.io/dockerconfigjson}
     """)
-    (found,) = messages(findings(access.TOKENS, {"secrets": secrets}), "broken")
+    (found,) = messages(findings(access.no_static_tokens, {"secrets": secrets}), "broken")
     assert found.startswith("Secret ci/robot: is a token")

@@ -38,49 +38,52 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 VIOLATIONS: Final[dict[str, tuple[AnyRule, Change]]] = {
-    "privileged": (security.PRIVILEGED, lambda spec: main(spec)["securityContext"].update(privileged=True)),
+    "privileged": (security.no_privileged, lambda spec: main(spec)["securityContext"].update(privileged=True)),
     "capability": (
-        security.PRIVILEGED,
+        security.no_privileged,
         lambda spec: main(spec)["securityContext"].update(capabilities={"add": ["SYS_ADMIN"]}),
     ),
     "init container": (
-        security.PRIVILEGED,
+        security.no_privileged,
         lambda spec: spec.update(initContainers=[{"name": "first", "securityContext": {"privileged": True}}]),
     ),
     "escalation": (
-        security.ESCALATION,
+        security.no_privilege_escalation,
         lambda spec: main(spec)["securityContext"].update(allowPrivilegeEscalation=True),
     ),
-    "hostPID": (security.HOST_NAMESPACES, lambda spec: spec.update(hostPID=True)),
+    "hostPID": (security.no_host_namespaces, lambda spec: spec.update(hostPID=True)),
     "hostProcess": (
-        security.HOST_NAMESPACES,
+        security.no_host_namespaces,
         lambda spec: spec.update(securityContext={"windowsOptions": {"hostProcess": True}}),
     ),
     "hostPath": (
-        security.HOST_PATHS,
+        security.no_host_paths,
         lambda spec: spec["volumes"].append({"name": "host", "hostPath": {"path": "/"}}),
     ),
-    "hostPort": (security.HOST_PORTS, lambda spec: main(spec).update(ports=[{"containerPort": 80, "hostPort": 80}])),
+    "hostPort": (security.no_host_ports, lambda spec: main(spec).update(ports=[{"containerPort": 80, "hostPort": 80}])),
     "seccomp": (
-        security.UNCONFINED,
+        security.no_unconfined,
         lambda spec: main(spec)["securityContext"].update(seccompProfile={"type": "Unconfined"}),
     ),
     "device": (
-        security.BLOCK_DEVICES,
+        security.no_block_devices,
         lambda spec: main(spec).update(volumeDevices=[{"name": "raw", "devicePath": "/dev/xvda"}]),
     ),
     "variable": (
-        gpus.VISIBLE_DEVICES,
+        gpus.gpu_visible_devices,
         lambda spec: main(spec)["env"].append({"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}),
     ),
     "system class": (
-        priorities.NOT_SYSTEM,
+        priorities.priority_not_system,
         lambda spec: spec.update(priorityClassName="system-node-critical"),
     ),
-    "toleration": (placement.TOLERATION_KEY, lambda spec: spec.update(tolerations=[{"operator": "Exists"}])),
-    "image": (images.PINNED, lambda spec: main(spec).update(image="registry.example.com/ml/train:latest")),
-    "GPUs of no node": (gpus.GPU_PER_NODE, lambda spec: main(spec)["resources"]["limits"].update({_GPU: 64})),
-    "GPUs without a quota": (tenancy.GPU_QUOTA, lambda spec: main(spec)["resources"]["limits"].update({_GPU: 8})),
+    "toleration": (placement.toleration_has_key, lambda spec: spec.update(tolerations=[{"operator": "Exists"}])),
+    "image": (images.image_pinned, lambda spec: main(spec).update(image="registry.example.com/ml/train:latest")),
+    "GPUs of no node": (gpus.gpu_per_node, lambda spec: main(spec)["resources"]["limits"].update({_GPU: 64})),
+    "GPUs without a quota": (
+        tenancy.gpu_namespace_quota,
+        lambda spec: main(spec)["resources"]["limits"].update({_GPU: 8}),
+    ),
 }
 _GPU: Final = "nvidia.com/gpu"
 
@@ -234,7 +237,7 @@ def test_a_violation_is_found_in_a_container_that_is_in_no_list(kind: str, viola
 )
 def test_gpus_outside_containers_are_counted(props: str, message: str) -> None:
     sample = yaml.safe_load(props) | {"metadata": {"name": "it", "namespace": "ml"}}
-    (finding,) = findings(gpus.GPU_PER_NODE, {"it": manifest(yaml.safe_dump(sample))})
+    (finding,) = findings(gpus.gpu_per_node, {"it": manifest(yaml.safe_dump(sample))})
     assert finding.message == (
         f"{message}: requests 64 nvidia.com/gpu, but the largest node has 8; split the work into pods of at most 8"
     )
@@ -290,27 +293,27 @@ _EIGHT: Final[Change] = lambda spec: main(spec)["resources"]["limits"].update({_
 @pytest.mark.parametrize("kind", ["AppWrapper", "SparkApplication", "JobTemplate", "a kind of nobody"])
 def test_batch_work_of_any_kind_names_its_queue(kind: str) -> None:
     work = given(kind, _EIGHT)
-    assert found(jobs.NAMES_QUEUE, work) == {"broken"}
+    assert found(jobs.batch_names_queue, work) == {"broken"}
     work.props["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "ml-research"}
-    assert found(jobs.NAMES_QUEUE, work) == set()
+    assert found(jobs.batch_names_queue, work) == set()
 
 
 def test_pods_of_an_operators_kind_can_have_the_queue_label() -> None:
     work = given("Crossplane Object", _EIGHT)
     pod = work.props["spec"]["forProvider"]["manifest"]
     pod["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "ml-research"}
-    assert found(jobs.NAMES_QUEUE, work) == set()
+    assert found(jobs.batch_names_queue, work) == set()
 
 
 @pytest.mark.parametrize("kind", ["CloneSet", "InferenceService", "ServingRuntime", "DeploymentPatch"])
 def test_serving_and_patches_need_no_queue(kind: str) -> None:
-    assert found(jobs.NAMES_QUEUE, given(kind, _EIGHT)) == set()
+    assert found(jobs.batch_names_queue, given(kind, _EIGHT)) == set()
 
 
 def test_settings_list_further_kinds_of_serving() -> None:
     work = {"it": given("a kind of nobody", _EIGHT)}
-    assert findings(jobs.NAMES_QUEUE, work, {"serving": ["example.com:*"]}) == []
-    assert [finding.outcome for finding in findings(jobs.NAMES_QUEUE, work, {"serving": ["example.org:*"]})] == [
+    assert findings(jobs.batch_names_queue, work, {"serving": ["example.com:*"]}) == []
+    assert [finding.outcome for finding in findings(jobs.batch_names_queue, work, {"serving": ["example.org:*"]})] == [
         "broken"
     ]
 
@@ -321,7 +324,7 @@ def test_a_patch_of_batch_work_needs_no_queue(kind: str) -> None:
     version, _, name = kind.partition(":")
     spec = {"template": {"spec": {"containers": [{"name": "a", "resources": {"limits": {_GPU: 8}}}]}}}
     props = {"metadata": {"name": "it", "namespace": "ml"}, "spec": {**spec, "jobTemplate": {"spec": spec}}}
-    assert found(jobs.NAMES_QUEUE, Sample(f"kubernetes:{version}:{name}", props)) == set()
+    assert found(jobs.batch_names_queue, Sample(f"kubernetes:{version}:{name}", props)) == set()
 
 
 # Values of other types beside a pod.
@@ -369,8 +372,8 @@ _PRIVILEGED: Final[dict[str, Any]] = {
 )
 def test_a_pod_beside_a_value_of_another_type_is_found(kind: str, spec: dict[str, Any]) -> None:
     work = Sample(f"kubernetes:{kind}", {"metadata": {"name": "it", "namespace": "ml"}, "spec": spec})
-    assert "broken" in found(security.PRIVILEGED, work)
-    assert "broken" in found(jobs.NAMES_QUEUE, work)
+    assert "broken" in found(security.no_privileged, work)
+    assert "broken" in found(jobs.batch_names_queue, work)
 
 
 # Unknown values, sizes.
@@ -385,7 +388,7 @@ def test_a_pod_beside_a_value_of_another_type_is_found(kind: str, spec: dict[str
     ],
 )
 def test_an_unknown_value_of_a_pod_of_an_operators_kind_is_reported(props: dict[str, Any], path: str) -> None:
-    rule = security.HOST_PATHS if path.endswith("volumes") else security.PRIVILEGED
+    rule = security.no_host_paths if path.endswith("volumes") else security.no_privileged
     sample = Sample("kubernetes:example.com/v1:App", {"metadata": {"name": "a", "namespace": "ml"}, **props})
     (finding,) = findings(rule, {"it": sample})
     assert finding.outcome == "unknown"

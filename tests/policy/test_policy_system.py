@@ -21,7 +21,7 @@ def pod(namespace: str) -> Sample:
 
 @pytest.mark.parametrize("namespace", SYSTEM)
 def test_pods_of_system_namespaces_are_not_checked(namespace: str) -> None:
-    assert findings(security.PRIVILEGED, {"it": pod(namespace)}) == []
+    assert findings(security.no_privileged, {"it": pod(namespace)}) == []
 
 
 @pytest.mark.parametrize(
@@ -29,22 +29,22 @@ def test_pods_of_system_namespaces_are_not_checked(namespace: str) -> None:
     ["recommender-system", "gke-team", "kube-ml", "gmp-team", "monitoring", "kube-system2", "default", "karpenter"],
 )
 def test_pods_of_namespaces_with_names_like_system_namespaces_are_checked(namespace: str) -> None:
-    for rule in (security.PRIVILEGED, security.HOST_NAMESPACES):
+    for rule in (security.no_privileged, security.no_host_namespaces):
         assert [finding.level for finding in findings(rule, {"it": pod(namespace)})] == [rule.level]
 
 
 def test_platform_adds_namespaces_to_the_system_namespaces() -> None:
     settings = {"platform": ["recommender-system"]}
-    assert findings(security.PRIVILEGED, {"it": pod("recommender-system")}, settings) == []
-    assert findings(security.PRIVILEGED, {"it": pod("kube-system")}, settings) == []
-    assert findings(security.PRIVILEGED, {"it": pod("news-system")}, settings) != []
+    assert findings(security.no_privileged, {"it": pod("recommender-system")}, settings) == []
+    assert findings(security.no_privileged, {"it": pod("kube-system")}, settings) == []
+    assert findings(security.no_privileged, {"it": pod("news-system")}, settings) != []
 
 
 @pytest.mark.parametrize("setting", ["system", "platform"])
 @pytest.mark.parametrize("value", ["*-system", "kube-*", "gke-?", "ml-[ab]", "Kube-System", "", "a" * 64])
 def test_a_pattern_is_refused_with_place_value_and_fix(setting: str, value: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        security.PRIVILEGED.parse_settings({setting: ["kube-system", value]})
+        security.no_privileged.parse_settings({setting: ["kube-system", value]})
     assert str(refused.value) == (
         f"no-privileged.{setting}: {value!r} is not the name of a namespace; list exact names, without patterns"
     )

@@ -5,7 +5,7 @@ from typing import Final
 from cloud_rules import access, buying, coverage, gpu_pools, hardening, keeping, sizes
 from cloud_rules.coverage import not_evaluated
 from cloud_rules.tags import exemptions
-from rule_engine import Pack
+from rule_engine import Pack, rules_of
 
 __all__ = ["PACK", "not_evaluated"]
 
@@ -13,14 +13,6 @@ PACK: Final = Pack(
     name="gpu-clouds",
     version="0.1.0",
     description="Rules for clusters and GPU node pools on AWS, GCP and Azure.",
-    rules=(
-        *coverage.RULES,
-        *gpu_pools.RULES,
-        *sizes.RULES,
-        *buying.RULES,
-        *hardening.RULES,
-        *access.RULES,
-        *keeping.RULES,
-    ),
+    rules=rules_of(coverage, gpu_pools, sizes, buying, hardening, access, keeping),
     exemptions=exemptions,
 )

@@ -10,9 +10,7 @@ from cloud_rules.pools import Cluster
 from cloud_rules.subjects import CLUSTERS
 from rule_engine import (
     ADVICE,
-    AnyRule,
     Resource,
-    Rule,
     Settings,
     Severity,
     Stack,
@@ -20,6 +18,7 @@ from rule_engine import (
     UnknownValueError,
     UnknownValues,
     View,
+    rule,
     typed,
 )
 
@@ -48,14 +47,6 @@ class EndpointSettings(Settings):
             " as four `/8` networks); for IPv6, four times this value. A shorter `prefix` counts instead."
         ),
     )
-
-
-def _endpoint(cluster: Cluster, settings: EndpointSettings) -> Iterator[str]:
-    unknown_values = UnknownValues()
-    for messages in (cluster.other_access(), _open_networks(cluster, settings)):
-        with unknown_values.collected():
-            yield from messages
-    unknown_values.raise_first()
 
 
 def _open_networks(cluster: Cluster, settings: EndpointSettings) -> Iterator[str]:
@@ -106,9 +97,8 @@ def _sums(networks: list[IPv4Network | IPv6Network], prefix: int) -> Iterator[st
             yield f"{count} networks with {addresses:,} IPv{version} addresses together"
 
 
-PRIVATE_ENDPOINT: Final = Rule(
-    name="private-endpoint",
-    title="A cluster's API server must be private, or accept only listed networks.",
+@rule(
+    "private-endpoint",
     rationale=(
         "Otherwise a stolen kubeconfig works from anywhere, and a vulnerability of the API server can be used from"
         " anywhere."
@@ -118,23 +108,29 @@ PRIVATE_ENDPOINT: Final = Rule(
     severity=Severity.HIGH,
     level=ADVICE,
     on=CLUSTERS,
-    check=_endpoint,
-    settings=EndpointSettings,
 )
+def private_endpoint(cluster: Cluster, settings: EndpointSettings) -> Iterator[str]:
+    """A cluster's API server must be private, or accept only listed networks."""
+    unknown_values = UnknownValues()
+    for messages in (cluster.other_access(), _open_networks(cluster, settings)):
+        with unknown_values.collected():
+            yield from messages
+    unknown_values.raise_first()
 
 
-WORKLOAD_IDENTITY: Final = Rule(
-    name="workload-identity",
-    title="On GKE and AKS, pods must have their own cloud identities.",
+@rule(
+    "workload-identity",
     rationale="Otherwise pods use keys that do not expire, or the permissions of their node.",
     fix="GKE: set workloadIdentityConfig. AKS: enable the OIDC issuer and workload identity.",
     link="https://cloud.google.com/kubernetes-engine/docs/concepts/workload-identity",
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=CLUSTERS,
-    check=lambda cluster, _: cluster.identity(),
-    settings=Settings,
 )
+def workload_identity(cluster: Cluster, _: Settings) -> Iterator[str]:
+    """On GKE and AKS, pods must have their own cloud identities."""
+    return cluster.identity()
+
 
 _ADDONS: Final = ("aws:eks/addon:Addon", "aws-native:eks:Addon")
 _IDENTITY_TYPES: Final = (
@@ -153,7 +149,17 @@ def _gives_identity(resource: Resource) -> bool:
     return resource.type not in _ADDONS or resource.props.text("addonName") == "eks-pod-identity-agent"
 
 
-def _pod_identity(cluster: Cluster, _: Settings, stack: Stack) -> Iterator[str]:
+@rule(
+    "pod-identity",
+    rationale="Otherwise pods use keys that do not expire, or the permissions of their node.",
+    fix="Add the add-on eks-pod-identity-agent, or the provider for IAM roles for service accounts.",
+    link="https://docs.aws.amazon.com/eks/latest/userguide/service-accounts.html",
+    severity=Severity.MEDIUM,
+    level=ADVICE,
+    on=CLUSTERS,
+)
+def pod_identity(cluster: Cluster, _: Settings, stack: Stack) -> Iterator[str]:
+    """On EKS, pods must have their own cloud identities: by Pod Identity, or by an OpenID Connect provider."""
     if cluster.cloud != "aws" or cluster.own_nodes:
         return
     if stack.first(_IDENTITIES, _gives_identity) is None:
@@ -163,32 +169,15 @@ def _pod_identity(cluster: Cluster, _: Settings, stack: Stack) -> Iterator[str]:
         )
 
 
-POD_IDENTITY: Final = Rule(
-    name="pod-identity",
-    title="On EKS, pods must have their own cloud identities: by Pod Identity, or by an OpenID Connect provider.",
-    rationale="Otherwise pods use keys that do not expire, or the permissions of their node.",
-    fix="Add the add-on eks-pod-identity-agent, or the provider for IAM roles for service accounts.",
-    link="https://docs.aws.amazon.com/eks/latest/userguide/service-accounts.html",
-    severity=Severity.MEDIUM,
-    level=ADVICE,
-    on=CLUSTERS,
-    check=_pod_identity,
-    settings=Settings,
-    whole=True,
-)
-
-
-NO_SHARED_CREDENTIALS: Final = Rule(
-    name="no-shared-credentials",
-    title="Users must access a cluster with their own cloud identity, not with shared credentials.",
+@rule(
+    "no-shared-credentials",
     rationale="Use of a shared certificate cannot be attributed to a person, nor revoked for one person.",
     fix="AKS: set disableLocalAccounts. EKS: set authenticationMode API. GKE: issue no client certificate.",
     link="https://learn.microsoft.com/azure/aks/manage-local-accounts-managed-azure-ad",
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=CLUSTERS,
-    check=lambda cluster, _: cluster.credentials(),
-    settings=Settings,
 )
-
-RULES: Final[tuple[AnyRule, ...]] = (PRIVATE_ENDPOINT, WORKLOAD_IDENTITY, POD_IDENTITY, NO_SHARED_CREDENTIALS)
+def no_shared_credentials(cluster: Cluster, _: Settings) -> Iterator[str]:
+    """Users must access a cluster with their own cloud identity, not with shared credentials."""
+    return cluster.credentials()

@@ -3,15 +3,15 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from cloud_rules.machines import HOURS, Prices, matches
+from cloud_rules.machines import Prices, matches
 from cloud_rules.pools import MachineSource, NodePool
 from cloud_rules.subjects import MACHINE_SOURCES, POOLS
 from cloud_rules.tags import tag
-from rule_engine import MUST, AnyRule, Rule, Settings, Severity, Stack
+from rule_engine import MUST, Settings, Severity, Stack, rule
 
 
 class Allowed(Settings):
@@ -20,26 +20,22 @@ class Allowed(Settings):
     allowed: list[str] = Field(["*"], description="Allowed machine types, as patterns (`g6.*`).")
 
 
-def _allowed(part: MachineSource, settings: Allowed) -> Iterator[str]:
-    if "*" in settings.allowed:
-        return
-    for machine in part.machines():
-        if not any(matches(machine.name, pattern) for pattern in settings.allowed):
-            yield f"{machine.name} is not an allowed machine type; use one of {', '.join(settings.allowed)}"
-
-
-MACHINE_ALLOWED: Final = Rule(
-    name="machine-allowed",
-    title="Nodes must use a machine type that is allowed in this environment.",
+@rule(
+    "machine-allowed",
     rationale="A typing error or a copied example can buy a machine for a hundred dollars an hour.",
     fix="Choose an allowed machine type, or add it to the list.",
     link="https://www.pulumi.com/docs/insights/policy/",
     severity=Severity.HIGH,
     level=MUST,
     on=MACHINE_SOURCES,
-    check=_allowed,
-    settings=Allowed,
 )
+def machine_allowed(part: MachineSource, settings: Allowed) -> Iterator[str]:
+    """Nodes must use a machine type that is allowed in this environment."""
+    if "*" in settings.allowed:
+        return
+    for machine in part.machines():
+        if not any(matches(machine.name, pattern) for pattern in settings.allowed):
+            yield f"{machine.name} is not an allowed machine type; use one of {', '.join(settings.allowed)}"
 
 
 class SpotSettings(Settings):
@@ -50,23 +46,19 @@ class SpotSettings(Settings):
     )
 
 
-def _spot(part: MachineSource, settings: SpotSettings) -> Iterator[str]:
-    if settings.spot == "forbidden" and part.spot:
-        yield f"can use spot machines, which are not allowed in this environment; set {part.writes['spot']}"
-
-
-SPOT_OUTSIDE_PRODUCTION: Final = Rule(
-    name="spot-outside-production",
-    title="Spot and preemptible machines must be used only in environments that allow them.",
+@rule(
+    "spot-outside-production",
     rationale="The cloud reclaims them when demand is high, which is often when your own load is high.",
     fix="Use on-demand machines or a reservation.",
     link="https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/",
     severity=Severity.MEDIUM,
     level=MUST,
     on=MACHINE_SOURCES,
-    check=_spot,
-    settings=SpotSettings,
 )
+def spot_outside_production(part: MachineSource, settings: SpotSettings) -> Iterator[str]:
+    """Spot and preemptible machines must be used only in environments that allow them."""
+    if settings.spot == "forbidden" and part.spot:
+        yield f"can use spot machines, which are not allowed in this environment; set {part.writes['spot']}"
 
 
 class Budget(Prices):
@@ -80,18 +72,6 @@ class Budget(Prices):
         ["cost-center"],
         description="Tag or label that names the cost center; case, `-` and `_` are ignored.",
     )
-
-
-def _budget(pool: NodePool, settings: Budget, stack: Stack) -> Iterator[str]:
-    if settings.monthly:
-        yield from _over(pool, stack, settings, _Cap("all node pools", settings.monthly, lambda _: True))
-    if not settings.centers:
-        return
-    center = tag(pool.resource, settings.keys)
-    if center in settings.centers:
-        title = f"node pools of cost center {center}"
-        cap = _Cap(title, settings.centers[center], lambda other: tag(other.resource, settings.keys) == center)
-        yield from _over(pool, stack, settings, cap)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,18 +108,23 @@ def _over(pool: NodePool, stack: Stack, prices: Prices, cap: _Cap) -> Iterator[s
         )
 
 
-POOL_BUDGET: Final = Rule(
-    name="pool-budget",
-    title=f"The monthly cost of node pools at their maximum ({HOURS} hours) must not exceed the cap.",
+@rule(
+    "pool-budget",
     rationale="Autoscalers can buy nodes up to the maximum, so the maximum is the cost of the worst month.",
     fix="Lower maximums, choose cheaper machines, or raise the cap.",
     link="https://www.pulumi.com/docs/insights/policy/",
     severity=Severity.HIGH,
     level=MUST,
     on=POOLS,
-    check=_budget,
-    settings=Budget,
-    whole=True,
 )
-
-RULES: Final[tuple[AnyRule, ...]] = (MACHINE_ALLOWED, SPOT_OUTSIDE_PRODUCTION, POOL_BUDGET)
+def pool_budget(pool: NodePool, settings: Budget, stack: Stack) -> Iterator[str]:
+    """The monthly cost of node pools at their maximum (730 hours) must not exceed the cap."""
+    if settings.monthly:
+        yield from _over(pool, stack, settings, _Cap("all node pools", settings.monthly, lambda _: True))
+    if not settings.centers:
+        return
+    center = tag(pool.resource, settings.keys)
+    if center in settings.centers:
+        title = f"node pools of cost center {center}"
+        cap = _Cap(title, settings.centers[center], lambda other: tag(other.resource, settings.keys) == center)
+        yield from _over(pool, stack, settings, cap)

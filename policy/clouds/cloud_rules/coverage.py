@@ -18,10 +18,8 @@ from cloud_rules.subjects import EVALUATED
 from cloud_rules.tokens import ASGS, GKE_CLUSTER, token
 from rule_engine import (
     ADVICE,
-    AnyRule,
     Part,
     Resource,
-    Rule,
     Severity,
     Stack,
     Subject,
@@ -29,6 +27,7 @@ from rule_engine import (
     UnknownValueError,
     UnknownValues,
     View,
+    rule,
 )
 
 NAMING: Final = ("machines", "families", "others", "attributes", "gpus", "texts", "templates")
@@ -223,7 +222,22 @@ def _find(resource: Resource) -> Iterator[Unevaluated]:
 UNEVALUATED: Final = Subject("resources that no rule evaluates", _selects, _find)
 
 
-def _evaluated(part: Unevaluated, settings: Machines, stack: Stack) -> Iterator[str]:
+def _instead(kind: str) -> str:
+    rows = table()["clusters"]
+    return next(row["instead"] for row in rows if any(fnmatchcase(kind, pattern) for pattern in row["types"]))
+
+
+@rule(
+    "gpu-machines-evaluated",
+    rationale="No other rule limits the number, the cost or the access of what this pack cannot read.",
+    fix="Use node pools of the types that this pack evaluates, or exempt the resource with a reason.",
+    link="https://www.pulumi.com/docs/insights/policy/",
+    severity=Severity.HIGH,
+    level=ADVICE,
+    on=UNEVALUATED,
+)
+def gpu_machines_evaluated(part: Unevaluated, settings: Machines, stack: Stack) -> Iterator[str]:
+    """Resources that can create GPU machines must be of types that this pack evaluates."""
     kind = token(part.resource.type)
     if kind == GKE_CLUSTER:
         yield (
@@ -240,25 +254,3 @@ def _evaluated(part: Unevaluated, settings: Machines, stack: Stack) -> Iterator[
             yield f"{listed}: GPUs that no rule of this pack evaluates in {kind}; {fix}, or exempt the resource"
         else:
             unknown_values.raise_first()
-
-
-def _instead(kind: str) -> str:
-    rows = table()["clusters"]
-    return next(row["instead"] for row in rows if any(fnmatchcase(kind, pattern) for pattern in row["types"]))
-
-
-GPU_MACHINES_EVALUATED: Final = Rule(
-    name="gpu-machines-evaluated",
-    title="Resources that can create GPU machines must be of types that this pack evaluates.",
-    rationale="No other rule limits the number, the cost or the access of what this pack cannot read.",
-    fix="Use node pools of the types that this pack evaluates, or exempt the resource with a reason.",
-    link="https://www.pulumi.com/docs/insights/policy/",
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=UNEVALUATED,
-    check=_evaluated,
-    settings=Machines,
-    whole=True,
-)
-
-RULES: Final[tuple[AnyRule, ...]] = (GPU_MACHINES_EVALUATED,)

@@ -1,14 +1,14 @@
 """Rules for node configurations: metadata service, disks, public addresses, secure boot."""
 
 from collections.abc import Iterator
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from cloud_rules.machines import matches
 from cloud_rules.pools import DiskRequirements, MachineSource, Nodes
 from cloud_rules.subjects import NODES
-from rule_engine import ADVICE, AnyRule, Rule, Settings, Severity
+from rule_engine import ADVICE, Settings, Severity, rule
 
 
 class Metadata(Settings):
@@ -19,9 +19,8 @@ class Metadata(Settings):
     )
 
 
-IMDS_V2: Final = Rule(
-    name="imds-v2",
-    title="Pods must not reach the credentials of their node through the cloud's metadata service.",
+@rule(
+    "imds-v2",
     rationale=(
         "An attacker in one pod gets the permissions of its node: to pull every image, and to call the cloud API as"
         " the node."
@@ -34,9 +33,10 @@ IMDS_V2: Final = Rule(
     severity=Severity.HIGH,
     level=ADVICE,
     on=NODES,
-    check=lambda nodes, settings: nodes.metadata(settings.hops),
-    settings=Metadata,
 )
+def imds_v2(nodes: Nodes, settings: Metadata) -> Iterator[str]:
+    """Pods must not reach the credentials of their node through the cloud's metadata service."""
+    return nodes.metadata(settings.hops)
 
 
 class DiskSettings(Settings):
@@ -51,16 +51,8 @@ class DiskSettings(Settings):
     )
 
 
-def _disks(nodes: Nodes, settings: DiskSettings) -> Iterator[str]:
-    yield from nodes.disks(DiskRequirements(settings.keys == "own", settings.account, settings.host))
-
-
-DISKS_ENCRYPTED: Final = Rule(
-    name="disks-encrypted",
-    title=(
-        "Node disks must be encrypted. GCP and Azure always encrypt them; customer-managed keys and host encryption"
-        " can be required."
-    ),
+@rule(
+    "disks-encrypted",
     rationale="Disks contain images, dataset caches and checkpoints, and snapshots of a disk can be copied.",
     fix=(
         "AWS: set encrypted: true for each disk of the launch template, or enable encryption for the account and"
@@ -70,26 +62,30 @@ DISKS_ENCRYPTED: Final = Rule(
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=NODES,
-    check=_disks,
-    settings=DiskSettings,
 )
+def disks_encrypted(nodes: Nodes, settings: DiskSettings) -> Iterator[str]:
+    """Node disks must be encrypted.
+
+    GCP and Azure always encrypt them; customer-managed keys and host encryption can be required.
+    """
+    yield from nodes.disks(DiskRequirements(settings.keys == "own", settings.account, settings.host))
 
 
-NO_PUBLIC_ADDRESSES: Final = Rule(
-    name="no-public-addresses",
-    title=(
-        "Nodes must not have public addresses. If a GKE pool does not set this, its cluster must; on AWS, subnets"
-        " can set it."
-    ),
+@rule(
+    "no-public-addresses",
     rationale="Otherwise each port that a pod opens on its node is reachable from the internet.",
     fix="Remove the public address, and give the subnet outbound access through NAT.",
     link="https://cloud.google.com/kubernetes-engine/docs/concepts/network-isolation",
     severity=Severity.HIGH,
     level=ADVICE,
     on=NODES,
-    check=lambda nodes, _: nodes.addresses(),
-    settings=Settings,
 )
+def no_public_addresses(nodes: Nodes, _: Settings) -> Iterator[str]:
+    """Nodes must not have public addresses.
+
+    If a GKE pool does not set this, its cluster must; on AWS, subnets can set it.
+    """
+    return nodes.addresses()
 
 
 class Integrity(Settings):
@@ -107,15 +103,8 @@ class Integrity(Settings):
     )
 
 
-def _integrity(nodes: Nodes, settings: Integrity) -> Iterator[str]:
-    names = [machine.name for machine in nodes.machines()] if settings.boot and isinstance(nodes, MachineSource) else []
-    exempt = any(matches(name, pattern) for name in names for pattern in settings.unsupported)
-    yield from nodes.integrity(boot=settings.boot and not exempt)
-
-
-NODE_INTEGRITY: Final = Rule(
-    name="node-integrity",
-    title="Only verified machines may become nodes: shielded nodes on GKE; secure boot on GKE and AKS if required.",
+@rule(
+    "node-integrity",
     rationale=(
         "A modified kernel or driver can read every pod's memory, and a stolen token can register any machine as a"
         " node."
@@ -125,8 +114,9 @@ NODE_INTEGRITY: Final = Rule(
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=NODES,
-    check=_integrity,
-    settings=Integrity,
 )
-
-RULES: Final[tuple[AnyRule, ...]] = (IMDS_V2, DISKS_ENCRYPTED, NO_PUBLIC_ADDRESSES, NODE_INTEGRITY)
+def node_integrity(nodes: Nodes, settings: Integrity) -> Iterator[str]:
+    """Only verified machines may become nodes: shielded nodes on GKE; secure boot on GKE and AKS if required."""
+    names = [machine.name for machine in nodes.machines()] if settings.boot and isinstance(nodes, MachineSource) else []
+    exempt = any(matches(name, pattern) for name in names for pattern in settings.unsupported)
+    yield from nodes.integrity(boot=settings.boot and not exempt)

@@ -1,13 +1,13 @@
 """Rules for deletion protection and owner tags of clusters and node pools."""
 
 from collections.abc import Iterator
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from pydantic import Field
 
 from cloud_rules.subjects import PROTECTABLE, TAGGED
 from cloud_rules.tags import plain, tags, where
-from rule_engine import ADVICE, MUST, AnyRule, Resource, Rule, Settings, Severity
+from rule_engine import ADVICE, MUST, Resource, Settings, Severity, rule
 
 
 class Protection(Settings):
@@ -18,23 +18,19 @@ class Protection(Settings):
     required: bool = Field(default=False, description="Whether protection is required; set true in production.")
 
 
-def _protected(resource: Resource, settings: Protection) -> Iterator[str]:
-    if settings.required and not resource.protect:
-        yield "is not protected: Pulumi can delete or replace it; set the resource option protect: true"
-
-
-DELETION_PROTECTED: Final = Rule(
-    name="deletion-protected",
-    title="Clusters and node pools must be protected from deletion.",
+@rule(
+    "deletion-protected",
     rationale="Renaming a resource deletes it, together with all jobs that run on it.",
     fix="Set the resource option `protect`.",
     link="https://www.pulumi.com/docs/iac/concepts/options/protect/",
     severity=Severity.HIGH,
     level=MUST,
     on=PROTECTABLE,
-    check=_protected,
-    settings=Protection,
 )
+def deletion_protected(resource: Resource, settings: Protection) -> Iterator[str]:
+    """Clusters and node pools must be protected from deletion."""
+    if settings.required and not resource.protect:
+        yield "is not protected: Pulumi can delete or replace it; set the resource option protect: true"
 
 
 class Owners(Settings):
@@ -46,24 +42,18 @@ class Owners(Settings):
     )
 
 
-def _owned(resource: Resource, settings: Owners) -> Iterator[str]:
-    present = {plain(key): view for key, view in tags(resource).items()}
-    missing = [key for key in settings.keys if plain(key) not in present or not present[plain(key)].text().strip()]
-    if missing:
-        yield f"missing tags or labels: {', '.join(missing)}; add them under {where(resource)}"
-
-
-OWNER_TAGS: Final = Rule(
-    name="owner-tags",
-    title="Clusters and node pools must have tags for their owner and cost center.",
+@rule(
+    "owner-tags",
     rationale="Resources without an owner are not cleaned up, and their cost cannot be attributed.",
     fix="Add the tags (labels on GCP).",
     link="https://www.pulumi.com/docs/insights/policy/",
     severity=Severity.LOW,
     level=ADVICE,
     on=TAGGED,
-    check=_owned,
-    settings=Owners,
 )
-
-RULES: Final[tuple[AnyRule, ...]] = (DELETION_PROTECTED, OWNER_TAGS)
+def owner_tags(resource: Resource, settings: Owners) -> Iterator[str]:
+    """Clusters and node pools must have tags for their owner and cost center."""
+    present = {plain(key): view for key, view in tags(resource).items()}
+    missing = [key for key in settings.keys if plain(key) not in present or not present[plain(key)].text().strip()]
+    if missing:
+        yield f"missing tags or labels: {', '.join(missing)}; add them under {where(resource)}"

@@ -8,7 +8,7 @@ from pydantic import Field
 from cloud_rules.machines import Machines
 from cloud_rules.pools import NodePool
 from cloud_rules.subjects import POOLS
-from rule_engine import ADVICE, MUST, AnyRule, Rule, Settings, Severity, Stack, format_number
+from rule_engine import ADVICE, MUST, Settings, Severity, Stack, format_number, rule
 
 _DOCS: Final = "https://kubernetes.io/docs/concepts/cluster-administration/node-autoscaling/"
 
@@ -20,7 +20,17 @@ class Caps(Machines):
     gpus: int = Field(0, ge=0, description="Maximum number of GPUs of a pool; 0 means no limit.")
 
 
-def _maximum(pool: NodePool, settings: Caps, stack: Stack) -> Iterator[str]:
+@rule(
+    "pool-maximum",
+    rationale="Without a maximum, a mistake in one job can buy nodes up to the account's quota.",
+    fix="Set the maximum that the workloads need.",
+    link=_DOCS,
+    severity=Severity.HIGH,
+    level=MUST,
+    on=POOLS,
+)
+def pool_maximum(pool: NodePool, settings: Caps, stack: Stack) -> Iterator[str]:
+    """A node pool must have a maximum number of nodes or resources, within this environment's limits."""
     field = pool.writes["maximum"]
     if not pool.bounded:
         yield f"has no maximum number of nodes; set {field}"
@@ -43,21 +53,6 @@ def _maximum(pool: NodePool, settings: Caps, stack: Stack) -> Iterator[str]:
         )
 
 
-POOL_MAXIMUM: Final = Rule(
-    name="pool-maximum",
-    title="A node pool must have a maximum number of nodes or resources, within this environment's limits.",
-    rationale="Without a maximum, a mistake in one job can buy nodes up to the account's quota.",
-    fix="Set the maximum that the workloads need.",
-    link=_DOCS,
-    severity=Severity.HIGH,
-    level=MUST,
-    on=POOLS,
-    check=_maximum,
-    settings=Caps,
-    whole=True,
-)
-
-
 class MinimumSettings(Machines):
     """Whether idle GPU nodes can be kept."""
 
@@ -66,7 +61,17 @@ class MinimumSettings(Machines):
     required: bool = Field(default=False, description="Whether idle pools must be empty; set true outside production.")
 
 
-def _minimum(pool: NodePool, settings: MinimumSettings, stack: Stack) -> Iterator[str]:
+@rule(
+    "pool-minimum-zero",
+    rationale="Idle GPU nodes cost as much as busy ones, at night and on weekends too.",
+    fix="Let an autoscaler manage the pool, with a minimum of zero.",
+    link=_DOCS,
+    severity=Severity.MEDIUM,
+    level=ADVICE,
+    on=POOLS,
+)
+def pool_minimum_zero(pool: NodePool, settings: MinimumSettings, stack: Stack) -> Iterator[str]:
+    """A GPU node pool must scale to zero when it is idle."""
     if not settings.required or pool.gpus(settings, stack) == 0:
         return
     if minimum := pool.minimum:
@@ -75,29 +80,8 @@ def _minimum(pool: NodePool, settings: MinimumSettings, stack: Stack) -> Iterato
         yield f"minimum {pool.counted} is {count}, so idle nodes are kept; set {field}: 0, with an autoscaler"
 
 
-POOL_MINIMUM_ZERO: Final = Rule(
-    name="pool-minimum-zero",
-    title="A GPU node pool must scale to zero when it is idle.",
-    rationale="Idle GPU nodes cost as much as busy ones, at night and on weekends too.",
-    fix="Let an autoscaler manage the pool, with a minimum of zero.",
-    link=_DOCS,
-    severity=Severity.MEDIUM,
-    level=ADVICE,
-    on=POOLS,
-    check=_minimum,
-    settings=MinimumSettings,
-    whole=True,
-)
-
-
-def _left_to_autoscaler(pool: NodePool, _: Settings) -> Iterator[str]:
-    if path := pool.fixed_size:
-        yield f"{path} resets the number of nodes at each deployment; remove it, or add it to ignoreChanges"
-
-
-SIZE_LEFT_TO_AUTOSCALER: Final = Rule(
-    name="size-left-to-autoscaler",
-    title="If an autoscaler manages the number of nodes, a deployment must not set it.",
+@rule(
+    "size-left-to-autoscaler",
     rationale="Otherwise a deployment removes nodes that run jobs, or adds nodes that are not needed.",
     fix=(
         "Remove the number, or add it to `ignoreChanges`. If the program sends the number that it read from EKS, set"
@@ -107,8 +91,8 @@ SIZE_LEFT_TO_AUTOSCALER: Final = Rule(
     severity=Severity.HIGH,
     level=ADVICE,
     on=POOLS,
-    check=_left_to_autoscaler,
-    settings=Settings,
 )
-
-RULES: Final[tuple[AnyRule, ...]] = (POOL_MAXIMUM, POOL_MINIMUM_ZERO, SIZE_LEFT_TO_AUTOSCALER)
+def size_left_to_autoscaler(pool: NodePool, _: Settings) -> Iterator[str]:
+    """If an autoscaler manages the number of nodes, a deployment must not set it."""
+    if path := pool.fixed_size:
+        yield f"{path} resets the number of nodes at each deployment; remove it, or add it to ignoreChanges"

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from rule_engine import Pack
+from rule_engine import Pack, rules_of
 from rule_engine.exemptions import annotated_exemptions
 from workload_rules import (
     access,
@@ -28,24 +28,24 @@ PACK: Final = Pack(
     name="gpu-workloads",
     version="0.1.0",
     description="Rules for GPU workloads on Kubernetes.",
-    rules=(
-        *gpus.RULES,
-        *placement.RULES,
-        *fabric.RULES,
-        *jobs.RULES,
-        *security.RULES,
-        *images.RULES,
-        *credentials.RULES,
-        *tenancy.RULES,
-        *roles.RULES,
-        *access.RULES,
-        *quotas.RULES,
-        *queues.RULES,
-        *borrowing.RULES,
-        *priorities.RULES,
-        *serving.RULES,
-        *budgets.RULES,
-        *operators.RULES,
+    rules=rules_of(
+        gpus,
+        placement,
+        fabric,
+        jobs,
+        security,
+        images,
+        credentials,
+        tenancy,
+        roles,
+        access,
+        quotas,
+        queues,
+        borrowing,
+        priorities,
+        serving,
+        budgets,
+        operators,
     ),
     exemptions=annotated_exemptions,
 )

@@ -1,29 +1,18 @@
 """Rules for bindings of roles and for credentials: who may do what in a cluster that teams share."""
 
 from collections.abc import Iterator
-from typing import Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, MUST, AnyRule, Rule, Settings, Severity, Stack, UnknownValues
+from rule_engine import ADVICE, MUST, Settings, Severity, Stack, UnknownValues, rule
 from workload_rules.bindings import Reviewed
 from workload_rules.objects import matches_any
 from workload_rules.pods import Tenants
 from workload_rules.rbac import BINDINGS, PRACTICES, ApiObject, PolicyRule, in_all_forms, role_ref, subject_of
 
 
-def _cluster_admin(binding: ApiObject, settings: Reviewed, stack: Stack) -> Iterator[str]:
-    if settings.given(binding, stack, "no-cluster-admin", lambda rule: rule.is_everything):
-        for subject in settings.tenants(binding):
-            yield (
-                f"binds {role_ref(binding)}, which can do everything, to {subject.label}; bind a role with the required"
-                f" rights, or list {subject.id} under `admins`"
-            )
-
-
-CLUSTER_ADMIN: Final = Rule(
-    name="no-cluster-admin",
-    title="Only listed administrators must be bound to cluster-admin, or to a role that equals it.",
+@rule(
+    "no-cluster-admin",
     rationale=(
         "Its subjects can read all teams' data and remove quotas and guards; in one namespace, they can give themselves"
         " any right there."
@@ -33,10 +22,15 @@ CLUSTER_ADMIN: Final = Rule(
     severity=Severity.CRITICAL,
     level=MUST,
     on=BINDINGS,
-    check=_cluster_admin,
-    settings=Reviewed,
-    whole=True,
 )
+def no_cluster_admin(binding: ApiObject, settings: Reviewed, stack: Stack) -> Iterator[str]:
+    """Only listed administrators must be bound to cluster-admin, or to a role that equals it."""
+    if settings.given(binding, stack, "no-cluster-admin", lambda rule: rule.is_everything):
+        for subject in settings.tenants(binding):
+            yield (
+                f"binds {role_ref(binding)}, which can do everything, to {subject.label}; bind a role with the required"
+                f" rights, or list {subject.id} under `admins`"
+            )
 
 
 class Everybody(Tenants):
@@ -55,7 +49,20 @@ class Everybody(Tenants):
     )
 
 
-def _everybody(binding: ApiObject, settings: Everybody) -> Iterator[str]:
+@rule(
+    "no-binding-to-everybody",
+    rationale=(
+        "Whoever joins later has the role too, and each pod of such a namespace; on GKE, system:authenticated includes"
+        " everybody with a Google account."
+    ),
+    fix="Bind the role to named groups, users or service accounts.",
+    link="https://cloud.google.com/kubernetes-engine/docs/best-practices/rbac#default-roles-groups",
+    severity=Severity.CRITICAL,
+    level=MUST,
+    on=BINDINGS,
+)
+def no_binding_to_everybody(binding: ApiObject, settings: Everybody) -> Iterator[str]:
+    """Roles must not be bound to everybody, nor to all service accounts of another namespace."""
     unknown_values = UnknownValues()
     for view in binding.view.items("subjects"):
         with unknown_values.collected():
@@ -68,30 +75,23 @@ def _everybody(binding: ApiObject, settings: Everybody) -> Iterator[str]:
     unknown_values.raise_first()
 
 
-EVERYBODY: Final = Rule(
-    name="no-binding-to-everybody",
-    title="Roles must not be bound to everybody, nor to all service accounts of another namespace.",
-    rationale=(
-        "Whoever joins later has the role too, and each pod of such a namespace; on GKE, system:authenticated includes"
-        " everybody with a Google account."
-    ),
-    fix="Bind the role to named groups, users or service accounts.",
-    link="https://cloud.google.com/kubernetes-engine/docs/best-practices/rbac#default-roles-groups",
-    severity=Severity.CRITICAL,
-    level=MUST,
-    on=BINDINGS,
-    check=_everybody,
-    settings=Everybody,
-)
-
-
 def _reads_secrets(rule: PolicyRule) -> bool:
     """Whether a rule grants reading Secrets whose names it does not list; for all rights, see no-cluster-admin."""
     can_read = any(rule.grants(verb) for verb in ("get", "list", "watch"))
     return can_read and rule.covers("", "secrets") and not rule.values("resourceNames") and not rule.is_everything
 
 
-def _reads_all_secrets(binding: ApiObject, settings: Reviewed, stack: Stack) -> Iterator[str]:
+@rule(
+    "no-cluster-wide-secrets",
+    rationale="Secrets have all teams' credentials, and tokens with which their reader becomes somebody else.",
+    fix="Create RoleBindings in the namespaces that need it, or list the names of the Secrets in the role.",
+    link=f"{PRACTICES}#listing-secrets",
+    severity=Severity.HIGH,
+    level=ADVICE,
+    on=BINDINGS,
+)
+def no_cluster_wide_secrets(binding: ApiObject, settings: Reviewed, stack: Stack) -> Iterator[str]:
+    """Only listed subjects must be able to read the Secrets of all namespaces."""
     if binding.kind != "ClusterRoleBinding":
         return
     if settings.given(binding, stack, "no-cluster-wide-secrets", _reads_secrets):
@@ -102,21 +102,6 @@ def _reads_all_secrets(binding: ApiObject, settings: Reviewed, stack: Stack) -> 
             )
 
 
-SECRETS: Final = Rule(
-    name="no-cluster-wide-secrets",
-    title="Only listed subjects must be able to read the Secrets of all namespaces.",
-    rationale="Secrets have all teams' credentials, and tokens with which their reader becomes somebody else.",
-    fix="Create RoleBindings in the namespaces that need it, or list the names of the Secrets in the role.",
-    link=f"{PRACTICES}#listing-secrets",
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=BINDINGS,
-    check=_reads_all_secrets,
-    settings=Reviewed,
-    whole=True,
-)
-
-
 class Tokens(Settings):
     """Objects that can have static tokens."""
 
@@ -125,7 +110,17 @@ class Tokens(Settings):
     )
 
 
-def _static_tokens(keeper: ApiObject, settings: Tokens) -> Iterator[str]:
+@rule(
+    "no-static-tokens",
+    rationale="A token in a Secret never expires: a copy of it is valid until somebody deletes the Secret.",
+    fix="Use TokenRequest (`kubectl create token`, projected volumes) or the cloud's workload identity.",
+    link="https://kubernetes.io/docs/concepts/configuration/secret/#serviceaccount-token-secrets",
+    severity=Severity.HIGH,
+    level=ADVICE,
+    on=in_all_forms("Secrets and ServiceAccounts", "core", "Secret", "ServiceAccount"),
+)
+def no_static_tokens(keeper: ApiObject, settings: Tokens) -> Iterator[str]:
+    """Service accounts must not have static tokens."""
     problem = ""
     if keeper.kind == "ServiceAccount":
         if keeper.view.items("secrets"):
@@ -134,20 +129,3 @@ def _static_tokens(keeper: ApiObject, settings: Tokens) -> Iterator[str]:
         problem = "is a token without an expiry date; remove it, and request tokens with `kubectl create token`"
     if problem and not matches_any(f"{keeper.namespace}/{keeper.name}", settings.allowed):
         yield problem
-
-
-TOKENS: Final = Rule(
-    name="no-static-tokens",
-    title="Service accounts must not have static tokens.",
-    rationale="A token in a Secret never expires: a copy of it is valid until somebody deletes the Secret.",
-    fix="Use TokenRequest (`kubectl create token`, projected volumes) or the cloud's workload identity.",
-    link="https://kubernetes.io/docs/concepts/configuration/secret/#serviceaccount-token-secrets",
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=in_all_forms("Secrets and ServiceAccounts", "core", "Secret", "ServiceAccount"),
-    check=_static_tokens,
-    settings=Tokens,
-)
-
-
-RULES: Final[tuple[AnyRule, ...]] = (CLUSTER_ADMIN, EVERYBODY, SECRETS, TOKENS)

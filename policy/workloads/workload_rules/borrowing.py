@@ -7,19 +7,7 @@ from typing import ClassVar, Final
 
 from pydantic import Field
 
-from rule_engine import (
-    ADVICE,
-    MUST,
-    AnyRule,
-    Resource,
-    Rule,
-    Settings,
-    Severity,
-    Subject,
-    View,
-    format_number,
-    kubernetes,
-)
+from rule_engine import ADVICE, MUST, Resource, Settings, Severity, Subject, View, format_number, kubernetes, rule
 from workload_rules.objects import CLUSTER_QUEUES
 from workload_rules.pods import Gpus
 from workload_rules.queues import cohort_of
@@ -69,7 +57,17 @@ class BorrowSettings(Gpus):
     )
 
 
-def _bounded(quota: Quota, settings: BorrowSettings) -> Iterator[str]:
+@rule(
+    "borrowing-bounded",
+    rationale="Without a limit, one team can borrow all unused GPUs of the cohort for as long as its jobs run.",
+    fix="Set `borrowingLimit` for each GPU resource of each flavor; 0 disables borrowing.",
+    link=f"{_CLUSTER_QUEUE}#borrowinglimit",
+    severity=Severity.MEDIUM,
+    level=ADVICE,
+    on=QUEUE_QUOTAS,
+)
+def borrowing_bounded(quota: Quota, settings: BorrowSettings) -> Iterator[str]:
+    """A ClusterQueue or Cohort that can borrow GPUs must set a borrowingLimit."""
     resource = quota.view.text("name")
     if not settings.is_gpu(resource) or not cohort_of(quota.resource):
         return
@@ -87,21 +85,17 @@ def _bounded(quota: Quota, settings: BorrowSettings) -> Iterator[str]:
         )
 
 
-BOUNDED: Final = Rule(
-    name="borrowing-bounded",
-    title="A ClusterQueue or Cohort that can borrow GPUs must set a borrowingLimit.",
-    rationale="Without a limit, one team can borrow all unused GPUs of the cohort for as long as its jobs run.",
-    fix="Set `borrowingLimit` for each GPU resource of each flavor; 0 disables borrowing.",
-    link=f"{_CLUSTER_QUEUE}#borrowinglimit",
+@rule(
+    "cohort-named",
+    rationale="Without a cohort, Kueue rejects the limits, and reclaiming has no effect.",
+    fix="Set `cohortName` (ClusterQueue) or `parentName` (Cohort), or remove the limits.",
+    link="https://kueue.sigs.k8s.io/docs/concepts/cohort/",
     severity=Severity.MEDIUM,
-    level=ADVICE,
-    on=QUEUE_QUOTAS,
-    check=_bounded,
-    settings=BorrowSettings,
+    level=MUST,
+    on=BORROWERS,
 )
-
-
-def _cohort_named(resource: Resource, _: Gpus) -> Iterator[str]:
+def cohort_named(resource: Resource, _: Gpus) -> Iterator[str]:
+    """A queue that borrows, lends or reclaims must belong to a cohort."""
     if cohort_of(resource):
         return
     fix = "set parentName" if resource.kind == "Cohort" else "set cohortName"
@@ -119,40 +113,22 @@ def _cohort_named(resource: Resource, _: Gpus) -> Iterator[str]:
             yield f"{key} is {policy} without a cohort; {fix}, or set {key} to Never"
 
 
-COHORT_NAMED: Final = Rule(
-    name="cohort-named",
-    title="A queue that borrows, lends or reclaims must belong to a cohort.",
-    rationale="Without a cohort, Kueue rejects the limits, and reclaiming has no effect.",
-    fix="Set `cohortName` (ClusterQueue) or `parentName` (Cohort), or remove the limits.",
-    link="https://kueue.sigs.k8s.io/docs/concepts/cohort/",
-    severity=Severity.MEDIUM,
-    level=MUST,
-    on=BORROWERS,
-    check=_cohort_named,
-    settings=Gpus,
-)
-
-
-def _selects(queue: Resource, _: Gpus) -> Iterator[str]:
-    if queue.props.at("spec", "namespaceSelector").value is None:
-        yield (
-            "namespaceSelector is not set, so no workload is admitted; set namespaceSelector: {} for all"
-            " namespaces, or select namespaces by label"
-        )
-
-
-SELECTS: Final = Rule(
-    name="cluster-queue-selects",
-    title="A ClusterQueue must set a namespaceSelector.",
+@rule(
+    "cluster-queue-selects",
     rationale="Without a selector the ClusterQueue is active, but matches no namespace: all workloads stay pending.",
     fix="Set `namespaceSelector`; `{}` matches all namespaces.",
     link=f"{_CLUSTER_QUEUE}#namespace-selector",
     severity=Severity.HIGH,
     level=MUST,
     on=CLUSTER_QUEUES,
-    check=_selects,
-    settings=Gpus,
 )
+def cluster_queue_selects(queue: Resource, _: Gpus) -> Iterator[str]:
+    """A ClusterQueue must set a namespaceSelector."""
+    if queue.props.at("spec", "namespaceSelector").value is None:
+        yield (
+            "namespaceSelector is not set, so no workload is admitted; set namespaceSelector: {} for all"
+            " namespaces, or select namespaces by label"
+        )
 
 
 class VersionSettings(Settings):
@@ -161,15 +137,8 @@ class VersionSettings(Settings):
     versions: list[str] = Field(["v1beta2"], description="Allowed versions of the `kueue.x-k8s.io` API.")
 
 
-def _version(resource: Resource, settings: VersionSettings) -> Iterator[str]:
-    version = resource.props.text("apiVersion", default=resource.type.split(":")[1])
-    if version.rpartition("/")[2] not in settings.versions:
-        yield f"apiVersion is {version}; use {', '.join(settings.versions)}"
-
-
-VERSION: Final = Rule(
-    name="kueue-version",
-    title="Kueue objects must use a supported version of the Kueue API.",
+@rule(
+    "kueue-version",
     rationale=(
         "Older versions have different field names and are removed in upcoming Kueue releases, together with their"
         " objects."
@@ -179,8 +148,9 @@ VERSION: Final = Rule(
     severity=Severity.MEDIUM,
     level=MUST,
     on=Subject("Kueue objects", lambda resource: resource.group == "kueue.x-k8s.io", lambda resource: (resource,)),
-    check=_version,
-    settings=VersionSettings,
 )
-
-RULES: Final[tuple[AnyRule, ...]] = (BOUNDED, COHORT_NAMED, SELECTS, VERSION)
+def kueue_version(resource: Resource, settings: VersionSettings) -> Iterator[str]:
+    """Kueue objects must use a supported version of the Kueue API."""
+    version = resource.props.text("apiVersion", default=resource.type.split(":")[1])
+    if version.rpartition("/")[2] not in settings.versions:
+        yield f"apiVersion is {version}; use {', '.join(settings.versions)}"

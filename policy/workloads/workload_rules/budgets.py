@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, MUST, AnyRule, Resource, Rule, Severity, Stack, Subject, format_number, located_at
+from rule_engine import ADVICE, MUST, Resource, Severity, Stack, Subject, format_number, located_at, rule
 from workload_rules.objects import BUDGETS, QUOTAS, name, number_or_percentage, scopes, selects
 from workload_rules.pods import PODS, Pod, TenantGpus, Tenants, kind_of, namespace_of
 from workload_rules.priorities import class_of
@@ -68,7 +68,17 @@ def _gpu_lines(quota: Resource, settings: TenantGpus) -> dict[str, Decimal]:
     }
 
 
-def _maximum_fits(quota: Resource, settings: TenantGpus, stack: Stack) -> Iterator[str]:
+@rule(
+    "autoscaler-maximum-fits",
+    rationale="Otherwise the API server rejects pods that the autoscaler creates at peak load.",
+    fix="Raise the quota, or lower the autoscaler maximums.",
+    link=_QUOTAS,
+    severity=Severity.HIGH,
+    level=MUST,
+    on=QUOTAS,
+)
+def autoscaler_maximum_fits(quota: Resource, settings: TenantGpus, stack: Stack) -> Iterator[str]:
+    """A namespace's quota must cover its serving workloads at their maximum replicas."""
     namespace = namespace_of(quota)
     if not settings.tenant(namespace):
         return
@@ -84,21 +94,6 @@ def _maximum_fits(quota: Resource, settings: TenantGpus, stack: Stack) -> Iterat
                 f"quota is {format_number(hard)} {resource}, but serving workloads need up to {format_number(total)}"
                 f" ({', '.join(parts)}); raise requests.{resource}, or lower the autoscaler maximums"
             )
-
-
-FITS: Final = Rule(
-    name="autoscaler-maximum-fits",
-    title="A namespace's quota must cover its serving workloads at their maximum replicas.",
-    rationale="Otherwise the API server rejects pods that the autoscaler creates at peak load.",
-    fix="Raise the quota, or lower the autoscaler maximums.",
-    link=_QUOTAS,
-    severity=Severity.HIGH,
-    level=MUST,
-    on=QUOTAS,
-    check=_maximum_fits,
-    settings=TenantGpus,
-    whole=True,
-)
 
 
 def _added(pod: Pod, resource: str, settings: TenantGpus, stack: Stack) -> tuple[Decimal, str, Decimal]:
@@ -141,7 +136,17 @@ def _in_use(quota: Resource, resource: str, settings: TenantGpus, stack: Stack) 
     return sum((count * gpus for count, gpus in needs), Decimal(0))
 
 
-def _surge_fits(pod: Pod, settings: TenantGpus, stack: Stack) -> Iterator[str]:
+@rule(
+    "surge-fits",
+    rationale="Otherwise the API server rejects the new pods, and the rollout does not complete.",
+    fix="Set `maxSurge: 0` and `maxUnavailable: 1`, or raise the quota for the additional pods.",
+    link=_ROLLOUT,
+    severity=Severity.MEDIUM,
+    level=MUST,
+    on=SERVERS,
+)
+def surge_fits(pod: Pod, settings: TenantGpus, stack: Stack) -> Iterator[str]:
+    """A namespace's quota must cover the pods that a rollout adds."""
     namespace = pod.namespace
     if not settings.tenant(namespace):
         return
@@ -164,21 +169,6 @@ def _surge_fits(pod: Pod, settings: TenantGpus, stack: Stack) -> Iterator[str]:
                     " set maxSurge: 0 and maxUnavailable: 1, or raise the quota to"
                     f" {format_number(total + surge * gpus_of_each)}"
                 )
-
-
-SURGE: Final = Rule(
-    name="surge-fits",
-    title="A namespace's quota must cover the pods that a rollout adds.",
-    rationale="Otherwise the API server rejects the new pods, and the rollout does not complete.",
-    fix="Set `maxSurge: 0` and `maxUnavailable: 1`, or raise the quota for the additional pods.",
-    link=_ROLLOUT,
-    severity=Severity.MEDIUM,
-    level=MUST,
-    on=SERVERS,
-    check=_surge_fits,
-    settings=TenantGpus,
-    whole=True,
-)
 
 
 class PresentSettings(TenantGpus):
@@ -244,7 +234,17 @@ def _has_budget(pod: Pod, stack: Stack) -> bool:
     )
 
 
-def _present(pod: Pod, settings: PresentSettings, stack: Stack) -> Iterator[str]:
+@rule(
+    "disruption-budget-present",
+    rationale="Without one, a node upgrade can evict all replicas at once.",
+    fix="Add a PodDisruptionBudget that selects the pods' labels, with `maxUnavailable: 1`.",
+    link=_BUDGET,
+    severity=Severity.MEDIUM,
+    level=ADVICE,
+    on=SERVERS,
+)
+def disruption_budget_present(pod: Pod, settings: PresentSettings, stack: Stack) -> Iterator[str]:
+    """Serving workloads with several replicas must have a PodDisruptionBudget."""
     if not settings.tenant(pod.namespace) or not pod.gpus(settings):
         return
     fewest, _ = pods_of(pod, stack)
@@ -255,22 +255,20 @@ def _present(pod: Pod, settings: PresentSettings, stack: Stack) -> Iterator[str]
         )
 
 
-PRESENT: Final = Rule(
-    name="disruption-budget-present",
-    title="Serving workloads with several replicas must have a PodDisruptionBudget.",
-    rationale="Without one, a node upgrade can evict all replicas at once.",
-    fix="Add a PodDisruptionBudget that selects the pods' labels, with `maxUnavailable: 1`.",
+@rule(
+    "disruption-budget-lets-go",
+    rationale=(
+        "Otherwise nodes that run these pods cannot be drained or upgraded, and the cloud eventually terminates"
+        " them by force."
+    ),
+    fix="Set `maxUnavailable: 1`.",
     link=_BUDGET,
     severity=Severity.MEDIUM,
-    level=ADVICE,
-    on=SERVERS,
-    check=_present,
-    settings=PresentSettings,
-    whole=True,
+    level=MUST,
+    on=BUDGETS,
 )
-
-
-def _not_blocking(budget: Resource, settings: Tenants, stack: Stack) -> Iterator[str]:
+def disruption_budget_lets_go(budget: Resource, settings: Tenants, stack: Stack) -> Iterator[str]:
+    """A PodDisruptionBudget must allow at least one pod to be evicted."""
     if not settings.tenant(namespace_of(budget)):
         return
     spec = budget.props.at("spec")
@@ -298,23 +296,3 @@ def _not_blocking(budget: Resource, settings: Tenants, stack: Stack) -> Iterator
                 f"minAvailable is {min_available} and the minimum number of pods of {pod.place} is"
                 f" {format_number(fewest)}, so no pod can be evicted; set maxUnavailable: 1 instead"
             )
-
-
-NOT_BLOCKING: Final = Rule(
-    name="disruption-budget-lets-go",
-    title="A PodDisruptionBudget must allow at least one pod to be evicted.",
-    rationale=(
-        "Otherwise nodes that run these pods cannot be drained or upgraded, and the cloud eventually terminates"
-        " them by force."
-    ),
-    fix="Set `maxUnavailable: 1`.",
-    link=_BUDGET,
-    severity=Severity.MEDIUM,
-    level=MUST,
-    on=BUDGETS,
-    check=_not_blocking,
-    settings=Tenants,
-    whole=True,
-)
-
-RULES: Final[tuple[AnyRule, ...]] = (FITS, SURGE, PRESENT, NOT_BLOCKING)

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import yaml
 
-from rule_engine import ADVICE, AnyRule, Rule, Severity
-from workload_rules.pods import CONTAINERS, Container, Tenants
+from rule_engine import ADVICE, Severity, rule
+from workload_rules.pods import CONTAINERS, Container, Tenants, for_tenants
 
 _TABLE: Final = Path(__file__).with_name("credentials.yaml")
 
@@ -28,21 +28,8 @@ def _kind(text: str, variable: str = "") -> str:
     return f"value of {variable}" if named else ""
 
 
-def _clear(container: Container) -> Iterator[str]:
-    """Texts that look like credentials; a message never has the text."""
-    for variable in container.view.items("env"):
-        name = variable.text("name")
-        if kind := _kind(variable.text("value"), name):
-            yield f"variable {name} looks like a credential ({kind}); use valueFrom.secretKeyRef"
-    for field in ("command", "args"):
-        for index, text in enumerate(container.view.texts(field)):
-            if kind := _kind(text):
-                yield f"{field}[{index}] looks like a credential ({kind}); put it in a Secret, and use a variable"
-
-
-CLEAR: Final = Rule(
-    name="no-clear-credentials",
-    title="Containers must not have credentials in clear text.",
+@rule(
+    "no-clear-credentials",
     rationale=(
         "Environment variables and arguments are readable for everybody who may read pods, who often may not read"
         " Secrets, and they are in logs and manifests."
@@ -52,8 +39,16 @@ CLEAR: Final = Rule(
     severity=Severity.HIGH,
     level=ADVICE,
     on=CONTAINERS,
-    check=lambda container, settings: settings.of_tenant(container.pod.resource, _clear(container)),
-    settings=Tenants,
 )
-
-RULES: Final[tuple[AnyRule, ...]] = (CLEAR,)
+@for_tenants
+def no_clear_credentials(container: Container, _: Tenants) -> Iterator[str]:
+    """Containers must not have credentials in clear text."""
+    # A message never has the text.
+    for variable in container.view.items("env"):
+        name = variable.text("name")
+        if kind := _kind(variable.text("value"), name):
+            yield f"variable {name} looks like a credential ({kind}); use valueFrom.secretKeyRef"
+    for field in ("command", "args"):
+        for index, text in enumerate(container.view.texts(field)):
+            if kind := _kind(text):
+                yield f"{field}[{index}] looks like a credential ({kind}); put it in a Secret, and use a variable"

@@ -7,11 +7,11 @@ from typing import Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, AnyRule, Rule, Severity, Subject, View, kubernetes
+from rule_engine import ADVICE, Severity, Subject, View, kubernetes, rule
 from workload_rules import nodes
 from workload_rules.kinds import BATCH, COUNTS, PATCHES, TRAIN_JOB
 from workload_rules.objects import matches_any
-from workload_rules.pods import POD_PARTS, Pod, TenantGpus, views_at
+from workload_rules.pods import POD_PARTS, Pod, TenantGpus, for_tenants, views_at
 
 _INTERFACES: Final = "networking.gke.io/interfaces"
 
@@ -83,7 +83,21 @@ def _requests(pod: Pod, settings: FabricSettings) -> bool:
     )
 
 
-def _uses_no_fabric(pod: Pod, settings: FabricSettings) -> Iterator[str]:
+_BATCH_PODS: Final = Subject("pods of batch workloads", kubernetes(*BATCH), lambda resource: resource.parts(POD_PARTS))
+
+
+@rule(
+    "gpu-fabric-requested",
+    rationale="Otherwise NCCL falls back to TCP without an error, and the job runs many times slower on the same GPUs.",
+    fix="Request the network's devices in each pod, by the GPUs' share of the machine.",
+    link="https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html",
+    severity=Severity.HIGH,
+    level=ADVICE,
+    on=_BATCH_PODS,
+)
+@for_tenants
+def gpu_fabric_requested(pod: Pod, settings: FabricSettings) -> Iterator[str]:
+    """A job with several GPU pods must request the network between the GPUs of its machines."""
     gpus = pod.gpus(settings)
     if not gpus or _count(pod) <= 1 or _requests(pod, settings):
         return
@@ -92,21 +106,3 @@ def _uses_no_fabric(pod: Pod, settings: FabricSettings) -> Iterator[str]:
             f"requests {', '.join(gpus)} in several pods on nodes with a network between GPUs ({label}), but no device"
             " of it; request one, such as vpc.amazonaws.com/efa or rdma/ib, or attach its interfaces"
         )
-
-
-_BATCH_PODS: Final = Subject("pods of batch workloads", kubernetes(*BATCH), lambda resource: resource.parts(POD_PARTS))
-
-FABRIC_REQUESTED: Final = Rule(
-    name="gpu-fabric-requested",
-    title="A job with several GPU pods must request the network between the GPUs of its machines.",
-    rationale="Otherwise NCCL falls back to TCP without an error, and the job runs many times slower on the same GPUs.",
-    fix="Request the network's devices in each pod, by the GPUs' share of the machine.",
-    link="https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html",
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=_BATCH_PODS,
-    check=lambda pod, settings: settings.of_tenant(pod.resource, _uses_no_fabric(pod, settings)),
-    settings=FabricSettings,
-)
-
-RULES: Final[tuple[AnyRule, ...]] = (FABRIC_REQUESTED,)

@@ -8,19 +8,7 @@ from typing import ClassVar, Final
 
 from pydantic import Field
 
-from rule_engine import (
-    ADVICE,
-    MUST,
-    AnyRule,
-    Resource,
-    Rule,
-    Severity,
-    Stack,
-    Subject,
-    View,
-    format_number,
-    quantity,
-)
+from rule_engine import ADVICE, MUST, Part, Resource, Severity, Stack, Subject, View, format_number, quantity, rule
 from workload_rules import nodes
 from workload_rules.kinds import COMMUNICATE, COUNTS
 from workload_rules.pods import (
@@ -32,6 +20,7 @@ from workload_rules.pods import (
     Pod,
     TenantGpus,
     Tenants,
+    for_tenants,
     holds_pods,
     kind_of,
     views_at,
@@ -40,7 +29,17 @@ from workload_rules.pods import (
 _DOCS: Final = "https://kubernetes.io/docs"
 
 
-def _request_equals_limit(container: Container, settings: Gpus) -> Iterator[str]:
+@rule(
+    "gpu-request-equals-limit",
+    rationale="Otherwise the API server rejects the pod, and its Deployment or Job has no pods.",
+    fix="Set the number of GPUs under `limits`; omit `requests`, or set the same number there.",
+    link=f"{_DOCS}/tasks/manage-gpus/scheduling-gpus/",
+    severity=Severity.HIGH,
+    level=MUST,
+    on=CONTAINERS,
+)
+def gpu_request_equals_limit(container: Container, settings: Gpus) -> Iterator[str]:
+    """A container's GPU count must be a whole number, and its request must equal its limit."""
     limits = container.resources.entries("limits")
     requests = container.resources.entries("requests")
     for name in sorted({*limits, *requests}):
@@ -60,20 +59,6 @@ def _request_equals_limit(container: Container, settings: Gpus) -> Iterator[str]
                 f"requests {format_number(limit)} {name}, which is not a whole number; set a whole number, or request a"
                 " partition"
             )
-
-
-GPU_REQUEST: Final = Rule(
-    name="gpu-request-equals-limit",
-    title="A container's GPU count must be a whole number, and its request must equal its limit.",
-    rationale="Otherwise the API server rejects the pod, and its Deployment or Job has no pods.",
-    fix="Set the number of GPUs under `limits`; omit `requests`, or set the same number there.",
-    link=f"{_DOCS}/tasks/manage-gpus/scheduling-gpus/",
-    severity=Severity.HIGH,
-    level=MUST,
-    on=CONTAINERS,
-    check=_request_equals_limit,
-    settings=Gpus,
-)
 
 
 class LargestNode(TenantGpus):
@@ -97,7 +82,18 @@ class LargestNode(TenantGpus):
         )
 
 
-def _per_node(pod: Pod, settings: LargestNode) -> Iterator[str]:
+@rule(
+    "gpu-per-node",
+    rationale="Otherwise the pod stays pending, and the autoscaler adds no node for it.",
+    fix="Split the work into several pods, or add the larger node to the rule's settings.",
+    link=f"{_DOCS}/tasks/manage-gpus/scheduling-gpus/",
+    severity=Severity.HIGH,
+    level=MUST,
+    on=POD_PARTS,
+)
+@for_tenants
+def gpu_per_node(pod: Pod, settings: LargestNode) -> Iterator[str]:
+    """A pod must not request more GPUs than the largest node has."""
     for name, count in pod.gpus(settings).items():
         maximum = settings.largest_node(name)
         if maximum is not None and count > maximum:
@@ -105,20 +101,6 @@ def _per_node(pod: Pod, settings: LargestNode) -> Iterator[str]:
                 f"requests {format_number(count)} {name}, but the largest node has {maximum}; split the work into pods"
                 f" of at most {maximum}"
             )
-
-
-GPU_PER_NODE: Final = Rule(
-    name="gpu-per-node",
-    title="A pod must not request more GPUs than the largest node has.",
-    rationale="Otherwise the pod stays pending, and the autoscaler adds no node for it.",
-    fix="Split the work into several pods, or add the larger node to the rule's settings.",
-    link=f"{_DOCS}/tasks/manage-gpus/scheduling-gpus/",
-    severity=Severity.HIGH,
-    level=MUST,
-    on=POD_PARTS,
-    check=lambda pod, settings: settings.of_tenant(pod.resource, _per_node(pod, settings)),
-    settings=LargestNode,
-)
 
 
 class VisibleDevices(Tenants):
@@ -140,10 +122,6 @@ _NONE: Final = frozenset({"", "none", "void"})
 _SOURCES: Final = frozenset({"core:ConfigMap", "core:Secret"})
 
 
-def _visible_devices(part: Container | Resource, settings: VisibleDevices) -> Iterator[str]:
-    yield from _of_container(part, settings) if isinstance(part, Container) else _of_source(part, settings)
-
-
 def _of_container(container: Container, settings: VisibleDevices) -> Iterator[str]:
     for source in container.view.items("envFrom"):
         prefix = source.text("prefix")
@@ -160,12 +138,12 @@ def _of_container(container: Container, settings: VisibleDevices) -> Iterator[st
             yield f"sets {name} itself, which bypasses GPU allocation; remove it, or set it to none"
 
 
-def _of_source(source: Resource, settings: VisibleDevices) -> Iterator[str]:
+def _of_source(source: Part, settings: VisibleDevices) -> Iterator[str]:
     """A ConfigMap or a Secret, of which `envFrom` makes variables."""
     for field in ("data", "stringData"):
-        entries = source.props.entries(field)
+        entries = source.resource.props.entries(field)
         for name in settings.variables:
-            if name in entries and _value(source, field, entries[name]) not in _NONE:
+            if name in entries and _value(source.resource, field, entries[name]) not in _NONE:
                 yield f"has the key {name}, which bypasses GPU allocation in containers with envFrom; remove it"
 
 
@@ -178,8 +156,8 @@ def _value(source: Resource, field: str, entry: View) -> str:
         return entry.text()
 
 
-def _find_variables(resource: Resource) -> Iterable[Container | Resource]:
-    return (resource,) if kind_of(resource) in _SOURCES else resource.parts(CONTAINERS)
+def _find_variables(resource: Resource) -> Iterable[Container | Part]:
+    return (Part(resource),) if kind_of(resource) in _SOURCES else resource.parts(CONTAINERS)
 
 
 _VARIABLES: Final = Subject(
@@ -189,9 +167,8 @@ _VARIABLES: Final = Subject(
 )
 
 
-VISIBLE_DEVICES: Final = Rule(
-    name="gpu-visible-devices",
-    title="A container must not select GPUs by an environment variable, nor by a ConfigMap or Secret with one.",
+@rule(
+    "gpu-visible-devices",
     rationale=(
         "If the container runtime honors the variable, the container uses GPUs that are allocated to another team,"
         " or all GPUs of the node."
@@ -201,11 +178,11 @@ VISIBLE_DEVICES: Final = Rule(
     severity=Severity.CRITICAL,
     level=MUST,
     on=_VARIABLES,
-    check=lambda part, settings: settings.of_tenant(
-        part.pod.resource if isinstance(part, Container) else part, _visible_devices(part, settings)
-    ),
-    settings=VisibleDevices,
 )
+@for_tenants
+def gpu_visible_devices(part: Container | Part, settings: VisibleDevices) -> Iterator[str]:
+    """A container must not select GPUs by an environment variable, nor by a ConfigMap or Secret with one."""
+    yield from _of_container(part, settings) if isinstance(part, Container) else _of_source(part, settings)
 
 
 class SharedMemory(TenantGpus):
@@ -243,17 +220,6 @@ def _has_several_gpu_pods(pod: Pod, settings: SharedMemory) -> bool:
     return sum(count for label, count in counts.items() if label in with_gpus) > 1
 
 
-def _shared_memory(pod: Pod, settings: SharedMemory) -> Iterator[str]:
-    gpus = max(pod.gpus(settings).values(), default=0)
-    if not (gpus > 1 or (gpus and settings.jobs and _has_several_gpu_pods(pod, settings))) or pod.spec.flag("hostIPC"):
-        return
-    for container in pod.containers:
-        if any(container.gpus(settings).values()):
-            wrong = _too_small(pod, container, settings.minimum)
-            if wrong:
-                yield f"container {container.view.text('name')} {wrong}"
-
-
 def _too_small(pod: Pod, container: Container, minimum: str) -> str:
     """The problem of a container's /dev/shm; empty if there is none."""
     write = f"an emptyDir with medium Memory and a sizeLimit of at least {minimum} there"
@@ -279,9 +245,8 @@ def _is_shm(mount: View) -> bool:
     return mount.text("mountPath").rstrip("/") == "/dev/shm"  # noqa: S108 - the mount that is checked
 
 
-SHARED_MEMORY: Final = Rule(
-    name="shared-memory",
-    title="Pods whose GPUs communicate must have enough shared memory.",
+@rule(
+    "shared-memory",
     rationale=(
         "NCCL and data loaders exchange data through /dev/shm, which is 64Mi by default: jobs fail during the run,"
         " or use slower transports."
@@ -291,9 +256,18 @@ SHARED_MEMORY: Final = Rule(
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=PODS,
-    check=lambda pod, settings: settings.of_tenant(pod.resource, _shared_memory(pod, settings)),
-    settings=SharedMemory,
 )
+@for_tenants
+def shared_memory(pod: Pod, settings: SharedMemory) -> Iterator[str]:
+    """Pods whose GPUs communicate must have enough shared memory."""
+    gpus = max(pod.gpus(settings).values(), default=0)
+    if not (gpus > 1 or (gpus and settings.jobs and _has_several_gpu_pods(pod, settings))) or pod.spec.flag("hostIPC"):
+        return
+    for container in pod.containers:
+        if any(container.gpus(settings).values()):
+            wrong = _too_small(pod, container, settings.minimum)
+            if wrong:
+                yield f"container {container.view.text('name')} {wrong}"
 
 
 class Sharing(TenantGpus):
@@ -337,7 +311,18 @@ def _time_sliced_resources(pod: Pod, settings: Sharing) -> set[str]:
     return {name for name in gpus if any(fnmatchcase(name, pattern) for pattern in settings.resources)}
 
 
-def _trust(pod: Pod, settings: Sharing, stack: Stack) -> Iterator[str]:
+@rule(
+    "time-slicing-trust",
+    rationale="Time-slicing isolates neither memory nor faults: one pod can starve or terminate the other.",
+    fix="Partition GPUs with MIG, give each team its own nodes, or list the namespaces under `trusting`.",
+    link="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-sharing.html",
+    severity=Severity.HIGH,
+    level=ADVICE,
+    on=POD_PARTS,
+)
+@for_tenants
+def time_slicing_trust(pod: Pod, settings: Sharing, stack: Stack) -> Iterator[str]:
+    """Pods of different namespaces may share time-sliced GPUs only if the namespaces trust one another."""
     names = _time_sliced_resources(pod, settings)
     if not names:
         return
@@ -354,7 +339,7 @@ def _trust(pod: Pod, settings: Sharing, stack: Stack) -> Iterator[str]:
     groups = settings.groups(pod.namespace) or pod.namespace
     nodes_of_pod = frozenset(nodes.values(pod).items())
     other = stack.once(
-        (_trust, id(settings), groups, frozenset(names), nodes_of_pod),
+        ("time-slicing-trust", id(settings), groups, frozenset(names), nodes_of_pod),
         lambda: stack.first(POD_PARTS, stranger),
     )
     if other is not None:
@@ -362,20 +347,3 @@ def _trust(pod: Pod, settings: Sharing, stack: Stack) -> Iterator[str]:
             f"shares time-sliced {', '.join(sorted(names))} with {other.place} without memory isolation; partition"
             " the GPUs with MIG, select other nodes, or list both namespaces under `trusting`"
         )
-
-
-SHARING: Final = Rule(
-    name="time-slicing-trust",
-    title="Pods of different namespaces may share time-sliced GPUs only if the namespaces trust one another.",
-    rationale="Time-slicing isolates neither memory nor faults: one pod can starve or terminate the other.",
-    fix="Partition GPUs with MIG, give each team its own nodes, or list the namespaces under `trusting`.",
-    link="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-sharing.html",
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=POD_PARTS,
-    check=lambda pod, settings, stack: settings.of_tenant(pod.resource, _trust(pod, settings, stack)),
-    settings=Sharing,
-    whole=True,
-)
-
-RULES: Final[tuple[AnyRule, ...]] = (GPU_REQUEST, GPU_PER_NODE, VISIBLE_DEVICES, SHARED_MEMORY, SHARING)

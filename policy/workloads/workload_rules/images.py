@@ -7,9 +7,9 @@ from typing import ClassVar, Final
 
 from pydantic import Field
 
-from rule_engine import MUST, AnyRule, Resource, Rule, Severity, Subject, View
+from rule_engine import MUST, Resource, Severity, Subject, View, rule
 from workload_rules.objects import matches_any
-from workload_rules.pods import CONTAINERS, POD_PARTS, Tenants, holds_pods
+from workload_rules.pods import CONTAINERS, POD_PARTS, Tenants, for_tenants, holds_pods
 
 _HUB: Final = "docker.io"
 _DIGEST: Final = re.compile(r"[a-z0-9]+(?:[+._-][a-z0-9]+)*:[0-9a-fA-F]{32,}")
@@ -104,7 +104,18 @@ class Pins(Tenants):
     mutable: list[str] = Field(["latest"], description="Mutable tags, as patterns.")
 
 
-def _pinned(image: Image, settings: Pins) -> Iterator[str]:
+@rule(
+    "image-pinned",
+    rationale="With a mutable tag, pods of one job can run different images, and a rollback is not possible.",
+    fix="Use an immutable tag; in production, add a digest.",
+    link="https://kubernetes.io/docs/concepts/containers/images/#image-names",
+    severity=Severity.MEDIUM,
+    level=MUST,
+    on=IMAGES,
+)
+@for_tenants
+def image_pinned(image: Image, settings: Pins) -> Iterator[str]:
+    """Each image must be pinned to one version."""
     name = _name(image)
     reference = Reference.of(name)
     if reference is None:
@@ -117,20 +128,6 @@ def _pinned(image: Image, settings: Pins) -> Iterator[str]:
         yield f"{name} has a mutable tag; set a version tag or a digest"
     elif settings.digests:
         yield f"{name} has no digest; add the digest from the registry (@sha256:…)"
-
-
-PINNED: Final = Rule(
-    name="image-pinned",
-    title="Each image must be pinned to one version.",
-    rationale="With a mutable tag, pods of one job can run different images, and a rollback is not possible.",
-    fix="Use an immutable tag; in production, add a digest.",
-    link="https://kubernetes.io/docs/concepts/containers/images/#image-names",
-    severity=Severity.MEDIUM,
-    level=MUST,
-    on=IMAGES,
-    check=lambda image, settings: settings.of_tenant(image.resource, _pinned(image, settings)),
-    settings=Pins,
-)
 
 
 class Registries(Tenants):
@@ -155,7 +152,18 @@ class Registries(Tenants):
         )
 
 
-def _approved(image: Image, settings: Registries) -> Iterator[str]:
+@rule(
+    "image-registries",
+    rationale="Images from other registries run unreviewed code with access to a team's data and GPUs.",
+    fix="Copy the image to an approved registry, and use that copy.",
+    link="https://kubernetes.io/docs/concepts/containers/images/",
+    severity=Severity.HIGH,
+    level=MUST,
+    on=IMAGES,
+)
+@for_tenants
+def image_registries(image: Image, settings: Registries) -> Iterator[str]:
+    """Images must come from approved registries."""
     if not settings.registries:
         return
     name = _name(image)
@@ -164,19 +172,3 @@ def _approved(image: Image, settings: Registries) -> Iterator[str]:
         yield f"{name} is not a valid image name; use registry/path:tag"
     elif not settings.approved(reference):
         yield f"{name} is from {reference.registry}, which is not approved; use one of {', '.join(settings.registries)}"
-
-
-REGISTRIES: Final = Rule(
-    name="image-registries",
-    title="Images must come from approved registries.",
-    rationale="Images from other registries run unreviewed code with access to a team's data and GPUs.",
-    fix="Copy the image to an approved registry, and use that copy.",
-    link="https://kubernetes.io/docs/concepts/containers/images/",
-    severity=Severity.HIGH,
-    level=MUST,
-    on=IMAGES,
-    check=lambda image, settings: settings.of_tenant(image.resource, _approved(image, settings)),
-    settings=Registries,
-)
-
-RULES: Final[tuple[AnyRule, ...]] = (PINNED, REGISTRIES)

@@ -9,10 +9,8 @@ from pydantic import Field
 
 from rule_engine import (
     ADVICE,
-    AnyRule,
     Part,
     Resource,
-    Rule,
     Severity,
     Stack,
     Subject,
@@ -20,6 +18,7 @@ from rule_engine import (
     View,
     format_number,
     kubernetes,
+    rule,
 )
 from workload_rules import nodes
 from workload_rules.kinds import BATCH, DEADLINES, PODS_IN, SERVING
@@ -29,6 +28,7 @@ from workload_rules.pods import (
     Gpus,
     Pod,
     TenantGpus,
+    for_tenants,
     holds_pods,
     is_patch,
     is_searched,
@@ -107,7 +107,18 @@ class LongestSettings(TenantGpus):
     hours: float = Field(168, gt=0, description="Maximum run time of batch work with GPUs, in hours.")
 
 
-def _ends(pod: Pod, settings: LongestSettings) -> Iterator[str]:
+@rule(
+    "gpu-jobs-end",
+    rationale="A job that hangs keeps its GPUs, at full cost, until someone stops it.",
+    fix="Set `activeDeadlineSeconds` on the job or its pods, or Kueue's label for the maximum execution time.",
+    link="https://kubernetes.io/docs/concepts/workloads/controllers/job/#job-termination-and-cleanup",
+    severity=Severity.MEDIUM,
+    level=ADVICE,
+    on=_BATCH_PODS,
+)
+@for_tenants
+def gpu_jobs_end(pod: Pod, settings: LongestSettings) -> Iterator[str]:
+    """Batch work with GPUs must have a time limit."""
     gpus = pod.gpus(settings)
     if not gpus:
         return
@@ -124,20 +135,6 @@ def _ends(pod: Pod, settings: LongestSettings) -> Iterator[str]:
     elif min(limits) > maximum:
         limit = format_number(min(limits))
         yield f"time limit of {limit} seconds exceeds the maximum; set {format_number(maximum)} or less"
-
-
-JOBS_END: Final = Rule(
-    name="gpu-jobs-end",
-    title="Batch work with GPUs must have a time limit.",
-    rationale="A job that hangs keeps its GPUs, at full cost, until someone stops it.",
-    fix="Set `activeDeadlineSeconds` on the job or its pods, or Kueue's label for the maximum execution time.",
-    link="https://kubernetes.io/docs/concepts/workloads/controllers/job/#job-termination-and-cleanup",
-    severity=Severity.MEDIUM,
-    level=ADVICE,
-    on=_BATCH_PODS,
-    check=lambda pod, settings: settings.of_tenant(pod.resource, _ends(pod, settings)),
-    settings=LongestSettings,
-)
 
 
 class QueueSettings(TenantGpus):
@@ -191,7 +188,18 @@ def _with_gpus(work: Work, settings: QueueSettings) -> list[Pod]:
     return pods
 
 
-def _names_queue(work: Work, settings: QueueSettings) -> Iterator[str]:
+@rule(
+    "batch-names-queue",
+    rationale="Without a queue it bypasses all queue quotas, and uses GPUs that are guaranteed to another team.",
+    fix="Set the label of the team's LocalQueue, or the queue of a Volcano Job.",
+    link="https://kueue.sigs.k8s.io/docs/tasks/run/jobs/",
+    severity=Severity.HIGH,
+    level=ADVICE,
+    on=_BATCH,
+)
+@for_tenants
+def batch_names_queue(work: Work, settings: QueueSettings) -> Iterator[str]:
+    """Batch work with GPUs must name its queue."""
     if matches_any(work.kind, settings.serving):
         return
     pods = _with_gpus(work, settings)
@@ -210,20 +218,6 @@ def _names_queue(work: Work, settings: QueueSettings) -> Iterator[str]:
     gpus += sorted({f"devices of {claim}" for pod in pods for claim in _claims(pod, settings)})
     write = "spec.queue" if work.resource.group in _VOLCANO else f"label {QUEUE_NAME}"
     yield f"requests {', '.join(gpus)} and has no queue; set {write}"
-
-
-NAMES_QUEUE: Final = Rule(
-    name="batch-names-queue",
-    title="Batch work with GPUs must name its queue.",
-    rationale="Without a queue it bypasses all queue quotas, and uses GPUs that are guaranteed to another team.",
-    fix="Set the label of the team's LocalQueue, or the queue of a Volcano Job.",
-    link="https://kueue.sigs.k8s.io/docs/tasks/run/jobs/",
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=_BATCH,
-    check=lambda work, settings: settings.of_tenant(work.resource, _names_queue(work, settings)),
-    settings=QueueSettings,
-)
 
 
 class SchedulerSettings(TenantGpus):
@@ -248,7 +242,30 @@ def _has_queue(work: Work) -> bool:
     return bool(work.queue)
 
 
-def _one_scheduler(work: Work, settings: SchedulerSettings, stack: Stack) -> Iterator[str]:
+def _same_gpus(pods: list[Pod], other_pods: list[Pod], settings: Gpus) -> bool:
+    return any(
+        not pod.gpus(settings).keys().isdisjoint(other_pod.gpus(settings))
+        and nodes.may_share_node(nodes.values(pod), nodes.values(other_pod))
+        for pod in pods
+        for other_pod in other_pods
+    )
+
+
+@rule(
+    "one-batch-scheduler",
+    rationale=(
+        "Each scheduler counts only its own allocations: both can allocate the same GPU, and one of the workloads"
+        " waits half started."
+    ),
+    fix="Use one of them for all batch work of the namespace, or restrict them to different nodes.",
+    link="https://kueue.sigs.k8s.io/docs/concepts/",
+    severity=Severity.MEDIUM,
+    level=ADVICE,
+    on=_WORK,
+)
+@for_tenants
+def one_batch_scheduler(work: Work, settings: SchedulerSettings, stack: Stack) -> Iterator[str]:
+    """In one namespace, Kueue and Volcano must not allocate the same GPUs."""
     pods = work.pods(settings)
     if not pods or not work.of_volcano(pods) or matches_any(work.namespace, settings.partitioned):
         return
@@ -256,7 +273,7 @@ def _one_scheduler(work: Work, settings: SchedulerSettings, stack: Stack) -> Ite
     # Works with the same GPUs and nodes have the same competitor, so it is looked up once for all of them.
     demand = frozenset((frozenset(pod.gpus(settings)), frozenset(nodes.values(pod).items())) for pod in pods)
     other = stack.once(
-        (_one_scheduler, id(settings), work.namespace, demand),
+        ("one-batch-scheduler", id(settings), work.namespace, demand),
         lambda: stack.first(
             _WORK,
             lambda other: _same_gpus(pods, other.pods(settings), settings),
@@ -269,32 +286,3 @@ def _one_scheduler(work: Work, settings: SchedulerSettings, stack: Stack) -> Ite
             f"is scheduled by Volcano, and {other.place} of queue {other.queue} by Kueue, so both can use the same"
             " GPUs; use one scheduler for both, select different nodes, or list the namespace under `partitioned`"
         )
-
-
-def _same_gpus(pods: list[Pod], other_pods: list[Pod], settings: Gpus) -> bool:
-    return any(
-        not pod.gpus(settings).keys().isdisjoint(other_pod.gpus(settings))
-        and nodes.may_share_node(nodes.values(pod), nodes.values(other_pod))
-        for pod in pods
-        for other_pod in other_pods
-    )
-
-
-ONE_SCHEDULER: Final = Rule(
-    name="one-batch-scheduler",
-    title="In one namespace, Kueue and Volcano must not allocate the same GPUs.",
-    rationale=(
-        "Each scheduler counts only its own allocations: both can allocate the same GPU, and one of the workloads"
-        " waits half started."
-    ),
-    fix="Use one of them for all batch work of the namespace, or restrict them to different nodes.",
-    link="https://kueue.sigs.k8s.io/docs/concepts/",
-    severity=Severity.MEDIUM,
-    level=ADVICE,
-    on=_WORK,
-    check=lambda work, settings, stack: settings.of_tenant(work.resource, _one_scheduler(work, settings, stack)),
-    settings=SchedulerSettings,
-    whole=True,
-)
-
-RULES: Final[tuple[AnyRule, ...]] = (JOBS_END, NAMES_QUEUE, ONE_SCHEDULER)

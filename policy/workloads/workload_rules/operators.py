@@ -7,19 +7,7 @@ from typing import Final
 
 from pydantic import Field
 
-from rule_engine import (
-    MUST,
-    AnyRule,
-    Resource,
-    Rule,
-    Settings,
-    Severity,
-    Stack,
-    Subject,
-    UnknownValueError,
-    located_at,
-    typed,
-)
+from rule_engine import MUST, Resource, Settings, Severity, Stack, Subject, UnknownValueError, located_at, rule, typed
 from workload_rules.objects import always, matches_any
 
 _RELEASE: Final = "kubernetes:helm.sh/v3:Release"
@@ -48,7 +36,20 @@ class ChartSettings(Settings):
     charts: list[str] = Field([], description="Charts, as patterns, that need no exact version.")
 
 
-def _pinned(resource: Resource, settings: ChartSettings) -> Iterator[str]:
+@rule(
+    "charts-pinned",
+    rationale="Otherwise the latest release is installed: two environments, or two attempts, can differ.",
+    fix=(
+        "Set `version` to a full version number. Pulumi resolves a Release's range before policies see it if it can"
+        " reach the repository, so a range is reported only in previews that cannot."
+    ),
+    link="https://www.pulumi.com/registry/packages/kubernetes/api-docs/helm/v3/release/",
+    severity=Severity.HIGH,
+    level=MUST,
+    on=CHARTS,
+)
+def charts_pinned(resource: Resource, settings: ChartSettings) -> Iterator[str]:
+    """A chart must be installed in one exact version."""
     if resource.props.has("path"):
         return
     chart = _chart(resource)
@@ -64,22 +65,6 @@ def _pinned(resource: Resource, settings: ChartSettings) -> Iterator[str]:
     elif not _EXACT.fullmatch(version):
         yield f"version {version} of {chart} is not an exact version; set one release number, such as 1.2.3"
 
-
-PINNED: Final = Rule(
-    name="charts-pinned",
-    title="A chart must be installed in one exact version.",
-    rationale="Otherwise the latest release is installed: two environments, or two attempts, can differ.",
-    fix=(
-        "Set `version` to a full version number. Pulumi resolves a Release's range before policies see it if it can"
-        " reach the repository, so a range is reported only in previews that cannot."
-    ),
-    link="https://www.pulumi.com/registry/packages/kubernetes/api-docs/helm/v3/release/",
-    severity=Severity.HIGH,
-    level=MUST,
-    on=CHARTS,
-    check=_pinned,
-    settings=ChartSettings,
-)
 
 _AGENT_POOL: Final = re.compile(r"azure-native:containerservice(/v\w+)?:AgentPool")
 _NVIDIA_SIZE: Final = re.compile(r"standard_n[cdv]\d(?!.*mi300x)(?!\d*as_v4)", re.IGNORECASE)
@@ -172,7 +157,17 @@ def _chart_name(chart: Resource) -> str:
     return _chart(chart).rsplit("/", 1)[-1].split(":")[0].removesuffix(".tgz")
 
 
-def _driver_mode(pool: Resource, settings: OperatorSettings, stack: Stack) -> Iterator[str]:
+@rule(
+    "gpu-operator-driver-mode",
+    rationale="Two drivers or two device plugins conflict; without any, Kubernetes does not see the node's GPUs.",
+    fix="Set the chart's `driver.enabled`, `toolkit.enabled` and `devicePlugin.enabled` to match the pool.",
+    link="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/getting-started.html",
+    severity=Severity.HIGH,
+    level=MUST,
+    on=POOLS,
+)
+def gpu_operator_driver_mode(pool: Resource, settings: OperatorSettings, stack: Stack) -> Iterator[str]:
+    """The GPU Operator must install exactly what a pool's image lacks."""
     mode = _mode(pool)
     if mode is None:
         return
@@ -190,20 +185,3 @@ def _driver_mode(pool: Resource, settings: OperatorSettings, stack: Stack) -> It
                     f"has {mode.settings}, but {operator.place} has {part}.enabled {str(enabled).lower()}; set"
                     f" {part}.enabled: {str(wanted).lower()}, or change the pool's mode"
                 )
-
-
-DRIVER_MODE: Final = Rule(
-    name="gpu-operator-driver-mode",
-    title="The GPU Operator must install exactly what a pool's image lacks.",
-    rationale="Two drivers or two device plugins conflict; without any, Kubernetes does not see the node's GPUs.",
-    fix="Set the chart's `driver.enabled`, `toolkit.enabled` and `devicePlugin.enabled` to match the pool.",
-    link="https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/getting-started.html",
-    severity=Severity.HIGH,
-    level=MUST,
-    on=POOLS,
-    check=_driver_mode,
-    settings=OperatorSettings,
-    whole=True,
-)
-
-RULES: Final[tuple[AnyRule, ...]] = (PINNED, DRIVER_MODE)

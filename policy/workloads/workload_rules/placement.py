@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, AnyRule, Rule, Severity
+from rule_engine import ADVICE, Severity, rule
 from rule_engine.remedies import resource_of, value_at
 from workload_rules import nodes
-from workload_rules.pods import DEVICE_CLASS, POD_PARTS, PODS, Pod, TenantGpus, Tenants
+from workload_rules.pods import DEVICE_CLASS, POD_PARTS, PODS, Pod, TenantGpus, Tenants, for_tenants
 
 _TAINTS: Final = "https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/"
 _AFFINITY: Final = "https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/"
@@ -34,35 +34,30 @@ def _taint_of(name: str, settings: TaintSettings) -> list[str]:
     return [f"{name.split('/', 1)[0]}/gpu" if name.startswith("nvidia.com/") else name]
 
 
-def _not_tolerated(pod: Pod, settings: TaintSettings) -> list[str]:
+def _not_tolerated(pod: Pod, settings: TaintSettings) -> Iterator[str]:
     keys = {key for name in pod.gpus(settings) for key in _taint_of(name, settings)}
     tolerations = nodes.tolerations(pod) if keys else []
-    return [key for key in sorted(keys) if not nodes.tolerates(tolerations, key)]
-
-
-def _tolerates_taint(pod: Pod, settings: TaintSettings) -> Iterator[str]:
-    for key in _not_tolerated(pod, settings):
-        yield f"requests GPUs but does not tolerate {key}; add {{key: {key}, operator: Exists, effect: NoSchedule}}"
+    yield from (key for key in sorted(keys) if not nodes.tolerates(tolerations, key))
 
 
 def _tolerate(type_: str, props: dict[str, Any], settings: TaintSettings) -> bool:
     resource, changed = resource_of(type_, props), False
     for pod in resource.parts(PODS):
-        if not any(settings.of_tenant(resource, _tolerates_taint(pod, settings))):
+        keys = list(settings.of_tenant(resource, _not_tolerated(pod, settings)))
+        if not keys:
             continue
         spec = value_at(props, pod.spec.path)
         if value_at(spec, ("tolerations",)) is None:
             spec["tolerations"] = []
         value_at(spec, ("tolerations",)).extend(
-            {"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in _not_tolerated(pod, settings)
+            {"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in keys
         )
         changed = True
     return changed
 
 
-GPU_TOLERATION: Final = Rule(
-    name="gpu-toleration",
-    title="A pod that requests GPUs must tolerate the taint of GPU nodes.",
+@rule(
+    "gpu-toleration",
     rationale=(
         "Otherwise the pod stays pending if GPU nodes are tainted, as recommended; not every cluster adds the"
         " toleration automatically."
@@ -72,10 +67,13 @@ GPU_TOLERATION: Final = Rule(
     severity=Severity.HIGH,
     level=ADVICE,
     on=PODS,
-    check=lambda pod, settings: settings.of_tenant(pod.resource, _tolerates_taint(pod, settings)),
-    settings=TaintSettings,
     remedy=_tolerate,
 )
+@for_tenants
+def gpu_toleration(pod: Pod, settings: TaintSettings) -> Iterator[str]:
+    """A pod that requests GPUs must tolerate the taint of GPU nodes."""
+    for key in _not_tolerated(pod, settings):
+        yield f"requests GPUs but does not tolerate {key}; add {{key: {key}, operator: Exists, effect: NoSchedule}}"
 
 
 class ModelSettings(TenantGpus):
@@ -106,20 +104,8 @@ class ModelSettings(TenantGpus):
     )
 
 
-def _model_named(pod: Pod, settings: ModelSettings) -> Iterator[str]:
-    names = [name for name in pod.gpus(settings) if not (settings.partitions and "/mig-" in name)]
-    if not names or not nodes.labels(pod).keys().isdisjoint(settings.labels):
-        return
-    if pod.resource.props.entries("metadata", "labels").keys().isdisjoint(settings.queues):
-        yield (
-            f"requests {', '.join(names)} without a GPU model; set one in nodeSelector or a required node affinity,"
-            f" by {settings.labels[0] if settings.labels else 'a node label'}"
-        )
-
-
-MODEL_NAMED: Final = Rule(
-    name="gpu-model-named",
-    title="A pod that requests GPUs must select a GPU model.",
+@rule(
+    "gpu-model-named",
     rationale=(
         "All models have the same resource name: a workload for a T4 can occupy an H100, and a workload for an H100"
         " fails on a T4."
@@ -129,9 +115,18 @@ MODEL_NAMED: Final = Rule(
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=PODS,
-    check=lambda pod, settings: settings.of_tenant(pod.resource, _model_named(pod, settings)),
-    settings=ModelSettings,
 )
+@for_tenants
+def gpu_model_named(pod: Pod, settings: ModelSettings) -> Iterator[str]:
+    """A pod that requests GPUs must select a GPU model."""
+    names = [name for name in pod.gpus(settings) if not (settings.partitions and "/mig-" in name)]
+    if not names or not nodes.labels(pod).keys().isdisjoint(settings.labels):
+        return
+    if pod.resource.props.entries("metadata", "labels").keys().isdisjoint(settings.queues):
+        yield (
+            f"requests {', '.join(names)} without a GPU model; set one in nodeSelector or a required node affinity,"
+            f" by {settings.labels[0] if settings.labels else 'a node label'}"
+        )
 
 
 class DaemonSettings(Tenants):
@@ -165,8 +160,19 @@ class GpuNodes(TaintSettings, DaemonSettings):
 _RUNTIMES: Final = {"trainer.kubeflow.org:TrainingRuntime", "trainer.kubeflow.org:ClusterTrainingRuntime"}
 
 
-def _off_gpu_nodes(pod: Pod, settings: GpuNodes) -> Iterator[str]:
+@rule(
+    "cpu-pods-off-gpu-nodes",
+    rationale="It uses CPU and memory that GPU pods need, which leaves GPUs idle.",
+    fix="Remove the toleration of the GPU taint and the selection of GPU nodes, or request a GPU.",
+    link=_TAINTS,
+    severity=Severity.MEDIUM,
+    level=ADVICE,
+    on=PODS,
+)
+@for_tenants
+def cpu_pods_off_gpu_nodes(pod: Pod, settings: GpuNodes) -> Iterator[str]:
     # Runtimes get their GPUs from TrainJobs, and a resource claim can be for GPUs.
+    """A pod that requests no GPU must stay off GPU nodes."""
     claimed = pod.kind in _RUNTIMES or pod.spec.items("resourceClaims")
     if claimed or not settings.checks(pod) or pod.gpus(settings):
         return
@@ -178,31 +184,8 @@ def _off_gpu_nodes(pod: Pod, settings: GpuNodes) -> Iterator[str]:
             yield f"requests no GPU but selects nodes by {label}; select other nodes"
 
 
-CPU_PODS: Final = Rule(
-    name="cpu-pods-off-gpu-nodes",
-    title="A pod that requests no GPU must stay off GPU nodes.",
-    rationale="It uses CPU and memory that GPU pods need, which leaves GPUs idle.",
-    fix="Remove the toleration of the GPU taint and the selection of GPU nodes, or request a GPU.",
-    link=_TAINTS,
-    severity=Severity.MEDIUM,
-    level=ADVICE,
-    on=PODS,
-    check=lambda pod, settings: settings.of_tenant(pod.resource, _off_gpu_nodes(pod, settings)),
-    settings=GpuNodes,
-)
-
-
-def _has_key(pod: Pod, settings: DaemonSettings) -> Iterator[str]:
-    if not settings.checks(pod):
-        return
-    for index, toleration in enumerate(nodes.tolerations(pod)):
-        if not toleration.get("key"):
-            yield f"toleration {index} has no key and tolerates every taint; set the key of one taint"
-
-
-TOLERATION_KEY: Final = Rule(
-    name="toleration-has-key",
-    title="A toleration must name the key of a taint.",
+@rule(
+    "toleration-has-key",
     rationale=(
         "Without a key it tolerates every taint: the pod can be scheduled on GPU nodes, and on nodes that are being"
         " drained."
@@ -212,8 +195,12 @@ TOLERATION_KEY: Final = Rule(
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=POD_PARTS,
-    check=lambda pod, settings: settings.of_tenant(pod.resource, _has_key(pod, settings)),
-    settings=DaemonSettings,
 )
-
-RULES: Final[tuple[AnyRule, ...]] = (GPU_TOLERATION, MODEL_NAMED, CPU_PODS, TOLERATION_KEY)
+@for_tenants
+def toleration_has_key(pod: Pod, settings: DaemonSettings) -> Iterator[str]:
+    """A toleration must name the key of a taint."""
+    if not settings.checks(pod):
+        return
+    for index, toleration in enumerate(nodes.tolerations(pod)):
+        if not toleration.get("key"):
+            yield f"toleration {index} has no key and tolerates every taint; set the key of one taint"

@@ -1,13 +1,13 @@
 """Pods and containers in objects of Kubernetes and of operators."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Concatenate, Final, Literal, ParamSpec, Protocol, TypeVar
 
 import yaml
 from pydantic import AfterValidator, Field
@@ -135,6 +135,32 @@ class Tenants(Settings):
         for message in messages:
             if self.tenant(namespace_of(resource)):
                 yield message
+
+
+class _InObject(Protocol):
+    """A part of a Kubernetes object."""
+
+    @property
+    def resource(self) -> Resource:
+        """The object."""
+        ...
+
+
+_Part = TypeVar("_Part", bound=_InObject)
+_Tenants = TypeVar("_Tenants", bound=Tenants)
+_More = ParamSpec("_More")
+
+
+def for_tenants(
+    check: Callable[Concatenate[_Part, _Tenants, _More], Iterable[str]],
+) -> Callable[Concatenate[_Part, _Tenants, _More], Iterator[str]]:
+    """The check of a rule that is only about objects of tenants: see `Tenants.of_tenant`."""
+
+    @wraps(check)
+    def checked(part: _Part, settings: _Tenants, *more: _More.args, **named: _More.kwargs) -> Iterator[str]:
+        return settings.of_tenant(part.resource, check(part, settings, *more, **named))
+
+    return checked
 
 
 class Gpus(Settings):
@@ -268,6 +294,11 @@ class Container:
     view: View
     within: str = "containers"
     field: str = "resources"
+
+    @property
+    def resource(self) -> Resource:
+        """The object that contains it."""
+        return self.pod.resource
 
     @property
     def is_whole(self) -> bool:

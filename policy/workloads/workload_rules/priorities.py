@@ -7,18 +7,7 @@ from typing import ClassVar, Final
 
 from pydantic import Field
 
-from rule_engine import (
-    ADVICE,
-    MUST,
-    AnyRule,
-    Resource,
-    Rule,
-    Severity,
-    Stack,
-    Subject,
-    format_number,
-    located_at,
-)
+from rule_engine import ADVICE, MUST, Resource, Severity, Stack, Subject, format_number, located_at, rule
 from workload_rules.kinds import BATCH, GANGS, SERVING
 from workload_rules.objects import CLASSES, QUEUE_CLASS, QUEUE_CLASSES, always, is_missing, matches_any, name
 from workload_rules.pods import POD_PARTS, PODS, Gpus, Pod, TenantGpus, Tenants, holds_pods
@@ -61,25 +50,21 @@ class SetSettings(TenantGpus):
     all_pods: bool = Field(default=False, description="Whether all tenant pods are checked, not only those with GPUs.")
 
 
-def _is_set(pod: Pod, settings: SetSettings) -> Iterator[str]:
-    if not settings.tenant(pod.namespace) or pod.kind in _RUNTIMES or not (settings.all_pods or pod.gpus(settings)):
-        return
-    if not class_of(pod):
-        yield "has no priority class; set priorityClassName"
-
-
-SET: Final = Rule(
-    name="priority-class-set",
-    title="A pod that requests GPUs must set a priority class.",
+@rule(
+    "priority-class-set",
     rationale="Pods without one get the cluster's default, so training can preempt serving.",
     fix="Set `priorityClassName`.",
     link=_PRIORITY,
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=PODS,
-    check=_is_set,
-    settings=SetSettings,
 )
+def priority_class_set(pod: Pod, settings: SetSettings) -> Iterator[str]:
+    """A pod that requests GPUs must set a priority class."""
+    if not settings.tenant(pod.namespace) or pod.kind in _RUNTIMES or not (settings.all_pods or pod.gpus(settings)):
+        return
+    if not class_of(pod):
+        yield "has no priority class; set priorityClassName"
 
 
 class SystemSettings(Tenants):
@@ -93,26 +78,22 @@ class SystemSettings(Tenants):
     )
 
 
-def _not_system(pod: Pod, settings: SystemSettings) -> Iterator[str]:
-    if not settings.tenant(pod.namespace) or (pod.kind == "apps:DaemonSet" and not settings.daemonsets):
-        return
-    pod_class = class_of(pod)
-    if pod_class.startswith("system-"):
-        yield f"has the system priority class {pod_class}; set a priority class for tenants"
-
-
-NOT_SYSTEM: Final = Rule(
-    name="priority-not-system",
-    title="Tenant pods must not have a system priority class.",
+@rule(
+    "priority-not-system",
     rationale="They could preempt every other pod on a node, including the agents that keep the node running.",
     fix="Set a priority class for tenants.",
     link=f"{_PRIORITY}#how-to-use-priority-and-preemption",
     severity=Severity.CRITICAL,
     level=MUST,
     on=POD_PARTS,
-    check=_not_system,
-    settings=SystemSettings,
 )
+def priority_not_system(pod: Pod, settings: SystemSettings) -> Iterator[str]:
+    """Tenant pods must not have a system priority class."""
+    if not settings.tenant(pod.namespace) or (pod.kind == "apps:DaemonSet" and not settings.daemonsets):
+        return
+    pod_class = class_of(pod)
+    if pod_class.startswith("system-"):
+        yield f"has the system priority class {pod_class}; set a priority class for tenants"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,7 +141,20 @@ class ExistSettings(ClassSettings):
     )
 
 
-def _exists(reference: ClassReference, settings: ExistSettings, stack: Stack) -> Iterator[str]:
+@rule(
+    "priority-exists",
+    rationale=(
+        "The API server rejects a pod with an unknown PriorityClass; with an unknown WorkloadPriorityClass, the"
+        " workload stays pending without an error."
+    ),
+    fix="Correct the name, create the class, or list it under `classes` or `queues` if it is created elsewhere.",
+    link=_PRIORITY,
+    severity=Severity.HIGH,
+    level=MUST,
+    on=NAMED,
+)
+def priority_exists(reference: ClassReference, settings: ExistSettings, stack: Stack) -> Iterator[str]:
+    """Priority classes that workloads reference must exist."""
     class_name = reference.name
     if not class_name:
         return
@@ -177,49 +171,26 @@ def _exists(reference: ClassReference, settings: ExistSettings, stack: Stack) ->
         )
 
 
-EXISTS: Final = Rule(
-    name="priority-exists",
-    title="Priority classes that workloads reference must exist.",
-    rationale=(
-        "The API server rejects a pod with an unknown PriorityClass; with an unknown WorkloadPriorityClass, the"
-        " workload stays pending without an error."
-    ),
-    fix="Correct the name, create the class, or list it under `classes` or `queues` if it is created elsewhere.",
-    link=_PRIORITY,
-    severity=Severity.HIGH,
-    level=MUST,
-    on=NAMED,
-    check=_exists,
-    settings=ExistSettings,
-    whole=True,
-)
-
-
 def _is_default(priority_class: Resource) -> bool:
     return priority_class.props.flag("globalDefault")
 
 
-def _one_default(priority_class: Resource, _: Gpus, stack: Stack) -> Iterator[str]:
-    if not _is_default(priority_class):
-        return
-    other = stack.first(CLASSES, lambda other: other is not priority_class, (_is_default, True))
-    if other is not None:
-        yield f"is the global default, and so is {other.place}; set globalDefault on only one of them"
-
-
-ONE_DEFAULT: Final = Rule(
-    name="one-global-default",
-    title="At most one PriorityClass may be the global default.",
+@rule(
+    "one-global-default",
     rationale="The API server rejects a second default; of two created at once, the lower one applies to all pods.",
     fix="Set `globalDefault: true` on at most one class.",
     link=f"{_PRIORITY}#priorityclass",
     severity=Severity.HIGH,
     level=MUST,
     on=CLASSES,
-    check=_one_default,
-    settings=Gpus,
-    whole=True,
 )
+def one_global_default(priority_class: Resource, _: Gpus, stack: Stack) -> Iterator[str]:
+    """At most one PriorityClass may be the global default."""
+    if not _is_default(priority_class):
+        return
+    other = stack.first(CLASSES, lambda other: other is not priority_class, (_is_default, True))
+    if other is not None:
+        yield f"is the global default, and so is {other.place}; set globalDefault on only one of them"
 
 
 class OrderSettings(TenantGpus):
@@ -270,7 +241,17 @@ def _lowest_server(settings: OrderSettings, stack: Stack) -> tuple[Pod, str, Dec
     return min(candidates, key=lambda candidate: candidate[2], default=None)
 
 
-def _below(pod: Pod, settings: OrderSettings, stack: Stack) -> Iterator[str]:
+@rule(
+    "training-not-above-serving",
+    rationale="If GPUs are short, the scheduler preempts serving for training.",
+    fix="Give training a lower priority class, or serving a higher one.",
+    link=_PRIORITY,
+    severity=Severity.HIGH,
+    level=ADVICE,
+    on=PODS,
+)
+def training_not_above_serving(pod: Pod, settings: OrderSettings, stack: Stack) -> Iterator[str]:
+    """GPU training must not have a higher priority than GPU serving."""
     namespace = pod.namespace
     if pod.kind not in BATCH or not (
         matches_any(namespace, settings.training) and settings.tenant(namespace) and pod.gpus(settings)
@@ -283,20 +264,3 @@ def _below(pod: Pod, settings: OrderSettings, stack: Stack) -> Iterator[str]:
             f"has {own[0]} ({format_number(own[1])}), which is higher than {lowest[1]} ({format_number(lowest[2])}) of"
             f" {lowest[0].place}, a serving workload; set a lower class, or a higher one for serving"
         )
-
-
-BELOW: Final = Rule(
-    name="training-not-above-serving",
-    title="GPU training must not have a higher priority than GPU serving.",
-    rationale="If GPUs are short, the scheduler preempts serving for training.",
-    fix="Give training a lower priority class, or serving a higher one.",
-    link=_PRIORITY,
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=PODS,
-    check=_below,
-    settings=OrderSettings,
-    whole=True,
-)
-
-RULES: Final[tuple[AnyRule, ...]] = (SET, NOT_SYSTEM, EXISTS, ONE_DEFAULT, BELOW)

@@ -6,20 +6,7 @@ from typing import Final
 
 from pydantic import Field
 
-from rule_engine import (
-    MUST,
-    AnyRule,
-    Part,
-    Resource,
-    Rule,
-    Settings,
-    Severity,
-    Stack,
-    Subject,
-    View,
-    kubernetes,
-    located_at,
-)
+from rule_engine import MUST, Part, Resource, Settings, Severity, Stack, Subject, View, kubernetes, located_at, rule
 from workload_rules.objects import (
     CLUSTER_QUEUES,
     COHORTS,
@@ -84,7 +71,17 @@ class ReferenceSettings(Settings):
     flavors: list[str] = Field([], description="ResourceFlavors created outside this stack, as patterns.")
 
 
-def _named(reference: Reference, settings: ReferenceSettings, stack: Stack) -> Iterator[str]:
+@rule(
+    "queue-references",
+    rationale="Kueue accepts an unknown name without an error, but never admits workloads of such a queue.",
+    fix="Correct the name, create the object, or list it in the settings if it is created elsewhere.",
+    link=f"{_KUEUE}/local_queue/",
+    severity=Severity.HIGH,
+    level=MUST,
+    on=REFERENCES,
+)
+def queue_references(reference: Reference, settings: ReferenceSettings, stack: Stack) -> Iterator[str]:
+    """Queues must reference ClusterQueues, Cohorts and ResourceFlavors that exist."""
     referenced = reference.holder.text(reference.key)
     external = {"ClusterQueue": settings.queues, "Cohort": settings.cohorts, "ResourceFlavor": settings.flavors}
     if referenced and is_missing(stack, _KINDS[reference.to], (name, referenced), external[reference.to]):
@@ -93,21 +90,6 @@ def _named(reference: Reference, settings: ReferenceSettings, stack: Stack) -> I
             f"{path} references {reference.to} {referenced}, which does not exist in this stack; correct the name or"
             " create it"
         )
-
-
-NAMED: Final = Rule(
-    name="queue-references",
-    title="Queues must reference ClusterQueues, Cohorts and ResourceFlavors that exist.",
-    rationale="Kueue accepts an unknown name without an error, but never admits workloads of such a queue.",
-    fix="Correct the name, create the object, or list it in the settings if it is created elsewhere.",
-    link=f"{_KUEUE}/local_queue/",
-    severity=Severity.HIGH,
-    level=MUST,
-    on=REFERENCES,
-    check=_named,
-    settings=ReferenceSettings,
-    whole=True,
-)
 
 
 class _Visited:
@@ -131,7 +113,17 @@ class _Visited:
             self.cycles[member] = cycle[index:] + cycle[:index]
 
 
-def _tree(cohort: Resource, _: Gpus, stack: Stack) -> Iterator[str]:
+@rule(
+    "cohorts-are-a-tree",
+    rationale="Kueue accepts a cycle of cohorts without an error, but admits nothing in any of them.",
+    fix="Remove `parentName` from the cohort that should be the root.",
+    link=f"{_KUEUE}/cohort/",
+    severity=Severity.HIGH,
+    level=MUST,
+    on=COHORTS,
+)
+def cohorts_are_a_tree(cohort: Resource, _: Gpus, stack: Stack) -> Iterator[str]:
+    """Cohorts must not form a cycle."""
     visited = stack.once(_Visited, _Visited)
     own_name = name(cohort)
     path = {own_name: None}
@@ -148,20 +140,6 @@ def _tree(cohort: Resource, _: Gpus, stack: Stack) -> Iterator[str]:
     if own_name in visited.cycles:
         yield f"cohort cycle: {' → '.join([*visited.cycles[own_name], own_name])}; remove one parentName"
 
-
-TREE: Final = Rule(
-    name="cohorts-are-a-tree",
-    title="Cohorts must not form a cycle.",
-    rationale="Kueue accepts a cycle of cohorts without an error, but admits nothing in any of them.",
-    fix="Remove `parentName` from the cohort that should be the root.",
-    link=f"{_KUEUE}/cohort/",
-    severity=Severity.HIGH,
-    level=MUST,
-    on=COHORTS,
-    check=_tree,
-    settings=Gpus,
-    whole=True,
-)
 
 QUEUED: Final = Subject("workloads", holds_pods, lambda resource: (resource,))
 
@@ -190,7 +168,17 @@ def _full_name(queue: Resource) -> str:
     return f"{namespace_of(queue)}/{name(queue)}"
 
 
-def _queue_exists(workload: Resource, settings: LocalSettings, stack: Stack) -> Iterator[str]:
+@rule(
+    "queue-exists",
+    rationale="Otherwise the workload stays pending, and only the Workload's status shows why.",
+    fix=f"Correct the label `{QUEUE_NAME}`, or create the LocalQueue in that namespace.",
+    link="https://kueue.sigs.k8s.io/docs/tasks/run/jobs/",
+    severity=Severity.HIGH,
+    level=MUST,
+    on=QUEUED,
+)
+def queue_exists(workload: Resource, settings: LocalSettings, stack: Stack) -> Iterator[str]:
+    """The queue that a workload names must exist in its namespace."""
     namespace = namespace_of(workload)
     pods = workload.parts(PODS)
     names = {_queue_of(workload), *(pod.meta.text("labels", QUEUE_NAME) for pod in pods)} - {""}
@@ -202,22 +190,17 @@ def _queue_exists(workload: Resource, settings: LocalSettings, stack: Stack) -> 
             )
 
 
-QUEUE_EXISTS: Final = Rule(
-    name="queue-exists",
-    title="The queue that a workload names must exist in its namespace.",
-    rationale="Otherwise the workload stays pending, and only the Workload's status shows why.",
-    fix=f"Correct the label `{QUEUE_NAME}`, or create the LocalQueue in that namespace.",
-    link="https://kueue.sigs.k8s.io/docs/tasks/run/jobs/",
+@rule(
+    "queue-covers-gpus",
+    rationale="Kueue never admits a workload that requests a resource without quota in its queue.",
+    fix="Add the resource to the ClusterQueue's `coveredResources` and to each of its flavors.",
+    link=f"{_KUEUE}/cluster_queue/#resource-groups",
     severity=Severity.HIGH,
     level=MUST,
-    on=QUEUED,
-    check=_queue_exists,
-    settings=LocalSettings,
-    whole=True,
+    on=POD_PARTS,
 )
-
-
-def _covered(pod: Pod, settings: TenantGpus, stack: Stack) -> Iterator[str]:
+def queue_covers_gpus(pod: Pod, settings: TenantGpus, stack: Stack) -> Iterator[str]:
+    """A workload's queue must cover the GPUs that the workload requests."""
     queue_name = _queue_of(pod.resource) or pod.meta.text("labels", QUEUE_NAME)
     if not queue_name:
         return
@@ -241,20 +224,3 @@ def _covered(pod: Pod, settings: TenantGpus, stack: Stack) -> Iterator[str]:
                 f"requests {resource}, which ClusterQueue {target} does not cover; add it to coveredResources with"
                 " a quota, or use another queue"
             )
-
-
-COVERED: Final = Rule(
-    name="queue-covers-gpus",
-    title="A workload's queue must cover the GPUs that the workload requests.",
-    rationale="Kueue never admits a workload that requests a resource without quota in its queue.",
-    fix="Add the resource to the ClusterQueue's `coveredResources` and to each of its flavors.",
-    link=f"{_KUEUE}/cluster_queue/#resource-groups",
-    severity=Severity.HIGH,
-    level=MUST,
-    on=POD_PARTS,
-    check=_covered,
-    settings=TenantGpus,
-    whole=True,
-)
-
-RULES: Final[tuple[AnyRule, ...]] = (NAMED, TREE, QUEUE_EXISTS, COVERED)

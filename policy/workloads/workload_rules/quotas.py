@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, MUST, AnyRule, Resource, Rule, Severity, Stack, format_number, located_at
+from rule_engine import ADVICE, MUST, Resource, Severity, Stack, format_number, located_at, rule
 from workload_rules.objects import CLUSTER_QUEUES, LIMIT_RANGES, LOCAL_QUEUES, QUOTAS, always, matches_any, name, scopes
 from workload_rules.pods import TenantGpus, Tenants, namespace_of
 from workload_rules.priorities import ClassSettings, is_missing_class
@@ -27,27 +27,23 @@ def _extended(resource: str) -> bool:
     return "/" in resource and domain != "count" and not domain.endswith(("kubernetes.io", "k8s.io"))
 
 
-def _requests_prefix(quota: Resource, settings: Tenants) -> Iterator[str]:
-    if not settings.tenant(namespace_of(quota)):
-        return
-    for line in quota.props.entries("spec", "hard"):
-        resource = line.removeprefix("limits.")
-        if not line.startswith("requests.") and _extended(resource):
-            yield f"{line} is not counted; use requests.{resource}"
-
-
-PREFIX: Final = Rule(
-    name="quota-requests-prefix",
-    title="A ResourceQuota must name GPUs and other extended resources with the prefix `requests.` only.",
+@rule(
+    "quota-requests-prefix",
     rationale="The API server accepts any other key but never counts it: the namespace is then unlimited.",
     fix="Set `requests.nvidia.com/gpu`.",
     link=_QUOTAS,
     severity=Severity.HIGH,
     level=MUST,
     on=QUOTAS,
-    check=_requests_prefix,
-    settings=Tenants,
 )
+def quota_requests_prefix(quota: Resource, settings: Tenants) -> Iterator[str]:
+    """A ResourceQuota must name GPUs and other extended resources with the prefix `requests.` only."""
+    if not settings.tenant(namespace_of(quota)):
+        return
+    for line in quota.props.entries("spec", "hard"):
+        resource = line.removeprefix("limits.")
+        if not line.startswith("requests.") and _extended(resource):
+            yield f"{line} is not counted; use requests.{resource}"
 
 
 def _counts(scope: str, line: str) -> bool:
@@ -62,7 +58,17 @@ def _counts(scope: str, line: str) -> bool:
     return line in _PODS | _COMPUTE or (line.startswith("requests.") and _extended(line.removeprefix("requests.")))
 
 
-def _scopes(quota: Resource, settings: Tenants) -> Iterator[str]:
+@rule(
+    "quota-scopes",
+    rationale="The API server rejects services or storage with such a scope, and never counts `count/…` keys.",
+    fix="Keep pods, CPU, memory and `requests.` of GPUs in it, and move the rest to a second quota without a scope.",
+    link=f"{_QUOTAS}#quota-scopes",
+    severity=Severity.HIGH,
+    level=MUST,
+    on=QUOTAS,
+)
+def quota_scopes(quota: Resource, settings: Tenants) -> Iterator[str]:
+    """A ResourceQuota with a scope must limit only what that scope counts."""
     if not settings.tenant(namespace_of(quota)):
         return
     lines = list(quota.props.entries("spec", "hard"))
@@ -78,21 +84,17 @@ def _scopes(quota: Resource, settings: Tenants) -> Iterator[str]:
             )
 
 
-SCOPES: Final = Rule(
-    name="quota-scopes",
-    title="A ResourceQuota with a scope must limit only what that scope counts.",
-    rationale="The API server rejects services or storage with such a scope, and never counts `count/…` keys.",
-    fix="Keep pods, CPU, memory and `requests.` of GPUs in it, and move the rest to a second quota without a scope.",
-    link=f"{_QUOTAS}#quota-scopes",
-    severity=Severity.HIGH,
+@rule(
+    "quota-scope-classes",
+    rationale="A quota for an unknown class counts nothing, without an error.",
+    fix="Correct the name, create the PriorityClass, or list it under `classes` if it is created elsewhere.",
+    link=_QUOTAS,
+    severity=Severity.MEDIUM,
     level=MUST,
     on=QUOTAS,
-    check=_scopes,
-    settings=Tenants,
 )
-
-
-def _scope_classes(quota: Resource, settings: ClassSettings, stack: Stack) -> Iterator[str]:
+def quota_scope_classes(quota: Resource, settings: ClassSettings, stack: Stack) -> Iterator[str]:
+    """The priority classes in a quota's scope must exist."""
     if not settings.tenant(namespace_of(quota)):
         return
     for scope, _, view in scopes(quota):
@@ -104,22 +106,17 @@ def _scope_classes(quota: Resource, settings: ClassSettings, stack: Stack) -> It
                 )
 
 
-SCOPE_CLASSES: Final = Rule(
-    name="quota-scope-classes",
-    title="The priority classes in a quota's scope must exist.",
-    rationale="A quota for an unknown class counts nothing, without an error.",
-    fix="Correct the name, create the PriorityClass, or list it under `classes` if it is created elsewhere.",
-    link=_QUOTAS,
-    severity=Severity.MEDIUM,
+@rule(
+    "limit-range-gpus",
+    rationale="A `max` alone becomes the default: with a `max` of 8, every CPU pod gets 8 GPUs.",
+    fix="Add `default` and `defaultRequest` of 0 for that resource, and remove `min`.",
+    link=_LIMITS,
+    severity=Severity.HIGH,
     level=MUST,
-    on=QUOTAS,
-    check=_scope_classes,
-    settings=ClassSettings,
-    whole=True,
+    on=LIMIT_RANGES,
 )
-
-
-def _limit_range(limits: Resource, settings: TenantGpus) -> Iterator[str]:
+def limit_range_gpus(limits: Resource, settings: TenantGpus) -> Iterator[str]:
+    """A LimitRange that limits GPUs must set the default to 0."""
     if not settings.tenant(namespace_of(limits)):
         return
     items = limits.props.items("spec", "limits")
@@ -161,20 +158,6 @@ def _limit_range(limits: Resource, settings: TenantGpus) -> Iterator[str]:
                 )
 
 
-LIMIT_RANGE: Final = Rule(
-    name="limit-range-gpus",
-    title="A LimitRange that limits GPUs must set the default to 0.",
-    rationale="A `max` alone becomes the default: with a `max` of 8, every CPU pod gets 8 GPUs.",
-    fix="Add `default` and `defaultRequest` of 0 for that resource, and remove `min`.",
-    link=_LIMITS,
-    severity=Severity.HIGH,
-    level=MUST,
-    on=LIMIT_RANGES,
-    check=_limit_range,
-    settings=TenantGpus,
-)
-
-
 def _sets_default(limits: Resource, side: str, resource: str) -> bool:
     """Whether a LimitRange sets a default limit or request of a resource for containers.
 
@@ -187,7 +170,20 @@ def _sets_default(limits: Resource, side: str, resource: str) -> bool:
     )
 
 
-def _defaults(quota: Resource, settings: Tenants, stack: Stack) -> Iterator[str]:
+@rule(
+    "quota-defaults",
+    rationale=(
+        "Otherwise the API server rejects pods without values; their Deployment or Job has no pods, and only its"
+        " events show why."
+    ),
+    fix="Add a LimitRange with `default` and `defaultRequest` for cpu and memory.",
+    link=_LIMITS,
+    severity=Severity.MEDIUM,
+    level=ADVICE,
+    on=QUOTAS,
+)
+def quota_defaults(quota: Resource, settings: Tenants, stack: Stack) -> Iterator[str]:
+    """If a quota counts CPU and memory, a LimitRange must set their defaults."""
     namespace = namespace_of(quota)
     if not settings.tenant(namespace):
         return
@@ -201,24 +197,6 @@ def _defaults(quota: Resource, settings: Tenants, stack: Stack) -> Iterator[str]
             lacking.append(f"{'default' if side == 'limits' else 'defaultRequest'}.{resource}")
     if lacking:
         yield (f"requires {', '.join(required)}, but no LimitRange in {namespace} sets {', '.join(lacking)}; add one")
-
-
-DEFAULTS: Final = Rule(
-    name="quota-defaults",
-    title="If a quota counts CPU and memory, a LimitRange must set their defaults.",
-    rationale=(
-        "Otherwise the API server rejects pods without values; their Deployment or Job has no pods, and only its"
-        " events show why."
-    ),
-    fix="Add a LimitRange with `default` and `defaultRequest` for cpu and memory.",
-    link=_LIMITS,
-    severity=Severity.MEDIUM,
-    level=ADVICE,
-    on=QUOTAS,
-    check=_defaults,
-    settings=Tenants,
-    whole=True,
-)
 
 
 class QueueQuota(TenantGpus):
@@ -250,7 +228,29 @@ def _admits(queue: Resource, resource: str) -> Decimal | None:
     return total
 
 
-def _not_below(quota: Resource, settings: QueueQuota, stack: Stack) -> Iterator[str]:
+def _cluster_queues(local: list[Resource], stack: Stack) -> list[Resource]:
+    """The ClusterQueues of LocalQueues, each once; those created outside this stack are left out."""
+    queues: dict[str, Resource] = {}
+    for local_queue in local:
+        with located_at(local_queue):
+            queue_name = local_queue.props.text("spec", "clusterQueue")
+        queue = stack.first(CLUSTER_QUEUES, always, (name, queue_name))
+        if queue is not None:
+            queues[queue_name] = queue
+    return list(queues.values())
+
+
+@rule(
+    "quota-not-below-queue",
+    rationale="Otherwise Kueue admits the workload and charges the queue, but the API server rejects its pods.",
+    fix="Raise the quota to the sum of nominalQuota and borrowingLimit over all flavors and queues of the namespace.",
+    link="https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/",
+    severity=Severity.HIGH,
+    level=ADVICE,
+    on=QUOTAS,
+)
+def quota_not_below_queue(quota: Resource, settings: QueueQuota, stack: Stack) -> Iterator[str]:
+    """A namespace's GPU quota must not be lower than what its queues admit."""
     namespace = namespace_of(quota)
     scoped = quota.props.has("spec", "scopes") or quota.props.has("spec", "scopeSelector")
     if not settings.tenant(namespace) or scoped or matches_any(namespace, settings.shared):
@@ -285,32 +285,3 @@ def _not_below(quota: Resource, settings: QueueQuota, stack: Stack) -> Iterator[
                     f"{line} is {format_number(hard)}, but ClusterQueue {', '.join(names)} admits up to"
                     f" {format_number(total)}; raise the quota, or lower nominalQuota and borrowingLimit"
                 )
-
-
-def _cluster_queues(local: list[Resource], stack: Stack) -> list[Resource]:
-    """The ClusterQueues of LocalQueues, each once; those created outside this stack are left out."""
-    queues: dict[str, Resource] = {}
-    for local_queue in local:
-        with located_at(local_queue):
-            queue_name = local_queue.props.text("spec", "clusterQueue")
-        queue = stack.first(CLUSTER_QUEUES, always, (name, queue_name))
-        if queue is not None:
-            queues[queue_name] = queue
-    return list(queues.values())
-
-
-NOT_BELOW: Final = Rule(
-    name="quota-not-below-queue",
-    title="A namespace's GPU quota must not be lower than what its queues admit.",
-    rationale="Otherwise Kueue admits the workload and charges the queue, but the API server rejects its pods.",
-    fix="Raise the quota to the sum of nominalQuota and borrowingLimit over all flavors and queues of the namespace.",
-    link="https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/",
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=QUOTAS,
-    check=_not_below,
-    settings=QueueQuota,
-    whole=True,
-)
-
-RULES: Final[tuple[AnyRule, ...]] = (PREFIX, SCOPES, SCOPE_CLASSES, LIMIT_RANGE, DEFAULTS, NOT_BELOW)

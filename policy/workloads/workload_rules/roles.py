@@ -5,7 +5,7 @@ from typing import Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, AnyRule, Rule, Severity, Stack, UnknownValues
+from rule_engine import ADVICE, Severity, Stack, UnknownValues, rule
 from workload_rules.bindings import Administered, Reviewed, aggregating
 from workload_rules.objects import always, matches_any
 from workload_rules.rbac import (
@@ -108,10 +108,10 @@ def _of_tenants(
     """
     unknown_values = UnknownValues()
     problems: list[str] = []
-    for rule in rules(role):
+    for granting in rules(role):
         with unknown_values.collected():
-            if problem := check(rule):
-                problems.append(f"{rule.label} {problem}")
+            if problem := check(granting):
+                problems.append(f"{granting.label} {problem}")
     recipient = _recipient(role, settings, stack) if problems or unknown_values.errors else ""
     if recipient:
         for problem in problems:
@@ -128,9 +128,8 @@ def _wildcard(rule: PolicyRule) -> str:
     return f"has a wildcard in {', '.join(fields)}" if fields else ""
 
 
-WILDCARDS: Final = Rule(
-    name="no-wildcard-roles",
-    title="Roles of tenants must not have wildcards.",
+@rule(
+    "no-wildcard-roles",
     rationale=(
         "A wildcard also grants what later versions and operators add: escalate and impersonate, tokens of service"
         " accounts, new kinds of objects."
@@ -140,10 +139,10 @@ WILDCARDS: Final = Rule(
     severity=Severity.HIGH,
     level=ADVICE,
     on=ROLES,
-    check=lambda role, settings, stack: _of_tenants(role, settings, stack, _wildcard, "list what is needed"),
-    settings=Administered,
-    whole=True,
 )
+def no_wildcard_roles(role: ApiObject, settings: Administered, stack: Stack) -> Iterator[str]:
+    """Roles of tenants must not have wildcards."""
+    return _of_tenants(role, settings, stack, _wildcard, "list what is needed")
 
 
 def _forbidden(rules: Iterable[PolicyRule], allowed: Iterable[str]) -> str:
@@ -184,18 +183,6 @@ class Bounds(Reviewed):
     )
 
 
-def _beyond(role: ApiObject, settings: Bounds, stack: Stack) -> Iterator[str]:
-    if role.kind.endswith("Binding"):
-        yield from _binds_beyond(role, settings, stack)
-        return
-
-    def check(rule: PolicyRule) -> str:
-        rights = "" if rule.is_everything else _forbidden([rule], settings.allowed)
-        return f"grants {rights}" if rights else ""
-
-    yield from _of_tenants(role, settings, stack, check, "remove it, or list the resources under `allowed`")
-
-
 def _binds_beyond(binding: ApiObject, settings: Bounds, stack: Stack) -> Iterator[str]:
     """Bindings of roles that are not in this stack."""
 
@@ -210,9 +197,8 @@ def _binds_beyond(binding: ApiObject, settings: Bounds, stack: Stack) -> Iterato
         )
 
 
-BOUNDS: Final = Rule(
-    name="tenant-roles-bounded",
-    title="Roles of tenants must not grant what would bypass quotas, queues and guards.",
+@rule(
+    "tenant-roles-bounded",
     rationale=(
         "Somebody who can act as another account, change roles or quotas, or enter pods by the API server is bound by"
         " nothing else that the rules require."
@@ -222,9 +208,15 @@ BOUNDS: Final = Rule(
     severity=Severity.HIGH,
     level=ADVICE,
     on=ROLES_AND_BINDINGS,
-    check=_beyond,
-    settings=Bounds,
-    whole=True,
 )
+def tenant_roles_bounded(role: ApiObject, settings: Bounds, stack: Stack) -> Iterator[str]:
+    """Roles of tenants must not grant what would bypass quotas, queues and guards."""
+    if role.kind.endswith("Binding"):
+        yield from _binds_beyond(role, settings, stack)
+        return
 
-RULES: Final[tuple[AnyRule, ...]] = (WILDCARDS, BOUNDS)
+    def check(rule: PolicyRule) -> str:
+        rights = "" if rule.is_everything else _forbidden([rule], settings.allowed)
+        return f"grants {rights}" if rights else ""
+
+    yield from _of_tenants(role, settings, stack, check, "remove it, or list the resources under `allowed`")

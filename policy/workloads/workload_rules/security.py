@@ -7,9 +7,9 @@ from typing import ClassVar, Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, MUST, AnyRule, Part, Resource, Rule, Severity, Subject, View, kubernetes
+from rule_engine import ADVICE, MUST, Part, Resource, Severity, Subject, View, kubernetes, rule
 from workload_rules.objects import matches_any
-from workload_rules.pods import CONTAINERS, POD_PARTS, Container, Pod, Tenants, holds_pods, is_searched
+from workload_rules.pods import CONTAINERS, POD_PARTS, Container, Pod, Tenants, for_tenants, holds_pods, is_searched
 from workload_rules.shapes import strings
 
 _STANDARDS: Final = "https://kubernetes.io/docs/concepts/security/pod-security-standards/"
@@ -38,7 +38,18 @@ class Privileges(Tenants):
     )
 
 
-def _privileged(container: Container, settings: Privileges) -> Iterator[str]:
+@rule(
+    "no-privileged",
+    rationale="A privileged container can access all GPUs of the node, and all workloads of other teams there.",
+    fix="Remove the privilege; GPUs do not require it.",
+    link=_STANDARDS,
+    severity=Severity.CRITICAL,
+    level=MUST,
+    on=CONTAINERS,
+)
+@for_tenants
+def no_privileged(container: Container, settings: Privileges) -> Iterator[str]:
+    """Containers must not be privileged, or add capabilities that give access to the node."""
     context = container.view.at("securityContext")
     if context.flag("privileged"):
         yield "is privileged; remove securityContext.privileged"
@@ -56,20 +67,6 @@ def _privileged(container: Container, settings: Privileges) -> Iterator[str]:
         yield f"has an unmasked /proc (procMount {context.text('procMount')}); remove securityContext.procMount"
 
 
-PRIVILEGED: Final = Rule(
-    name="no-privileged",
-    title="Containers must not be privileged, or add capabilities that give access to the node.",
-    rationale="A privileged container can access all GPUs of the node, and all workloads of other teams there.",
-    fix="Remove the privilege; GPUs do not require it.",
-    link=_STANDARDS,
-    severity=Severity.CRITICAL,
-    level=MUST,
-    on=CONTAINERS,
-    check=lambda container, settings: settings.of_tenant(container.pod.resource, _privileged(container, settings)),
-    settings=Privileges,
-)
-
-
 class EscalationSettings(Tenants):
     """Requirements for privilege escalation."""
 
@@ -84,24 +81,21 @@ class EscalationSettings(Tenants):
     )
 
 
-def _escalates(container: Container, settings: EscalationSettings) -> Iterator[str]:
-    required = settings.explicit and container.is_whole
-    if container.view.flag("securityContext", "allowPrivilegeEscalation", default=required):
-        yield "allows privilege escalation; set securityContext.allowPrivilegeEscalation: false"
-
-
-ESCALATION: Final = Rule(
-    name="no-privilege-escalation",
-    title="Containers must not allow privilege escalation.",
+@rule(
+    "no-privilege-escalation",
     rationale="A setuid-root program in the image gives root privileges to any process in the container.",
     fix="Set `allowPrivilegeEscalation: false` in the container's securityContext.",
     link=_STANDARDS,
     severity=Severity.LOW,
     level=ADVICE,
     on=CONTAINERS,
-    check=lambda container, settings: settings.of_tenant(container.pod.resource, _escalates(container, settings)),
-    settings=EscalationSettings,
 )
+@for_tenants
+def no_privilege_escalation(container: Container, settings: EscalationSettings) -> Iterator[str]:
+    """Containers must not allow privilege escalation."""
+    required = settings.explicit and container.is_whole
+    if container.view.flag("securityContext", "allowPrivilegeEscalation", default=required):
+        yield "allows privilege escalation; set securityContext.allowPrivilegeEscalation: false"
 
 
 class HostNamespaces(Tenants):
@@ -110,18 +104,8 @@ class HostNamespaces(Tenants):
     allowed: list[str] = Field([], description="Host namespaces that pods may use: hostPID, hostIPC, hostNetwork.")
 
 
-def _host_namespaces(pod: Pod, settings: HostNamespaces) -> Iterator[str]:
-    for host_namespace in ("hostPID", "hostIPC", "hostNetwork"):
-        if host_namespace not in settings.allowed and pod.spec.flag(host_namespace):
-            yield f"sets {host_namespace}; remove it"
-    for context in ("securityContext", "podSecurityContext"):  # the second one is the Spark operator's
-        if pod.spec.flag(context, "windowsOptions", "hostProcess"):
-            yield f"sets {context}.windowsOptions.hostProcess, so that its containers run on the host; remove it"
-
-
-HOST_NAMESPACES: Final = Rule(
-    name="no-host-namespaces",
-    title="Pods must not run on the host, or use its process, IPC or network namespaces.",
+@rule(
+    "no-host-namespaces",
     rationale="Such a pod can observe pods of other teams on the node, and NetworkPolicies do not apply to it.",
     fix=(
         "Remove `hostPID`, `hostIPC` and `hostNetwork`; if a GPU fabric has its own network, allow hostNetwork in"
@@ -131,9 +115,16 @@ HOST_NAMESPACES: Final = Rule(
     severity=Severity.HIGH,
     level=MUST,
     on=POD_PARTS,
-    check=lambda pod, settings: settings.of_tenant(pod.resource, _host_namespaces(pod, settings)),
-    settings=HostNamespaces,
 )
+@for_tenants
+def no_host_namespaces(pod: Pod, settings: HostNamespaces) -> Iterator[str]:
+    """Pods must not run on the host, or use its process, IPC or network namespaces."""
+    for host_namespace in ("hostPID", "hostIPC", "hostNetwork"):
+        if host_namespace not in settings.allowed and pod.spec.flag(host_namespace):
+            yield f"sets {host_namespace}; remove it"
+    for context in ("securityContext", "podSecurityContext"):  # the second one is the Spark operator's
+        if pod.spec.flag(context, "windowsOptions", "hostProcess"):
+            yield f"sets {context}.windowsOptions.hostProcess, so that its containers run on the host; remove it"
 
 
 class HostPaths(Tenants):
@@ -175,12 +166,6 @@ def _is_of_tenant(part: Pod | Resource, settings: HostPaths) -> bool:
     return not namespace or settings.tenant(namespace)
 
 
-def _of_tenants(part: Pod | Resource, settings: HostPaths) -> Iterator[str]:
-    for message in _host_paths(part, settings):
-        if _is_of_tenant(part, settings):
-            yield message
-
-
 _VOLUMES: Final = kubernetes("core:PersistentVolume", "core:PersistentVolumePatch")
 
 
@@ -194,9 +179,9 @@ _MOUNTS: Final = Subject(
     _find_mounts,
 )
 
-HOST_PATHS: Final = Rule(
-    name="no-host-paths",
-    title="Pods must not mount directories or devices of the host, nor claim a PersistentVolume that is one.",
+
+@rule(
+    "no-host-paths",
     rationale=(
         "Through host paths, a pod can read other teams' data and take over the node; through /dev/nvidia*, it uses"
         " GPUs that are not counted."
@@ -206,34 +191,33 @@ HOST_PATHS: Final = Rule(
     severity=Severity.CRITICAL,
     level=MUST,
     on=_MOUNTS,
-    check=_of_tenants,
-    settings=HostPaths,
 )
+def no_host_paths(part: Pod | Resource, settings: HostPaths) -> Iterator[str]:
+    """Pods must not mount directories or devices of the host, nor claim a PersistentVolume that is one."""
+    for message in _host_paths(part, settings):
+        if _is_of_tenant(part, settings):
+            yield message
 
-
-def _block_devices(container: Container) -> Iterator[str]:
-    for device in container.view.items("volumeDevices"):
-        yield f"uses {device.text('devicePath')} as a raw block device; mount the claim as a file system"
-
-
-BLOCK_DEVICES: Final = Rule(
-    name="no-block-devices",
-    title="Containers must not use raw block devices.",
-    rationale="Raw block access bypasses file permissions, and a volume's snapshots and scans.",
-    fix="Set the claim under `volumeMounts`, with volumeMode Filesystem.",
-    link="https://kubernetes.io/docs/concepts/storage/persistent-volumes/#raw-block-volume-support",
-    severity=Severity.MEDIUM,
-    level=ADVICE,
-    on=CONTAINERS,
-    check=lambda container, settings: settings.of_tenant(container.pod.resource, _block_devices(container)),
-    settings=Tenants,
-)
 
 _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 _HOOKS: Final = ("postStart", "preStop")
 
 
-def _host_ports(container: Container) -> Iterator[str]:
+@rule(
+    "no-host-ports",
+    rationale=(
+        "A port of the host bypasses NetworkPolicies and blocks other pods from the node; the kubelet sends probes from"
+        " the node's network."
+    ),
+    fix="Remove `hostPort` and create a Service; remove `host` from probes and lifecycle hooks.",
+    link=_STANDARDS,
+    severity=Severity.MEDIUM,
+    level=ADVICE,
+    on=CONTAINERS,
+)
+@for_tenants
+def no_host_ports(container: Container, _: Tenants) -> Iterator[str]:
+    """Containers must not use ports of the host, nor probe other hosts."""
     for port in container.view.items("ports"):
         if port.number("hostPort"):
             yield f"uses port {port.text('hostPort')} of the host; remove hostPort, and create a Service"
@@ -245,21 +229,21 @@ def _host_ports(container: Container) -> Iterator[str]:
                 yield f"{field}.{way} calls the host {action.text(way, 'host')} from the node; remove host"
 
 
-HOST_PORTS: Final = Rule(
-    name="no-host-ports",
-    title="Containers must not use ports of the host, nor probe other hosts.",
-    rationale=(
-        "A port of the host bypasses NetworkPolicies and blocks other pods from the node; the kubelet sends probes from"
-        " the node's network."
-    ),
-    fix="Remove `hostPort` and create a Service; remove `host` from probes and lifecycle hooks.",
-    link=_STANDARDS,
+@rule(
+    "no-block-devices",
+    rationale="Raw block access bypasses file permissions, and a volume's snapshots and scans.",
+    fix="Set the claim under `volumeMounts`, with volumeMode Filesystem.",
+    link="https://kubernetes.io/docs/concepts/storage/persistent-volumes/#raw-block-volume-support",
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=CONTAINERS,
-    check=lambda container, settings: settings.of_tenant(container.pod.resource, _host_ports(container)),
-    settings=Tenants,
 )
+@for_tenants
+def no_block_devices(container: Container, _: Tenants) -> Iterator[str]:
+    """Containers must not use raw block devices."""
+    for device in container.view.items("volumeDevices"):
+        yield f"uses {device.text('devicePath')} as a raw block device; mount the claim as a file system"
+
 
 _APP_ARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
 """Prefix of the annotations that set the AppArmor profile of a container up to Kubernetes 1.30."""
@@ -289,7 +273,30 @@ class Profiles(Tenants):
     )
 
 
-def _unconfined(pod: Pod, settings: Profiles) -> Iterator[str]:
+def _profiles(field: str, context: View) -> Iterator[str]:
+    """The profiles of a security context by which the kernel does not confine a container."""
+    for profile in ("seccompProfile", "appArmorProfile"):
+        if context.text(profile, "type") == "Unconfined":
+            yield f"{field}.{profile} is Unconfined; set RuntimeDefault"
+    for option in ("user", "role"):
+        if context.text("seLinuxOptions", option):
+            yield f"{field}.seLinuxOptions.{option} is {context.text('seLinuxOptions', option)}; remove it"
+    if context.text("seLinuxOptions", "type") not in _SELINUX_TYPES:
+        yield f"{field}.seLinuxOptions.type is {context.text('seLinuxOptions', 'type')}; set container_t"
+
+
+@rule(
+    "no-unconfined",
+    rationale="Without these profiles, a container can use every system call against the kernel that all teams share.",
+    fix="Set the profiles to RuntimeDefault, and remove SELinux options and kernel parameters that are not allowed.",
+    link=_STANDARDS,
+    severity=Severity.HIGH,
+    level=ADVICE,
+    on=POD_PARTS,
+)
+@for_tenants
+def no_unconfined(pod: Pod, settings: Profiles) -> Iterator[str]:
+    """Pods must be confined by seccomp, AppArmor and SELinux, and set only safe kernel parameters."""
     for key, annotation in pod.meta.entries("annotations").items():
         profile = annotation.text() if key.startswith(_APP_ARMOR) else ""
         if profile and profile != "runtime/default" and not profile.startswith("localhost/"):
@@ -304,31 +311,6 @@ def _unconfined(pod: Pod, settings: Profiles) -> Iterator[str]:
         name = container.view.text("name") or container.view.path[-1]
         yield from _profiles(f"container {name}: securityContext", container.view.at("securityContext"))
 
-
-def _profiles(field: str, context: View) -> Iterator[str]:
-    """The profiles of a security context by which the kernel does not confine a container."""
-    for profile in ("seccompProfile", "appArmorProfile"):
-        if context.text(profile, "type") == "Unconfined":
-            yield f"{field}.{profile} is Unconfined; set RuntimeDefault"
-    for option in ("user", "role"):
-        if context.text("seLinuxOptions", option):
-            yield f"{field}.seLinuxOptions.{option} is {context.text('seLinuxOptions', option)}; remove it"
-    if context.text("seLinuxOptions", "type") not in _SELINUX_TYPES:
-        yield f"{field}.seLinuxOptions.type is {context.text('seLinuxOptions', 'type')}; set container_t"
-
-
-UNCONFINED: Final = Rule(
-    name="no-unconfined",
-    title="Pods must be confined by seccomp, AppArmor and SELinux, and set only safe kernel parameters.",
-    rationale="Without these profiles, a container can use every system call against the kernel that all teams share.",
-    fix="Set the profiles to RuntimeDefault, and remove SELinux options and kernel parameters that are not allowed.",
-    link=_STANDARDS,
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=POD_PARTS,
-    check=lambda pod, settings: settings.of_tenant(pod.resource, _unconfined(pod, settings)),
-    settings=Profiles,
-)
 
 _MANIFEST: Final = re.compile(
     r"""(?:^|[\s{,"'-])(?:containers["']?\s*:\s*(?:[\[\n]|$)|podSpec["']?\s*:|kind["']?\s*:\s*["']?[A-Z])"""
@@ -359,33 +341,19 @@ def _written(resource: Resource) -> Iterator[ManifestString]:
             yield ManifestString(resource, view)
 
 
-def _is_readable(string: ManifestString) -> Iterator[str]:
-    yield (
-        f"{'.'.join(string.view.path)} is a string with a pod spec or a manifest, which no rule evaluates; use the"
-        " fields of the object"
-    )
-
-
-READABLE: Final = Rule(
-    name="pod-specs-readable",
-    title="A pod spec must be in fields of an object, not in a string.",
+@rule(
+    "pod-specs-readable",
     rationale="Rules do not evaluate strings: a pod in one can have GPUs without a queue, or be privileged.",
     fix="Set the fields of the object, or review the string and exempt the object.",
     link="https://argo-workflows.readthedocs.io/en/latest/fields/#template",
     severity=Severity.MEDIUM,
     level=ADVICE,
     on=Subject("strings of operators' objects", is_searched, _written),
-    check=lambda string, settings: settings.of_tenant(string.resource, _is_readable(string)),
-    settings=Tenants,
 )
-
-RULES: Final[tuple[AnyRule, ...]] = (
-    PRIVILEGED,
-    ESCALATION,
-    HOST_NAMESPACES,
-    HOST_PATHS,
-    HOST_PORTS,
-    BLOCK_DEVICES,
-    UNCONFINED,
-    READABLE,
-)
+@for_tenants
+def pod_specs_readable(string: ManifestString, _: Tenants) -> Iterator[str]:
+    """A pod spec must be in fields of an object, not in a string."""
+    yield (
+        f"{'.'.join(string.view.path)} is a string with a pod spec or a manifest, which no rule evaluates; use the"
+        " fields of the object"
+    )

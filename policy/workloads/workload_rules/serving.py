@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Final, cast
 
 from pydantic import Field
 
-from rule_engine import ADVICE, MUST, AnyRule, Resource, Rule, Severity, Stack, UnknownValueError, format_number
+from rule_engine import ADVICE, MUST, Resource, Severity, Stack, UnknownValueError, format_number, rule
 from workload_rules.objects import always, matches_any, name
 from workload_rules.pods import CONTAINERS, Container, TenantGpus, Tenants, namespace_of
 from workload_rules.scaling import AUTOSCALERS, REPLICATED, SCALED, WORKLOADS, Autoscaler, autoscalers_of
@@ -30,34 +30,32 @@ def _has_probe(container: Container, settings: TenantGpus, probe: str, fix: str)
         yield f"serves with GPUs and has no {probe}; {fix}"
 
 
-READY: Final = Rule(
-    name="serving-readiness",
-    title="A serving container with GPUs must have a readiness probe.",
+@rule(
+    "serving-readiness",
     rationale="Otherwise requests reach pods that are still loading the model, and a rollout continues too early.",
     fix="Add `readinessProbe` on a path that responds once the model is loaded.",
     link=_PROBES,
     severity=Severity.HIGH,
     level=MUST,
     on=CONTAINERS,
-    check=lambda container, settings: _has_probe(
-        container, settings, "readinessProbe", "add one that checks whether the model is loaded"
-    ),
-    settings=TenantGpus,
 )
-ALIVE: Final = Rule(
-    name="serving-liveness",
-    title="A serving container with GPUs must have a liveness probe.",
+def serving_readiness(container: Container, settings: TenantGpus) -> Iterator[str]:
+    """A serving container with GPUs must have a readiness probe."""
+    return _has_probe(container, settings, "readinessProbe", "add one that checks whether the model is loaded")
+
+
+@rule(
+    "serving-liveness",
     rationale="A server that hangs keeps its GPUs and does not respond.",
     fix="Add `livenessProbe`, and a `startupProbe` that covers the model loading time.",
     link=_PROBES,
     severity=Severity.LOW,
     level=ADVICE,
     on=CONTAINERS,
-    check=lambda container, settings: _has_probe(
-        container, settings, "livenessProbe", "add one, with a startupProbe for the model loading time"
-    ),
-    settings=TenantGpus,
 )
+def serving_liveness(container: Container, settings: TenantGpus) -> Iterator[str]:
+    """A serving container with GPUs must have a liveness probe."""
+    return _has_probe(container, settings, "livenessProbe", "add one, with a startupProbe for the model loading time")
 
 
 class ScaleSettings(Tenants):
@@ -69,7 +67,17 @@ class ScaleSettings(Tenants):
     minimum: int = Field(0, ge=0, description="Lower bound for the minimum replicas of an autoscaler; 2 in production.")
 
 
-def _bounded(autoscaler: Autoscaler, settings: ScaleSettings) -> Iterator[str]:
+@rule(
+    "autoscaler-bounded",
+    rationale="A wrong metric can use every GPU that the quota allows, or leave a single pod without redundancy.",
+    fix="Lower maxReplicas (maxReplicaCount), or raise minReplicas (minReplicaCount).",
+    link=_HPA,
+    severity=Severity.MEDIUM,
+    level=MUST,
+    on=AUTOSCALERS,
+)
+def autoscaler_bounded(autoscaler: Autoscaler, settings: ScaleSettings) -> Iterator[str]:
+    """An autoscaler's minimum and maximum must be within the organisation's bounds."""
     if not settings.tenant(autoscaler.namespace):
         return
     if autoscaler.maximum > settings.maximum:
@@ -82,20 +90,6 @@ def _bounded(autoscaler: Autoscaler, settings: ScaleSettings) -> Iterator[str]:
             f"minimum of {format_number(autoscaler.minimum)} pods is below the lower bound ({settings.minimum}); raise"
             " its minimum"
         )
-
-
-SCALE: Final = Rule(
-    name="autoscaler-bounded",
-    title="An autoscaler's minimum and maximum must be within the organisation's bounds.",
-    rationale="A wrong metric can use every GPU that the quota allows, or leave a single pod without redundancy.",
-    fix="Lower maxReplicas (maxReplicaCount), or raise minReplicas (minReplicaCount).",
-    link=_HPA,
-    severity=Severity.MEDIUM,
-    level=MUST,
-    on=AUTOSCALERS,
-    check=_bounded,
-    settings=ScaleSettings,
-)
 
 
 class TargetSettings(Tenants):
@@ -113,7 +107,17 @@ def _kind(workload: Resource) -> str:
     return workload.kind
 
 
-def _target(autoscaler: Autoscaler, settings: TargetSettings, stack: Stack) -> Iterator[str]:
+@rule(
+    "autoscaler-target",
+    rationale="The API server accepts an unknown target without an error, and the number of replicas never changes.",
+    fix="Correct `scaleTargetRef`, or list the workload under `workloads` if it is created elsewhere.",
+    link=_HPA,
+    severity=Severity.HIGH,
+    level=MUST,
+    on=AUTOSCALERS,
+)
+def autoscaler_target(autoscaler: Autoscaler, settings: TargetSettings, stack: Stack) -> Iterator[str]:
+    """The target of an autoscaler must exist."""
     namespace = autoscaler.namespace
     if not settings.tenant(namespace):
         return
@@ -130,43 +134,23 @@ def _target(autoscaler: Autoscaler, settings: TargetSettings, stack: Stack) -> I
         yield f"references {kind} {target_name}, which does not exist in namespace {namespace}; correct scaleTargetRef"
 
 
-TARGET: Final = Rule(
-    name="autoscaler-target",
-    title="The target of an autoscaler must exist.",
-    rationale="The API server accepts an unknown target without an error, and the number of replicas never changes.",
-    fix="Correct `scaleTargetRef`, or list the workload under `workloads` if it is created elsewhere.",
-    link=_HPA,
-    severity=Severity.HIGH,
-    level=MUST,
-    on=AUTOSCALERS,
-    check=_target,
-    settings=TargetSettings,
-    whole=True,
-)
-
-
-def _one_autoscaler(workload: Resource, settings: Tenants, stack: Stack) -> Iterator[str]:
-    if not settings.tenant(namespace_of(workload)):
-        return
-    autoscalers = autoscalers_of(workload, stack)
-    if len(autoscalers) > 1:
-        names = " and ".join(sorted(autoscaler.place for autoscaler in autoscalers))
-        yield f"is scaled by {names}; keep one (KEDA creates its own HorizontalPodAutoscaler)"
-
-
-ONE: Final = Rule(
-    name="one-autoscaler",
-    title="A workload must have at most one autoscaler.",
+@rule(
+    "one-autoscaler",
     rationale="Two autoscalers overwrite each other's replica count repeatedly.",
     fix="Keep one; with KEDA, keep the ScaledObject and remove the HorizontalPodAutoscaler.",
     link=_HPA,
     severity=Severity.HIGH,
     level=MUST,
     on=WORKLOADS,
-    check=_one_autoscaler,
-    settings=Tenants,
-    whole=True,
 )
+def one_autoscaler(workload: Resource, settings: Tenants, stack: Stack) -> Iterator[str]:
+    """A workload must have at most one autoscaler."""
+    if not settings.tenant(namespace_of(workload)):
+        return
+    autoscalers = autoscalers_of(workload, stack)
+    if len(autoscalers) > 1:
+        names = " and ".join(sorted(autoscaler.place for autoscaler in autoscalers))
+        yield f"is scaled by {names}; keep one (KEDA creates its own HorizontalPodAutoscaler)"
 
 
 class ReplicaSettings(Tenants):
@@ -206,18 +190,6 @@ def _by_program(workload: Resource) -> bool:
     raise UnknownValueError(("spec", "replicas"), "may be set by the program or by the API server")
 
 
-def _left_out(workload: Resource, settings: ReplicaSettings, stack: Stack) -> Iterator[str]:
-    namespace = namespace_of(workload)
-    if not settings.tenant(namespace) or not workload.props.has("spec", "replicas"):
-        return
-    if any(path in {"spec.replicas", "spec", "*"} for path in workload.ignored):
-        return
-    autoscalers = autoscalers_of(workload, stack)
-    owner = autoscalers[0].place if autoscalers else "an autoscaler outside this stack"
-    if (autoscalers or matches_any(f"{namespace}/{name(workload)}", settings.autoscaled)) and _by_program(workload):
-        yield f"sets replicas, which {owner} also sets; remove spec.replicas"
-
-
 def _json_map(value: object) -> dict[str, Any]:
     """The value if it is a map, else (missing or unknown) an empty map."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
@@ -238,19 +210,24 @@ def _drop(type_: str, props: dict[str, Any], settings: ReplicaSettings) -> bool:
     return True
 
 
-LEFT_OUT: Final = Rule(
-    name="replicas-left-out",
-    title="A workload with an autoscaler must not set replicas.",
+@rule(
+    "replicas-left-out",
     rationale="Each deployment resets the number of replicas, regardless of the load.",
     fix="Remove `spec.replicas`; the autoscaler's minimum applies instead.",
     link=f"{_HPA}#migrating-deployments-and-statefulsets-to-horizontal-autoscaling",
     severity=Severity.MEDIUM,
     level=MUST,
     on=WORKLOADS,
-    check=_left_out,
-    settings=ReplicaSettings,
-    whole=True,
     remedy=_drop,
 )
-
-RULES: Final[tuple[AnyRule, ...]] = (READY, ALIVE, SCALE, TARGET, ONE, LEFT_OUT)
+def replicas_left_out(workload: Resource, settings: ReplicaSettings, stack: Stack) -> Iterator[str]:
+    """A workload with an autoscaler must not set replicas."""
+    namespace = namespace_of(workload)
+    if not settings.tenant(namespace) or not workload.props.has("spec", "replicas"):
+        return
+    if any(path in {"spec.replicas", "spec", "*"} for path in workload.ignored):
+        return
+    autoscalers = autoscalers_of(workload, stack)
+    owner = autoscalers[0].place if autoscalers else "an autoscaler outside this stack"
+    if (autoscalers or matches_any(f"{namespace}/{name(workload)}", settings.autoscaled)) and _by_program(workload):
+        yield f"sets replicas, which {owner} also sets; remove spec.replicas"

@@ -6,10 +6,10 @@ from typing import ClassVar, Final, Literal
 
 from pydantic import Field
 
-from rule_engine import ADVICE, AnyRule, Resource, Rule, Severity, Stack, UnknownValueError, located_at
+from rule_engine import ADVICE, Resource, Severity, Stack, UnknownValueError, located_at, rule
 from workload_rules.kinds import BATCH, PODS_IN
 from workload_rules.objects import QUOTAS, always, matches_any, name, objects
-from workload_rules.pods import POD_PARTS, Claim, Pod, TenantGpus, Tenants, namespace_of
+from workload_rules.pods import POD_PARTS, Claim, Pod, TenantGpus, Tenants, for_tenants, namespace_of
 
 _STANDARDS: Final = "https://kubernetes.io/docs/concepts/security/pod-security-admission/"
 _NETWORK: Final = "https://kubernetes.io/docs/concepts/services-networking/network-policies/"
@@ -38,20 +38,8 @@ class LevelSettings(Tenants):
     )
 
 
-def _level(space: Resource, settings: LevelSettings) -> Iterator[str]:
-    if not settings.tenant(_own(space)):
-        return
-    level = space.props.text("metadata", "labels", _ENFORCE)
-    sufficient = {"restricted", settings.level}
-    if not level:
-        yield f"enforces no Pod Security level; set label {_ENFORCE}: {settings.level}"
-    elif level not in sufficient:
-        yield f"enforces the Pod Security level {level}; set {settings.level}"
-
-
-POD_SECURITY: Final = Rule(
-    name="pod-security-level",
-    title="A tenant namespace must enforce a Pod Security level.",
+@rule(
+    "pod-security-level",
     rationale=(
         "Without one, anyone who can create pods in the namespace can take over the node and read every team's data"
         " on it."
@@ -61,9 +49,17 @@ POD_SECURITY: Final = Rule(
     severity=Severity.HIGH,
     level=ADVICE,
     on=NAMESPACES,
-    check=_level,
-    settings=LevelSettings,
 )
+def pod_security_level(space: Resource, settings: LevelSettings) -> Iterator[str]:
+    """A tenant namespace must enforce a Pod Security level."""
+    if not settings.tenant(_own(space)):
+        return
+    level = space.props.text("metadata", "labels", _ENFORCE)
+    sufficient = {"restricted", settings.level}
+    if not level:
+        yield f"enforces no Pod Security level; set label {_ENFORCE}: {settings.level}"
+    elif level not in sufficient:
+        yield f"enforces the Pod Security level {level}; set {settings.level}"
 
 
 class OwnerSettings(Tenants):
@@ -78,7 +74,17 @@ class OwnerSettings(Tenants):
     )
 
 
-def _owner(owned: Resource, settings: OwnerSettings) -> Iterator[str]:
+@rule(
+    "owner-labels",
+    rationale="GPU costs without an owner cannot be attributed, and nobody is asked about idle GPUs.",
+    fix="Add the labels for owner, cost centre and environment.",
+    link="https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/",
+    severity=Severity.LOW,
+    level=ADVICE,
+    on=_OWNED,
+)
+def owner_labels(owned: Resource, settings: OwnerSettings) -> Iterator[str]:
+    """A namespace must have labels for its owner and cost centre."""
     is_space = owned.kind == "Namespace"
     if not is_space and not settings.workloads:
         return
@@ -92,20 +98,6 @@ def _owner(owned: Resource, settings: OwnerSettings) -> Iterator[str]:
     ]
     if missing:
         yield f"missing labels: {', '.join(missing)}; add them"
-
-
-OWNER: Final = Rule(
-    name="owner-labels",
-    title="A namespace must have labels for its owner and cost centre.",
-    rationale="GPU costs without an owner cannot be attributed, and nobody is asked about idle GPUs.",
-    fix="Add the labels for owner, cost centre and environment.",
-    link="https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/",
-    severity=Severity.LOW,
-    level=ADVICE,
-    on=_OWNED,
-    check=_owner,
-    settings=OwnerSettings,
-)
 
 
 class DenySettings(Tenants):
@@ -125,7 +117,17 @@ def _denies(policy: Resource, direction: str) -> bool:
     return direction in types or (not types and (direction == "Ingress" or spec.has("egress")))
 
 
-def _default_deny(space: Resource, settings: DenySettings, stack: Stack) -> Iterator[str]:
+@rule(
+    "default-deny",
+    rationale="Otherwise pods of every other namespace can reach its model servers and its training ports.",
+    fix="Create a NetworkPolicy that selects all pods and allows nothing, and add policies for the required traffic.",
+    link=f"{_NETWORK}#default-policies",
+    severity=Severity.HIGH,
+    level=ADVICE,
+    on=NAMESPACES,
+)
+def default_deny(space: Resource, settings: DenySettings, stack: Stack) -> Iterator[str]:
+    """A tenant namespace must deny traffic by default."""
     own_name = _own(space)
     if not settings.tenant(own_name):
         return
@@ -142,21 +144,6 @@ def _default_deny(space: Resource, settings: DenySettings, stack: Stack) -> Iter
         )
 
 
-DEFAULT_DENY: Final = Rule(
-    name="default-deny",
-    title="A tenant namespace must deny traffic by default.",
-    rationale="Otherwise pods of every other namespace can reach its model servers and its training ports.",
-    fix="Create a NetworkPolicy that selects all pods and allows nothing, and add policies for the required traffic.",
-    link=f"{_NETWORK}#default-policies",
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=NAMESPACES,
-    check=_default_deny,
-    settings=DenySettings,
-    whole=True,
-)
-
-
 class SpaceQuota(TenantGpus):
     """Namespaces whose quotas are created outside this stack."""
 
@@ -164,19 +151,6 @@ class SpaceQuota(TenantGpus):
 
     external: list[str] = Field([], description="Namespaces, as patterns, whose quotas are created outside this stack.")
     classes: list[str] = Field(["*gpu*", "mig.*"], description="DeviceClasses of GPUs, as patterns.")
-
-
-def _has_quota(pod: Pod, settings: SpaceQuota, stack: Stack) -> Iterator[str]:
-    if matches_any(pod.namespace, settings.external):
-        return
-    for resource in pod.gpus(settings):
-        if not _is_limited(f"requests.{resource}", pod.namespace, stack):
-            yield _without_quota(f"requests {resource}", pod.namespace, f"requests.{resource}")
-    for claim in pod.claims:
-        for device_class in _device_classes(claim, pod.namespace, stack):
-            key = f"{device_class}.deviceclass.resource.k8s.io/devices"
-            if matches_any(device_class, settings.classes) and not _is_limited(key, pod.namespace, stack):
-                yield _without_quota(f"claims {device_class} by {claim.kind} {claim.name}", pod.namespace, key)
 
 
 def _is_limited(key: str, namespace: str, stack: Stack) -> bool:
@@ -221,18 +195,25 @@ def _device_classes(claim: Claim, namespace: str, stack: Stack) -> list[str]:
     return sorted(classes - {""})
 
 
-GPU_QUOTA: Final = Rule(
-    name="gpu-namespace-quota",
-    title="A namespace with GPU pods must have a ResourceQuota for these GPUs.",
+@rule(
+    "gpu-namespace-quota",
     rationale="Without one, pods that name no queue can use all GPUs of the cluster.",
     fix="Create a ResourceQuota with `requests.<resource>` in the namespace.",
     link=_QUOTA,
     severity=Severity.HIGH,
     level=ADVICE,
     on=POD_PARTS,
-    check=lambda pod, settings, stack: settings.of_tenant(pod.resource, _has_quota(pod, settings, stack)),
-    settings=SpaceQuota,
-    whole=True,
 )
-
-RULES: Final[tuple[AnyRule, ...]] = (POD_SECURITY, OWNER, DEFAULT_DENY, GPU_QUOTA)
+@for_tenants
+def gpu_namespace_quota(pod: Pod, settings: SpaceQuota, stack: Stack) -> Iterator[str]:
+    """A namespace with GPU pods must have a ResourceQuota for these GPUs."""
+    if matches_any(pod.namespace, settings.external):
+        return
+    for resource in pod.gpus(settings):
+        if not _is_limited(f"requests.{resource}", pod.namespace, stack):
+            yield _without_quota(f"requests {resource}", pod.namespace, f"requests.{resource}")
+    for claim in pod.claims:
+        for device_class in _device_classes(claim, pod.namespace, stack):
+            key = f"{device_class}.deviceclass.resource.k8s.io/devices"
+            if matches_any(device_class, settings.classes) and not _is_limited(key, pod.namespace, stack):
+                yield _without_quota(f"claims {device_class} by {claim.kind} {claim.name}", pod.namespace, key)

@@ -136,7 +136,7 @@ _EXPORTER: Final = "ServiceAccount ml-research/exporter"
 CASES: Final = (
     Case(
         name="administrators of the cluster",
-        rule=access.CLUSTER_ADMIN,
+        rule=access.no_cluster_admin,
         given={"admins": ADMINS, "all": ALL, "suite": SUITE, "reader": READER, "team": TEAM, "listed": LISTED},
         settings=_LIST,
         also=[
@@ -182,7 +182,7 @@ CASES: Final = (
     ),
     Case(
         name="roles that are not in the stack",
-        rule=access.CLUSTER_ADMIN,
+        rule=access.no_cluster_admin,
         given={"reader": READER, "team": TEAM},
         settings={"reviewed": ["reviewed-*"]},
         also=[("team: roleRef.name", "reviewed-viewer")],
@@ -191,7 +191,7 @@ CASES: Final = (
     ),
     Case(
         name="subjects in system namespaces",
-        rule=access.CLUSTER_ADMIN,
+        rule=access.no_cluster_admin,
         given={"admins": ADMINS},
         settings=_LIST,
         also=[("team", replace(TEAM, props=_IN_SYSTEM | {"subjects": [group("ml-serving")]}))],
@@ -213,7 +213,7 @@ CASES: Final = (
     ),
     Case(
         name="everybody",
-        rule=access.EVERYBODY,
+        rule=access.no_binding_to_everybody,
         given={"admins": ADMINS, "team": TEAM, "readers": READERS},
         also=[
             ("team: subjects.0", group("system:serviceaccounts:ml-research")),
@@ -248,7 +248,7 @@ CASES: Final = (
     ),
     Case(
         name="a role for everybody by settings",
-        rule=access.EVERYBODY,
+        rule=access.no_binding_to_everybody,
         given={"team": TEAM},
         settings={"roles": ["reader"]},
         also=[("team: subjects.0", group("system:authenticated"))],
@@ -267,7 +267,7 @@ CASES: Final = (
     ),
     Case(
         name="bindings that read the Secrets of all namespaces",
-        rule=access.SECRETS,
+        rule=access.no_cluster_wide_secrets,
         given={"reader": READER, "readers": READERS, "team": TEAM, "admins": ADMINS},
         settings=_LIST,
         also=[
@@ -292,7 +292,7 @@ CASES: Final = (
     ),
     Case(
         name="static tokens",
-        rule=access.TOKENS,
+        rule=access.no_static_tokens,
         given={"token": TOKEN, "account": ACCOUNT},
         settings={"allowed": ["ci/*"]},
         also=[

@@ -21,7 +21,7 @@ _GROUP: Final = "groups: spec.resourceGroups.0.flavors.0.resources.0"
 CASES: Final = (
     Case(
         name="limits of borrowing",
-        rule=borrowing.BOUNDED,
+        rule=borrowing.borrowing_bounded,
         given={"queue": CLUSTER_QUEUE, "groups": GROUPS, "org": ORG},
         settings={"maximum": {"nvidia.com/*": 8}},
         also=[(f"{_GPU}.borrowingLimit", "0"), ("queue: spec.cohortName", GONE), (f"{_GPU}.name", "example.com/fpga")],
@@ -50,7 +50,7 @@ CASES: Final = (
     ),
     Case(
         name="a cohort to share with",
-        rule=borrowing.COHORT_NAMED,
+        rule=borrowing.cohort_named,
         given={"queue": CLUSTER_QUEUE, "groups": GROUPS, "org": ORG},
         also=[
             (
@@ -87,7 +87,7 @@ CASES: Final = (
     ),
     Case(
         name="namespaces of a queue",
-        rule=borrowing.SELECTS,
+        rule=borrowing.cluster_queue_selects,
         given={"queue": CLUSTER_QUEUE},
         also=[("queue: spec.namespaceSelector", {})],
         breaks=[
@@ -102,7 +102,7 @@ CASES: Final = (
     ),
     Case(
         name="the version of the API",
-        rule=borrowing.VERSION,
+        rule=borrowing.kueue_version,
         given={"local": LOCAL_QUEUE, "groups": GROUPS},
         also=[("local: apiVersion", GONE)],
         breaks=[

@@ -66,7 +66,7 @@ def _added(surge: int, admits: int = 12, of: str = _QUOTA) -> str:
 CASES: Final = (
     Case(
         name="serving workloads at maximum replicas",
-        rule=budgets.FITS,
+        rule=budgets.autoscaler_maximum_fits,
         given=_ALL,
         also=[
             ("quota: metadata.namespace", "ml-research"),
@@ -102,7 +102,7 @@ CASES: Final = (
     ),
     Case(
         name="serving workloads with the priority classes of a quota",
-        rule=budgets.FITS,
+        rule=budgets.autoscaler_maximum_fits,
         given={**_ALL, "quota": SCOPED},
         also=[
             ("second: spec.template.spec.priorityClassName", "ml-low"),
@@ -125,7 +125,7 @@ CASES: Final = (
     ),
     Case(
         name="pods that a rollout adds",
-        rule=budgets.SURGE,
+        rule=budgets.surge_fits,
         given=_ALL,
         also=[
             (_STRATEGY, {"type": "Recreate"}),
@@ -147,7 +147,7 @@ CASES: Final = (
     ),
     Case(
         name="pods that a rollout of another kind of workload adds",
-        rule=budgets.SURGE,
+        rule=budgets.surge_fits,
         given={"rollout": ROLLOUT, "quota": changed({"quota": QUOTA}, _HARD, 3)["quota"]},
         also=[("rollout: spec.replicas", 0), ("rollout: spec.replicas", 4)],
         breaks=[
@@ -168,7 +168,7 @@ CASES: Final = (
     ),
     Case(
         name="LeaderWorkerSets at maximum replicas",
-        rule=budgets.FITS,
+        rule=budgets.autoscaler_maximum_fits,
         given={"groups": GROUPS, "quota": QUOTA},
         also=[
             (f"{_TEMPLATE}.leaderTemplate", GONE),  # Then the leader has the workers' template.
@@ -195,7 +195,7 @@ CASES: Final = (
     ),
     Case(
         name="groups that a rollout adds",
-        rule=budgets.SURGE,
+        rule=budgets.surge_fits,
         given={"groups": GROUPS, "quota": QUOTA},
         also=[("groups: spec.rolloutStrategy", GONE), (_HARD, 18)],
         breaks=[
@@ -212,7 +212,7 @@ CASES: Final = (
     ),
     Case(
         name="PodDisruptionBudgets of serving workloads",
-        rule=budgets.PRESENT,
+        rule=budgets.disruption_budget_present,
         given={"server": SERVER, "hpa": AUTOSCALER, "budget": BUDGET},
         also=[
             ("budget: spec.selector", {}),
@@ -239,7 +239,7 @@ CASES: Final = (
     ),
     Case(
         name="PodDisruptionBudgets that allow an eviction",
-        rule=budgets.NOT_BLOCKING,
+        rule=budgets.disruption_budget_lets_go,
         given={"server": SERVER, "hpa": AUTOSCALER, "budget": BUDGET},
         also=[
             ("budget: spec.maxUnavailable", "1%"),
@@ -283,7 +283,7 @@ CASES: Final = (
     ),
     Case(
         name="PodDisruptionBudgets with minAvailable",
-        rule=budgets.NOT_BLOCKING,
+        rule=budgets.disruption_budget_lets_go,
         given=changed(
             {"server": SERVER, "hpa": AUTOSCALER, "budget": BUDGET},
             "budget: spec",

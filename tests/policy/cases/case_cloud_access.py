@@ -45,7 +45,7 @@ _CONFIG_MAP: Final = (
 CASES: Final = (
     Case(
         name="API servers of three clouds",
-        rule=access.PRIVATE_ENDPOINT,
+        rule=access.private_endpoint,
         given=CLUSTERS,
         also=[
             (
@@ -104,7 +104,7 @@ CASES: Final = (
     ),
     Case(
         name="narrower networks",
-        rule=access.PRIVATE_ENDPOINT,
+        rule=access.private_endpoint,
         given={"gke": GKE},
         settings={"prefix": 24},
         breaks=[Break(_BLOCK, "10.0.0.0/8", f"Cluster gke: {_SOME.format('10.0.0.0/8', _GKE)}")],
@@ -112,7 +112,7 @@ CASES: Final = (
     ),
     Case(
         name="halves of the internet",
-        rule=access.PRIVATE_ENDPOINT,
+        rule=access.private_endpoint,
         given={"eks": EKS},
         settings={"prefix": 1, "total": 4},
         also=[
@@ -135,7 +135,7 @@ CASES: Final = (
     ),
     Case(
         name="identities on GKE and AKS",
-        rule=access.WORKLOAD_IDENTITY,
+        rule=access.workload_identity,
         given=CLUSTERS,
         also=[
             ("gke: workloadIdentityConfig.workloadPool", UNKNOWN),
@@ -169,7 +169,7 @@ CASES: Final = (
     ),
     Case(
         name="identities on EKS",
-        rule=access.POD_IDENTITY,
+        rule=access.pod_identity,
         given={**CLUSTERS, "addon": _ADDON},
         also=[
             ("addon", _ISSUER),
@@ -185,7 +185,7 @@ CASES: Final = (
     ),
     Case(
         name="shared credentials on three clouds",
-        rule=access.NO_SHARED_CREDENTIALS,
+        rule=access.no_shared_credentials,
         given=CLUSTERS,
         also=[("gke: masterAuth", {"clientCertificateConfig": {"issueClientCertificate": False}})],
         breaks=[

@@ -57,7 +57,7 @@ def _limit(gpu: str, maximum: int, minimum: int = 0) -> dict[str, Any]:
 CASES: Final = (
     Case(
         name="limits of node auto-provisioning",
-        rule=sizes.POOL_MAXIMUM,
+        rule=sizes.pool_maximum,
         given={"gke": _OF_CPUS},
         settings={"nodes": 8, "gpus": 64},
         also=[
@@ -90,7 +90,7 @@ CASES: Final = (
     ),
     Case(
         name="idle GPUs of node auto-provisioning",
-        rule=sizes.POOL_MINIMUM_ZERO,
+        rule=sizes.pool_minimum_zero,
         given={"gke": _OF_CPUS},
         settings={"required": True},
         also=[(_AT, _with_gpus(_limit("nvidia-l4", 8))), (_AT, [_limit("cpu", 8, 4), _limit("memory", 8, 4)])],
@@ -106,7 +106,7 @@ CASES: Final = (
     ),
     Case(
         name="taints of node auto-provisioning, which GKE sets",
-        rule=gpu_pools.GPU_POOL_TAINTED,
+        rule=gpu_pools.gpu_pool_tainted,
         given={"gke": _OF_CPUS},
         also=[(_AT, _with_gpus(_limit("nvidia-l4", 8)))],
         breaks=[],
@@ -114,7 +114,7 @@ CASES: Final = (
     ),
     Case(
         name="nodes without GPUs of node auto-provisioning",
-        rule=gpu_pools.CLUSTER_HAS_CPU_POOL,
+        rule=gpu_pools.cluster_has_cpu_pool,
         given={"gke": _OF_CPUS, "pool": GKE_POOL},
         also=[(_AT, _with_gpus(_limit("nvidia-l4", 8)))],
         breaks=[
@@ -128,7 +128,7 @@ CASES: Final = (
     ),
     Case(
         name="allowed machines, and node auto-provisioning",
-        rule=buying.MACHINE_ALLOWED,
+        rule=buying.machine_allowed,
         given={"gke": GKE},
         settings={"allowed": ["a2-*"]},
         breaks=[
@@ -142,7 +142,7 @@ CASES: Final = (
     ),
     Case(
         name="monthly cost of node auto-provisioning",
-        rule=buying.POOL_BUDGET,
+        rule=buying.pool_budget,
         given={"gke": GKE},
         settings={"monthly": 1},
         breaks=[],
@@ -150,7 +150,7 @@ CASES: Final = (
     ),
     Case(
         name="disks of node auto-provisioning",
-        rule=hardening.DISKS_ENCRYPTED,
+        rule=hardening.disks_encrypted,
         given={"gke": _OF_CPUS},
         settings={"keys": "own"},
         breaks=[
@@ -165,7 +165,7 @@ CASES: Final = (
     ),
     Case(
         name="shielded nodes of node auto-provisioning",
-        rule=hardening.NODE_INTEGRITY,
+        rule=hardening.node_integrity,
         given={"gke": _OF_CPUS},
         settings={"boot": True},
         breaks=[
@@ -183,7 +183,7 @@ CASES: Final = (
     ),
     Case(
         name="AKS pools with machines of several sizes",
-        rule=gpu_pools.GPU_POOL_TAINTED,
+        rule=gpu_pools.gpu_pool_tainted,
         given={"aks": _VM_SIZES},
         breaks=[
             Break(f"{_MANUAL}.1.size", "Standard_NC24ads_A100_v4", _TAINT),
@@ -201,7 +201,7 @@ CASES: Final = (
     ),
     Case(
         name="bounds of AKS pools with machines of several sizes",
-        rule=sizes.POOL_MAXIMUM,
+        rule=sizes.pool_maximum,
         given={"aks": _VM_SIZES},
         settings={"nodes": 4},
         also=[(f"{_MANUAL}.0.count", 3)],

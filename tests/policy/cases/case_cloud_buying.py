@@ -38,7 +38,7 @@ spec:
 CASES: Final = (
     Case(
         name="allowed machines",
-        rule=buying.MACHINE_ALLOWED,
+        rule=buying.machine_allowed,
         given={**POOLS, "self": SELF_MANAGED, "template": SELF_TEMPLATE},
         settings={"allowed": ["p5.48xlarge", "g6.*", "a2-*", "Standard_*"]},
         also=[
@@ -70,7 +70,7 @@ CASES: Final = (
     ),
     Case(
         name="spot machines in production",
-        rule=buying.SPOT_OUTSIDE_PRODUCTION,
+        rule=buying.spot_outside_production,
         given={**POOLS, "self": SELF_MANAGED, "template": SELF_TEMPLATE},
         settings={"spot": "forbidden"},
         also=[
@@ -107,14 +107,14 @@ CASES: Final = (
     ),
     Case(
         name="spot machines outside production",
-        rule=buying.SPOT_OUTSIDE_PRODUCTION,
+        rule=buying.spot_outside_production,
         given={"eks": replace(GROUP, props={**GROUP.props, "capacityType": "SPOT"})},
         breaks=[],
         unknown={},
     ),
     Case(
         name="monthly cost of a stack",
-        rule=buying.POOL_BUDGET,
+        rule=buying.pool_budget,
         given=_OF_TWO,
         # 2 p5.48xlarge of 55.04, 2 m7i.large of 0.1008: 80,505.57
         settings={"monthly": 80505.57},
@@ -144,7 +144,7 @@ CASES: Final = (
     ),
     Case(
         name="monthly cost of a cost center",
-        rule=buying.POOL_BUDGET,
+        rule=buying.pool_budget,
         given=_OF_TWO,
         settings={"centers": {"rd-001": 81000, "rd-002": 100}, "prices": {"m7i.*": 0.05}},
         also=[
@@ -171,7 +171,7 @@ CASES: Final = (
     ),
     Case(
         name="monthly cost of Karpenter pools",
-        rule=buying.POOL_BUDGET,
+        rule=buying.pool_budget,
         given={"karpenter": KARPENTER, "by-nodes": _KARPENTER_BY_NODES},
         # 16 g6.xlarge of 0.8048 cost less than 4 g6.12xlarge of 4.6016; 10 of the dearest g6, 13.3504
         settings={"monthly": 110895},

@@ -54,7 +54,7 @@ def _object(text: str) -> Sample:
 CASES: Final = (
     Case(
         name="machines of AWS outside clusters",
-        rule=coverage.GPU_MACHINES_EVALUATED,
+        rule=coverage.gpu_machines_evaluated,
         given={"it": _resource(_INSTANCE, instanceType="t3.micro", tags={"Name": "bastion"})},
         also=[
             ("it", _resource(_INSTANCE, instanceType="t3.micro", tags={"instanceType": "p5.48xlarge"})),
@@ -121,7 +121,7 @@ CASES: Final = (
     ),
     Case(
         name="machines of AWS by launch templates",
-        rule=coverage.GPU_MACHINES_EVALUATED,
+        rule=coverage.gpu_machines_evaluated,
         given={"web": _WEB, "template": _CPU_TEMPLATE},
         also=[
             ("web", SELF_MANAGED),
@@ -147,7 +147,7 @@ CASES: Final = (
     ),
     Case(
         name="machines by launch templates, found by the dependency",
-        rule=coverage.GPU_MACHINES_EVALUATED,
+        rule=coverage.gpu_machines_evaluated,
         given={
             "it": replace(
                 _resource(_INSTANCE, launchTemplate={"id": UNKNOWN}),
@@ -163,7 +163,7 @@ CASES: Final = (
     ),
     Case(
         name="machines in templates of stacks",
-        rule=coverage.GPU_MACHINES_EVALUATED,
+        rule=coverage.gpu_machines_evaluated,
         given={"it": _resource(_STACK, templateBody="{InstanceType: m7i.large, Image: p5.example.com}")},
         also=[("it", _resource(_STACK, templateUrl="https://example.com/p5.48xlarge.yaml"))],
         breaks=[
@@ -180,7 +180,7 @@ CASES: Final = (
     ),
     Case(
         name="a launch template in the template of a stack, found by the dependency",
-        rule=coverage.GPU_MACHINES_EVALUATED,
+        rule=coverage.gpu_machines_evaluated,
         given={
             "it": replace(
                 _resource(_STACK, templateBody="Resources: {}"), needs={"templateBody": (SELF_TEMPLATE.urn,)}
@@ -192,7 +192,7 @@ CASES: Final = (
     ),
     Case(
         name="machines of Azure outside clusters",
-        rule=coverage.GPU_MACHINES_EVALUATED,
+        rule=coverage.gpu_machines_evaluated,
         given={"it": _resource(_SCALE_SET, sku={"name": "Standard_D8s_v5", "capacity": 2})},
         also=[
             ("it: sku.name", UNKNOWN),
@@ -251,7 +251,7 @@ CASES: Final = (
     ),
     Case(
         name="machines of Google Cloud outside clusters",
-        rule=coverage.GPU_MACHINES_EVALUATED,
+        rule=coverage.gpu_machines_evaluated,
         given={"it": _resource(_GCE, machineType="e2-micro", tags=["web"])},
         also=[
             ("it: guestAccelerators", []),
@@ -306,7 +306,7 @@ CASES: Final = (
     ),
     Case(
         name="machines by objects of Kubernetes",
-        rule=coverage.GPU_MACHINES_EVALUATED,
+        rule=coverage.gpu_machines_evaluated,
         given={
             "it": _object("""
 apiVersion: cloud.google.com/v1
@@ -366,7 +366,7 @@ spec: {priorities: [{machineFamily: n4}], nodePoolAutoCreation: {enabled: true}}
     ),
     Case(
         name="machines in settings",
-        rule=coverage.GPU_MACHINES_EVALUATED,
+        rule=coverage.gpu_machines_evaluated,
         given={"it": _resource(_INSTANCE, instanceType="t3.micro")},
         settings={"machines": {"x9.*": 4}},
         breaks=[_found("x9.large", _INSTANCE, instanceType="x9.large")],

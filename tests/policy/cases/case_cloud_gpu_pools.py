@@ -46,7 +46,7 @@ _ONLY_GPUS: Final = "Cluster {}: all node pools have GPUs; add one without GPUs 
 CASES: Final = (
     Case(
         name="pools of three clouds",
-        rule=gpu_pools.GPU_POOL_TAINTED,
+        rule=gpu_pools.gpu_pool_tainted,
         given=POOLS,
         also=[
             ("eks: taints.0.effect", "NO_EXECUTE"),
@@ -77,7 +77,7 @@ CASES: Final = (
     ),
     Case(
         name="a group with machine and taints in its launch template",
-        rule=gpu_pools.GPU_POOL_TAINTED,
+        rule=gpu_pools.gpu_pool_tainted,
         given={"self": SELF_MANAGED, "template": SELF_TEMPLATE},
         also=[
             ("self: tags.1", GONE),
@@ -96,7 +96,7 @@ CASES: Final = (
     ),
     Case(
         name="taints in the kubelet arguments of user data",
-        rule=gpu_pools.GPU_POOL_TAINTED,
+        rule=gpu_pools.gpu_pool_tainted,
         given={"self": _UNTAGGED, "template": SELF_TEMPLATE},
         also=[
             ("template: userData", "kubelet --register-with-taints 'nvidia.com/gpu=present:NoSchedule,a=b:NoExecute'"),
@@ -116,7 +116,7 @@ CASES: Final = (
     ),
     Case(
         name="a node group with the machine in its launch template",
-        rule=gpu_pools.GPU_POOL_TAINTED,
+        rule=gpu_pools.gpu_pool_tainted,
         given={"eks": _BY_TEMPLATE, "template": SELF_TEMPLATE},
         also=[("eks: amiType", "AL2023_x86_64_STANDARD"), ("eks: launchTemplate.version", UNKNOWN)],
         breaks=[Break("eks: taints", [], _EKS)],
@@ -127,7 +127,7 @@ CASES: Final = (
     ),
     Case(
         name="attached GPUs, and machines in settings",
-        rule=gpu_pools.GPU_POOL_TAINTED,
+        rule=gpu_pools.gpu_pool_tainted,
         given={"gke": _N1, "aks": POOLS["aks"]},
         settings={"machines": {"Standard_X*": 2}},
         also=[("gke: nodeConfig.guestAccelerators", []), ("aks: vmSize", "Standard_D8s_v5")],
@@ -136,7 +136,7 @@ CASES: Final = (
     ),
     Case(
         name="zero accelerators",
-        rule=gpu_pools.GPU_POOL_TAINTED,
+        rule=gpu_pools.gpu_pool_tainted,
         given={
             "gke": replace(
                 GKE_POOL,
@@ -154,7 +154,7 @@ CASES: Final = (
     ),
     Case(
         name="AKS system pools",
-        rule=gpu_pools.SYSTEM_OFF_GPU_POOLS,
+        rule=gpu_pools.system_off_gpu_pools,
         given={"aks": POOLS["aks"], "cluster": AKS, "eks": GROUP},
         breaks=[
             Break("aks: mode", "System", f"AgentPool aks-pool: {_SYSTEM}"),
@@ -173,7 +173,7 @@ CASES: Final = (
     ),
     Case(
         name="a cluster of EKS with GPU pools",
-        rule=gpu_pools.CLUSTER_HAS_CPU_POOL,
+        rule=gpu_pools.cluster_has_cpu_pool,
         given={"cluster": EKS, "eks": GROUP, "cpu": CPU_GROUP},
         also=[
             ("eks: instanceTypes", UNKNOWN),
@@ -184,7 +184,7 @@ CASES: Final = (
     ),
     Case(
         name="a cluster of GKE with GPU pools",
-        rule=gpu_pools.CLUSTER_HAS_CPU_POOL,
+        rule=gpu_pools.cluster_has_cpu_pool,
         given={"cluster": GKE, "gpus": GKE_POOL, "cpu": _GKE_CPU, "eks": CPU_GROUP},
         also=[
             ("cpu", Sample(GKE.type, {"location": "us-central1", "nodePools": [_GKE_CPU.props]}, "cpu")),

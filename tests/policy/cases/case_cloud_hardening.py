@@ -32,7 +32,7 @@ _NO_TEMPLATE: Final = (
 CASES: Final = (
     Case(
         name="nodes of three clouds",
-        rule=hardening.IMDS_V2,
+        rule=hardening.imds_v2,
         given=NODES,
         also=[
             ("template: metadataOptions", {"httpEndpoint": "disabled"}),
@@ -74,7 +74,7 @@ CASES: Final = (
     ),
     Case(
         name="a hop limit of 2 in settings",
-        rule=hardening.IMDS_V2,
+        rule=hardening.imds_v2,
         given={"template": replace(TEMPLATE, props={"metadataOptions": {"httpTokens": "required"}})},
         settings={"hops": 2},
         also=[("template: metadataOptions.httpPutResponseHopLimit", 2)],
@@ -90,7 +90,7 @@ CASES: Final = (
     ),
     Case(
         name="disks of three clouds",
-        rule=hardening.DISKS_ENCRYPTED,
+        rule=hardening.disks_encrypted,
         given=NODES,
         also=[
             ("template: blockDeviceMappings.0.ebs.kmsKeyId", GONE),
@@ -111,7 +111,7 @@ CASES: Final = (
     ),
     Case(
         name="disks with customer-managed keys, and host encryption",
-        rule=hardening.DISKS_ENCRYPTED,
+        rule=hardening.disks_encrypted,
         given=NODES,
         settings={"keys": "own", "host": True, "account": True},
         breaks=[
@@ -147,7 +147,7 @@ CASES: Final = (
     ),
     Case(
         name="accounts that encrypt by default",
-        rule=hardening.DISKS_ENCRYPTED,
+        rule=hardening.disks_encrypted,
         given={"template": replace(TEMPLATE, props={}), "eks": CPU_GROUP},
         settings={"account": True},
         also=[("template: blockDeviceMappings", [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": 100}}])],
@@ -162,7 +162,7 @@ CASES: Final = (
     ),
     Case(
         name="addresses of three clouds",
-        rule=hardening.NO_PUBLIC_ADDRESSES,
+        rule=hardening.no_public_addresses,
         given=NODES,
         also=[
             ("template: networkInterfaces", GONE),
@@ -208,7 +208,7 @@ CASES: Final = (
     ),
     Case(
         name="secure boot if required",
-        rule=hardening.NODE_INTEGRITY,
+        rule=hardening.node_integrity,
         given=NODES,
         settings={"boot": True},
         also=[
@@ -246,7 +246,7 @@ CASES: Final = (
     ),
     Case(
         name="shielded nodes",
-        rule=hardening.NODE_INTEGRITY,
+        rule=hardening.node_integrity,
         given={"gcp": GKE, "gke": GKE_POOL},
         also=[("gke: nodeConfig.shieldedInstanceConfig", GONE)],
         breaks=[

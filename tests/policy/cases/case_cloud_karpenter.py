@@ -35,7 +35,7 @@ def _require(key: str, operator: str, *values: str, **more: Any) -> dict[str, An
 CASES: Final = (
     Case(
         name="machines that Karpenter can select",
-        rule=gpu_pools.GPU_POOL_TAINTED,
+        rule=gpu_pools.gpu_pool_tainted,
         given={"karpenter": _ANY},
         also=[
             (f"{_AT}.0.values", ["c", "m", "r"]),
@@ -123,7 +123,7 @@ CASES: Final = (
     ),
     Case(
         name="GPUs of a machine that Karpenter can select",
-        rule=sizes.POOL_MAXIMUM,
+        rule=sizes.pool_maximum,
         given={
             "karpenter": manifest("""
             apiVersion: karpenter.sh/v1
@@ -155,7 +155,7 @@ CASES: Final = (
     ),
     Case(
         name="allowed machines, and Karpenter by requirements",
-        rule=buying.MACHINE_ALLOWED,
+        rule=buying.machine_allowed,
         given={"karpenter": KARPENTER},
         settings={"allowed": ["g6.*", "m7i.*"]},
         also=[(_AT, [_require(f"{_AWS}/instance-family", "In", "g6", "m7i"), _ARCHITECTURE])],
@@ -171,7 +171,7 @@ CASES: Final = (
     ),
     Case(
         name="several requirements of the capacity type",
-        rule=buying.SPOT_OUTSIDE_PRODUCTION,
+        rule=buying.spot_outside_production,
         given={"karpenter": KARPENTER},
         settings={"spot": "forbidden"},
         also=[
@@ -195,7 +195,7 @@ CASES: Final = (
     ),
     Case(
         name="a cluster with other nodes by Karpenter",
-        rule=gpu_pools.CLUSTER_HAS_CPU_POOL,
+        rule=gpu_pools.cluster_has_cpu_pool,
         given={"cluster": EKS, "eks": GROUP, "karpenter": _ANY},
         also=[(_AT, []), (_AT, [_ARCHITECTURE])],
         breaks=[

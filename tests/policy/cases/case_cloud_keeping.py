@@ -14,7 +14,7 @@ _PROTECT: Final = "is not protected: Pulumi can delete or replace it; set the re
 CASES: Final = (
     Case(
         name="clusters and pools in production",
-        rule=keeping.DELETION_PROTECTED,
+        rule=keeping.deletion_protected,
         given={**WHOLE, "self": SELF_MANAGED},
         settings={"required": True},
         also=[
@@ -32,14 +32,14 @@ CASES: Final = (
     ),
     Case(
         name="clusters and pools outside production",
-        rule=keeping.DELETION_PROTECTED,
+        rule=keeping.deletion_protected,
         given={"eks": replace(EKS, protect=False)},
         breaks=[],
         unknown={},
     ),
     Case(
         name="tags and labels of three clouds",
-        rule=keeping.OWNER_TAGS,
+        rule=keeping.owner_tags,
         given={**WHOLE, "class": NODE_CLASS},
         also=[
             ("eks: tags", {"Owner": "a", "CostCenter": "b", "example.com/environment": "c", "other": UNKNOWN}),

@@ -34,7 +34,7 @@ _BY_COUNT: Final = replace(AKS_POOL, props={"count": 2, "vmSize": "Standard_NV6a
 CASES: Final = (
     Case(
         name="limits of this environment",
-        rule=sizes.POOL_MAXIMUM,
+        rule=sizes.pool_maximum,
         given={**POOLS, "self": SELF_MANAGED, "template": SELF_TEMPLATE},
         settings={"nodes": 8, "gpus": 64},
         also=[
@@ -92,7 +92,7 @@ CASES: Final = (
     ),
     Case(
         name="zones, and machines with an unknown number of GPUs",
-        rule=sizes.POOL_MAXIMUM,
+        rule=sizes.pool_maximum,
         given={"gke": _ZONED, "cluster": _INLINE, "aks": _BY_COUNT},
         settings={"nodes": 6, "gpus": 8, "machines": {"Standard_NV6ads_A10_v5": 1}},
         also=[
@@ -135,7 +135,7 @@ CASES: Final = (
     ),
     Case(
         name="GPU pools outside production",
-        rule=sizes.POOL_MINIMUM_ZERO,
+        rule=sizes.pool_minimum_zero,
         given=POOLS,
         settings={"required": True},
         also=[("eks", CPU_GROUP), ("karpenter: spec.replicas", 0), ("gke: autoscaling.totalMinNodeCount", GONE)],
@@ -152,7 +152,7 @@ CASES: Final = (
     ),
     Case(
         name="GPU pools in production",
-        rule=sizes.POOL_MINIMUM_ZERO,
+        rule=sizes.pool_minimum_zero,
         given={"eks": replace(GROUP, props={**GROUP.props, "scalingConfig": {"minSize": 2, "maxSize": 2}})},
         also=[("eks: scalingConfig", UNKNOWN)],
         breaks=[],
@@ -160,7 +160,7 @@ CASES: Final = (
     ),
     Case(
         name="numbers of nodes that a deployment sets",
-        rule=sizes.SIZE_LEFT_TO_AUTOSCALER,
+        rule=sizes.size_left_to_autoscaler,
         given={**POOLS, "self": SELF_MANAGED},
         also=[
             ("eks! ignored", ("scalingConfig",)),
@@ -204,7 +204,7 @@ CASES: Final = (
     ),
     Case(
         name="numbers of inline pools whose changes are ignored",
-        rule=sizes.SIZE_LEFT_TO_AUTOSCALER,
+        rule=sizes.size_left_to_autoscaler,
         given={
             "cluster": replace(
                 AKS,

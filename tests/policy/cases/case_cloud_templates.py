@@ -53,7 +53,7 @@ def _attributes(**attributes: Any) -> dict[str, Any]:
 CASES: Final = (
     Case(
         name="a launch template under a CPU image",
-        rule=gpu_pools.GPU_POOL_TAINTED,
+        rule=gpu_pools.gpu_pool_tainted,
         given={"eks": _CPU_IMAGE, "template": _CPU_TEMPLATE},
         also=[
             ("template: instanceType", GONE),
@@ -72,14 +72,14 @@ CASES: Final = (
     ),
     Case(
         name="a launch template under a CPU image, found by the dependency",
-        rule=gpu_pools.GPU_POOL_TAINTED,
+        rule=gpu_pools.gpu_pool_tainted,
         given={"eks": _BY_DEPENDENCY, "template": _CPU_TEMPLATE},
         breaks=[Break("template: instanceType", "p5.48xlarge", f"NodeGroup group: {_TAINT}")],
         unknown={},
     ),
     Case(
         name="GPUs of launch templates under CPU images",
-        rule=sizes.POOL_MAXIMUM,
+        rule=sizes.pool_maximum,
         given={"eks": _CPU_IMAGE, "template": SELF_TEMPLATE, "cpu": CPU_GROUP},
         settings={"gpus": 8},
         also=[("template: instanceType", "m7i.large")],
@@ -94,7 +94,7 @@ CASES: Final = (
     ),
     Case(
         name="machines by attributes",
-        rule=gpu_pools.GPU_POOL_TAINTED,
+        rule=gpu_pools.gpu_pool_tainted,
         given={"self": _SELF_UNTAINTED, "template": _BY_ATTRIBUTES},
         also=[
             (_AT, _attributes(acceleratorCount={"max": 0})),
@@ -136,7 +136,7 @@ CASES: Final = (
     ),
     Case(
         name="GPUs of machines by attributes",
-        rule=sizes.POOL_MAXIMUM,
+        rule=sizes.pool_maximum,
         given={"self": SELF_MANAGED, "template": _BY_ATTRIBUTES},
         settings={"gpus": 8},
         also=[
@@ -155,7 +155,7 @@ CASES: Final = (
     ),
     Case(
         name="allowed machines, and machines by attributes",
-        rule=buying.MACHINE_ALLOWED,
+        rule=buying.machine_allowed,
         given={"self": SELF_MANAGED, "template": SELF_TEMPLATE},
         settings={"allowed": ["g6.*"]},
         also=[
@@ -176,7 +176,7 @@ CASES: Final = (
     ),
     Case(
         name="an override with a template of its own",
-        rule=sizes.POOL_MAXIMUM,
+        rule=sizes.pool_maximum,
         given={
             "self": replace(
                 SELF_MANAGED,
@@ -194,7 +194,7 @@ CASES: Final = (
     ),
     Case(
         name="pools of AWS Cloud Control",
-        rule=gpu_pools.GPU_POOL_TAINTED,
+        rule=gpu_pools.gpu_pool_tainted,
         given=NATIVE,
         also=[("native-group", replace(NATIVE["native-group"], props={"instanceTypes": ["m7i.large"]}))],
         breaks=[
@@ -213,7 +213,7 @@ CASES: Final = (
     ),
     Case(
         name="bounds of pools of AWS Cloud Control",
-        rule=sizes.POOL_MAXIMUM,
+        rule=sizes.pool_maximum,
         given=NATIVE,
         settings={"nodes": 2, "gpus": 16},
         breaks=[
@@ -230,7 +230,7 @@ CASES: Final = (
     ),
     Case(
         name="the API server of AWS Cloud Control",
-        rule=access.PRIVATE_ENDPOINT,
+        rule=access.private_endpoint,
         given=NATIVE,
         also=[("native: resourcesVpcConfig", {"publicAccessCidrs": ["203.0.113.0/24"]})],
         breaks=[
@@ -248,7 +248,7 @@ CASES: Final = (
     ),
     Case(
         name="identities of pods with AWS Cloud Control",
-        rule=access.POD_IDENTITY,
+        rule=access.pod_identity,
         given={"native": NATIVE["native"], "agent": Sample("aws-native:iam:OidcProvider", {"url": UNKNOWN}, "issuer")},
         also=[("agent", Sample("aws-native:eks:Addon", {"addonName": "eks-pod-identity-agent"}, "agent"))],
         breaks=[
@@ -263,7 +263,7 @@ CASES: Final = (
     ),
     Case(
         name="launch templates of AWS Cloud Control",
-        rule=hardening.IMDS_V2,
+        rule=hardening.imds_v2,
         given=NATIVE,
         breaks=[
             Break(
@@ -285,7 +285,7 @@ CASES: Final = (
     ),
     Case(
         name="spot machines of AWS Cloud Control",
-        rule=buying.SPOT_OUTSIDE_PRODUCTION,
+        rule=buying.spot_outside_production,
         given=NATIVE,
         settings={"spot": "forbidden"},
         breaks=[
@@ -300,7 +300,7 @@ CASES: Final = (
     ),
     Case(
         name="protection with AWS Cloud Control",
-        rule=keeping.DELETION_PROTECTED,
+        rule=keeping.deletion_protected,
         given=NATIVE,
         settings={"required": True},
         breaks=[
@@ -321,7 +321,7 @@ CASES: Final = (
     ),
     Case(
         name="tags with AWS Cloud Control",
-        rule=keeping.OWNER_TAGS,
+        rule=keeping.owner_tags,
         given=NATIVE,
         also=[("native-group: tags.Name", UNKNOWN)],
         breaks=[

@@ -38,7 +38,7 @@ _USE: Final = "use valueFrom.secretKeyRef"
 CASES: Final = (
     Case(
         name="credentials in clear text",
-        rule=credentials.CLEAR,
+        rule=credentials.no_clear_credentials,
         given={"job": JOB, "train": TRAIN_JOB},
         also=[
             (_VALUE, GONE),

@@ -96,7 +96,7 @@ def _none(place: str, label: str = _TYPE) -> str:
 CASES: Final = (
     Case(
         name="a device of the network",
-        rule=fabric.FABRIC_REQUESTED,
+        rule=fabric.gpu_fabric_requested,
         given={"job": JOB, "gang": GANG, "set": SET, "train": TRAIN, "claim": CLAIM},
         also=[
             ("job", manifest("{apiVersion: batch/v1, kind: Job, metadata: {name: nightly}, spec: {parallelism: 4}}")),
@@ -121,7 +121,7 @@ CASES: Final = (
     ),
     Case(
         name="pods that need no device of the network",
-        rule=fabric.FABRIC_REQUESTED,
+        rule=fabric.gpu_fabric_requested,
         given={
             "alone": manifest("""
 apiVersion: batch/v1
@@ -140,7 +140,7 @@ spec:
     ),
     Case(
         name="nodes by GPU model, as in settings",
-        rule=fabric.FABRIC_REQUESTED,
+        rule=fabric.gpu_fabric_requested,
         given={"job": JOB, "train": TRAIN},
         settings={"nodes": ["nvidia.com/gpu.product=NVIDIA-H100*"], "devices": ["vpc.amazonaws.com/efa"]},
         also=[("job: spec.template.spec.containers.0.resources", _GPUS), (f"train: {_PATCHED}", _ATTACHED)],

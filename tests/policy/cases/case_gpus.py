@@ -113,7 +113,7 @@ def _source(place: str) -> str:
 CASES: Final = (
     Case(
         name="gpus of a container",
-        rule=gpus.GPU_REQUEST,
+        rule=gpus.gpu_request_equals_limit,
         given={"job": JOB, "train": TRAIN_JOB},
         also=[
             (f"{_RESOURCES}.requests", GONE),
@@ -154,7 +154,7 @@ CASES: Final = (
     ),
     Case(
         name="gpus of a node",
-        rule=gpus.GPU_PER_NODE,
+        rule=gpus.gpu_per_node,
         given={"job": JOB, "train": TRAIN_JOB},
         also=[
             (_RESOURCES, _gpus(56, "nvidia.com/mig-1g.10gb")),
@@ -186,7 +186,7 @@ CASES: Final = (
     ),
     Case(
         name="partitions in settings: the exact name applies, else the longest pattern",
-        rule=gpus.GPU_PER_NODE,
+        rule=gpus.gpu_per_node,
         given={"job": JOB},
         settings={
             "largest": {
@@ -209,7 +209,7 @@ CASES: Final = (
     ),
     Case(
         name="variables that select GPUs",
-        rule=gpus.VISIBLE_DEVICES,
+        rule=gpus.gpu_visible_devices,
         given={"job": JOB, "train": TRAIN_JOB},
         also=[
             (f"{_CONTAINER}.env.0", {"name": "NVIDIA_VISIBLE_DEVICES", "value": "none"}),
@@ -241,7 +241,7 @@ CASES: Final = (
     ),
     Case(
         name="variables of ConfigMaps and Secrets",
-        rule=gpus.VISIBLE_DEVICES,
+        rule=gpus.gpu_visible_devices,
         given={"job": JOB, "config": CONFIG, "secret": SECRET},
         also=[
             ("config: data.NVIDIA_VISIBLE_DEVICES", "none"),
@@ -266,7 +266,7 @@ CASES: Final = (
     ),
     Case(
         name="variables in a system namespace",
-        rule=gpus.VISIBLE_DEVICES,
+        rule=gpus.gpu_visible_devices,
         given={"job": JOB},
         also=[("job: metadata", {"name": "plugin", "namespace": "gpu-operator"})],
         breaks=[],
@@ -274,7 +274,7 @@ CASES: Final = (
     ),
     Case(
         name="time-sliced GPUs",
-        rule=gpus.SHARING,
+        rule=gpus.time_slicing_trust,
         given={"one": ONE, "other": OTHER},
         also=[
             (_VALUES, ["NVIDIA-A10G-SHARED"]),
@@ -308,7 +308,7 @@ CASES: Final = (
     ),
     Case(
         name="shared GPUs by resource name",
-        rule=gpus.SHARING,
+        rule=gpus.time_slicing_trust,
         given={"one": SHARED, "train": TRAIN_JOB},
         breaks=[
             Break(
@@ -324,7 +324,7 @@ CASES: Final = (
     ),
     Case(
         name="namespaces that trust one another",
-        rule=gpus.SHARING,
+        rule=gpus.time_slicing_trust,
         given={"one": ONE, "other": changed({"other": OTHER}, _VALUES, ["NVIDIA-L4-SHARED"])["other"]},
         settings={"trusting": {"research": ["ml-one", "ml-o*"], "others": ["ml-one", "stranger"]}},
         also=[("other: metadata.namespace", "stranger"), ("one: metadata.namespace", "gpu-operator")],

@@ -53,7 +53,7 @@ def _foreign(name: str, registry: str) -> Break:
 CASES: Final = (
     Case(
         name="pinned versions",
-        rule=images.PINNED,
+        rule=images.image_pinned,
         given={"job": JOB, "train": TRAIN_JOB},
         also=[
             (_IMAGE, "nginx:1.29"),
@@ -112,7 +112,7 @@ spec:
     ),
     Case(
         name="digests, and mutable tags in settings",
-        rule=images.PINNED,
+        rule=images.image_pinned,
         given={"job": JOB},
         settings={"digests": True, "mutable": ["latest", "nightly-*"]},
         breaks=[
@@ -132,7 +132,7 @@ spec:
     ),
     Case(
         name="approved registries",
-        rule=images.REGISTRIES,
+        rule=images.image_registries,
         given={"job": JOB, "train": TRAIN_JOB},
         settings={"registries": ["registry.example.com/ml", "*.pkg.dev/ml-prod", "docker.io/library"]},
         also=[
@@ -163,7 +163,7 @@ spec:
     ),
     Case(
         name="no approved registries in settings",
-        rule=images.REGISTRIES,
+        rule=images.image_registries,
         given={"job": JOB},
         also=[(_IMAGE, "attacker.example/train")],
         breaks=[],

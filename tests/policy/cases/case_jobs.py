@@ -141,7 +141,7 @@ _CLAIMING: Final = {
 CASES: Final = (
     Case(
         name="time limits of jobs",
-        rule=jobs.JOBS_END,
+        rule=jobs.gpu_jobs_end,
         given=_ALL,
         also=[
             ("job: spec.template.spec.containers.0.resources", {}),
@@ -178,7 +178,7 @@ CASES: Final = (
     ),
     Case(
         name="time limits by Kueue's label",
-        rule=jobs.JOBS_END,
+        rule=jobs.gpu_jobs_end,
         given={"job": JOB},
         also=[
             (
@@ -206,7 +206,7 @@ spec:
     ),
     Case(
         name="a queue",
-        rule=jobs.NAMES_QUEUE,
+        rule=jobs.batch_names_queue,
         given=_ALL,
         also=[
             ("job: spec.template.spec.containers.0.resources", {}),
@@ -227,7 +227,7 @@ spec:
     ),
     Case(
         name="a queue in the annotations of pods counts for Volcano only",
-        rule=jobs.NAMES_QUEUE,
+        rule=jobs.batch_names_queue,
         given={
             "job": manifest("""
 apiVersion: batch/v1
@@ -266,7 +266,7 @@ spec:
     ),
     Case(
         name="a queue in the annotations of each of the pods with GPUs",
-        rule=jobs.NAMES_QUEUE,
+        rule=jobs.batch_names_queue,
         given={"torch": ANNOTATED},
         breaks=[
             Break(
@@ -279,7 +279,7 @@ spec:
     ),
     Case(
         name="claimed devices",
-        rule=jobs.NAMES_QUEUE,
+        rule=jobs.batch_names_queue,
         given={"job": changed({"job": JOB}, "job: spec.template.spec", _CLAIMING)["job"]},
         settings={"claims": ["nic-*"]},
         also=[("job: spec.template.spec.resourceClaims.0.resourceClaimTemplateName", "nic-rdma")],
@@ -294,7 +294,7 @@ spec:
     ),
     Case(
         name="claimed devices without GPUs, as in settings",
-        rule=jobs.NAMES_QUEUE,
+        rule=jobs.batch_names_queue,
         given={
             "job": changed(changed({"job": JOB}, "job: spec.template.spec", _CLAIMING), "job: metadata.labels", {})[
                 "job"
@@ -306,7 +306,7 @@ spec:
     ),
     Case(
         name="Kueue and Volcano in one namespace on different nodes",
-        rule=jobs.ONE_SCHEDULER,
+        rule=jobs.one_batch_scheduler,
         given={"job": JOB, "gang": GANG, "train": TRAIN, "server": SERVER},
         also=[
             ("gang: metadata.namespace", "ml-other"),
@@ -335,7 +335,7 @@ spec:
     ),
     Case(
         name="a Volcano Job with another scheduler",
-        rule=jobs.ONE_SCHEDULER,
+        rule=jobs.one_batch_scheduler,
         given={
             "job": changed({"job": JOB}, "job: spec.template.spec.nodeSelector", _L4)["job"],
             "gang": changed({"gang": GANG}, "gang: spec.schedulerName", "default-scheduler")["gang"],
@@ -345,7 +345,7 @@ spec:
     ),
     Case(
         name="Kueue and Volcano in one namespace with partitioned quota",
-        rule=jobs.ONE_SCHEDULER,
+        rule=jobs.one_batch_scheduler,
         given={"job": JOB, "gang": GANG},
         settings={"partitioned": ["ml-res*"]},
         also=[("job: spec.template.spec.nodeSelector", _L4)],

@@ -46,7 +46,7 @@ _LEAVE: Final = {f"nvidia.com/gpu.deploy.{part}": "false" for part in ("driver",
 CASES: Final = (
     Case(
         name="versions of charts",
-        rule=operators.PINNED,
+        rule=operators.charts_pinned,
         given={"release": release()},
         settings={"charts": ["our-*"]},
         also=[
@@ -89,7 +89,7 @@ CASES: Final = (
     ),
     Case(
         name="the operator beside pools of EKS",
-        rule=operators.DRIVER_MODE,
+        rule=operators.gpu_operator_driver_mode,
         given={"pool": eks("AL2023_x86_64_NVIDIA"), "operator": release(values=_OFF)},
         also=[
             ("operator", release("keda", values={})),
@@ -125,7 +125,7 @@ CASES: Final = (
     ),
     Case(
         name="the operator beside pools of GKE",
-        rule=operators.DRIVER_MODE,
+        rule=operators.gpu_operator_driver_mode,
         given={
             "pool": gke(),
             "operator": release(
@@ -169,7 +169,7 @@ CASES: Final = (
     ),
     Case(
         name="the operator that installs the driver on Ubuntu",
-        rule=operators.DRIVER_MODE,
+        rule=operators.gpu_operator_driver_mode,
         given={"pool": gke("INSTALLATION_DISABLED", "UBUNTU_CONTAINERD", _NO_PLUGIN), "operator": release()},
         breaks=[
             Break(
@@ -182,7 +182,7 @@ CASES: Final = (
     ),
     Case(
         name="the operator beside pools of AKS",
-        rule=operators.DRIVER_MODE,
+        rule=operators.gpu_operator_driver_mode,
         given={"pool": aks(), "operator": release("oci://registry.example.com/gpu-operator", values=_OFF)},
         also=[
             ("pool", aks("Install", version="")),

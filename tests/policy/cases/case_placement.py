@@ -69,7 +69,7 @@ def _untolerated(key: str) -> str:
 CASES: Final = (
     Case(
         name="the taint of GPU nodes",
-        rule=placement.GPU_TOLERATION,
+        rule=placement.gpu_toleration,
         given={"job": JOB},
         also=[
             (f"{_TOLERATIONS}.0", {"operator": "Exists"}),
@@ -90,7 +90,7 @@ CASES: Final = (
     ),
     Case(
         name="an unknown namespace is reported only with a violation",
-        rule=placement.GPU_TOLERATION,
+        rule=placement.gpu_toleration,
         given={"job": changed({"job": JOB}, _TOLERATIONS, GONE)["job"]},
         settings={"system": ["ml-research"]},
         breaks=[],
@@ -98,7 +98,7 @@ CASES: Final = (
     ),
     Case(
         name="taint keys in settings",
-        rule=placement.GPU_TOLERATION,
+        rule=placement.gpu_toleration,
         given={"job": changed({"job": JOB}, f"{_TOLERATIONS}.0.key", "sku")["job"]},
         settings={"taints": ["sku"]},
         breaks=[Break(f"{_TOLERATIONS}.0.key", "nvidia.com/gpu", _untolerated("sku"))],
@@ -106,7 +106,7 @@ CASES: Final = (
     ),
     Case(
         name="a model by a node selector",
-        rule=placement.MODEL_NAMED,
+        rule=placement.gpu_model_named,
         given={"job": JOB, "cpu": CPU},
         also=[
             (f"{_SPEC}.nodeSelector", {"cloud.google.com/gke-accelerator": "nvidia-l4"}),
@@ -126,7 +126,7 @@ CASES: Final = (
     ),
     Case(
         name="a model by an affinity: each of its alternatives names one",
-        rule=placement.MODEL_NAMED,
+        rule=placement.gpu_model_named,
         given={
             "job": changed(
                 {"job": _BY_AFFINITY},
@@ -147,7 +147,7 @@ CASES: Final = (
     ),
     Case(
         name="a queue label that is sufficient by settings",
-        rule=placement.MODEL_NAMED,
+        rule=placement.gpu_model_named,
         given={"job": _BY_AFFINITY},
         settings={"queues": ["kueue.x-k8s.io/queue-name"]},
         breaks=[Break("job: metadata.labels", GONE, _ANY)],
@@ -155,7 +155,7 @@ CASES: Final = (
     ),
     Case(
         name="partitions that are sufficient by settings",
-        rule=placement.MODEL_NAMED,
+        rule=placement.gpu_model_named,
         given={
             "job": changed(
                 {"job": _BY_AFFINITY}, f"{_SPEC}.containers.0.resources", {"limits": {"nvidia.com/mig-1g.10gb": 1}}
@@ -167,7 +167,7 @@ CASES: Final = (
     ),
     Case(
         name="pods without GPUs",
-        rule=placement.CPU_PODS,
+        rule=placement.cpu_pods_off_gpu_nodes,
         given={"cpu": CPU, "job": JOB, "daemon": DAEMON},
         also=[
             ("cpu: spec.template.spec.tolerations.0", {"operator": "Exists"}),
@@ -199,7 +199,7 @@ CASES: Final = (
     ),
     Case(
         name="tolerations of a taint in settings",
-        rule=placement.CPU_PODS,
+        rule=placement.cpu_pods_off_gpu_nodes,
         given={"cpu": CPU},
         settings={"taints": ["sku"], "daemonsets": True},
         breaks=[
@@ -213,7 +213,7 @@ CASES: Final = (
     ),
     Case(
         name="keys of tolerations",
-        rule=placement.TOLERATION_KEY,
+        rule=placement.toleration_has_key,
         given={"cpu": CPU, "daemon": DAEMON},
         breaks=[
             Break(
@@ -228,7 +228,7 @@ CASES: Final = (
     ),
     Case(
         name="keys of tolerations of DaemonSets by settings",
-        rule=placement.TOLERATION_KEY,
+        rule=placement.toleration_has_key,
         given={"cpu": CPU},
         settings={"daemonsets": True},
         breaks=[

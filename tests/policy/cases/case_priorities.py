@@ -35,7 +35,7 @@ _LIMITS: Final = "job: spec.template.spec.containers.0.resources.limits"
 CASES: Final = (
     Case(
         name="a class for GPUs",
-        rule=priorities.SET,
+        rule=priorities.priority_class_set,
         given={"job": TRAINING, "gang": GANG},
         also=[(_LIMITS, {"cpu": 1}), ("job: metadata.namespace", "kube-system")],
         breaks=[
@@ -55,7 +55,7 @@ CASES: Final = (
     ),
     Case(
         name="a class for every pod",
-        rule=priorities.SET,
+        rule=priorities.priority_class_set,
         given={
             "job": manifest("{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {priorityClassName: ml-low}}")
         },
@@ -67,7 +67,7 @@ CASES: Final = (
     ),
     Case(
         name="system priority classes",
-        rule=priorities.NOT_SYSTEM,
+        rule=priorities.priority_not_system,
         given={"job": TRAINING},
         also=[(_MINE, "systematic"), ("job: metadata.namespace", "gpu-operator")],
         breaks=[
@@ -81,14 +81,14 @@ CASES: Final = (
     ),
     Case(
         name="system priority classes of DaemonSets",
-        rule=priorities.NOT_SYSTEM,
+        rule=priorities.priority_not_system,
         given={"agent": AGENT},
         breaks=[],
         unknown={},
     ),
     Case(
         name="DaemonSets checked by settings",
-        rule=priorities.NOT_SYSTEM,
+        rule=priorities.priority_not_system,
         given={"agent": changed({"agent": AGENT}, "agent: spec.template.spec.priorityClassName", "ml-low")["agent"]},
         settings={"daemonsets": True},
         breaks=[
@@ -103,7 +103,7 @@ CASES: Final = (
     ),
     Case(
         name="priority classes that workloads reference",
-        rule=priorities.EXISTS,
+        rule=priorities.priority_exists,
         given={"server": SERVER, "gang": GANG, "critical": CRITICAL, "low": LOW, "queue": QUEUE_CLASS},
         also=[(_THEIRS, GONE), (_THEIRS, "system-cluster-critical"), ("queue", GONE), (_LABEL, GONE)],
         breaks=[
@@ -133,7 +133,7 @@ CASES: Final = (
     ),
     Case(
         name="priority classes created outside the stack",
-        rule=priorities.EXISTS,
+        rule=priorities.priority_exists,
         given={"server": SERVER},
         settings={"classes": ["ml-critical"], "queues": ["ml-*"]},
         also=[(_LABEL, "ml-top")],
@@ -155,7 +155,7 @@ CASES: Final = (
     ),
     Case(
         name="the cluster's default",
-        rule=priorities.ONE_DEFAULT,
+        rule=priorities.one_global_default,
         given={"critical": CRITICAL, "low": LOW},
         also=[("critical: globalDefault", False), ("low: globalDefault", GONE)],
         breaks=[
@@ -177,7 +177,7 @@ CASES: Final = (
     ),
     Case(
         name="training beside serving",
-        rule=priorities.BELOW,
+        rule=priorities.training_not_above_serving,
         given={"job": TRAINING, "server": SERVER, "critical": CRITICAL, "low": LOW},
         also=[
             (_MINE, "ml-critical"),
@@ -208,7 +208,7 @@ CASES: Final = (
     ),
     Case(
         name="training beside a server without a class",
-        rule=priorities.BELOW,
+        rule=priorities.training_not_above_serving,
         given={"job": TRAINING, "server": SERVER},
         settings={"values": {"ml-low": 1000, "ml-critical": 1000000}, "serving": ["ml-serving"], "training": ["*"]},
         also=[("server: metadata.namespace", "ml-research")],

@@ -41,7 +41,7 @@ _NONE: Final = (
 CASES: Final = (
     Case(
         name="objects that queues reference",
-        rule=queues.NAMED,
+        rule=queues.queue_references,
         given=_ALL,
         also=[("flavor", GONE), ("groups: spec.parentName", GONE), ("queue: spec.cohortName", GONE)],
         breaks=[
@@ -75,7 +75,7 @@ CASES: Final = (
     ),
     Case(
         name="objects created outside the stack",
-        rule=queues.NAMED,
+        rule=queues.queue_references,
         given={"local": LOCAL_QUEUE},
         settings={"queues": ["serving", "research-*"]},
         also=[("local: spec.clusterQueue", "research-a")],
@@ -90,7 +90,7 @@ CASES: Final = (
     ),
     Case(
         name="parents of cohorts",
-        rule=queues.TREE,
+        rule=queues.cohorts_are_a_tree,
         given={"groups": GROUPS, "org": ORG},
         also=[("org: spec.parentName", "somebody-elses")],
         breaks=[
@@ -117,7 +117,7 @@ CASES: Final = (
     ),
     Case(
         name="queues that workloads reference",
-        rule=queues.QUEUE_EXISTS,
+        rule=queues.queue_exists,
         given={"server": SERVER, "nights": NIGHTS, "train": TRAIN, "local": LOCAL_QUEUE},
         also=[
             ("local", GONE),
@@ -146,7 +146,7 @@ CASES: Final = (
     ),
     Case(
         name="queues created outside the stack",
-        rule=queues.QUEUE_EXISTS,
+        rule=queues.queue_exists,
         given={"server": SERVER},
         settings={"queues": ["ml-serving/serving"]},
         breaks=[
@@ -156,7 +156,7 @@ CASES: Final = (
     ),
     Case(
         name="resources that a queue covers",
-        rule=queues.COVERED,
+        rule=queues.queue_covers_gpus,
         given={"server": SERVER, "nights": NIGHTS, "local": LOCAL_QUEUE, "queue": CLUSTER_QUEUE},
         also=[("queue", GONE), ("local", GONE), (f"server: {_LABEL}", GONE)],
         breaks=[
@@ -189,7 +189,7 @@ CASES: Final = (
     ),
     Case(
         name="a pod that names its queue in a template",
-        rule=queues.COVERED,
+        rule=queues.queue_covers_gpus,
         given=changed(
             changed({"server": SERVER, "local": LOCAL_QUEUE, "queue": CLUSTER_QUEUE}, f"server: {_LABEL}", GONE),
             _POD,

@@ -22,7 +22,7 @@ _ZERO: Final = "add default and defaultRequest {nvidia.com/gpu: 0}"
 CASES: Final = (
     Case(
         name="the prefix of extended resources",
-        rule=quotas.PREFIX,
+        rule=quotas.quota_requests_prefix,
         given={"quota": QUOTA},
         also=[
             ("quota: spec.hard.services", 3),
@@ -45,7 +45,7 @@ CASES: Final = (
     ),
     Case(
         name="keys of a quota with a scope",
-        rule=quotas.SCOPES,
+        rule=quotas.quota_scopes,
         given={"quota": SCOPED, "free": QUOTA},
         also=[
             ("free: spec.hard.services", 3),
@@ -87,7 +87,7 @@ CASES: Final = (
     ),
     Case(
         name="priority classes of a scope",
-        rule=quotas.SCOPE_CLASSES,
+        rule=quotas.quota_scope_classes,
         given={"quota": SCOPED, "class": CRITICAL},
         also=[(_VALUES, "system-node-critical"), ("class", GONE)],
         breaks=[
@@ -105,7 +105,7 @@ CASES: Final = (
     ),
     Case(
         name="priority classes created outside the stack",
-        rule=quotas.SCOPE_CLASSES,
+        rule=quotas.quota_scope_classes,
         given={"quota": SCOPED},
         settings={"classes": ["ml-*"]},
         breaks=[
@@ -120,7 +120,7 @@ CASES: Final = (
     ),
     Case(
         name="defaults of GPUs",
-        rule=quotas.LIMIT_RANGE,
+        rule=quotas.limit_range_gpus,
         given={"limits": LIMITS},
         also=[
             (f"{_ITEM}.max.'nvidia.com/gpu'", GONE),
@@ -158,7 +158,7 @@ CASES: Final = (
     ),
     Case(
         name="defaults of what a quota counts",
-        rule=quotas.DEFAULTS,
+        rule=quotas.quota_defaults,
         given={"quota": QUOTA, "limits": LIMITS},
         also=[
             (f"{_ITEM}.default.memory", "16Gi"),
@@ -186,7 +186,7 @@ CASES: Final = (
     ),
     Case(
         name="a quota and its queue",
-        rule=quotas.NOT_BELOW,
+        rule=quotas.quota_not_below_queue,
         given={"quota": QUOTA, "queue": CLUSTER_QUEUE, "local": LOCAL_QUEUE},
         also=[
             ("quota: spec.hard.'requests.nvidia.com/gpu'", 40),
@@ -224,7 +224,7 @@ CASES: Final = (
     ),
     Case(
         name="a namespace that shares its queue",
-        rule=quotas.NOT_BELOW,
+        rule=quotas.quota_not_below_queue,
         given=changed(
             {"quota": QUOTA, "queue": CLUSTER_QUEUE, "local": LOCAL_QUEUE},
             "quota: spec.hard.'requests.nvidia.com/gpu'",

@@ -129,7 +129,7 @@ _FORBIDDEN: Final = (
 CASES: Final = (
     Case(
         name="wildcards",
-        rule=roles.WILDCARDS,
+        rule=roles.no_wildcard_roles,
         given=_PROGRAM,
         settings=_PLATFORM,
         also=[
@@ -168,7 +168,7 @@ CASES: Final = (
     ),
     Case(
         name="wildcards that are aggregated",
-        rule=roles.WILDCARDS,
+        rule=roles.no_wildcard_roles,
         given=_PROGRAM
         | {"binding": replace(BINDING, props=BINDING.props | {"roleRef": {"kind": "ClusterRole", "name": "suite"}})},
         settings=_PLATFORM,
@@ -186,7 +186,7 @@ CASES: Final = (
     ),
     Case(
         name="a Role that only the platform's service accounts have",
-        rule=roles.WILDCARDS,
+        rule=roles.no_wildcard_roles,
         given={
             "role": replace(ROLE, props=ROLE.props | {"rules": [_rule("*", "*")]}),
             "binding": replace(
@@ -219,7 +219,7 @@ CASES: Final = (
     ),
     Case(
         name="rights that bypass guards",
-        rule=roles.BOUNDS,
+        rule=roles.tenant_roles_bounded,
         given=_PROGRAM,
         settings=_PLATFORM,
         also=[
@@ -248,7 +248,7 @@ CASES: Final = (
     ),
     Case(
         name="rights allowed by settings",
-        rule=roles.BOUNDS,
+        rule=roles.tenant_roles_bounded,
         given=_PROGRAM,
         settings=_PLATFORM | {"allowed": ["networkpolicies.*", "serviceaccounts*", "*/proxy"]},
         also=[

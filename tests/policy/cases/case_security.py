@@ -107,7 +107,7 @@ def _string(field: str) -> str:
 CASES: Final = (
     Case(
         name="privileges",
-        rule=security.PRIVILEGED,
+        rule=security.no_privileged,
         given={"server": SERVER, "train": TRAIN_JOB, "system": _SYSTEM},
         also=[(_CONTEXT, GONE), (f"{_CONTEXT}.capabilities.add.0", "CAP_CHOWN")],
         breaks=[
@@ -150,7 +150,7 @@ CASES: Final = (
     ),
     Case(
         name="capabilities allowed by settings",
-        rule=security.PRIVILEGED,
+        rule=security.no_privileged,
         given={"server": SERVER},
         settings={"capabilities": ["NET_BIND_SERVICE", "IPC_LOCK"]},
         also=[(f"{_CONTEXT}.capabilities.add.0", "IPC_LOCK")],
@@ -166,7 +166,7 @@ CASES: Final = (
     ),
     Case(
         name="privilege escalation",
-        rule=security.ESCALATION,
+        rule=security.no_privilege_escalation,
         given={"server": SERVER, "train": TRAIN_JOB, "system": _SYSTEM},
         also=[(_CONTEXT, GONE)],
         breaks=[Break(f"{_CONTEXT}.allowPrivilegeEscalation", to=True, says=_ESCALATES)],
@@ -174,7 +174,7 @@ CASES: Final = (
     ),
     Case(
         name="explicit privilege escalation by settings",
-        rule=security.ESCALATION,
+        rule=security.no_privilege_escalation,
         given={"server": SERVER, "train": TRAIN_JOB, "system": _SYSTEM},
         settings={"explicit": True},
         breaks=[
@@ -185,7 +185,7 @@ CASES: Final = (
     ),
     Case(
         name="host namespaces",
-        rule=security.HOST_NAMESPACES,
+        rule=security.no_host_namespaces,
         given={"server": SERVER, "system": _SYSTEM},
         also=[(f"{_SPEC}.hostIPC", False)],
         breaks=[
@@ -204,7 +204,7 @@ CASES: Final = (
     ),
     Case(
         name="host network allowed by settings",
-        rule=security.HOST_NAMESPACES,
+        rule=security.no_host_namespaces,
         given={"server": SERVER},
         settings={"allowed": ["hostNetwork"]},
         also=[(f"{_SPEC}.hostNetwork", True)],
@@ -213,7 +213,7 @@ CASES: Final = (
     ),
     Case(
         name="host paths",
-        rule=security.HOST_PATHS,
+        rule=security.no_host_paths,
         given={"server": SERVER, "system": _SYSTEM},
         breaks=[
             Break(f"{_SPEC}.volumes.0", {"name": "host", "hostPath": {"path": "/dev"}}, _volume("/dev")),
@@ -230,7 +230,7 @@ CASES: Final = (
     ),
     Case(
         name="host paths allowed by settings",
-        rule=security.HOST_PATHS,
+        rule=security.no_host_paths,
         given={"server": SERVER},
         settings={"allowed": ["/mnt/disks/*"]},
         also=[(f"{_SPEC}.volumes.0", {"name": "host", "hostPath": {"path": "/mnt/disks/0/cache"}})],
@@ -246,7 +246,7 @@ CASES: Final = (
     ),
     Case(
         name="PersistentVolumes on the node",
-        rule=security.HOST_PATHS,
+        rule=security.no_host_paths,
         given={"volume": VOLUME, "bucket": BUCKET},
         settings={"allowed": ["/mnt/disks/*"]},
         also=[
@@ -268,7 +268,7 @@ CASES: Final = (
     ),
     Case(
         name="host ports and probed hosts",
-        rule=security.HOST_PORTS,
+        rule=security.no_host_ports,
         given={"server": SERVER, "system": _SYSTEM},
         also=[
             (f"{_SPEC}.containers.0.ports", [{"containerPort": 8080}, {"containerPort": 8081, "hostPort": 0}]),
@@ -295,7 +295,7 @@ CASES: Final = (
     ),
     Case(
         name="seccomp, AppArmor and SELinux profiles",
-        rule=security.UNCONFINED,
+        rule=security.no_unconfined,
         given={"server": SERVER, "system": _SYSTEM},
         also=[
             (
@@ -345,7 +345,7 @@ CASES: Final = (
     ),
     Case(
         name="kernel parameters allowed by settings",
-        rule=security.UNCONFINED,
+        rule=security.no_unconfined,
         given={"server": SERVER},
         settings={"sysctls": ["kernel.msgmax"]},
         also=[(f"{_SPEC}.securityContext", {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]})],
@@ -354,7 +354,7 @@ CASES: Final = (
     ),
     Case(
         name="pod specs in strings",
-        rule=security.READABLE,
+        rule=security.pod_specs_readable,
         given={"workflow": WORKFLOW},
         also=[
             (f"{_TEMPLATE}.podSpecPatch", ""),
@@ -373,7 +373,7 @@ CASES: Final = (
     ),
     Case(
         name="pod specs in strings of a system namespace",
-        rule=security.READABLE,
+        rule=security.pod_specs_readable,
         given={"workflow": changed({"workflow": WORKFLOW}, f"{_TEMPLATE}.podSpecPatch", "hostPID: true")["workflow"]},
         settings={"platform": ["ml-research"]},
         breaks=[],
@@ -381,7 +381,7 @@ CASES: Final = (
     ),
     Case(
         name="raw devices",
-        rule=security.BLOCK_DEVICES,
+        rule=security.no_block_devices,
         given={"server": SERVER, "system": _SYSTEM},
         breaks=[
             Break(

@@ -48,7 +48,7 @@ def _live(*managers: object) -> Sample:
 CASES: Final = (
     Case(
         name="readiness",
-        rule=serving.READY,
+        rule=serving.serving_readiness,
         given={"server": SERVER, "batch": BATCH},
         also=[
             (f"{_SERVER}.resources", GONE),
@@ -67,7 +67,7 @@ CASES: Final = (
     ),
     Case(
         name="liveness",
-        rule=serving.ALIVE,
+        rule=serving.serving_liveness,
         given={"server": SERVER, "batch": BATCH},
         breaks=[
             Break(
@@ -81,7 +81,7 @@ CASES: Final = (
     ),
     Case(
         name="bounds of an autoscaler",
-        rule=serving.SCALE,
+        rule=serving.autoscaler_bounded,
         given={"hpa": AUTOSCALER, "keda": SCALED},
         settings={"maximum": 20, "minimum": 2},
         also=[("hpa: spec.maxReplicas", 20), ("keda: metadata.namespace", "monitoring")],
@@ -111,7 +111,7 @@ CASES: Final = (
     ),
     Case(
         name="targets of autoscalers",
-        rule=serving.TARGET,
+        rule=serving.autoscaler_target,
         given={"server": SERVER, "second": SECOND, "hpa": AUTOSCALER, "keda": SCALED},
         settings={"workloads": ["ml-serving/elsewhere-*"]},
         also=[
@@ -150,7 +150,7 @@ CASES: Final = (
     ),
     Case(
         name="one autoscaler",
-        rule=serving.ONE,
+        rule=serving.one_autoscaler,
         given={"server": SERVER, "hpa": AUTOSCALER, "second": SECOND},
         also=[("hpa", SCALED), ("more", RANK)],
         breaks=[
@@ -164,7 +164,7 @@ CASES: Final = (
     ),
     Case(
         name="replicas beside an autoscaler",
-        rule=serving.LEFT_OUT,
+        rule=serving.replicas_left_out,
         given={"server": SERVER, "hpa": AUTOSCALER, "second": SECOND},
         also=[
             ("server", _live(_NOT_APPLIED, _BY_SCALE)),
@@ -186,7 +186,7 @@ CASES: Final = (
     ),
     Case(
         name="replicas without field managers",
-        rule=serving.LEFT_OUT,
+        rule=serving.replicas_left_out,
         given={"server": _live(_UPDATED, _BY_SCALE), "hpa": AUTOSCALER},
         breaks=[],
         unknown={
@@ -196,7 +196,7 @@ CASES: Final = (
     ),
     Case(
         name="replicas of workloads with an autoscaler outside the stack",
-        rule=serving.LEFT_OUT,
+        rule=serving.replicas_left_out,
         given={"server": SERVER},
         settings={"autoscaled": ["ml-serving/*"]},
         breaks=[

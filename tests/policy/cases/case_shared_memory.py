@@ -114,7 +114,7 @@ _ALONE: Final = changed(
 CASES: Final = (
     Case(
         name="shared memory",
-        rule=gpus.SHARED_MEMORY,
+        rule=gpus.shared_memory,
         given={"job": JOB, "gang": VOLCANO},
         also=[
             ("job: spec.template.spec", {"containers": [{"name": "train", "resources": _gpus(1)}], "hostIPC": True}),
@@ -155,7 +155,7 @@ CASES: Final = (
     ),
     Case(
         name="pods with one GPU each that communicate",
-        rule=gpus.SHARED_MEMORY,
+        rule=gpus.shared_memory,
         given={"set": SET},
         also=[("set: spec.replicatedJobs.1.template.spec.template.spec.containers.0.resources", {})],
         breaks=[
@@ -170,7 +170,7 @@ CASES: Final = (
     ),
     Case(
         name="a single pod with one GPU",
-        rule=gpus.SHARED_MEMORY,
+        rule=gpus.shared_memory,
         given={"gang": VOLCANO},
         settings={"jobs": False},
         also=[("gang: spec.tasks.0.template.spec.volumes", [])],
@@ -179,7 +179,7 @@ CASES: Final = (
     ),
     Case(
         name="Jobs, whose pods communicate if they are indexed",
-        rule=gpus.SHARED_MEMORY,
+        rule=gpus.shared_memory,
         given={"job": _ALONE},
         also=[("job: spec.parallelism", 4), ("job: spec.completionMode", "Indexed")],
         breaks=[
@@ -193,7 +193,7 @@ CASES: Final = (
     ),
     Case(
         name="other kinds of work with several pods",
-        rule=gpus.SHARED_MEMORY,
+        rule=gpus.shared_memory,
         given={"torch": TORCH, "mpi": MPI, "group": GROUP},
         breaks=[
             Break(

@@ -134,7 +134,7 @@ def _no_devices(claim: str) -> str:
 CASES: Final = (
     Case(
         name="a Pod Security level",
-        rule=tenancy.POD_SECURITY,
+        rule=tenancy.pod_security_level,
         given={"space": SPACE, "system": SYSTEM},
         also=[(_ENFORCE, "restricted")],
         breaks=[
@@ -156,7 +156,7 @@ CASES: Final = (
     ),
     Case(
         name="the Pod Security level restricted",
-        rule=tenancy.POD_SECURITY,
+        rule=tenancy.pod_security_level,
         given={"system": SYSTEM},
         settings={"level": "restricted"},
         breaks=[Break("space", SPACE, f"{_SPACE}: enforces the Pod Security level baseline; set restricted")],
@@ -164,7 +164,7 @@ CASES: Final = (
     ),
     Case(
         name="owner labels of namespaces",
-        rule=tenancy.OWNER,
+        rule=tenancy.owner_labels,
         given={"space": SPACE, "system": SYSTEM, "job": JOB},
         also=[
             (_LABELS, {"team": "research", "cost-centre": "rd-001", "env": "prod"}),
@@ -181,7 +181,7 @@ CASES: Final = (
     ),
     Case(
         name="owner labels of workloads, by settings",
-        rule=tenancy.OWNER,
+        rule=tenancy.owner_labels,
         given={"space": SPACE},
         settings={"labels": {"owner": []}, "workloads": True},
         breaks=[Break("job", JOB, "Job ml-research/nightly: missing labels: owner; add them")],
@@ -189,7 +189,7 @@ CASES: Final = (
     ),
     Case(
         name="traffic into a namespace",
-        rule=tenancy.DEFAULT_DENY,
+        rule=tenancy.default_deny,
         given={"space": SPACE, "system": SYSTEM, "deny": DENY, "allow": ALLOW},
         also=[
             ("deny: spec.policyTypes", GONE),
@@ -215,7 +215,7 @@ CASES: Final = (
     ),
     Case(
         name="traffic out of a namespace as well",
-        rule=tenancy.DEFAULT_DENY,
+        rule=tenancy.default_deny,
         given={"space": SPACE, "deny": DENY},
         settings={"egress": True},
         also=[("deny: spec", {"podSelector": {}, "egress": []})],
@@ -228,7 +228,7 @@ CASES: Final = (
     ),
     Case(
         name="a quota of GPUs",
-        rule=tenancy.GPU_QUOTA,
+        rule=tenancy.gpu_namespace_quota,
         given={"job": JOB, "quota": QUOTA, "other": OTHER_QUOTA},
         also=[
             ("job: spec.template.spec.containers.0.resources", {}),
@@ -251,7 +251,7 @@ CASES: Final = (
     ),
     Case(
         name="a quota of claimed GPUs",
-        rule=tenancy.GPU_QUOTA,
+        rule=tenancy.gpu_namespace_quota,
         given={"job": CLAIMING, "template": TEMPLATE, "quota": DEVICES, "claim": CLAIM},
         also=[
             ("template: spec.spec.devices.requests.0", {"name": "nic", "deviceClassName": "nic.example.com"}),
@@ -272,14 +272,14 @@ CASES: Final = (
     ),
     Case(
         name="channels of a ComputeDomain, which have no quota",
-        rule=tenancy.GPU_QUOTA,
+        rule=tenancy.gpu_namespace_quota,
         given={"job": CLAIMING, "domain": DOMAIN},
         breaks=[],
         unknown={},
     ),
     Case(
         name="a quota of GPUs that a claim or an alternative names",
-        rule=tenancy.GPU_QUOTA,
+        rule=tenancy.gpu_namespace_quota,
         given={"template": TEMPLATE, "claim": CLAIM},
         breaks=[
             Break(
@@ -299,7 +299,7 @@ CASES: Final = (
     ),
     Case(
         name="quotas created outside the stack",
-        rule=tenancy.GPU_QUOTA,
+        rule=tenancy.gpu_namespace_quota,
         given={"job": JOB},
         settings={"external": ["ml-*"]},
         breaks=[
