@@ -10,8 +10,9 @@ from typing import Any, Final
 import yaml
 
 from gpu_tenancy.base.tables import read_table
-from gpu_tenancy.model.catalogue import cloud_tables, credentials, machines
+from gpu_tenancy.model.catalogue import cloud_tables, machines
 from gpu_tenancy.model.catalogue.namespaces import system_namespaces
+from gpu_tenancy.model.catalogue.rows import HERE
 from gpu_tenancy.model.kinds import Step, WorkloadKind, kinds
 
 _REPOSITORY: Final = Path(__file__).parents[2]
@@ -75,7 +76,7 @@ def _path(steps: Iterable[Step]) -> str:
 
 _FACTS: Final[Mapping[str, Callable[[], Any]]] = {
     "policy/clouds/cloud_rules/machines.yaml": machine_facts,
-    "policy/workloads/workload_rules/credentials.yaml": lambda: read_table(credentials.TABLE),
+    "policy/workloads/workload_rules/credentials.yaml": lambda: read_table(HERE / "credentials.yaml"),
     "policy/workloads/workload_rules/kinds.yaml": kind_facts,
     "policy/workloads/workload_rules/namespaces.yaml": system_namespaces,
 }

@@ -3,18 +3,17 @@
 The first read of a malformed table raises `pydantic.ValidationError`; a test reads all tables.
 """
 
-import datetime as dt
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Final, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from gpu_tenancy.base.tables import Url, read_table
-from gpu_tenancy.model.catalogue.reserved import Reserved, Row, known, known_price
+from gpu_tenancy.base.tables import read_table
+from gpu_tenancy.model.catalogue.reserved import Reserved
+from gpu_tenancy.model.catalogue.rows import HERE, Fact, Row, known, known_price, read_rows
 from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Positive
 
 Checked: TypeAlias = Literal["read", "remembered"]
@@ -34,21 +33,17 @@ Intel's NFD rules, only for Flex 140 and 170 and Max 1100 and 1550
 (https://intel.github.io/intel-device-plugins-for-kubernetes/0.35/cmd/gpu_plugin/labels.html)."""
 
 
-class NvlinkDomain(Row):
+class NvlinkDomain(Fact):
     """GPUs of several machines that NVLink connects.
 
     Attributes:
         gpus: maximum number of GPUs of one domain; None if it is unknown.
-        source: URL of the number.
-        date: when it was read.
     """
 
     gpus: Annotated[Positive | None, BeforeValidator(known)]
-    source: Url
-    date: dt.date
 
 
-class Gpu(Row):
+class Gpu(Fact):
     """A GPU model.
 
     Attributes:
@@ -58,8 +53,6 @@ class Gpu(Row):
         architecture: GPU generation, such as `hopper`.
         mig: maximum number of partitions per GPU, by MIG profile; empty without MIG support.
         nvlink: how it is connected with GPUs of other machines; None if NVLink connects only those of one machine.
-        source: URL of the facts.
-        date: of the source, or when it was read if the source has no date.
         checked: whether the row was read at its source, or written from memory.
     """
 
@@ -69,8 +62,6 @@ class Gpu(Row):
     architecture: str
     mig: dict[str, Positive] = Field(default_factory=dict)
     nvlink: NvlinkDomain | None = None
-    source: Url
-    date: dt.date
     checked: Checked
 
 
@@ -108,17 +99,11 @@ class Price:
     region: str | None = None
 
 
-class PriceTable(Row):
-    """Region, currency and source of all prices of a cloud.
-
-    Attributes:
-        date: of the source.
-    """
+class PriceTable(Fact):
+    """Region, currency and source of all prices of a cloud."""
 
     region: str
     currency: Literal["USD"]
-    source: Url
-    date: dt.date
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,17 +190,14 @@ class _MachineRow(Row):
         return Machine(name=name, cloud=cloud, price=price, zones=zones.of(name) if zones else None, **fields)
 
 
-class Zones(Row):
+class Zones(Fact):
     """The zones of a cloud's machine families.
 
     Attributes:
-        date: when the source was read.
         families: by family (the start of a machine type's name) and region, the last letters of the zones. A family
             that is not listed is unknown.
     """
 
-    source: Url
-    date: dt.date
     families: dict[str, dict[str, ZoneLetters]]
 
     def of(self, machine: str) -> frozenset[str] | None:
@@ -227,7 +209,7 @@ class Zones(Row):
         return frozenset(f"{region}-{letter}" for region, letters in regions for letter in letters.split())
 
 
-class DiskPerformance(Row):
+class DiskPerformance(Fact):
     """Throughput (MiB/s) and IOPS of a boot disk.
 
     Attributes:
@@ -243,8 +225,6 @@ class DiskPerformance(Row):
     iops: Positive
     gpu_throughput: Positive
     per_iops: Annotated[float, Field(gt=0)]
-    source: Url
-    date: dt.date
 
     def iops_for(self, throughput: int) -> int:
         """IOPS to provision for a throughput in MiB/s."""
@@ -263,7 +243,7 @@ class OtherMachines(Row):
     prices: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
 
 
-class CloudTable(Row):
+class CloudTable(Fact):
     """The file of one cloud in `machines/`.
 
     Attributes:
@@ -272,8 +252,6 @@ class CloudTable(Row):
         zones: which zones have a machine family; None if the cloud's are not listed.
     """
 
-    source: Url
-    date: dt.date
     checked: Checked
     prices: PriceTable
     reserved: Reserved
@@ -283,19 +261,16 @@ class CloudTable(Row):
     others: OtherMachines = OtherMachines()
 
 
-_HERE: Final = Path(__file__).parent
-
-
 @cache
 def cloud_tables() -> Mapping[str, CloudTable]:
     """The file of each cloud, by the value of `cluster.cloud`."""
-    return {path.stem: CloudTable.model_validate(read_table(path)) for path in sorted(_HERE.glob("machines/*.yaml"))}
+    return {path.stem: CloudTable.model_validate(read_table(path)) for path in sorted(HERE.glob("machines/*.yaml"))}
 
 
 @cache
 def gpus() -> Mapping[str, Gpu]:
     """GPU models by their name in stacks, such as `h100-80gb`."""
-    return {name: Gpu.model_validate(row) for name, row in read_table(_HERE / "gpus.yaml").items()}
+    return read_rows("gpus", dict[str, Gpu])
 
 
 @cache

@@ -1,27 +1,15 @@
-"""What Fluid's caches of datasets need and can, from `caches.yaml`.
+"""What Fluid's caches of datasets need and can, from `caches.yaml`."""
 
-The first read of a malformed table raises `pydantic.ValidationError`.
-"""
-
-import datetime as dt
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
-
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts
-from gpu_tenancy.base.tables import Url, read_table
+from gpu_tenancy.model.catalogue.rows import Fact, Row, read_rows
 from gpu_tenancy.model.spec.acceleration import Medium, Runtime
 from gpu_tenancy.model.spec.base import Bytes, Cpu
 
 
-class _Row(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
-
-
-class CacheContainer(_Row):
+class CacheContainer(Row):
     """A container of a cache, without the cache itself.
 
     Attributes:
@@ -42,7 +30,7 @@ class CacheContainer(_Row):
         return {CPU: self.cpu, MEMORY: self.memory}
 
 
-class CachePods(_Row):
+class CachePods(Row):
     """Containers of each pod of a cache, by the key of the runtime's spec."""
 
     master: Mapping[str, CacheContainer] = {}
@@ -50,7 +38,7 @@ class CachePods(_Row):
     fuse: Mapping[str, CacheContainer]
 
 
-class CacheStore(_Row):
+class CacheStore(Row):
     """How a runtime mounts buckets of one kind.
 
     Attributes:
@@ -70,7 +58,7 @@ class CacheStore(_Row):
     why: str = ""
 
 
-class CacheRow(_Row):
+class CacheRow(Fact):
     """A runtime of Fluid.
 
     Attributes:
@@ -80,8 +68,6 @@ class CacheRow(_Row):
         pods: what it runs.
         load: the pod that reads the dataset into the cache.
         stores: by scheme of the bucket's URL.
-        source: URL of the documentation or source code.
-        date: when it was read.
     """
 
     kind: str
@@ -90,12 +76,9 @@ class CacheRow(_Row):
     pods: CachePods
     load: CacheContainer
     stores: Mapping[str, CacheStore]
-    source: Url
-    date: dt.date
 
 
 @cache
 def caches() -> Mapping[Runtime, CacheRow]:
     """The rows by runtime."""
-    rows = read_table(Path(__file__).with_name("caches.yaml"))
-    return {name: CacheRow.model_validate(row) for name, row in rows.items()}
+    return read_rows("caches", dict[Runtime, CacheRow])

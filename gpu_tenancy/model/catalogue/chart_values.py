@@ -9,16 +9,14 @@ another version of a chart, the keys of the catalogue's version apply.
 A malformed table raises `pydantic.ValidationError`, or `KeyError` if a subchart has no row.
 """
 
-import datetime as dt
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 from typing import Any, Final, TypeAlias, cast
 
-from pydantic import BaseModel, ConfigDict
-
 from gpu_tenancy.base.problems import listed
 from gpu_tenancy.model.catalogue.operators import accepted_values
+from gpu_tenancy.model.catalogue.rows import Fact
 
 Keys: TypeAlias = tuple[str, ...]
 """Path of a key in a chart's values."""
@@ -47,12 +45,10 @@ _Sections: TypeAlias = dict[Keys, dict[str, bool]]
 """Keys of each section, and whether any keys are allowed below them."""
 
 
-class ChartValues(BaseModel):
-    """The values that one chart supports.
+class ChartValues(Fact):
+    """The values that one chart supports; the source is its `values.yaml`.
 
     Attributes:
-        source: URL of its `values.yaml`.
-        date: when the file was read.
         version: of the chart; None if the row is not compared with the file (`tests/originals.py`).
         sha256: of the file, in hexadecimal; None like `version`.
         contains: subcharts, by their rows in this or another file; each has the section of its name.
@@ -61,10 +57,6 @@ class ChartValues(BaseModel):
         also: further keys that the chart's schema or templates know, and its `values.yaml` has in comments at most.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    source: str
-    date: dt.date
     version: str | None = None
     sha256: str | None = None
     contains: tuple[str, ...] = ()
@@ -145,23 +137,22 @@ def _describe(values: Mapping[str, Any], place: Keys, keys: dict[str, str]) -> N
         _describe(values[key], (*place, key), keys)
 
 
-@cache
 def chart_values() -> Mapping[str, ChartValues]:
     """The supported values of each chart, by the name of its release."""
-    return {
-        name: ChartValues.model_validate(row, strict=False)
-        for operator, rows in accepted_values()
-        for name, row in rows.items()
-        if name in operator.charts
-    }
+    return _rows()[0]
+
+
+def contained_values() -> Mapping[str, ChartValues]:
+    """The supported values of each subchart, by its name, which is also the name of its section."""
+    return _rows()[1]
 
 
 @cache
-def contained_values() -> Mapping[str, ChartValues]:
-    """The supported values of each subchart, by its name, which is also the name of its section."""
-    return {
-        name: ChartValues.model_validate(row, strict=False)
-        for operator, rows in accepted_values()
-        for name, row in rows.items()
-        if name not in operator.charts
-    }
+def _rows() -> tuple[Mapping[str, ChartValues], Mapping[str, ChartValues]]:
+    """The rows of charts and those of subcharts; LeaderWorkerSet is a chart, and a subchart of Trainer."""
+    of_charts: dict[str, ChartValues] = {}
+    contained: dict[str, ChartValues] = {}
+    for operator, rows in accepted_values():
+        for name, row in rows.items():
+            (of_charts if name in operator.charts else contained)[name] = ChartValues.model_validate(row)
+    return of_charts, contained

@@ -1,27 +1,16 @@
-"""What each cloud supports in a node pool, from `clouds.yaml`.
-
-The first read of a malformed table raises `pydantic.ValidationError`.
-"""
+"""What each cloud supports in a node pool, and how it names people, from `clouds.yaml`."""
 
 import datetime as dt
 import re
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
-
-from gpu_tenancy.base.tables import read_table
+from gpu_tenancy.model.catalogue.rows import Fact, Row, read_rows
 from gpu_tenancy.model.spec.base import Bytes, Seconds
 
 
-class _Row(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, alias_generator=to_camel)
-
-
-class Form(_Row):
+class Form(Row):
     """The form of a name in a cloud: a regular expression, and the same rule in words (`write`)."""
 
     pattern: str
@@ -32,7 +21,7 @@ class Form(_Row):
         return re.fullmatch(self.pattern, text) is not None
 
 
-class ByQueue(_Row):
+class ByQueue(Row):
     """Queued provisioning: nodes are created only for a ProvisioningRequest of Kueue.
 
     Attributes:
@@ -49,7 +38,7 @@ class ByQueue(_Row):
     date: dt.date | None = None
 
 
-class CapacityRule(_Row):
+class CapacityRule(Row):
     """The requirements of one capacity type in one cloud.
 
     Attributes:
@@ -75,7 +64,7 @@ class CapacityRule(_Row):
     by_queue: ByQueue | None = None
 
 
-class SharingRule(_Row):
+class SharingRule(Row):
     """How several pods share one GPU in one driver mode, by MIG, time-slicing or MPS.
 
     Attributes:
@@ -94,7 +83,7 @@ class SharingRule(_Row):
     labels: Mapping[str, str] = {}
 
 
-class DriverMode(_Row):
+class DriverMode(Row):
     """Who installs driver, container toolkit and device plugin: settings of the pool and matching Helm values.
 
     Attributes:
@@ -122,7 +111,7 @@ class DriverMode(_Row):
         return {"mig": self.mig, "timeSlicing": self.time_slicing, "mps": self.mps}[way]
 
 
-class NodeEndpoint(_Row):
+class NodeEndpoint(Fact):
     """A link-local address of a node that pods call, which no pod or namespace selector of a NetworkPolicy matches.
 
     Attributes:
@@ -132,8 +121,6 @@ class NodeEndpoint(_Row):
         ports: its ports.
         protocols: its protocols.
         of_nodes: whether nodes without workload identity serve their own credentials there.
-        source: URL of the documentation.
-        date: when the source was read.
     """
 
     of: str
@@ -142,11 +129,9 @@ class NodeEndpoint(_Row):
     ports: tuple[int, ...]
     protocols: tuple[Literal["TCP", "UDP"], ...] = ("TCP",)
     of_nodes: bool = False
-    source: str
-    date: dt.date
 
 
-class TopologyRule(_Row):
+class TopologyRule(Fact):
     """The node labels by which a cloud tells where machines are in the network.
 
     Attributes:
@@ -154,19 +139,29 @@ class TopologyRule(_Row):
         labels: of all levels above the node, the largest first.
         block: the label of these that is a block.
         rack: the label of these that is a rack: the smallest group above a host, such as an NVLink domain.
-        source: URL of the documentation.
-        date: when the source was read.
     """
 
     machines: tuple[str, ...]
     labels: tuple[str, ...]
     block: str
     rack: str
-    source: str
-    date: dt.date
 
 
-class CloudRules(_Row):
+class Directory(Fact):
+    """The people that a cloud's clusters know.
+
+    Attributes:
+        group: form of a group's name; None if clusters know no groups.
+        user: form of a user's name; None if clusters know no users.
+        principals: whether IAM roles and users of AWS can be people.
+    """
+
+    group: Form | None = None
+    user: Form | None = None
+    principals: bool = False
+
+
+class CloudRules(Row):
     """What one cloud supports in a node pool.
 
     Attributes:
@@ -190,6 +185,7 @@ class CloudRules(_Row):
         alternatives: whether a spot pool can have several machine types.
         node_endpoints: link-local addresses of nodes that pods of teams may call.
         topologies: node labels with the place in the network, by machine type; empty where none are known.
+        people: how its directory names people.
     """
 
     title: str
@@ -212,21 +208,15 @@ class CloudRules(_Row):
     alternatives: bool = False
     node_endpoints: tuple[NodeEndpoint, ...] = ()
     topologies: tuple[TopologyRule, ...] = ()
+    people: Directory
 
 
 @cache
 def clouds() -> Mapping[str, CloudRules]:
     """The rules of each cloud, by the value of `cluster.cloud`."""
-    rows: Mapping[str, Any] = read_table(Path(__file__).with_name("clouds.yaml"))
-    return {name: CloudRules.model_validate(row, strict=False) for name, row in rows.items()}
+    return read_rows("clouds", dict[str, CloudRules])
 
 
 def rules_of(service: str) -> CloudRules:
     """The rules of a Kubernetes service; those of an existing cluster if it is unknown (`model.checks.nodes` warns)."""
     return clouds().get(service) or clouds()["existing"]
-
-
-def driver_mode(cloud: str, name: str | None) -> DriverMode | None:
-    """A driver mode of a cloud by name; the default mode for None. None if the cloud does not have it."""
-    modes = rules_of(cloud).drivers
-    return modes.get(name or next(iter(modes)))

@@ -1,19 +1,12 @@
-"""What credentials look like, from `credentials.yaml`, so that none is written in clear text.
+"""What credentials look like, from `credentials.yaml`, so that none is written in clear text."""
 
-A malformed table raises `pydantic.ValidationError`.
-"""
-
-import datetime as dt
 import re
 from functools import cache
-from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator
 
-from gpu_tenancy.base.tables import Url, read_table
-
-TABLE: Final = Path(__file__).with_name("credentials.yaml")
+from gpu_tenancy.model.catalogue.rows import Fact, Row, read_rows
 
 
 def _compiles(pattern: str) -> str:
@@ -21,20 +14,14 @@ def _compiles(pattern: str) -> str:
     return pattern
 
 
-class _Form(BaseModel):
+class _Form(Fact):
     """The form of one service's credentials."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     what: str
     pattern: Annotated[str, AfterValidator(_compiles)]
-    source: Url
-    date: dt.date
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _Table(Row):
     texts: tuple[_Form, ...]
     names: Annotated[str, AfterValidator(_compiles)]
     secretive: Annotated[str, AfterValidator(_compiles)]
@@ -42,7 +29,7 @@ class _Table(BaseModel):
 
 @cache
 def _table() -> _Table:
-    return _Table.model_validate(read_table(TABLE))
+    return read_rows("credentials", _Table)
 
 
 def credential(text: str, variable: str = "") -> str | None:

@@ -1,26 +1,16 @@
-"""What pods and nodes need to use the network between GPUs, from `fabrics.yaml`.
+"""What pods and nodes need to use the network between GPUs, from `fabrics.yaml`."""
 
-The first read of a malformed table raises `pydantic.ValidationError`.
-"""
-
-import datetime as dt
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
-from gpu_tenancy.base.tables import Url, read_table
+from gpu_tenancy.model.catalogue.rows import Fact, Row, read_rows
 from gpu_tenancy.model.spec.base import Bytes, Count, Positive, ResourceName
 
 
-class _Row(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
-
-
-class HostMount(_Row):
+class HostMount(Row):
     """A path of the node (`host`) that a container has at `path`."""
 
     name: str
@@ -28,7 +18,7 @@ class HostMount(_Row):
     path: Annotated[str, Field(pattern=r"^/")]
 
 
-class Hugepages(_Row):
+class Hugepages(Row):
     """Huge pages of 2 MiB for the fabric, in bytes.
 
     Attributes:
@@ -40,7 +30,7 @@ class Hugepages(_Row):
     per_cpu: Bytes
 
 
-class Networks(_Row):
+class Networks(Row):
     """How GKE attaches the additional networks of a node to a pod.
 
     Attributes:
@@ -54,7 +44,7 @@ class Networks(_Row):
     first: Positive
 
 
-class Daemon(_Row):
+class Daemon(Row):
     """A sidecar that moves the data between GPUs and network."""
 
     name: str
@@ -65,7 +55,7 @@ class Daemon(_Row):
     mounts: tuple[HostMount, ...] = ()
 
 
-class Installer(_Row):
+class Installer(Row):
     """A DaemonSet that copies libraries to the nodes.
 
     Attributes:
@@ -82,7 +72,7 @@ class Installer(_Row):
     mounts: tuple[HostMount, ...] = ()
 
 
-class Image(_Row):
+class Image(Row):
     """A container image of an operator's custom resource."""
 
     repository: str
@@ -90,7 +80,7 @@ class Image(_Row):
     version: str
 
 
-class FabricRow(_Row):
+class FabricRow(Fact):
     """What pods and nodes need for one fabric.
 
     Attributes:
@@ -107,8 +97,6 @@ class FabricRow(_Row):
         injector: image of the DaemonSet that adds device files to containers; None without.
         driver, plugin: images of the network driver and of the device plugin, for the Network Operator; None without.
         pod_security: the strictest Pod Security Standard that accepts such pods.
-        source: URL of the documentation.
-        date: when it was read.
     """
 
     resource: ResourceName | None = None
@@ -125,12 +113,9 @@ class FabricRow(_Row):
     driver: Image | None = None
     plugin: Image | None = None
     pod_security: Literal["baseline", "privileged"] = "baseline"
-    source: Url
-    date: dt.date
 
 
 @cache
 def fabrics() -> Mapping[str, FabricRow]:
     """The rows by fabric, such as `efa`."""
-    rows = read_table(Path(__file__).with_name("fabrics.yaml"))
-    return {name: FabricRow.model_validate(row) for name, row in rows.items()}
+    return read_rows("fabrics", dict[str, FabricRow])

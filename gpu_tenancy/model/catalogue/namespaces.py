@@ -1,18 +1,13 @@
-"""Namespaces that are reserved on every cluster, from `namespaces.yaml` and the operators.
+"""Namespaces that are reserved on every cluster, from `namespaces.yaml` and the operators."""
 
-The first read of a malformed table raises `pydantic.ValidationError`.
-"""
-
-import datetime as dt
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field
 
-from gpu_tenancy.base.tables import Url, read_table
 from gpu_tenancy.model.catalogue.operators import charts
+from gpu_tenancy.model.catalogue.rows import Fact, read_rows
 
 _PREFIX: Final = "-"
 """End of a name that is a prefix; no namespace ends with it."""
@@ -20,30 +15,23 @@ _MONITORING: Final = "monitoring"
 """Namespace of operators which tenants of other programs have too."""
 
 
-class ReservedNamespaces(BaseModel):
+class ReservedNamespaces(Fact):
     """Namespaces of one product.
 
     Attributes:
         owner: the product.
         names: names, and prefixes that end in `-`.
         system: exact names that policy packs do not check as a tenant's.
-        source: URL where they were read.
-        date: when.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     owner: Annotated[str, Field(min_length=1)]
     names: Annotated[list[Annotated[str, Field(pattern=r"^[a-z][-a-z0-9]*$")]], Field(min_length=1)]
-    system: list[str] = []
-    source: Url
-    date: dt.date
+    system: tuple[str, ...] = ()
 
 
 @cache
 def _rows() -> list[ReservedNamespaces]:
-    table = read_table(Path(__file__).with_name("namespaces.yaml"))
-    return TypeAdapter(list[ReservedNamespaces]).validate_python(table)
+    return read_rows("namespaces", list[ReservedNamespaces])
 
 
 def system_namespaces() -> list[str]:

@@ -1,16 +1,13 @@
 """What a preflight asks a cloud about, from `preflight.yaml`: quotas by machine family, and rights."""
 
-import datetime as dt
 import re
 from collections.abc import Collection
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from gpu_tenancy.base.tables import read_table
-from gpu_tenancy.model.catalogue.reserved import Row
+from gpu_tenancy.model.catalogue.rows import Fact, Row, read_rows
 
 
 class AwsQuota(Row):
@@ -37,20 +34,16 @@ accounts, identities of teams with datasets, buckets to create, identities that 
 create, and file systems for claims of teams."""
 
 
-class Rights(Row):
+class Rights(Fact):
     """The rights that a deployment uses.
 
     Attributes:
         rights: for node pools in any cluster.
         further: those that only some stacks need.
-        source: URL of the facts.
-        date: when it was read.
     """
 
     rights: list[str]
     further: dict[Part, list[str]]
-    source: str
-    date: dt.date
 
     def needed(self, parts: Collection[Part] = ()) -> list[str]:
         """The rights of a stack with some parts, each once."""
@@ -140,9 +133,5 @@ class Preflight(Row):
 
 @cache
 def preflight() -> Preflight:
-    """The table.
-
-    Raises:
-        pydantic.ValidationError: the table is malformed.
-    """
-    return Preflight.model_validate(read_table(Path(__file__).with_name("preflight.yaml")))
+    """The table."""
+    return read_rows("preflight", Preflight)

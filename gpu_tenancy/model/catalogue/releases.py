@@ -1,25 +1,20 @@
-"""Pinned Helm charts, and those that clusters of clouds need, from `releases.yaml`.
+"""Pinned Helm charts, and those that clusters of clouds need, from `releases.yaml`."""
 
-The first read of a malformed table raises `pydantic.ValidationError`.
-"""
-
-import datetime as dt
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
-from typing import Annotated, Any, Final, Self, TypeAlias
+from typing import Annotated, Final, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import ConfigDict, Field, model_validator
 
-from gpu_tenancy.base.tables import Url, read_table
+from gpu_tenancy.base.tables import Url
+from gpu_tenancy.model.catalogue.rows import Fact, read_rows
 
 Version: TypeAlias = Annotated[str, Field(pattern=r"^v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$")]
 Digest: TypeAlias = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 _OCI: Final = "oci://"
 
 
-class Chart(BaseModel):
+class Chart(Fact):
     """A Helm chart, pinned to one version and, if it is known, to its digest.
 
     Attributes:
@@ -28,26 +23,15 @@ class Chart(BaseModel):
         version: one version, never a range.
         digest: of the archive in an HTTP repository, of the manifest in an OCI registry; None if it is unknown.
         digest_source: where the digest was read, or why it is unknown.
-        source: URL where the version was read.
-        date: of the source.
     """
 
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        strict=True,
-        alias_generator=to_camel,
-        validate_by_name=True,
-        validate_by_alias=True,
-    )
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
     chart: Annotated[str, Field(min_length=1)]
     repository: Url | None = None
     version: Version
     digest: Digest | None
     digest_source: Annotated[str, Field(min_length=1)]
-    source: Url
-    date: dt.date
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -74,5 +58,4 @@ def pinned(chart: str, digest: str | None) -> str:
 @cache
 def cloud_charts() -> Mapping[str, Chart]:
     """The charts of clouds, by the name of their release."""
-    rows: Mapping[str, Any] = read_table(Path(__file__).with_name("releases.yaml"))
-    return {name: Chart.model_validate(row) for name, row in rows.items()}
+    return read_rows("releases", dict[str, Chart])

@@ -1,39 +1,14 @@
 """CPU and memory of machines that are not allocatable to pods: the rules of each cloud."""
 
-import datetime as dt
 from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
-from gpu_tenancy.base.tables import Url
+from gpu_tenancy.model.catalogue.rows import Fact, Row
 from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Positive
 
 Share: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
-
-
-class Row(BaseModel):
-    """A part of a YAML table: frozen, with keys in camelCase; an unknown key is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, alias_generator=to_camel)
-
-
-def known(value: object) -> object:
-    """A fact of a row: `unknown` is None."""
-    return None if value == "unknown" else value
-
-
-def known_price(value: object) -> object:
-    """A price of a row: `unknown` is None, and nothing at all is an error.
-
-    Raises:
-        ValueError: the row has no price.
-    """
-    if value is None:
-        msg = "no price; set a price or 'unknown'"
-        raise ValueError(msg)
-    return known(value)
 
 
 class _Step(Row):
@@ -56,7 +31,7 @@ class _Pods(Row):
 
 
 class _KubeMemory(Row):
-    steps: list[_MemoryStep] = []
+    steps: tuple[_MemoryStep, ...] = ()
     base: Bytes = 0
     per_pod: Bytes = 0
     pods: _Pods | None = None
@@ -68,13 +43,11 @@ class _KubeMemory(Row):
         return _stepped(memory, self.steps) + min(by_pods, memory * (self.most or 1))
 
 
-class _Unseen(Row):
+class _Unseen(Fact):
     share: Share
-    source: Url
-    date: dt.date
 
 
-class Reserved(Row):
+class Reserved(Fact):
     """CPU and memory of a cloud's machines that are not allocatable.
 
     Attributes:
@@ -86,8 +59,6 @@ class Reserved(Row):
             it.
     """
 
-    source: Url
-    date: dt.date
     cpu: list[_CpuStep]
     memory: _KubeMemory
     eviction: Bytes
@@ -96,10 +67,7 @@ class Reserved(Row):
     def left(self, cpu: int, memory: int) -> tuple[float, float]:
         """Allocatable millicores and bytes of a machine, not rounded."""
         seen = memory * (1 - self.unseen.share)
-        return (
-            cpu - _stepped(cpu, self.cpu),
-            seen - self.memory.kept(cpu, memory) - self.eviction,
-        )
+        return cpu - _stepped(cpu, self.cpu), seen - self.memory.kept(cpu, memory) - self.eviction
 
 
 def _stepped(amount: int, steps: Sequence[_Step]) -> float:

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator
 
-from gpu_tenancy.base.tables import read_table
-from gpu_tenancy.model.catalogue.reserved import Row
+from gpu_tenancy.model.catalogue.rows import Row, read_rows
 
 Verb: TypeAlias = Literal["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
 """Verbs that a role can have: no wildcard, escalate, bind or impersonate."""
@@ -76,8 +74,7 @@ class Role(Row):
 @cache
 def roles() -> Mapping[str, Role]:
     """The roles by name."""
-    rows: Mapping[str, Any] = read_table(Path(__file__).with_name("roles.yaml"))
-    return {name: Role.model_validate(row, strict=False) for name, row in rows.items()}
+    return read_rows("roles", dict[str, Role])
 
 
 def rules_of(name: str) -> Iterator[Rule]:

@@ -1,15 +1,12 @@
 """Services of each cloud for storage of teams: the table `storage.yaml`."""
 
-import datetime as dt
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from gpu_tenancy.base.tables import Url, read_table
-from gpu_tenancy.model.catalogue.reserved import Row, known_price
+from gpu_tenancy.model.catalogue.rows import Fact, Row, known_price, read_rows
 from gpu_tenancy.model.spec.base import Bytes
 from gpu_tenancy.model.spec.clouds.base import KubernetesVersion
 from gpu_tenancy.model.spec.data import StorageMode
@@ -27,23 +24,19 @@ class Sizes(Row):
     step: Bytes
 
 
-class StoragePrice(Row):
+class StoragePrice(Fact):
     """List price of a service.
 
     Attributes:
         gib_month: US dollars for a GiB in a month.
         region: of the price.
-        source: URL of the price.
-        date: of the source.
     """
 
     gib_month: Annotated[float, Field(gt=0)]
     region: str
-    source: Url
-    date: dt.date
 
 
-class StorageService(Row):
+class StorageService(Fact):
     """A service that volumes of a StorageClass are created in.
 
     Attributes:
@@ -60,8 +53,6 @@ class StorageService(Row):
         snapshots: whether its driver takes VolumeSnapshots.
         snapshot_parameters: of a VolumeSnapshotClass that is made here.
         price: None if it is unknown.
-        source: URL of the facts.
-        date: when it was read.
     """
 
     title: str
@@ -77,8 +68,6 @@ class StorageService(Row):
     snapshots: bool
     snapshot_parameters: Mapping[str, str] = {}
     price: Annotated[StoragePrice | None, BeforeValidator(known_price)]
-    source: Url
-    date: dt.date
 
     def next_size(self, size: int) -> int | None:
         """The smallest size in bytes that it takes and that is not less than one; None if that is too large for it."""
@@ -96,8 +85,4 @@ def _next(sizes: Sizes, size: int) -> int | None:
 @cache
 def storage_services() -> Mapping[str, Mapping[str, StorageService]]:
     """The services of each cloud by name, the default of each mode first."""
-    rows: Mapping[str, Mapping[str, Any]] = read_table(Path(__file__).with_name("storage.yaml"))
-    return {
-        cloud: {name: StorageService.model_validate(row, strict=False) for name, row in services.items()}
-        for cloud, services in rows.items()
-    }
+    return read_rows("storage", dict[str, dict[str, StorageService]])

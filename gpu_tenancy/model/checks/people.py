@@ -1,10 +1,9 @@
 """Checks of people: names that exist, forms that the cluster's directory knows, and accounts that are nobody's."""
 
-import re
 from collections.abc import Iterator
 
 from gpu_tenancy.base.problems import Path, Problem
-from gpu_tenancy.model.catalogue.directories import Directory, directories
+from gpu_tenancy.model.catalogue.clouds import Directory, clouds
 from gpu_tenancy.model.checks.references import known_in
 from gpu_tenancy.model.plan.people import TEAM_ROLES
 from gpu_tenancy.model.plan.service_accounts import ACCOUNTS_OF_PODS
@@ -45,7 +44,7 @@ def _entries(stack: Stack) -> Iterator[tuple[Path, str]]:
 def _form(stack: Stack, who: Person, path: Path) -> Iterator[Problem]:
     """The forms of the cluster's directory: https://kubernetes.io/docs/reference/access-authn-authz/authentication/."""
     cloud = stack.cluster.cloud
-    directory = directories()[cloud]
+    directory = clouds()[cloud].people
     if who.kind == "role":
         if not directory.principals:
             yield Problem(path, _NO_PRINCIPALS, _fix(directory), str(who))
@@ -59,8 +58,8 @@ def _form(stack: Stack, who: Person, path: Path) -> Iterator[Problem]:
     if form is None:
         rule = f"is a {who.kind}, but clusters on {cloud} know only IAM roles and users"
         yield Problem(path, rule, "write the ARN of the role that its members assume", str(who))
-    elif not re.fullmatch(form.pattern, who.name):
-        yield Problem(path, f"is not {form.means}", f"write {who.kind}: and {form.means}", str(who))
+    elif not form.fits(who.name):
+        yield Problem(path, f"is not {form.write}", f"write {who.kind}: and {form.write}", str(who))
     elif who.kind == "group" and isinstance(stack.cluster, GcpCluster):
         creation = stack.cluster.create
         if creation and creation.security_group is None:
@@ -72,9 +71,9 @@ _NO_PRINCIPALS = "is an IAM role or user, which only a cluster with cloud: aws c
 
 
 def _fix(directory: Directory) -> str:
-    if directory.group and directory.group.means.startswith("a group as"):
+    if directory.group and directory.group.write.startswith("a group as"):
         return "write group:NAME, with the Kubernetes group of its access entry"
-    return f"write group: and {directory.group.means}" if directory.group else "write another person"
+    return f"write group: and {directory.group.write}" if directory.group else "write another person"
 
 
 def _account(stack: Stack, who: Person, path: Path) -> Iterator[Problem]:

@@ -11,20 +11,16 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
 from gpu_tenancy.base.tables import parse_all
 from gpu_tenancy.model.catalogue.releases import Chart
+from gpu_tenancy.model.catalogue.rows import Row
 
 FOLDER: Final = Path(__file__).parent
 
 
-class _Row(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, alias_generator=to_camel)
-
-
-class Probe(_Row):
+class Probe(Row):
     """An object whose dry run succeeds when the webhooks of an operator are ready.
 
     An operator has none if it has no webhooks, if they have `failurePolicy: Ignore`, or if they validate no object of
@@ -67,7 +63,7 @@ class OperatorChart(Chart):
     probe: Probe | None = None
 
 
-class Description(_Row):
+class Description(Row):
     """One operator.
 
     Attributes:
@@ -107,10 +103,7 @@ class Description(_Row):
 @cache
 def operators() -> Mapping[str, Description]:
     """The operators by field, in the order of installation."""
-    rows = {
-        file.stem: Description.model_validate(next(parse_all(file.read_bytes())), strict=False)
-        for file in FOLDER.glob("*.yaml")
-    }
+    rows = {file.stem: Description.model_validate(next(parse_all(file.read_bytes()))) for file in FOLDER.glob("*.yaml")}
 
     def place(name: str) -> tuple[int, str]:
         before = rows[name].after

@@ -1,0 +1,63 @@
+"""Rows of the YAML tables in this folder.
+
+The first read of a malformed table raises `pydantic.ValidationError`; a test reads all tables.
+"""
+
+import datetime as dt
+from pathlib import Path
+from typing import Final, TypeVar
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic.alias_generators import to_camel
+
+from gpu_tenancy.base.tables import Url, read_table
+
+HERE: Final = Path(__file__).parent
+
+
+class Row(BaseModel):
+    """A part of a YAML table: frozen, with keys in camelCase; an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
+
+
+class Fact(Row):
+    """A row with its source.
+
+    Attributes:
+        source: URL of the facts, such as the documentation.
+        date: of the source, or when it was read if the source has no date.
+    """
+
+    source: Url
+    date: dt.date
+
+
+_T = TypeVar("_T")
+
+
+def read_rows(table: str, form: type[_T]) -> _T:
+    """The rows of a table of this folder.
+
+    Args:
+        table: its name, without `.yaml`.
+        form: type of the whole table, such as `dict[str, Gpu]`.
+    """
+    return TypeAdapter(form).validate_python(read_table(HERE / f"{table}.yaml"))
+
+
+def known(value: object) -> object:
+    """A fact of a row: `unknown` is None."""
+    return None if value == "unknown" else value
+
+
+def known_price(value: object) -> object:
+    """A price of a row: `unknown` is None, and nothing at all is an error.
+
+    Raises:
+        ValueError: the row has no price.
+    """
+    if value is None:
+        msg = "no price; set a price or 'unknown'"
+        raise ValueError(msg)
+    return known(value)
