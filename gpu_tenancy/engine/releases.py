@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from gpu_tenancy.base.json import Json, at, text_at
+from gpu_tenancy.base.json import Json, at, int_at, map_at, text_at
 from gpu_tenancy.engine.block import as_yaml
 from gpu_tenancy.engine.files import write_texts
 from gpu_tenancy.engine.render import Rendered
@@ -20,6 +20,8 @@ class HelmRelease:
 
     Attributes:
         digest: of an `oci://` chart; empty without one.
+        timeout: of its installation, in seconds; 0 for the default.
+        skip_crds: whether the definitions of its chart are left out.
     """
 
     urn: str
@@ -30,6 +32,8 @@ class HelmRelease:
     version: str
     values: Mapping[str, Json] = field(repr=False)
     digest: str = ""
+    timeout: int = 0
+    skip_crds: bool = False
 
     @property
     def reference(self) -> str:
@@ -61,7 +65,6 @@ def helm_releases(rendered: Rendered) -> tuple[HelmRelease, ...]:
 
 
 def _release(urn: str, inputs: Mapping[str, Json]) -> HelmRelease:
-    values = at(inputs, "values")
     chart = text_at(inputs, "chart")
     chart, _, digest = chart.partition("@") if chart.startswith("oci://") else (chart, "", "")
     return HelmRelease(
@@ -71,8 +74,10 @@ def _release(urn: str, inputs: Mapping[str, Json]) -> HelmRelease:
         chart=chart,
         repository=text_at(inputs, "repositoryOpts", "repo"),
         version=text_at(inputs, "version"),
-        values=values if isinstance(values, dict) else {},
+        values=map_at(inputs, "values"),
         digest=digest,
+        timeout=int_at(inputs, "timeout"),
+        skip_crds=at(inputs, "skipCrds") is True,
     )
 
 

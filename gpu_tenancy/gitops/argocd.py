@@ -7,8 +7,9 @@ from typing import Final
 
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine.block import as_yaml
+from gpu_tenancy.engine.releases import HelmRelease
 from gpu_tenancy.gitops.manifests import Files, content, file_name, folder, named
-from gpu_tenancy.gitops.pieces import BUILT_IN, Piece, Release
+from gpu_tenancy.gitops.pieces import BUILT_IN, Piece
 
 API: Final = "argoproj.io/v1alpha1"
 WAVE: Final = "argocd.argoproj.io/sync-wave"
@@ -46,7 +47,7 @@ def argocd(stack: str, members: Sequence[Piece], repository: Repository) -> File
 def _platform(stack: str, members: Sequence[Piece]) -> Iterator[tuple[str, Mapping[str, Json]]]:
     for member in members:
         if member.release:
-            yield f"release-{member.release.helm.name}.yaml", _application(stack, member, member.release)
+            yield f"release-{member.release.name}.yaml", _application(stack, member, member.release)
         else:
             yield file_name(member), _object(member, {WAVE: str(member.wave)})
 
@@ -63,30 +64,29 @@ def _retention(member: Piece) -> tuple[str, ...]:
     return ("Prune=false", "Delete=false") if member.retained else ()
 
 
-def _application(stack: str, member: Piece, release: Release) -> dict[str, Json]:
+def _application(stack: str, member: Piece, release: HelmRelease) -> dict[str, Json]:
     """The Application of a release; without a finalizer if the release is retained."""
-    helm = release.helm
     annotations: dict[str, Json] = {WAVE: str(member.wave)}
     if member.retained:
         annotations[OPTIONS] = ",".join(_retention(member))
-    metadata: dict[str, Json] = {"name": f"{stack}-{helm.name}", "namespace": "argocd", "annotations": annotations}
+    metadata: dict[str, Json] = {"name": f"{stack}-{release.name}", "namespace": "argocd", "annotations": annotations}
     if not member.retained:
         metadata["finalizers"] = [_CASCADE]
     # Argo CD takes a URL without a scheme as an OCI registry (docs/user-guide/helm.md of Argo CD), and no digest of a
     # chart: https://github.com/argoproj/argo-cd/issues/23234.
-    repository, _, chart = helm.chart.removeprefix("oci://").rpartition("/")
-    values: dict[str, Json] = {"releaseName": helm.name}
-    if helm.values:
-        values["valuesObject"] = dict(helm.values)
+    repository, _, chart = release.chart.removeprefix("oci://").rpartition("/")
+    values: dict[str, Json] = {"releaseName": release.name}
+    if release.values:
+        values["valuesObject"] = dict(release.values)
     if release.skip_crds:
         values["skipCrds"] = True
     source: dict[str, Json] = {
-        "repoURL": helm.repository or repository,
-        "chart": chart or helm.chart,
-        "targetRevision": helm.version,
+        "repoURL": release.repository or repository,
+        "chart": chart or release.chart,
+        "targetRevision": release.version,
         "helm": values,
     }
-    return {"apiVersion": API, "kind": "Application", "metadata": metadata, "spec": _spec(source, helm.namespace)}
+    return {"apiVersion": API, "kind": "Application", "metadata": metadata, "spec": _spec(source, release.namespace)}
 
 
 def _root(name: str, repository: Repository, part: str, *, waves: bool) -> dict[str, Json]:

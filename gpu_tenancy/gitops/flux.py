@@ -6,8 +6,9 @@ from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
+from gpu_tenancy.engine.releases import HelmRelease
 from gpu_tenancy.gitops.manifests import Files, content, file_name, folder, named
-from gpu_tenancy.gitops.pieces import WORK, Group, Piece, Release, groups
+from gpu_tenancy.gitops.pieces import WORK, Group, Piece, groups
 
 KUSTOMIZE: Final = "kustomize.toolkit.fluxcd.io"
 _SOURCE: Final = "source.toolkit.fluxcd.io/v1"
@@ -35,7 +36,7 @@ def _members(group: Group) -> Iterator[tuple[str, Mapping[str, Json]]]:
     for member in group.members:
         kept = {f"{KUSTOMIZE}/prune": "disabled"} if member.retained else {}
         if member.release:
-            name = member.release.helm.name
+            name = member.release.name
             yield f"source-{name}.yaml", _source(member.release, kept)
             yield f"release-{name}.yaml", _release(member.release, kept)
         else:
@@ -71,38 +72,36 @@ def _kustomization_name(stack: str, group: str) -> str:
     return name
 
 
-def _metadata(release: Release, annotations: Mapping[str, str]) -> dict[str, Json]:
+def _metadata(release: HelmRelease, annotations: Mapping[str, str]) -> dict[str, Json]:
     annotated: dict[str, Json] = {"annotations": dict(annotations)} if annotations else {}
-    return {**annotated, "name": release.helm.name, "namespace": release.helm.namespace}
+    return {**annotated, "name": release.name, "namespace": release.namespace}
 
 
-def _source(release: Release, annotations: Mapping[str, str]) -> dict[str, Json]:
-    helm = release.helm
-    kind = "HelmRepository" if helm.repository else "OCIRepository"
-    spec: dict[str, Json] = {"interval": "1h", "url": helm.repository or helm.chart}
-    if not helm.repository:
+def _source(release: HelmRelease, annotations: Mapping[str, str]) -> dict[str, Json]:
+    kind = "HelmRepository" if release.repository else "OCIRepository"
+    spec: dict[str, Json] = {"interval": "1h", "url": release.repository or release.chart}
+    if not release.repository:
         # Flux takes the digest before the tag: https://fluxcd.io/flux/components/source/ocirepositories/#reference.
-        ref: dict[str, Json] = {"tag": helm.version}
-        if helm.digest:
-            ref["digest"] = helm.digest
+        ref: dict[str, Json] = {"tag": release.version}
+        if release.digest:
+            ref["digest"] = release.digest
         spec |= {"ref": ref, "layerSelector": {"mediaType": _CHART_LAYER, "operation": "copy"}}
     return {"apiVersion": _SOURCE, "kind": kind, "metadata": _metadata(release, annotations), "spec": spec}
 
 
-def _release(release: Release, annotations: Mapping[str, str]) -> dict[str, Json]:
-    helm = release.helm
-    spec: dict[str, Json] = {"interval": "1h", "releaseName": helm.name}
-    if helm.repository:
-        reference: dict[str, Json] = {"kind": "HelmRepository", "name": helm.name}
-        spec["chart"] = {"spec": {"chart": helm.chart, "version": helm.version, "sourceRef": reference}}
+def _release(release: HelmRelease, annotations: Mapping[str, str]) -> dict[str, Json]:
+    spec: dict[str, Json] = {"interval": "1h", "releaseName": release.name}
+    if release.repository:
+        reference: dict[str, Json] = {"kind": "HelmRepository", "name": release.name}
+        spec["chart"] = {"spec": {"chart": release.chart, "version": release.version, "sourceRef": reference}}
     else:
-        spec["chartRef"] = {"kind": "OCIRepository", "name": helm.name}
+        spec["chartRef"] = {"kind": "OCIRepository", "name": release.name}
     if release.timeout:
         spec["timeout"] = f"{release.timeout}s"
     # A release that does not become ready is retried, as with `atomic` and the next `pulumi up`.
     retries: dict[str, Json] = {"remediation": {"retries": 3}}
     crds: dict[str, Json] = {"crds": "Skip"} if release.skip_crds else {}
     spec |= {"install": {**crds, **retries}, "upgrade": {**crds, **retries}}
-    if helm.values:
-        spec["values"] = dict(helm.values)
+    if release.values:
+        spec["values"] = dict(release.values)
     return {"apiVersion": _HELM, "kind": "HelmRelease", "metadata": _metadata(release, annotations), "spec": spec}

@@ -7,9 +7,10 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.json import Json, at
+from gpu_tenancy.base.json import Json, map_at
 from gpu_tenancy.engine.block import as_yaml
-from gpu_tenancy.gitops.pieces import BUILT_IN, Piece, Release
+from gpu_tenancy.engine.releases import HelmRelease
+from gpu_tenancy.gitops.pieces import BUILT_IN, Piece
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _TO_PULUMI: Final = "pulumi.com/"
@@ -27,14 +28,14 @@ def content(member: Piece, annotations: Mapping[str, str], *, reapplied: bool) -
         reapplied: the tool creates deleted objects again. Then finished jobs must not delete themselves, because they
             would run again and again.
     """
-    metadata = _map(member.manifest, "metadata")
-    kept = {key: value for key, value in _map(metadata, "annotations").items() if not key.startswith(_TO_PULUMI)}
+    metadata = map_at(member.manifest, "metadata")
+    kept = {key: value for key, value in map_at(metadata, "annotations").items() if not key.startswith(_TO_PULUMI)}
     kept |= annotations
     changed: dict[str, Json] = {key: value for key, value in metadata.items() if key != "annotations"}
     if kept:
         changed = {"annotations": dict(sorted(kept.items())), **changed}
     manifest: dict[str, Json] = {key: changed if key == "metadata" else value for key, value in member.manifest.items()}
-    spec = _map(manifest, "spec")
+    spec = map_at(manifest, "spec")
     if reapplied and member.work and "ttlSecondsAfterFinished" in spec:
         manifest["spec"] = {key: value for key, value in spec.items() if key != "ttlSecondsAfterFinished"}
     return manifest
@@ -74,11 +75,6 @@ def named(files: Iterable[tuple[str, Mapping[str, Json]]]) -> dict[str, Mapping[
     return members
 
 
-def _map(value: Mapping[str, Json], key: str) -> dict[str, Json]:
-    content = at(value, key)
-    return content if isinstance(content, dict) else {}
-
-
 def plain(pieces: Sequence[Piece]) -> Files:
     """The files in `wave-00`, `wave-01` and so on: objects with a kustomization, Helm values with their command."""
     files: Files = {}
@@ -89,17 +85,16 @@ def plain(pieces: Sequence[Piece]) -> Files:
             files |= folder(place, named((file_name(piece), content(piece, {}, reapplied=False)) for piece in objects))
         for piece in pieces:
             if piece.wave == wave and piece.release:
-                file = PurePosixPath(place, f"helm-{piece.release.helm.name}.yaml")
-                files[file] = f"# {_command(piece.release, file)}\n" + as_yaml(piece.release.helm.values)
+                file = PurePosixPath(place, f"helm-{piece.release.name}.yaml")
+                files[file] = f"# {_command(piece.release, file)}\n" + as_yaml(piece.release.values)
     return files
 
 
-def _command(release: Release, values: PurePosixPath) -> str:
+def _command(release: HelmRelease, values: PurePosixPath) -> str:
     """The command that installs or upgrades a release, for the folder above the waves."""
-    helm = release.helm
-    arguments = ["helm", "upgrade", "--install", helm.name, helm.reference, "--version", helm.version]
-    arguments += ["--repo", helm.repository] if helm.repository else []
-    arguments += ["--namespace", helm.namespace, "--values", values.as_posix(), "--atomic"]
+    arguments = ["helm", "upgrade", "--install", release.name, release.reference, "--version", release.version]
+    arguments += ["--repo", release.repository] if release.repository else []
+    arguments += ["--namespace", release.namespace, "--values", values.as_posix(), "--atomic"]
     arguments += ["--timeout", f"{release.timeout}s"] if release.timeout else []
     arguments += ["--skip-crds"] if release.skip_crds else []
     return shlex.join(arguments)

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from graphlib import TopologicalSorter
 from typing import Final
 
-from gpu_tenancy.base.json import Json, Path, at, text_at
+from gpu_tenancy.base.json import Json, Path, text_at
 from gpu_tenancy.engine.objects import KubernetesObject, kubernetes_objects, waves
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.releases import RELEASE, HelmRelease, helm_releases
@@ -31,40 +32,20 @@ _NOT_CLOUD: Final = ("kubernetes:", "pulumi:")
 _SKIP_AWAIT: Final = "pulumi.com/skipAwait"
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
-    """A Helm release, with options of its installation.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece(KubernetesObject):
+    """One object, or one release, whose manifest has only kind and name.
 
     Attributes:
-        timeout: in seconds; 0 for the default.
-    """
-
-    helm: HelmRelease
-    timeout: int
-    skip_crds: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """One object, or one release.
-
-    Attributes:
-        manifest: as sent to an API server; for a release only kind and name.
         release: None for an object.
-        before: URNs of its dependencies.
+        before: URNs of its dependencies: those of the program, and its namespace.
         wave: its dependencies are in earlier waves.
         work: a server or a job, or depends on one; nothing waits until it is healthy.
         awaited: its dependents wait until it is healthy or finished: a release, or a job that checks a webhook.
         retained: kept in the cluster when it is removed from the stack.
     """
 
-    urn: str
-    group: str
-    kind: str
-    namespace: str
-    name: str
-    manifest: Mapping[str, Json] = field(repr=False)
-    release: Release | None
+    release: HelmRelease | None
     before: frozenset[str]
     wave: int
     work: bool
@@ -82,26 +63,28 @@ def pieces(rendered: Rendered) -> tuple[Piece, ...]:
     releases = {release.urn: release for release in helm_releases(rendered)}
     # Releases are added to the objects, so that one graph has all dependencies.
     objects = kubernetes_objects(replace(rendered, registrations=tuple(map(_stand_in, rendered.registrations))))
-    before = _before(objects)
-    work = _work(objects, before)
-    return tuple(
-        Piece(
-            urn=item.urn,
-            group=item.group,
-            kind=item.kind,
-            namespace=item.namespace,
-            name=item.name,
-            manifest=item.manifest,
-            release=_release(registrations[item.urn], releases[item.urn]) if item.urn in releases else None,
-            before=before[item.urn],
-            wave=wave,
-            work=item.urn in work,
-            awaited=item.urn in releases or ((item.group, item.kind) == ("batch", "Job") and item.urn not in work),
-            retained=registrations[item.urn].retain_on_delete,
-        )
-        for wave, members in enumerate(waves(objects))
-        for item in members
-    )
+    urns = {item.urn for item in objects}
+    namespaces = {item.name: item.urn for item in objects if (item.group, item.kind) == ("", "Namespace")}
+    work: set[str] = set()
+    found: list[Piece] = []
+    for wave, members in enumerate(waves(objects)):
+        for item in members:
+            before = urns.intersection((*item.depends_on, namespaces.get(item.namespace, "")))
+            if _unawaited(item) or before & work:
+                work.add(item.urn)
+            piece = Piece(
+                item.manifest,
+                item.urn,
+                item.depends_on,
+                release=releases.get(item.urn),
+                before=frozenset(before),
+                wave=wave,
+                work=item.urn in work,
+                awaited=item.urn in releases or ((item.group, item.kind) == ("batch", "Job") and item.urn not in work),
+                retained=registrations[item.urn].retain_on_delete,
+            )
+            found.append(piece)
+    return tuple(found)
 
 
 def refusals(rendered: Rendered) -> tuple[str, ...]:
@@ -156,36 +139,6 @@ def _stand_in(registration: Registration) -> Registration:
     return replace(registration, type=_STAND_IN, inputs=inputs, secret_paths=(), unknown_paths=())
 
 
-def _release(registration: Registration, helm: HelmRelease) -> Release:
-    timeout = at(registration.inputs, "timeout")
-    return Release(helm, timeout if isinstance(timeout, int) else 0, at(registration.inputs, "skipCrds") is True)
-
-
-def _before(objects: tuple[KubernetesObject, ...]) -> dict[str, frozenset[str]]:
-    """The dependencies of each object: those of the program, and its namespace."""
-    urns = {item.urn for item in objects}
-    namespaces = {item.name: item.urn for item in objects if (item.group, item.kind) == ("", "Namespace")}
-    return {
-        item.urn: frozenset({urn for urn in (*item.depends_on, namespaces.get(item.namespace, "")) if urn in urns})
-        for item in objects
-    }
-
-
-def _work(objects: tuple[KubernetesObject, ...], before: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    work = {item.urn for item in objects if _unawaited(item)}
-    left = list(work)
-    after: dict[str, list[str]] = {}
-    for urn, needs in before.items():
-        for need in needs:
-            after.setdefault(need, []).append(urn)
-    while left:
-        for urn in after.get(left.pop(), ()):
-            if urn not in work:
-                work.add(urn)
-                left.append(urn)
-    return frozenset(work)
-
-
 def _unawaited(item: KubernetesObject) -> bool:
     if (item.group, item.kind) == ("apps", "DaemonSet"):
         return False  # It sets up nodes, which the operators need; on nodes that do not exist yet it is healthy.
@@ -229,8 +182,9 @@ def groups(pieces: Sequence[Piece]) -> tuple[Group, ...]:
         for name, members in by_name.items()
     }
     reach = _reach(needs)
+    indirect = {name: {far for near in needs[name] for far in reach[near]} for name in by_name}
     return tuple(
-        Group(name, tuple(members), tuple(sorted(_direct(needs[name], reach)))) for name, members in by_name.items()
+        Group(name, tuple(members), tuple(sorted(needs[name] - indirect[name]))) for name, members in by_name.items()
     )
 
 
@@ -250,22 +204,7 @@ def _names(pieces: Sequence[Piece]) -> dict[str, str]:
 
 def _reach(needs: Mapping[str, Iterable[str]]) -> dict[str, frozenset[str]]:
     """The transitive dependencies of each, without itself."""
-    met: dict[str, frozenset[str]] = {}
-    for start in needs:
-        seen: set[str] = set()
-        left = [start]
-        while left:
-            for need in needs[left.pop()]:
-                if need in met:
-                    seen |= met[need] | {need}
-                elif need not in seen:
-                    seen.add(need)
-                    left.append(need)
-        met[start] = frozenset(seen)
-    return met
-
-
-def _direct(needs: Iterable[str], reach: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """The direct dependencies: those that are not dependencies of another one."""
-    indirect = {far for near in needs for far in reach[near]}
-    return frozenset(needs) - indirect
+    reach: dict[str, frozenset[str]] = {}
+    for start in TopologicalSorter(needs).static_order():
+        reach[start] = frozenset(needs[start]).union(*(reach[need] for need in needs[start]))
+    return reach

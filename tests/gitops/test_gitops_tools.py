@@ -53,7 +53,7 @@ def test_argo_cd_waits_for_waves_on_the_platform_and_for_none_of_the_work(stack:
 
 def test_an_application_installs_the_release_at_its_version_with_its_values() -> None:
     found = built(tree(WITH_RELEASES, "argocd"), "platform")
-    releases = {one.release.helm.name: one for one in parts(WITH_RELEASES) if one.release}
+    releases = {one.release.name: one for one in parts(WITH_RELEASES) if one.release}
     assert {one["metadata"]["name"] for one in found if one["kind"] == "Application"} == {
         f"dev-aws-{name}" for name in releases
     }
@@ -61,9 +61,9 @@ def test_an_application_installs_the_release_at_its_version_with_its_values() ->
         assert piece.release is not None
         one = named(found, "Application", f"dev-aws-{name}")
         source = one["spec"]["source"]
-        assert source["targetRevision"] == piece.release.helm.version
+        assert source["targetRevision"] == piece.release.version
         assert source["helm"]["releaseName"] == name
-        assert source["helm"].get("valuesObject", {}) == piece.release.helm.values
+        assert source["helm"].get("valuesObject", {}) == piece.release.values
         assert one["spec"]["destination"]["namespace"] == piece.namespace
         assert annotations(one)[WAVE] == str(piece.wave)
 
@@ -130,7 +130,7 @@ def test_flux_has_one_kustomization_for_each_folder_and_waits_for_all_but_the_wo
 def test_a_helm_release_of_flux_has_its_source_version_and_values() -> None:
     files = tree(WITH_RELEASES, "flux")
     keda, kueue = built(files, "operators-keda-release"), built(files, "operators-kueue-release")
-    helm = {one.release.helm.name: one.release.helm for one in parts(WITH_RELEASES) if one.release}
+    helm = {one.release.name: one.release for one in parts(WITH_RELEASES) if one.release}
     by_chart = named(keda, "HelmRelease", "keda")["spec"]
     assert by_chart["chart"]["spec"] == {
         "chart": "keda",
@@ -168,7 +168,7 @@ def test_a_plain_release_has_its_command_above_its_values() -> None:
     first, _, values = tree(WITH_RELEASES, "plain")[PurePosixPath(file)].partition("\n")
     assert keda.release is not None
     assert first == (
-        f"# helm upgrade --install keda keda --version {keda.release.helm.version} --repo "
+        f"# helm upgrade --install keda keda --version {keda.release.version} --repo "
         f"https://kedacore.github.io/charts --namespace keda --values {file} --atomic --timeout 900s"
     )
     assert values

@@ -246,4 +246,4 @@ def test_releases_keep_the_programs_dependencies() -> None:
     assert gate.wave > release.wave
     assert (gate.awaited, gate.work) == (True, False)
     declared = {one.urn: one.content for one in helm_releases(rendered(WITH_RELEASES))}
-    assert {one.urn: one.release.helm.content for one in parts(WITH_RELEASES) if one.release} == declared
+    assert {one.urn: one.release.content for one in parts(WITH_RELEASES) if one.release} == declared
