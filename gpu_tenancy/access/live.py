@@ -9,7 +9,7 @@ from typing import Final, Self
 from gpu_tenancy.access.planned import rule_of
 from gpu_tenancy.access.resources import Resource
 from gpu_tenancy.access.rules import ALL, WHOLE, Grant, Holder, Question, Rule, system_groups, who_can
-from gpu_tenancy.base.json import Json, at, maps_at, text_at
+from gpu_tenancy.base.json import Json, at, list_at, map_at, maps_at, text_at
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.request import CONNECTIONS
 from gpu_tenancy.model.plan.environment import Environment
@@ -42,12 +42,7 @@ def _key(role: Manifest) -> tuple[str, str]:
 def rules_of(rules: Iterable[Mapping[str, Json]]) -> Iterator[Rule]:
     """Rules of a role, or of a SelfSubjectRulesReview."""
     for rule in rules:
-        yield Rule(*(_set(rule, key) for key in ("apiGroups", "resources", "verbs", "resourceNames")))
-
-
-def _set(rule: Mapping[str, Json], key: str) -> frozenset[str]:
-    values = at(rule, key)
-    return frozenset(str(value) for value in values) if isinstance(values, list) else frozenset()
+        yield Rule(*(frozenset(list_at(rule, key)) for key in ("apiGroups", "resources", "verbs", "resourceNames")))
 
 
 def _granted(binding: Manifest, rules: Mapping[tuple[str, str], tuple[Rule, ...]]) -> Iterator[Grant]:
@@ -157,9 +152,8 @@ def who_am_i(cluster: Cluster) -> Me:
         ApiError: it does not accept the caller's credentials.
     """
     answer = cluster.create({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
-    groups = at(answer, "status", "userInfo", "groups")
-    found = groups if isinstance(groups, list) else []
-    return Me(text_at(answer, "status", "userInfo", "username"), tuple(map(str, found)))
+    user = map_at(answer, "status", "userInfo")
+    return Me(text_at(user, "username"), tuple(list_at(user, "groups")))
 
 
 def roles(cluster: Cluster, stack: Stack, namespaces: Sequence[str]) -> Mapping[str, tuple[str, ...]]:

@@ -57,6 +57,12 @@ def texts_at(properties: Mapping[str, Json], *keys: str) -> dict[str, str]:
     return {key: str(value) for key, value in map_at(properties, *keys).items()}
 
 
+def list_at(properties: Mapping[str, Json], *keys: str) -> list[str]:
+    """The list at a path of keys, with its items as strings; the empty list if there is none."""
+    value = at(properties, *keys)
+    return [str(item) for item in value] if isinstance(value, list) else []
+
+
 def int_at(properties: Mapping[str, Json], *keys: str, otherwise: int = 0) -> int:
     """The whole number at a path of keys; `otherwise` if there is none."""
     value = at(properties, *keys)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 Verdict = Literal["now", "later", "never", "unknown"]
 """`later`: it passes when something ends or is released. `unknown`: the user may not read what the check needs."""
@@ -41,6 +41,13 @@ class Answer:
     verdict: Verdict
     lines: tuple[str, ...]
     name: str = ""
+
+    @classmethod
+    def of(cls, check: Check, results: Iterable[tuple[Verdict, str]]) -> Self:
+        """The result of a check of several things: the most severe verdict, and all texts, its own first."""
+        found = tuple(results)
+        verdict = worst(result for result, _ in found)
+        return cls(check, verdict, tuple(text for _, text in sorted(found, key=lambda result: result[0] != verdict)))
 
     @property
     def about(self) -> str:

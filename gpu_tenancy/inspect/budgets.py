@@ -1,17 +1,21 @@
-"""A namespace's ResourceQuotas: which of them apply to a pod, and what they have free.
+"""What bounds the pods of a namespace: its ResourceQuotas, and the defaults of its LimitRanges.
 
-Scopes as in https://kubernetes.io/docs/concepts/policy/resource-quotas/: a quota with scopes applies only to pods that
-match all of them.
+A quota with scopes applies only to pods that match all of them:
+https://kubernetes.io/docs/concepts/policy/resource-quotas/.
+
+The API server's dry run tells what exceeds a LimitRange. Where it rejects a pod it does not tell the defaults, which
+the checks of quota, queue and nodes need: https://kubernetes.io/docs/concepts/policy/limit-range/. A limit without a
+request is a request, then come defaults.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.base.amounts import amount_text, amounts, ordered
-from gpu_tenancy.base.json import at, maps_at, text_at
+from gpu_tenancy.base.amounts import amount, amount_text, amounts, ordered
+from gpu_tenancy.base.json import Json, at, list_at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import CPU, MEMORY, add, is_extended, times
-from gpu_tenancy.inspect.answers import Verdict
+from gpu_tenancy.inspect.answers import Answer, Check, Verdict, worst
 from gpu_tenancy.inspect.pods import Manifest, called, limits, requests
 
 _COMPUTE: Final = (CPU, MEMORY, "ephemeral-storage")
@@ -39,52 +43,35 @@ def budgets(quota: Manifest) -> list[Budget]:
     return [Budget(called(quota), name, used.get(name, 0), hard[name]) for name in ordered(hard)]
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
-    """What pods request of one line of a quota."""
-
-    budget: Budget
-    requested: int
-
-    @property
-    def verdict(self) -> Verdict:
-        """Whether the quota has it free now, later or never."""
-        if self.requested > self.budget.hard:
-            return "never"
-        return "later" if self.requested > self.budget.left else "now"
-
-    @property
-    def text(self) -> str:
-        """What is requested of the resource, and how much of it is free."""
-        budget, resource = self.budget, self.budget.resource
-        hard, used = amount_text(resource, budget.hard), amount_text(resource, budget.used)
-        head = f"ResourceQuota {budget.quota}: {resource} {amount_text(resource, self.requested)} requested"
-        match self.verdict:
-            case "never":
-                return f"{head}, exceeds the quota of {hard}"
-            case "later":
-                lacking = amount_text(resource, self.requested - budget.left)
-                return f"{head}, {used} of {hard} used; {lacking} must be released first"
-            case _:
-                return f"{head}, {amount_text(resource, budget.left)} of {hard} free"
-
-
-def needs(quotas: Iterable[Manifest], pods: Sequence[tuple[Manifest, int]], priority: str) -> list[Need]:
-    """What pods request of a namespace's quotas.
+def judge_quota(quotas: Iterable[Manifest], pods: Sequence[tuple[Manifest, int]], priority: str) -> Answer:
+    """Whether the quotas of a namespace have room for pods, now and when the namespace is empty.
 
     Args:
         quotas: of the namespace.
         pods: specs with the namespace's defaults, and how many of each run at once.
         priority: name of the priority class that a pod without one gets; empty for none.
     """
-    needed: list[Need] = []
+    results: list[tuple[Verdict, str]] = []
     for quota in quotas:
         matching = [(spec, count) for spec, count in pods if count and counts(quota, spec, priority)]
-        if not matching:
-            continue
         total = add(*(times({**_charged(spec), "pods": 1, "count/pods": 1}, count) for spec, count in matching))
-        needed += [Need(line, total[line.resource]) for line in budgets(quota) if total.get(line.resource, 0)]
-    return needed
+        results += [_judge(line, total[line.resource]) for line in budgets(quota) if total.get(line.resource, 0)]
+    verdict = worst(result for result, _ in results)
+    lines = tuple(text for result, text in results if verdict == "now" or result != "now")
+    return Answer(Check.NAMESPACE_QUOTA, verdict, lines or ("no ResourceQuota of the namespace applies to these pods",))
+
+
+def _judge(line: Budget, requested: int) -> tuple[Verdict, str]:
+    hard, used, left, amount = (
+        amount_text(line.resource, value) for value in (line.hard, line.used, line.left, requested)
+    )
+    head = f"ResourceQuota {line.quota}: {line.resource} {amount} requested"
+    if requested > line.hard:
+        return "never", f"{head}, exceeds the quota of {hard}"
+    if requested > line.left:
+        lacking = amount_text(line.resource, requested - line.left)
+        return "later", f"{head}, {used} of {hard} used; {lacking} must be released first"
+    return "now", f"{head}, {left} of {hard} free"
 
 
 def _charged(spec: Manifest) -> dict[str, int]:
@@ -99,14 +86,13 @@ def _charged(spec: Manifest) -> dict[str, int]:
 
 def counts(quota: Manifest, spec: Manifest, priority: str = "") -> bool:
     """Whether a quota counts a pod."""
-    scopes = at(quota, "spec", "scopes")
-    rules: list[Mapping[str, object]] = [{"scopeName": each} for each in (scopes if isinstance(scopes, list) else ())]
+    rules: list[Manifest] = [{"scopeName": scope} for scope in list_at(quota, "spec", "scopes")]
     rules += maps_at(quota, "spec", "scopeSelector", "matchExpressions")
     own = text_at(spec, "priorityClassName") or priority
     return all(_in_scope(rule, spec, own) for rule in rules)
 
 
-def _in_scope(rule: Mapping[str, object], spec: Manifest, priority: str) -> bool:
+def _in_scope(rule: Manifest, spec: Manifest, priority: str) -> bool:
     ends = at(spec, "activeDeadlineSeconds") is not None
     judged = {
         "Terminating": ends,
@@ -115,11 +101,10 @@ def _in_scope(rule: Mapping[str, object], spec: Manifest, priority: str) -> bool
         "NotBestEffort": _bounded(spec),
         "CrossNamespacePodAffinity": False,
     }
-    if rule.get("scopeName") != "PriorityClass":
-        return judged.get(str(rule.get("scopeName")), True)
-    values = rule.get("values")
-    named = isinstance(values, list) and priority in values
-    operator = str(rule.get("operator", "Exists"))
+    scope, operator = text_at(rule, "scopeName"), text_at(rule, "operator") or "Exists"
+    if scope != "PriorityClass":
+        return judged.get(scope, True)
+    named = priority in list_at(rule, "values")
     return {"In": named, "NotIn": not named, "Exists": bool(priority), "DoesNotExist": not priority}[operator]
 
 
@@ -130,3 +115,40 @@ def _bounded(spec: Manifest) -> bool:
 def is_exceeded_quota(message: str) -> bool:
     """Whether the ResourceQuota admission plugin rejected a pod; only the text of a Status tells."""
     return "exceeded quota" in message
+
+
+def with_defaults(ranges: Iterable[Manifest], spec: Manifest) -> tuple[Manifest, tuple[str, ...]]:
+    """A pod with the defaults of its namespace's LimitRanges, and those of each container that gets any as a text."""
+    texts: list[str] = []
+    for rule in (rule for limit_range in ranges for rule in maps_at(limit_range, "spec", "limits")):
+        if text_at(rule, "type") == "Container":
+            for key in ("initContainers", "containers"):
+                if key in spec:
+                    spec = {**spec, key: [_with_default(each, rule, texts) for each in maps_at(spec, key)]}
+    return spec, tuple(texts)
+
+
+def _with_default(container: Mapping[str, Json], rule: Manifest, defaults: list[str]) -> dict[str, Json]:
+    """A container with the defaults, whose text is added to a list."""
+    own_limits, own_requests = (map_at(container, "resources", which) for which in ("limits", "requests"))
+    own_requests = {**own_limits, **own_requests}
+    new_limits = {name: value for name, value in map_at(rule, "default").items() if name not in own_limits}
+    new_requests = {name: value for name, value in map_at(rule, "defaultRequest").items() if name not in own_requests}
+    given = {
+        which: ", ".join(f"{name} {values[name]}" for name in ordered(values))
+        for which, values in (("requests", _nonzero(new_requests)), ("limits", _nonzero(new_limits)))
+        if values
+    }
+    if given:
+        listed = " and ".join(f"{kind} {amounts}" for kind, amounts in given.items())
+        defaults.append(f"container {text_at(container, 'name')}: {listed}")
+    resources: dict[str, Json] = {
+        **map_at(container, "resources"),
+        "requests": {**own_requests, **new_requests},
+        "limits": {**own_limits, **new_limits},
+    }
+    return {**container, "resources": resources}
+
+
+def _nonzero(values: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: value for name, value in values.items() if amount(name, value)}

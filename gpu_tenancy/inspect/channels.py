@@ -14,7 +14,7 @@ from gpu_tenancy.inspect.answers import Answer, Check, Verdict, worst
 from gpu_tenancy.inspect.demand import Demand, channels_of
 from gpu_tenancy.inspect.pods import Manifest, called
 from gpu_tenancy.inspect.reading import Kind, State
-from gpu_tenancy.inspect.workloads import PodSet, Workload
+from gpu_tenancy.inspect.workloads import PodSet, Reason, Workload
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.model.plan.compute_domains import CHANNEL_CLASS
 
@@ -61,7 +61,7 @@ def judge_claims(state: State, team: str, demand: Demand, sets: Iterable[PodSet]
     if not claims:
         return
     if not state.knows("ResourceClaimTemplate"):
-        yield Answer(Check.CLAIMS, "unknown", (state.missing["ResourceClaimTemplate"].text,))
+        yield state.unknown(Check.CLAIMS, "ResourceClaimTemplate")
         return
     made = {*demand.channels, *(channels_of(domain) for domain in state.of("ComputeDomain", team))}
     classes = _classes(state, team)
@@ -85,8 +85,8 @@ def _judge(claim: Manifest, classes: Mapping[str, list[str]], made: Iterable[str
     return "now", f"each pod claims the channel of its node by {template}; channels have no limit"
 
 
-def claim_pending(workload: Workload) -> tuple[str, str] | None:
-    """Reason and fix of a pending workload whose claims Kueue cannot count; None if something else is missing."""
+def claim_pending(workload: Workload) -> Reason | None:
+    """Why a workload is pending whose claims Kueue cannot count; None if something else is missing."""
     message = text_at(condition(workload.manifest, "QuotaReserved"), "message")
     if found := _NO_TEMPLATE.search(message):
         missing = f"its pods claim devices by ResourceClaimTemplate {found[1]}, which does not exist"

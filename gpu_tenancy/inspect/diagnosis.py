@@ -8,6 +8,7 @@ from gpu_tenancy.inspect.pods import named
 from gpu_tenancy.inspect.queueing import STATE_PLACE, Offer, QuotaRequest, Source, unstated_text
 from gpu_tenancy.inspect.queues import Queues
 from gpu_tenancy.inspect.unblock import Unblock
+from gpu_tenancy.inspect.workloads import Reason
 from gpu_tenancy.kueue import ClusterQueue, Policy
 
 CHECK_CONTROLLER: Final = "if this persists, check the Kueue controller"
@@ -19,8 +20,8 @@ _NOT_ADMITTED: Final = {
 
 def diagnose(
     queues: Queues, queue: ClusterQueue, offers: Sequence[Offer], unblock: Unblock | None, *, is_head: bool
-) -> tuple[str, str]:
-    """Reason and fix of a pending workload.
+) -> Reason:
+    """Why a workload is pending.
 
     Args:
         queues: of the cluster.
@@ -44,7 +45,7 @@ def diagnose(
     return _by_quota(queues, queue, hardest.source, requests)
 
 
-def _by_simulation(source: Source, requests: Iterable[QuotaRequest], unblock: Unblock) -> tuple[str, str]:
+def _by_simulation(source: Source, requests: Iterable[QuotaRequest], unblock: Unblock) -> Reason:
     if unblock.admitted and unblock.preempted:
         return f"Kueue is about to admit it and to preempt {named(unblock.preempted)}", "no action needed"
     if unblock.admitted:
@@ -57,7 +58,7 @@ def _by_simulation(source: Source, requests: Iterable[QuotaRequest], unblock: Un
     return f"pending: {unblock.reason}", unblock.fix
 
 
-def _by_quota(queues: Queues, queue: ClusterQueue, source: Source, requests: Sequence[QuotaRequest]) -> tuple[str, str]:
+def _by_quota(queues: Queues, queue: ClusterQueue, source: Source, requests: Sequence[QuotaRequest]) -> Reason:
     who = named(_borrowers(queues, queue.name, requests)) or "other queues"
     match source:
         case Source.RECLAIMED:

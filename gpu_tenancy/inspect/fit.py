@@ -1,6 +1,6 @@
 """Whether a team's workload fits: namespace quota, queue, nodes and priority."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,21 +11,19 @@ from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import CHANNELS, add
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.answers import Answer, Check, Verdict, worst
-from gpu_tenancy.inspect.budgets import needs
+from gpu_tenancy.inspect.budgets import judge_quota, with_defaults
 from gpu_tenancy.inspect.channels import judge_claims, with_channels
 from gpu_tenancy.inspect.cluster_queues import ClusterQueue, reported_usage
-from gpu_tenancy.inspect.defaults import with_defaults
 from gpu_tenancy.inspect.demand import QUEUE_LABEL, Demand
 from gpu_tenancy.inspect.gangs import gang_queues, judge_gang
-from gpu_tenancy.inspect.nodes import judge_nodes
-from gpu_tenancy.inspect.placing import spots
+from gpu_tenancy.inspect.nodes import judge_nodes, spots
 from gpu_tenancy.inspect.pods import Manifest, called, requests, scheduler
 from gpu_tenancy.inspect.queueing import STATE_PLACE, VERDICTS, Offer, Source, judge_queue, unstated_text
 from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, NO_KUEUE, Queues
 from gpu_tenancy.inspect.reading import Kind, State
 from gpu_tenancy.inspect.references import judge_references
-from gpu_tenancy.inspect.snapshot import NotSimulated
-from gpu_tenancy.inspect.unblock import Forecast, forecast, not_simulated_text
+from gpu_tenancy.inspect.snapshot import NotSimulatedError
+from gpu_tenancy.inspect.unblock import Unblock, forecast, not_simulated_text
 from gpu_tenancy.inspect.volumes import judge_volumes
 from gpu_tenancy.inspect.workloads import PodSet
 
@@ -82,15 +80,15 @@ def require_team(state: State, team: str) -> None:
 def judge(state: State, team: str, demand: Demand) -> Fitting:
     """Checks one workload against the objects that were read; the API server's dry run is separate."""
     defaulted = [with_defaults(state.of("LimitRange", team), template.spec) for template in demand.templates]
-    pairs = list(zip(demand.templates, defaulted, strict=True))
-    filled = replace(demand, templates=tuple(replace(template, spec=result.spec) for template, result in pairs))
+    pairs = zip(demand.templates, defaulted, strict=True)
+    filled = replace(demand, templates=tuple(replace(template, spec=spec) for template, (spec, _) in pairs))
     sets = [
         PodSet(each.name, each.count, requests(each.spec), each.spec, each.placed, each.within)
         for each in filled.templates
     ]
     offers, queue = _queue(state, team, filled, with_channels(state, team, sets))
     answers = (
-        *_defaults(state, filled, [result.texts for result in defaulted]),
+        *_defaults(state, filled, [texts for _, texts in defaulted]),
         _quota(state, team, filled),
         queue,
         *judge_volumes(state, team, sets),
@@ -106,7 +104,7 @@ def judge(state: State, team: str, demand: Demand) -> Fitting:
 
 def _defaults(state: State, demand: Demand, texts: Sequence[tuple[str, ...]]) -> Iterator[Answer]:
     if not state.knows("LimitRange"):
-        yield _unreadable(state, "LimitRange", Check.CONTAINER_DEFAULTS)
+        yield state.unknown(Check.CONTAINER_DEFAULTS, "LimitRange")
         return
     answers = (
         _of(demand, template.name, Answer(Check.CONTAINER_DEFAULTS, "now", lines))
@@ -121,30 +119,11 @@ def _of(demand: Demand, name: str, answer: Answer) -> Answer:
     return replace(answer, name=name) if len(demand.templates) > 1 else answer
 
 
-def _unreadable(state: State, kind: Kind, check: Check, name: str = "") -> Answer:
-    return Answer(check, "unknown", (state.missing[kind].text,), name)
-
-
 def _quota(state: State, team: str, demand: Demand) -> Answer:
     pods = [(template.spec, template.count) for template in demand.templates]
     if not state.knows("ResourceQuota"):
-        return _unreadable(state, "ResourceQuota", Check.NAMESPACE_QUOTA)
+        return state.unknown(Check.NAMESPACE_QUOTA, "ResourceQuota")
     return judge_quota(state.of("ResourceQuota", team), pods, _default_priority(state))
-
-
-def judge_quota(quotas: Iterable[Manifest], pods: Sequence[tuple[Manifest, int]], priority: str) -> Answer:
-    """Whether the quotas of a namespace have room for pods, now and when the namespace is empty.
-
-    Args:
-        quotas: of the namespace.
-        pods: specs with the namespace's defaults, and how many of each run at once.
-        priority: name of the priority class that a pod without one gets; empty for none.
-    """
-    needed = needs(quotas, pods, priority)
-    verdict = worst(need.verdict for need in needed)
-    shown = [need for need in needed if need.verdict != "now"] if verdict != "now" else needed
-    lines = tuple(need.text for need in shown)
-    return Answer(Check.NAMESPACE_QUOTA, verdict, lines or ("no ResourceQuota of the namespace applies to these pods",))
 
 
 def _default_priority(state: State) -> str:
@@ -155,12 +134,12 @@ def _queue(state: State, team: str, demand: Demand, sets: Sequence[PodSet]) -> t
     """The check of Kueue's or Volcano's queue, and the flavors that Kueue would assign."""
     if demand.gang is not None:
         if not state.knows("Queue"):
-            return [], _unreadable(state, "Queue", Check.QUEUE)
+            return [], state.unknown(Check.QUEUE, "Queue")
         gangs = gang_queues(state.of("Queue"), state.of("PodGroup"), state.of("Pod"))
         return [], judge_gang(gangs, demand.gang, [(pods.pod, pods.count) for pods in sets])
     queues = Queues(state)
     own = queues.homes.get(team, {})
-    if not own and not state.refused("LocalQueue") and "LocalQueue" in state.missing:
+    if not own and not state.has_kueue:
         return [], Answer(Check.QUEUE, "now", (NO_KUEUE,))
     name = demand.queue or ("default" if "default" in own else "")
     if not name:
@@ -177,13 +156,13 @@ def _cluster_queue(
 ) -> tuple[list[Offer], Answer]:
     state, target = queues.state, queues.homes[team][name]
     if not state.knows("ClusterQueue"):
-        answer = _unreadable(state, "ClusterQueue", Check.QUEUE, target)
+        answer = state.unknown(Check.QUEUE, "ClusterQueue", target)
         return [], replace(answer, lines=(*answer.lines, *_local_usage(state, team, name)))
     queue = queues.cluster_queues.get(target)
     if queue is None:
         return [], Answer(Check.QUEUE, "never", (f"ClusterQueue {target} of LocalQueue {name} not found",), target)
     if closed := queues.closed(team, name, queue):
-        return [], Answer(Check.QUEUE, "never", (closed.text,), target)
+        return [], Answer(Check.QUEUE, "never", closed[:1], target)
     offers = judge_queue(queues.quotas, queue.spec, state.of("ResourceFlavor"), sets)
     answer = _by_quota(target, offers)
     if not demand.whole and answer.verdict != "now":
@@ -192,16 +171,15 @@ def _cluster_queue(
     if not demand.whole or answer.verdict == "never" or queues.uncounted:
         counted = (f"{KUEUE_NOT_RUNNING}; usage is counted from pods",) if queues.uncounted else ()
         return offers, replace(answer, lines=(*answer.lines, *before, *counted))
-    simulated = forecast(queues, target, sets, _priority_value(state, demand))
+    try:
+        simulated = forecast(queues, target, sets, _priority_value(state, demand))
+    except NotSimulatedError as error:
+        return offers, replace(answer, lines=(*answer.lines, *before, f"not simulated: {error}"))
     return offers, _with_forecast(answer, offers, before, simulated)
 
 
-def _with_forecast(
-    answer: Answer, offers: Sequence[Offer], before: tuple[str, ...], simulated: Forecast | NotSimulated
-) -> Answer:
+def _with_forecast(answer: Answer, offers: Sequence[Offer], before: tuple[str, ...], simulated: Unblock) -> Answer:
     """The answer with the simulated outcome, which replaces the arithmetic where they disagree."""
-    if isinstance(simulated, NotSimulated):
-        return replace(answer, lines=(*answer.lines, *before, f"not simulated: {simulated.reason}"))
     undisturbed = simulated.admitted and not simulated.preempted
     source = max(offer.source for offer in offers)
     if VERDICTS[source] == "now":
@@ -210,9 +188,11 @@ def _with_forecast(
         agree = simulated.admitted == (source is Source.RECLAIMED) and not undisturbed
     gaps = (not_simulated_text(simulated.not_simulated),) if simulated.not_simulated else ()
     if agree:
-        return replace(answer, lines=(*answer.lines, *before, *(() if undisturbed else (simulated.text,)), *gaps))
+        outcome = () if undisturbed else (simulated.of_submitted,)
+        return replace(answer, lines=(*answer.lines, *before, *outcome, *gaps))
     numbers = dict.fromkeys(request.numbers for offer in offers for request in offer.requests)
-    return replace(answer, verdict="now" if undisturbed else "later", lines=(simulated.text, *numbers, *before, *gaps))
+    lines = (simulated.of_submitted, *numbers, *before, *gaps)
+    return replace(answer, verdict="now" if undisturbed else "later", lines=lines)
 
 
 def _by_quota(target: str, offers: Sequence[Offer]) -> Answer:
@@ -275,7 +255,7 @@ def _priority_value(state: State, demand: Demand) -> int:
 
 def _nodes(state: State, demand: Demand, sets: Sequence[PodSet], offers: Sequence[Offer]) -> Iterator[Answer]:
     if not state.knows("Node"):
-        yield _unreadable(state, "Node", Check.NODES)
+        yield state.unknown(Check.NODES, "Node")
         return
     nodes = spots(state.of("Node"), state.of("Pod"))
     assigned = {offer.pods.name: [request.flavor for request in offer.requests] for offer in offers}
@@ -298,9 +278,7 @@ def _priority(state: State, demand: Demand) -> Answer:
         known = name == "default-scheduler" or (name == "volcano" and state.knows("Queue"))
         verdict: Verdict = "now" if known else "never" if name == "volcano" else "unknown"
         results.append((verdict, f"scheduler {name}{'' if known else ', which is not known to run in this cluster'}"))
-    verdict = worst(each for each, _ in results)
-    results.sort(key=lambda result: result[0] != verdict)
-    return Answer(Check.PRIORITY, verdict, tuple(line for _, line in results))
+    return Answer.of(Check.PRIORITY, results)
 
 
 def _class(state: State, kind: Kind, name: str) -> tuple[Verdict, str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpu_tenancy.base.amounts import amount_text, amounts, leading_text, ordered
-from gpu_tenancy.base.json import at, maps_at, text_at
+from gpu_tenancy.base.json import at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import add, times
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.answers import Answer, Check, Verdict
@@ -55,9 +55,8 @@ def gang_queues(
 def _queue(
     queue: Manifest, groups: Iterable[Manifest], by_group: Mapping[tuple[str, str], str], pods: Iterable[Manifest]
 ) -> GangQueue:
-    status = at(queue, "status")
-    counted = isinstance(status, dict) and "allocated" in status
-    own = [_requests(pod) for pod in pods if gang_of(pod, by_group) == called(queue)]
+    counted = "allocated" in map_at(queue, "status")
+    own = [requests(map_at(pod, "spec")) for pod in pods if gang_of(pod, by_group) == called(queue)]
     return GangQueue(
         name=called(queue),
         guarantee=amounts(at(queue, "spec", "guarantee", "resource")),
@@ -69,15 +68,9 @@ def _queue(
     )
 
 
-def _requests(pod: Manifest) -> dict[str, int]:
-    spec = at(pod, "spec")
-    return requests(spec) if isinstance(spec, dict) else {}
-
-
 def gang_of(pod: Manifest, by_group: Mapping[tuple[str, str], str]) -> str:
     """The queue of a pod that Volcano schedules; empty for any other."""
-    spec = at(pod, "spec")
-    if not isinstance(spec, dict) or scheduler(spec) != "volcano":
+    if scheduler(map_at(pod, "spec")) != "volcano":
         return ""
     group = text_at(pod, "metadata", "annotations", GROUP_NAME)
     named = (text_at(pod, "metadata", "annotations", QUEUE_NAME), label(pod, QUEUE_NAME))
@@ -88,13 +81,11 @@ def judge_gang(queues: Iterable[GangQueue], name: str, pods: Iterable[tuple[Mapp
     """Whether a queue of Volcano has room for a whole gang."""
     queue = next((queue for queue in queues if queue.name == name), None)
     if queue is None:
-        return Answer(
-            Check.VOLCANO_QUEUE, "never", ("the queue does not exist; set spec.queue to an existing queue",), name
-        )
+        missing = "the queue does not exist; set spec.queue to an existing queue"
+        return Answer(Check.VOLCANO_QUEUE, "never", (missing,), name)
     if queue.state != "Open":
-        return Answer(
-            Check.VOLCANO_QUEUE, "never", (f"the queue is in state {queue.state} and accepts no gangs",), name
-        )
+        closed = f"the queue is in state {queue.state} and accepts no gangs"
+        return Answer(Check.VOLCANO_QUEUE, "never", (closed,), name)
     requested = add(*(times(pod, count) for pod, count in pods))
     lines: dict[Verdict, list[str]] = {"never": [], "later": [], "now": []}
     for resource in ordered(requested):

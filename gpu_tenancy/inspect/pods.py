@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from gpu_tenancy.base.amounts import amounts
-from gpu_tenancy.base.json import Json, at, maps_at, text_at
+from gpu_tenancy.base.json import Json, at, list_at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import add
 from gpu_tenancy.base.texts import first_names
 
@@ -83,17 +83,14 @@ def selects(selector: Json, labels: Mapping[str, str]) -> bool:
     """Whether a selector matches an object: no selector matches nothing, an empty one everything."""
     if not isinstance(selector, dict):
         return False
-    wanted = at(selector, "matchLabels")
-    exact = wanted.items() if isinstance(wanted, dict) else ()
-    rules = maps_at(selector, "matchExpressions")
-    return all(labels.get(key) == value for key, value in exact) and all(holds(each, labels) for each in rules)
+    exact, rules = map_at(selector, "matchLabels"), maps_at(selector, "matchExpressions")
+    return all(labels.get(key) == value for key, value in exact.items()) and all(holds(rule, labels) for rule in rules)
 
 
 def holds(rule: Mapping[str, Json], labels: Mapping[str, str]) -> bool:
     """Whether one expression of a selector matches."""
     here = labels.get(text_at(rule, "key"))
-    listed = at(rule, "values")
-    values = [str(each) for each in listed] if isinstance(listed, list) else []
+    values = list_at(rule, "values")
     match text_at(rule, "operator"):
         case "In":
             return here in values

@@ -3,13 +3,13 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum, auto
-from typing import Final, Literal
+from typing import Final
 
 from gpu_tenancy.base.amounts import amount_text, ordered
 from gpu_tenancy.base.json import maps_at, text_at, texts_at
 from gpu_tenancy.base.quantity import CHANNELS
 from gpu_tenancy.inspect.answers import Verdict
-from gpu_tenancy.inspect.placing import untolerated, wants
+from gpu_tenancy.inspect.nodes import untolerated, wants
 from gpu_tenancy.inspect.pods import Manifest, called
 from gpu_tenancy.inspect.workloads import PodSet
 from gpu_tenancy.kueue import ClusterQueue, FlavorResource, Policy, Quotas
@@ -116,36 +116,12 @@ class Refusal:
     """Why a flavor cannot be used for some pods, or why a queue cannot admit them at all.
 
     Attributes:
-        flavor: whose labels or taint exclude the pods; empty where no flavor covers the resource.
-        taint: as `key=value:effect`; empty where the flavor's labels do not match.
-        queue: where no flavor covers the resource.
-        resource: that no flavor covers.
-        topology: `unstated` where the flavor has a topology and the pods do not state their place in it; `missing`
-            where they do, and the flavor has none.
+        text: the reason.
+        unstated: whether the flavor has a topology, and the pods do not state their place in it.
     """
 
-    flavor: str = ""
-    taint: str = ""
-    queue: str = ""
-    resource: str = ""
-    topology: Literal["", "unstated", "missing"] = ""
-
-    @property
-    def text(self) -> str:
-        """Why the flavor, or all flavors of the queue, cannot be used."""
-        match self.topology:
-            case "unstated":
-                why = "it has a topology, other flavors of the queue have none, and the pods do not state their place"
-                return f"flavor {self.flavor}: {why}"
-            case "missing":
-                return f"flavor {self.flavor}: it has no topology, and an annotation of the pods requires one"
-            case _ if self.taint:
-                return f"flavor {self.flavor}: the pod does not tolerate the taint {self.taint}"
-            case _ if self.flavor:
-                return f"flavor {self.flavor}: does not match the pod's node selector or affinity"
-            case _:
-                lacks = "has nodes with channels" if self.resource == CHANNELS else f"covers {self.resource}"
-                return f"no flavor of queue {self.queue} {lacks}, so Kueue never admits the workload"
+    text: str
+    unstated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +147,7 @@ class Offer:
 
 def unstated_text(refused: Iterable[Refusal]) -> str:
     """The first flavor that pods could use if they stated their place in its topology; empty for none."""
-    return next((refusal.text for refusal in refused if refusal.topology == "unstated"), "")
+    return next((refusal.text for refusal in refused if refusal.unstated), "")
 
 
 VERDICTS: Final[Mapping[Source, Verdict]] = {
@@ -237,7 +213,9 @@ def _offer(
             return Offer(pods, (), tuple(refused))
         requests += min(choices, key=_hardness)
     uncovered = [name for name in ordered(wanted) if name not in covered and name != "pods"]
-    refused += [Refusal(queue=queue.name, resource=name) for name in uncovered]
+    for name in uncovered:
+        lacks = "has nodes with channels" if name == CHANNELS else f"covers {name}"
+        refused.append(Refusal(f"no flavor of queue {queue.name} {lacks}, so Kueue never admits the workload"))
     return Offer(pods, () if uncovered else tuple(requests), tuple(refused))
 
 
@@ -280,10 +258,10 @@ def unfit(name: str, flavors: Mapping[str, Manifest], pods: PodSet, of_queue: Co
         return None
     own = texts_at(flavor, "spec", "nodeLabels")
     if not wants(pods.spec, own, keys=own):
-        return Refusal(flavor=name)
+        return Refusal(f"flavor {name}: does not match the pod's node selector or affinity")
     taint = untolerated(pods.spec, maps_at(flavor, "spec", "nodeTaints"), maps_at(flavor, "spec", "tolerations"))
     if taint:
-        return Refusal(flavor=name, taint=taint)
+        return Refusal(f"flavor {name}: the pod does not tolerate the taint {taint}")
     return _misplaced(name, flavors, pods, of_queue)
 
 
@@ -297,6 +275,7 @@ def _misplaced(name: str, flavors: Mapping[str, Manifest], pods: PodSet, of_queu
     if has == pods.placed:
         return None
     if pods.placed:
-        return Refusal(flavor=name, topology="missing")
+        return Refusal(f"flavor {name}: it has no topology, and an annotation of the pods requires one")
     mixed = any(other in flavors and not text_at(flavors[other], "spec", "topologyName") for other in of_queue)
-    return Refusal(flavor=name, topology="unstated") if mixed else None
+    why = "it has a topology, other flavors of the queue have none, and the pods do not state their place"
+    return Refusal(f"flavor {name}: {why}", unstated=True) if mixed else None

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Final
 
 from gpu_tenancy.base.amounts import amounts, gpus
-from gpu_tenancy.base.json import Json, at, text_at, texts_at
+from gpu_tenancy.base.json import Json, at, map_at, text_at, texts_at
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.inspect.cluster_queues import (
     ClusterQueue,
@@ -18,18 +18,9 @@ from gpu_tenancy.inspect.cluster_queues import (
 )
 from gpu_tenancy.inspect.pods import Manifest, called, ended, home, requests, scheduler, selects
 from gpu_tenancy.inspect.reading import State
-from gpu_tenancy.inspect.workloads import FIX_THIS, Workload, waiting
+from gpu_tenancy.inspect.workloads import FIX_THIS, Reason, Workload, waiting
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue import FAIR, FlavorResource, Quotas, Tenancy
-
-
-@dataclass(frozen=True, slots=True)
-class Closed:
-    """Why a queue admits nothing of a namespace, however much quota is free, and what opens it again."""
-
-    text: str
-    fix: str
-
 
 NO_KUEUE: Final = "Kueue is not installed: no queue to wait in"
 KUEUE_NOT_RUNNING: Final = "Kueue has not reported usage for any queue: its controller is not running"
@@ -79,8 +70,8 @@ class Queues:
             homes[home(local)][called(local)] = text_at(local, "spec", "clusterQueue")
         return dict(homes)
 
-    def unknown_local(self, namespace: str, name: str) -> tuple[str, str]:
-        """Reason and fix for a LocalQueue that does not exist."""
+    def unknown_local(self, namespace: str, name: str) -> Reason:
+        """What blocks workloads of a LocalQueue that does not exist."""
         known = self.homes.get(namespace)
         fix = nearest(name, known) if known else "the namespace has no LocalQueue; ask the platform team for one"
         return f"LocalQueue {name} not found in namespace {namespace}", fix
@@ -115,7 +106,7 @@ class Queues:
         """The ClusterQueue whose quota a workload holds; while it holds none, the one in which it is pending."""
         return workload.holder or self.queue_of(workload)
 
-    def shut_out(self, namespace: str, queue: str) -> Closed | None:
+    def shut_out(self, namespace: str, queue: str) -> Reason | None:
         """Whether a ClusterQueue excludes a namespace; None where it does not, or where namespaces are not readable.
 
         Kueue keeps such a workload pending in the queue without blocking others.
@@ -125,7 +116,7 @@ class Queues:
         if selects(self._selectors.get(queue), self._labels[namespace]):
             return None
         text = f"namespaceSelector of ClusterQueue {queue} does not match namespace {namespace}"
-        return Closed(text, "change the selector, or use another queue")
+        return text, "change the selector, or use another queue"
 
     @cached_property
     def _labels(self) -> dict[str, Mapping[str, str]]:
@@ -135,19 +126,19 @@ class Queues:
     def _selectors(self) -> dict[str, Json]:
         return {called(queue): at(queue, "spec", "namespaceSelector") for queue in self.state.of("ClusterQueue")}
 
-    def stopped(self, namespace: str, name: str) -> Closed | None:
+    def stopped(self, namespace: str, name: str) -> Reason | None:
         """Whether a LocalQueue is stopped or inactive."""
         if policy := self.stop_policy(namespace, name):
             fix = "set stopPolicy to None; Kueue then admits the workload without further action"
-            return Closed(f"LocalQueue {name} is stopped (stopPolicy {policy})", fix)
+            return f"LocalQueue {name} is stopped (stopPolicy {policy})", fix
         active = condition(self._locals.get((namespace, name), {}), "Active")
         message = text_at(active, "message") if text_at(active, "status") == "False" else ""
-        return Closed(f"LocalQueue {name} admits no workloads: {message}", FIX_THIS) if message else None
+        return (f"LocalQueue {name} admits no workloads: {message}", FIX_THIS) if message else None
 
-    def closed(self, namespace: str, local: str, queue: ClusterQueue) -> Closed | None:
+    def closed(self, namespace: str, local: str, queue: ClusterQueue) -> Reason | None:
         """What stops a ClusterQueue from admitting anything that comes through a LocalQueue."""
         if queue.inactive:
-            return Closed(f"ClusterQueue {queue.name} admits no workloads: {queue.inactive}", FIX_THIS)
+            return f"ClusterQueue {queue.name} admits no workloads: {queue.inactive}", FIX_THIS
         return self.stopped(namespace, local) or self.shut_out(namespace, queue.name)
 
     def stop_policy(self, namespace: str, name: str) -> str:
@@ -164,9 +155,9 @@ class Queues:
         nodes = self.flavor_by_node
         for namespace in self.users(queue):
             for pod in self.state.of("Pod", namespace):
-                spec = at(pod, "spec")
-                flavor = nodes.get(text_at(pod, "spec", "nodeName"))
-                if flavor and isinstance(spec, dict) and not ended(pod) and scheduler(spec) != "volcano":
+                spec = map_at(pod, "spec")
+                flavor = nodes.get(text_at(spec, "nodeName"))
+                if flavor and not ended(pod) and scheduler(spec) != "volcano":
                     for name, value in requests(spec).items():
                         used[flavor, name] += value
         return dict(used)

@@ -11,58 +11,52 @@ from gpu_tenancy.inspect.workloads import Workload
 from gpu_tenancy.kueue import Admitted, FlavorResource, Settled
 
 
-def alone(queues: Queues, snapshot: Snapshot, lacks: Workload, start: Settled) -> list[str]:
-    """Running workloads in the order in which their ends are tested alone.
-
-    First those that hold enough of what the pending one lacks, then those that hold some of it, then the rest. Within
-    each group the nearest first (same queue, same cohort, same tree), and one of several equal workloads before the
-    others.
-    """
-    pool = _Pool(queues, snapshot, lacks, start)
-    seen: Counter[Hashable] = Counter()
-    order: dict[str, tuple[bool, bool, int, int]] = {}
-    for each in pool.lowest_first:
-        held = pool.holds[each.name]
-        kind = each.queue, pool.priority(each), tuple(sorted(held.items()))
-        order[each.name] = not pool.enough(held), not pool.touches(held), seen[kind], pool.distance(each)
-        seen[kind] += 1
-    return sorted(order, key=lambda name: order[name])
-
-
-def in_sequence(queues: Queues, snapshot: Snapshot, lacks: Workload, start: Settled) -> list[str]:
-    """Running workloads in the order in which they end in sequence: the lowest priority, then the newest.
-
-    Only those that hold some of what the pending one lacks, if there are any.
-    """
-    pool = _Pool(queues, snapshot, lacks, start)
-    order = [each.name for each in pool.lowest_first]
-    return [name for name in order if pool.touches(pool.holds[name])] or order
-
-
-class _Pool:
-    """Running workloads, from the view of one pending workload."""
+class Ranking:
+    """Running workloads, from the view of a pending one."""
 
     def __init__(self, queues: Queues, snapshot: Snapshot, lacks: Workload, start: Settled) -> None:
         self._cohorts = {name: queue.spec.cohort for name, queue in queues.cluster_queues.items()}
         self._target = queues.queue_of(lacks)
-        self._actors = {participant.workload.name: participant for participant in snapshot.participants}
-        self._lacking = _lacking(queues, self._actors[lacks.label].workload)
+        participants = {participant.workload.name: participant for participant in snapshot.participants}
+        self._priorities = {name: participant.workload.priority for name, participant in participants.items()}
+        self._lacking = _lacking(queues, participants[lacks.label].workload)
         self._wanted = {line for each in self._lacking for line in each}
-        self.holds = {each.name: _held(each, self._actors[each.name].workload) for each in start.admitted}
-        self.lowest_first = sorted(
-            start.admitted, key=lambda each: (self.priority(each), -self._actors[each.name].since)
+        self._holds = {each.name: _held(each, participants[each.name].workload) for each in start.admitted}
+        self._lowest_first = sorted(
+            start.admitted, key=lambda each: (self._priorities[each.name], -participants[each.name].since)
         )
 
-    def priority(self, each: Admitted) -> int:
-        return self._actors[each.name].workload.priority
+    def alone(self) -> list[str]:
+        """Running workloads in the order in which their ends are tested alone.
 
-    def enough(self, held: dict[FlavorResource, int]) -> bool:
+        First those that hold enough of what the pending one lacks, then those that hold some of it, then the rest.
+        Within each group the nearest first (same queue, same cohort, same tree), and one of several equal workloads
+        before the others.
+        """
+        seen: Counter[Hashable] = Counter()
+        order: dict[str, tuple[bool, bool, int, int]] = {}
+        for each in self._lowest_first:
+            held = self._holds[each.name]
+            kind = each.queue, self._priorities[each.name], tuple(sorted(held.items()))
+            order[each.name] = not self._enough(held), not self._touches(held), seen[kind], self._distance(each)
+            seen[kind] += 1
+        return sorted(order, key=lambda name: order[name])
+
+    def in_sequence(self) -> list[str]:
+        """Running workloads in the order in which they end in sequence: the lowest priority, then the newest.
+
+        Only those that hold some of what the pending one lacks, if there are any.
+        """
+        order = [each.name for each in self._lowest_first]
+        return [name for name in order if self._touches(self._holds[name])] or order
+
+    def _enough(self, held: dict[FlavorResource, int]) -> bool:
         return any(all(held.get(line, 0) >= much for line, much in each.items()) for each in self._lacking)
 
-    def touches(self, held: dict[FlavorResource, int]) -> bool:
+    def _touches(self, held: dict[FlavorResource, int]) -> bool:
         return not self._wanted.isdisjoint(held)
 
-    def distance(self, each: Admitted) -> int:
+    def _distance(self, each: Admitted) -> int:
         if each.queue == self._target:
             return 0
         cohort = self._cohorts[self._target]

@@ -1,13 +1,14 @@
 """Lists the objects of a running cluster that `usage`, `fit` and `why` need, with the rights of the user."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from gpu_tenancy.base.json import text_at
-from gpu_tenancy.inspect.devices import with_devices
+from gpu_tenancy.base.json import Json, map_at, maps_at, text_at
+from gpu_tenancy.inspect.answers import Answer, Check
 from gpu_tenancy.inspect.pods import called, home, label
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError, UnknownKindError
@@ -132,6 +133,16 @@ class State:
         """Whether all objects of a kind were read."""
         return kind not in self.missing
 
+    @property
+    def has_kueue(self) -> bool:
+        """Whether the cluster has Kueue, even if the user may not read its objects."""
+        missing = self.missing.get("LocalQueue")
+        return missing is None or bool(missing.who)
+
+    def unknown(self, check: Check, kind: Kind, name: str = "") -> Answer:
+        """The result of a check that needs a kind that could not be read."""
+        return Answer(check, "unknown", (self.missing[kind].text,), name)
+
     def joined(self, other: "State") -> "State":
         """The objects of both reads; those of `other` where both have a kind."""
         return State({**self.objects, **other.objects}, {**self.missing, **other.missing})
@@ -214,3 +225,57 @@ def teams_of(state: State) -> list[str]:
         called(each) for each in state.of("Namespace") if label(each, "app.kubernetes.io/managed-by") == "gpu-tenancy"
     ]
     return sorted({*made, *(home(queue) for queue in state.of("LocalQueue"))})
+
+
+_DRIVER: Final = re.compile(r"""device\.driver == ["']([^"']+)["']""")
+_TYPE: Final = re.compile(r"""\.type == ["']([^"']+)["']""")
+
+
+@dataclass(frozen=True, slots=True)
+class _Class:
+    """What devices a DeviceClass selects: of a driver, and of a type if its selectors name one."""
+
+    resource: str
+    driver: str
+    kind: str
+
+
+def with_devices(
+    nodes: Sequence[Manifest], classes: Iterable[Manifest], slices: Iterable[Manifest]
+) -> tuple[Manifest, ...]:
+    """Nodes whose allocatable resources include the devices that pods can request by name, as a device plugin's would.
+
+    A DeviceClass with an `extendedResourceName` has the scheduler allocate devices of the class to pods that request
+    that resource. The kubelet then reports none: the devices are in ResourceSlices.
+    https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#extended-resource
+
+    Classes are understood if their selectors compare the driver, and its attribute `type`, with texts, as those of
+    NVIDIA's driver do; others are ignored.
+    """
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    known = [one for item in classes if (one := _class(item))]
+    for item in slices:
+        for one in known:
+            if text_at(item, "spec", "driver") == one.driver:
+                kinds = [text_at(device, "attributes", "type", "string") for device in maps_at(item, "spec", "devices")]
+                count = sum(not one.kind or kind == one.kind for kind in kinds)
+                found[text_at(item, "spec", "nodeName")][one.resource] += count
+    return tuple(_added(node, found.get(called(node), {})) for node in nodes)
+
+
+def _class(item: Manifest) -> _Class | None:
+    resource = text_at(item, "spec", "extendedResourceName")
+    text = " ".join(text_at(selector, "cel", "expression") for selector in maps_at(item, "spec", "selectors"))
+    driver, kind = _DRIVER.search(text), _TYPE.search(text)
+    return _Class(resource, driver[1], kind[1] if kind else "") if resource and driver else None
+
+
+def _added(node: Manifest, devices: Mapping[str, int]) -> Manifest:
+    if not devices:
+        return node
+    counted: dict[str, Json] = {name: str(count) for name, count in devices.items()}
+    status: dict[str, Json] = {
+        **map_at(node, "status"),
+        "allocatable": {**map_at(node, "status", "allocatable"), **counted},
+    }
+    return {**node, "status": status}

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from gpu_tenancy.base.json import at, int_at, map_at, maps_at, text_at
 from gpu_tenancy.base.problems import nearest
-from gpu_tenancy.inspect.answers import Answer, Check, Verdict, worst
+from gpu_tenancy.inspect.answers import Answer, Check, Verdict
 from gpu_tenancy.inspect.demand import Demand
 from gpu_tenancy.inspect.pods import Manifest, called, named
 from gpu_tenancy.inspect.reading import State
@@ -100,11 +100,8 @@ def judge_references(state: State, team: str, sets: Iterable[PodSet]) -> Iterato
         elif of_kind:
             known = {called(one): one for one in state.of(kind, team)}
             results.extend(_judge(reference, known) for reference in of_kind)
-    if not results:
-        return
-    verdict = worst(result for result, _ in results)
-    results.sort(key=lambda result: result[0] != verdict)
-    yield Answer(Check.REFERENCES, verdict, tuple(dict.fromkeys(text for _, text in results)))
+    if results:
+        yield Answer.of(Check.REFERENCES, dict.fromkeys(results))
 
 
 def _judge(reference: Reference, known: Mapping[str, Manifest]) -> tuple[Verdict, str]:
@@ -119,14 +116,14 @@ def _judge(reference: Reference, known: Mapping[str, Manifest]) -> tuple[Verdict
         return "never", f"{kind} {name} not found ({where}), so pods do not start; {fix}"
     if reference.pull and (actual := text_at(known[name], "cells", "Type")) not in _PULL_TYPES:
         return "now", f"Secret {name} has type {actual} ({_PULLED_WITHOUT}); create it with type {_PULL_TYPES[0]}"
-    keys = keys_of(known[name], kind)
-    missing = [key for key in reference.keys if key not in keys.names]
+    names, complete = keys_of(known[name], kind)
+    missing = [key for key in reference.keys if key not in names]
     if not missing:
         return "now", (
             f"{kind} {name} has the key {named(reference.keys)}" if reference.keys else f"{kind} {name} exists"
         )
-    if keys.complete:
-        fix = f"add it, or set another one; {nearest(missing[0], keys.names)}"
+    if complete:
+        fix = f"add it, or set another one; {nearest(missing[0], names)}"
         return "never", f"{kind} {name} has no key {missing[0]} ({where}), so pods do not start; {fix}"
     return (
         "unknown",
@@ -134,16 +131,8 @@ def _judge(reference: Reference, known: Mapping[str, Manifest]) -> tuple[Verdict
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """Names of the keys of an object; not `complete` if it has others."""
-
-    names: frozenset[str]
-    complete: bool
-
-
-def keys_of(row: Manifest, kind: Named) -> Keys:
-    """The keys of a Secret or ConfigMap, without its values.
+def keys_of(row: Manifest, kind: Named) -> tuple[frozenset[str], bool]:
+    """The keys of a Secret or ConfigMap, without its values, and whether these are all.
 
     The API server records in `managedFields` who wrote which key. Whoever writes an object can delete these records, so
     they are compared with the number of keys that the server's table shows. A server-side apply of `stringData` leaves
@@ -152,7 +141,7 @@ def keys_of(row: Manifest, kind: Named) -> Keys:
     """
     count, certain = int_at(row, "cells", "Data"), _recorded(row, *_FIELDS[kind])
     names = certain | _recorded(row, "f:stringData")
-    return Keys(names, complete=True) if len(names) == count else Keys(certain, len(certain) == count)
+    return (names, True) if len(names) == count else (certain, len(certain) == count)
 
 
 def _recorded(row: Manifest, *fields: str) -> frozenset[str]:

@@ -1,14 +1,13 @@
 """Pods that do not run: rejected by the API server, without a node, or with containers that do not start."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from gpu_tenancy.base.json import at, maps_at, text_at
+from gpu_tenancy.base.json import at, map_at, maps_at, text_at
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.budgets import is_exceeded_quota
-from gpu_tenancy.inspect.nodes import judge_nodes
-from gpu_tenancy.inspect.placing import spots
+from gpu_tenancy.inspect.nodes import judge_nodes, spots
 from gpu_tenancy.inspect.pods import Manifest, called, home, requests
 from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.inspect.target import Target, owners
@@ -25,23 +24,23 @@ https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/scheduler/framework/pl
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why an object is pending.
+    """Why an object, or pods of it, are pending.
 
     Attributes:
-        title: such as `Job ml-research/nightly`.
         lines: what was found on the way from the queue to the nodes, one text each.
         reason: what blocks it; where nothing does, that it is not pending.
         fix: what the user can do; empty where there is nothing to do.
         waits: whether something blocks it.
         unblock: the simulated ways to get it admitted, where the queue could be simulated.
+        title: such as `Job ml-research/nightly`.
     """
 
-    title: str
-    lines: tuple[str, ...]
+    lines: Sequence[str]
     reason: str
-    fix: str
+    fix: str = ""
     waits: bool = True
     unblock: Unblock | None = None
+    title: str = ""
 
     @property
     def conclusion(self) -> str:
@@ -49,46 +48,29 @@ class Why:
         return f"{self.reason}; {self.fix}" if self.fix else self.reason
 
 
-@dataclass(frozen=True, slots=True)
-class Blocked:
-    """Why pods do not run."""
-
-    lines: tuple[str, ...]
-    reason: str
-    fix: str
-
-
 def rejected_pods(target: Target, state: State) -> tuple[str, ...]:
     """Messages of the API server that rejected pods of an object, newest first; none if it got its pods since."""
-    uids = {target.uid, *(owner for pod in target.pods for owner in owners(pod))}
-    names = {called(target.manifest)}
-    events = [
-        event
-        for event in state.of("Event", home(target.manifest))
-        if text_at(event, "reason") == "FailedCreate"
-        and (text_at(event, "involvedObject", "uid") in uids or _of(event, names))
-    ]
-    latest = sorted(events, key=_when, reverse=True)
     if len(target.pods) >= sum(template.count for template in target.demand.templates):
         return ()
+    uids = {target.uid, *(owner for pod in target.pods for owner in owners(pod))}
+    name = called(target.manifest)
+
+    def concerns(event: Manifest) -> bool:
+        """Whether it is about the object, or something that it created, such as a Deployment's ReplicaSet."""
+        about = text_at(event, "involvedObject", "name")
+        return text_at(event, "involvedObject", "uid") in uids or about == name or about.startswith(f"{name}-")
+
+    failed = (event for event in state.of("Event", home(target.manifest)) if text_at(event, "reason") == "FailedCreate")
+    latest = sorted(filter(concerns, failed), key=_when, reverse=True)
     return tuple(dict.fromkeys(text_at(event, "message") for event in latest[:3]))
 
 
-def _of(event: Manifest, names: Iterable[str]) -> bool:
-    """Whether an event is about something that an object created, such as a Deployment's ReplicaSet."""
-    about = text_at(event, "involvedObject", "name")
-    return any(about == name or about.startswith(f"{name}-") for name in names)
-
-
 def _when(event: Manifest) -> str:
-    return (
-        text_at(event, "lastTimestamp")
-        or text_at(event, "eventTime")
-        or text_at(event, "metadata", "creationTimestamp")
-    )
+    times = (("lastTimestamp",), ("eventTime",), ("metadata", "creationTimestamp"))
+    return next(filter(None, (text_at(event, *path) for path in times)), "")
 
 
-def blocked_pods(pods: Sequence[Manifest], state: State) -> Blocked | None:
+def blocked_pods(pods: Sequence[Manifest], state: State) -> Why | None:
     """What blocks the first pods that do not run; None where all run or are about to."""
     without_node = [pod for pod in pods if not text_at(pod, "spec", "nodeName")]
     if gated := [pod for pod in without_node if maps_at(pod, "spec", "schedulingGates")]:
@@ -96,45 +78,41 @@ def blocked_pods(pods: Sequence[Manifest], state: State) -> Blocked | None:
     if unplaced := [pod for pod in without_node if text_at(condition(pod, "PodScheduled"), "status") == "False"]:
         return _unplaced(unplaced, state)
     if stuck := [message for pod in pods if (message := _stuck(pod))]:
-        return Blocked(tuple(dict.fromkeys(stuck)), f"containers do not start: {stuck[0]}", "fix this error")
+        return Why(tuple(dict.fromkeys(stuck)), f"containers do not start: {stuck[0]}", "fix this error")
     if without_node:
-        return Blocked(
-            (),
-            f"{plural(len(without_node), 'pod')} not handled by any scheduler yet",
-            "check that the pod's scheduler is running",
-        )
+        reason = f"{plural(len(without_node), 'pod')} not handled by any scheduler yet"
+        return Why((), reason, "check that the pod's scheduler is running")
     return None
 
 
-def _gated(pods: Sequence[Manifest]) -> Blocked:
+def _gated(pods: Sequence[Manifest]) -> Why:
     gates = sorted({text_at(gate, "name") for pod in pods for gate in maps_at(pod, "spec", "schedulingGates")})
     fix = "check its Workload: kubectl get workloads" if _GATE in gates else "wait until its controller removes it"
-    return Blocked((), f"{plural(len(pods), 'pod')} blocked by scheduling gate {', '.join(gates)}", fix)
+    return Why((), f"{plural(len(pods), 'pod')} blocked by scheduling gate {', '.join(gates)}", fix)
 
 
-def _unplaced(pods: Sequence[Manifest], state: State) -> Blocked:
+def _unplaced(pods: Sequence[Manifest], state: State) -> Why:
     first = pods[0]
     message = text_at(condition(first, "PodScheduled"), "message")
     lines = [f"{plural(len(pods), 'pod')} unschedulable; {called(first)}: {message}"]
-    claims = _claims(first, state)
-    spec = at(first, "spec")
-    if claims:
-        return Blocked((*lines, *claims), f"volumes not ready: {claims[0]}", "check the claim: kubectl describe pvc")
+    if claims := _claims(first, state):
+        return Why((*lines, *claims), f"volumes not ready: {claims[0]}", "check the claim: kubectl describe pvc")
     if _NO_DEVICE in message and maps_at(first, "spec", "resourceClaims"):
-        return Blocked(
-            tuple(lines),
+        return Why(
+            lines,
             "no node with room has a free channel: a node has one channel, for one pod with a ComputeDomain",
             "request all GPUs of a node for each pod, or wait until the pod that has the channel ends",
         )
-    if not state.knows("Node") or not isinstance(spec, dict):
+    if not state.knows("Node"):
         lines += [missing.text for missing in state.refused("Node")]
-        return Blocked(tuple(lines), "pods unschedulable", "check the message of the scheduler")
+        return Why(lines, "pods unschedulable", "check the message of the scheduler")
     nodes = spots(state.of("Node"), state.of("Pod"))
+    spec = map_at(first, "spec")
     answer, _ = judge_nodes(nodes, PodSet("pod", len(pods), requests(spec), spec))
     why = message if answer.verdict == "now" else answer.lines[0]
     fixes = {"never": "request what the nodes have, or tolerate their taint", "later": "wait, or add nodes"}
     fix = fixes.get(answer.verdict, "capacity is available; check scheduler events")
-    return Blocked((*lines, *answer.lines), f"pods unschedulable: {why}", fix)
+    return Why((*lines, *answer.lines), f"pods unschedulable: {why}", fix)
 
 
 def _claims(pod: Manifest, state: State) -> tuple[str, ...]:
@@ -160,30 +138,27 @@ def _stuck(pod: Manifest) -> str:
     return ""
 
 
-def running(target: Target, state: State, lines: tuple[str, ...]) -> Why:
+def running(target: Target, state: State, lines: Sequence[str]) -> Why:
     """Whether the pods of an object that waits in no queue run, and what blocks those that do not."""
-    rejected = rejected_pods(target, state)
-    if rejected:
-        quota = any(is_exceeded_quota(message) for message in rejected[:1])
+    if rejected := rejected_pods(target, state):
+        quota = is_exceeded_quota(rejected[0])
         fix = f"release quota or raise it: tenancy usage {home(target.manifest)}" if quota else "fix this error"
         messages = (f"pod rejected: {message}" for message in rejected)
-        return Why(target.title, (*lines, *messages), "the API server rejects its pods", fix)
-    blocked = blocked_pods(target.pods, state)
+        return Why((*lines, *messages), "the API server rejects its pods", fix)
     alive = sum(1 for pod in target.pods if text_at(pod, "status", "phase") == "Running")
-    if blocked:
+    if blocked := blocked_pods(target.pods, state):
         others = [plural(alive, "other pod running", "other pods running")] if alive else []
-        return Why(target.title, (*lines, *others, *blocked.lines), blocked.reason, blocked.fix)
-    wanted = sum(template.count for template in target.demand.templates)
-    if alive or not wanted:
-        running = plural(alive, "pod running", "pods running") if alive else "no pods requested"
-        return Why(target.title, lines, f"not pending: {running}", "", waits=False)
-    return Why(target.title, lines, *_no_pods(target, state))
+        return replace(blocked, lines=(*lines, *others, *blocked.lines))
+    if alive:
+        return Why(lines, f"not pending: {plural(alive, 'pod running', 'pods running')}", waits=False)
+    return _without_pods(target, state, lines)
 
 
-def _no_pods(target: Target, state: State) -> tuple[str, str]:
-    """Why there are no pods, and the fix."""
+def _without_pods(target: Target, state: State, lines: Sequence[str]) -> Why:
+    if not any(template.count for template in target.demand.templates):
+        return Why(lines, "not pending: no pods requested", waits=False)
     if "Pod" in state.missing:
-        return "its pods are not readable by you", f"ask {state.missing['Pod'].who}"
+        return Why(lines, "its pods are not readable by you", f"ask {state.missing['Pod'].who}")
     if at(target.manifest, "spec", "suspend") is True:
-        return ("suspended (spec.suspend is true)", "set spec.suspend to false, or let Kueue do it")
-    return ("no pods created yet", "check the events of its controller: kubectl describe")
+        return Why(lines, "suspended (spec.suspend is true)", "set spec.suspend to false, or let Kueue do it")
+    return Why(lines, "no pods created yet", "check the events of its controller: kubectl describe")

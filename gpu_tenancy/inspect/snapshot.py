@@ -13,7 +13,7 @@ from typing import Final
 
 from gpu_tenancy import kueue
 from gpu_tenancy.base.amounts import amount_text
-from gpu_tenancy.base.json import Json, at, maps_at, text_at
+from gpu_tenancy.base.json import Json, list_at, maps_at, text_at
 from gpu_tenancy.inspect.pods import Manifest, called
 from gpu_tenancy.inspect.queueing import unfit
 from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, Queues
@@ -30,14 +30,11 @@ _COVERED: Final = frozenset((kueue.Unmodelled.STOPPED_QUEUES, kueue.Unmodelled.N
 """Not in the simulation, but the snapshot leaves out such workloads."""
 
 
-@dataclass(frozen=True, slots=True)
-class NotSimulated:
-    """Why there is no simulation."""
-
-    reason: str
+LIVELOCK: Final = "workloads of this cohort tree preempt one another endlessly, in Kueue too"
 
 
-LIVELOCK: Final = NotSimulated("workloads of this cohort tree preempt one another endlessly, in Kueue too")
+class NotSimulatedError(Exception):
+    """Why there is no simulation, as its message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,37 +85,43 @@ class Snapshot:
         return simulation
 
 
-def settled(queues: Queues, target: str) -> tuple[Snapshot, kueue.Simulation] | NotSimulated:
-    """The cohort tree of a ClusterQueue, and its simulation at rest."""
+def settled(queues: Queues, target: str) -> tuple[Snapshot, kueue.Simulation]:
+    """The cohort tree of a ClusterQueue, and its simulation at rest.
+
+    Raises:
+        NotSimulatedError: the tree cannot be simulated, or does not come to rest.
+    """
     snapshot = take_snapshot(queues, target)
-    if isinstance(snapshot, NotSimulated):
-        return snapshot
     simulation = snapshot.play()
-    return LIVELOCK if simulation.rest() else (snapshot, simulation)
+    if simulation.rest():
+        raise NotSimulatedError(LIVELOCK)
+    return snapshot, simulation
 
 
-def take_snapshot(queues: Queues, target: str) -> Snapshot | NotSimulated:
-    """The cohort tree of a ClusterQueue as it is now."""
+def take_snapshot(queues: Queues, target: str) -> Snapshot:
+    """The cohort tree of a ClusterQueue as it is now.
+
+    Raises:
+        NotSimulatedError: the tree cannot be simulated.
+    """
     state = queues.state
     if unseen := [state.missing[kind] for kind in _SEEN if not state.knows(kind)]:
-        return NotSimulated(unseen[0].text)
+        raise NotSimulatedError(unseen[0].text)
     if queues.uncounted:
-        return NotSimulated(KUEUE_NOT_RUNNING)
+        raise NotSimulatedError(KUEUE_NOT_RUNNING)
     names, cohorts = (frozenset(related) for related in queues.quotas.related(target))
     workloads = sorted(
         (workload for workload in queues.workloads if queues.holder_of(workload) in names),
         key=lambda workload: (workload.since, workload.namespace, workload.name),
     )
-    if mismatch := _mismatch(queues, names, workloads):
-        return mismatch
+    _check_usage(queues, names, workloads)
     latest = max((_reserved(workload) for workload in workloads), default=0)
     suits = Suits(queues)
     participants = (_participant(queues, workload, latest, suits) for workload in workloads)
     there = tuple(participant for participant in participants if participant is not None)
-    if unknown := next(
-        (queue.invalid for name, queue in queues.cluster_queues.items() if name in names and queue.invalid), ""
-    ):
-        return NotSimulated(f"the queue configuration is invalid: {unknown}")
+    for name, queue in queues.cluster_queues.items():
+        if name in names and queue.invalid:
+            raise NotSimulatedError(f"the queue configuration is invalid: {queue.invalid}")
     tree = replace(
         queues.tenancy,
         queues=tuple(queue for queue in queues.tenancy.queues if queue.name in names),
@@ -128,12 +131,12 @@ def take_snapshot(queues: Queues, target: str) -> Snapshot | NotSimulated:
         snapshot = Snapshot(tree, there, _left_out(queues, target, workloads))
         snapshot.play()
     except ValueError as error:
-        return NotSimulated(f"the queue configuration is invalid: {error}")
+        raise NotSimulatedError(f"the queue configuration is invalid: {error}") from error
     return snapshot
 
 
-def _mismatch(queues: Queues, names: Iterable[str], workloads: Iterable[Workload]) -> NotSimulated | None:
-    """Where Kueue reports another usage of a queue than its workloads hold: then not all of them are visible."""
+def _check_usage(queues: Queues, names: Iterable[str], workloads: Iterable[Workload]) -> None:
+    """Checks that Kueue reports the usage of a queue that its workloads hold: otherwise not all of them are visible."""
     held: dict[str, dict[kueue.FlavorResource, int]] = defaultdict(lambda: defaultdict(int))
     for workload in workloads:
         for line, amount in workload.held.items():
@@ -145,11 +148,10 @@ def _mismatch(queues: Queues, names: Iterable[str], workloads: Iterable[Workload
             if counted != seen:
                 flavor, resource = line
                 reported, summed = amount_text(resource, counted), amount_text(resource, seen)
-                return NotSimulated(
+                raise NotSimulatedError(
                     f"Kueue reports {reported} {resource} of {flavor} in use in queue {name},"
                     f" but its workloads hold {summed}; retry in a moment"
                 )
-    return None
 
 
 def _participant(queues: Queues, workload: Workload, latest: int, suits: "Suits") -> Participant | None:
@@ -178,13 +180,11 @@ def _stopping(queues: Queues, workload: Workload) -> bool:
     evicted = condition(workload.manifest, "Evicted")
     if text_at(evicted, "status") == "True" and text_at(evicted, "reason") != "Preempted":
         return True
-    policy, queue = (
-        queues.stop_policy(workload.namespace, workload.queue),
-        queues.cluster_queues[queues.holder_of(workload)],
-    )
+    queue = queues.cluster_queues[queues.holder_of(workload)]
+    policies = {queue.stop_policy, queues.stop_policy(workload.namespace, workload.queue)}
     if workload.stage == "checked":  # A stopped queue admits no workload that only has quota.
-        return bool(policy or queue.stop_policy)
-    return policy == "HoldAndDrain" or queue.stop_policy == "HoldAndDrain"
+        return any(policies)
+    return "HoldAndDrain" in policies
 
 
 def _reserved(workload: Workload) -> int:
@@ -203,19 +203,14 @@ def _left_out(queues: Queues, target: str, workloads: Iterable[Workload]) -> tup
     # Kueue writes a topology request into every workload; it has an effect only where a flavor has a topology.
     requested = set(kueue.unmodelled({**workload.manifest, "kind": "Workload"} for workload in workloads))
     used = (set(kueue.unmodelled(objects)) | requested - {kueue.Unmodelled.TOPOLOGY}) - _COVERED
-    checks = {*_names(at(queue, "spec", "admissionChecks"))} | {
-        text_at(check, "name") for check in maps_at(queue, "spec", "admissionChecksStrategy", "admissionChecks")
-    }
+    by_strategy = maps_at(queue, "spec", "admissionChecksStrategy", "admissionChecks")
+    checks = {*list_at(queue, "spec", "admissionChecks"), *(text_at(check, "name") for check in by_strategy)}
     if any(
         called(check) in checks and text_at(check, "spec", "controllerName") == MULTIKUEUE
         for check in state.of("AdmissionCheck")
     ):
         used.add(kueue.Unmodelled.MULTIKUEUE)
     return tuple(part for part in kueue.Unmodelled if part in used)
-
-
-def _names(value: Json) -> list[str]:
-    return [str(name) for name in value] if isinstance(value, list) else []
 
 
 class Suits:

@@ -13,10 +13,10 @@ from typing import Final
 
 from gpu_tenancy import kueue
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.inspect import ranking
 from gpu_tenancy.inspect.pods import named
 from gpu_tenancy.inspect.queues import Queues
-from gpu_tenancy.inspect.snapshot import LIVELOCK, NotSimulated, Suits, settled
+from gpu_tenancy.inspect.ranking import Ranking
+from gpu_tenancy.inspect.snapshot import LIVELOCK, NotSimulatedError, Suits, settled
 from gpu_tenancy.inspect.workloads import PodSet, Workload, ahead
 from gpu_tenancy.kueue import Unmodelled
 
@@ -33,10 +33,11 @@ _ENOUGH: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Unblock:
-    """The simulated outcome for a pending workload. Workloads are named `namespace/name`.
+    """The simulated outcome for a workload that is pending or submitted now. Workloads are named `namespace/name`.
 
     Attributes:
-        admitted: whether the next scheduling cycle admits it.
+        admitted: whether the next scheduling cycle admits it. The search for what would get it admitted, in the fields
+            from `ends` to `running`, is for pending workloads.
         preempted: workloads that are preempted for it then.
         reason: why it is pending; empty where it is admitted.
         ends: the end of any one of these is enough.
@@ -62,6 +63,15 @@ class Unblock:
     running: int = 0
     not_simulated: tuple[Unmodelled, ...] = ()
     queue_head: str = ""
+
+    @property
+    def of_submitted(self) -> str:
+        """What would happen to a workload that is submitted now."""
+        head = "simulation: if submitted now, the workload would be"
+        if not self.admitted:
+            return f"{head} pending: {self.reason}"
+        preempts = f"and preempt {named(self.preempted)}" if self.preempted else "without preemption"
+        return f"{head} admitted {preempts}"
 
     @property
     def lines(self) -> Iterator[str]:
@@ -114,13 +124,14 @@ def not_simulated_text(parts: Sequence[str]) -> str:
     return f"used by this queue but not simulated: {'; '.join(parts)}"
 
 
-def find_unblock(queues: Queues, workload: Workload) -> Unblock | NotSimulated:
-    """Simulates the cohort tree of a pending workload."""
+def find_unblock(queues: Queues, workload: Workload) -> Unblock:
+    """Simulates the cohort tree of a pending workload.
+
+    Raises:
+        NotSimulatedError: the tree cannot be simulated.
+    """
     target = queues.queue_of(workload)
-    begun = settled(queues, target)
-    if isinstance(begun, NotSimulated):
-        return begun
-    snapshot, simulation = begun
+    snapshot, simulation = settled(queues, target)
     start = simulation.settled()
     pending = {each.name: each for each in start.pending}
     if workload.label not in pending:
@@ -130,10 +141,11 @@ def find_unblock(queues: Queues, workload: Workload) -> Unblock | NotSimulated:
     blocked = head or workload
     bound = max(_LEAST, min(TRIES, WORK // len(snapshot.participants)))
     search = _Search(simulation.fork(), workload.label, start, bound)
-    ends, instead, tested = search.alone(ranking.alone(queues, snapshot, blocked, start))
+    ranking = Ranking(queues, snapshot, blocked, start)
+    ends, instead, tested = search.alone(ranking.alone())
     together, in_sequence = (), 0
     if not ends:
-        together, in_sequence = search.in_sequence(ranking.in_sequence(queues, snapshot, blocked, start))
+        together, in_sequence = search.in_sequence(ranking.in_sequence())
     if len(together) == 1:  # It ranked too low to be tested alone.
         ends, together = together, ()
     first = () if ends or together else search.in_sequence([other.label for other in before])[0]
@@ -223,44 +235,19 @@ def _after(simulation: kueue.Simulation, name: str) -> frozenset[str] | None:
     return frozenset(workload.name for workload in simulation.settled().admitted)
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """The simulated outcome.
+def forecast(queues: Queues, target: str, sets: Sequence[PodSet], priority: int) -> Unblock:
+    """Submits a workload to a ClusterQueue of the current cluster, after all that is pending already.
 
-    Attributes:
-        admitted: whether the workload would be admitted.
-        preempted: workloads that would be preempted, as `namespace/name`.
-        reason: why it would be pending; empty where it would not.
-        not_simulated: what the cluster uses and the simulation does not cover.
+    Raises:
+        NotSimulatedError: the tree cannot be simulated.
     """
-
-    admitted: bool
-    preempted: tuple[str, ...]
-    reason: str
-    not_simulated: tuple[Unmodelled, ...] = ()
-
-    @property
-    def text(self) -> str:
-        """What would happen to a workload that is submitted now."""
-        head = "simulation: if submitted now, the workload would be"
-        if not self.admitted:
-            return f"{head} pending: {self.reason}"
-        if not self.preempted:
-            return f"{head} admitted without preemption"
-        return f"{head} admitted and preempt {named(self.preempted)}"
-
-
-def forecast(queues: Queues, target: str, sets: Sequence[PodSet], priority: int) -> Forecast | NotSimulated:
-    """Submits a workload to a ClusterQueue of the current cluster, after all that is pending already."""
-    begun = settled(queues, target)
-    if isinstance(begun, NotSimulated):
-        return begun
-    snapshot, simulation = begun
+    snapshot, simulation = settled(queues, target)
     before = {workload.name for workload in simulation.settled().admitted}
     simulation.submit(Suits(queues).workload(_SUBMITTED, target, sets, priority))
     if simulation.rest():
-        return LIVELOCK
+        raise NotSimulatedError(LIVELOCK)
     after = simulation.settled()
     admitted = {workload.name for workload in after.admitted}
     why = next((workload.why for workload in after.pending if workload.name == _SUBMITTED), "")
-    return Forecast(_SUBMITTED in admitted, tuple(sorted(before - admitted)), why, snapshot.left_out)
+    preempted = tuple(sorted(before - admitted))
+    return Unblock(_SUBMITTED in admitted, preempted, why, not_simulated=snapshot.left_out)

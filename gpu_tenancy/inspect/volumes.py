@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from gpu_tenancy.base.json import at, map_at, maps_at, text_at
+from gpu_tenancy.base.json import at, list_at, map_at, maps_at, text_at
 from gpu_tenancy.base.problems import nearest
-from gpu_tenancy.inspect.answers import Answer, Check, Verdict, worst
+from gpu_tenancy.inspect.answers import Answer, Check, Verdict
 from gpu_tenancy.inspect.pods import Manifest, called, ended
 from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.inspect.workloads import PodSet
 
 _WAITS: Final = "WaitForFirstConsumer"
 _EXCLUSIVE: Final = {"ReadWriteOnce", "ReadWriteOncePod"}
-_READ_ONLY: Final = ("ReadOnlyMany",)
+_READ_ONLY: Final = ["ReadOnlyMany"]
 _UNBOUND: Final = "claim {} is not bound: it can be mounted once {}; check its events"
 _DATASET: Final = "dataset://"
 
@@ -26,19 +26,16 @@ def judge_volumes(state: State, team: str, sets: Sequence[PodSet]) -> Iterator[A
     if not wanted:
         return
     if not state.knows("PersistentVolumeClaim"):
-        yield Answer(Check.VOLUMES, "unknown", (state.missing["PersistentVolumeClaim"].text,))
+        yield state.unknown(Check.VOLUMES, "PersistentVolumeClaim")
         return
     known = {called(claim): claim for claim in state.of("PersistentVolumeClaim", team)}
-    results: list[tuple[Verdict, str]] = []
-    results.extend(_claim(state, team, name, number, known) for name, number in wanted.items())
+    results = [_claim(state, team, name, number, known) for name, number in wanted.items()]
     results.extend(
         ("now", f"claim {one} is read-only (ReadOnlyMany): writing fails; set readOnly: true for its mount")
         for one in _written(sets)
-        if _is_read_only(known.get(one))
+        if _modes(known.get(one, {})) == _READ_ONLY
     )
-    verdict = worst(result for result, _ in results)
-    results.sort(key=lambda result: result[0] != verdict)
-    yield Answer(Check.VOLUMES, verdict, tuple(text for _, text in results))
+    yield Answer.of(Check.VOLUMES, results)
 
 
 def _claims(sets: Iterable[PodSet]) -> dict[str, int]:
@@ -114,9 +111,8 @@ def _users(state: State, team: str, name: str) -> list[tuple[str, str]]:
     )
 
 
-def _modes(claim: Manifest) -> tuple[str, ...]:
-    modes = at(claim, "spec", "accessModes")
-    return tuple(str(mode) for mode in modes) if isinstance(modes, list) else ()
+def _modes(claim: Manifest) -> list[str]:
+    return list_at(claim, "spec", "accessModes")
 
 
 def _written(sets: Iterable[PodSet]) -> list[str]:
@@ -135,10 +131,6 @@ def _written(sets: Iterable[PodSet]) -> list[str]:
             if claim and not whole and any(at(mount, "readOnly") is not True for mount in mounts):
                 found[claim] = None
     return list(found)
-
-
-def _is_read_only(claim: Manifest | None) -> bool:
-    return claim is not None and _modes(claim) == _READ_ONLY
 
 
 def waits_for_cache(state: State, namespace: str, claim: str) -> str:

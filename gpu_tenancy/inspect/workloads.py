@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from gpu_tenancy.base.amounts import amounts
-from gpu_tenancy.base.json import at, map_at, maps_at, text_at
+from gpu_tenancy.base.json import at, int_at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import add, times
 from gpu_tenancy.inspect.pods import Manifest, called, home, requests
 from gpu_tenancy.kube.waiting import condition, is_true
@@ -14,6 +14,9 @@ from gpu_tenancy.kueue import FlavorResource
 GATED_BY: Final = "kueue.x-k8s.io/admission-gated-by"
 """The annotation that names who gates a workload."""
 FIX_THIS: Final = "fix this; Kueue then admits the workload without further action"
+
+Reason: TypeAlias = tuple[str, str]
+"""What blocks a workload, and the fix."""
 
 Stage = Literal["waiting", "checked", "admitted", "finished", "switched off"]
 """`checked`: quota is reserved, and an admission check is not ready."""
@@ -68,13 +71,12 @@ class Workload:
     @classmethod
     def of(cls, manifest: Manifest) -> "Workload":
         """Reads the object."""
-        priority = at(manifest, "spec", "priority")
         sets = tuple(_pod_set(manifest, pods) for pods in maps_at(manifest, "spec", "podSets"))
         return cls(
             namespace=home(manifest),
             name=called(manifest),
             queue=text_at(manifest, "spec", "queueName"),
-            priority=priority if isinstance(priority, int) else 0,
+            priority=int_at(manifest, "spec", "priority"),
             since=_since(manifest),
             stage=_stage(manifest),
             sets=sets,
@@ -109,7 +111,7 @@ class Workload:
         return text_at(self.manifest, "status", "admission", "clusterQueue")
 
     @property
-    def held_back(self) -> tuple[str, str] | None:
+    def held_back(self) -> Reason | None:
         """Why Kueue does not consider it although it is pending, and the fix; None where Kueue does.
 
         `IsAdmissible` and `backoffWaitingTimeExpired` in
@@ -160,10 +162,8 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/workload/workload.go (
 
 def _pod_set(manifest: Manifest, podset: Manifest) -> PodSet:
     """Kueue's own count of the requests is preferred: it includes namespace defaults and exclusions."""
-    name, count = text_at(podset, "name"), at(podset, "count")
-    number = count if isinstance(count, int) else 1
-    template = at(podset, "template", "spec")
-    spec = template if isinstance(template, dict) else {}
+    name, number = text_at(podset, "name"), int_at(podset, "count", otherwise=1)
+    spec = map_at(podset, "template", "spec")
     placed = any(key in _PLACES for key in map_at(podset, "topologyRequest"))
     for counted in maps_at(manifest, "status", "resourceRequests"):
         if text_at(counted, "name") == name and number:
@@ -182,18 +182,15 @@ class Assigned:
 
 def _assigned(manifest: Manifest, sets: Iterable[PodSet]) -> Iterator[Assigned]:
     """Reserved quota of each pod set, without pods that released theirs since."""
-    released = {text_at(pods, "name"): _count(pods) for pods in maps_at(manifest, "status", "reclaimablePods")}
+    reclaimable = maps_at(manifest, "status", "reclaimablePods")
+    released = {text_at(pods, "name"): int_at(pods, "count", otherwise=1) for pods in reclaimable}
     specs = {pods.name: pods.spec for pods in sets}
     for assigned in maps_at(manifest, "status", "admission", "podSetAssignments"):
-        name, count, used = text_at(assigned, "name"), _count(assigned), amounts(at(assigned, "resourceUsage"))
+        name, count = text_at(assigned, "name"), int_at(assigned, "count", otherwise=1)
+        used = amounts(at(assigned, "resourceUsage"))
         pod = {resource: amount // max(1, count) for resource, amount in used.items()}
         left = PodSet(name, max(0, count - released.get(name, 0)), pod, specs.get(name, {}))
         yield Assigned(left, {resource: text_at(assigned, "flavors", resource) for resource in used})
-
-
-def _count(manifest: Manifest) -> int:
-    count = at(manifest, "count")
-    return count if isinstance(count, int) else 1
 
 
 def waiting(workloads: Iterable[Workload]) -> list[Workload]:

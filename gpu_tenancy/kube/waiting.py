@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from gpu_tenancy.base.json import Json, at, maps_at, text_at
+from gpu_tenancy.base.json import Json, list_at, maps_at, text_at
 from gpu_tenancy.kube.errors import WaitTimeoutError
 
 _T = TypeVar("_T")
@@ -63,8 +63,7 @@ def holders(manifest: Mapping[str, Json] | None) -> str:
     """The finalizers and conditions of an object, which explain why it is not deleted or not ready."""
     if manifest is None:
         return "the object does not exist; check the controller that creates it"
-    finalizers = at(manifest, "metadata", "finalizers")
-    reasons = [f"finalizer {finalizer}" for finalizer in (finalizers if isinstance(finalizers, list) else ())]
+    reasons = [f"finalizer {finalizer}" for finalizer in list_at(manifest, "metadata", "finalizers")]
     reasons += [
         " ".join(text_at(item, key) for key in ("type", "status", "message")).strip()
         for item in maps_at(manifest, "status", "conditions")

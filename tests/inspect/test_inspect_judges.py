@@ -9,12 +9,10 @@ from live_builders import GPU, Data, cluster_queue, cohort, flavor, node, pod, p
 from gpu_tenancy import kueue
 from gpu_tenancy.base.amounts import amount, amount_text
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.inspect.budgets import judge_quota, with_defaults
 from gpu_tenancy.inspect.cluster_queues import quotas_of, read_cluster_queue, read_cohort
-from gpu_tenancy.inspect.defaults import with_defaults
-from gpu_tenancy.inspect.fit import judge_quota
 from gpu_tenancy.inspect.gangs import gang_queues, judge_gang
-from gpu_tenancy.inspect.nodes import judge_nodes
-from gpu_tenancy.inspect.placing import spots, untolerated, wants
+from gpu_tenancy.inspect.nodes import judge_nodes, spots, untolerated, wants
 from gpu_tenancy.inspect.pods import requests
 from gpu_tenancy.inspect.queueing import Offer, QuotaRequest, Refusal, Source, judge_queue
 from gpu_tenancy.inspect.workloads import PodSet
@@ -85,20 +83,20 @@ def bare(**resources: Any) -> Data:
 
 def test_limit_range_defaults_apply_to_unset_resources() -> None:
     rules = limit_range(default={"cpu": "2", GPU: "0"}, defaultRequest={"cpu": "1", GPU: "0"})
-    defaulted = with_defaults([rules], bare(limits={"memory": "4Gi"}))
-    assert defaulted.texts == ("container main: requests cpu 1 and limits cpu 2",)
-    assert requests(defaulted.spec) == {"memory": 4 * 2**30, "cpu": 1000, GPU: 0}
+    spec, texts = with_defaults([rules], bare(limits={"memory": "4Gi"}))
+    assert texts == ("container main: requests cpu 1 and limits cpu 2",)
+    assert requests(spec) == {"memory": 4 * 2**30, "cpu": 1000, GPU: 0}
 
 
 def test_a_limit_without_a_request_is_a_request_before_any_default() -> None:
-    defaulted = with_defaults([limit_range(defaultRequest={"cpu": "1"})], bare(limits={"cpu": 4}))
-    assert defaulted.texts == ()
-    assert requests(defaulted.spec) == {"cpu": 4000}
+    spec, texts = with_defaults([limit_range(defaultRequest={"cpu": "1"})], bare(limits={"cpu": 4}))
+    assert texts == ()
+    assert requests(spec) == {"cpu": 4000}
 
 
 def test_a_range_of_whole_pods_sets_no_defaults() -> None:
     rules: Data = {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "3"}}]}}
-    assert with_defaults([rules], bare(limits={"cpu": 2})).texts == ()
+    assert with_defaults([rules], bare(limits={"cpu": 2}))[1] == ()
 
 
 # Quotas.
@@ -287,7 +285,8 @@ def test_a_label_that_no_flavor_knows_is_left_to_the_nodes() -> None:
 
 def test_a_resource_in_no_flavor_is_never_admitted() -> None:
     (offer,) = offers([PodSet("main", 1, {GPU: 1, "rdma/ib": 1}, pod_spec(1))], cluster_queue("a"))
-    assert (offer.source, offer.refused) == (Source.NEVER, (Refusal(queue="a", resource="rdma/ib"),))
+    never = "no flavor of queue a covers rdma/ib, so Kueue never admits the workload"
+    assert (offer.source, offer.refused) == (Source.NEVER, (Refusal(never),))
 
 
 def test_the_first_flavor_that_fits_is_taken_and_of_two_that_never_do_the_larger() -> None:
