@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Self
 
-from gpu_tenancy.access.planned import rule_of
 from gpu_tenancy.access.resources import Resource
 from gpu_tenancy.access.rules import ALL, WHOLE, Grant, Holder, Question, Rule, system_groups, who_can
 from gpu_tenancy.base.json import Json, at, list_at, map_at, maps_at, text_at
@@ -18,8 +17,6 @@ from gpu_tenancy.model.spec import Stack
 
 _RBAC: Final = "rbac.authorization.k8s.io/v1"
 _ANONYMOUS: Final = "system:unauthenticated"
-EVERYBODY: Final = frozenset({"system:authenticated", _ANONYMOUS, "system:serviceaccounts"})
-"""Groups of all callers, or of all service accounts."""
 
 
 def grants(cluster: Cluster) -> tuple[Grant, ...]:
@@ -193,7 +190,7 @@ def _team_role(stated: Sequence[Rule], environment: Environment) -> tuple[str, .
 
 def _has(stated: Iterable[Rule], environment: Environment, role: str) -> bool:
     found = {triple for rule in stated if not rule.names for triple in _triples(rule)}
-    wanted = (rule_of(rule) for rule in rules(environment, role))
+    wanted = (Rule.of(rule) for rule in rules(environment, role))
     return ("*", "*", "*") in found or all(triple in found for rule in wanted for triple in _triples(rule))
 
 

@@ -1,14 +1,21 @@
-"""Roles and bindings as a stack plans them, and the names that it gives to people."""
+"""The people of a stack: the roles and bindings that it plans, and what a question of the user is about."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
-from gpu_tenancy.access.rules import ALL, Grant, Rule
+from pydantic import TypeAdapter, ValidationError
+
+from gpu_tenancy.access.rules import ALL, EVERYBODY, Grant, Holder, Rule
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import nearest
-from gpu_tenancy.model.catalogue import roles as catalogue
+from gpu_tenancy.engine.project import declared, project_folder, read_stack, stack_names, stack_of
 from gpu_tenancy.model.plan.people import ADMIN, PREFIX, Subject, access, bindings, resolved, rules, subject
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.base import Seconds
 from gpu_tenancy.model.spec.people import Person, person
 
 
@@ -31,13 +38,8 @@ def _grants(tree: Tree) -> Iterator[Grant]:
 
 
 def _role(tree: Tree, role: str, namespace: str, found: Iterable[Subject]) -> Iterator[Grant]:
-    own = tuple(rule_of(rule) for rule in rules(tree, role))
+    own = tuple(Rule.of(rule) for rule in rules(tree, role))
     yield from (Grant(who, f"{PREFIX}{role}", namespace, own) for who in found)
-
-
-def rule_of(rule: catalogue.Rule) -> Rule:
-    """A rule of the catalogue as the API server has it."""
-    return Rule(frozenset(rule.groups), frozenset(rule.resources), frozenset(rule.verbs))
 
 
 def creators(stack: Stack) -> tuple[Person, ...]:
@@ -77,3 +79,99 @@ def named(text: str, stack: Stack, names: Iterable[Person], place: str) -> Perso
         fix = f"write user:NAME, group:NAME, serviceaccount:NAMESPACE/NAME, an ARN or a name of people.names ({hint})"
         raise ConsoleError(f"{place}: '{text}' is not a person", fix)
     return found
+
+
+@dataclass(frozen=True)
+class Access:
+    """The people of a stack and what they may do."""
+
+    name: str
+    tree: Tree
+
+    @property
+    def stack(self) -> Stack:
+        """The stack."""
+        return self.tree.stack
+
+    @cached_property
+    def grants(self) -> tuple[Grant, ...]:
+        """All roles that the stack gives."""
+        return grants(self.tree)
+
+    @cached_property
+    def names(self) -> Mapping[Subject, Person]:
+        """Everybody of the stack."""
+        return people(self.tree)
+
+    def of_stack(self, holders: Iterable[Holder]) -> frozenset[Holder]:
+        """Those who are people of the stack."""
+        return frozenset(holder for holder in holders if holder.subject in self.names)
+
+    def comparable(self, holders: Iterable[Holder]) -> tuple[Holder, ...]:
+        """Those whose names in the cluster the stack knows."""
+        return tuple(holder for holder in holders if not self.stack.cluster.is_late(holder.subject.name))
+
+    def tenant(self, who: Subject) -> bool:
+        """Whether somebody is no part of the control plane or of an operator."""
+        if who in self.names or who.name in EVERYBODY:
+            return True
+        if who.kind == "ServiceAccount":
+            return who.namespace in self.stack.teams
+        return not who.name.startswith("system:")
+
+    def namespaces(self, namespace: str | None) -> tuple[str, ...]:
+        """The namespaces to ask for.
+
+        Raises:
+            ConsoleError: no team has it.
+        """
+        if namespace is not None and namespace not in self.stack.teams:
+            fix = nearest(namespace, self.stack.teams)
+            raise ConsoleError(f"-n: stack {self.name} has no team '{namespace}'", fix)
+        return (namespace,) if namespace else tuple(self.stack.teams)
+
+
+def access_of(stack: str | None, team: str | None, project: Path | None) -> Access:
+    """The access that a stack plans.
+
+    Args:
+        stack: its name; None for the only stack that has the team or, without a team, that has people.
+        team: that the question is about.
+        project: folder of the Pulumi project; None to search from the working directory.
+
+    Raises:
+        ConsoleError: the stack does not exist, or several could be meant.
+        StackError: its file is invalid.
+    """
+    folder = project_folder(project)
+    name = stack or (stack_of(team, folder) if team else _only(folder))
+    return Access(name, Tree(declared(name, folder).stack))
+
+
+def _only(folder: Path) -> str:
+    names = stack_names(folder)
+    found = [name for name in names if _has_people(read_stack(name, folder).sections)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise ConsoleError("no stack has people", "add people.admins, or members to a team, to a stack; or set --stack")
+    raise ConsoleError(f"{len(found)} stacks have people", f"specify --stack {' or --stack '.join(found)}")
+
+
+def _has_people(sections: Mapping[str, Any]) -> bool:
+    nodes: list[Mapping[str, Any] | None] = []
+    for key in ("teams", "cohorts"):
+        nodes += (sections.get(key) or {}).values()
+    return "people" in sections or any(node and node.keys() & {"members", "serviceAccounts"} for node in nodes)
+
+
+def seconds_of(text: str, place: str) -> float:
+    """The seconds of a duration such as `30m` or `1h`.
+
+    Raises:
+        ConsoleError: it is not a duration with a unit.
+    """
+    try:
+        return TypeAdapter[float](Seconds).validate_python(text)
+    except ValidationError as error:
+        raise ConsoleError(f"{place}: '{text}' is not a duration with a unit", "set a duration such as 1h") from error

@@ -3,9 +3,10 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from gpu_tenancy.access.resources import VERBS, Resource
+from gpu_tenancy.model.catalogue import roles as catalogue
 from gpu_tenancy.model.plan.people import Subject
 
 
@@ -24,6 +25,11 @@ class Rule:
     resources: frozenset[str]
     verbs: frozenset[str]
     names: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, rule: catalogue.Rule) -> Self:
+        """A rule of the catalogue."""
+        return cls(frozenset(rule.groups), frozenset(rule.resources), frozenset(rule.verbs))
 
     def allows(self, verb: str, resource: Resource) -> bool:
         """Whether it allows a verb for all objects of a resource."""
@@ -63,6 +69,10 @@ class Grant:
 
 ALL: Final = Rule(frozenset("*"), frozenset("*"), frozenset("*"))
 """The rule of `cluster-admin`."""
+
+
+EVERYBODY: Final = frozenset({"system:authenticated", "system:unauthenticated", "system:serviceaccounts"})
+"""Groups of all callers, or of all service accounts."""
 
 
 def identity(subject: Subject, groups: Iterable[str] = ()) -> frozenset[Subject]:

@@ -1,7 +1,7 @@
 """Quota and usage of a cluster: guaranteed, limit, used, borrowed, lent and pending, by team, flavor and resource."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal
 
@@ -75,31 +75,23 @@ class TeamBudget:
 
 @dataclass(frozen=True, slots=True)
 class ResourceTotal:
-    """The sum of one resource; None where a summand is unknown.
+    """Sums of one resource.
 
     Attributes:
+        sums: by what is summed, such as `guaranteed`; None where a summand is unknown.
         beside_gpus: whether it is CPU or memory of flavors without GPUs, in a cluster that also has GPUs.
     """
 
     resource: str
-    guaranteed: int | None
-    used: int | None
-    borrowed: int | None
-    waiting: int | None
-    beside_gpus: bool = False
+    sums: Mapping[str, int | None]
+    beside_gpus: bool
 
     @property
     def text(self) -> str:
         """All sums."""
-        sums = {
-            "guaranteed": self.guaranteed,
-            "used": self.used,
-            "borrowed": self.borrowed,
-            "pending": self.waiting,
-        }
         listed = (
             f"{'unknown' if amount is None else amount_text(self.resource, amount)} {name}"
-            for name, amount in sums.items()
+            for name, amount in self.sums.items()
         )
         return f"{self.resource}{' without GPUs' if self.beside_gpus else ''}: {', '.join(listed)}"
 
@@ -325,7 +317,7 @@ def _cpu_totals(rows: Sequence[Row]) -> Iterator[ResourceTotal]:
     for resource in (CPU, MEMORY):
         cpu_rows = [row for row in rows if row.resource == resource and row.flavor not in with_gpus]
         if cpu_rows and (not with_gpus or any(row.guaranteed for row in cpu_rows)):
-            yield replace(_resource_total(resource, cpu_rows), beside_gpus=bool(with_gpus))
+            yield _resource_total(resource, cpu_rows, beside_gpus=bool(with_gpus))
 
 
 def _requested(pending: Sequence[Workload]) -> Iterator[Mapping[str, int]]:
@@ -338,23 +330,19 @@ def _requested(pending: Sequence[Workload]) -> Iterator[Mapping[str, int]]:
         yield add(*(workload.total for workload in without))
 
 
-def _resource_total(resource: str, rows: Sequence[Row]) -> ResourceTotal:
-    return ResourceTotal(
-        resource,
-        _sum(row.guaranteed for row in rows),
-        _sum(row.used for row in rows),
-        _sum(row.borrowed for row in rows),
-        _sum(row.waiting for row in rows),
-    )
+def _resource_total(resource: str, rows: Sequence[Row], *, beside_gpus: bool = False) -> ResourceTotal:
+    numbers = {
+        "guaranteed": [row.guaranteed for row in rows],
+        "used": [row.used for row in rows],
+        "borrowed": [row.borrowed for row in rows],
+        "pending": [row.waiting for row in rows],
+    }
+    return ResourceTotal(resource, {name: _sum(summands) for name, summands in numbers.items()}, beside_gpus)
 
 
-def _sum(numbers: Iterable[int | None]) -> int | None:
-    total = 0
-    for number in numbers:
-        if number is None:
-            return None
-        total += number
-    return total
+def _sum(summands: Sequence[int | None]) -> int | None:
+    known = [number for number in summands if number is not None]
+    return sum(known) if len(known) == len(summands) else None
 
 
 def _notes(queues: Queues, rows: Iterable[Row], spent: Sequence[TeamBudget], team: str) -> Iterator[Note]:

@@ -12,7 +12,7 @@ import yaml
 from builders import EKS
 from people_builders import OWN, PEOPLE, SIBLING, Desk
 
-from gpu_tenancy.access.connecting import helper_config
+from gpu_tenancy.access.kubeconfigs import helper_config
 from gpu_tenancy.doctor.programs import Done
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.engine.project import preview

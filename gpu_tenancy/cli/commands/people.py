@@ -57,7 +57,7 @@ def who_can(  # noqa: PLR0913 - each is an option
     """
     with terminal.errors(stack or ""):
         from gpu_tenancy.access import resources, rules, show  # noqa: PLC0415 - `--help` can do without the model
-        from gpu_tenancy.access.questions import access_of  # noqa: PLC0415 - as above
+        from gpu_tenancy.access.planned import access_of  # noqa: PLC0415 - as above
 
         access = access_of(stack, namespace, project)
         access.namespaces(namespace)
@@ -106,8 +106,7 @@ def can(  # noqa: PLR0913 - each is an option
     """
     with terminal.errors(stack or ""):
         from gpu_tenancy.access import resources, rules, show  # noqa: PLC0415 - as above
-        from gpu_tenancy.access.planned import named  # noqa: PLC0415 - as above
-        from gpu_tenancy.access.questions import access_of  # noqa: PLC0415 - as above
+        from gpu_tenancy.access.planned import access_of, named  # noqa: PLC0415 - as above
         from gpu_tenancy.model.plan.people import subject  # noqa: PLC0415 - as above
 
         access = access_of(stack, namespace, project)
@@ -161,9 +160,8 @@ def kubeconfig_of(  # noqa: PLR0913 - each is an option
     """
     with terminal.errors(stack or ""):
         from gpu_tenancy.access import kubeconfigs  # noqa: PLC0415 - as above
-        from gpu_tenancy.access.connecting import helper_config, source  # noqa: PLC0415 - as above
-        from gpu_tenancy.access.planned import named  # noqa: PLC0415 - as above
-        from gpu_tenancy.access.questions import access_of, seconds_of  # noqa: PLC0415 - as above
+        from gpu_tenancy.access.kubeconfigs import helper_config, source  # noqa: PLC0415 - as above
+        from gpu_tenancy.access.planned import access_of, named, seconds_of  # noqa: PLC0415 - as above
         from gpu_tenancy.kube.contexts import entry_of  # noqa: PLC0415 - as above
 
         access = access_of(stack, team, project)
@@ -208,7 +206,7 @@ def login_check(  # noqa: PLR0913 - each is an option
     """
     with terminal.errors(stack or ""):
         from gpu_tenancy.access import live, show  # noqa: PLC0415 - as above
-        from gpu_tenancy.access.questions import access_of  # noqa: PLC0415 - as above
+        from gpu_tenancy.access.planned import access_of  # noqa: PLC0415 - as above
 
         access = access_of(stack, namespace, project)
         with asking(kubeconfig, context, embedded=embedded) as cluster:
@@ -244,7 +242,7 @@ def worker_kubeconfig(  # noqa: PLR0913 - each is an option
     """
     with terminal.errors(worker):
         from gpu_tenancy.access import workers  # noqa: PLC0415 - as above
-        from gpu_tenancy.access.questions import seconds_of  # noqa: PLC0415 - as above
+        from gpu_tenancy.access.planned import seconds_of  # noqa: PLC0415 - as above
         from gpu_tenancy.base.writing import write_private  # noqa: PLC0415 - `--help` can do without it
 
         found, seconds = workers.worker_of(worker, project), seconds_of(valid, "--for")
@@ -275,7 +273,7 @@ def token_maker(
         rights: what to do without the right to make tokens.
     """
     from gpu_tenancy.access import kubeconfigs  # noqa: PLC0415 - as above
-    from gpu_tenancy.access.connecting import helper_config, source  # noqa: PLC0415 - as above
+    from gpu_tenancy.access.kubeconfigs import helper_config, source  # noqa: PLC0415 - as above
     from gpu_tenancy.kube.contexts import entry_of  # noqa: PLC0415 - as above
 
     kubeconfig, context, embedded = place
