@@ -13,7 +13,7 @@ from gpu_tenancy.model.plan.operators import ReleasePlan, releases
 from gpu_tenancy.model.plan.operators.kueue import kueue_values, usage_weights
 from gpu_tenancy.model.plan.people import rules
 from gpu_tenancy.model.source import Source
-from gpu_tenancy.model.spec.fairness import Usage
+from gpu_tenancy.model.spec.tenancy import Usage
 
 CHANNEL = "compute-domain.nvidia.com/channel"
 CPU: Data = {"cpu": pool("m7i.8xlarge", 3, labels={"node-type": "cpu"})}

@@ -9,8 +9,8 @@ from pulumi_aws.eks.outputs import ClusterVpcConfig
 from pulumi_kubernetes.storage.v1 import StorageClass
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan
-from gpu_tenancy.model.spec.acceleration import NAMESPACE as CACHES
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
+from gpu_tenancy.model.spec.data import CACHES
 
 from ..api import Api
 from .access import ci_entries, people_entries

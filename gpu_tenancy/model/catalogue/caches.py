@@ -5,8 +5,8 @@ from functools import cache
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts
 from gpu_tenancy.model.catalogue.rows import Fact, Row, read_rows
-from gpu_tenancy.model.spec.acceleration import Medium, Runtime
 from gpu_tenancy.model.spec.base import Bytes, Cpu
+from gpu_tenancy.model.spec.data import Medium, Runtime
 
 
 class CacheContainer(Row):

@@ -12,8 +12,7 @@ from gpu_tenancy.model.plan.caches import node_label
 from gpu_tenancy.model.plan.pools import NodeDisk
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
-from gpu_tenancy.model.spec.acceleration import NAMESPACE, Acceleration
-from gpu_tenancy.model.spec.data import Dataset
+from gpu_tenancy.model.spec.data import CACHES, Acceleration, Dataset
 
 _LONGEST_LABEL: Final = 62
 """A longer label gets an ID of the Dataset: https://github.com/fluid-cloudnative/fluid/blob/v1.0.8/pkg/utils/label.go."""
@@ -56,7 +55,7 @@ def _rights(path: Path, dataset: Dataset, acceleration: Acceleration) -> Iterato
     if acceleration.secret is None and not store.identity:
         keys = " and ".join(store.secret.values())
         rule = f"has no secret, which the cache needs to read {dataset.scheme}:// buckets: {store.why}"
-        yield Problem((*path, "secret"), rule, f"create a Secret with {keys} in namespace {NAMESPACE}, and name it")
+        yield Problem((*path, "secret"), rule, f"create a Secret with {keys} in namespace {CACHES}, and name it")
 
 
 def _nodes(path: Path, acceleration: Acceleration, flavor: Flavor) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ from gpu_tenancy.model.plan.cohort_objects import borrowable
 from gpu_tenancy.model.plan.namespaces import gpu_resources
 from gpu_tenancy.model.plan.operators.kueue import usage_weights
 from gpu_tenancy.model.plan.shares import Tree, cohorts_downwards
-from gpu_tenancy.model.spec.fairness import Usage
+from gpu_tenancy.model.spec.tenancy import Usage
 
 _NAMED: Final = 3
 """Resources that an error names."""

@@ -12,11 +12,10 @@ from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.sidecars import DRIVERS
 from gpu_tenancy.model.plan.storage import StorageClassPlan, claims, storage_classes
 from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.acceleration import NAMESPACE
 from gpu_tenancy.model.spec.clouds.aws import OBJECT_ACTIONS
 from gpu_tenancy.model.spec.clouds.azure import BLOB_ROLES
 from gpu_tenancy.model.spec.clouds.gcp import OBJECT_ROLES, GcpCluster
-from gpu_tenancy.model.spec.data import Storage
+from gpu_tenancy.model.spec.data import CACHES, Storage
 from gpu_tenancy.model.spec.teams import Team
 
 READ: Final = "read"
@@ -115,7 +114,7 @@ def _rights_to_grant(stack: Stack) -> Iterator[str]:
 
 def _grant_to_caches(grant: DataGrant) -> Iterator[str]:
     """Caches read the bucket with the identity of the default ServiceAccount of their namespace."""
-    who, place = f"Grant the ServiceAccount {NAMESPACE}/default of the cluster", grant.folder
+    who, place = f"Grant the ServiceAccount {CACHES}/default of the cluster", grant.folder
     if place.scheme == "s3":
         yield f"{who}, by an IAM role: {_s3_actions(place, writes=grant.writes)}"
     else:

@@ -7,8 +7,7 @@ from typing import Final
 from gpu_tenancy.base.quantity import MEMORY, Amounts, add, times
 from gpu_tenancy.model.catalogue.caches import CacheContainer, CacheStore, caches
 from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.acceleration import Acceleration
-from gpu_tenancy.model.spec.data import Dataset
+from gpu_tenancy.model.spec.data import Acceleration, Dataset
 
 _MIB: Final = 2**20
 

@@ -13,8 +13,7 @@ from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.acceleration import NAMESPACE, Acceleration, Medium, Runtime
-from gpu_tenancy.model.spec.data import Dataset
+from gpu_tenancy.model.spec.data import CACHES, Acceleration, Dataset, Medium, Runtime
 from gpu_tenancy.model.spec.workloads import Workload
 
 ROOT: Final = "data"
@@ -135,7 +134,7 @@ def caches_plan(tree: Tree) -> CachesPlan | None:
         # Fluid's mounts are privileged, and its workers have volumes of the host.
         "pod-security.kubernetes.io/enforce": "privileged",
     }
-    return CachesPlan(NAMESPACE, labels, planned)
+    return CachesPlan(CACHES, labels, planned)
 
 
 def cached_datasets(tree: Tree, team: str) -> tuple[CachedDataset, ...]:
@@ -160,7 +159,7 @@ def node_label(dataset: str) -> str:
     Fluid sets it: https://github.com/fluid-cloudnative/fluid/blob/v1.0.8/pkg/utils/label.go. Names that are too long
     get an ID of the Dataset, which is not known here; `model.checks.caches` refuses them.
     """
-    return f"fluid.io/s-{NAMESPACE}-{dataset}"
+    return f"fluid.io/s-{CACHES}-{dataset}"
 
 
 def caches_of(stack: Stack, flavor: str, workload: Workload) -> tuple[str, ...]:
@@ -174,7 +173,7 @@ def caches_of(stack: Stack, flavor: str, workload: Workload) -> tuple[str, ...]:
 
 def _reference(name: str, acceleration: Acceleration) -> str:
     path = "" if _path(acceleration) == "/" else _path(acceleration)
-    return f"dataset://{NAMESPACE}/{name}{path}"
+    return f"dataset://{CACHES}/{name}{path}"
 
 
 def _path(acceleration: Acceleration) -> str:

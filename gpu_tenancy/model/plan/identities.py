@@ -11,9 +11,8 @@ from gpu_tenancy.model.plan.buckets import Folder, folder
 from gpu_tenancy.model.plan.cache_pods import accelerated, has_identity
 from gpu_tenancy.model.plan.service_accounts import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.acceleration import NAMESPACE
 from gpu_tenancy.model.spec.clouds.base import CloudCluster
-from gpu_tenancy.model.spec.data import CLOUD_OF, Dataset
+from gpu_tenancy.model.spec.data import CACHES, CLOUD_OF, Dataset
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def caches_identity(stack: Stack) -> TeamIdentity | None:
     if not isinstance(cluster, CloudCluster) or cluster.creation is None:
         return None
     grants = tuple(grant for grant in caches_grants(stack) if granted_here(stack, stack.datasets[grant.dataset]))
-    return TeamIdentity(NAMESPACE, cluster.team_identity_name(NAMESPACE), ("default",), grants) if grants else None
+    return TeamIdentity(CACHES, cluster.team_identity_name(CACHES), ("default",), grants) if grants else None
 
 
 def caches_grants(stack: Stack) -> tuple[DataGrant, ...]:

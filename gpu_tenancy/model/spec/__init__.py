@@ -7,7 +7,6 @@ from gpu_tenancy.model.spec.base import Name, Section, Shorthand
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
 from gpu_tenancy.model.spec.cluster import Cluster, Metrics
 from gpu_tenancy.model.spec.data import DatasetEntry
-from gpu_tenancy.model.spec.fairness import Fairness
 from gpu_tenancy.model.spec.guards import Guards, GuardsEntry
 from gpu_tenancy.model.spec.images import Images
 from gpu_tenancy.model.spec.machines import MachineEntry, PriceEntry
@@ -15,12 +14,23 @@ from gpu_tenancy.model.spec.multikueue import MultiKueue
 from gpu_tenancy.model.spec.operators import Operators
 from gpu_tenancy.model.spec.people import People
 from gpu_tenancy.model.spec.pools import Pool
-from gpu_tenancy.model.spec.split import Split
 from gpu_tenancy.model.spec.teams import Team
-from gpu_tenancy.model.spec.tenancy import Cohort, PriorityEntry
+from gpu_tenancy.model.spec.tenancy import Cohort, Fairness, PriorityEntry
 
 NAMESPACE = "gpu-tenancy"
 """Namespace of the Pulumi config keys: the project's name."""
+
+
+class Split(Section):
+    """Several Pulumi stacks for one environment: `tenancy up STACK --all` deploys them in order and side by side.
+
+    The stacks are `STACK.cluster` (a cloud's cluster and node pools), `STACK.operators` (with dashboards),
+    `STACK.tenancy` (priorities, queues, guards, and all other teams) and `STACK.cohort.NAME` for each cohort below.
+    Each has a state of its own, so a small change reads and writes little, and a failure stops only its own stack.
+    """
+
+    cohorts: list[Name] = []
+    """Cohorts that get a stack of their own, for their teams and those of the cohorts below them."""
 
 
 class Stack(Section):

@@ -6,7 +6,7 @@ from typing import Annotated, Final, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from gpu_tenancy.model.spec.base import refuse
+from gpu_tenancy.model.spec.base import Matching, refuse
 
 _ADOPTABLE: Final = re.compile(
     r"[A-Z][A-Za-z0-9]{0,62}(\.[a-z0-9][-a-z0-9.]{0,252})?(/[a-z0-9][-a-z0-9]{0,62})?/[a-z0-9][-a-z0-9.:]{0,252}"
@@ -28,16 +28,6 @@ def adoptable(api_version: str, kind: str, namespace: str, name: str) -> str:
     return "/".join(part for part in (f"{kind}.{group}" if group else kind, namespace, name) if part)
 
 
-def _adoptable(text: str) -> str:
-    if not _ADOPTABLE.fullmatch(text):
-        raise refuse(
-            "is not the name of one object",
-            "use KIND/NAME or KIND/NAMESPACE/NAME, and KIND.GROUP for kinds outside of the core group, such as"
-            " Namespace/ml-research or Job.batch/ml-research/train",
-        )
-    return text
-
-
 def _distinct(names: list[str]) -> list[str]:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
@@ -45,7 +35,16 @@ def _distinct(names: list[str]) -> list[str]:
     return names
 
 
-Adoptable: TypeAlias = Annotated[str, AfterValidator(_adoptable)]
+Adoptable: TypeAlias = Annotated[
+    str,
+    Matching(
+        _ADOPTABLE,
+        "is not the name of one object",
+        "use KIND/NAME or KIND/NAMESPACE/NAME, and KIND.GROUP for kinds outside of the core group, such as"
+        " Namespace/ml-research or Job.batch/ml-research/train",
+        schema="",
+    ),
+]
 """One object of the stack, such as `Namespace/ml-research`."""
 
 Adoptables: TypeAlias = Annotated[list[Adoptable], Field(max_length=_MOST), AfterValidator(_distinct)]

@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
-from pydantic_core.core_schema import no_info_before_validator_function
+from pydantic_core.core_schema import no_info_after_validator_function, no_info_before_validator_function
 
 from gpu_tenancy.base.quantity import AMOUNT_PATTERN, format_bytes, parse_bytes, parse_cpu
 
@@ -71,15 +71,41 @@ class Shorthand:
         return dict.fromkeys(self.keys, value) if plain else value
 
 
+@dataclass(frozen=True)
+class Matching:
+    """Refuses texts that do not match a pattern as a whole.
+
+    Attributes:
+        pattern: of the text.
+        rule: what is wrong with another text.
+        fix: how to write it.
+        schema: pattern in the JSON schema, for editors; empty for none. Default: `pattern`.
+    """
+
+    pattern: re.Pattern[str]
+    rule: str
+    fix: str
+    schema: str | None = None
+
+    def __get_pydantic_core_schema__(self, source: type[str], handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_after_validator_function(self._checked, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        pattern = f"^{self.pattern.pattern}$" if self.schema is None else self.schema
+        return {"type": "string", "pattern": pattern} if pattern else handler(schema)
+
+    def _checked(self, text: str) -> str:
+        if not self.pattern.fullmatch(text):
+            raise refuse(self.rule, self.fix)
+        return text
+
+
 def refuse(rule: str, fix: str) -> PydanticCustomError:
     """The error of a validator: what is wrong, and how to fix it."""
     # Pydantic formats the template, so texts that may contain braces are passed as its context.
     return PydanticCustomError("stack", "{rule}; {fix}", {"rule": rule, "fix": fix})
 
 
-_DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_WORKLOAD_NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?")
-_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _LABEL_KEY: Final = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _DURATION: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)(ms|s|m|h|d)")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -88,44 +114,11 @@ _IMAGE: Final = re.compile(
 )
 
 
-def _dns_label(text: str) -> str:
-    if not _DNS_LABEL.fullmatch(text):
-        raise refuse(
-            "is not a valid Kubernetes name",
-            "use at most 63 lowercase letters, digits and '-'; start and end with a letter or digit",
-        )
-    return text
-
-
-def _label_value(text: str) -> str:
-    if not _LABEL_VALUE.fullmatch(text):
-        raise refuse(
-            "is not a valid label value",
-            "use at most 63 letters, digits, '-', '_' and '.'; start and end with a letter or digit",
-        )
-    return text
-
-
-def _label_key(text: str) -> str:
-    if not _LABEL_KEY.fullmatch(text):
-        raise refuse("is not a valid label key", "use NAME or DOMAIN/NAME, such as example.com/pool")
-    return text
-
-
 def _resource(text: str) -> str:
     domain, _, name = text.partition("/")
     if not name or not _LABEL_KEY.fullmatch(text) or domain.startswith(("requests.", "limits.")):
         raise refuse(
             "is not an extended resource", "use the DOMAIN/NAME that the device plugin advertises, such as amd.com/gpu"
-        )
-    return text
-
-
-def _workload_name(text: str) -> str:
-    if not _WORKLOAD_NAME.fullmatch(text):
-        raise refuse(
-            "is not a valid workload name: a Service and the pods of a job get this name",
-            "use at most 50 lowercase letters, digits and '-'; start with a letter",
         )
     return text
 
@@ -200,15 +193,33 @@ def _date(value: Any) -> dt.date:
         raise refuse("is not a date", "set YEAR-MONTH-DAY, such as 2026-12-24") from error
 
 
+def _off(value: Any) -> Any:
+    """YAML 1.1 reads an unquoted `off` as false, YAML 1.2 as a string."""
+    return "off" if value is False else value
+
+
+OFF: Final = BeforeValidator(_off)
+"""Accepts an unquoted `off`."""
+
 _QUANTITY_SCHEMA: Final = {"type": ["string", "number"], "pattern": AMOUNT_PATTERN}
 
 Name: TypeAlias = Annotated[
-    str, AfterValidator(_dns_label), WithJsonSchema({"type": "string", "pattern": f"^{_DNS_LABEL.pattern}$"})
+    str,
+    Matching(
+        re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"),
+        "is not a valid Kubernetes name",
+        "use at most 63 lowercase letters, digits and '-'; start and end with a letter or digit",
+    ),
 ]
 """A name of a Kubernetes object: a DNS label."""
 
 WorkloadName: TypeAlias = Annotated[
-    str, AfterValidator(_workload_name), WithJsonSchema({"type": "string", "pattern": f"^{_WORKLOAD_NAME.pattern}$"})
+    str,
+    Matching(
+        re.compile(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?"),
+        "is not a valid workload name: a Service and the pods of a job get this name",
+        "use at most 50 lowercase letters, digits and '-'; start with a letter",
+    ),
 ]
 """A valid name for a Service (starts with a letter) and for a job's pods (leaves room for suffixes)."""
 
@@ -219,8 +230,19 @@ Cidr: TypeAlias = Annotated[str, AfterValidator(_cidr)]
 
 Weight: TypeAlias = Annotated[float, Field(gt=0, le=MOST_OBJECTS)]
 
-LabelValue: TypeAlias = Annotated[str, AfterValidator(_label_value)]
-LabelKey: TypeAlias = Annotated[str, AfterValidator(_label_key)]
+LabelValue: TypeAlias = Annotated[
+    str,
+    Matching(
+        re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"),
+        "is not a valid label value",
+        "use at most 63 letters, digits, '-', '_' and '.'; start and end with a letter or digit",
+        schema="",
+    ),
+]
+LabelKey: TypeAlias = Annotated[
+    str,
+    Matching(_LABEL_KEY, "is not a valid label key", "use NAME or DOMAIN/NAME, such as example.com/pool", schema=""),
+]
 
 Image: TypeAlias = Annotated[str, AfterValidator(_image)]
 """A container image with a fixed tag or a digest."""

@@ -1,34 +1,25 @@
 """Guards: admission policies for objects that tenants create after the deployment."""
 
-from typing import Annotated, Any, Literal, TypeAlias
+import re
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator
+from gpu_tenancy.model.spec.base import OFF, Matching, Section, Shorthand
 
-from gpu_tenancy.model.spec.base import Section, Shorthand, refuse
-
-
-def _off(value: Any) -> Any:
-    """YAML 1.1 reads an unquoted `off` as false, YAML 1.2 as a string."""
-    return "off" if value is False else value
-
-
-Action: TypeAlias = Annotated[Literal["deny", "warn", "audit", "off"], BeforeValidator(_off)]
+Action: TypeAlias = Annotated[Literal["deny", "warn", "audit", "off"], OFF]
 """`deny`: rejected. `warn`: accepted with a warning and an audit log entry. `audit`: audit log entry only. `off`: not
 evaluated."""
 
 
-def _account(text: str) -> str:
-    if not text.strip() or text != text.strip() or "*" in text:
-        raise refuse(
-            "is not an account name",
-            "set a user, group or service account by its API server name, such as"
-            " system:serviceaccount:argo:workflow-controller or system:serviceaccounts:argo; wildcards are not"
-            " supported",
-        )
-    return text
-
-
-Account: TypeAlias = Annotated[str, AfterValidator(_account)]
+Account: TypeAlias = Annotated[
+    str,
+    Matching(
+        re.compile(r"[^\s*]|[^\s*][^*]*[^\s*]", re.DOTALL),
+        "is not an account name",
+        "set a user, group or service account by its API server name, such as"
+        " system:serviceaccount:argo:workflow-controller or system:serviceaccounts:argo; wildcards are not supported",
+        schema="",
+    ),
+]
 """A user, group or service account, by its API server name."""
 
 
@@ -44,5 +35,5 @@ class Guards(Section):
     the owners of its objects are restricted in another way."""
 
 
-GuardsEntry: TypeAlias = Annotated[Guards, Shorthand(str, ("action",)), BeforeValidator(_off)]
+GuardsEntry: TypeAlias = Annotated[Guards, Shorthand(str, ("action",)), OFF]
 """The guards: an action, or a mapping."""

@@ -3,25 +3,18 @@
 import re
 from typing import Annotated, Final, TypeAlias
 
-from pydantic import AfterValidator, WithJsonSchema
-
-from gpu_tenancy.model.spec.base import Section, refuse
+from gpu_tenancy.model.spec.base import Matching, Section
 
 _HOST: Final = r"(?=[^/]*[.*]|localhost)[A-Za-z0-9*][A-Za-z0-9.*-]*(:\d+)?"
-_PREFIX: Final = re.compile(rf"{_HOST}(/[a-z0-9*._-]+)*")
-
-
-def _prefix(text: str) -> str:
-    if not _PREFIX.fullmatch(text):
-        raise refuse(
-            "is not a registry or the start of a path in one",
-            "write the host first, such as registry.example.com/ml, *.pkg.dev/ml-prod or docker.io/library",
-        )
-    return text
-
 
 Prefix: TypeAlias = Annotated[
-    str, AfterValidator(_prefix), WithJsonSchema({"type": "string", "pattern": r"^[A-Za-z0-9*][^/]*(/[a-z0-9*._-]+)*$"})
+    str,
+    Matching(
+        re.compile(rf"{_HOST}(/[a-z0-9*._-]+)*"),
+        "is not a registry or the start of a path in one",
+        "write the host first, such as registry.example.com/ml, *.pkg.dev/ml-prod or docker.io/library",
+        schema=r"^[A-Za-z0-9*][^/]*(/[a-z0-9*._-]+)*$",
+    ),
 ]
 """A registry with the start of a path; `*` stands for any characters of one segment."""
 
@@ -34,19 +27,15 @@ ACR: Final = re.compile(
 )
 """Resource ID of an Azure container registry."""
 
-
-def _readable(text: str) -> str:
-    if not ARTIFACTS.fullmatch(text) and not ACR.fullmatch(text):
-        raise refuse(
-            "is not a registry whose readers are set one by one",
-            "write projects/PROJECT/locations/LOCATION/repositories/NAME of Artifact Registry, or the resource ID of an"
-            " Azure container registry",
-        )
-    return text
-
-
 Readable: TypeAlias = Annotated[
-    str, AfterValidator(_readable), WithJsonSchema({"type": "string", "pattern": "^(projects|/subscriptions)/.+$"})
+    str,
+    Matching(
+        re.compile("|".join(pattern.pattern.replace("?P<name>", "") for pattern in (ARTIFACTS, ACR))),
+        "is not a registry whose readers are set one by one",
+        "write projects/PROJECT/locations/LOCATION/repositories/NAME of Artifact Registry, or the resource ID of an"
+        " Azure container registry",
+        schema="^(projects|/subscriptions)/.+$",
+    ),
 ]
 
 

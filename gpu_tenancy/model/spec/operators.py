@@ -4,52 +4,34 @@ Their keys are those of the catalogue.
 """
 
 import re
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, create_model
+from pydantic import Field, create_model
 
 from gpu_tenancy.model.catalogue.operators import operators
-from gpu_tenancy.model.spec.base import Section, Shorthand, refuse
+from gpu_tenancy.model.spec.base import OFF, Matching, Section, Shorthand
 from gpu_tenancy.model.spec.pools import Driver
 
-
-def _off(value: Any) -> Any:
-    """YAML 1.1 reads an unquoted `off` as false, YAML 1.2 as a string."""
-    return "off" if value is False else value
-
-
-Install: TypeAlias = Annotated[Literal["here", "installed", "off"], BeforeValidator(_off)]
+Install: TypeAlias = Annotated[Literal["here", "installed", "off"], OFF]
 """`here`: this program installs it. `installed`: it is installed already. `off`: not installed."""
 
-_RELEASE: Final = re.compile(r"v?\d+\.\d+\.\d+(-(alpha|beta|rc)[.-]?\d*)?")
-
-
-def _pinned(text: str) -> str:
-    if not _RELEASE.fullmatch(text):
-        raise refuse(
-            "is not a fixed chart version, so clusters may run different versions",
-            "set one release, such as 1.2.3 (not a range, 'latest' or a branch)",
-        )
-    return text
-
-
 ChartVersion: TypeAlias = Annotated[
-    str, AfterValidator(_pinned), WithJsonSchema({"type": "string", "pattern": f"^{_RELEASE.pattern}$"})
+    str,
+    Matching(
+        re.compile(r"v?\d+\.\d+\.\d+(-(alpha|beta|rc)[.-]?\d*)?"),
+        "is not a fixed chart version, so clusters may run different versions",
+        "set one release, such as 1.2.3 (not a range, 'latest' or a branch)",
+    ),
 ]
 """One release of a chart; ranges and branches are not reproducible."""
 
-
-_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
-
-
-def _digest(text: str) -> str:
-    if not _DIGEST.fullmatch(text):
-        raise refuse("is not a digest of a chart", "set sha256: and 64 hexadecimal digits; `tenancy charts` prints it")
-    return text
-
-
 ChartDigest: TypeAlias = Annotated[
-    str, AfterValidator(_digest), WithJsonSchema({"type": "string", "pattern": f"^{_DIGEST.pattern}$"})
+    str,
+    Matching(
+        re.compile(r"sha256:[0-9a-f]{64}"),
+        "is not a digest of a chart",
+        "set sha256: and 64 hexadecimal digits; `tenancy charts` prints it",
+    ),
 ]
 """Digest of a chart: of its archive in an HTTP repository, of its manifest in an OCI registry."""
 
@@ -69,7 +51,7 @@ class Operator(Section):
     """Helm values, merged over those derived from the stack; each key must exist in the chart."""
 
 
-OperatorEntry: TypeAlias = Annotated[Operator, Shorthand(str, ("install",)), BeforeValidator(_off)]
+OperatorEntry: TypeAlias = Annotated[Operator, Shorthand(str, ("install",)), OFF]
 """An operator: a string, or a mapping."""
 
 

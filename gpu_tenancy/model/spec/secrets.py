@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, WithJsonSchema, model_validator
 
-from gpu_tenancy.model.spec.base import Name, Seconds, Section, Shorthand, refuse
+from gpu_tenancy.model.spec.base import Matching, Name, Seconds, Section, Shorthand, refuse
 
 DataKey: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[-._a-zA-Z0-9]{1,253}$")]
 """A key of a Secret or a ConfigMap: https://kubernetes.io/docs/concepts/configuration/secret/."""
@@ -125,20 +125,14 @@ _MANAGED: Final = re.compile(
     r"|azure://(?P<group>[-\w.()]{1,90})/(?P<vault>[a-zA-Z][-a-zA-Z0-9]{1,22}[a-zA-Z0-9])/(?P<azure>[0-9a-zA-Z-]{1,127})"
 )
 
-
-def _managed(text: str) -> str:
-    if not _MANAGED.fullmatch(text):
-        raise refuse(
-            "is not a secret of a cloud's secret manager",
-            "use aws://REGION/NAME, gcp://PROJECT/NAME or azure://RESOURCE-GROUP/VAULT/NAME",
-        )
-    return text
-
-
 SecretUrl: TypeAlias = Annotated[
     str,
-    AfterValidator(_managed),
-    WithJsonSchema({"type": "string", "pattern": "^(aws|gcp|azure)://[^/]+/.+$"}),
+    Matching(
+        _MANAGED,
+        "is not a secret of a cloud's secret manager",
+        "use aws://REGION/NAME, gcp://PROJECT/NAME or azure://RESOURCE-GROUP/VAULT/NAME",
+        schema="^(aws|gcp|azure)://[^/]+/.+$",
+    ),
 ]
 """A secret of AWS Secrets Manager, Google Secret Manager or Azure Key Vault."""
 

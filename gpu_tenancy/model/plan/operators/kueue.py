@@ -15,8 +15,8 @@ from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.gpu_operator import Values
 from gpu_tenancy.model.plan.needs import OF_JOBS, there
 from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.fairness import Usage
 from gpu_tenancy.model.spec.multikueue import MultiKueue
+from gpu_tenancy.model.spec.tenancy import Usage
 
 TEAM_LABEL: Final = ("app.kubernetes.io/managed-by", "gpu-tenancy")
 """Label of the teams' namespaces (`model.plan.namespaces`), which no other namespace has."""

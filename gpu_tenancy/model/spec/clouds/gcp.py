@@ -2,12 +2,12 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
-from gpu_tenancy.model.spec.base import Date, Name, Section, refuse
+from gpu_tenancy.model.spec.base import Date, Matching, Name, Section, refuse
 from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation, Exclusion, Login, Maintenance
 from gpu_tenancy.model.spec.people import Person
 
@@ -30,28 +30,23 @@ _NAME: Final = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 _PROJECT: Final = r"projects/([a-z0-9.-]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]"
 
 
-def _named(folder: str) -> Callable[[str], str]:
+def _named(folder: str) -> Matching:
     """A check of a name, alone or with its path in a project.
 
     Args:
         folder: of such names in a project, with `<region>` for the name of any region.
     """
-    path = re.compile(f"({_PROJECT}/{folder.replace('<region>', '[a-z0-9-]+')}/)?{_NAME}")
-
-    def check(text: str) -> str:
-        if not path.fullmatch(text):
-            raise refuse(
-                "is not a valid name in Google Cloud",
-                "use at most 63 lowercase letters, digits and '-'; start with a letter; or use"
-                f" projects/<host>/{folder}/<name>",
-            )
-        return text
-
-    return check
+    return Matching(
+        re.compile(f"({_PROJECT}/{folder.replace('<region>', '[a-z0-9-]+')}/)?{_NAME}"),
+        "is not a valid name in Google Cloud",
+        "use at most 63 lowercase letters, digits and '-'; start with a letter; or use"
+        f" projects/<host>/{folder}/<name>",
+        schema="",
+    )
 
 
-Network: TypeAlias = Annotated[str, AfterValidator(_named("global/networks"))]
-Subnetwork: TypeAlias = Annotated[str, AfterValidator(_named("regions/<region>/subnetworks"))]
+Network: TypeAlias = Annotated[str, _named("global/networks")]
+Subnetwork: TypeAlias = Annotated[str, _named("regions/<region>/subnetworks")]
 Zone: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z]+(-[a-z]+)*-[a-z]+\d+-[a-z]$")]
 
 _MAINTENANCE_HOURS: Final = 48
