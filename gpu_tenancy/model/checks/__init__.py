@@ -5,24 +5,18 @@ from collections.abc import Iterator
 from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.model.checks.budgets import budget_problems
 from gpu_tenancy.model.checks.caches import cache_problems
-from gpu_tenancy.model.checks.compute_domains import domain_problems
-from gpu_tenancy.model.checks.data import data_problems
-from gpu_tenancy.model.checks.devices import device_problems
+from gpu_tenancy.model.checks.data import data_problems, snapshot_problems
 from gpu_tenancy.model.checks.fair_sharing import fair_sharing_problems, usage_problems
-from gpu_tenancy.model.checks.guards import guard_problems
-from gpu_tenancy.model.checks.images import image_problems
 from gpu_tenancy.model.checks.multikueue import multikueue_problems
 from gpu_tenancy.model.checks.nodes import node_problems
-from gpu_tenancy.model.checks.operators import operator_problems
-from gpu_tenancy.model.checks.peaks import peak_problems
-from gpu_tenancy.model.checks.people import people_problems
+from gpu_tenancy.model.checks.operators import device_problems, operator_problems
+from gpu_tenancy.model.checks.people import guard_problems, people_problems
 from gpu_tenancy.model.checks.pools import pool_problems
-from gpu_tenancy.model.checks.promises import promise_problems
+from gpu_tenancy.model.checks.promises import peak_problems, promise_problems
 from gpu_tenancy.model.checks.providers import provider_problems
 from gpu_tenancy.model.checks.references import loops, reference_problems
-from gpu_tenancy.model.checks.secrets import secret_problems
-from gpu_tenancy.model.checks.snapshots import snapshot_problems
-from gpu_tenancy.model.checks.topology import topology_problems
+from gpu_tenancy.model.checks.secrets import image_problems, secret_problems
+from gpu_tenancy.model.checks.topology import domain_problems, topology_problems
 from gpu_tenancy.model.checks.workloads import workload_problems
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack

@@ -1,4 +1,4 @@
-"""Checks of data: buckets that can be created, classes of storage that the cloud has, volumes that pods can mount."""
+"""Checks of data: buckets that can be created, classes of storage that the cloud has, volumes, and snapshots."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -12,10 +12,11 @@ from gpu_tenancy.model.plan.buckets import folder
 from gpu_tenancy.model.plan.identities import granted_here, made_buckets
 from gpu_tenancy.model.plan.pods import flavor_of
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.snapshots import with_snapshots
 from gpu_tenancy.model.plan.storage import service_of
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
-from gpu_tenancy.model.spec.data import CLOUD_OF, Storage
+from gpu_tenancy.model.spec.data import CLOUD_OF, Snapshots, Storage
 from gpu_tenancy.model.spec.teams import Team
 
 _GIB: Final = 2**30
@@ -167,3 +168,29 @@ def _scratch(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
             rule = f"is more than the {size} of the largest disk of nodes of {flavor.name}"
             fix = "lower it" if largest.local else f"lower it, or raise pools.{flavor.pools[0].name}.disk.size"
             yield Problem((*path, "scratch"), rule, fix, format_bytes(workload.scratch.size))
+
+
+def snapshot_problems(tree: Tree) -> Iterator[Problem]:
+    """Snapshots that nothing can take."""
+    for team, name, storage, taken in with_snapshots(tree.stack):
+        yield from _problems(tree.stack, storage, taken, ("teams", team, "storage", name, "snapshots"))
+
+
+def _problems(stack: Stack, storage: Storage, taken: Snapshots, path: Path) -> Iterator[Problem]:
+    _, service = service_of(stack.cluster, storage)
+    if service is None:
+        if taken.kind is None:
+            of = f"StorageClass {storage.storage_class}" if storage.storage_class else "the cluster's StorageClass"
+            rule = f"has no class, and none is made for {of}, which is not made here"
+            fix = "set snapshots.class to a VolumeSnapshotClass of the cluster for the same driver"
+            yield Problem(path, rule, fix, taken.schedule)
+        return
+    if not service.snapshots:
+        rows = storage_services()[stack.cluster.cloud]
+        others = [name for name, row in rows.items() if row.snapshots and storage.mode in row.modes]
+        other = f", or set class of the storage to one of: {', '.join(others)}" if others else ""
+        rule = f"is set, but {service.provisioner}, the driver of {service.title}, takes no VolumeSnapshots"
+        yield Problem(path, rule, f"remove snapshots{other}", taken.schedule)
+    elif taken.kind is not None:
+        rule = f"is set, but a VolumeSnapshotClass is made for {service.title}"
+        yield Problem((*path, "class"), rule, "remove it", taken.kind)

@@ -9,8 +9,7 @@ from gpu_tenancy.model.catalogue import Machine, find_machine, machines
 from gpu_tenancy.model.catalogue.clouds import CapacityRule, CloudRules, clouds
 from gpu_tenancy.model.catalogue.storage import storage_services
 from gpu_tenancy.model.checks.drivers import driver_problems
-from gpu_tenancy.model.checks.placement import placement_problems, zone_problems
-from gpu_tenancy.model.checks.pools import machines_command
+from gpu_tenancy.model.checks.pools import machines_command, placement_problems, zone_problems
 from gpu_tenancy.model.plan.pools import ResolvedPool
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor

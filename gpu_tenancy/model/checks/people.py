@@ -1,10 +1,12 @@
-"""Checks of people: names that exist, forms that the cluster's directory knows, and accounts that are nobody's."""
+"""Checks of people: names that exist, forms that the directory knows, service accounts, and exemptions from guards."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.model.catalogue.clouds import Directory, clouds
 from gpu_tenancy.model.checks.references import known_in
+from gpu_tenancy.model.plan.guards import accounts
 from gpu_tenancy.model.plan.people import TEAM_ROLES
 from gpu_tenancy.model.plan.service_accounts import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.shares import Tree
@@ -100,3 +102,35 @@ def _service_accounts(stack: Stack) -> Iterator[Problem]:
                 yield Problem(path, rule, "rename the service account", name)
             if account.subject and (wrong := stack.cluster.account_rule(team, name, account.subject)):
                 yield Problem((*path, "subject"), *wrong, account.subject, about=(("cluster", "identityProvider"),))
+
+
+_EVERYBODY: Final = frozenset({"system:authenticated", "system:serviceaccounts", "system:unauthenticated"})
+
+
+def guard_problems(tree: Tree) -> Iterator[Problem]:
+    """Exemptions that include tenants."""
+    stack = tree.stack
+    if stack.guards.action == "off":
+        return
+    for index, account in enumerate(stack.guards.exempt):
+        path = ("guards", "exempt", index)
+        if account in _EVERYBODY:
+            yield Problem(
+                path,
+                "would exempt everyone",
+                "list only the accounts to exempt, or set guards.action: off",
+                account,
+            )
+        team = next((name for name in stack.teams if _of(name, account)), None)
+        if team:
+            yield Problem(
+                path,
+                f"is in the namespace of team {team}: anyone who can edit that namespace can use it",
+                "exempt an account in a namespace that belongs to no team",
+                account,
+                about=(("teams", team),),
+            )
+
+
+def _of(team: str, account: str) -> bool:
+    return account == accounts(team) or account.startswith(f"system:serviceaccount:{team}:")
