@@ -52,7 +52,7 @@ def people(tree: Tree) -> Mapping[Subject, Person]:
     """Everybody of a stack, as the API server knows them."""
     stack = tree.stack
     found = {
-        *resolved(stack, [*stack.people.admins, *stack.people.auditors, *stack.people.names.values()]),
+        *resolved(stack.people.names, [*stack.people.admins, *stack.people.auditors, *stack.people.names.values()]),
         *creators(stack),
         *(who for team in stack.teams for binding in bindings(tree, team) for who in binding.people),
     }

@@ -27,7 +27,7 @@ from gpu_tenancy.doctor.results import (
 )
 from gpu_tenancy.model.catalogue.preflight import preflight
 from gpu_tenancy.model.plan.buckets import Folder
-from gpu_tenancy.model.plan.storage import services_of_claims
+from gpu_tenancy.model.plan.storage import storage_classes
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster, GkeCreation
 
@@ -132,7 +132,8 @@ def questions(stack: Stack, section: GcpCluster, google: Google) -> Iterator[Que
     yield Question("rights", project, f"{len(rights)} permissions", partial(_rights, google, project, rights))
     services = [*facts.services, *(facts.services_of_create if "create" in parts else [])]
     services += facts.services_of_service_accounts if "serviceAccounts" in parts else []
-    services += [name for kind in services_of_claims(stack) for name in facts.services_of_storage.get(kind, ())]
+    kinds = dict.fromkeys(made.kind for made in storage_classes(stack.cluster, stack.teams.values()))
+    services += [name for kind in kinds for name in facts.services_of_storage.get(kind, ())]
     for service in services:
         yield Question("API", service, "enabled", partial(_service, google, project, service))
     yield from _data(stack, google)

@@ -11,7 +11,7 @@ from gpu_tenancy.model.plan.people import access
 from gpu_tenancy.model.plan.secrets import Store, readers
 from gpu_tenancy.model.plan.service_accounts import identities
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.storage import services_of_claims
+from gpu_tenancy.model.plan.storage import storage_classes
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
@@ -95,13 +95,14 @@ def zone_fix(need: NodesNeed, offered: set[str]) -> str:
 def parts_of(stack: Stack) -> frozenset[Part]:
     """The parts of a stack that need rights beyond those for node pools."""
     people, creates = access(Tree(stack)), stack.cluster.creation is not None
-    reads_secrets, stored = bool(readers(stack)), services_of_claims(stack)
+    reads_secrets = bool(readers(stack))
+    stored = {made.kind for made in storage_classes(stack.cluster, stack.teams.values())}
     found: dict[Part, bool] = {
         "create": creates,
         "people": bool(people and people.principals),
         "serviceAccounts": bool(identities(stack)),
         "identities": bool(team_identities(stack)),
-        "buckets": bool(made_buckets(stack)),
+        "buckets": bool(made_buckets(stack.datasets.values())),
         "secrets": reads_secrets,
         "secretsOfCreate": creates and reads_secrets,
         "efs": "efs" in stored,
@@ -112,7 +113,7 @@ def parts_of(stack: Stack) -> frozenset[Part]:
 
 def grants_of(stack: Stack) -> tuple[DataGrant, ...]:
     """The rights of teams on buckets that exist, on each folder once; those of buckets to create are not asked for."""
-    made = {(made.bucket.bucket, made.bucket.account) for made in made_buckets(stack)}
+    made = {(made.bucket.bucket, made.bucket.account) for made in made_buckets(stack.datasets.values())}
     by_folder = {
         grant.folder: grant
         for identity in team_identities(stack)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.snapshots import snapshots
 from gpu_tenancy.model.plan.storage import claims, service_of
 from gpu_tenancy.model.spec import Stack
@@ -22,19 +21,18 @@ def with_named_classes(teams: Mapping[str, Any], stack: Stack) -> dict[str, Any]
     The embedded platform is an existing cluster, for which none are made. Its volumes are created for their claims, so
     the classes need not exist. Storage that has the cloud's default class has that of the platform.
     """
-    tree = Tree(stack)
     return {
-        name: {**team, "storage": _named(team["storage"], tree, name)} if stack.teams[name].storage else team
+        name: {**team, "storage": _named(team["storage"], stack, name)} if stack.teams[name].storage else team
         for name, team in teams.items()
     }
 
 
-def _named(written: Mapping[str, Any], tree: Tree, team: str) -> dict[str, Any]:
-    stack = tree.stack
-    names = {claim.name: claim.storage_class for claim in claims(tree, team)}
-    taken = {planned.claim: planned for planned in snapshots(stack, team)}
+def _named(written: Mapping[str, Any], stack: Stack, team: str) -> dict[str, Any]:
+    spec = stack.teams[team]
+    names = {claim.name: claim.storage_class for claim in claims(stack.cluster, team, spec)}
+    taken = {planned.claim: planned for planned in snapshots(stack.cluster, team, spec)}
     changed: dict[str, Any] = {}
-    for name, storage in stack.teams[team].storage.items():
+    for name, storage in spec.storage.items():
         if not _is_made(stack, storage):
             changed[name] = written[name]
             continue

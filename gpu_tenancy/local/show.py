@@ -92,7 +92,7 @@ def price_note(stack: Stack) -> str:
     machines = [pool.machine for pool in Environment(stack).pools.values() if pool.machine]
     tables = [price_table(cloud) for cloud in dict.fromkeys(machine.cloud for machine in machines if machine.cloud)]
     of_machines = [f"{table.region}, {table.source}, {table.date}" for table in tables]
-    of_storage = {made.kind: made.service.price for made in storage_classes(stack)}
+    of_storage = {made.kind: made.service.price for made in storage_classes(stack.cluster, stack.teams.values())}
     of_classes = [
         f"{kind}: {price.region}, {price.source}, {price.date}" for kind, price in of_storage.items() if price
     ]

@@ -159,12 +159,12 @@ def test_juicefs_mounts_its_file_system_by_the_metadata_engine_of_the_secret() -
 
 def test_the_cache_has_the_right_on_the_folder_and_its_teams_have_none() -> None:
     sections = cached(runtime="juicefs", medium="ssd")
-    (grant,) = caches_grants(stack_of(sections))
+    (grant,) = caches_grants(stack_of(sections).datasets)
     assert (str(grant.folder), grant.writes) == ("s3://ml-corpus/v3", False)
-    assert data_grants(stack_of(sections), "a") == ()
+    assert data_grants(stack_of(sections).datasets, "a") == ()
     # With the keys of a Secret, the identity needs no right.
-    assert caches_grants(stack_of(cached())) == ()
-    (grant,) = caches_grants(stack_of(cached("gs://ml-corpus", {"writable": True}, secret=None)))
+    assert caches_grants(stack_of(cached()).datasets) == ()
+    (grant,) = caches_grants(stack_of(cached("gs://ml-corpus", {"writable": True}, secret=None)).datasets)
     assert grant.writes
 
 

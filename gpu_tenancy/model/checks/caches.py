@@ -21,7 +21,7 @@ _SERVICE: Final = re.compile(r"[a-z].*")
 
 def cache_problems(tree: Tree) -> Iterator[Problem]:
     """Caches that Fluid cannot make, or that their nodes cannot have."""
-    cached = list(accelerated(tree.stack))
+    cached = list(accelerated(tree.stack.datasets))
     for name, dataset, acceleration in cached:
         path: Path = ("datasets", name, "accelerate")
         yield from _name(name)

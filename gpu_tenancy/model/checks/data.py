@@ -41,7 +41,7 @@ def data_problems(tree: Tree) -> Iterator[Problem]:
 def _buckets(stack: Stack) -> Iterator[Problem]:
     """Buckets to create: in the cloud of a cluster that is created here."""
     for name, dataset in stack.datasets.items():
-        if dataset.create and not granted_here(stack, dataset):
+        if dataset.create and not granted_here(stack.cluster, dataset):
             cloud = CLOUD_OF[dataset.scheme]
             where = f"cluster.cloud {cloud} with cluster.create"
             yield Problem(
@@ -52,7 +52,7 @@ def _buckets(stack: Stack) -> Iterator[Problem]:
                 about=(("cluster",),),
             )
     existing = {folder(one).whole: name for name, one in stack.datasets.items() if not one.create}
-    for made in made_buckets(stack):
+    for made in made_buckets(stack.datasets.values()):
         if name := existing.get(str(made.bucket)):
             rule = f"is in {made.bucket}, which another dataset creates"
             yield Problem(("datasets", name), rule, "set create: true for all datasets of the bucket", name)
@@ -172,7 +172,7 @@ def _scratch(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
 
 def snapshot_problems(tree: Tree) -> Iterator[Problem]:
     """Snapshots that nothing can take."""
-    for team, name, storage, taken in with_snapshots(tree.stack):
+    for team, name, storage, taken in with_snapshots(tree.stack.teams):
         yield from _problems(tree.stack, storage, taken, ("teams", team, "storage", name, "snapshots"))
 
 

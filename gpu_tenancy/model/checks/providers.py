@@ -70,7 +70,7 @@ def _storage_budgets(tree: Tree) -> Iterator[Path]:
 
 
 def _snapshots(tree: Tree) -> Iterator[Path]:
-    return (("teams", team, "storage", name, "snapshots") for team, name, _, _ in with_snapshots(tree.stack))
+    return (("teams", team, "storage", name, "snapshots") for team, name, _, _ in with_snapshots(tree.stack.teams))
 
 
 def _datasets(scheme: str) -> Callable[[Tree], Iterator[Path]]:

@@ -22,6 +22,7 @@ from gpu_tenancy.model.plan.pods import pod_size
 from gpu_tenancy.model.plan.secrets import SecretRow, secret_rows
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.sidecars import egress_of_datasets
+from gpu_tenancy.model.plan.storage import storage_classes
 from gpu_tenancy.model.spec import Stack
 
 
@@ -229,10 +230,10 @@ def outlook(stack: Stack) -> StackOutlook:
         secrets=tuple(secret_rows(stack)),
         pulls=pull_rights(stack),
         adopts=tuple(stack.cluster.adopt),
-        workers=tuple(worker.name for worker in worker_clusters(stack)),
+        workers=tuple(worker.name for worker in worker_clusters(stack.multikueue)),
         data=tuple(data_of(tree)),
-        data_rights=rights_to_grant(stack),
-        network_needs=network_needs(stack),
+        data_rights=tuple(dict.fromkeys(rights_to_grant(stack))),
+        network_needs=tuple(dict.fromkeys(network_needs(storage_classes(stack.cluster, stack.teams.values())))),
         caches=tuple(caches_of_stack(tree)),
     )
 
@@ -249,7 +250,7 @@ def _team(tree: Tree, name: str, outlooks: dict[Measure, Outlook], prices_of: di
         cohort=tree.cohort_of(tree.queue_of(name)),
         queue=tree.queue_of(name),
         holdings=held,
-        cost=cost_of(own, prices_of) + cost_of_storage(tree.stack, name),
+        cost=cost_of(own, prices_of) + cost_of_storage(tree.stack.cluster, tree.stack.prices, spec.storage.values()),
     )
 
 

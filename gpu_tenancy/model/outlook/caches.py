@@ -40,7 +40,7 @@ class CacheOutlook:
 
 def caches_of_stack(tree: Tree) -> Iterator[CacheOutlook]:
     """The caches of a stack, in its order."""
-    for name, _, acceleration in accelerated(tree.stack):
+    for name, _, acceleration in accelerated(tree.stack.datasets):
         flavor = tree.flavors[acceleration.flavor]
         taken, mount = flavor.caches.by_dataset[name], pod_amounts(acceleration, "fuse")
         shares = {

@@ -12,7 +12,9 @@ from gpu_tenancy.model.outlook.shares import Holding
 from gpu_tenancy.model.plan.costs import PoolCost, storage_cost
 from gpu_tenancy.model.plan.measures import Measure
 from gpu_tenancy.model.plan.supply import Flavor
-from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.cluster import Cluster
+from gpu_tenancy.model.spec.data import Storage
+from gpu_tenancy.model.spec.machines import PriceEntry
 
 HOURS: Final = 730
 """Hours per month, as in the clouds' calculators: https://aws.amazon.com/calculator/calculator-assumptions/."""
@@ -80,9 +82,9 @@ def cost_of(holdings: Iterable[Holding], prices: Mapping[str, float | None]) -> 
     return total
 
 
-def cost_of_storage(stack: Stack, team: str) -> Cost:
+def cost_of_storage(cluster: Cluster, prices: Mapping[str, PriceEntry], storage: Iterable[Storage]) -> Cost:
     """Monthly cost of a team's claims, at their size."""
-    return sum((Cost(0.0, 0.0, storage_cost(stack, claim)) for claim in stack.teams[team].storage.values()), NOTHING)
+    return sum((Cost(0.0, 0.0, storage_cost(cluster, prices, claim)) for claim in storage), NOTHING)
 
 
 def _month(price: float | None, units: int) -> float | None:

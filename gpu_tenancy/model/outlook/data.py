@@ -10,12 +10,13 @@ from gpu_tenancy.model.plan.identities import DataGrant, caches_grants, data_gra
 from gpu_tenancy.model.plan.service_accounts import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.sidecars import DRIVERS
-from gpu_tenancy.model.plan.storage import StorageClassPlan, claims, storage_classes
+from gpu_tenancy.model.plan.storage import StorageClassPlan, claims
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import OBJECT_ACTIONS
 from gpu_tenancy.model.spec.clouds.azure import BLOB_ROLES
 from gpu_tenancy.model.spec.clouds.gcp import OBJECT_ROLES, GcpCluster
-from gpu_tenancy.model.spec.data import CACHES, Storage
+from gpu_tenancy.model.spec.cluster import Cluster
+from gpu_tenancy.model.spec.data import CACHES
 from gpu_tenancy.model.spec.teams import Team
 
 READ: Final = "read"
@@ -60,16 +61,21 @@ def data_of(tree: Tree) -> Iterator[DataAccess]:
                 right = WRITE if dataset.writes(name) else READ
                 place, cached = dataset.bucket.rstrip("/"), dataset.accelerate is not None
                 yield DataAccess(name, "dataset", key, place, right, 0, _mounts(team, key), cached)
-        for claim in claims(tree, name):
+        for claim in claims(tree.stack.cluster, name, team):
             place = claim.service or (f"StorageClass {claim.storage_class}" if claim.storage_class else _DEFAULT_CLASS)
-            mounted = _mounts(team, claim.name, storage=True)
-            cost, taken = storage_cost(tree.stack, team.storage[claim.name]), _snapshots(team.storage[claim.name])
-            yield DataAccess(name, "storage", claim.name, place, WRITE, claim.size, mounted, cost=cost, snapshots=taken)
-
-
-def _snapshots(storage: Storage) -> str:
-    taken = storage.snapshots
-    return f"{taken.schedule} UTC, {taken.keep} kept" if taken else ""
+            storage = team.storage[claim.name]
+            taken = storage.snapshots
+            yield DataAccess(
+                name,
+                "storage",
+                claim.name,
+                place,
+                WRITE,
+                claim.size,
+                _mounts(team, claim.name, storage=True),
+                cost=storage_cost(tree.stack.cluster, tree.stack.prices, storage),
+                snapshots=f"{taken.schedule} UTC, {taken.keep} kept" if taken else "",
+            )
 
 
 def _mounts(team: Team, name: str, *, storage: bool = False) -> tuple[str, ...]:
@@ -81,34 +87,26 @@ def _mounts(team: Team, name: str, *, storage: bool = False) -> tuple[str, ...]:
     )
 
 
-def rights_to_grant(stack: Stack) -> tuple[str, ...]:
-    """What whoever administers a bucket must do, because the stack cannot: one sentence or command each."""
-    return tuple(dict.fromkeys(_rights_to_grant(stack)))
-
-
-def network_needs(stack: Stack) -> tuple[str, ...]:
+def network_needs(classes: Iterable[StorageClassPlan]) -> Iterator[str]:
     """What the network must have before the first volume of shared storage: one sentence each."""
-    return tuple(dict.fromkeys(_network_needs(storage_classes(stack))))
-
-
-def _network_needs(classes: Iterable[StorageClassPlan]) -> Iterator[str]:
     for made in classes:
         shared = "private services access" if made.parameters.get("connect-mode") == "PRIVATE_SERVICE_ACCESS" else ""
         if needs := made.service.requires or shared:
             yield f"{made.service.title}: the network {made.parameters.get('network', '')} needs {needs}"
 
 
-def _rights_to_grant(stack: Stack) -> Iterator[str]:
+def rights_to_grant(stack: Stack) -> Iterator[str]:
+    """What whoever administers a bucket must do, because the stack cannot: one sentence or command each."""
     for team in stack.teams:
-        for grant in data_grants(stack, team):
+        for grant in data_grants(stack.datasets, team):
             dataset, place = stack.datasets[grant.dataset], grant.folder
-            if granted_here(stack, dataset):
+            if granted_here(stack.cluster, dataset):
                 if place.scheme == "gs" and place.prefix and not dataset.create:
                     yield f"gcloud storage managed-folders create {place}/"
             else:
-                yield from _grant(stack, team, grant)
-    for grant in caches_grants(stack):
-        if not granted_here(stack, stack.datasets[grant.dataset]):
+                yield from _grant(stack.cluster, team, grant)
+    for grant in caches_grants(stack.datasets):
+        if not granted_here(stack.cluster, stack.datasets[grant.dataset]):
             yield from _grant_to_caches(grant)
 
 
@@ -122,10 +120,10 @@ def _grant_to_caches(grant: DataGrant) -> Iterator[str]:
         yield f"{who}: role {OBJECT_ROLES[grant.writes]} on {where}"
 
 
-def _grant(stack: Stack, team: str, grant: DataGrant) -> Iterator[str]:
+def _grant(cluster: Cluster, team: str, grant: DataGrant) -> Iterator[str]:
     place = grant.folder
     if place.scheme == "gs":
-        yield from _google(stack, team, grant)
+        yield from _google(cluster, team, grant)
         return
     driver = f"the identity of the CSI driver {DRIVERS[place.scheme].name} in the cluster"
     if place.scheme == "s3":
@@ -142,16 +140,16 @@ def _s3_actions(place: Folder, *, writes: bool) -> str:
     return f"s3:ListBucket on {arn}{where}, and {', '.join(OBJECT_ACTIONS[writes])} on {objects}"
 
 
-def _google(stack: Stack, team: str, grant: DataGrant) -> Iterator[str]:
+def _google(cluster: Cluster, team: str, grant: DataGrant) -> Iterator[str]:
     """Cloud Storage FUSE reads with the identity of the pod, in every cluster."""
     place, role = grant.folder, OBJECT_ROLES[grant.writes]
-    if not isinstance(stack.cluster, GcpCluster):
+    if not isinstance(cluster, GcpCluster):
         accounts = " and ".join(f"{team}/{account}" for account in ACCOUNTS_OF_PODS)
         where = f"the managed folder {place}/" if place.prefix else f"the bucket {place}"
         yield f"Grant the ServiceAccounts {accounts} of the cluster: role {role} on {where}"
         return
-    number = f"$(gcloud projects describe {stack.cluster.project} --format='value(projectNumber)')"
+    number = f"$(gcloud projects describe {cluster.project} --format='value(projectNumber)')"
     for account in ACCOUNTS_OF_PODS:
-        member = stack.cluster.principal(number, team, account)
+        member = cluster.principal(number, team, account)
         kind, url = ("managed-folders", f"{place}/") if place.prefix else ("buckets", str(place))
         yield f'gcloud storage {kind} add-iam-policy-binding {url} --role={role} --member="{member}"'

@@ -28,7 +28,7 @@ def memberships(tree: Tree) -> Iterator[Membership]:
     people = tree.stack.people
     for role, entries in (("admin", people.admins), ("auditor", people.auditors)):
         if entries:
-            yield Membership("", role, tuple(map(str, resolved(tree.stack, entries))))
+            yield Membership("", role, tuple(map(str, resolved(people.names, entries))))
     for team in tree.stack.teams:
         shown = {who: str(account) for account in service_accounts(tree.stack, team) for who in account.people}
         for binding in bindings(tree, team):

@@ -154,13 +154,13 @@ def plan(stack: Stack) -> Plan:
             cohorts(tree),
             cluster_queues(tree),
             gang_queues(tree),
-            worker_clusters(stack),
+            worker_clusters(stack.multikueue),
         ),
         teams=teams,
         guards=guarded,
         infiniband=wired,
         access=people,
-        storage_classes=storage_classes(stack),
+        storage_classes=storage_classes(stack.cluster, stack.teams.values()),
         manager=worker_access(tree),
         caches=caches_plan(tree),
         snapshots=snapshots_plan(stack),
@@ -184,7 +184,7 @@ def only(planned: Plan, part: Part) -> Plan:
 
 
 def _team(tree: Tree, space: NamespacePlan) -> TeamPlan:
-    name = space.name
+    name, team = space.name, tree.stack.teams[space.name]
     return TeamPlan(
         space,
         volumes(tree, name),
@@ -192,8 +192,8 @@ def _team(tree: Tree, space: NamespacePlan) -> TeamPlan:
         jobs(tree, name),
         gangs(tree, name),
         runtimes(tree, name),
-        claims(tree, name),
+        tuple(claims(tree.stack.cluster, name, team)),
         team_secrets(tree.stack, name),
         cached_datasets(tree, name),
-        snapshots(tree.stack, name),
+        snapshots(tree.stack.cluster, name, team),
     )

@@ -6,8 +6,8 @@ from typing import Final
 
 from gpu_tenancy.base.quantity import MEMORY, Amounts, add, times
 from gpu_tenancy.model.catalogue.caches import CacheContainer, CacheStore, caches
-from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.data import Acceleration, Dataset
+from gpu_tenancy.model.spec.teams import Team
 
 _MIB: Final = 2**20
 
@@ -58,11 +58,14 @@ def replicas_of(acceleration: Acceleration, always: int) -> int:
     return always if acceleration.replicas is None else acceleration.replicas
 
 
-def taken(stack: Stack, flavor: str, *, gpus: bool, always: int, most: int) -> TakenByCaches:
-    """What the caches of a stack take from a flavor.
+def taken(  # noqa: PLR0913 - of a flavor
+    datasets: Mapping[str, Dataset], teams: Mapping[str, Team], flavor: str, *, gpus: bool, always: int, most: int
+) -> TakenByCaches:
+    """What the caches of datasets take from a flavor.
 
     Args:
-        stack: with the datasets.
+        datasets: of the stack.
+        teams: of the stack.
         flavor: name of the flavor.
         gpus: whether its nodes have GPUs.
         always: number of nodes that its pools always have.
@@ -71,9 +74,9 @@ def taken(stack: Stack, flavor: str, *, gpus: bool, always: int, most: int) -> T
     by_dataset: dict[str, Amounts] = {}
     nodes: list[Amounts] = []
     every: list[Amounts] = []
-    for name, dataset, acceleration in accelerated(stack):
+    for name, dataset, acceleration in accelerated(datasets):
         total: list[Amounts] = []
-        if mountable(stack, dataset, flavor, gpus=gpus):
+        if not gpus or _reaches(teams, dataset, flavor):
             mount = pod_amounts(acceleration, "fuse")
             total.append(times(mount, most))
             nodes.append(mount)
@@ -92,26 +95,17 @@ def taken(stack: Stack, flavor: str, *, gpus: bool, always: int, most: int) -> T
     )
 
 
-def accelerated(stack: Stack) -> Iterator[tuple[str, Dataset, Acceleration]]:
+def accelerated(datasets: Mapping[str, Dataset]) -> Iterator[tuple[str, Dataset, Acceleration]]:
     """The datasets with a cache, in the stack's order."""
-    for name, dataset in stack.datasets.items():
+    for name, dataset in datasets.items():
         if dataset.accelerate is not None:
             yield name, dataset, dataset.accelerate
 
 
-def mountable(stack: Stack, dataset: Dataset, flavor: str, *, gpus: bool) -> bool:
-    """Whether pods of the dataset's teams can run on the nodes of a flavor: nodes without GPUs are open to all teams.
-
-    Args:
-        stack: with the teams.
-        dataset: the dataset.
-        flavor: name of the flavor.
-        gpus: whether its nodes have GPUs.
-    """
-    if not gpus:
-        return True
-    for name, team in stack.teams.items():
-        owner = stack.teams.get(team.queue or name, team)
+def _reaches(teams: Mapping[str, Team], dataset: Dataset, flavor: str) -> bool:
+    """Whether pods of the dataset's teams can run on nodes with GPUs; those without are open to all teams."""
+    for name, team in teams.items():
+        owner = teams.get(team.queue or name, team)
         if dataset.is_of(name) and (flavor in owner.gpus or flavor in owner.quota or flavor in team.gangs):
             return True
     return False

@@ -12,7 +12,6 @@ from gpu_tenancy.model.plan.cache_pods import accelerated, containers, pod_amoun
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
-from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.data import CACHES, Acceleration, Dataset, Medium, Runtime
 from gpu_tenancy.model.spec.workloads import Workload
 
@@ -148,7 +147,7 @@ def cached_datasets(tree: Tree, team: str) -> tuple[CachedDataset, ...]:
             dataset.writes(team),
             dataset.size,
         )
-        for name, dataset, acceleration in accelerated(tree.stack)
+        for name, dataset, acceleration in accelerated(tree.stack.datasets)
         if dataset.is_of(team)
     )
 
@@ -162,11 +161,11 @@ def node_label(dataset: str) -> str:
     return f"fluid.io/s-{CACHES}-{dataset}"
 
 
-def caches_of(stack: Stack, flavor: str, workload: Workload) -> tuple[str, ...]:
+def caches_of(datasets: Mapping[str, Dataset], flavor: str, workload: Workload) -> tuple[str, ...]:
     """Labels of the nodes of a flavor that have caches of the datasets of a workload."""
     return tuple(
         node_label(name)
-        for name, _, acceleration in accelerated(stack)
+        for name, _, acceleration in accelerated(datasets)
         if name in workload.datasets and acceleration.flavor == flavor
     )
 
@@ -181,7 +180,7 @@ def _path(acceleration: Acceleration) -> str:
 
 
 def _caches(tree: Tree) -> Iterator[CachePlan]:
-    for name, dataset, acceleration in accelerated(tree.stack):
+    for name, dataset, acceleration in accelerated(tree.stack.datasets):
         flavor = tree.flavors.get(acceleration.flavor)
         if flavor is not None:
             yield _cache(name, dataset, acceleration, flavor)

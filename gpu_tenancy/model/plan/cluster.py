@@ -180,13 +180,13 @@ def cluster_plan(environment: Environment, people: tuple[Person, ...] = ()) -> C
         system=_system(environment),
         gpu_operator=operator_values(environment),
         identities=team_identities(stack),
-        buckets=made_buckets(stack),
+        buckets=made_buckets(stack.datasets.values()),
         people=people,
         service_accounts=identities(stack),
         readers=readers(stack),
         registries=tuple(dict.fromkeys(stack.images.registries)),
-        storage=storage_classes(stack),
-        snapshots=takes_snapshots(stack),
+        storage=storage_classes(stack.cluster, stack.teams.values()),
+        snapshots=takes_snapshots(stack.teams),
     )
 
 

@@ -8,7 +8,7 @@ from gpu_tenancy.model.catalogue import Price
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.pools import ResolvedPool
 from gpu_tenancy.model.plan.storage import service_of
-from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.data import Storage
 from gpu_tenancy.model.spec.machines import PriceEntry
 
@@ -64,14 +64,14 @@ def pool_costs(environment: Environment) -> tuple[PoolCost, ...]:
     return (*own, *(PoolCost(name, None, pool.nodes.min, pool.nodes.max) for name, pool in stack.elsewhere.items()))
 
 
-def storage_cost(stack: Stack, storage: Storage) -> float | None:
+def storage_cost(cluster: Cluster, prices: Mapping[str, PriceEntry], storage: Storage) -> float | None:
     """US dollars for a claim in a month, at its size; None if the price is unknown.
 
     The price is the stack's for its class, else the catalogue's. The default class of a cluster that exists has none,
     because it is unknown which class that is.
     """
-    kind, service = service_of(stack.cluster, storage)
-    own = stack.prices.get(storage.storage_class or kind)
+    kind, service = service_of(cluster, storage)
+    own = prices.get(storage.storage_class or kind)
     listed = service.price.gib_month if service and service.price else None
     price = own.gib_month if own else listed
     return None if price is None else price * storage.size / _GIB

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 
 from gpu_tenancy.model.plan.buckets import Folder, folder
-from gpu_tenancy.model.plan.identities import granted_here, identity_of
+from gpu_tenancy.model.plan.identities import granted_here
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.sidecars import DRIVERS
-from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.azure import CLIENT_ID_OF
+from gpu_tenancy.model.spec.clouds.base import CloudCluster
+from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.data import Dataset
 
 
@@ -33,17 +34,17 @@ class VolumePlan:
 def volumes(tree: Tree, team: str) -> tuple[VolumePlan, ...]:
     """A volume for each dataset that a team may mount; Fluid makes those of datasets with a cache."""
     return tuple(
-        _volume(tree.stack, name, dataset, team)
+        _volume(tree.stack.cluster, name, dataset, team)
         for name, dataset in tree.stack.datasets.items()
         if dataset.is_of(team) and dataset.accelerate is None
     )
 
 
-def _volume(stack: Stack, name: str, dataset: Dataset, team: str) -> VolumePlan:
+def _volume(cluster: Cluster, name: str, dataset: Dataset, team: str) -> VolumePlan:
     place, writes = folder(dataset), dataset.writes(team)
     attributes = _attributes(place)
-    if granted_here(stack, dataset):
-        attributes |= _identity(stack, team, dataset, place)
+    if isinstance(cluster, CloudCluster) and granted_here(cluster, dataset):
+        attributes |= _identity(cluster.team_identity_name(team), dataset, place)
     return VolumePlan(
         dataset=name,
         team=team,
@@ -67,15 +68,12 @@ def _attributes(place: Folder) -> dict[str, str]:
             return {"containerName": place.bucket, "protocol": "fuse2", "storageAccount": place.account}
 
 
-def _identity(stack: Stack, team: str, dataset: Dataset, place: Folder) -> dict[str, str]:
+def _identity(identity: str, dataset: Dataset, place: Folder) -> dict[str, str]:
     """Attributes by which a driver reads with the identity of the pod, and not with one for the whole cluster.
 
     https://github.com/awslabs/mountpoint-s3-csi-driver/blob/main/docs/CONFIGURATION.md#pod-level-credentials,
     https://github.com/kubernetes-sigs/blob-csi-driver/blob/master/docs/workload-identity-static-pv-mount.md
     """
-    identity = identity_of(stack, team)
-    if identity is None:
-        return {}
     match place.scheme:
         case "s3":
             return {"authenticationSource": "pod"}
@@ -86,7 +84,7 @@ def _identity(stack: Stack, team: str, dataset: Dataset, place: Folder) -> dict[
         case "az":
             account = (dataset.account or "").split("/")
             group = {"resourceGroup": account[4], "subscriptionID": account[2]} if dataset.account else {}
-            own = {"clientID": f"{CLIENT_ID_OF}{identity.name}", "mountWithWorkloadIdentityToken": "true"}
+            own = {"clientID": f"{CLIENT_ID_OF}{identity}", "mountWithWorkloadIdentityToken": "true"}
             return {**group, **own}
 
 

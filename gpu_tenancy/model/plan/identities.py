@@ -4,7 +4,7 @@ A team has one identity, for the ServiceAccounts that its pods can run with, in 
 is made for teams without grants.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gpu_tenancy.model.plan.buckets import Folder, folder
@@ -12,6 +12,7 @@ from gpu_tenancy.model.plan.cache_pods import accelerated, has_identity
 from gpu_tenancy.model.plan.service_accounts import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.base import CloudCluster
+from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.data import CACHES, CLOUD_OF, Dataset
 
 
@@ -67,50 +68,41 @@ class MadeBucket:
 
 
 def team_identities(stack: Stack) -> tuple[TeamIdentity, ...]:
-    """The identities of all teams that have grants, and of the caches; none in a cluster that exists already."""
-    teams = (identity for team in stack.teams if (identity := identity_of(stack, team)))
-    caches = caches_identity(stack)
-    return (*teams, *([caches] if caches else []))
+    """The identities of all teams that have grants, and of the caches; none in a cluster that exists already.
+
+    The pods of caches run with the default ServiceAccount.
+    """
+    cluster, datasets = stack.cluster, stack.datasets
+    if not isinstance(cluster, CloudCluster):
+        return ()
+    needed: list[tuple[str, tuple[str, ...], tuple[DataGrant, ...]]] = [
+        *((team, ACCOUNTS_OF_PODS, data_grants(datasets, team)) for team in stack.teams),
+        (CACHES, ("default",), caches_grants(datasets)),
+    ]
+    return tuple(
+        TeamIdentity(namespace, cluster.team_identity_name(namespace), accounts, here)
+        for namespace, accounts, grants in needed
+        if (here := tuple(grant for grant in grants if granted_here(stack.cluster, datasets[grant.dataset])))
+    )
 
 
-def caches_identity(stack: Stack) -> TeamIdentity | None:
-    """The identity of the caches of datasets, whose pods run with the default ServiceAccount; None if none needs it."""
-    cluster = stack.cluster
-    if not isinstance(cluster, CloudCluster) or cluster.creation is None:
-        return None
-    grants = tuple(grant for grant in caches_grants(stack) if granted_here(stack, stack.datasets[grant.dataset]))
-    return TeamIdentity(CACHES, cluster.team_identity_name(CACHES), ("default",), grants) if grants else None
-
-
-def caches_grants(stack: Stack) -> tuple[DataGrant, ...]:
-    """The rights that caches need on datasets, whoever grants them; on each folder once, sorted."""
-    cached = ((name, dataset) for name, dataset, cache in accelerated(stack) if has_identity(dataset, cache))
-    return _grants((name, dataset, dataset.written) for name, dataset in cached)
-
-
-def identity_of(stack: Stack, team: str) -> TeamIdentity | None:
-    """The identity of a team; None if it has no grants, or the cluster exists already."""
-    cluster = stack.cluster
-    if not isinstance(cluster, CloudCluster) or cluster.creation is None:
-        return None
-    grants = tuple(grant for grant in data_grants(stack, team) if granted_here(stack, stack.datasets[grant.dataset]))
-    if not grants:
-        return None
-    return TeamIdentity(team, cluster.team_identity_name(team), ACCOUNTS_OF_PODS, grants)
-
-
-def granted_here(stack: Stack, dataset: Dataset) -> bool:
-    """Whether the stack itself grants the rights on a dataset: its cluster is created here, in the bucket's cloud."""
-    cluster = stack.cluster
+def granted_here(cluster: Cluster, dataset: Dataset) -> bool:
+    """Whether a stack itself grants the rights on a dataset: its cluster is created here, in the bucket's cloud."""
     return cluster.creation is not None and cluster.cloud == CLOUD_OF[dataset.scheme]
 
 
-def data_grants(stack: Stack, team: str) -> tuple[DataGrant, ...]:
+def caches_grants(datasets: Mapping[str, Dataset]) -> tuple[DataGrant, ...]:
+    """The rights that caches need on datasets, whoever grants them; on each folder once, sorted."""
+    cached = ((name, dataset) for name, dataset, cache in accelerated(datasets) if has_identity(dataset, cache))
+    return _grants((name, dataset, dataset.written) for name, dataset in cached)
+
+
+def data_grants(datasets: Mapping[str, Dataset], team: str) -> tuple[DataGrant, ...]:
     """The rights that a team needs on datasets, whoever grants them; on each folder once, sorted.
 
     None on datasets with a cache, which reads the bucket for the team.
     """
-    own = ((name, dataset) for name, dataset in stack.datasets.items() if dataset.is_of(team))
+    own = ((name, dataset) for name, dataset in datasets.items() if dataset.is_of(team))
     return _grants((name, dataset, dataset.writes(team)) for name, dataset in own if dataset.accelerate is None)
 
 
@@ -124,19 +116,21 @@ def _grants(datasets: Iterable[tuple[str, Dataset, bool]]) -> tuple[DataGrant, .
     return tuple(grant for _, grant in sorted(by_folder.items()))
 
 
-def made_buckets(stack: Stack) -> tuple[MadeBucket, ...]:
-    """The buckets that the stack creates, each once."""
-    return tuple(_made(stack))
-
-
-def _made(stack: Stack) -> Iterator[MadeBucket]:
-    created = [dataset for dataset in stack.datasets.values() if dataset.create]
-    for whole in sorted({_bucket(folder(dataset)) for dataset in created}):
-        own = [dataset for dataset in created if _bucket(folder(dataset)) == whole]
-        folders = sorted({folder(dataset) for dataset in own} - {whole})
-        keys = [dataset.key for dataset in own if dataset.key]
-        accounts = [dataset.account for dataset in own if dataset.account]
-        yield MadeBucket(whole, tuple(folders), next(iter(keys), None), next(iter(accounts), None))
+def made_buckets(datasets: Iterable[Dataset]) -> tuple[MadeBucket, ...]:
+    """The buckets that a stack creates for its datasets, each once."""
+    buckets: dict[Folder, list[Dataset]] = {}
+    for dataset in datasets:
+        if dataset.create:
+            buckets.setdefault(_bucket(folder(dataset)), []).append(dataset)
+    return tuple(
+        MadeBucket(
+            whole,
+            tuple(sorted({folder(dataset) for dataset in own} - {whole})),
+            next((dataset.key for dataset in own if dataset.key), None),
+            next((dataset.account for dataset in own if dataset.account), None),
+        )
+        for whole, own in sorted(buckets.items())
+    )
 
 
 def _bucket(place: Folder) -> Folder:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gpu_tenancy.model.plan.sidecars import sidecars_of
-from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.data import Scratch
+from gpu_tenancy.model.spec.data import Dataset, Scratch
+from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.workloads import Workload
 
 STORAGE_GROUP: Final = 1000
@@ -50,18 +50,17 @@ class Mounts:
 NO_MOUNTS: Final = Mounts()
 
 
-def mounts_of(stack: Stack, team: str, workload: Workload) -> Mounts:
+def mounts_of(datasets: Mapping[str, Dataset], name: str, team: Team, workload: Workload) -> Mounts:
     """What a workload mounts; names that do not exist are reported by `model.checks`."""
-    owner = stack.teams[team]
-    datasets = [
-        Mount(f"dataset-{index}", name, path, not dataset.writes(team), cached=dataset.accelerate is not None)
-        for index, (name, path) in enumerate(workload.datasets.items())
-        if (dataset := stack.datasets.get(name))
+    from_buckets = [
+        Mount(f"dataset-{index}", key, path, not dataset.writes(name), cached=dataset.accelerate is not None)
+        for index, (key, path) in enumerate(workload.datasets.items())
+        if (dataset := datasets.get(key))
     ]
     storage = [
-        Mount(f"storage-{index}", name, path, read_only=False)
-        for index, (name, path) in enumerate(workload.volumes.items())
-        if name in owner.storage
+        Mount(f"storage-{index}", key, path, read_only=False)
+        for index, (key, path) in enumerate(workload.volumes.items())
+        if key in team.storage
     ]
-    annotations = sidecars_of(stack.datasets, owner, workload).annotations
-    return Mounts((*datasets, *storage), workload.scratch, annotations, STORAGE_GROUP if storage else None)
+    annotations = sidecars_of(datasets, team, workload).annotations
+    return Mounts((*from_buckets, *storage), workload.scratch, annotations, STORAGE_GROUP if storage else None)

@@ -13,7 +13,7 @@ from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import installed_by
 from gpu_tenancy.model.plan.operators.kueue import integrations
 from gpu_tenancy.model.plan.people import PREFIX, Subject
-from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.multikueue import MultiKueue
 
 CONTROLLER: Final = "kueue.x-k8s.io/multikueue"
 """Controller of the AdmissionCheck, and `spec.managedBy` of jobs that run in a worker."""
@@ -62,10 +62,9 @@ class WorkerAccess:
     of_others: bool
 
 
-def worker_clusters(stack: Stack) -> tuple[WorkerCluster, ...]:
+def worker_clusters(section: MultiKueue | None) -> tuple[WorkerCluster, ...]:
     """The workers of a manager, in the order of its stack; none for any other stack."""
-    workers = stack.multikueue.workers if stack.multikueue else []
-    return tuple(WorkerCluster(worker.name, worker.secret) for worker in workers)
+    return tuple(WorkerCluster(worker.name, worker.secret) for worker in (section.workers if section else ()))
 
 
 def kueue_namespace() -> str:

@@ -1,6 +1,6 @@
 """Who may do what: roles, and whom each is bound to in the cluster and in the namespaces of teams."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -11,7 +11,6 @@ from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.plan.service_accounts import identities, service_accounts
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.snapshots import takes_snapshots
-from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.people import Members, Person, person
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.tenancy import Cohort
@@ -84,14 +83,14 @@ class AccessPlan:
     commands: tuple[str, ...] = ()
 
 
-def resolved(stack: Stack, entries: Iterable[str]) -> tuple[Person, ...]:
+def resolved(names: Mapping[str, str], entries: Iterable[str]) -> tuple[Person, ...]:
     """The people of a list, each once, sorted.
 
     Args:
-        stack: has `people.names`.
-        entries: people, or names of them.
+        names: of people: `people.names` of the stack.
+        entries: people, or some of these names.
     """
-    found = (person(stack.people.names.get(entry, entry)) for entry in entries)
+    found = (person(names.get(entry, entry)) for entry in entries)
     return tuple(sorted({one for one in found if one}))
 
 
@@ -123,7 +122,7 @@ def bindings(tree: Tree, team: str) -> tuple[TeamBinding, ...]:
 
     Who has several roles gets the one that includes the others.
     """
-    left = {role: set(resolved(tree.stack, _entries(tree, team, role))) for role in TEAM_ROLES}
+    left = {role: set(resolved(tree.stack.people.names, _entries(tree, team, role))) for role in TEAM_ROLES}
     for account in service_accounts(tree.stack, team):
         left[account.role] |= {*account.people}
     higher: set[Person] = set()
@@ -161,7 +160,8 @@ def access(tree: Tree) -> AccessPlan | None:
     """What people may do in the cluster, beside the bindings of each team; None if the stack has no people."""
     stack = tree.stack
     by_team = [binding for team in stack.teams for binding in bindings(tree, team)]
-    admins, auditors = resolved(stack, stack.people.admins), resolved(stack, stack.people.auditors)
+    names = stack.people.names
+    admins, auditors = resolved(names, stack.people.admins), resolved(names, stack.people.auditors)
     members = subjects(who for binding in by_team for who in binding.people)
     used = dict.fromkeys(role for role in TEAM_ROLES if any(binding.role == role for binding in by_team))
     cluster = [name for name, people in (("member", members), ("auditor", auditors)) if people]
@@ -184,7 +184,7 @@ def access(tree: Tree) -> AccessPlan | None:
 
 def rules(environment: Environment, role: str) -> tuple[Rule, ...]:
     """The rules of a role that apply: those of its operators, and of snapshots and ComputeDomains if any."""
-    snapshots, domains = takes_snapshots(environment.stack), bool(connected_flavors(environment))
+    snapshots, domains = takes_snapshots(environment.stack.teams), bool(connected_flavors(environment))
     return tuple(
         rule
         for rule in rules_of(role)

@@ -25,7 +25,6 @@ from gpu_tenancy.model.plan.compute_domains import connected_flavors
 from gpu_tenancy.model.plan.pools import NodeTaint, Provisioning
 from gpu_tenancy.model.plan.shares import NodeShares, Tree
 from gpu_tenancy.model.plan.supply import Flavor, gang_amounts
-from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.teams import Gang
 
 
@@ -145,12 +144,12 @@ def gang_queue_name(team: str, flavor: str) -> str:
 
 def resource_flavors(tree: Tree) -> tuple[ResourceFlavor, ...]:
     """The flavors, CPU nodes first."""
-    return tuple(_resource_flavor(flavor, tree.stack) for flavor in tree.flavors.values())
+    return tuple(_resource_flavor(flavor, dispatches=tree.stack.dispatches) for flavor in tree.flavors.values())
 
 
-def _resource_flavor(flavor: Flavor, stack: Stack) -> ResourceFlavor:
+def _resource_flavor(flavor: Flavor, *, dispatches: bool) -> ResourceFlavor:
     levels = tuple(level.label for level in flavor.levels)
-    if stack.dispatches:  # Taints are of nodes, which Kueue compares in the worker.
+    if dispatches:  # Taints are of nodes, which Kueue compares in the worker.
         return ResourceFlavor(flavor.name, dict(flavor.node_labels), (), (), levels)
     own = tuple(taint for pool in flavor.pools for taint in pool.taints[1 if pool.resource else 0 :])
     return ResourceFlavor(

@@ -6,9 +6,10 @@ from typing import Final, Literal, TypeAlias
 
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.base import CloudCluster
+from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.secrets import EnvSource, FileSource, Secret, Variable
 from gpu_tenancy.model.spec.teams import Team
-from gpu_tenancy.model.spec.workloads import Server, Training, Workload
+from gpu_tenancy.model.spec.workloads import Workload
 
 READER: Final = "secret-reader"
 """ServiceAccount of a team as which External Secrets reads the team's secrets in the cloud. No pod runs with it."""
@@ -214,7 +215,7 @@ def team_secrets(stack: Stack, name: str) -> TeamSecrets:
     """The Secrets of a team; none for a MultiKueue manager, which runs no pods."""
     if stack.dispatches:
         return NO_SECRETS
-    secrets = stack.teams[name].secrets
+    cluster, secrets = stack.cluster, stack.teams[name].secrets
     copied = tuple(_copied(key, secret) for key, secret in sorted(secrets.items()) if secret.from_)
     return TeamSecrets(
         of_config=tuple(
@@ -223,13 +224,10 @@ def team_secrets(stack: Stack, name: str) -> TeamSecrets:
             if secret.config
         ),
         copied=copied,
-        reader=_reader(stack, name, copied) if copied else None,
+        reader=SecretReader(name, _by_store(copied), cluster.reader_annotations(name), cluster.reader_cluster)
+        if copied
+        else None,
     )
-
-
-def _reader(stack: Stack, team: str, copied: Iterable[CopiedSecret]) -> SecretReader:
-    cluster = stack.cluster
-    return SecretReader(team, _by_store(copied), cluster.reader_annotations(team), cluster.reader_cluster)
 
 
 def readers(stack: Stack) -> tuple[SecretReader, ...]:
@@ -298,12 +296,12 @@ class SecretRow:
         return "servers restart" if self.restarts else "pods keep the old value until they restart"
 
 
-def _right(stack: Stack, team: str, secret: Secret | None) -> str:
+def _right(cluster: Cluster, team: str, secret: Secret | None) -> str:
     """The right of the team's identity to read a secret: made here, or what the owner of the cluster must do."""
     if secret is None or secret.from_ is None:
         return ""
     account = f"ServiceAccount {team}/{READER}"
-    if isinstance(stack.cluster, CloudCluster):
+    if isinstance(cluster, CloudCluster):
         return f"{account}, whose right is made here"
     store, remote = store_of(secret.from_)
     asked = {
@@ -326,7 +324,7 @@ def secret_rows(stack: Stack) -> Iterator[SecretRow]:
                 declared.source if declared else UNDECLARED,
                 tuple(users.get(secret, ())),
                 bool(declared and declared.config),
-                _right(stack, name, declared),
+                _right(stack.cluster, name, declared),
             )
 
 
@@ -335,13 +333,8 @@ def _users(team: Team) -> dict[str, list[str]]:
     for secret in team.image_pull_secrets:
         users.setdefault(secret, []).append("image pulls of all pods")
     for name, workload in {**team.serving, **team.training}.items():
-        for secret in sorted({used for part in parts_of(workload) for used in secrets_of(part)}):
+        for secret in sorted({used for part in workload.parts.values() for used in secrets_of(part)}):
             users.setdefault(secret, []).append(name)
         for secret in workload.image_pull_secrets:
             users.setdefault(secret, []).append(f"image pulls of {name}")
     return users
-
-
-def parts_of(workload: Server | Training) -> tuple[Workload, ...]:
-    """The roles of a job or of a group of nodes, or the server itself."""
-    return tuple(workload.parts.values())

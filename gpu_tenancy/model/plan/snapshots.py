@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
-from gpu_tenancy.model.plan.storage import PREFIX, service_of
+from gpu_tenancy.model.plan.storage import class_name, service_of
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.data import SNAPSHOTS, Snapshots, Storage
+from gpu_tenancy.model.spec.teams import Team
 
 _SHOWN: Final = 20
 """Characters of a team and of a claim in the name of a CronJob, which can have 52:
@@ -72,31 +73,31 @@ class SnapshotsPlan:
     classes: tuple[SnapshotClassPlan, ...]
 
 
-def snapshots(stack: Stack, team: str) -> tuple[SnapshotPlan, ...]:
+def snapshots(cluster: Cluster, name: str, team: Team) -> tuple[SnapshotPlan, ...]:
     """The snapshots of a team's claims."""
     return tuple(
         SnapshotPlan(
-            team=team,
-            claim=name,
+            team=name,
+            claim=claim,
             schedule=storage.snapshots.schedule,
             keep=storage.snapshots.keep,
             snapshot_class=made.name if made else storage.snapshots.kind or "",
             kept=bool(made and made.keep),
         )
-        for name, storage in stack.teams[team].storage.items()
+        for claim, storage in team.storage.items()
         if storage.snapshots
-        for made in [_class(stack.cluster, storage)]
+        for made in [_class(cluster, storage)]
     )
 
 
-def takes_snapshots(stack: Stack) -> bool:
-    """Whether a claim of the stack has snapshots."""
-    return next(with_snapshots(stack), None) is not None
+def takes_snapshots(teams: Mapping[str, Team]) -> bool:
+    """Whether a claim of a team has snapshots."""
+    return next(with_snapshots(teams), None) is not None
 
 
-def with_snapshots(stack: Stack) -> Iterator[tuple[str, str, Storage, Snapshots]]:
+def with_snapshots(teams: Mapping[str, Team]) -> Iterator[tuple[str, str, Storage, Snapshots]]:
     """Storage that has snapshots: its team, its name, itself and its snapshots."""
-    for team, spec in stack.teams.items():
+    for team, spec in teams.items():
         for name, storage in spec.storage.items():
             if storage.snapshots:
                 yield team, name, storage, storage.snapshots
@@ -104,18 +105,16 @@ def with_snapshots(stack: Stack) -> Iterator[tuple[str, str, Storage, Snapshots]
 
 def snapshots_plan(stack: Stack) -> SnapshotsPlan | None:
     """What the snapshots of a stack share; None without any."""
-    if not takes_snapshots(stack):
+    if not takes_snapshots(stack.teams):
         return None
-    made = {
-        found.name: found for _, _, storage, _ in with_snapshots(stack) if (found := _class(stack.cluster, storage))
-    }
+    classes = (_class(stack.cluster, storage) for _, _, storage, _ in with_snapshots(stack.teams))
+    made = {found.name: found for found in classes if found}
     return SnapshotsPlan(SNAPSHOTS, stack.environment, tuple(made[name] for name in sorted(made)))
 
 
 def _class(cluster: Cluster, storage: Storage) -> SnapshotClassPlan | None:
     """The class that is made for a claim; None for a StorageClass that exists."""
-    name, service = service_of(cluster, storage)
+    kind, service = service_of(cluster, storage)
     if service is None:
         return None
-    class_name = f"{PREFIX}{name}{'' if storage.keep else '-deleted'}"
-    return SnapshotClassPlan(class_name, service.provisioner, storage.keep, service.snapshot_parameters)
+    return SnapshotClassPlan(class_name(kind, storage), service.provisioner, storage.keep, service.snapshot_parameters)

@@ -1,14 +1,13 @@
 """Storage of teams: claims, and the StorageClasses that are made for them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from gpu_tenancy.model.catalogue.storage import StorageService, storage_services
-from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.data import Storage
+from gpu_tenancy.model.spec.teams import Team
 
 PREFIX: Final = "gpu-tenancy-"
 """Start of the names of StorageClasses that are made here."""
@@ -56,28 +55,29 @@ class ClaimPlan:
         return "ReadWriteMany" if self.shared else "ReadWriteOnce"
 
 
-def claims(tree: Tree, team: str) -> tuple[ClaimPlan, ...]:
+def claims(cluster: Cluster, name: str, team: Team) -> Iterator[ClaimPlan]:
     """The claims of a team."""
-    return tuple(_claim(tree.stack.cluster, team, name, spec) for name, spec in tree.stack.teams[team].storage.items())
-
-
-def storage_classes(stack: Stack) -> tuple[StorageClassPlan, ...]:
-    """The StorageClasses that claims of the stack need, each once."""
-    found = {
-        _class_name(name, spec): StorageClassPlan(
-            _class_name(name, spec), name, service, spec.keep, _parameters(stack.cluster, service)
+    for claim, storage in team.storage.items():
+        kind, service = service_of(cluster, storage)
+        yield ClaimPlan(
+            name=claim,
+            team=name,
+            size=storage.size,
+            shared=storage.mode == "shared",
+            storage_class=class_name(kind, storage) if service else storage.storage_class,
+            service=service.title if service else "",
         )
-        for team in stack.teams.values()
-        for spec in team.storage.values()
-        for name, service in [service_of(stack.cluster, spec)]
-        if service
-    }
+
+
+def storage_classes(cluster: Cluster, teams: Iterable[Team]) -> tuple[StorageClassPlan, ...]:
+    """The StorageClasses that claims of teams need, each once."""
+    found: dict[str, StorageClassPlan] = {}
+    for storage in (storage for team in teams for storage in team.storage.values()):
+        kind, service = service_of(cluster, storage)
+        if service:
+            name = class_name(kind, storage)
+            found[name] = StorageClassPlan(name, kind, service, storage.keep, _parameters(cluster, service))
     return tuple(found[name] for name in sorted(found))
-
-
-def services_of_claims(stack: Stack) -> tuple[str, ...]:
-    """Names of the services of which StorageClasses are made, each once."""
-    return tuple(dict.fromkeys(made.kind for made in storage_classes(stack)))
 
 
 def _parameters(cluster: Cluster, service: StorageService) -> Mapping[str, str]:
@@ -95,17 +95,6 @@ def service_of(cluster: Cluster, storage: Storage) -> tuple[str, StorageService 
     return next(((name, row) for name, row in rows.items() if storage.mode in row.modes), ("", None))
 
 
-def _claim(cluster: Cluster, team: str, name: str, storage: Storage) -> ClaimPlan:
-    kind, service = service_of(cluster, storage)
-    return ClaimPlan(
-        name=name,
-        team=team,
-        size=storage.size,
-        shared=storage.mode == "shared",
-        storage_class=_class_name(kind, storage) if service else storage.storage_class,
-        service=service.title if service else "",
-    )
-
-
-def _class_name(service: str, storage: Storage) -> str:
+def class_name(service: str, storage: Storage) -> str:
+    """Name of the StorageClass, and of the VolumeSnapshotClass, that is made of a service for a claim."""
     return f"{PREFIX}{service}" if storage.keep else f"{PREFIX}{service}-deleted"

@@ -109,6 +109,7 @@ def _flavor(name: str, pools: tuple[PoolSupply, ...], stack: Stack) -> Flavor:
     resource = pools[0].resource
     bare = Flavor(name, resource, pools[0].product, dict(sorted(common)), tuple(taints), pools)
     most = sum(pool.max_nodes for pool in pools)
-    with_caches = replace(bare, caches=taken(stack, name, gpus=resource is not None, always=bare.always, most=most))
+    of_caches = taken(stack.datasets, stack.teams, name, gpus=resource is not None, always=bare.always, most=most)
+    with_caches = replace(bare, caches=of_caches)
     gangs = (gang_amounts(with_caches, team.gangs[name]) for team in stack.teams.values() if name in team.gangs)
     return replace(with_caches, gangs=add(*gangs))

@@ -314,8 +314,8 @@ def _gang(tree: Tree, team: str, name: str, job: Training, roles: tuple[RolePlan
     )
 
 
-def _pod(tree: Tree, team: str, workload: Workload) -> PodPlan | None:
-    size = pod_size(tree, team, workload)
+def _pod(tree: Tree, name: str, workload: Workload) -> PodPlan | None:
+    size, team = pod_size(tree, name, workload), tree.stack.teams[name]
     if size is None:
         return None
     return PodPlan(
@@ -326,12 +326,12 @@ def _pod(tree: Tree, team: str, workload: Workload) -> PodPlan | None:
         amounts=size.amounts,
         node_labels=dict(size.flavor.node_labels),
         tolerated=size.flavor.taints,
-        priority=workload.priority or tree.stack.teams[team].priority,
+        priority=workload.priority or team.priority,
         shared_memory=shared_memory(workload, size),
         fabric=pod_fabric(tree, size.flavor.name, workload),
-        volumes=mounts_of(tree.stack, team, workload),
-        references=references(tree.stack.teams[team], workload),
-        caches=caches_of(tree.stack, size.flavor.name, workload),
+        volumes=mounts_of(tree.stack.datasets, name, team, workload),
+        references=references(team, workload),
+        caches=caches_of(tree.stack.datasets, size.flavor.name, workload),
         topology=topology_request(size.flavor.levels, workload),
     )
 

@@ -14,7 +14,6 @@ from gpu_tenancy.model.plan.compute_domains import CHANNEL_CLASS, connected_flav
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.gpu_operator import Values
 from gpu_tenancy.model.plan.needs import OF_JOBS, there
-from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.multikueue import MultiKueue
 from gpu_tenancy.model.spec.tenancy import Usage
 
@@ -96,7 +95,7 @@ def _configuration(environment: Environment) -> dict[str, Any]:
         },
         "clientConnection": {"qps": 300, "burst": 500},
         "manageJobsWithoutQueueName": True,
-        "managedJobsNamespaceSelector": _teams_alone(stack),
+        "managedJobsNamespaceSelector": _teams_alone(stack.metrics.prometheus.namespace),
         "integrations": integrations(environment),
         "resources": {"excludeResourcePrefixes": _excluded(environment)},
     }
@@ -104,7 +103,7 @@ def _configuration(environment: Environment) -> dict[str, Any]:
         mapping = {"name": CHANNELS, "deviceClassNames": [CHANNEL_CLASS]}
         configuration["resources"]["deviceClassMappings"] = [mapping]
     if stack.multikueue and stack.multikueue.workers:
-        configuration["multiKueue"] = _dispatching(stack, stack.multikueue)
+        configuration["multiKueue"] = _dispatching(stack.environment, stack.multikueue)
     if stack.fairness.even:  # This key enables fair sharing.
         configuration["fairSharing"] = {"preemptionStrategies": list(stack.fairness.preemption_strategies)}
     if stack.fairness.usage:
@@ -135,17 +134,17 @@ def usage_weights(environment: Environment, usage: Usage) -> dict[str, float]:
     return {CPU: 0.0 if gpus else 1.0, MEMORY: 0.0, **gpus, **channels, **usage.weights}
 
 
-def _dispatching(stack: Stack, section: MultiKueue) -> dict[str, Any]:
+def _dispatching(origin: str, section: MultiKueue) -> dict[str, Any]:
     """MultiKueue of a manager. `origin` marks what it created, for its garbage collection in the workers."""
     return {
         "gcInterval": "1m0s",
-        "origin": stack.environment,
+        "origin": origin,
         "workerLostTimeout": go_duration(section.worker_lost_timeout),
         "dispatcherName": f"kueue.x-k8s.io/multikueue-dispatcher-{section.dispatcher}",
     }
 
 
-def _teams_alone(stack: Stack) -> dict[str, Any]:
+def _teams_alone(monitoring: str) -> dict[str, Any]:
     """Selector for the teams' namespaces only, so that pods of the cloud are never gated.
 
     System namespaces are also excluded by name, in case somebody labels them by mistake; Kueue rejects a selector that
@@ -153,7 +152,7 @@ def _teams_alone(stack: Stack) -> dict[str, Any]:
     """
     spared = {
         "kube-system",
-        stack.metrics.prometheus.namespace,
+        monitoring,
         *(row.namespace for row in charts().values()),
     }
     key, value = TEAM_LABEL
