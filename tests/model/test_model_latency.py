@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from builders import Data, errors, planned, server, stack, team
+from builders import Data, planned, server, stack, team
 from originals import original
 from prometheus_tool import promtool
 
@@ -127,70 +127,6 @@ def test_prometheus_is_where_its_chart_puts_it(prometheus: Data, address: str) -
 
 def test_an_unnamed_metric_is_not_served() -> None:
     assert metric_name(Metrics()) is None
-
-
-WRONG: Mapping[str, tuple[Data, str]] = {
-    "a histogram whose name does not say its unit": (
-        measured({"histogram": "inference_latency"}),
-        (
-            "metrics.histogram: inference_latency does not end in _seconds, so its unit is unknown and a latency"
-            " target cannot be compared with it; measure seconds, with a name such as inference_latency_seconds"
-        ),
-    ),
-    "a histogram in milliseconds": (
-        measured({"histogram": "inference_latency_milliseconds"}),
-        (
-            "metrics.histogram: inference_latency_milliseconds does not end in _seconds, so its unit is unknown"
-            " and a latency target cannot be compared with it; measure seconds, with a name such as"
-            " inference_latency_seconds"
-        ),
-    ),
-    "a histogram that is no metric's name": (
-        measured({"histogram": "inference-latency_seconds"}),
-        (
-            "metrics.histogram: inference-latency_seconds is not a valid metric name; use letters, digits, '_'"
-            " and ':'; do not start with a digit"
-        ),
-    ),
-    "somebody who brings nothing": (
-        measured({"latencyP99": "p99_seconds", "by": "keda"}),
-        (
-            "metrics: sets by without histogram, so nothing is measured; set histogram to the one that your"
-            " servers expose, such as inference_latency_seconds, or remove by"
-        ),
-    ),
-    "a Prometheus that scrapes nothing": (
-        measured({"latencyP99": "p99_seconds", "prometheus": {"release": "kps"}}),
-        (
-            "metrics: sets prometheus without histogram, so nothing is measured; set histogram to the one that"
-            " your servers expose, such as inference_latency_seconds, or remove prometheus"
-        ),
-    ),
-    "a target without any source": (
-        measured({}),
-        (
-            "teams.a.serving.s.scaleOn.latencyP99: 0.1s needs a latency metric, but the stack defines none, so"
-            " the autoscaler would never scale; set metrics.histogram to the histogram (in seconds) that your"
-            " servers expose, or metrics.latencyP99 to the pod metric (in seconds) that your adapter serves"
-        ),
-    ),
-    "a port of metrics that an adapter's metric leaves unread": (
-        measured({"latencyP99": "p99_seconds"}, s=server(**SCALED, metricsPort=9400)),
-        (
-            "teams.a.serving.s.metricsPort: 9400 has no effect: metrics.histogram is not set; set"
-            " metrics.histogram to what your servers expose, or remove it"
-        ),
-    ),
-    "a port of metrics of a server that scales on cpu": (
-        measured({"histogram": HISTOGRAM}, s=server(replicas={"min": 1, "max": 2}, metricsPort=9400)),
-        "teams.a.serving.s.metricsPort: 9400 has no effect: the server does not scale on latency; remove it",
-    ),
-}
-
-
-@pytest.mark.parametrize(("sections", "said"), WRONG.values(), ids=WRONG.keys())
-def test_unmeasurable_targets_are_refused(sections: Data, said: str) -> None:
-    assert errors(sections) == [said]
 
 
 def test_a_query_without_a_target_is_refused() -> None:

@@ -1,0 +1,43 @@
+"""Stacks that are refused, each with its only error: `refused.yaml`."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from builders import PROVIDED, Data, errors
+
+TABLE = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text(encoding="utf-8"))
+
+
+def patched(target: Any, patch: Any) -> Any:
+    """A JSON merge patch: https://www.rfc-editor.org/rfc/rfc7386."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        merged[key] = patched(merged.get(key), value)
+    return {key: value for key, value in merged.items() if value is not None}
+
+
+def base(name: str) -> Data:
+    sections = TABLE[name]["stack"]
+    return {**sections, "cluster": {**PROVIDED, **sections["cluster"]}}
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_stack_that_cases_break_is_valid(name: str) -> None:
+    assert errors(base(name)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [pytest.param(name, case, id=f"{name}: {case}") for name in TABLE for case in TABLE[name]["refused"]],
+)
+def test_a_stack_is_refused_with_place_rule_and_fix(name: str, case: str) -> None:
+    refused = TABLE[name]["refused"][case]
+    problems = errors(patched(base(name), refused["patch"]))
+    if "error" in refused:
+        assert problems == [refused["error"]]
+    else:
+        assert any(problem.startswith(refused["begins"]) for problem in problems), problems
