@@ -3,7 +3,10 @@
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
 
 from builders import EXISTING, Data, pool, server, team
 from cli_builders import Project
@@ -172,14 +175,16 @@ def bare() -> Review:
     return replace(reviewed(replace(now, supply=over)), price_note="")
 
 
-def against(name: str, folder: Path, change: Callable[[Data], None]) -> Review:
+@cache
+def against(name: str, change: Callable[[Data], None]) -> Review:
     """A stack of the project, compared by the real functions with an earlier version."""
     found = stack_of_repository(name)
     sections = deepcopy(dict(read_stack(name).sections))
     change(sections)
-    project = Project.at(folder / name)
-    project.write(name, sections)
-    earlier = preview(name, project.folder)
+    with TemporaryDirectory() as folder:
+        project = Project.at(Path(folder, name))
+        project.write(name, sections)
+        earlier = preview(name, project.folder)
     done = review(found, ROOT)
     before = outlook(earlier.stack)
     differences = changes(earlier.rendered, found.rendered, [*found.stack.pools, *earlier.stack.pools])
@@ -211,3 +216,12 @@ def earlier_aws(sections: Data) -> None:
         "cohort": "research",
         "gpus": {"a100": {"guaranteed": 8, "limit": 8}},
     }
+
+
+REVIEWS: Final[dict[str, Callable[[], Review]]] = {
+    "everything": full,
+    "minimal": bare,
+    "local": partial(against, "local", earlier_local),
+    "prod_aws": partial(against, "prod-aws", earlier_aws),
+}
+"""Reviews whose pages and comments are goldens."""

@@ -2,24 +2,11 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from review_pages import (
-    NASTY,
-    RULES,
-    against,
-    bare,
-    earlier_aws,
-    earlier_local,
-    full,
-    many,
-    outlook_of,
-    reviewed,
-    small,
-)
+from page_reader import Markdown
+from review_pages import NASTY, REVIEWS, RULES, full, many, outlook_of, reviewed, small
 from syrupy.assertion import SnapshotAssertion
-from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from gpu_tenancy.review.changes import Change, FieldChange
 from gpu_tenancy.review.comment import LEAST, LIMIT, comment
@@ -27,32 +14,9 @@ from gpu_tenancy.review.comment_markdown import code, mermaid, text
 from gpu_tenancy.review.review import Review
 
 
-class Markdown(SingleFileSnapshotExtension):
-    """Goldens as Markdown files."""
-
-    file_extension = "md"
-    _write_mode = WriteMode.TEXT
-
-
-@pytest.fixture
-def golden(snapshot: SnapshotAssertion) -> SnapshotAssertion:
-    return snapshot.use_extension(Markdown)
-
-
-def test_a_review_with_everything_is_the_golden_comment(golden: SnapshotAssertion) -> None:
-    assert comment(full()) == golden
-
-
-def test_a_minimal_review_is_the_golden_comment(golden: SnapshotAssertion) -> None:
-    assert comment(bare()) == golden
-
-
-def test_the_review_of_local_is_the_golden_comment(golden: SnapshotAssertion, tmp_path: Path) -> None:
-    assert comment(against("local", tmp_path, earlier_local)) == golden
-
-
-def test_the_review_of_prod_aws_is_the_golden_comment(golden: SnapshotAssertion, tmp_path: Path) -> None:
-    assert comment(against("prod-aws", tmp_path, earlier_aws)) == golden
+@pytest.mark.parametrize("name", REVIEWS)
+def test_a_review_is_its_golden_comment(name: str, snapshot: SnapshotAssertion) -> None:
+    assert comment(REVIEWS[name]()) == snapshot(extension_class=Markdown)
 
 
 def busy(count: int) -> Review:

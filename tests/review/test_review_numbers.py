@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from builders import Data
 from cli_builders import Project
+from page_reader import Page
 from rendered_stacks import stack_of_repository
 from repository import ROOT
 from review_drawn import coherent
@@ -89,42 +89,9 @@ def guaranteed(world: World, key: Key) -> int:
     return sum(world.total(node, key) for node in world.below(root.name)) + gangs(world, key)
 
 
-class Tables(HTMLParser):
-    """The page's tables by label, as rows of cell texts."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tables: dict[str, list[list[str]]] = {}
-        self._table: list[list[str]] | None = None
-        self._quiet = 0
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        attributes = dict(attrs)
-        label = attributes.get("aria-label") or ""
-        if tag == "div" and label.endswith(", table"):
-            self._table = self.tables.setdefault(label.removesuffix(", table"), [])
-        elif self._table is not None and tag == "tr":
-            self._table.append([])
-        elif self._table is not None and tag in {"th", "td"}:
-            self._table[-1].append("")
-        if tag == "span" and (self._quiet or attributes.get("class") in {"place", "was", "new"}):
-            self._quiet += 1
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "table":
-            self._table = None
-        if self._quiet and tag == "span":
-            self._quiet -= 1
-
-    def handle_data(self, data: str) -> None:
-        if self._table and self._table[-1] and not self._quiet:
-            self._table[-1][-1] += data
-
-    def rows(self, label: str) -> list[list[str]]:
-        """Rows of a table, without those of CPU and memory, which the worlds of these tests do not have."""
-        rows = [[cell.strip() for cell in row] for row in self.tables[label][1:]]
-        return [row for row in rows if not any(cell.endswith(("CPUs", "memory")) for cell in row[:2])]
+def rows(shown: Page, label: str) -> list[list[str]]:
+    """Rows of a table, without those of CPU and memory, which the worlds of these tests do not have."""
+    return [row for row in shown.tables[label][1:] if not any(cell.endswith(("CPUs", "memory")) for cell in row[:2])]
 
 
 @pytest.mark.parametrize("sections", coherent(24))
@@ -171,16 +138,16 @@ def test_guarantees_and_shares_agree_with_the_queues(case: Case) -> None:
 
 
 def test_the_page_shows_the_numbers_of_the_queues(case: Case) -> None:
-    shown = Tables(case.page)
+    shown = Page(case.page)
     expected = kueue(case.world)
-    promises = {(row[0], row[1], row[2]): row[4:] for row in shown.rows("Guarantees and limits")}
+    promises = {(row[0], row[1], row[2]): row[4:] for row in rows(shown, "Guarantees and limits")}
     assert promises == {
         key: [str(sure), str(limit), str(limit - sure), lends]
         for key, (sure, limit, _, _, lends, _) in expected.items()
     }
     teams = {
         (row[0], row[1], row[2]): row[3:]
-        for row in shown.rows(next(label for label in shown.tables if label.endswith("available to each team")))
+        for row in rows(shown, next(label for label in shown.tables if label.endswith("available to each team")))
     }
     assert teams == {
         key: [str(sure), dash(*busy), str(alone), back] for key, (sure, _, busy, alone, _, back) in expected.items()
@@ -192,7 +159,7 @@ def test_the_sums_of_each_flavor_are_those_of_its_queues_and_cohorts(case: Case)
     assert [
         supply.flavor for supply in case.now.supply if supply.capacity.maximum and is_extended(supply.resource)
     ] == [supply.flavor for supply in case.now.supply if (supply.flavor, supply.resource) in world.keys]
-    shown = {row[0]: row for row in Tables(case.page).rows("Guarantees and capacity")}
+    shown = {row[0]: row for row in rows(Page(case.page), "Guarantees and capacity")}
     for supply in (supply for supply in case.now.supply if is_extended(supply.resource)):
         key = (supply.flavor, supply.resource)
         most = world.supply(key) + gangs(world, key)
