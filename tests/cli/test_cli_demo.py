@@ -27,8 +27,7 @@ from gpu_tenancy.simulation.scenarios import (
     read_scenario,
     scenario_of,
 )
-from gpu_tenancy.whatif.demo.run import play_demo
-from gpu_tenancy.whatif.demo.show import Display
+from gpu_tenancy.whatif.demo import Display, play_demo
 
 
 def demo(*arguments: object, project: Path = ROOT) -> Result:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from gpu_tenancy.model.plan.shares import Tree
-    from gpu_tenancy.simulation.live.live import LivePlayer
+    from gpu_tenancy.simulation.live.player import LivePlayer
     from gpu_tenancy.simulation.scenarios import JobStep
     from gpu_tenancy.whatif.narrative import Played
 
@@ -144,8 +144,7 @@ def demo(
         from gpu_tenancy.model.plan.shares import Tree  # noqa: PLC0415 - as above
         from gpu_tenancy.simulation.scenarios import unmodelled_of  # noqa: PLC0415 - as above
         from gpu_tenancy.whatif.data import Recorder, demo_json  # noqa: PLC0415 - not needed for `--help`
-        from gpu_tenancy.whatif.demo.run import play_demo  # noqa: PLC0415 - as above
-        from gpu_tenancy.whatif.demo.show import Display  # noqa: PLC0415 - as above
+        from gpu_tenancy.whatif.demo import Display, play_demo  # noqa: PLC0415 - as above
 
         folder = project_folder(project)
         tree = Tree(load(read_stack(stack, folder)))
@@ -171,7 +170,7 @@ def _live_player(stack: str, tree: "Tree", *, live: bool) -> "AbstractContextMan
     if not live:
         return nullcontext()
     from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - as above
-    from gpu_tenancy.simulation.live.live import live_player  # noqa: PLC0415 - as above
+    from gpu_tenancy.simulation.live.player import live_player  # noqa: PLC0415 - as above
 
     return live_player(Platform(), stack, tree, terminal.report)
 

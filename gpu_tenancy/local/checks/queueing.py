@@ -3,6 +3,7 @@
 Jobs are played on temporary copies of the stack's queues, so that the stack's own workloads are not touched.
 """
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -20,8 +21,8 @@ from gpu_tenancy.model.plan.measures import Measure, supply_of
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.simulation.live.copies import KUEUE, Place
 from gpu_tenancy.simulation.live.jobs import job_of
-from gpu_tenancy.simulation.live.player import Happened, Player
-from gpu_tenancy.simulation.scenarios.stage import Moment, amount_of
+from gpu_tenancy.simulation.live.player import LivePlayer
+from gpu_tenancy.simulation.scenarios import Event, Moment, amount_of
 
 
 def check_queueing(cluster: Cluster, tree: Tree, places: Mapping[str, Place]) -> Iterator[Check]:
@@ -52,22 +53,31 @@ class _Stage:
 
     def returned(self, scenario: Return) -> Check:
         """The guarantee of a queue that comes back."""
-        events: list[Happened] = []
-        player = Player(self.cluster, self.tree, self.places, events.append)
-        before = player.play("others", scenario.others)
-        after = player.play("owner", scenario.own)
+        admitted: list[float] = []
+        messages: list[str] = []
+        began = 0.0
+
+        def tell(event: Event) -> None:
+            if event.kind == "admitted" and any(event.job == workload.name for workload in scenario.own.submit):
+                admitted.append(time.monotonic() - began)
+            elif event.kind == "preempted":
+                messages.append(event.message)
+
+        player = LivePlayer(self.cluster, self.tree, self.places)
+        before = player.play_step("others", scenario.others, tell)
+        began = time.monotonic()
+        after = player.play_step("owner", scenario.own, tell)
         player.clear()
         measure, guarantee = scenario.measure, share_of(self.tree, scenario.queue, scenario.measure).guaranteed
         used = self._amounts(before, measure)
         borrowed = {queue: amount for queue, amount in used.items() if amount > self._guaranteed(queue, measure)}
-        admitted = [event.seconds for event in events if event.what == "admitted" and _is_of(event, scenario.own)]
         had = after.amount(scenario.queue, measure)
         return Check(
             f"{scenario.queue} gets its {_of(guarantee, measure)} at once, whatever others borrow",
             f"{self._used(used, measure)}, {self._borrowing(borrowed, measure)};"
             f" {scenario.queue} requested {_of(guarantee, measure)}"
             + (f" and was admitted after {max(admitted):.1f} s" if admitted else " and is pending")
-            + f"; {self._gave_way(after, measure, events)}",
+            + f"; {self._gave_way(after, measure, messages)}",
             holds=had == guarantee and self._amounts(after, measure) == self._amounts(scenario.foreseen, measure),
         )
 
@@ -103,10 +113,10 @@ class _Stage:
 
     def _tried(self, excess: Excess) -> tuple[bool, str | None]:
         """Whether all fitting jobs were admitted, and Kueue's message about the one beyond; None if it was admitted."""
-        player = Player(self.cluster, self.tree, self.places)
-        moment = player.play("fitting", excess.fitting)
+        player = LivePlayer(self.cluster, self.tree, self.places)
+        moment = player.play_step("fitting", excess.fitting)
         fits = len(moment.running) == len(excess.fitting.submit)
-        moment = player.play("beyond", Step((excess.beyond,)))
+        moment = player.play_step("beyond", Step((excess.beyond,)))
         pending = any(job.workload == excess.beyond.name for job in moment.waiting)
         message = player.message(excess.beyond.name) if pending else None
         player.clear()
@@ -131,23 +141,18 @@ class _Stage:
         )
         return ", ".join(parts)
 
-    def _gave_way(self, after: Moment, measure: Measure, events: list[Happened]) -> str:
+    def _gave_way(self, after: Moment, measure: Measure, messages: list[str]) -> str:
         if not after.evicted:
             return "nobody gave way"
         by_team = groupby(sorted(after.evicted, key=lambda job: job.team), lambda job: job.team)
         teams = [
             f"{_called(team)} {_of(sum(amount_of(job, measure) for job in jobs), measure)}" for team, jobs in by_team
         ]
-        message = next(event.message for event in events if event.what == "preempted")
-        return f"{' and '.join(teams)} gave way: {message}"
+        return f"{' and '.join(teams)} gave way: {messages[0]}"
 
 
 def _called(queue: str) -> str:
     return "a queue without a limit" if queue == ANYONE else queue
-
-
-def _is_of(event: Happened, step: Step) -> bool:
-    return any(event.job == workload.name for workload in step.submit)
 
 
 def _noun(measure: Measure) -> str:

@@ -1,21 +1,26 @@
-"""Submits jobs to a live Kueue, and reads what becomes of them."""
+"""Plays a scenario on a live Kueue: submits its jobs, and reads what becomes of them."""
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
+from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import maps_at, text_at, texts_at
+from gpu_tenancy.base.progress import Report
+from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import condition, is_true
 from gpu_tenancy.kueue import Admitted, Evicted, Pending, Settled, Step, Workload
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.simulation.live.copies import KUEUE, Place, uncopied
+from gpu_tenancy.simulation.live.copies import KUEUE, Place, copied, own_places, uncopied
 from gpu_tenancy.simulation.live.jobs import PLAYED, job_name, job_of
-from gpu_tenancy.simulation.scenarios.stage import Moment, moment_of
+from gpu_tenancy.simulation.scenarios import Event, JobStep, Moment, Tell
+from gpu_tenancy.simulation.scenarios.stage import moment_of
 
 QUIET: Final = 1.5
 """Seconds without a change after which Kueue counts as settled."""
@@ -33,27 +38,6 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go
 _IDENTIFIERS: Final = re.compile(r" \(UID: [^)]*\)|; preemptor path: .*")
 
 
-@dataclass(frozen=True, slots=True)
-class Happened:
-    """What happened to a job, in the order in which it was seen.
-
-    Attributes:
-        seconds: since the step began.
-        what: `submitted`, `finished`, `admitted` or `preempted`.
-        job: its name in the scenario.
-        message: Kueue's message; empty for what the player did.
-        by: the job that preempts it; empty for other events.
-        reason: of a preemption, such as `InCohortReclamation`.
-    """
-
-    seconds: float
-    what: str
-    job: str
-    message: str = ""
-    by: str = ""
-    reason: str = ""
-
-
 @dataclass(slots=True)
 class _Seen:
     """A job as it was last seen."""
@@ -66,42 +50,56 @@ class _Seen:
     preempted: str = ""
 
 
-@dataclass(slots=True)
-class Player:
-    """Plays steps of jobs on the queues of a stack.
+class LivePlayer:
+    """Plays a scenario on a live Kueue, with the events and states that the simulation has.
 
-    Attributes:
+    Args:
+        cluster: with the stack and Kueue.
+        tree: of the stack.
         places: where the jobs of each queue are submitted.
-        tell: receives each event when it is seen.
     """
 
-    cluster: Cluster
-    tree: Tree
-    places: Mapping[str, Place]
-    tell: Callable[[Happened], None] = lambda _: None
-    _jobs: dict[str, _Seen] = field(default_factory=dict[str, _Seen])
-    _known: dict[str, Workload] = field(default_factory=dict[str, Workload])
-    _evicted: list[Evicted] = field(default_factory=list[Evicted])
-    _began: float = 0.0
+    def __init__(self, cluster: Cluster, tree: Tree, places: Mapping[str, Place]) -> None:
+        self._cluster = cluster
+        self._tree = tree
+        self._places = places
+        self._tell: Tell = _unheard
+        self._jobs: dict[str, _Seen] = {}
+        self._known: dict[str, Workload] = {}
+        self._evicted: list[Evicted] = []
 
-    def play(self, label: str, step: Step) -> Moment:
-        """Ends and submits the jobs of a step, and returns the state when Kueue has settled.
-
-        Jobs that are alike are submitted together; before a different one, Kueue settles.
+    def play(self, step: JobStep, tell: Tell) -> Moment:
+        """As for `gpu_tenancy.simulation.scenarios.Player`.
 
         Raises:
             WaitTimeoutError: Kueue does not settle.
             ApiError: the API server or a policy rejects a job.
         """
-        self._began, self._evicted = time.monotonic(), []
+        return self.play_step(step.label, step.step, tell)
+
+    def play_step(self, label: str, step: Step, tell: Tell | None = None) -> Moment:
+        """The same for workloads of one pod set.
+
+        Workloads that are alike are submitted together; before a different one, Kueue settles.
+
+        Raises:
+            WaitTimeoutError, ApiError: as for `play`.
+        """
+        self._tell, self._evicted = tell or _unheard, []
         for name in step.finish:
-            self._finish(name)
+            self._delete(name)
+            self._tell(Event("finished", name, self._known[name].queue))
             self._settle()
         for _, alike in groupby(step.submit, lambda job: (job.queue, job.pod_sets, job.priority)):
             for workload in alike:
                 self._submit(workload)
             self._settle()
-        return moment_of(self.tree, label, self._state(), self._known)
+        moment = moment_of(self._tree, label, self._state(), self._known)
+        submitted = {workload.name for workload in step.submit}
+        for waiting in moment.waiting:
+            if waiting.workload in submitted:
+                self._tell(Event("pending", waiting.workload, waiting.team, message=waiting.why))
+        return moment
 
     def message(self, name: str) -> str:
         """Kueue's message about a pending job."""
@@ -113,27 +111,24 @@ class Player:
         Raises:
             WaitTimeoutError: a Workload still exists.
         """
-        numbers = {str(self._finish(name, quiet=True)) for name in list(self._jobs)}
+        numbers = {str(self._delete(name)) for name in list(self._jobs)}
 
         def gone() -> bool:
             return not any(_number(workload) in numbers for workload in self._workloads())
 
-        self.cluster.wait_for(gone, timeout=PATIENCE, poll=_POLL, what="the Workloads of the jobs to be deleted")
+        self._cluster.wait_for(gone, timeout=PATIENCE, poll=_POLL, what="the Workloads of the jobs to be deleted")
 
     def _submit(self, workload: Workload) -> None:
         number = len(self._known) + 1
-        self.cluster.create(job_of(self.tree, workload, self.places[workload.queue], number))
+        self._cluster.create(job_of(self._tree, workload, self._places[workload.queue], number))
         self._jobs[workload.name] = _Seen(workload, number)
         self._known[workload.name] = workload
-        self._tell("submitted", workload.name)
 
-    def _finish(self, name: str, *, quiet: bool = False) -> int:
+    def _delete(self, name: str) -> int:
         """Deletes a job and returns its number."""
         seen = self._jobs.pop(name)
-        namespace = self.places[seen.workload.queue].namespace
-        self.cluster.delete(Reference("batch/v1", "Job", job_name(seen.number), namespace))
-        if not quiet:
-            self._tell("finished", name)
+        namespace = self._places[seen.workload.queue].namespace
+        self._cluster.delete(Reference("batch/v1", "Job", job_name(seen.number), namespace))
         return seen.number
 
     def _settle(self) -> None:
@@ -148,14 +143,14 @@ class Player:
             pending = [seen.message for seen in self._jobs.values() if not seen.admitted]
             return time.monotonic() - changed[0] >= quiet(pending)
 
-        self.cluster.wait_for(settled, timeout=PATIENCE, poll=_POLL, what="Kueue to settle")
+        self._cluster.wait_for(settled, timeout=PATIENCE, poll=_POLL, what="Kueue to settle")
 
     def _read(self) -> object:
         """Reads all Workloads, tells what changed, and returns what must stay the same while Kueue is settled."""
         by_number = {str(seen.number): (name, seen) for name, seen in self._jobs.items()}
         found: list[object] = []
         workloads = list(self._workloads())
-        admissions: list[tuple[str, Manifest]] = []
+        admissions: list[Event] = []
         for workload in workloads:
             name, seen = by_number.get(_number(workload), ("", None))
             if seen is None:
@@ -163,18 +158,18 @@ class Player:
             admitted = is_true(workload, "Admitted")
             self._preempted(name, seen, workload, workloads)
             if admitted and not seen.admitted:
-                admissions.append((name, workload))
+                admissions.append(Event("admitted", name, seen.workload.queue))
             seen.admitted = admitted
             seen.flavors = tuple(_flavors(workload))
             seen.message = uncopied(text_at(condition(workload, "QuotaReserved"), "message"))
             found.append((name, admitted, is_true(workload, "Evicted"), seen.preempted))
-        for name, workload in admissions:
-            self._tell("admitted", name, text_at(condition(workload, "Admitted"), "message"))
+        for event in admissions:
+            self._tell(event)
         return sorted(found, key=str)
 
     def _workloads(self) -> Iterator[Manifest]:
-        for namespace in dict.fromkeys(place.namespace for place in self.places.values()):
-            yield from self.cluster.list(KUEUE, "Workload", namespace=namespace)
+        for namespace in dict.fromkeys(place.namespace for place in self._places.values()):
+            yield from self._cluster.list(KUEUE, "Workload", namespace=namespace)
 
     def _preempted(self, name: str, seen: _Seen, workload: Manifest, workloads: Iterable[Manifest]) -> None:
         """Records a preemption that was not seen before."""
@@ -186,9 +181,10 @@ class Player:
         message = text_at(preempted, "message")
         numbers = {str(other.number): job for job, other in self._jobs.items()}
         by = next((numbers.get(_number(other), "") for other in workloads if _uid(other) in message), "")
-        seconds, reason = time.monotonic() - self._began, text_at(preempted, "reason")
-        self._evicted.append(Evicted(name, by or name, reason, seconds))
-        self.tell(Happened(seconds, "preempted", name, _IDENTIFIERS.sub("", message), by, reason))
+        by_queue = self._known[by].queue if by else ""
+        reason, message = text_at(preempted, "reason"), _IDENTIFIERS.sub("", message)
+        self._evicted.append(Evicted(name, by or name, reason, time.monotonic()))
+        self._tell(Event("preempted", name, seen.workload.queue, by, by_queue, reason, message))
 
     def _state(self) -> Settled:
         jobs = sorted(self._jobs.items(), key=lambda item: item[1].number)
@@ -198,8 +194,9 @@ class Player:
             evicted=tuple(self._evicted),
         )
 
-    def _tell(self, what: str, job: str, message: str = "") -> None:
-        self.tell(Happened(time.monotonic() - self._began, what, job, message))
+
+def _unheard(_: Event) -> None:
+    """Where nobody follows what happens."""
 
 
 def quiet(messages: Collection[str]) -> float:
@@ -222,3 +219,37 @@ def _uid(workload: Manifest) -> str:
 def _flavors(workload: Manifest) -> Iterator[Mapping[str, str]]:
     for assignment in maps_at(workload, "status", "admission", "podSetAssignments"):
         yield {resource: uncopied(name) for resource, name in texts_at(assignment, "flavors").items()}
+
+
+@contextmanager
+def live_player(platform: Platform, stack: str, tree: Tree, report: Report) -> Generator[LivePlayer]:
+    """A player on the embedded platform; all jobs of the scenario are deleted at the end.
+
+    The jobs are submitted to the stack's own queues. If other workloads are there, copies of the queues are used, which
+    have the same quota; also where a flavor has a topology, which the scenario's jobs do not state.
+
+    Raises:
+        ConsoleError: the platform does not carry the stack, or Kueue does not run there.
+    """
+    carried = platform.carried()
+    if carried is None or carried.name != stack:
+        what = f"carries stack {carried.name}" if carried else "carries no stack"
+        replace = " --replace" if carried else ""
+        raise ConsoleError(f"the embedded platform {what}, not {stack}", f"run `tenancy up {stack}{replace}`")
+    if "kueue" not in platform.controllers.running():
+        raise ConsoleError("Kueue does not run on the embedded platform", f"run `tenancy up {stack}`")
+    with platform.cluster() as cluster, ExitStack() as at_end:
+        places = own_places(tree)
+        used = [name for name, place in places.items() if cluster.list(KUEUE, "Workload", namespace=place.namespace)]
+        placed = [name for name, flavor in tree.flavors.items() if flavor.levels]
+        if used or placed:
+            reason = (
+                f"{', '.join(used)}: other workloads are in these queues"
+                if used
+                else f"flavor {placed[0]} has a topology, and the scenario is played without topologies"
+            )
+            report(f"{reason}; the scenario is played on copies of all queues")
+            places = at_end.enter_context(copied(cluster, tree))
+        player = LivePlayer(cluster, tree, places)
+        at_end.callback(player.clear)
+        yield player

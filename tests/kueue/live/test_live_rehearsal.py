@@ -14,7 +14,7 @@ from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.local.checks.queueing import check_queueing, manifest_of_anyone
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.simulation.live.copies import COPY, KUEUE, copied, own_places
-from gpu_tenancy.simulation.live.live import LivePlayer
+from gpu_tenancy.simulation.live.player import LivePlayer
 from gpu_tenancy.simulation.scenarios import Event, SimulatedPlayer, StepResult, read_scenario
 
 KINDS = ("Namespace", "ServiceAccount", "ResourceFlavor", "Cohort", "ClusterQueue", "LocalQueue")
