@@ -6,8 +6,9 @@ import shutil
 import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
@@ -15,6 +16,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from gpu_tenancy.embedded.platform import Platform
 
+Scheme: TypeAlias = Literal["light", "dark"]
 NONE: Final = "GPU_TENANCY_NO_BROWSER"
 """Environment variable: whoever sets it wants no browser, and the tests that need one are skipped by that name."""
 
@@ -66,6 +68,54 @@ def emptied(found: Browser) -> Generator[Browser]:
     yield found
     for context in found.contexts:
         context.close()
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A page with its requests and console messages."""
+
+    page: Page
+    requests: list[str]
+    complaints: list[str]
+
+    def unfold(self) -> None:
+        """Opens all that is collapsed."""
+        self.page.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
+
+
+def opened(chromium: Browser, file: Path, scheme: Scheme = "light", width: int = 1280) -> Opened:
+    """A page of a file, as wide as a window of that many pixels."""
+    context = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+    found = Opened(context.new_page(), [], [])
+    found.page.on("request", lambda request: found.requests.append(request.url))
+    found.page.on("console", lambda message: found.complaints.append(message.text))
+    found.page.on("pageerror", lambda error: found.complaints.append(str(error)))
+    found.page.goto(file.as_uri())
+    return found
+
+
+def check_quiet(chromium: Browser, file: Path) -> None:
+    """A page has no errors and asks for nothing else, whatever is opened on it."""
+    found = opened(chromium, file)
+    for fold in found.page.locator("summary").all()[:20]:
+        if fold.is_visible():
+            fold.click()
+    found.unfold()
+    assert (found.requests, found.complaints) == ([file.as_uri()], [])
+
+
+def check_accessible(chromium: Browser, file: Path) -> None:
+    """axe-core finds nothing on a page with all details open."""
+    found = opened(chromium, file)
+    found.unfold()
+    assert violations(found.page) == {"light": [], "dark": []}
+
+
+def check_width(chromium: Browser, file: Path, width: int) -> None:
+    """A page is as wide as the window."""
+    found = opened(chromium, file, width=width)
+    found.unfold()
+    assert found.page.evaluate("document.documentElement.scrollWidth") == width
 
 
 def violations(page: Page) -> dict[str, list[list[str]]]:

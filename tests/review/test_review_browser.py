@@ -1,12 +1,10 @@
 """The report's page in a browser: no errors, no requests, accessible."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 import pytest
-from browser_tool import browser, emptied, violations
+from browser_tool import Scheme, browser, check_accessible, check_quiet, check_width, emptied, opened
 from builders import GPU
 from playwright.sync_api import Browser, Page
 from rendered_stacks import stack_of_repository
@@ -22,19 +20,10 @@ from gpu_tenancy.review.review import Review
 
 pytestmark = pytest.mark.process
 
-Scheme: TypeAlias = Literal["light", "dark"]
 TEAMS = 200
 LARGEST = 2_000_000
 WIDTHS = (1280, 390)
-
-
-@dataclass
-class Opened:
-    """A page with its requests and console messages."""
-
-    page: Page
-    requests: list[str]
-    complaints: list[str]
+SCHEMES: tuple[Scheme, Scheme] = ("light", "dark")
 
 
 def large(teams: int = TEAMS) -> Review:
@@ -110,41 +99,24 @@ def chromium(started: Browser) -> Iterator[Browser]:
         yield found
 
 
-def opened(chromium: Browser, file: Path, scheme: Scheme = "light", width: int = 1280) -> Opened:
-    context = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
-    found = Opened(context.new_page(), [], [])
-    found.page.on("request", lambda request: found.requests.append(request.url))
-    found.page.on("console", lambda message: found.complaints.append(message.text))
-    found.page.on("pageerror", lambda error: found.complaints.append(str(error)))
-    found.page.goto(file.as_uri())
-    return found
-
-
 NAMES = ("full", "bare", "large", "up")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_has_no_errors_and_no_requests(chromium: Browser, pages: dict[str, Path], name: str) -> None:
-    found = opened(chromium, pages[name])
-    for fold in found.page.locator("summary").all()[:20]:
-        if fold.is_visible():
-            fold.click()
-    assert found.complaints == []
-    assert found.requests == [pages[name].as_uri()]
+    check_quiet(chromium, pages[name])
 
 
 @pytest.mark.parametrize("name", ["full", "bare", "eight", "up"])  # axe takes 20 s for the rows of the large page
 def test_axe_finds_no_violations_with_open_details(chromium: Browser, pages: dict[str, Path], name: str) -> None:
-    found = opened(chromium, pages[name]).page
-    found.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
-    assert violations(found) == {"light": [], "dark": []}
+    check_accessible(chromium, pages[name])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_scheme_of_the_reader_is_that_of_the_page(chromium: Browser, pages: dict[str, Path], name: str) -> None:
     grounds = [
         opened(chromium, pages[name], scheme).page.evaluate("getComputedStyle(document.body).backgroundColor")
-        for scheme in ("light", "dark")
+        for scheme in SCHEMES
     ]
     assert grounds == ["rgb(250, 250, 247)", "rgb(19, 22, 27)"]
 
@@ -152,9 +124,7 @@ def test_the_scheme_of_the_reader_is_that_of_the_page(chromium: Browser, pages: 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", NAMES)
 def test_no_page_is_wider_than_the_window(chromium: Browser, pages: dict[str, Path], name: str, width: int) -> None:
-    found = opened(chromium, pages[name], width=width).page
-    found.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
-    assert found.evaluate("document.documentElement.scrollWidth") == width
+    check_width(chromium, pages[name], width)
 
 
 def test_two_hundred_teams_take_less_than_two_megabytes_and_start_folded(

@@ -2,20 +2,17 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 import pytest
-from browser_tool import browser, emptied, violations
-from playwright.sync_api import Browser, Page
+from browser_tool import browser, check_accessible, check_quiet, check_width, emptied, opened
+from playwright.sync_api import Browser
 from whatif_played import everyone, sixty, small, small_scenario, tree
 
 from gpu_tenancy.whatif.page import page
 
 pytestmark = pytest.mark.process
 
-Scheme: TypeAlias = Literal["light", "dark"]
 NAMES = ("busy", "scenario", "sixty")
-_OPEN = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
 
 
 @pytest.fixture(scope="module")
@@ -40,39 +37,20 @@ def chromium(started: Browser) -> Iterator[Browser]:
         yield found
 
 
-def opened(chromium: Browser, file: Path, scheme: Scheme = "light", width: int = 1280) -> Page:
-    context = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
-    found = context.new_page()
-    found.goto(file.as_uri())
-    return found
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_has_no_errors_and_no_requests(chromium: Browser, pages: dict[str, Path], name: str) -> None:
-    requests: list[str] = []
-    complaints: list[str] = []
-    found = chromium.new_context().new_page()
-    found.on("request", lambda request: requests.append(request.url))
-    found.on("console", lambda message: complaints.append(message.text))
-    found.on("pageerror", lambda error: complaints.append(str(error)))
-    found.goto(pages[name].as_uri())
-    found.evaluate(_OPEN)
-    assert (requests, complaints) == ([pages[name].as_uri()], [])
+    check_quiet(chromium, pages[name])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_axe_finds_no_violations_with_open_details(chromium: Browser, pages: dict[str, Path], name: str) -> None:
-    found = opened(chromium, pages[name])
-    found.evaluate(_OPEN)
-    assert violations(found) == {"light": [], "dark": []}
+    check_accessible(chromium, pages[name])
 
 
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("name", NAMES)
 def test_no_page_is_wider_than_the_window(chromium: Browser, pages: dict[str, Path], name: str, width: int) -> None:
-    found = opened(chromium, pages[name], width=width)
-    found.evaluate(_OPEN)
-    assert found.evaluate("document.documentElement.scrollWidth") == width
+    check_width(chromium, pages[name], width)
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -80,7 +58,7 @@ def test_no_page_is_wider_than_the_window(chromium: Browser, pages: dict[str, Pa
 def test_job_names_are_beside_their_lanes_without_overlap(
     chromium: Browser, pages: dict[str, Path], name: str, width: int
 ) -> None:
-    found = opened(chromium, pages[name], width=width)
+    found = opened(chromium, pages[name], width=width).page
     names = found.evaluate(
         "[...document.querySelectorAll('.time .job')].map((each) => { const box = each.getBoundingClientRect();"
         " return [box.top, box.bottom]; })"
@@ -107,7 +85,7 @@ def test_job_names_are_beside_their_lanes_without_overlap(
 
 @pytest.mark.slow
 def test_on_paper_all_that_scrolls_on_a_screen_is_there(chromium: Browser, pages: dict[str, Path]) -> None:
-    found = opened(chromium, pages["sixty"])
+    found = opened(chromium, pages["sixty"]).page
     found.emulate_media(media="print", color_scheme="dark")
     assert found.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert not found.locator("nav").is_visible()
