@@ -87,12 +87,6 @@ def _order(change: Change) -> tuple[int, str, str, str, str]:
     return ACTIONS.index(change.action), change.group, change.kind, change.name, change.urn
 
 
-def created(after: Rendered, pools: Iterable[str] = ()) -> tuple[Change, ...]:
-    """All resources as created, without a base."""
-    groups = Groups(after, pools)
-    return in_order(_made("create", registration, groups) for registration in resources(after).values())
-
-
 def resources(rendered: Rendered) -> dict[str, Registration]:
     """Resources by URN, without components, providers and resources that are only read."""
     return {

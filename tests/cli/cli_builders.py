@@ -37,6 +37,12 @@ def small(**sections: Any) -> Data:
     }
 
 
+def git(folder: Path, *words: str) -> str:
+    """The output of git in a folder, as a user with a name."""
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false")
+    return subprocess.run(["git", *identity, *words], check=True, cwd=folder, capture_output=True, text=True).stdout
+
+
 @dataclass(frozen=True)
 class Project:
     """This program with other stacks."""

@@ -1,12 +1,11 @@
 """Commands about stack files, as people and pipelines run them."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 from builders import Data
-from cli_builders import Project, small
+from cli_builders import Project, git, small
 from typer.testing import CliRunner, Result
 
 from gpu_tenancy.cli.main import app
@@ -19,15 +18,10 @@ def project(tmp_path: Path) -> Project:
     """A project in a repository, with one stack committed."""
     found = Project.at(tmp_path / "project")
     found.write("good", small())
-    git(found, "init", "-q")
-    git(found, "add", ".")
-    git(found, "commit", "-qm", "first")
+    git(found.folder, "init", "-q")
+    git(found.folder, "add", ".")
+    git(found.folder, "commit", "-qm", "first")
     return found
-
-
-def git(project: Project, *words: str) -> None:
-    identity = ("-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false")
-    subprocess.run(["git", *identity, *words], check=True, cwd=project.folder, capture_output=True)
 
 
 def tenancy(project: Project, *arguments: object) -> Result:

@@ -1,12 +1,11 @@
 """A stack at another git ref, and the review of its changes since then."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 from builders import Data
-from cli_builders import Project, small
+from cli_builders import Project, git, small
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.engine.project import preview
@@ -16,11 +15,6 @@ from gpu_tenancy.review.build import as_json, between, review
 from gpu_tenancy.review.verdict import OK, REVIEW
 
 pytestmark = pytest.mark.process
-
-
-def git(folder: Path, *words: str) -> None:
-    identity = ("-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false")
-    subprocess.run(["git", *identity, *words], check=True, cwd=folder, capture_output=True)
 
 
 @pytest.fixture

@@ -6,16 +6,21 @@ from pathlib import Path
 import pytest
 from builders import Data, job, server
 from cli_builders import Project, small
-from review_builders import rendered
 
+from gpu_tenancy.engine.project import Preview, preview
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
-from gpu_tenancy.review.changes import Change, FieldChange, changes, created
+from gpu_tenancy.review.changes import Change, FieldChange, changes
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return Project.at(tmp_path / "project")
+
+
+def rendered(project: Project, sections: Data) -> Preview:
+    project.write("s", sections)
+    return preview("s", project.folder)
 
 
 def between(project: Project, before: Data, after: Data) -> tuple[Change, ...]:
@@ -66,12 +71,6 @@ def test_a_jobs_new_image_replaces_it_and_a_servers_does_not(project: Project) -
     assert found["Deployment"].fields == (
         FieldChange("spec.template.spec.containers.0.image", "registry.example.com/serve:1.0", image),
     )
-
-
-def test_everything_is_new_without_a_base(project: Project) -> None:
-    found = rendered(project, small())
-    assert {change.action for change in created(found.rendered)} == {"create"}
-    assert len(created(found.rendered)) == len(found.objects)
 
 
 def config_map(**inputs: object) -> Rendered:

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 from builders import Data
-from cli_builders import Project, small
+from cli_builders import Project, git, small
 from typer.testing import CliRunner
 
 from gpu_tenancy.cli.main import app
@@ -50,11 +49,6 @@ HIDDEN = (
     "Policies at HEAD: 1 mandatory violation of new or updated resources that the changed policies do not report:"
     " few-pods (Job vision/nightly)"
 )
-
-
-def git(folder: Path, *words: str) -> None:
-    identity = ("-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false")
-    subprocess.run(["git", *identity, *words], check=True, cwd=folder, capture_output=True)
 
 
 def pods(workers: int, **sections: Any) -> Data:
