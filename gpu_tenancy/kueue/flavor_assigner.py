@@ -119,8 +119,7 @@ def assign(workload: WorkloadInfo, simulate_preemption: SimulatePreemption, cycl
             if group is None:
                 if amount == 0:
                     continue
-                pod_set = workload.spec.pod_sets[index].name
-                assignment.reasons.append(FlavorReason(pod_set, resource, "", amount, amount, None))
+                assignment.reasons.append(FlavorReason(resource, "", amount, amount, None))
                 failed = True
                 break
             if resource in assigned:
@@ -167,7 +166,7 @@ class _FlavorSearch:
         self._workload, self._group, self._simulate_preemption = workload, group, simulate_preemption
         self._assignment = assignment
         self._index = index
-        self._pod_set = workload.spec.pod_sets[index]
+        self._suitable = workload.spec.pod_sets[index].flavors
         self._requests = {name: amount for name, amount in workload.requests[index].items() if name in group.covered}
         self._can_preempt_while_borrowing = _can_preempt_while_borrowing(workload.queue, fair=fair)
 
@@ -186,7 +185,7 @@ class _FlavorSearch:
         for index in range(self._next_flavor_to_try(resource), len(flavors)):
             last_tried = index
             name, keys = flavors[index]
-            if self._pod_set.flavors is not None and name not in self._pod_set.flavors:
+            if self._suitable is not None and name not in self._suitable:
                 self._add_reason(resource, name, self._requests[resource], None)
                 continue
             assigned, representative_mode = self._try_flavor(name, keys, fungibility)
@@ -236,7 +235,7 @@ class _FlavorSearch:
         return GranularMode(Mode.NO_FIT, borrowing)
 
     def _add_reason(self, resource: str, flavor: str, requested: int, maximum: int | None, missing: int = 0) -> None:
-        self._assignment.reasons.append(FlavorReason(self._pod_set.name, resource, flavor, requested, missing, maximum))
+        self._assignment.reasons.append(FlavorReason(resource, flavor, requested, missing, maximum))
 
 
 def is_preferred(mode: GranularMode, other: GranularMode | None, fungibility: Fungibility) -> bool:

@@ -26,7 +26,6 @@ class FlavorReason(NamedTuple):
         maximum: the maximum capacity of the ClusterQueue; None if the flavor does not match the pods.
     """
 
-    pod_set: str
     resource: str
     flavor: str
     requested: int
