@@ -13,8 +13,8 @@ from gpu_tenancy.local.show import price_note
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.packs.choosing import choose
 from gpu_tenancy.packs.evaluation import evaluate
-from gpu_tenancy.review.base import Base, base, base_in, checkout
-from gpu_tenancy.review.changes import Change, changes, resources
+from gpu_tenancy.review.base import base, base_in, checkout
+from gpu_tenancy.review.changes import changes, resources
 from gpu_tenancy.review.policies import Evaluated, judged, policy_changes
 from gpu_tenancy.review.real import read_real
 from gpu_tenancy.review.review import Comparison, Review
@@ -50,10 +50,12 @@ def review(
             compared = base_in(copy, ref, current.name, project_name(project))
             if rules:
                 rules = replace(rules, changes=policy_changes(current, packs, compared, copy, project))
-    pools = (*current.stack.pools, *(compared.stack.pools if compared and compared.stack else ()))
-    differences = _changes(current, compared, pools)
-    comparison = _comparison(compared)
-    seen = read_real(real, current.rendered, compared.rendered if compared else None, pools) if real else None
+    stack, rendered = (compared.stack, compared.rendered) if compared else (None, None)
+    pools = (*current.stack.pools, *(stack.pools if stack else ()))
+    differences = changes(rendered, current.rendered, pools) if rendered else ()
+    before = outlook(stack) if stack else None
+    comparison = Comparison(compared.ref, compared.commit, before, compared.notes) if compared else None
+    seen = read_real(real, current.rendered, rendered, pools) if real else None
     return Review(
         stack=current.name,
         resources=len(resources(current.rendered)),
@@ -89,19 +91,6 @@ def between(stack: str, before: str, after: str | None, project: Path) -> Review
         raise ConsoleError(f"stack {stack} at {after}: {notes}", "specify a ref where the stack is valid")
     done = review(Preview(stack, later.stack, later.rendered, (), later.stack), project, ref=before)
     return replace(done, where={})  # Line numbers of the working tree do not apply to a ref.
-
-
-def _changes(current: Preview, compared: Base | None, pools: tuple[str, ...]) -> tuple[Change, ...]:
-    if compared is None or compared.rendered is None:
-        return ()
-    return changes(compared.rendered, current.rendered, pools)
-
-
-def _comparison(compared: Base | None) -> Comparison | None:
-    if compared is None:
-        return None
-    before = outlook(compared.stack) if compared.stack else None
-    return Comparison(compared.ref, compared.commit, before, compared.notes)
 
 
 def _places(current: Preview, project: Path) -> dict[str, str]:

@@ -50,19 +50,19 @@ def hues(outlook: StackOutlook) -> dict[str, int]:
     return {supply.flavor: index % HUES for index, supply in enumerate(outlook.supply)}
 
 
-def text_bar(guaranteed: int, limit: int, capacity: int, width: int = TEXT_WIDTH) -> str:
+def text_bar(guaranteed: int, limit: int, capacity: int) -> str:
     """A text bar: █ guaranteed, ▒ may borrow, · other capacity of the flavor.
 
     Each part above 0 has at least one character.
     """
     whole = max(capacity, limit, 1)
-    solid = _characters(guaranteed, whole, width)
-    hatched = max(_characters(limit, whole, width) - solid, 1 if limit > guaranteed and solid < width else 0)
-    return "█" * solid + "▒" * hatched + "·" * (width - solid - hatched)
+    solid = _characters(guaranteed, whole)
+    hatched = max(_characters(limit, whole) - solid, 1 if limit > guaranteed and solid < TEXT_WIDTH else 0)
+    return "█" * solid + "▒" * hatched + "·" * (TEXT_WIDTH - solid - hatched)
 
 
-def _characters(gpus: int, whole: int, width: int) -> int:
-    return 0 if gpus == 0 else max(1, round(width * gpus / whole))
+def _characters(gpus: int, whole: int) -> int:
+    return 0 if gpus == 0 else max(1, round(TEXT_WIDTH * gpus / whole))
 
 
 @dataclass(frozen=True, slots=True)

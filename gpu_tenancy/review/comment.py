@@ -1,7 +1,8 @@
 """The review as a pull request comment, in Markdown for GitHub and GitLab."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from html import escape
 from typing import Final
 
 from gpu_tenancy.base.amounts import amount_text
@@ -80,44 +81,49 @@ def _joined(head: str, kept: list[Section], sections: list[Section]) -> str:
 
 def _sections(review: Review) -> Iterator[Section]:
     """Sections in reading order; `rank` decides which are omitted first."""
-    all_ = tables(review)
+    all_, now = tables(review), review.now
     groups = change_groups(review)
+    note = text(review.price_note or "No prices available")
     yield Section("policies", 2, tuple(_rules(review)))
     yield Section("deletions and replacements", 1, tuple(_losses(groups)))
     yield Section("changes", 5, tuple(_changes(review, groups)))
     yield Section("changed values", 3, tuple(_differences(review, all_.values())))
     yield Section("guarantees and limits", 4, tuple(_promises(review)))
-    yield Section("guarantees and capacity", 6, tuple(_part("Guarantees and capacity", all_["supply"])))
-    yield Section(all_["teams"].title, 7, tuple(_part(all_["teams"].title, all_["teams"])))
-    yield Section(
-        "cost by cost center", 8, tuple(_costs(review, all_["cost-by-centre"], "Monthly cost by cost center"))
-    )
-    yield Section("cost by team", 9, tuple(_costs(review, all_["cost-by-team"], "Monthly cost by team")))
-    yield Section("serving", 10, tuple(_part("Serving", all_["serving"])))
-    yield Section("node pools", 11, tuple(_part("Node pools", all_["pools"])))
-    yield Section("cohort tree", 12, tuple(folded("Cohort tree", mermaid(review.now))))
-    yield Section("cohorts", 13, tuple(_part("Cohorts", all_["groups"])))
-    yield Section("access", 14, tuple(_part("Access", all_["access"])))
-    if review.now.data:
-        yield Section("data", 14, (*_part("Data", all_["data"]), *_data_rights(review), *_network(review)))
-    if review.now.caches:
-        yield Section("caches", 14, tuple(_part("Caches of datasets", all_["caches"])))
-    if review.now.people:
-        yield Section("people", 15, tuple(_part("People", all_["people"])))
-    yield Section("secrets", 16, tuple(_part("Secrets", all_["secrets"])))
-    yield Section("images", 17, tuple(_pulls(review)))
+    yield _table("guarantees and capacity", 6, all_["supply"])
+    yield _table(all_["teams"].title, 7, all_["teams"])
+    for title, rank, costs in (("cost center", 8, all_["cost-by-centre"]), ("team", 9, all_["cost-by-team"])):
+        lines = folded(f"<b>{costs.title}</b>", (*figures(costs), "", note))
+        yield Section(f"cost by {title}", rank, tuple(lines))
+    yield _table("serving", 10, all_["serving"])
+    yield _table("node pools", 11, all_["pools"])
+    yield Section("cohort tree", 12, tuple(folded("Cohort tree", mermaid(now))))
+    yield _table("cohorts", 13, all_["groups"])
+    yield _table("access", 14, all_["access"])
+    if now.data:
+        rights = _listed("<b>Rights on data</b>: whoever administers the buckets grants", map(code, now.data_rights))
+        needs = _listed("<b>Network for shared storage</b>: not created by this stack", map(text, now.network_needs))
+        table_of_data = _table("data", 14, all_["data"])
+        yield replace(table_of_data, lines=(*table_of_data.lines, *rights, *needs))
+    if now.caches:
+        yield _table("caches", 14, all_["caches"])
+    if now.people:
+        yield _table("people", 15, all_["people"])
+    yield _table("secrets", 16, all_["secrets"])
+    yield Section("images", 17, tuple(_listed("<b>Images</b>", map(text, now.pulls))))
 
 
-def _data_rights(review: Review) -> Iterator[str]:
-    if review.now.data_rights:
-        rights = [f"- {code(right)}" for right in review.now.data_rights]
-        yield from folded("<b>Rights on data</b>: whoever administers the buckets grants", rights)
+def _table(title: str, rank: int, shown_: Table) -> Section:
+    """A collapsed table and the rows that only the base has; empty without rows."""
+    if not shown_.rows and not shown_.gone:
+        return Section(title, rank, ())
+    gone = ("", f"Removed: {text('; '.join(shown_.gone))}.") if shown_.gone else ()
+    return Section(title, rank, tuple(folded(f"<b>{shown_.title}</b>", (*figures(shown_), *gone))))
 
 
-def _network(review: Review) -> Iterator[str]:
-    if review.now.network_needs:
-        needs = [f"- {text(need)}" for need in review.now.network_needs]
-        yield from folded("<b>Network for shared storage</b>: not created by this stack", needs)
+def _listed(summary: str, items: Iterable[str]) -> Iterator[str]:
+    """A collapsed list; nothing without items."""
+    if lines := [f"- {item}" for item in items]:
+        yield from folded(summary, lines)
 
 
 def _head(review: Review, room: int) -> str:
@@ -239,12 +245,7 @@ def _changes(review: Review, groups: tuple[ChangeGroup, ...]) -> Iterator[str]:
     for group in groups:
         where = f" · {code(group.where)}" if group.where else ""
         lines = [item for line in group.lines for item in (f"- {_change(line)}", *_fields(line.fields))]
-        yield from folded(f"<b>{_plain(group.name)}</b> {group.tally}{where}", lines)
-
-
-def _plain(words: str) -> str:
-    """Text escaped for HTML."""
-    return words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        yield from folded(f"<b>{escape(group.name, quote=False)}</b> {group.tally}{where}", lines)
 
 
 def _change(line: ChangeLine) -> str:
@@ -297,18 +298,3 @@ def _promises(review: Review) -> Iterator[str]:
         ],
         rows,
     )
-
-
-def _part(title: str, shown_: Table) -> Iterator[str]:
-    if shown_.rows or shown_.gone:
-        gone = ("", f"Removed: {text('; '.join(shown_.gone))}.") if shown_.gone else ()
-        yield from folded(f"<b>{title}</b>", (*figures(shown_), *gone))
-
-
-def _pulls(review: Review) -> Iterator[str]:
-    if review.now.pulls:
-        yield from folded("<b>Images</b>", [f"- {text(line)}" for line in review.now.pulls])
-
-
-def _costs(review: Review, shown_: Table, title: str) -> Iterator[str]:
-    yield from folded(f"<b>{title}</b>", (*figures(shown_), "", text(review.price_note or "No prices available")))

@@ -203,27 +203,9 @@ def key_figures(review: Review) -> tuple[Figure, ...]:
     """GPUs (CPUs where there are none) and monthly cost of guarantees and limits, with their changes."""
     before = review.comparison.before if review.comparison else None
     now = review.now
-    capacity = _counts(now, sum(supply.capacity.maximum for supply in now.totals))
-    return (
-        _guaranteed(now, before, capacity),
-        Figure(
-            "limits",
-            f"{_sum(now, 'limits'):,}",
-            f"of {capacity:,}",
-            f"{_unit(now)}, sum of all limits",
-            # pyrefly: ignore[bad-argument-type]
-            _moved(before and _sum(before, "limits"), _sum(now, "limits")),
-        ),
-        _cost("monthly cost, guarantees", "guaranteed", now, before),
-        _cost("monthly cost, limits", "limit", now, before),
-    )
-
-
-def _guaranteed(now: StackOutlook, before: StackOutlook | None, capacity: int) -> Figure:
-    amount = _sum(now, "guaranteed")
+    noun = _unit(now)
     over = [supply.flavor for supply in now.supply if supply.guaranteed > supply.capacity.maximum]
     autoscaled = [supply.flavor for supply in now.supply if supply.guaranteed > supply.capacity.minimum]
-    noun = _unit(now)
     note = (
         f"{noun}; capacity exceeded: {', '.join(over)}"
         if over
@@ -231,16 +213,19 @@ def _guaranteed(now: StackOutlook, before: StackOutlook | None, capacity: int) -
         if autoscaled
         else f"{noun}, always available"
     )
-    tone: Tone = "bad" if over else "good"
-    return Figure(
-        "guaranteed",
-        f"{amount:,}",
-        f"of {capacity:,}",
-        note,
-        # pyrefly: ignore[bad-argument-type]
-        _moved(before and _sum(before, "guaranteed"), amount),
-        tone,
+    return (
+        _amount("guaranteed", now, before, note, "bad" if over else "good"),
+        _amount("limits", now, before, f"{noun}, sum of all limits"),
+        _cost("monthly cost, guarantees", "guaranteed", now, before),
+        _cost("monthly cost, limits", "limit", now, before),
     )
+
+
+def _amount(field: str, now: StackOutlook, before: StackOutlook | None, note: str, tone: Tone | None = None) -> Figure:
+    """The sum of a field of all flavors, of the sum of their capacities."""
+    amount, capacity = _sum(now, field), _counts(now, sum(supply.capacity.maximum for supply in now.totals))
+    change = "" if before is None else _moved(_sum(before, field), amount)
+    return Figure(field, f"{amount:,}", f"of {capacity:,}", note, change, tone)
 
 
 def _sum(outlook: StackOutlook, field: str) -> int:
@@ -257,9 +242,7 @@ def _counts(outlook: StackOutlook, amount: int) -> int:
     return amount // 1000 if any(supply.resource == CPU for supply in outlook.totals) else amount
 
 
-def _moved(was: int | None, now: int) -> str:
-    if was is None:
-        return ""
+def _moved(was: int, now: int) -> str:
     return "±0" if was == now else f"{now - was:+,}".replace("-", MINUS)
 
 

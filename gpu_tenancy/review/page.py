@@ -227,12 +227,16 @@ def write_report(result: Outcome, folder: Path) -> Path:
 
     The same stack in the same state gives the same bytes.
     """
-    return _write(page(_review(result.preview), result), folder)
+    file = folder / "report.html"
+    write_text(file, page(_review(result.preview), result))
+    return file
 
 
 def write_forecast(preview: Preview, folder: Path) -> Path:
     """Writes the same page from the stack's file alone, before a platform runs, and returns its path."""
-    return _write(page(_review(preview)), folder)
+    file = folder / "report.html"
+    write_text(file, page(_review(preview)))
+    return file
 
 
 def _review(preview: Preview) -> Review:
@@ -249,9 +253,3 @@ def _review(preview: Preview) -> Review:
         where={},
         verdict=verdict(now, None, (), None),
     )
-
-
-def _write(content: str, folder: Path) -> Path:
-    file = folder / "report.html"
-    write_text(file, content)
-    return file
