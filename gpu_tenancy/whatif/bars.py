@@ -95,26 +95,26 @@ def colours(played: Played) -> dict[str, str]:
         for job in moment.running:
             now[job.team] += sum(amount_of(job, measure) for measure in ranking)
         peak |= {team: max(peak[team], amount) for team, amount in now.items()}
-    teams = [each.team for each in played.held if each.flavor in played.labels]
+    teams = [usage.team for usage in played.held if usage.flavor in played.labels]
     ranked = sorted(dict.fromkeys(teams), key=lambda team: -peak[team])[:HUES]
     shown = [team for team in peak if team in ranked]
     return {team: f"h{shown.index(team)}" if team in shown else OTHERS for team in peak}
 
 
 def pictures(played: Played) -> Iterator[Picture]:
-    """One for each flavor that is used or requested."""
+    """One for usage flavor that is used or requested."""
     hues = colours(played)
     for measure in played.counted:
-        held = {each.team: each for each in played.held if each.flavor == measure.label}
+        held = {usage.team: usage for usage in played.held if usage.flavor == measure.label}
         drawer = _Drawer(played.tree, measure, held, hues)
-        used, capacity = sum(each.runs for each in held.values()), supply_of(played.tree, measure)
+        used, capacity = sum(usage.runs for usage in held.values()), supply_of(played.tree, measure)
         gangs = drawer.gangs
         noun = unit(measure.resource)
         numbers = f"{drawer.text(used)} of {drawer.text(capacity)} {noun} in use" + (
             f" · {drawer.text(gangs)} more reserved for gangs (Volcano)" if gangs else ""
         )
         parts = tuple(drawer.parts(capacity))
-        says = f"{measure.label}: {numbers}; " + ", ".join(each.says for each in parts)
+        says = f"{measure.label}: {numbers}; " + ", ".join(part.says for part in parts)
         tree = drawer.branch(played.tree.root, 0)
         yield Picture(measure.label, parts, numbers, says, tree, drawer.cut, drawer.noun)
 
@@ -126,11 +126,13 @@ class _Drawer:
         self._tree, self._measure, self._held, self._hues = tree, measure, held, hues
         self._flavor = flavor = measure.label
         self._most = supply_of(tree, measure)
-        reach = max((max(each.limit, each.guaranteed, each.runs + each.waits) for each in held.values()), default=1)
+        reach = max(
+            (max(usage.limit, usage.guaranteed, usage.runs + usage.waits) for usage in held.values()), default=1
+        )
         self.cut = self._most > CUT * reach
         self._scale = Scale({flavor: reach if self.cut else max(reach, self._most)})
-        self._free = self._most - sum(each.runs for each in held.values())
-        self._borrowed = sum(each.borrowed for each in held.values())
+        self._free = self._most - sum(usage.runs for usage in held.values())
+        self._borrowed = sum(usage.borrowed for usage in held.values())
 
     @property
     def gangs(self) -> int:
@@ -149,14 +151,14 @@ class _Drawer:
 
     def parts(self, capacity: int) -> Iterator[Part]:
         """All GPUs of the flavor, by team."""
-        found = [
-            each
+        shares = [
+            share
             for held in self._held.values()
-            for each in ((held.team, "own", held.own), (held.team, "borrowed", held.borrowed))
+            for share in ((held.team, "own", held.own), (held.team, "borrowed", held.borrowed))
         ]
-        found += [("nobody", "free", self._free), ("Volcano gangs", "gangs", self.gangs)]
+        shares += [("nobody", "free", self._free), ("Volcano gangs", "gangs", self.gangs)]
         whole, at = max(1, capacity + self.gangs), 0
-        for who, kind, gpus in found:
+        for who, kind, gpus in shares:
             if gpus > 0:
                 texts = {
                     "own": f"{who}: {self.text(gpus)} guaranteed",
@@ -177,7 +179,7 @@ class _Drawer:
             cohort,
             depth,
             self._note(cohort, depth),
-            tuple(each for each in inside if each.groups or each.teams),
+            tuple(group for group in inside if group.groups or group.teams),
             tuple(self._bar(self._held[name]) for name in teams if name in self._held),
         )
 
@@ -189,7 +191,7 @@ class _Drawer:
             return f"guaranteed {self.text(self._tree.guaranteed(cohort, flavor, resource))}" + (
                 "" if limit is None else f", limit {self.text(limit)}"
             )
-        nobody, noun = self._most - sum(each.guaranteed for each in self._held.values()), unit(resource)
+        nobody, noun = self._most - sum(usage.guaranteed for usage in self._held.values()), unit(resource)
         return (
             f"{self.text(nobody)} {noun} not guaranteed to any team"
             if nobody > 0
@@ -200,35 +202,35 @@ class _Drawer:
         left = self._scale.percent(self._flavor, begin)
         return left, round(max(0.0, self._scale.percent(self._flavor, end) - left), 2)
 
-    def _bar(self, each: Held) -> TeamBar:
-        remark, wants = self._remark(each), f"{self.text(each.waits)} pending" if each.waits else ""
-        used = f"{each.team} uses {self.text(each.runs)} of at most {self.text(each.limit)} {self.noun}"
+    def _bar(self, usage: Held) -> TeamBar:
+        remark, wants = self._remark(usage), f"{self.text(usage.waits)} pending" if usage.waits else ""
+        used = f"{usage.team} uses {self.text(usage.runs)} of at most {self.text(usage.limit)} {self.noun}"
         texts = (used, remark, wants)
         return TeamBar(
-            team=each.team,
-            colour=self._hues[each.team],
-            own=self._length(0, each.own),
-            borrowed=self._length(each.own, each.runs),
-            unused=self._length(each.own, each.guaranteed) if each.unused else (0.0, 0.0),
-            waits=self._length(each.runs, each.runs + each.waits),
-            tick=self._scale.percent(self._flavor, each.limit),
-            numbers=f"{self.text(each.runs)} of {self.text(each.limit)}",
+            team=usage.team,
+            colour=self._hues[usage.team],
+            own=self._length(0, usage.own),
+            borrowed=self._length(usage.own, usage.runs),
+            unused=self._length(usage.own, usage.guaranteed) if usage.unused else (0.0, 0.0),
+            waits=self._length(usage.runs, usage.runs + usage.waits),
+            tick=self._scale.percent(self._flavor, usage.limit),
+            numbers=f"{self.text(usage.runs)} of {self.text(usage.limit)}",
             remark=remark,
             wants=wants,
             says="; ".join(part for part in texts if part),
         )
 
-    def _remark(self, each: Held) -> str:
-        parts = [f"{self.text(each.own)} guaranteed"] if each.own else []
-        parts += [f"{self.text(each.borrowed)} borrowed"] if each.borrowed else []
+    def _remark(self, usage: Held) -> str:
+        parts = [f"{self.text(usage.own)} guaranteed"] if usage.own else []
+        parts += [f"{self.text(usage.borrowed)} borrowed"] if usage.borrowed else []
         remarks = [" + ".join(parts)] if parts else []
-        if each.unused:
-            remarks.append(f"{self.text(each.unused)} of the guarantee {self._whereabouts(each)}")
+        if usage.unused:
+            remarks.append(f"{self.text(usage.unused)} of the guarantee {self._whereabouts(usage)}")
         return ", ".join(remarks) or "none"
 
-    def _whereabouts(self, each: Held) -> str:
+    def _whereabouts(self, usage: Held) -> str:
         """What happens to the unused part of a guarantee. Kueue records who borrows, not from whom."""
-        if not self._tree.lends(each.team):
+        if not self._tree.lends(usage.team):
             return "idle (not lent)"
         if not self._borrowed:
             return "idle"

@@ -23,7 +23,7 @@ from gpu_tenancy.whatif.narrative import Played
 def as_json(played: Played) -> str:
     """Each moment with its jobs, its evictions and their reasons, and the usage of each team and flavor."""
     plain = {
-        "moments": [_moment(played.tree, each) for each in played.moments],
+        "moments": [_moment(played.tree, moment) for moment in played.moments],
         "notModelled": list(played.left_out),
     }
     return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"

@@ -11,7 +11,7 @@ from gpu_tenancy.base.quantity import CPU, is_extended
 from gpu_tenancy.base.texts import counted, plural
 from gpu_tenancy.model.plan.measures import Measure
 from gpu_tenancy.model.plan.shares import Share, Tree
-from gpu_tenancy.simulation.scenarios import Event, Job, JobStep, Player, SimulatedPlayer, StepResult, meaning
+from gpu_tenancy.simulation.scenarios import Event, Job, JobStep, Player, SimulatedPlayer, StepResult, meaning, unheard
 from gpu_tenancy.whatif.demo_tables import step_table, summary_table, summary_title, teams_of
 from gpu_tenancy.whatif.narrative import livelock
 
@@ -57,14 +57,10 @@ def play_demo(tree: Tree, scenario: Iterable[JobStep], shown: Shown, live: Playe
     results: list[StepResult] = []
     for step in scenario:
         shown.begin(step)
-        foreseen = simulated.play(step, shown.event if live is None else _unheard)
+        foreseen = simulated.play(step, shown.event if live is None else unheard)
         results.append(StepResult(step, foreseen, None if live is None else live.play(step, shown.event)))
         shown.end(results[-1])
     return results
-
-
-def _unheard(_: Event) -> None:
-    """Events of the simulation are not shown beside those of a cluster."""
 
 
 class Display:

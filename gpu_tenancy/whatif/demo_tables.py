@@ -62,7 +62,7 @@ def summary_table(scenario: Sequence[JobStep], results: Sequence[StepResult]) ->
         for team in teams
     }
     steps = [number(result.step.label) for result in results]
-    agree = {number(result.step.label): _agreement(result) for result in results if result.live}
+    agree = {number(result.step.label): "yes" if result.agrees else "no" for result in results if result.live}
     if len(teams) <= _ACROSS:
         listed = table("step#", *(f"{team}#" for team in teams), *(("as foreseen",) if agree else ()))
         for step in steps:
@@ -95,7 +95,7 @@ def _cell(scenario: Sequence[JobStep], results: Sequence[StepResult], at: int, t
     result = results[at]
     running = [job for job in result.shown.running if job.team == team]
     text = str(len(running)) + ("" if _size(scenario) else _amounts(running))
-    other = next((each for each in result.differences if each.team == team), None)
+    other = next((difference for difference in result.differences if difference.team == team), None)
     return f"{text}, foreseen {other.foreseen}" if other else text
 
 
@@ -119,7 +119,3 @@ def _requested(job: Job) -> str:
     named = [(name, amount) for name, amount in job.requests.items() if "/" in name]
     resource, amount = named[0] if named else next(iter(job.requests.items()))
     return counted(amount * job.pods, resource, job.flavor if named else "")
-
-
-def _agreement(result: StepResult) -> str:
-    return "yes" if result.agrees else "no"

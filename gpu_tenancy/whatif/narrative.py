@@ -74,8 +74,8 @@ class Played:
     def evicted(self) -> Iterator[tuple[str, GaveWay]]:
         """Evicted jobs, with the label of the step."""
         for moment in self.moments:
-            for each in moment.evicted:
-                yield moment.label, each
+            for job in moment.evicted:
+                yield moment.label, job
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +97,15 @@ class Turn:
 def turns(moments: tuple[Moment, ...]) -> Iterator[Turn]:
     """What changes in each step."""
     for before, now in pairwise((Moment("", (), (), (), ()), *moments)):
-        ran, waited = {each.workload for each in before.running}, {each.workload for each in before.waiting}
-        here = {each.workload for each in (*now.running, *now.waiting)}
+        ran, waited = {job.workload for job in before.running}, {job.workload for job in before.waiting}
+        here = {job.workload for job in (*now.running, *now.waiting)}
         yield Turn(
             now,
-            tuple(each for each in now.running if each.workload not in ran),
-            tuple(each for each in now.waiting if each.workload not in waited),
+            tuple(job for job in now.running if job.workload not in ran),
+            tuple(job for job in now.waiting if job.workload not in waited),
             tuple(
                 name
-                for name in dict.fromkeys(each.workload for each in (*before.running, *before.waiting))
+                for name in dict.fromkeys(job.workload for job in (*before.running, *before.waiting))
                 if name not in here
             ),
         )
@@ -113,8 +113,8 @@ def turns(moments: tuple[Moment, ...]) -> Iterator[Turn]:
 
 def waits(turn: Turn) -> dict[str, tuple[Waiting, ...]]:
     """Newly pending jobs of a step by their reason."""
-    reasons = dict.fromkeys(each.why for each in turn.waits)
-    return {why: tuple(each for each in turn.waits if each.why == why) for why in reasons}
+    reasons = dict.fromkeys(job.why for job in turn.waits)
+    return {why: tuple(job for job in turn.waits if job.why == why) for why in reasons}
 
 
 def number(label: str) -> str:
@@ -167,10 +167,10 @@ def sentences(played: Played) -> Iterator[str]:
 
 def _evictions(played: Played) -> Iterator[str]:
     for moment in played.moments:
-        running = {each.workload for each in moment.running}
-        for each in moment.evicted:
-            back = ", and admitted again in the same step" if each.workload in running else ""
-            who = f"{each.workload} ({each.team}) was preempted by {each.by} ({each.by_team})"
+        running = {job.workload for job in moment.running}
+        for job in moment.evicted:
+            back = ", and admitted again in the same step" if job.workload in running else ""
+            who = f"{job.workload} ({job.team}) was preempted by {job.by} ({job.by_team})"
             yield f"Step {number(moment.label)}: {who}{back}."
 
 

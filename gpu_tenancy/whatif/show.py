@@ -22,8 +22,8 @@ _NAMED: Final = 8
 def show(console: Console, played: Played) -> None:
     """Prints the state, or the steps and the state at the end."""
     if played.scenario:
-        for each in turns(played.moments):
-            _turn(console, each)
+        for turn in turns(played.moments):
+            _turn(console, turn)
         console.print("[bold]state at the end[/bold]", highlight=False)
     else:
         console.print(f"[bold]{escape(played.last.label)}[/bold]", highlight=False)

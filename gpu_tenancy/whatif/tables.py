@@ -16,31 +16,31 @@ def tables(played: Played) -> dict[str, Table]:
     """All tables by name."""
     found = [_teams(played), _supply(played), _waiting(played)]
     found += [_gone(played), _jobs(played), _over_time(played)] if played.scenario else [_taken(played)]
-    return {each.name: each for each in found}
+    return {table.name: table for table in found}
 
 
 def _teams(played: Played) -> Table:
     rows = [
         row(
-            each.team,
-            each.flavor,
-            played.tree.cohort_of(each.team),
+            usage.team,
+            usage.flavor,
+            played.tree.cohort_of(usage.team),
             *(
-                amount_text(each.resource, amount)
+                amount_text(usage.resource, amount)
                 for amount in (
-                    each.guaranteed,
-                    each.limit,
-                    each.runs,
-                    each.own,
-                    each.borrowed,
-                    each.unused,
-                    each.waits,
+                    usage.guaranteed,
+                    usage.limit,
+                    usage.runs,
+                    usage.own,
+                    usage.borrowed,
+                    usage.unused,
+                    usage.waits,
                 )
             ),
-            team=each.team,
+            team=usage.team,
         )
-        for each in played.held
-        if each.flavor in played.labels
+        for usage in played.held
+        if usage.flavor in played.labels
     ]
     heads = columns(
         "team",
@@ -104,16 +104,16 @@ def _heading(jobs: Iterable[Running | Waiting | GaveWay]) -> str:
 def _gone(played: Played) -> Table:
     rows = [
         row(
-            each.workload,
-            each.team,
-            job_note(each),
+            job.workload,
+            job.team,
+            job_note(job),
             number(label),
-            each.by,
-            each.by_team,
-            each.reason,
-            meaning(each.reason),
+            job.by,
+            job.by_team,
+            job.reason,
+            meaning(job.reason),
         )
-        for label, each in played.evicted()
+        for label, job in played.evicted()
     ]
     heads = columns(
         "preempted",
@@ -147,14 +147,14 @@ def _jobs(played: Played) -> Table:
     """State of each job after each step."""
     rows = [
         row(
-            each.workload,
-            each.team,
-            job_note(each),
-            *(state(moment, each.workload) or DASH for moment in played.moments),
+            job.workload,
+            job.team,
+            job_note(job),
+            *(state(moment, job.workload) or DASH for moment in played.moments),
         )
-        for each in jobs_of(played.moments).values()
+        for job in jobs_of(played.moments).values()
     ]
-    heads = columns("job", "team", "requests", *(f"step {number(each.label)}" for each in played.moments))
+    heads = columns("job", "team", "requests", *(f"step {number(moment.label)}" for moment in played.moments))
     return Table("jobs", "Jobs by step", heads, tuple(rows))
 
 
@@ -168,5 +168,5 @@ def _over_time(played: Played) -> Table:
         if any(amounts):
             rows.append(row(held.team, held.flavor, *(amount_text(held.resource, amount) for amount in amounts)))
     nouns = available(measure.resource for measure in played.counted)
-    heads = columns("team", "flavor", *(f"step {number(each.label)}#" for each in played.moments))
+    heads = columns("team", "flavor", *(f"step {number(moment.label)}#" for moment in played.moments))
     return Table("over-time", f"{nouns} in use by step", heads, tuple(rows), keys=2)

@@ -105,11 +105,11 @@ class Timeline:
 def timeline(played: Played) -> Timeline:
     """The jobs of a scenario over its steps."""
     lanes = tuple(_lanes(played))
-    height = sum(each.height for each in lanes)
-    jobs = sum(1 for each in lanes if each.spells)
+    height = sum(lane.height for lane in lanes)
+    jobs = sum(1 for lane in lanes if lane.spells)
     gone = sum(1 for _ in played.evicted())
     return Timeline(
-        tuple((number(each.label), each.label.partition(". ")[2]) for each in played.moments),
+        tuple((number(moment.label), moment.label.partition(". ")[2]) for moment in played.moments),
         lanes,
         tuple(_arrows(played, lanes)),
         height,
@@ -120,31 +120,31 @@ def timeline(played: Played) -> Timeline:
 
 def jobs_of(moments: tuple[Moment, ...]) -> dict[str, Running | Waiting]:
     """Every job, as it was in its first step, in the order of submission."""
-    found: dict[str, Running | Waiting] = {}
+    jobs: dict[str, Running | Waiting] = {}
     for moment in moments:
-        for each in (*moment.running, *moment.waiting):
-            found.setdefault(each.workload, each)
-    return found
+        for job in (*moment.running, *moment.waiting):
+            jobs.setdefault(job.workload, job)
+    return jobs
 
 
 def state(moment: Moment, job: str) -> str:
     """`running`, `pending`, or empty where the job does not exist."""
-    if any(each.workload == job for each in moment.running):
+    if any(running.workload == job for running in moment.running):
         return "running"
-    return "pending" if any(each.workload == job for each in moment.waiting) else ""
+    return "pending" if any(waiting.workload == job for waiting in moment.waiting) else ""
 
 
 def _lanes(played: Played) -> Iterator[Lane]:
     hues, jobs, top = colours(played), jobs_of(played.moments), 0
     for team in played.tree.team_shares:
-        own = [each for each in jobs.values() if each.team == team]
+        own = [job for job in jobs.values() if job.team == team]
         if own:
             yield Lane(team, plural(len(own), "job"), hues[team], top, HEAD)
             top += HEAD
-        for each in own:
-            note = _lane_note(each)
-            spells = tuple(_spells(played.moments, each.workload))
-            yield Lane(each.workload, note, hues[team], top, LANE, spells)
+        for job in own:
+            note = _lane_note(job)
+            spells = tuple(_spells(played.moments, job.workload))
+            yield Lane(job.workload, note, hues[team], top, LANE, spells)
             top += LANE
 
 
@@ -155,7 +155,7 @@ def _lane_note(job: Running | Waiting) -> str:
 
 
 def _spells(moments: tuple[Moment, ...], job: str) -> Iterator[Spell]:
-    states = [state(each, job) for each in moments]
+    states = [state(moment, job) for moment in moments]
     step, begin = 100 / len(states), 0
     for at in range(1, len(states) + 1):
         if at == len(states) or states[at] != states[begin]:
@@ -168,17 +168,15 @@ def _spells(moments: tuple[Moment, ...], job: str) -> Iterator[Spell]:
 
 def _arrows(played: Played, lanes: tuple[Lane, ...]) -> Iterator[Arrow]:
     """Within a step, each preempting job has a line of its own."""
-    middle = {each.name: each.top + each.height // 2 for each in lanes if each.spells}
+    middle = {lane.name: lane.top + lane.height // 2 for lane in lanes if lane.spells}
     for at, moment in enumerate(played.moments):
-        takers = list(dict.fromkeys(each.by for each in moment.evicted))
-        drawn = dict.fromkeys((each.workload, each.by) for each in moment.evicted)
-        reasons = {(each.workload, each.by): each.reason for each in moment.evicted}
-        for gone, by in drawn:
+        preemptors = list(dict.fromkeys(job.by for job in moment.evicted))
+        reasons = {(job.workload, job.by): job.reason for job in moment.evicted}
+        for (gone, by), why in reasons.items():
             if gone in middle and by in middle:
-                within = (takers.index(by) + 1) / (len(takers) + 1) * 0.6
+                within = (preemptors.index(by) + 1) / (len(preemptors) + 1) * 0.6
                 x = round(100 * (at + within) / len(played.moments), 2)
                 side = -1 if middle[by] < middle[gone] else 1
-                why = reasons[gone, by]
                 says = f"step {at + 1}: {gone} preempted by {by} ({why}): {meaning(why)}"
                 yield Arrow(x, middle[by], middle[gone] + side * BAR // 2, says)
 
@@ -188,7 +186,7 @@ def _area(played: Played, measure: Measure) -> Area:
     noun = f"{measure.label} GPUs" if is_extended(resource) else measure.label
     count, blocks = len(played.moments), list[Block]()
     sums: list[tuple[float, float, int]] = []
-    tall = max(1, capacity, *(sum(_amounts(each, measure).values()) for each in played.moments))
+    tall = max(1, capacity, *(sum(_amounts(moment, measure).values()) for moment in played.moments))
     for at, moment in enumerate(played.moments):
         left, right, bottom = round(100 * at / count, 2), round(100 * (at + 1) / count, 2), float(ABOVE + AREA)
         for who, colour, gpus in _stack(played, moment, measure, hues):

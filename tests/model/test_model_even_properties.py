@@ -226,7 +226,7 @@ def test_when_all_are_busy_each_team_has_its_even_part(sections: Data, first: st
     """In whatever order they come; as far as whole GPUs go, of which a Cohort gets several for one of a team."""
     assume(errors(sections) == [] and (first is None or first != last))
     found = tree(sections)
-    moment = busy(found, first=first, last=last).moment
+    moment = busy(found, first=first, last=last)
     assume(not moment.restless)
     weights = [team.weight for team in found.stack.teams.values()]
     heaviest = max([*weights, *(cohort_weight(found, name) or 1 for name in cohort_parents(found))])

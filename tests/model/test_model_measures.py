@@ -64,8 +64,8 @@ def test_the_simulation_fills_cpus_and_memory_up_to_the_limits() -> None:
     found = tree(CPUS)
     last, first, only = busy(found, last="etl"), busy(found, first="etl"), alone(found, "etl")
     cpus = Measure("general", "cpu")
-    assert [scene.moment.amount("etl", cpus) for scene in (last, first, only)] == [64_000, 80_000, 80_000]
-    assert [(held.flavor, held.runs) for held in holdings(found, only.moment) if held.team == "etl"] == [
+    assert [moment.amount("etl", cpus) for moment in (last, first, only)] == [64_000, 80_000, 80_000]
+    assert [(held.flavor, held.runs) for held in holdings(found, only) if held.team == "etl"] == [
         ("general CPUs", 80_000),
         ("general memory", 256 * GI),
     ]
@@ -78,17 +78,17 @@ def test_large_cpu_pools_are_simulated_with_few_jobs() -> None:
         "teams": {"etl": team(quota={"general": {"cpu": {"guaranteed": 3001}, "memory": {"guaranteed": "1Ti"}}})},
         "cohorts": {},
     }
-    scene = alone(tree(sections), "etl")
-    assert len(scene.moment.running) == CPU_JOBS
-    assert scene.moment.amount("etl", Measure("general", "cpu")) == 3_001_000
-    assert scene.moment.amount("etl", Measure("general", "memory")) == 2**40
+    moment = alone(tree(sections), "etl")
+    assert len(moment.running) == CPU_JOBS
+    assert moment.amount("etl", Measure("general", "cpu")) == 3_001_000
+    assert moment.amount("etl", Measure("general", "memory")) == 2**40
 
 
 def test_jobs_of_a_mixed_tree_do_not_take_gpus() -> None:
     """Everyone includes the team with GPUs, which may use the CPU nodes too, up to the guarantees of the others."""
-    scene = busy(tree(MIXED))
-    assert scene.moment.amount("vision", Measure("h100", "nvidia.com/gpu")) == 16
-    cpus = [scene.moment.amount(name, Measure("general", "cpu")) for name in ("etl", "web", "vision")]
+    moment = busy(tree(MIXED))
+    assert moment.amount("vision", Measure("h100", "nvidia.com/gpu")) == 16
+    cpus = [moment.amount(name, Measure("general", "cpu")) for name in ("etl", "web", "vision")]
     assert all(cpus)
     assert cpus[0] >= 40_000
     assert 0.9 * 124_000 < sum(cpus) <= 124_000

@@ -38,7 +38,7 @@ def told_and_simulated(found: Tree) -> list[tuple[str, str, tuple[Span, int], tu
         for held in each.holdings:
             if held.scheduler == "Kueue":
                 (measure,) = (measure for measure in measures(found) if measure.label == held.flavor)
-                have = [scene.moment.amount(each.name, measure) for scene in (last, first, only)]
+                have = [moment.amount(each.name, measure) for moment in (last, first, only)]
                 told = (held.busy, held.alone)
                 rows.append((each.name, held.flavor, told, (Span(have[0], have[1]), have[2])))
     return rows
@@ -85,13 +85,13 @@ def test_reports_of_random_trees_agree_with_the_simulation() -> None:
 
 def test_even_fairness_shares_by_weight_as_far_as_whole_gpus_go() -> None:
     found = tree(stack(fairness="even", teams={"a": team(gpus=h100(0, 16)), "b": team(gpus=h100(0, 16), weight=3)}))
-    moment = busy(found).moment
+    moment = busy(found)
     assert (moment.amount("a", H100), moment.amount("b", H100)) == (4, 12)
 
 
 def test_reclaim_names_the_borrowers() -> None:
     found = tree(stack(teams={"a": team(gpus=h100(8, 16)), "b": team(gpus=h100(8, 16))}))
-    first = busy(found, first="a").moment
+    first = busy(found, first="a")
     assert (first.amount("a", H100), first.amount("b", H100)) == (8, 8)
     assert len(first.evicted) == 8
     assert {(each.team, each.flavor, each.gpus, each.by_team, each.reason) for each in first.evicted} == {
@@ -101,8 +101,8 @@ def test_reclaim_names_the_borrowers() -> None:
 
 def test_each_teams_usage_is_the_sum_of_its_jobs() -> None:
     found = tree(stack(teams={"a": team(gpus=h100(8, 16)), "b": team(gpus=h100(4, 16))}))
-    a, b = holdings(found, busy(found, first="a").moment)
+    a, b = holdings(found, busy(found, first="a"))
     assert (a.guaranteed, a.limit, a.runs, a.waits, a.own, a.borrowed, a.unused) == (8, 16, 12, 4, 8, 4, 0)
     assert (b.guaranteed, b.limit, b.runs, b.waits, b.own, b.borrowed, b.unused) == (4, 16, 4, 12, 4, 0, 0)
-    a, b = holdings(found, alone(found, "a").moment)
+    a, b = holdings(found, alone(found, "a"))
     assert (a.runs, a.waits, b.runs, b.waits, b.unused) == (16, 0, 0, 0, 4)

@@ -10,9 +10,9 @@ from whatif_played import NASTY, STACKS, everyone, only, sixty, small, small_sce
 
 from gpu_tenancy.base.amounts import amount
 from gpu_tenancy.base.quantity import MEMORY
-from gpu_tenancy.model.plan.measures import Measure, supply_of
+from gpu_tenancy.model.plan.measures import Measure, measures_of, supply_of
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.simulation.scenarios import Moment, Waiting, busy, every_measure
+from gpu_tenancy.simulation.scenarios import Moment, Waiting, every_measure
 from gpu_tenancy.whatif.bars import OTHERS, Branch, TeamBar, colours, pictures
 from gpu_tenancy.whatif.narrative import Played, headline, sentences, turns
 from gpu_tenancy.whatif.page import page
@@ -76,17 +76,16 @@ def test_tables_agree_with_the_simulation(file: Path) -> None:
         (row[0], row[1]): [amount(measures[row[1]].resource, cell) for cell in row[3:]]
         for row in seen["Usage by team"][1:]
     }
-    wanted = busy(found).wanted
     for (team, flavor), (sure, limit, runs, own, borrowed, unused, waits) in rows.items():
         measure = measures[flavor]
         share = found.team_shares[team][measure.flavor][measure.resource]
         assert (sure, limit) == (share.guaranteed, share.effective_limit)
         assert same(measure, runs, moment.amount(team, measure))
-        assert same(measure, waits, wanted.get((team, flavor), 0) - runs)
+        assert same(measure, runs + waits, limit), "everyone requests the limit"
         assert same(measure, own + borrowed, runs)
         assert same(measure, own + unused, sure)
         assert same(measure, borrowed, max(0, runs - sure))
-    assert {key for key, gpus in wanted.items() if gpus} <= rows.keys()
+    assert {(team, measure.label) for team in found.queue_owners for measure in measures_of(found, team)} <= rows.keys()
     (by_flavor,) = (table for title, table in seen.items() if title.endswith(" by flavor"))
     for name, *cells in by_flavor[1:]:
         measure = measures[name]

@@ -56,13 +56,13 @@ def tree_of(file: Path) -> Tree:
 
 
 def everyone(found: Tree, name: str = "test", first: str | None = None) -> Played:
-    scene = busy(found, first=first)
-    return Played(name, scene.title, found, (scene.moment,), scenario=False, left_out=unmodelled_of(found))
+    moment = busy(found, first=first)
+    return Played(name, moment.label, found, (moment,), scenario=False, left_out=unmodelled_of(found))
 
 
 def only(found: Tree, team_: str) -> Played:
-    scene = alone(found, team_)
-    return Played("test", scene.title, found, (scene.moment,), scenario=False)
+    moment = alone(found, team_)
+    return Played("test", moment.label, found, (moment,), scenario=False)
 
 
 def told(found: Tree, text: str, folder: Path) -> Played:

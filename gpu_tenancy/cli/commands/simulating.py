@@ -57,7 +57,7 @@ def whatif(  # noqa: PLR0913 - each is an option
         tree = Tree(load(read_stack(stack, project_folder(project))))
         for name in (team, first, last):
             _known(tree, name)
-        played = _scenario(stack, tree, workloads) if workloads else _scene(stack, tree, team, first, last)
+        played = _scenario(stack, tree, workloads) if workloads else _state(stack, tree, team, first, last)
         written = _write(played, out) if out else None
         _print(played, written, as_json=as_json)
 
@@ -94,12 +94,12 @@ def _known(tree: "Tree", name: str | None) -> None:
     raise ConsoleError(f"team {name} not found", nearest(name, tree.team_shares))
 
 
-def _scene(stack: str, tree: "Tree", team: str | None, first: str | None, last: str | None) -> "Played":
+def _state(stack: str, tree: "Tree", team: str | None, first: str | None, last: str | None) -> "Played":
     from gpu_tenancy.simulation.scenarios import alone, busy, unmodelled_of  # noqa: PLC0415 - as above
     from gpu_tenancy.whatif.narrative import Played  # noqa: PLC0415 - as above
 
-    scene = alone(tree, team) if team else busy(tree, first=first, last=last)
-    return Played(stack, scene.title, tree, (scene.moment,), scenario=False, left_out=unmodelled_of(tree))
+    moment = alone(tree, team) if team else busy(tree, first=first, last=last)
+    return Played(stack, moment.label, tree, (moment,), scenario=False, left_out=unmodelled_of(tree))
 
 
 def _scenario(stack: str, tree: "Tree", file: Path) -> "Played":

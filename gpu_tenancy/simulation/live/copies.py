@@ -94,7 +94,7 @@ def remove(cluster: Cluster, *, wait: float = 60) -> None:
     """
     namespaces = _listed(cluster, "v1", "Namespace")
     kinds = ("ClusterQueue", "Cohort", "ResourceFlavor")
-    queues = [Reference(KUEUE, kind, name) for kind in kinds for name in _names(cluster, kind)]
+    queues = [Reference(KUEUE, kind, name) for kind in kinds for name in _listed(cluster, KUEUE, kind)]
     # Jobs first: a ClusterQueue is deleted when none of its workloads has quota.
     for namespace in namespaces:
         for job in cluster.list("batch/v1", "Job", namespace=namespace, metadata_only=True):
@@ -110,10 +110,6 @@ def remove(cluster: Cluster, *, wait: float = 60) -> None:
 def _listed(cluster: Cluster, api_version: str, kind: str) -> list[str]:
     found = cluster.list(api_version, kind, labels=COPY, metadata_only=True)
     return [text_at(item, "metadata", "name") for item in found]
-
-
-def _names(cluster: Cluster, kind: str) -> list[str]:
-    return _listed(cluster, KUEUE, kind)
 
 
 def uncopied(text: str) -> str:

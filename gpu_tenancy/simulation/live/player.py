@@ -19,7 +19,7 @@ from gpu_tenancy.kueue import Admitted, Evicted, Pending, Settled, Step, Workloa
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.simulation.live.copies import KUEUE, Place, copied, own_places, uncopied
 from gpu_tenancy.simulation.live.jobs import PLAYED, job_name, job_of
-from gpu_tenancy.simulation.scenarios import Event, JobStep, Moment, Tell
+from gpu_tenancy.simulation.scenarios import Event, JobStep, Moment, Tell, unheard
 from gpu_tenancy.simulation.scenarios.stage import moment_of
 
 QUIET: Final = 1.5
@@ -63,7 +63,7 @@ class LivePlayer:
         self._cluster = cluster
         self._tree = tree
         self._places = places
-        self._tell: Tell = _unheard
+        self._tell: Tell = unheard
         self._jobs: dict[str, _Seen] = {}
         self._known: dict[str, Workload] = {}
         self._evicted: list[Evicted] = []
@@ -85,7 +85,7 @@ class LivePlayer:
         Raises:
             WaitTimeoutError, ApiError: as for `play`.
         """
-        self._tell, self._evicted = tell or _unheard, []
+        self._tell, self._evicted = tell or unheard, []
         for name in step.finish:
             self._delete(name)
             self._tell(Event("finished", name, self._known[name].queue))
@@ -180,7 +180,9 @@ class LivePlayer:
         seen.preempted = when
         message = text_at(preempted, "message")
         numbers = {str(other.number): job for job, other in self._jobs.items()}
-        by = next((numbers.get(_number(other), "") for other in workloads if _uid(other) in message), "")
+        by = next(
+            (numbers.get(_number(other), "") for other in workloads if text_at(other, "metadata", "uid") in message), ""
+        )
         by_queue = self._known[by].queue if by else ""
         reason, message = text_at(preempted, "reason"), _IDENTIFIERS.sub("", message)
         self._evicted.append(Evicted(name, by or name, reason, time.monotonic()))
@@ -195,10 +197,6 @@ class LivePlayer:
         )
 
 
-def _unheard(_: Event) -> None:
-    """Where nobody follows what happens."""
-
-
 def quiet(messages: Collection[str]) -> float:
     """Seconds without a change after which Kueue counts as settled, by its messages about pending jobs."""
     if any(_PREEMPTION in message for message in messages):
@@ -210,10 +208,6 @@ def _number(workload: Manifest) -> str:
     """The number of the played job that a Workload belongs to; empty for other Workloads."""
     sets = maps_at(workload, "spec", "podSets")
     return text_at(sets[0], "template", "metadata", "labels", PLAYED) if sets else ""
-
-
-def _uid(workload: Manifest) -> str:
-    return text_at(workload, "metadata", "uid")
 
 
 def _flavors(workload: Manifest) -> Iterator[Mapping[str, str]]:

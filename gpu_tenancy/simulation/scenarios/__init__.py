@@ -6,10 +6,18 @@ scenario of jobs can also be played on a cluster: `Player` is what both have in 
 
 from gpu_tenancy.simulation.scenarios.default_scenario import default_scenario
 from gpu_tenancy.simulation.scenarios.holdings import Held, every_measure, holdings
-from gpu_tenancy.simulation.scenarios.player import Difference, Event, Player, SimulatedPlayer, StepResult, Tell
+from gpu_tenancy.simulation.scenarios.player import (
+    Difference,
+    Event,
+    Player,
+    SimulatedPlayer,
+    StepResult,
+    Tell,
+    unheard,
+)
 from gpu_tenancy.simulation.scenarios.scenario import ScenarioError, read_scenario, scenario_of
 from gpu_tenancy.simulation.scenarios.scenario_form import Scenario, scenario_schema
-from gpu_tenancy.simulation.scenarios.scenes import Scene, alone, busy, unmodelled_of
+from gpu_tenancy.simulation.scenarios.scenes import alone, busy, unmodelled_of
 from gpu_tenancy.simulation.scenarios.stage import (
     GaveWay,
     Job,
@@ -35,7 +43,6 @@ __all__ = [
     "Running",
     "Scenario",
     "ScenarioError",
-    "Scene",
     "SimulatedPlayer",
     "StepResult",
     "Tell",
@@ -52,5 +59,6 @@ __all__ = [
     "read_scenario",
     "scenario_of",
     "scenario_schema",
+    "unheard",
     "unmodelled_of",
 ]

@@ -82,15 +82,15 @@ def _cpu_jobs(tree: Tree, team: str, flavor: Flavor, limit: int) -> dict[str, An
     jobs = min(_JOBS, cpus)
     if not jobs:
         return {}
-    each, node = cpus // jobs, max(1, flavor.node[CPU] // 1000)
-    pods = -(-each // node)
+    cpus_of_job, node = cpus // jobs, max(1, flavor.node[CPU] // 1000)
+    pods = -(-cpus_of_job // node)
     memory = tree.team_shares[team][flavor.name].get(MEMORY, Share(0, 0)).effective_limit // (2 * jobs * pods)
     whole = max(1, memory // 2**20) * 2**20
     return {
         "flavor": flavor.name,
         "jobs": jobs,
         "gpus": 0,
-        "cpu": each // pods,
+        "cpu": cpus_of_job // pods,
         "memory": format_amount(MEMORY, min(whole, 4 * 2**30)),
         "pods": pods,
     }

@@ -42,6 +42,10 @@ Tell: TypeAlias = Callable[[Event], None]
 """Takes each event as it happens."""
 
 
+def unheard(_: Event) -> None:
+    """Where nobody follows what happens."""
+
+
 class Player(Protocol):
     """Plays the steps of a scenario one after another."""
 
@@ -104,7 +108,7 @@ class SimulatedPlayer:
 def _joined(states: list[Settled]) -> Settled:
     """The last state, with the preemptions and livelocks of all."""
     last = states[-1]
-    evicted = tuple(each for state in states for each in state.evicted)
+    evicted = tuple(eviction for state in states for eviction in state.evicted)
     livelock = tuple(dict.fromkeys(queues for state in states for queues in state.livelock))
     return Settled(last.admitted, last.pending, evicted, livelock)
 

@@ -64,8 +64,8 @@ def _read(source: Source, tree: Tree, problems: list[Problem], *, readable: bool
     reader = _Reader(tree, source, problems)
     steps = reader.steps() if readable else []
     if reader.problems:
-        ordered = sorted(reader.problems, key=lambda each: (each.line or 0, dotted(each.path)))
-        raise ScenarioError(dict.fromkeys(str(each) for each in ordered))
+        ordered = sorted(reader.problems, key=lambda problem: (problem.line or 0, dotted(problem.path)))
+        raise ScenarioError(dict.fromkeys(str(problem) for problem in ordered))
     return steps
 
 
@@ -150,7 +150,7 @@ class _Reader:
             self._wrong((*at, "flavor"), entry.flavor, f"has no GPUs, but the job requests {gpus}", "set gpus to 0")
             return None
         priority = entry.priority or stack.teams[entry.team].priority
-        default = next((each.value for each in stack.priorities.values() if each.default), 0)
+        default = next((declared.value for declared in stack.priorities.values() if declared.default), 0)
         value = stack.priorities[priority].value if priority in stack.priorities else default
         queue = tree.queue_of(entry.team)
         return Job(entry.name, entry.team, queue, size.flavor.name, size.amounts, entry.pods, priority, value)
@@ -159,8 +159,8 @@ class _Reader:
         try:
             return shape.model_validate(raw)
         except ValidationError as error:
-            for each in error.errors():
-                self._wrong((*at, *each["loc"]), *_problem(each, shape))
+            for detail in error.errors():
+                self._wrong((*at, *detail["loc"]), *_problem(detail, shape))
             return None
 
     def _wrong(self, path: Path, value: str | None, rule: str, fix: str) -> None:
@@ -262,6 +262,6 @@ class _CurrentJobs:
             self._members.pop(member, None)
         # A common name is free when the last of its jobs has ended.
         self._members = {
-            common: names for common, names in self._members.items() if any(each in self._members for each in names)
+            common: names for common, names in self._members.items() if any(member in self._members for member in names)
         }
         return ended

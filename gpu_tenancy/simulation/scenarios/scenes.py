@@ -1,7 +1,6 @@
 """Scenarios that need no input: everyone busy, and one team alone."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from gpu_tenancy.base.quantity import CPU, is_extended
@@ -12,22 +11,7 @@ from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.simulation.scenarios.stage import Moment, play
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """One simulated state.
-
-    Attributes:
-        title: `everyone busy, ml-research first`.
-        wanted: what each team requested, by team and `Measure.label`, in base units.
-        moment: running and pending jobs.
-    """
-
-    title: str
-    wanted: dict[tuple[str, str], int]
-    moment: Moment
-
-
-def busy(tree: Tree, *, first: str | None = None, last: str | None = None) -> Scene:
+def busy(tree: Tree, *, first: str | None = None, last: str | None = None) -> Moment:
     """Every team requests its limit of every flavor, in jobs of one GPU, or of CPUs where a flavor has no GPUs.
 
     Teams submit in turns, one job each; `first` submits all of its jobs before all others, `last` after them.
@@ -36,6 +20,9 @@ def busy(tree: Tree, *, first: str | None = None, last: str | None = None) -> Sc
         tree: of the stack.
         first: a team with a queue.
         last: a team with a queue.
+
+    Returns:
+        The state, whose label is such as `everyone busy, ml-research first`.
     """
     jobs = {name: list(_jobs(tree, name)) for name in tree.queue_owners}
     between = [name for name in jobs if name not in (first, last)]
@@ -45,12 +32,12 @@ def busy(tree: Tree, *, first: str | None = None, last: str | None = None) -> Sc
         *(jobs[last] if last else ()),
     ]
     order_text = "".join(f", {name} {when}" for name, when in ((first, "first"), (last, "last")) if name)
-    return _scene(tree, f"everyone busy{order_text}", order)
+    return _state(tree, f"everyone busy{order_text}", order)
 
 
-def alone(tree: Tree, team: str) -> Scene:
+def alone(tree: Tree, team: str) -> Moment:
     """Only one team submits jobs, up to its limit."""
-    return _scene(tree, f"{team} alone", list(_jobs(tree, team)))
+    return _state(tree, f"{team} alone", _jobs(tree, team))
 
 
 def unmodelled_of(tree: Tree) -> tuple[Unmodelled, ...]:
@@ -63,16 +50,10 @@ def unmodelled_of(tree: Tree) -> tuple[Unmodelled, ...]:
     return topology + checks + usage
 
 
-def _scene(tree: Tree, title: str, workloads: list[Workload]) -> Scene:
-    wanted: dict[tuple[str, str], int] = {}
-    for workload in workloads:
-        (part,) = workload.pod_sets
-        for flavor in part.flavors or ():
-            for resource, amount in part.requests.items():
-                key = workload.queue, Measure(flavor, resource).label
-                wanted[key] = wanted.get(key, 0) + amount
-    (moment,) = play(tree, [(title, Step(submit=tuple(workloads)))])
-    return Scene(title, wanted, moment)
+def _state(tree: Tree, label: str, workloads: Iterable[Workload]) -> Moment:
+    """The state after all workloads are submitted, one after another."""
+    (moment,) = play(tree, [(label, Step(submit=tuple(workloads)))])
+    return moment
 
 
 def _jobs(tree: Tree, team: str) -> Iterator[Workload]:

@@ -147,7 +147,7 @@ def play(tree: Tree, steps: Iterable[tuple[str, Step]]) -> tuple[Moment, ...]:
     known: dict[str, Workload] = {}
     found: list[Moment] = []
     for (label, step), state in zip(labelled, states, strict=True):
-        known |= {each.name: each for each in step.submit}
+        known |= {workload.name: workload for workload in step.submit}
         found.append(moment_of(tree, label, state, known))
     return tuple(found)
 
@@ -167,25 +167,31 @@ def moment_of(tree: Tree, label: str, settled: Settled, known: Mapping[str, Work
         known: all workloads submitted so far, by name.
     """
     running = [
-        Running(each.name, each.queue, flavor, amount, {} if amount else _amounts(tree, known[each.name]))
-        for each in settled.admitted
-        for flavor, amount in _by_flavor(tree, known[each.name], each.flavors).items()
+        Running(admitted.name, admitted.queue, flavor, amount, {} if amount else _amounts(tree, known[admitted.name]))
+        for admitted in settled.admitted
+        for flavor, amount in _by_flavor(tree, known[admitted.name], admitted.flavors).items()
     ]
     waiting = [
-        Waiting(each.name, each.queue, *_asks(tree, known[each.name]), each.why, _amounts(tree, known[each.name]))
-        for each in settled.pending
+        Waiting(
+            pending.name,
+            pending.queue,
+            *_asks(tree, known[pending.name]),
+            pending.why,
+            _amounts(tree, known[pending.name]),
+        )
+        for pending in settled.pending
     ]
     evicted = [
         GaveWay(
-            each.name,
-            known[each.name].queue,
-            *_asks(tree, known[each.name]),
-            each.by,
-            known[each.by].queue,
-            str(each.reason),
-            _amounts(tree, known[each.name]),
+            eviction.name,
+            known[eviction.name].queue,
+            *_asks(tree, known[eviction.name]),
+            eviction.by,
+            known[eviction.by].queue,
+            str(eviction.reason),
+            _amounts(tree, known[eviction.name]),
         )
-        for each in settled.evicted
+        for eviction in settled.evicted
     ]
     return Moment(
         label,
@@ -232,30 +238,33 @@ def gpu_names(tree: Tree) -> set[str]:
     return {flavor.resource for flavor in tree.flavors.values() if flavor.resource}
 
 
-_MEANS: Final = {
-    "InClusterQueue": "a job of the same queue has a higher priority or, if the queue allows it, is older",
-    "InCohortReclamation": "its quota was borrowed, and the team or group to which it is guaranteed reclaimed it",
-    "InCohortFairSharing": "its team used more than its fair share by weight, and the other team less",
-    "InCohortReclaimWhileBorrowing": "its quota was borrowed, and a job of higher priority may preempt it to borrow",
+_REASONS: Final = {
+    "InClusterQueue": (
+        "prioritization in the ClusterQueue",
+        "a job of the same queue has a higher priority or, if the queue allows it, is older",
+    ),
+    "InCohortReclamation": (
+        "reclamation within the cohort",
+        "its quota was borrowed, and the team or group to which it is guaranteed reclaimed it",
+    ),
+    "InCohortFairSharing": (
+        "Fair Sharing within the cohort",
+        "its team used more than its fair share by weight, and the other team less",
+    ),
+    "InCohortReclaimWhileBorrowing": (
+        "reclamation within the cohort while borrowing",
+        "its quota was borrowed, and a job of higher priority may preempt it to borrow",
+    ),
 }
-"""By the reasons of the condition `Preempted` of Kueue 0.19 (apis/kueue/v1beta2/workload_types.go)."""
-
-
-_WORDS: Final = {
-    "InClusterQueue": "prioritization in the ClusterQueue",
-    "InCohortReclamation": "reclamation within the cohort",
-    "InCohortFairSharing": "Fair Sharing within the cohort",
-    "InCohortReclaimWhileBorrowing": "reclamation within the cohort while borrowing",
-}
-"""Kueue's own words for them in events and conditions (`HumanReadablePreemptionReasons` in
-pkg/scheduler/preemption/preemption.go of v0.19.2)."""
+"""Kueue's own words, and the meaning for the preempted job, by the reasons of the condition `Preempted` of Kueue 0.19
+(apis/kueue/v1beta2/workload_types.go; `HumanReadablePreemptionReasons` in pkg/scheduler/preemption/preemption.go)."""
 
 
 def words(reason: str) -> str:
     """Kueue's words for a reason; an unknown reason as it is."""
-    return _WORDS.get(reason, reason)
+    return _REASONS.get(reason, (reason, reason))[0]
 
 
 def meaning(reason: str) -> str:
     """The meaning of a reason for the preempted workload; an unknown reason as it is."""
-    return _MEANS.get(reason, reason)
+    return _REASONS.get(reason, (reason, reason))[1]
