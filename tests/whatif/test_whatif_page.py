@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from page_reader import Html, Page, well_formed, without_style
+from repository import ROOT
 from syrupy.assertion import SnapshotAssertion
 from whatif_played import NASTY, STACKS, everyone, only, sixty, small, small_scenario, told, tree, tree_of
 
@@ -25,6 +26,12 @@ def test_everyone_busy_is_the_golden_page(snapshot: SnapshotAssertion) -> None:
 
 def test_jobs_over_time_are_the_golden_page(snapshot: SnapshotAssertion, tmp_path: Path) -> None:
     assert without_style(page(small_scenario(tmp_path))) == snapshot(extension_class=Html)
+
+
+def test_a_page_has_the_style_sheet_of_all_pages_and_its_own() -> None:
+    text = page(everyone(tree(small())))
+    for file in ("review/templates/style.css", "whatif/templates/whatif.css"):
+        assert (ROOT / "gpu_tenancy" / file).read_text(encoding="utf-8").strip() in text
 
 
 def nobody() -> Tree:
