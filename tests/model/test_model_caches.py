@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from builders import EKS, EXISTING, GPU, Data, amounts, cohort_of, errors, job, planned, pool, stack, team
 
 from gpu_tenancy.base.quantity import CPU, MEMORY
@@ -179,46 +178,6 @@ def test_an_unknown_flavor_and_a_missing_right_are_refused() -> None:
     (problem,) = errors(cached(secret=None))
     assert problem.startswith("datasets.corpus.accelerate.secret: has no secret, which the cache needs to read s3://")
     assert problem.endswith("create a Secret with accessKeyId and secretKey in namespace dataset-caches, and name it")
-
-
-@pytest.mark.parametrize(
-    ("cache", "problem"),
-    [
-        (
-            {"replicas": 5},
-            (
-                "datasets.corpus.accelerate.replicas: 5 exceeds the 4 nodes that flavor a100 always has, so the cache"
-                " would keep more of them running; raise pools.a100.nodes.min to 5, or lower it"
-            ),
-        ),
-        (
-            {"cache": "8Ti"},
-            (
-                "datasets.corpus.accelerate: the caches can need 2067Gi memory on one node of flavor a100, but those"
-                " of pool a100 have"
-            ),
-        ),
-        (
-            {"runtime": "juicefs", "medium": "ssd", "secret": None},
-            "datasets.corpus.accelerate: sets runtime: juicefs without secret, but JuiceFS needs the address of its",
-        ),
-        (
-            {"runtime": "juicefs"},
-            "datasets.corpus.accelerate: sets runtime: juicefs with medium: memory, but its workers and mounts share a",
-        ),
-        (
-            {"replicas": 2, "copies": 3},
-            "datasets.corpus.accelerate.copies: 3 exceeds the 2 nodes that have a part of the cache; lower it to 2",
-        ),
-        (
-            {"filesystem": "corpus"},
-            "datasets.corpus.accelerate: sets filesystem, which only runtime: juicefs has; remove filesystem",
-        ),
-    ],
-)
-def test_impossible_caches_are_refused(cache: Data, problem: str) -> None:
-    (found,) = errors(cached(**cache))
-    assert found.startswith(problem)
 
 
 def test_a_cache_needs_nodes_that_are_always_there_and_have_a_label() -> None:

@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 import yaml
-from builders import AKS, EKS, GPU, PROVIDED, Data, errors, job, planned, pool, server
+from builders import AKS, GPU, Data, job, planned, pool, server
 from fabric_builders import A3_MEGA, GKE, INFINIBAND, wired, with_job
 
 from gpu_tenancy.base.quantity import format_amounts
@@ -82,63 +82,6 @@ def test_pools_of_one_flavor_give_the_smallest_share() -> None:
     fabric = fabric_of({**sections, "machines": {"p5.half": half}})
     assert fabric
     assert fabric.devices[EFA] == 16
-
-
-REFUSED: Final = {
-    "a flavor without it": (
-        wired(h100=pool(), training={"fit": job(gpus=8, fabric=True)}),
-        (
-            "teams.a.training.fit.fabric: true is not possible: pool h100 of flavor h100 does not set fabric;"
-            " remove it, or change gpus or flavor"
-        ),
-    ),
-    "less than one interface": (
-        wired(h100=pool("g6.12xlarge", 2, fabric=True), training={"fit": job(gpus=1, fabric=True)}),
-        (
-            "teams.a.training.fit.fabric: true is not possible: 1 of the 4 GPUs of g6.12xlarge are less than"
-            " one interface of its efa network; remove it, or change gpus or flavor"
-        ),
-    ),
-    "a part of a machine that is used whole": (
-        wired(GKE, A3_MEGA, podSecurity="privileged", training={"fit": job(workers=2, gpus=4, fabric=True)}),
-        (
-            "teams.a.training.fit.fabric: true is not possible: gpudirect-tcpxo needs all 8 GPUs of a machine"
-            " in one pod, not 4; remove it, or change gpus or flavor"
-        ),
-    ),
-    "host paths in a namespace that rejects them": (
-        wired(GKE, A3_MEGA, training={"fit": job(workers=2, gpus=8)}),
-        (
-            "teams.a.training.fit.fabric: gpudirect-tcpxo needs host paths in its pods, which the team's"
-            " podSecurity rejects (baseline); set fabric: false, or set teams.a.podSecurity: privileged if the"
-            " team may have access to the nodes"
-        ),
-    ),
-    "no plugin on a cluster of somebody else": (
-        {
-            **with_job(),
-            "cluster": {**EKS, "provides": [name for name in PROVIDED["provides"] if name != "efaDevices"]},
-        },
-        (
-            "cluster.provides: does not include efaDevices, which pods with EFA need (teams.a.training.fit):"
-            " without the EFA device plugin, which advertises vpc.amazonaws.com/efa, they stay pending; add"
-            " efaDevices if the cluster has it"
-        ),
-    ),
-    "the operator of InfiniBand off": (
-        {**wired(AKS, INFINIBAND), "operators": {"networkOperator": "off"}},
-        (
-            "operators.networkOperator: off is not possible because the stack needs the operator: it advertises"
-            " the InfiniBand interfaces of pool h100; set here (or installed, if it is installed already), or"
-            " remove networkOperator"
-        ),
-    ),
-}
-
-
-@pytest.mark.parametrize(("sections", "message"), REFUSED.values(), ids=REFUSED)
-def test_a_fabric_that_would_not_be_used_is_an_error(sections: Data, message: str) -> None:
-    assert errors(sections) == [message]
 
 
 def test_gke_attaches_the_networks_and_gives_the_daemon_the_gpus() -> None:

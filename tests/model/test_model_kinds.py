@@ -1,8 +1,5 @@
 """Kinds of jobs and their roles: what a stack can say, what it becomes in the plan, and what is refused."""
 
-from typing import Final
-
-import pytest
 from builders import GPU, Data, errors, job, planned, pool, stack, team
 
 from gpu_tenancy.base.quantity import CPU, MEMORY
@@ -110,113 +107,6 @@ def test_a_gang_can_have_roles_of_different_size() -> None:
     of_team = {"gpus": {}, "gangs": {"h100": {"guaranteed": 8}}, "training": {"g": gang}}
     (made,) = planned(stack(teams={"a": team(**of_team)})).teams[0].gangs
     assert [(role.name, role.pods, role.pod.gpus) for role in made.roles] == [("driver", 1, 0), ("worker", 2, 4)]
-
-
-REFUSED: Final[dict[str, tuple[Data, str]]] = {
-    "roles of a Job": (
-        {"roles": {"driver": {}}},
-        "sets roles, but all pods of framework: job are alike; set framework: jobset, or remove roles",
-    ),
-    "roles of a kind that has none": (
-        {"framework": "jax", "roles": {"driver": {}}},
-        "sets roles, but all pods of framework: jax are alike; set framework: jobset, or remove roles",
-    ),
-    "a role that the kind does not have": (
-        {"framework": "mpi", "roles": {"driver": {}}},
-        "roles.driver is not a role of framework: mpi; use launcher and worker, or set framework: jobset",
-    ),
-    "two launchers": (
-        {"framework": "mpi", "roles": {"launcher": {"pods": 2}}},
-        "roles.launcher.pods is 2, but a job has one launcher; remove it",
-    ),
-    "a launcher with other GPUs": (
-        {"framework": "mpi", "gpus": 4, "roles": {"launcher": {"gpus": 1}}},
-        (
-            "roles.launcher.gpus is 1, but a worker has 4: mpirun starts as many processes in each pod; set it to 4, or"
-            " to 0 for a launcher that does not compute"
-        ),
-    ),
-    "two numbers of workers": (
-        {"framework": "mpi", "workers": 2, "roles": {"worker": {"pods": 3}}},
-        "sets workers and roles.worker.pods; remove one of them",
-    ),
-    "workers without their role": (
-        {"framework": "jobset", "workers": 2, "roles": {"driver": {}}},
-        "sets workers and roles without a role worker; set pods of each role, and remove workers",
-    ),
-    "success of an unknown role": (
-        {"framework": "jobset", "successRoles": ["driver"]},
-        "successRoles names driver, which is not a role of the job; add it under roles",
-    ),
-    "success of a kind without such a policy": (
-        {"framework": "jax", "successRoles": ["worker"]},
-        "sets successRoles, which only applies to framework: jobset; remove successRoles",
-    ),
-    "a Ray job without a command": (
-        {"framework": "ray"},
-        (
-            "has no command, but framework: ray submits one to its Ray cluster; set command, such as [python,"
-            " /opt/train.py]"
-        ),
-    ),
-    "a finished RayJob that is deleted later": (
-        {"framework": "ray", "command": ["/train"], "keep": "1h"},
-        (
-            "sets keep, but KubeRay deletes the pods when the job ends, and keeps the RayJob until you delete it;"
-            " remove keep"
-        ),
-    ),
-    "a Ray job whose cluster grows": (
-        {"framework": "ray", "command": ["/train"], "workers": {"min": 1, "max": 2}},
-        (
-            "sets workers.min and workers.max, but Ray's autoscaler changes the Ray cluster in the API server, and pods"
-            " of teams have no rights there; set workers: 2"
-        ),
-    ),
-    "two heads": (
-        {"framework": "ray", "command": ["/train"], "roles": {"head": {"pods": 2}}},
-        "roles.head.pods is 2, but a job has one head; remove it",
-    ),
-    "the end of groups that do not end": (
-        {"framework": "leader-worker", "deadline": "1h"},
-        "sets deadline, but a LeaderWorkerSet runs until it is deleted; remove deadline",
-    ),
-    "retries of groups that do not end": (
-        {"framework": "leader-worker", "retries": 1},
-        (
-            "sets retries, but a LeaderWorkerSet runs until it is deleted: a group restarts whenever one of its pods"
-            " fails; remove retries"
-        ),
-    ),
-    "a role that groups do not have": (
-        {"framework": "leader-worker", "roles": {"head": {}}},
-        ("roles.head is not a role of framework: leader-worker; use leader and worker, or set framework: jobset"),
-    ),
-    "groups of pods that are alike": (
-        {"groups": 2},
-        "sets groups, which only applies to framework: leader-worker; remove groups",
-    ),
-    "an elastic kind that Kueue admits only whole": (
-        {"framework": "pytorch", "workers": {"min": 1, "max": 2}},
-        (
-            "sets workers.min and workers.max, but a TrainJob job has a fixed number of pods: Kueue admits only Jobs"
-            " with fewer; set workers: 2, or use framework: job with scheduler: kueue"
-        ),
-    ),
-    "a kind that Volcano does not schedule": (
-        {"framework": "jobset", "scheduler": "volcano"},
-        "Volcano does not schedule JobSets; remove framework or scheduler",
-    ),
-    "a gang on two flavors": (
-        {"scheduler": "volcano", "roles": {"driver": {"flavor": "h100"}}},
-        "sets roles.driver.flavor, but a gang uses the Volcano queue of one flavor; set flavor of the gang",
-    ),
-}
-
-
-@pytest.mark.parametrize(("fields", "message"), REFUSED.values(), ids=REFUSED.keys())
-def test_unsupported_settings_of_a_kind_are_refused(fields: Data, message: str) -> None:
-    assert errors(with_job(**fields))[0] == f"teams.a.training.j: {message}"
 
 
 def test_a_role_that_is_too_large_is_named() -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from builders import Data, errors, job, planned, server, stack, team
+from builders import Data, errors, job, planned, stack, team
 
 from gpu_tenancy.base.quantity import parse_bytes
 from gpu_tenancy.model.catalogue.storage import storage_services
@@ -82,97 +82,6 @@ def test_only_teams_that_may_write_mount_a_dataset_for_writing() -> None:
     made = planned(stack(teams=teams, datasets={"out": {"bucket": "s3://out", "writers": ["a"]}}))
     assert [one.jobs[0].pod.volumes.mounts[0].read_only for one in made.teams] == [False, True]
     assert [one.volumes[0].writable for one in made.teams] == [True, False]
-
-
-OLD = {"aws-mountpoint-s3-csi-driver": "v1.15.0-eksbuild.1"}
-REFUSED = {
-    "a class of another cloud": (
-        with_storage(CREATED, ck={"size": "1Gi", "class": "pd-balanced"}),
-        "teams.a.storage.ck.class: unknown class of storage 'pd-balanced'; use one of: efs, fsx-lustre, gp3",
-    ),
-    "less than the minimum": (
-        with_storage(CREATED, ck={"size": "512Mi"}),
-        "teams.a.storage.ck.size: 512Mi is less than 1Gi, the minimum of EBS gp3; raise it, or set another class",
-    ),
-    "a class that cannot be shared": (
-        with_storage(CREATED, ck={"size": "1Gi", "class": "gp3", "mode": "shared"}),
-        (
-            "teams.a.storage.ck.class: gp3 has no volumes with mode: shared; set class to one of: efs, fsx-lustre; or"
-            " change mode"
-        ),
-    ),
-    "a size between those of Lustre": (
-        with_storage(CREATED, ck={"size": "3Ti", "mode": "shared", "class": "fsx-lustre"}),
-        "teams.a.storage.ck.size: 3Ti is not a size of FSx for Lustre; set 4800Gi",
-    ),
-    "shared storage of an existing cluster's default class": (
-        with_storage(ck={"size": "1Gi", "mode": "shared"}),
-        (
-            "teams.a.storage.ck.mode: shared needs a StorageClass with ReadWriteMany, which the default class of a"
-            " cluster usually is not; set storageClass to one of the cluster"
-        ),
-    ),
-    "a class in an existing cluster": (
-        with_storage(ck={"size": "1Gi", "class": "gp3"}),
-        (
-            "teams.a.storage.ck.class: gp3 is made only in a cluster that is created here (cluster.create); set"
-            " storageClass to a StorageClass of the cluster, and remove class"
-        ),
-    ),
-    "a disk that several pods mount": (
-        with_storage(CREATED, of_job(workers=4, volumes={"ck": "/ck"}), ck={"size": "1Gi"}),
-        (
-            "teams.a.storage.ck.mode: one-node is for one pod, but up to 4 pods of workloads mount it, which can be on"
-            " several nodes; set mode: shared, or storage of its own for each pod"
-        ),
-    ),
-    "a disk that two workloads mount": (
-        with_storage(
-            CREATED,
-            {**of_job(volumes={"ck": "/ck"}), "serving": {"api": server(flavor="h100", volumes={"ck": "/ck"})}},
-            ck={"size": "1Gi"},
-        ),
-        (
-            "teams.a.storage.ck.mode: one-node is for one pod, but up to 2 pods of workloads mount it, which can be on"
-            " several nodes; set mode: shared, or storage of its own for each pod"
-        ),
-    ),
-    "storage that does not exist": (
-        with_storage(CREATED, of_job(volumes={"kc": "/ck"}), ck={"size": "1Gi"}),
-        "teams.a.training.train.volumes.kc: unknown storage 'kc'; use ck",
-    ),
-    "the name of a dataset": (
-        {**with_storage(CREATED, ck={"size": "1Gi"}), "datasets": {"ck": "s3://b"}},
-        "teams.a.storage.ck: ck is also the name of a dataset of team a, whose claim has this name; rename one of them",
-    ),
-    "more scratch space than any disk has": (
-        with_storage(CREATED, of_job(scratch="99Ti")),
-        (
-            "teams.a.training.train.scratch: 99Ti is more than the 28312Gi of the largest disk of nodes of h100;"
-            " lower it"
-        ),
-    ),
-    "more scratch space than the boot disk has, on nodes that do not use their local disks": (
-        with_storage({**CREATED, "localDisks": False}, of_job(scratch="1Ti")),
-        (
-            "teams.a.training.train.scratch: 1Ti is more than the 200Gi of the largest disk of nodes of h100; lower it,"
-            " or raise pools.h100.disk.size"
-        ),
-    ),
-    "an old driver for S3": (
-        {**with_storage({**CREATED, "create": {**CREATED["create"], "addons": OLD}}), "datasets": {"d": "s3://b"}},
-        (
-            "cluster.create.addons.aws-mountpoint-s3-csi-driver: v1.15.0-eksbuild.1 does not mount with the identity"
-            " of a pod, which version 2 does; set version v2 or later, or remove it for the default"
-        ),
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_impossible_storage_is_refused(case: str) -> None:
-    sections, message = REFUSED[case]
-    assert errors(sections) == [message]
 
 
 def test_storage_counts_in_the_budget_of_its_team() -> None:
@@ -264,22 +173,6 @@ def test_costs_of_storage_add_up_by_team_and_cost_center_and_one_unknown_price_m
     assert [one.cost.storage for one in unknown.teams] == [pytest.approx(50), None]
     assert [cost.storage for cost in unknown.cost_centers.values()] == [None]
     assert [cost.guaranteed for cost in unknown.cost_centers.values()] != [None]
-
-
-@pytest.mark.parametrize(
-    ("name", "price", "message"),
-    [
-        ("gp3", {"onDemand": 1}, "gp3 is storage, whose price is for a GiB in a month; set gibMonth"),
-        ("gp3", {"gibMonth": 1, "spot": 1}, "gp3 is storage, which has no price per hour; remove onDemand and spot"),
-        (
-            "p5.48xlarge",
-            {"gibMonth": 1},
-            "p5.48xlarge is a machine type, which has no price for a GiB; remove gibMonth",
-        ),
-    ],
-)
-def test_a_price_that_cannot_be_is_refused(name: str, price: Data, message: str) -> None:
-    assert errors({**with_storage(CREATED), "prices": {name: price}}) == [f"prices.{name}: {message}"]
 
 
 def test_a_price_for_an_unknown_item_is_refused() -> None:

@@ -108,28 +108,6 @@ def test_roles_that_kueue_cannot_place_together_are_refused() -> None:
     )
 
 
-WRONG: dict[str, Data] = {
-    "pools.h100.topology: an existing cluster sets no known labels of blocks and racks on nodes of p5.48xlarge; set"
-    " topology: {block: LABEL, rack: LABEL} if your nodes have such labels, or topology: node": sections("cloud"),
-    "teams.a.training.fit.together: rack nodes of flavor h100 have no level rack: the flavor has only node;"
-    " set pools.h100.topology, or remove together": sections("node", together="rack"),
-    "teams.a.training.fit.together: rack nodes of flavor h100 have no level rack: the flavor has no topology;"
-    " set pools.h100.topology, or remove together": sections(None, together="rack"),
-    "teams.a.training.fit.together: node one node of flavor h100 has room for 2 of the job's 3 pods, so the job would"
-    " stay pending; lower workers to 2, or set together: {preferred: node}": sections(together="node", workers=3),
-    "teams.a.training.fit.together: true no longer switches Volcano's gang start; rename the key to gang, or set block,"
-    " rack or node": sections(together=True),
-    f"pools.h100.topology: has two levels with the same label; set different labels, none of them {NODE}": sections(
-        {"rack": NODE}
-    ),
-}
-
-
-@pytest.mark.parametrize("message", WRONG)
-def test_impossible_topology_requests_are_refused(message: str) -> None:
-    assert errors(WRONG[message]) == [message]
-
-
 def test_an_elastic_job_may_be_larger_than_a_node_if_its_least_pods_are_not() -> None:
     assert errors(sections(together="node", workers={"min": 2, "max": 4})) == []
 
