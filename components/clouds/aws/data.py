@@ -9,7 +9,7 @@ from gpu_tenancy.model.plan.identities import MadeBucket, TeamIdentity
 
 from .context import ClusterContext
 from .identity import Grant, Role
-from .policies import datasets_policy, document, partition, trust
+from .policies import datasets_policy, deny_without_tls, document, partition, trust
 
 
 class TeamRole(pulumi.ComponentResource):
@@ -87,18 +87,7 @@ class DatasetBucket(pulumi.ComponentResource):
 
 def _only_tls(bucket: str, region: str) -> str:
     arn = f"arn:{partition(region)}:s3:::{bucket}"
-    return document(
-        [
-            {
-                "Sid": "DenyHTTP",
-                "Effect": "Deny",
-                "Principal": "*",
-                "Action": "s3:*",
-                "Resource": [arn, f"{arn}/*"],
-                "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-            }
-        ]
-    )
+    return document(deny_without_tls("DenyHTTP", Principal="*", Action="s3:*", Resource=[arn, f"{arn}/*"]))
 
 
 def data_access(

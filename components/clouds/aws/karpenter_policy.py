@@ -5,7 +5,7 @@ https://github.com/aws/karpenter-provider-aws/blob/main/website/content/en/previ
 
 from collections.abc import Sequence
 
-from .policies import Statement, document, partition
+from .policies import Statement, allow, document, partition
 
 _POOL = "karpenter.sh/nodepool"
 _CLASS = "karpenter.k8s.aws/ec2nodeclass"
@@ -22,9 +22,9 @@ def karpenter_policies(cluster: str, region: str, node_role: str, queue: str) ->
         queue: name of the SQS queue for interruptions.
     """
     return {
-        "instances": document(_instances(cluster, region)),
-        "profiles": document(_profiles(cluster, region, node_role)),
-        "discovery": document(_discovery(cluster, region, queue)),
+        "instances": document(*_instances(cluster, region)),
+        "profiles": document(*_profiles(cluster, region, node_role)),
+        "discovery": document(*_discovery(cluster, region, queue)),
     }
 
 
@@ -36,61 +36,48 @@ def _instances(cluster: str, region: str) -> Sequence[Statement]:
     owned = f"kubernetes.io/cluster/{cluster}"
     launched = ("fleet", "instance", "volume", "network-interface", "launch-template", "spot-instances-request")
     requested = {f"aws:RequestTag/{owned}": "owned", "aws:RequestTag/eks:eks-cluster-name": cluster}
-    own = {
-        "StringEquals": {f"aws:ResourceTag/{owned}": "owned"},
-        "StringLike": {f"aws:ResourceTag/{_POOL}": "*"},
-    }
+    own = {"StringEquals": {f"aws:ResourceTag/{owned}": "owned"}, "StringLike": {f"aws:ResourceTag/{_POOL}": "*"}}
     return [
-        {
-            "Effect": "Allow",
-            "Resource": [
+        allow(
+            Resource=[
                 *_ec2(region, "image", "snapshot", account=""),
                 *_ec2(region, "security-group", "subnet", "capacity-reservation", "placement-group"),
             ],
-            "Action": ["ec2:RunInstances", "ec2:CreateFleet"],
-        },
-        {
-            "Effect": "Allow",
-            "Resource": _ec2(region, "launch-template"),
-            "Action": ["ec2:RunInstances", "ec2:CreateFleet"],
-            "Condition": own,
-        },
-        {
-            "Effect": "Allow",
-            "Resource": _ec2(region, *launched),
-            "Action": ["ec2:RunInstances", "ec2:CreateFleet", "ec2:CreateLaunchTemplate"],
-            "Condition": {"StringEquals": requested, "StringLike": {f"aws:RequestTag/{_POOL}": "*"}},
-        },
-        {
-            "Effect": "Allow",
-            "Resource": _ec2(region, *launched),
-            "Action": "ec2:CreateTags",
-            "Condition": {
+            Action=["ec2:RunInstances", "ec2:CreateFleet"],
+        ),
+        allow(Resource=_ec2(region, "launch-template"), Action=["ec2:RunInstances", "ec2:CreateFleet"], Condition=own),
+        allow(
+            Resource=_ec2(region, *launched),
+            Action=["ec2:RunInstances", "ec2:CreateFleet", "ec2:CreateLaunchTemplate"],
+            Condition={"StringEquals": requested, "StringLike": {f"aws:RequestTag/{_POOL}": "*"}},
+        ),
+        allow(
+            Resource=_ec2(region, *launched),
+            Action="ec2:CreateTags",
+            Condition={
                 "StringEquals": {
                     **requested,
                     "ec2:CreateAction": ["RunInstances", "CreateFleet", "CreateLaunchTemplate"],
                 },
                 "StringLike": {f"aws:RequestTag/{_POOL}": "*"},
             },
-        },
-        {
-            "Effect": "Allow",
-            "Resource": _ec2(region, "instance"),
-            "Action": "ec2:CreateTags",
-            "Condition": {
+        ),
+        allow(
+            Resource=_ec2(region, "instance"),
+            Action="ec2:CreateTags",
+            Condition={
                 **own,
                 "StringEqualsIfExists": {"aws:RequestTag/eks:eks-cluster-name": cluster},
                 "ForAllValues:StringEquals": {
-                    "aws:TagKeys": ["eks:eks-cluster-name", "karpenter.sh/nodeclaim", "Name"],
+                    "aws:TagKeys": ["eks:eks-cluster-name", "karpenter.sh/nodeclaim", "Name"]
                 },
             },
-        },
-        {
-            "Effect": "Allow",
-            "Resource": _ec2(region, "instance", "launch-template"),
-            "Action": ["ec2:TerminateInstances", "ec2:DeleteLaunchTemplate"],
-            "Condition": own,
-        },
+        ),
+        allow(
+            Resource=_ec2(region, "instance", "launch-template"),
+            Action=["ec2:TerminateInstances", "ec2:DeleteLaunchTemplate"],
+            Condition=own,
+        ),
     ]
 
 
@@ -104,39 +91,31 @@ def _profiles(cluster: str, region: str, node_role: str) -> Sequence[Statement]:
     own = {f"aws:ResourceTag/{owned}": "owned", f"aws:ResourceTag/{_REGION}": region}
     profiles = f"arn:{partition(region)}:iam::*:instance-profile/*"
     return [
-        {
-            "Effect": "Allow",
-            "Resource": node_role,
-            "Action": "iam:PassRole",
-            "Condition": {"StringEquals": {"iam:PassedToService": ["ec2.amazonaws.com", "ec2.amazonaws.com.cn"]}},
-        },
-        {
-            "Effect": "Allow",
-            "Resource": profiles,
-            "Action": ["iam:CreateInstanceProfile"],
-            "Condition": {"StringEquals": requested, "StringLike": {f"aws:RequestTag/{_CLASS}": "*"}},
-        },
-        {
-            "Effect": "Allow",
-            "Resource": profiles,
-            "Action": ["iam:TagInstanceProfile"],
-            "Condition": {
+        allow(
+            Resource=node_role,
+            Action="iam:PassRole",
+            Condition={"StringEquals": {"iam:PassedToService": ["ec2.amazonaws.com", "ec2.amazonaws.com.cn"]}},
+        ),
+        allow(
+            Resource=profiles,
+            Action=["iam:CreateInstanceProfile"],
+            Condition={"StringEquals": requested, "StringLike": {f"aws:RequestTag/{_CLASS}": "*"}},
+        ),
+        allow(
+            Resource=profiles,
+            Action=["iam:TagInstanceProfile"],
+            Condition={
                 "StringEquals": {**own, **requested},
                 "StringLike": {f"aws:ResourceTag/{_CLASS}": "*", f"aws:RequestTag/{_CLASS}": "*"},
             },
-        },
-        {
-            "Effect": "Allow",
-            "Resource": profiles,
-            "Action": [
-                "iam:AddRoleToInstanceProfile",
-                "iam:RemoveRoleFromInstanceProfile",
-                "iam:DeleteInstanceProfile",
-            ],
-            "Condition": {"StringEquals": own, "StringLike": {f"aws:ResourceTag/{_CLASS}": "*"}},
-        },
-        {"Effect": "Allow", "Resource": profiles, "Action": "iam:GetInstanceProfile"},
-        {"Effect": "Allow", "Resource": "*", "Action": "iam:ListInstanceProfiles"},
+        ),
+        allow(
+            Resource=profiles,
+            Action=["iam:AddRoleToInstanceProfile", "iam:RemoveRoleFromInstanceProfile", "iam:DeleteInstanceProfile"],
+            Condition={"StringEquals": own, "StringLike": {f"aws:ResourceTag/{_CLASS}": "*"}},
+        ),
+        allow(Resource=profiles, Action="iam:GetInstanceProfile"),
+        allow(Resource="*", Action="iam:ListInstanceProfiles"),
     ]
 
 
@@ -156,22 +135,16 @@ def _discovery(cluster: str, region: str, queue: str) -> Sequence[Statement]:
         "Subnets",
     )
     return [
-        {
-            "Effect": "Allow",
-            "Resource": "*",
-            "Action": [f"ec2:Describe{kind}" for kind in kinds],
-            "Condition": {"StringEquals": {"aws:RequestedRegion": region}},
-        },
-        {
-            "Effect": "Allow",
-            "Resource": f"{arn}:ssm:{region}::parameter/aws/service/*",
-            "Action": "ssm:GetParameter",
-        },
-        {"Effect": "Allow", "Resource": "*", "Action": "pricing:GetProducts"},
-        {"Effect": "Allow", "Resource": f"{arn}:eks:{region}:*:cluster/{cluster}", "Action": "eks:DescribeCluster"},
-        {
-            "Effect": "Allow",
-            "Resource": f"{arn}:sqs:{region}:*:{queue}",
-            "Action": ["sqs:DeleteMessage", "sqs:GetQueueUrl", "sqs:ReceiveMessage"],
-        },
+        allow(
+            Resource="*",
+            Action=[f"ec2:Describe{kind}" for kind in kinds],
+            Condition={"StringEquals": {"aws:RequestedRegion": region}},
+        ),
+        allow(Resource=f"{arn}:ssm:{region}::parameter/aws/service/*", Action="ssm:GetParameter"),
+        allow(Resource="*", Action="pricing:GetProducts"),
+        allow(Resource=f"{arn}:eks:{region}:*:cluster/{cluster}", Action="eks:DescribeCluster"),
+        allow(
+            Resource=f"{arn}:sqs:{region}:*:{queue}",
+            Action=["sqs:DeleteMessage", "sqs:GetQueueUrl", "sqs:ReceiveMessage"],
+        ),
     ]

@@ -43,9 +43,19 @@ def access_policy(region: str, name: str) -> str:
     return f"arn:{partition(region)}:eks::aws:cluster-access-policy/{name}"
 
 
-def document(statements: Sequence[Statement]) -> str:
+def allow(**parts: object) -> Statement:
+    """A statement that allows its `Action` on its `Resource`, or to its `Principal`, under its `Condition`."""
+    return {"Effect": "Allow", **parts}
+
+
+def deny_without_tls(sid: str, **parts: object) -> Statement:
+    """A statement that denies its `Action` on its `Resource` to its `Principal`, unless the connection has TLS."""
+    return {"Sid": sid, "Effect": "Deny", **parts, "Condition": {"Bool": {"aws:SecureTransport": "false"}}}
+
+
+def document(*statements: Statement) -> str:
     """A policy document with these statements."""
-    return json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
+    return json.dumps({"Version": "2012-10-17", "Statement": statements})
 
 
 def trust(service: str) -> str:
@@ -54,9 +64,7 @@ def trust(service: str) -> str:
     https://docs.aws.amazon.com/eks/latest/userguide/pod-id-role.html
     """
     actions = ["sts:AssumeRole", "sts:TagSession"] if service == "pods.eks" else ["sts:AssumeRole"]
-    return document(
-        [{"Effect": "Allow", "Principal": {"Service": f"{service}.amazonaws.com"}, "Action": actions}],
-    )
+    return document(allow(Principal={"Service": f"{service}.amazonaws.com"}, Action=actions))
 
 
 def ci_trust(section: AwsCluster, subject: str) -> str:
@@ -71,21 +79,18 @@ def _web_identity_trust(provider: str | None, issuer: str | None, subject: str) 
     """The trust policy for one subject of an issuer's tokens; the issuer is without `https://`."""
     claims = {f"{issuer}:aud": AUDIENCE, f"{issuer}:sub": subject}
     return document(
-        [
-            {
-                "Effect": "Allow",
-                "Principal": {"Federated": provider},
-                "Action": ["sts:AssumeRoleWithWebIdentity"],
-                "Condition": {"StringEquals": claims},
-            }
-        ]
+        allow(
+            Principal={"Federated": provider},
+            Action=["sts:AssumeRoleWithWebIdentity"],
+            Condition={"StringEquals": claims},
+        )
     )
 
 
 def ci_policy(section: AwsCluster) -> str:
     """The policy of a service account: read the address and the CA of the cluster. RBAC gives its other rights."""
     arn = f"arn:{partition(section.region)}:eks:{section.region}:*:cluster/{section.name}"
-    return document([{"Effect": "Allow", "Action": ["eks:DescribeCluster"], "Resource": arn}])
+    return document(allow(Action=["eks:DescribeCluster"], Resource=arn))
 
 
 def account_trust(provider: str, issuer: str, namespace: str, account: str) -> str:
@@ -106,13 +111,13 @@ def secrets_policy(secrets: Sequence[tuple[Store, Sequence[str]]], region: str) 
         for name in named
     ]
     actions = ["secretsmanager:DescribeSecret", "secretsmanager:GetSecretValue"]
-    return document([{"Effect": "Allow", "Action": actions, "Resource": names}])
+    return document(allow(Action=actions, Resource=names))
 
 
 def node_trust(region: str) -> str:
     """The trust policy of node roles, for EC2; its service name differs in China."""
     service = f"ec2.{_domain(region)}"
-    return document([{"Effect": "Allow", "Principal": {"Service": service}, "Action": ["sts:AssumeRole"]}])
+    return document(allow(Principal={"Service": service}, Action=["sts:AssumeRole"]))
 
 
 def autoscaler_policy(cluster: str, region: str) -> str:
@@ -122,36 +127,29 @@ def autoscaler_policy(cluster: str, region: str) -> str:
     https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/cloudprovider/aws/README.md#iam-policy
     """
     return document(
-        [
-            {
-                "Effect": "Allow",
-                "Action": [
-                    "autoscaling:DescribeAutoScalingGroups",
-                    "autoscaling:DescribeAutoScalingInstances",
-                    "autoscaling:DescribeLaunchConfigurations",
-                    "autoscaling:DescribeScalingActivities",
-                    "autoscaling:DescribeTags",
-                    "ec2:DescribeImages",
-                    "ec2:DescribeInstanceTypes",
-                    "ec2:DescribeLaunchTemplateVersions",
-                    "ec2:GetInstanceTypesFromInstanceRequirements",
-                ],
-                "Resource": "*",
-            },
-            {
-                "Effect": "Allow",
-                "Action": ["eks:DescribeNodegroup"],
-                "Resource": f"arn:{partition(region)}:eks:{region}:*:nodegroup/{cluster}/*",
-            },
-            {
-                "Effect": "Allow",
-                "Action": ["autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"],
-                "Resource": "*",
-                "Condition": {
-                    "StringEquals": {f"aws:ResourceTag/k8s.io/cluster-autoscaler/{cluster}": "owned"},
-                },
-            },
-        ]
+        allow(
+            Action=[
+                "autoscaling:DescribeAutoScalingGroups",
+                "autoscaling:DescribeAutoScalingInstances",
+                "autoscaling:DescribeLaunchConfigurations",
+                "autoscaling:DescribeScalingActivities",
+                "autoscaling:DescribeTags",
+                "ec2:DescribeImages",
+                "ec2:DescribeInstanceTypes",
+                "ec2:DescribeLaunchTemplateVersions",
+                "ec2:GetInstanceTypesFromInstanceRequirements",
+            ],
+            Resource="*",
+        ),
+        allow(
+            Action=["eks:DescribeNodegroup"],
+            Resource=f"arn:{partition(region)}:eks:{region}:*:nodegroup/{cluster}/*",
+        ),
+        allow(
+            Action=["autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"],
+            Resource="*",
+            Condition={"StringEquals": {f"aws:ResourceTag/k8s.io/cluster-autoscaler/{cluster}": "owned"}},
+        ),
     )
 
 
@@ -166,13 +164,12 @@ def datasets_policy(grants: Sequence[DataGrant], region: str) -> str:
     statements: list[Statement] = []
     for grant in grants:
         bucket, prefix = grant.folder.bucket, grant.folder.prefix
-        listing: dict[str, object] = {"Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": f"{arn}{bucket}"}
-        if prefix:
-            listing["Condition"] = {"StringLike": {"s3:prefix": [f"{prefix}/*"]}}
+        only = {"Condition": {"StringLike": {"s3:prefix": [f"{prefix}/*"]}}} if prefix else {}
+        listing = allow(Action=["s3:ListBucket"], Resource=f"{arn}{bucket}", **only)
         objects = f"{arn}{bucket}/{prefix}/*" if prefix else f"{arn}{bucket}/*"
         actions = list(OBJECT_ACTIONS[grant.writes])
-        statements += [listing, {"Effect": "Allow", "Action": actions, "Resource": objects}]
-    return document([*statements, *_keys(grants, region)])
+        statements += [listing, allow(Action=actions, Resource=objects)]
+    return document(*statements, *_keys(grants, region))
 
 
 def _keys(grants: Sequence[DataGrant], region: str) -> Sequence[Statement]:
@@ -180,12 +177,11 @@ def _keys(grants: Sequence[DataGrant], region: str) -> Sequence[Statement]:
     keys = sorted({grant.key for grant in grants if grant.key})
     written = {grant.key for grant in grants if grant.writes}
     return [
-        {
-            "Effect": "Allow",
-            "Action": ["kms:Decrypt", *(["kms:GenerateDataKey"] if key in written else [])],
-            "Resource": key,
-            "Condition": {"StringEquals": {"kms:ViaService": f"s3.{region}.{_domain(region)}"}},
-        }
+        allow(
+            Action=["kms:Decrypt", *(["kms:GenerateDataKey"] if key in written else [])],
+            Resource=key,
+            Condition={"StringEquals": {"kms:ViaService": f"s3.{region}.{_domain(region)}"}},
+        )
         for key in keys
     ]
 
@@ -199,27 +195,18 @@ def shared_files_policy(region: str) -> str:
     """
     points = f"arn:{partition(region)}:elasticfilesystem:{region}:*:access-point/*"
     return document(
-        [
-            {
-                "Sid": "AccessPoints",
-                "Effect": "Allow",
-                "Principal": {"AWS": "*"},
-                "Action": ["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"],
-                "Resource": "*",
-                "Condition": {
-                    "Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"},
-                    "StringLike": {"elasticfilesystem:AccessPointArn": points},
-                },
+        {
+            "Sid": "AccessPoints",
+            "Effect": "Allow",
+            "Principal": {"AWS": "*"},
+            "Action": ["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"],
+            "Resource": "*",
+            "Condition": {
+                "Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"},
+                "StringLike": {"elasticfilesystem:AccessPointArn": points},
             },
-            {
-                "Sid": "DenyWithoutTLS",
-                "Effect": "Deny",
-                "Principal": {"AWS": "*"},
-                "Action": "*",
-                "Resource": "*",
-                "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-            },
-        ]
+        },
+        deny_without_tls("DenyWithoutTLS", Principal={"AWS": "*"}, Action="*", Resource="*"),
     )
 
 
@@ -229,46 +216,24 @@ def lustre_policy(cluster: str) -> str:
     https://github.com/kubernetes-sigs/aws-fsx-csi-driver/blob/master/docs/install.md#set-up-driver-permissions,
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/using-tags-fsx.html
     """
-    tag, own = LUSTRE_TAG, {"Effect": "Allow", "Resource": "*"}
+    changing = {"StringEquals": {f"aws:ResourceTag/{LUSTRE_TAG}": cluster}}
+    creating = {"StringEquals": {f"aws:RequestTag/{LUSTRE_TAG}": cluster}}
+    linking = {"StringEquals": {"iam:AWSServiceName": "fsx.amazonaws.com"}}
     return document(
-        [
-            {**own, "Action": ["fsx:DescribeFileSystems"]},
-            {
-                **own,
-                "Action": ["fsx:CreateFileSystem", "fsx:TagResource"],
-                "Condition": {"StringEquals": {f"aws:RequestTag/{tag}": cluster}},
-            },
-            {
-                **own,
-                "Action": ["fsx:DeleteFileSystem", "fsx:UpdateFileSystem"],
-                "Condition": {"StringEquals": {f"aws:ResourceTag/{tag}": cluster}},
-            },
-            {
-                **own,
-                "Action": ["iam:CreateServiceLinkedRole"],
-                "Condition": {"StringEquals": {"iam:AWSServiceName": "fsx.amazonaws.com"}},
-            },
-        ]
+        allow(Resource="*", Action=["fsx:DescribeFileSystems"]),
+        allow(Resource="*", Action=["fsx:CreateFileSystem", "fsx:TagResource"], Condition=creating),
+        allow(Resource="*", Action=["fsx:DeleteFileSystem", "fsx:UpdateFileSystem"], Condition=changing),
+        allow(Resource="*", Action=["iam:CreateServiceLinkedRole"], Condition=linking),
     )
 
 
 def queue_policy(queue: str) -> str:
     """The policy of Karpenter's queue: EventBridge can send messages, and requests without TLS are denied."""
     return document(
-        [
-            {
-                "Effect": "Allow",
-                "Principal": {"Service": ["events.amazonaws.com", "sqs.amazonaws.com"]},
-                "Action": "sqs:SendMessage",
-                "Resource": queue,
-            },
-            {
-                "Sid": "DenyHTTP",
-                "Effect": "Deny",
-                "Principal": "*",
-                "Action": "sqs:*",
-                "Resource": queue,
-                "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-            },
-        ]
+        allow(
+            Principal={"Service": ["events.amazonaws.com", "sqs.amazonaws.com"]},
+            Action="sqs:SendMessage",
+            Resource=queue,
+        ),
+        deny_without_tls("DenyHTTP", Principal="*", Action="sqs:*", Resource=queue),
     )
