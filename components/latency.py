@@ -9,8 +9,7 @@ from pulumi_kubernetes.autoscaling.v2 import HorizontalPodAutoscalerBehaviorArgs
 from gpu_tenancy.model.plan.latency import METRICS_PATH, SCRAPE_INTERVAL, Monitor, Query
 from gpu_tenancy.model.plan.workloads import Scaling, ServerPlan
 
-from .conventions import NAME
-from .wire import wire
+from .conventions import NAME, wire
 
 METRICS_PORT = "metrics"
 """Name of the /metrics port if it differs from the request port."""

@@ -1,10 +1,11 @@
-"""Operators as Helm releases, each with a gate that waits until its webhook answers."""
+"""Operators as Helm releases, each with a gate that waits until its webhook answers; InfiniBand by one of them."""
 
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 import pulumi
 import yaml
+from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.batch.v1 import Job
 from pulumi_kubernetes.core.v1 import (
     ConfigMap,
@@ -17,12 +18,15 @@ from pulumi_kubernetes.core.v1 import (
 )
 from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgsDict
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
-from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding
+from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, PolicyRuleArgsDict, SubjectArgsDict
 
+from gpu_tenancy.model.catalogue.fabrics import Image
 from gpu_tenancy.model.catalogue.operators import Probe
 from gpu_tenancy.model.plan.operators import ReleasePlan
+from gpu_tenancy.model.plan.operators.network import InfinibandPlan
 
-from .pods import kubectl_pod
+from .conventions import wire
+from .pods import kubectl_pod, on_pools, tolerations
 
 KUBECTL: Final = (
     "registry.k8s.io/kubectl:v1.34.1@sha256:59bafa07ff3a6d4b417e7633ddb9d79a9606ca98bf64bac080b3e65748669250"
@@ -60,25 +64,17 @@ class Operator(pulumi.ComponentResource):
 
     def _rights(self, name: str, plan: ReleasePlan) -> list[pulumi.Resource]:
         """Read access beyond the chart's own roles, for all service accounts of the release's namespace."""
+        rules: list[PolicyRuleArgsDict] = [
+            {"api_groups": [group], "resources": [resource], "verbs": ["get", "list", "watch"]}
+            for group, resource in plan.reads
+        ]
+        subject: SubjectArgsDict = {
+            "api_group": _RBAC,
+            "kind": "Group",
+            "name": f"system:serviceaccounts:{plan.namespace}",
+        }
         own = pulumi.ResourceOptions(parent=self, retain_on_delete=plan.definitions_go)
-        right = f"gpu-tenancy-{plan.name}-reads"
-        role = ClusterRole(
-            f"{name}-role",
-            metadata={"name": right},
-            rules=[
-                {"api_groups": [group], "resources": [resource], "verbs": ["get", "list", "watch"]}
-                for group, resource in plan.reads
-            ],
-            opts=own,
-        )
-        binding = ClusterRoleBinding(
-            f"{name}-binding",
-            metadata={"name": right},
-            role_ref={"api_group": _RBAC, "kind": "ClusterRole", "name": right},
-            subjects=[{"api_group": _RBAC, "kind": "Group", "name": f"system:serviceaccounts:{plan.namespace}"}],
-            opts=own,
-        )
-        return [role, binding]
+        return _granted(name, f"gpu-tenancy-{plan.name}-reads", rules, subject, own)
 
     def _release(self, name: str, plan: ReleasePlan) -> Release:
         repository: RepositoryOptsArgsDict | None = {"repo": plan.repository} if plan.repository else None
@@ -99,21 +95,12 @@ class Operator(pulumi.ComponentResource):
         own = pulumi.ResourceOptions(parent=self, depends_on=[self.release])
         gate_name = f"{plan.name}-gate"
         metadata: ObjectMetaArgsDict = {"name": gate_name, "namespace": plan.namespace}
-        right = f"gpu-tenancy-{plan.name}-gate"
         account = ServiceAccount(f"{name}-account", metadata=metadata, opts=own)
-        role = ClusterRole(
-            f"{name}-role",
-            metadata={"name": right},
-            rules=[{"api_groups": [probe.group], "resources": [probe.resource], "verbs": ["create"]}],
-            opts=own,
-        )
-        binding = ClusterRoleBinding(
-            f"{name}-binding",
-            metadata={"name": right},
-            role_ref={"api_group": _RBAC, "kind": "ClusterRole", "name": right},
-            subjects=[{"kind": "ServiceAccount", "name": gate_name, "namespace": plan.namespace}],
-            opts=own,
-        )
+        rules: list[PolicyRuleArgsDict] = [
+            {"api_groups": [probe.group], "resources": [probe.resource], "verbs": ["create"]}
+        ]
+        subject: SubjectArgsDict = {"kind": "ServiceAccount", "name": gate_name, "namespace": plan.namespace}
+        granted = _granted(name, f"gpu-tenancy-{plan.name}-gate", rules, subject, own)
         text = yaml.safe_dump(probe.manifest, sort_keys=True)
         manifest = ConfigMap(f"{name}-object", metadata=metadata, data={"object.yaml": text}, opts=own)
         # A Job is immutable, so the name contains a digest of the version, the image and the object.
@@ -128,8 +115,23 @@ class Operator(pulumi.ComponentResource):
                 "active_deadline_seconds": _SECONDS,
                 "template": {"spec": _gate_pod(plan)},
             },
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.release, account, role, binding, manifest]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.release, account, *granted, manifest]),
         )
+
+
+def _granted(
+    name: str, right: str, rules: list[PolicyRuleArgsDict], subject: SubjectArgsDict, opts: pulumi.ResourceOptions
+) -> list[pulumi.Resource]:
+    """A ClusterRole with the name `right`, and the binding that gives it to one subject."""
+    role = ClusterRole(f"{name}-role", metadata={"name": right}, rules=rules, opts=opts)
+    binding = ClusterRoleBinding(
+        f"{name}-binding",
+        metadata={"name": right},
+        role_ref={"api_group": _RBAC, "kind": "ClusterRole", "name": right},
+        subjects=[subject],
+        opts=opts,
+    )
+    return [role, binding]
 
 
 def _gate_pod(plan: ReleasePlan) -> PodSpecArgsDict:
@@ -204,3 +206,38 @@ def critical_pods(
         spec={"hard": {"pods": "10000"}, "scope_selector": {"match_expressions": [expression]}},
         opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[namespace_object])),
     )
+
+
+class Infiniband(pulumi.ComponentResource):
+    """The NicClusterPolicy of NVIDIA's Network Operator: driver and device plugin on the nodes with InfiniBand.
+
+    A cluster has one such object. Driver pods are never replaced automatically, because that would drain the nodes: to
+    update them, delete the pods while the nodes are empty. The operator itself is not installed here.
+
+    https://azure.github.io/aks-rdma-infiniband/configurations/network-operator
+
+    Example:
+        >>> Infiniband("infiniband", plan(stack).infiniband)
+    """
+
+    def __init__(self, name: str, plan: InfinibandPlan, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpu-tenancy:operators:Infiniband", name, {}, opts)
+        spec: dict[str, Any] = {
+            "nodeAffinity": wire(on_pools(plan.pools)),
+            "tolerations": wire(tolerations(plan.taints)),
+            "ofedDriver": {**_image(plan.driver), "upgradePolicy": {"autoUpgrade": False}},
+            "sriovDevicePlugin": {**_image(plan.plugin), "config": plan.config},
+        }
+        self.policy = CustomResource(
+            f"{name}-policy",
+            api_version="mellanox.com/v1alpha1",
+            kind="NicClusterPolicy",
+            metadata={"name": "nic-cluster-policy"},
+            spec=spec,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.register_outputs({})
+
+
+def _image(image: Image) -> dict[str, str]:
+    return {"repository": image.repository, "image": image.image, "version": image.version}

@@ -16,9 +16,8 @@ from gpu_tenancy.model.spec.adoption import adoptable
 from .clouds import open_cluster
 from .clouds.api import Api
 from .config import configured_stack, of_part
-from .infiniband import Infiniband
 from .observability import Observability
-from .operators import Operators
+from .operators import Infiniband, Operators
 from .provider.inputs import filling
 from .tenancy import GradualTenancy, Tenancy
 

@@ -1,20 +1,60 @@
-"""Kueue's topologies, flavors, cohorts and cluster queues, and Volcano's queues."""
+"""Priority classes; Kueue's topologies, flavors, cohorts and cluster queues; Volcano's queues."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
+from pulumi_kubernetes.scheduling.v1 import PriorityClass
 
 from gpu_tenancy.base.quantity import CHANNELS, format_amount, format_amounts
 from gpu_tenancy.kueue import Cohort, Quota, ResourceGroup
-from gpu_tenancy.model.plan import QueuesPlan
+from gpu_tenancy.model.plan import PriorityPlan, QueuesPlan
 from gpu_tenancy.model.plan.multikueue import CHECK
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.queues import ClusterQueue, GangQueue, ProvisioningCheck, ResourceFlavor
 
-from .conventions import admission_check, fair_sharing, kueue_object
+from .conventions import KUEUE, PlainObject, admission_check, fair_sharing, kueue_object
 from .multikueue import WorkerClusters
+
+
+class Priorities(pulumi.ComponentResource):
+    """A PriorityClass and a WorkloadPriorityClass of the same name and value for each priority.
+
+    The first orders pods on nodes, the second workloads in queues; with one name for both, neither can contradict the
+    other. Kueue itself is not installed here.
+
+    Example:
+        >>> Priorities("priorities", (PriorityPlan("ml-low", 1000, preempts=False, default=False, description=""),))
+    """
+
+    def __init__(
+        self, name: str, priorities: tuple[PriorityPlan, ...], opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("gpu-tenancy:tenancy:Priorities", name, {}, opts)
+        own = pulumi.ResourceOptions(parent=self)
+        self.classes = {priority.name: _pods(f"{name}-{priority.name}", priority, own) for priority in priorities}
+        self.workload_classes = {
+            priority.name: _workloads(f"{name}-{priority.name}-workloads", priority, own) for priority in priorities
+        }
+        self.register_outputs({"classes": list(self.classes)})
+
+
+def _pods(name: str, priority: PriorityPlan, opts: pulumi.ResourceOptions) -> PriorityClass:
+    return PriorityClass(
+        name,
+        metadata={"name": priority.name},
+        value=priority.value,
+        preemption_policy="PreemptLowerPriority" if priority.preempts else "Never",
+        global_default=priority.default,
+        description=priority.description,
+        opts=opts,
+    )
+
+
+def _workloads(name: str, priority: PriorityPlan, opts: pulumi.ResourceOptions) -> PlainObject:
+    fields = {"metadata": {"name": priority.name}, "value": priority.value, "description": priority.description}
+    return PlainObject(name, KUEUE, "WorkloadPriorityClass", fields, opts)
 
 
 class Queues(pulumi.ComponentResource):

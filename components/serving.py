@@ -27,12 +27,11 @@ from pulumi_kubernetes.policy.v1 import PodDisruptionBudget
 from gpu_tenancy.model.plan.workloads import ALIVE_AFTER, READY_AFTER, PodPlan, Scaling, ServerPlan
 from gpu_tenancy.model.spec.roles import LEADER, WORKER
 
-from .conventions import DO_NOT_AWAIT, NAME, queued
+from .conventions import DO_NOT_AWAIT, NAME, queued, wire
 from .latency import METRICS_PORT, metrics_port, scaled_object, service_monitor, thousandths
 from .leader_worker_sets import COMPONENT, OF_LEADERS, server_groups
 from .pods import container, near, pod_spec, template_metadata
 from .secrets import checksums
-from .wire import wire
 
 _PERIOD = 10
 

@@ -15,8 +15,7 @@ from .guards import Guards
 from .multikueue import ManagerAccess
 from .namespace import TeamNamespace
 from .people import Access
-from .priorities import Priorities
-from .queues import Queues
+from .queues import Priorities, Queues
 from .secrets import NamespaceSecrets
 from .serving import ModelServer
 from .snapshots import Snapshots, TeamSnapshots

@@ -1,4 +1,4 @@
-"""TrainJobs of Kubeflow Trainer, and the runtimes that they name."""
+"""TrainJobs of Kubeflow Trainer, the runtimes that they name, and the pods of MPI jobs in these."""
 
 import hashlib
 import json
@@ -6,20 +6,19 @@ from typing import Any, Final
 
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
-from pulumi_kubernetes.core.v1 import ContainerArgsDict, PodSpecArgsDict
+from pulumi_kubernetes.core.v1 import ContainerArgsDict, PodSpecArgsDict, ProbeArgsDict
 
 from gpu_tenancy.model.plan.runtimes import RuntimePlan
-from gpu_tenancy.model.plan.workloads import SHIPPED, JobPlan
-from gpu_tenancy.model.spec.roles import NODE, TRAIN_JOB, TRAINER_STEP, Framework
+from gpu_tenancy.model.plan.workloads import SHIPPED, JobPlan, RolePlan
+from gpu_tenancy.model.spec.roles import LAUNCHER, NODE, TRAIN_JOB, TRAINER_STEP, Framework
 
-from .conventions import NAME
-from .job_objects import deadline_of, job_object
-from .job_sets import failing, policies
-from .mpi import computing_pods, mpi_jobs, mpi_policy
+from .conventions import NAME, wire
+from .job_objects import deadline_of, failing, job_object, job_of_role, policies
 from .pods import (
     ACCOUNT,
     POD_SECURITY,
     annotations,
+    container,
     container_rights,
     device_claims,
     environment,
@@ -27,6 +26,7 @@ from .pods import (
     mounts,
     near,
     pod_security,
+    pod_spec,
     resources,
     rights,
     sidecars,
@@ -34,7 +34,6 @@ from .pods import (
     volumes,
 )
 from .references import pull_secrets, variable_sources
-from .wire import wire
 
 _TRAINER: Final = TRAIN_JOB[0]
 _FRAMEWORK_LABEL: Final = "trainer.kubeflow.org/framework"
@@ -172,3 +171,60 @@ def _patch(job: JobPlan) -> dict[str, Any]:
     if of_pods := annotations(pod):
         template["metadata"] = {"annotations": of_pods}
     return {"replicatedJobs": [{"name": NODE, "template": {"spec": {"template": template}}}]}
+
+
+_HOME: Final = "/home/mpiuser/.ssh"
+_USER: Final = 1000
+_PORT: Final = 2222
+"""User, its SSH keys and the port of sshd in Trainer's image of DeepSpeed and in images of the MPI Operator:
+https://github.com/kubeflow/trainer/blob/v2.3.0/manifests/base/runtimes/deepspeed_distributed.yaml."""
+
+
+def mpi_policy(job: JobPlan) -> dict[str, Any]:
+    """How Trainer writes the host file: one process for each GPU, in the launcher too if it has GPUs."""
+    return {
+        "numNodes": 1,
+        "mpi": {
+            "numProcPerNode": max(1, job.pod.gpus),
+            "mpiImplementation": "OpenMPI",
+            "sshAuthMountPath": _HOME,
+            "runLauncherAsNode": _computes(job),
+        },
+    }
+
+
+def computing_pods(job: JobPlan) -> int:
+    """The pods that Trainer counts as nodes: the workers, and a launcher that computes too."""
+    return job.workers + (1 if _computes(job) else 0)
+
+
+def _computes(job: JobPlan) -> bool:
+    return job.roles[0].pod.gpus > 0
+
+
+def mpi_jobs(job: JobPlan) -> dict[str, Any]:
+    """The replicated jobs: workers with sshd first, then the launcher, whose end is that of the job.
+
+    Both are complete here, because resources of a TrainJob would apply to the launcher and not to its workers.
+    """
+    launcher, worker = job.roles
+    ready: ProbeArgsDict = {"tcp_socket": {"port": _PORT}, "initial_delay_seconds": 5}
+    return {
+        "network": {"publishNotReadyAddresses": True},
+        "successPolicy": {"operator": "All", "targetReplicatedJobs": [LAUNCHER]},
+        "replicatedJobs": [
+            _role(job, worker, NODE, ready),
+            {**_role(job, launcher, LAUNCHER, None), "dependsOn": [{"name": NODE, "status": "Ready"}]},
+        ],
+    }
+
+
+def _role(job: JobPlan, role: RolePlan, name: str, probe: ProbeArgsDict | None) -> dict[str, Any]:
+    own = container(role.pod, NODE)
+    own["security_context"] = {**container_rights(role.pod), "run_as_user": _USER}
+    if probe:
+        own["readiness_probe"] = probe
+    pod = pod_spec(role.pod, own)
+    pod["security_context"] = {**pod_security(role.pod), "fs_group": _USER}
+    metadata = {"metadata": {"labels": dict([TRAINER_STEP])}} if name == LAUNCHER else {}
+    return {"name": name, "replicas": 1, "template": {**metadata, "spec": job_of_role(job, role, pod)}}

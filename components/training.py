@@ -7,18 +7,16 @@ from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.batch.v1 import Job, JobSpecArgsDict
 from pulumi_kubernetes.core.v1 import PodSpecArgsDict
 
+from gpu_tenancy.model.plan.compute_domains import COMPUTE_DOMAIN
 from gpu_tenancy.model.plan.multikueue import CONTROLLER
 from gpu_tenancy.model.plan.workloads import GANG, GangPlan, JobPlan, PodPlan
 from gpu_tenancy.model.spec.roles import KINDS
 
-from .compute_domains import compute_domain
-from .conventions import DO_NOT_AWAIT, GROUP_MINIMUM, NAME, VOLCANO, labels_of
-from .job_sets import EVICTED, job_set
+from .conventions import DO_NOT_AWAIT, GROUP_MINIMUM, NAME, VOLCANO, labels_of, wire
+from .job_objects import EVICTED, job_set, ray_job
 from .leader_worker_sets import leader_worker_set
 from .pods import container, pod_spec, template_metadata
-from .ray_jobs import ray_job
 from .train_jobs import train_job
-from .wire import wire
 
 _ELASTIC: Final = {"kueue.x-k8s.io/job-completions-equal-parallelism": "true"}
 _MINIMUM: Final = "kueue.x-k8s.io/job-min-parallelism"
@@ -154,5 +152,20 @@ def _volcano_job(name: str, gang: GangPlan, opts: pulumi.ResourceOptions) -> Cus
         kind=GANG[1],
         metadata={"name": gang.name, "namespace": gang.team, "labels": {NAME: gang.name}},
         spec=spec,
+        opts=opts,
+    )
+
+
+def compute_domain(name: str, job: JobPlan, channels: str, opts: pulumi.ResourceOptions) -> CustomResource:
+    """The ComputeDomain of a job. The driver's controller makes the ResourceClaimTemplate `channels` for its pods.
+
+    `numNodes` is deprecated, and 0 is right for any number of pods:
+    https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/blob/v0.4.1/api/nvidia.com/resource/v1beta1/computedomain.go
+    """
+    return CustomResource(
+        name,
+        *COMPUTE_DOMAIN,
+        metadata={"name": job.name, "namespace": job.team, "labels": {NAME: job.name}},
+        spec={"numNodes": 0, "channel": {"resourceClaimTemplate": {"name": channels}, "allocationMode": "Single"}},
         opts=opts,
     )

@@ -7,7 +7,7 @@ import pytest
 from builders import GPU, Data, job, pool, server, stack, team
 from components_builders import HEADER, Program, program
 
-from components import caches, guards, namespace, priorities, queues, serving, storage, tenancy, training
+from components import caches, guards, namespace, queues, serving, storage, tenancy, training
 
 ALL = stack(
     pools={"cpu": pool("m7i.8xlarge", 3), "a100": pool("p4de.24xlarge", 4), "l4": pool("g6.12xlarge", 16)},
@@ -48,7 +48,7 @@ COMPONENTS = {
     "TeamStorage": storage,
     "Guards": guards,
     "TeamNamespace": namespace,
-    "Priorities": priorities,
+    "Priorities": queues,
     "Queues": queues,
     "ModelServer": serving,
     "TrainingJob": training,
@@ -58,21 +58,11 @@ COMPONENTS = {
 }
 IMPORTS = """
 from components.clouds import open_cluster
-from components.caches import CachedVolume, Caches
-from components.storage import DatasetVolume
-from components.storage import TeamStorage
-from components.guards import Guards
-from components.namespace import TeamNamespace
-from components.priorities import Priorities
-from components.queues import Queues
-from components.serving import ModelServer
-from components.tenancy import Team, Tenancy
-from components.training import GangJob, TrainingJob
 from gpu_tenancy.model.plan import PriorityPlan
 
 provider = open_cluster("cluster", made.cluster).kubernetes
 plan, stack = (lambda _: made), None
-"""
+""" + "\n".join(f"from {module.__name__} import {kind}" for kind, module in COMPONENTS.items())
 
 
 def example_of(kind: str) -> str:
@@ -82,7 +72,7 @@ def example_of(kind: str) -> str:
 
 
 def alone(kind: str, sections: Data = ALL) -> Program:
-    return program(sections, IMPORTS + example_of(kind))
+    return program(sections, f"{IMPORTS}\n{example_of(kind)}")
 
 
 EXPECTED = {

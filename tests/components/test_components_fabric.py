@@ -147,7 +147,7 @@ def test_aks_lets_containers_lock_memory_on_the_pools_with_infiniband_alone() ->
 
 
 def test_the_network_operator_gets_its_policy_with_the_resource_that_pods_request() -> None:
-    body = 'from components.infiniband import Infiniband\nInfiniband("infiniband", made.infiniband)'
+    body = 'from components.operators import Infiniband\nInfiniband("infiniband", made.infiniband)'
     spec = program(wired(AKS, INFINIBAND), body).spec("NicClusterPolicy")
     assert spec["ofedDriver"]["upgradePolicy"] == {"autoUpgrade": False}, "a new driver never drains a node"
     prefix, _, name = str(fabrics()["infiniband"].resource).partition("/")

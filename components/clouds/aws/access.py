@@ -1,21 +1,40 @@
-"""Access entries of EKS, and IAM roles of service accounts.
+"""Access to EKS clusters: kubeconfigs without credentials, access entries, IAM roles of service accounts.
 
 https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 
 import pulumi
 import pulumi_aws as aws
+from pulumi_aws.eks.outputs import ClusterCertificateAuthority, ClusterIdentity
 
+from gpu_tenancy.model.kubeconfig import Server, eks_helper, of_helper
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.plan.people import group_of
+from gpu_tenancy.model.plan.secrets import READER, SecretReader
 from gpu_tenancy.model.plan.service_accounts import ServiceAccountPlan
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.people import Person
 
 from .identity import Grant, Role
-from .policies import ci_policy, ci_trust
+from .policies import AUDIENCE, account_trust, ci_policy, ci_trust, secrets_policy
+
+
+def certificate(authority: ClusterCertificateAuthority) -> str:
+    """The CA certificate of the API server, in base64."""
+    return authority.data or ""
+
+
+def kubeconfig(parts: Sequence[str]) -> str:
+    """A kubeconfig without credentials: the AWS CLI creates a token for each use.
+
+    Args:
+        parts: URL of the API server, its CA certificate, name and region of the cluster.
+    """
+    endpoint, authority, name, region = parts
+    return json.dumps(of_helper(Server(name, endpoint, authority), eks_helper(name, region)))
 
 
 def access_entry(
@@ -83,3 +102,54 @@ def _ci_entry(
     role = Role(f"{name}-role", section.identity_name(account.team, account.name), grant, plan.tags, opts)
     people = [account.identity] if account.identity else []
     return _entry(f"{name}-entry", plan, (role.arn, people), section, opts)
+
+
+class SecretReaders(pulumi.ComponentResource):
+    """The roles of all teams that read secrets of AWS Secrets Manager.
+
+    The secrets are not created here. A role does not get the right to decrypt with a key of KMS that is not AWS's own:
+    its owner must allow it. IAM must know the issuer of the cluster's tokens: for a created cluster it is registered
+    here, an existing one must have its IAM OIDC provider.
+
+    Attributes:
+        arns: of the roles, by their names in the plan.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        plan: ClusterPlan,
+        section: AwsCluster,
+        cluster: aws.eks.Cluster,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("gpu-tenancy:clouds:SecretReaders", name, {}, opts)
+        within = pulumi.ResourceOptions(parent=self)
+        issuer = cluster.identities.apply(issuer_of)
+        provider: pulumi.Output[str] = (
+            aws.iam.OpenIdConnectProvider(
+                f"{name}-issuer", url=issuer, client_id_lists=[AUDIENCE], tags=plan.tags, opts=within
+            ).arn
+            if section.create
+            else aws.iam.get_open_id_connect_provider_output(
+                url=issuer, opts=pulumi.InvokeOutputOptions(parent=self)
+            ).arn
+        )
+        self.arns: dict[str, pulumi.Output[str]] = {}
+        for reader in plan.readers:
+            grant = Grant(
+                pulumi.Output.all(provider, issuer).apply(_trusting(reader)),
+                inline={"secrets": secrets_policy(reader.secrets, section.region)},
+            )
+            role = Role(f"{name}-{reader.team}", section.reader_name(reader.team), grant, plan.tags, within)
+            self.arns |= dict.fromkeys(reader.annotations.values(), role.arn)
+        self.register_outputs({})
+
+
+def _trusting(reader: SecretReader) -> Callable[[list[str]], str]:
+    return lambda parts: account_trust(parts[0], parts[1], reader.team, READER)
+
+
+def issuer_of(identities: Sequence[ClusterIdentity]) -> str:
+    """URL of the issuer of a cluster's tokens."""
+    return next((one.issuer or "" for identity in identities for one in identity.oidcs or []), "")

@@ -13,21 +13,18 @@ from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.data import CACHES
 
 from ..api import Api
-from .access import ci_entries, people_entries
+from .access import SecretReaders, certificate, ci_entries, kubeconfig, people_entries
 from .addons import BEFORE_NODES, CNI, EFS, ON_NODES, S3, SNAPSHOTS, Addons, fsx
-from .autoscaling import ClusterAutoscaler
 from .charts import release
-from .context import ClusterContext, NodeRole
+from .context import ClusterContext
 from .control_plane import ControlPlane
 from .data import data_access
 from .files import LUSTRE_KIND, SHARED_KIND, LustreNetwork, SharedFiles
 from .identity import Grant, Role, name_of
-from .karpenter import Karpenter
-from .kubeconfig import certificate, kubeconfig
+from .karpenter import ClusterAutoscaler, Karpenter, NodeRole
 from .nodes import efa_plugin, pool_group, system_group
 from .policies import managed_policy, node_trust, partition
 from .pools import NodeGroup
-from .secrets import SecretReaders
 
 NODE_POLICIES: Final = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly")
 """Managed policies that nodes need: https://docs.aws.amazon.com/eks/latest/userguide/create-node-role.html."""
@@ -208,16 +205,6 @@ class EksCluster(pulumi.ComponentResource):
         grant = Grant(node_trust(region), managed=attached)
         within = pulumi.ResourceOptions(parent=self)
         return Role(name, f"{self._section.name}-{purpose}", grant, self._plan.tags, within)
-
-
-def open_eks(
-    name: str, plan: ClusterPlan, section: AwsCluster, opts: pulumi.ResourceOptions | None = None
-) -> EksCluster:
-    """The cluster, with a provider for the stack's region and the ambient credentials."""
-    provider = aws.Provider(f"{name}-aws", region=section.region, opts=opts)
-    return EksCluster(
-        name, plan, section, pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(providers=[provider]))
-    )
 
 
 def own_security_group(parts: Sequence[str | ClusterVpcConfig]) -> str:

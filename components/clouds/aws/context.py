@@ -26,15 +26,3 @@ class ClusterContext:
     def name(self) -> str:
         """Name of the cluster."""
         return self.section.name
-
-
-@dataclass(frozen=True, slots=True)
-class NodeRole:
-    """The IAM role of nodes that Karpenter creates.
-
-    Attributes:
-        arn: its ARN, or a pattern that matches it.
-    """
-
-    name: str
-    arn: str

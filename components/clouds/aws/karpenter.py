@@ -1,25 +1,93 @@
-"""Karpenter, instead of managed node groups."""
+"""What scales node pools of EKS: Cluster Autoscaler with managed node groups, or Karpenter."""
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import pulumi
 import pulumi_aws as aws
 from pulumi_kubernetes.apiextensions import CustomResource
+from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
+from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding
 
 from gpu_tenancy.model.plan.cluster import NodePool
 
-from .charts import release
-from .context import ClusterContext, NodeRole
+from .charts import NAMESPACE, release
+from .context import ClusterContext
 from .identity import PodRole
 from .karpenter_objects import NODE_CLASS, NODE_POOL, node_class, node_pools, overlay
 from .karpenter_policy import karpenter_policies
-from .policies import queue_policy
+from .policies import autoscaler_policy, queue_policy
 from .pools import placement_group
 
-ACCOUNT: Final = "karpenter"
-"""Name of Karpenter's service account."""
+_AUTOSCALER: Final = "cluster-autoscaler"
+"""Chart of Cluster Autoscaler, and name of its service account."""
+_REQUESTS: Final = {"enable-provisioning-requests": True, "kube-api-content-type": "application/json"}
+"""Flags with which it handles ProvisioningRequests. It cannot write their status as protobuf before 1.34.5:
+https://github.com/kubernetes/autoscaler/issues/8855."""
+
+
+class ClusterAutoscaler(pulumi.ComponentResource):
+    """Cluster Autoscaler with its own IAM role, which can scale only this cluster's node groups.
+
+    It discovers them by the tags that EKS sets on their Auto Scaling groups:
+    https://docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html
+
+    If pools are queued, it also handles ProvisioningRequests, whose definition the cluster must have:
+    https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md#how-can-i-use-provisioningrequest-to-run-batch-workloads
+    """
+
+    def __init__(
+        self, name: str, context: ClusterContext, *, queued: bool, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("gpu-tenancy:clouds:ClusterAutoscaler", name, {}, opts)
+        if queued:
+            self._requests(f"{name}-requests")
+        policies = {"node-groups": autoscaler_policy(context.name, context.section.region)}
+        role = PodRole(f"{name}-role", context, _AUTOSCALER, policies, pulumi.ResourceOptions(parent=self))
+        values = {
+            "cloudProvider": "aws",
+            "awsRegion": context.section.region,
+            "autoDiscovery": {"clusterName": context.name},
+            "rbac": {"serviceAccount": {"name": _AUTOSCALER}},
+            # If a pod fits several pools, add a node with the least idle CPU.
+            "extraArgs": {"expander": "least-waste", **(_REQUESTS if queued else {})},
+            "resources": {"requests": {"cpu": "100m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}},
+        }
+        # The pods get their credentials when they start, so the association must exist first.
+        self.release = release(
+            f"{name}-release", _AUTOSCALER, values, pulumi.ResourceOptions(parent=self, depends_on=[role])
+        )
+        self.register_outputs({})
+
+    def _requests(self, name: str) -> None:
+        """Rights to handle ProvisioningRequests, which the chart's role does not have."""
+        metadata: ObjectMetaArgsDict = {"name": "cluster-autoscaler-provisioning-requests"}
+        role = ClusterRole(
+            f"{name}-role",
+            metadata=metadata,
+            rules=[
+                {
+                    "api_groups": ["autoscaling.x-k8s.io"],
+                    "resources": ["provisioningrequests", "provisioningrequests/status"],
+                    "verbs": ["get", "list", "watch", "update", "patch"],
+                },
+                {"api_groups": [""], "resources": ["podtemplates"], "verbs": ["get", "list", "watch"]},
+            ],
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        ClusterRoleBinding(
+            f"{name}-binding",
+            metadata=metadata,
+            role_ref={"api_group": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role.metadata.name},
+            subjects=[{"kind": "ServiceAccount", "name": _AUTOSCALER, "namespace": NAMESPACE}],
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+
+_KARPENTER: Final = "karpenter"
+"""Chart of Karpenter, and name of its service account."""
 EVENTS: Final = {
     "health": ("aws.health", "AWS Health Event"),
     "spot": ("aws.ec2", "EC2 Spot Instance Interruption Warning"),
@@ -29,6 +97,18 @@ EVENTS: Final = {
 }
 """Source and detail type of events that announce the end of a node:
 https://github.com/aws/karpenter-provider-aws/blob/main/website/content/en/preview/concepts/disruption.md#interruption."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRole:
+    """The IAM role of nodes that Karpenter creates.
+
+    Attributes:
+        arn: its ARN, or a pattern that matches it.
+    """
+
+    name: str
+    arn: str
 
 
 class Karpenter(pulumi.ComponentResource):
@@ -51,7 +131,7 @@ class Karpenter(pulumi.ComponentResource):
         queue = self._interruptions(name)
         policies = karpenter_policies(context.name, context.section.region, nodes.arn, context.name)
         within = pulumi.ResourceOptions(parent=self)
-        role = PodRole(f"{name}-role", context, ACCOUNT, policies, within)
+        role = PodRole(f"{name}-role", context, _KARPENTER, policies, within)
         definitions = release(f"{name}-definitions", "karpenter-crd", {}, within)
         values = {
             "settings": {
@@ -64,11 +144,11 @@ class Karpenter(pulumi.ComponentResource):
                     "nodeOverlay": any(overlay(pool) for pool in pools),
                 },
             },
-            "serviceAccount": {"name": ACCOUNT},
+            "serviceAccount": {"name": _KARPENTER},
             "controller": {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "1Gi"}}},
         }
         after = pulumi.ResourceOptions(parent=self, depends_on=[role, definitions, queue])
-        self.release = release(f"{name}-release", "karpenter", values, after)
+        self.release = release(f"{name}-release", _KARPENTER, values, after)
         self.node_pools = [resource for pool in pools for resource in self._pool(name, pool, nodes)]
         self.register_outputs({})
 

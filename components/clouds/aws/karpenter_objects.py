@@ -8,8 +8,7 @@ from gpu_tenancy.model.plan.pools import uses_local_disks
 from gpu_tenancy.model.spec.clouds.base import Maintenance
 
 from .context import ClusterContext
-from .disks import Volume, volumes
-from .images import image_alias
+from .disks import Volume, image_alias, volumes
 from .nodes import huge_pages, image, interfaces, reservation, subnets
 
 Spec: TypeAlias = Mapping[str, object]

@@ -1,7 +1,7 @@
 """Facts about EKS nodes, and functions from a planned pool to a node group, without resources and Outputs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from gpu_tenancy.base.quantity import format_bytes
@@ -11,8 +11,7 @@ from gpu_tenancy.model.plan.pools import NVIDIA, POOL_LABEL, NodeTaint, uses_loc
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.pools import CapacityBlock, Disk, Reserved
 
-from .disks import Volume, user_data, volumes
-from .images import IMAGES, Image
+from .disks import IMAGES, Image, Volume, user_data, volumes
 
 SYSTEM: Final = "gpu-tenancy-system"
 """Name of the node group for the cluster's own pods."""
@@ -68,39 +67,19 @@ class Group:
     image: Image
     release: str | None
     capacity: Literal["ON_DEMAND", "SPOT", "CAPACITY_BLOCK"]
-    reservation: str | None
     subnets: tuple[str, ...]
     minimum: int
     maximum: int
     labels: Mapping[str, str]
-    taints: tuple[tuple[str, str, Effect], ...]
     volumes: tuple[Volume, ...]
     interfaces: tuple[Interface, ...]
-    compact: bool
     surge: Surge
-    node_template_tags: Mapping[str, str]
-    user_data: str | None = None
+    user_data: str | None
+    taints: tuple[tuple[str, str, Effect], ...] = ()
+    reservation: str | None = None
+    compact: bool = False
     alternatives: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """Bounds of a node group and its number of nodes."""
-
-    minimum: int
-    maximum: int
-    desired: int
-
-
-def resized(group: Group, running: int) -> Size:
-    """The size of a group after an edit of its bounds, which ends no node.
-
-    The provider always sends the number of nodes together with the bounds, and EKS ends what is above it and rejects a
-    number outside of the bounds: `expandNodegroupScalingConfig` in
-    https://github.com/hashicorp/terraform-provider-aws/blob/main/internal/service/eks/node_group.go. So the number is
-    what runs, and a lower maximum takes effect when the autoscaler has removed nodes.
-    """
-    return Size(group.minimum, max(group.maximum, running), max(group.minimum, running))
+    node_template_tags: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def image(pool: NodePool) -> Image:
@@ -210,17 +189,13 @@ def system_group(cluster: AwsCluster, nodes: SystemNodes) -> Group:
         image=of,
         release=cluster.images.get(of.ami_type),
         capacity="ON_DEMAND",
-        reservation=None,
         subnets=subnets(cluster, ()),
         minimum=nodes.minimum,
         maximum=max(1, nodes.maximum),
         labels={POOL_LABEL: SYSTEM},
-        taints=(),
         volumes=volumes(cluster, Disk(), of, nodes.machine),
         interfaces=interfaces(nodes.machine.type, 0),
-        compact=False,
         surge=Surge(added=1, unavailable=0),
-        node_template_tags={},
         user_data=user_data(cluster, of, nodes.machine),
     )
 

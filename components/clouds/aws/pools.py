@@ -1,7 +1,7 @@
 """Managed node groups."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from typing import Final
 
 import pulumi
@@ -18,8 +18,47 @@ from pulumi_aws.eks.outputs import NodeGroupResource
 
 from .context import ClusterContext
 from .disks import Volume
-from .live import live_bounds
-from .nodes import Group, Interface, resized
+from .nodes import Group, Interface
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBounds:
+    """The bounds of a node group in the cloud, and the name of its Auto Scaling group."""
+
+    auto_scaling_group: str
+    minimum: int
+    maximum: int
+
+    def running(self, parent: pulumi.Resource, after: Sequence[pulumi.Resource]) -> pulumi.Output[int]:
+        """The number of nodes that the autoscaler wants, read when these resources are ready.
+
+        The Auto Scaling group is asked, because the node group's own number can be outdated:
+        https://docs.aws.amazon.com/eks/latest/APIReference/API_NodegroupScalingConfig.html.
+        """
+        options = pulumi.InvokeOutputOptions(parent=parent, depends_on=list(after))
+        return aws.autoscaling.get_group_output(name=self.auto_scaling_group, opts=options).desired_capacity
+
+
+def live_bounds(cluster: str, group: str, parent: pulumi.Resource) -> LiveBounds | None:
+    """The bounds of a node group in the cloud; None if it does not exist, as before its creation.
+
+    It is found by the tags that EKS sets on Auto Scaling groups, because a list can be empty: asking for a node group
+    that does not exist is an error.
+    """
+    options = pulumi.InvokeOptions(parent=parent)
+    # Pulumi's name of the list of Auto Scaling groups.
+    groups = aws.autoscaling.get_ami_ids(
+        filters=[
+            {"name": "tag:eks:cluster-name", "values": [cluster]},
+            {"name": "tag:eks:nodegroup-name", "values": [group]},
+        ],
+        opts=options,
+    )
+    if not groups.names:
+        return None
+    size = aws.autoscaling.get_group(name=groups.names[0], opts=options)
+    return LiveBounds(groups.names[0], size.min_size, size.max_size)
+
 
 LIVE_SIZE: Final = "gpu-tenancy.dev/desired-size"
 """Tag that tells policies that the number of nodes is read from the cloud before it is sent."""
@@ -57,11 +96,15 @@ class NodeGroup(pulumi.ComponentResource):
             "desired_size": group.minimum,
         }
         if live and edited:
+            # The provider always sends the number of nodes together with the bounds, and EKS ends what is above it and
+            # rejects a number outside of the bounds: `expandNodegroupScalingConfig` in
+            # https://github.com/hashicorp/terraform-provider-aws/blob/main/internal/service/eks/node_group.go. So the
+            # number is what runs, and a lower maximum takes effect when the autoscaler has removed nodes.
             running = live.running(self, [template])
             size = {
                 "min_size": group.minimum,
-                "max_size": running.apply(partial(_maximum, group)),
-                "desired_size": running.apply(partial(_desired, group)),
+                "max_size": running.apply(lambda nodes: max(group.maximum, nodes)),
+                "desired_size": running.apply(lambda nodes: max(group.minimum, nodes)),
             }
         self.group = aws.eks.NodeGroup(
             f"{name}-group",
@@ -77,7 +120,7 @@ class NodeGroup(pulumi.ComponentResource):
             capacity_type=group.capacity,
             # EKS requires the machine type of a capacity block in the launch template, and any other here.
             instance_types=None if block else [group.machine, *group.alternatives],
-            launch_template={"id": template.id, "version": template.latest_version.apply(version_text)},
+            launch_template={"id": template.id, "version": template.latest_version.apply(str)},
             scaling_config=size,
             labels=group.labels,
             taints=[{"key": key, "value": value, "effect": effect} for key, value, effect in group.taints],
@@ -155,22 +198,9 @@ def placement_group(
     )
 
 
-def version_text(version: int) -> str:
-    """The version of a launch template as a string, which node groups require."""
-    return str(version)
-
-
 def auto_scaling_group_name(resources: Sequence[NodeGroupResource]) -> str:
     """Name of the Auto Scaling group that EKS creates for a node group."""
     return next(group.name or "" for resource in resources for group in resource.autoscaling_groups or ())
-
-
-def _maximum(group: Group, running: int) -> int:
-    return resized(group, running).maximum
-
-
-def _desired(group: Group, running: int) -> int:
-    return resized(group, running).desired
 
 
 def _reserved(reservation: str | None) -> LaunchTemplateCapacityReservationSpecificationArgsDict | None:

@@ -1,29 +1,32 @@
 """AKS: the cluster, created or existing, with its node pools."""
 
+import base64
+import json
 from collections.abc import Sequence
 
 import pulumi
 import pulumi_azure_native as azure_native
+import yaml
 from pulumi_azure_native.compute import ProximityPlacementGroup
 from pulumi_azure_native.containerservice import (
     AgentPool,
+    ListManagedClusterUserCredentialsResult,
     ManagedCluster,
     list_managed_cluster_user_credentials_output,
 )
 from pulumi_azure_native.containerservice.outputs import ManagedClusterOIDCIssuerProfileResponse
+from pydantic import BaseModel, Field
 
+from gpu_tenancy.model.kubeconfig import Server, aks_helper, of_helper
 from gpu_tenancy.model.plan.cluster import ClusterPlan, NodePool
 from gpu_tenancy.model.spec.clouds.azure import CLIENT_ID_OF, AzureCluster
 
 from ..api import Api
-from .ci_identities import CiIdentity
 from .control_plane import AksControlPlane
 from .data import data_access
-from .kubeconfig import own_kubeconfig
+from .identities import CiIdentity, SecretReaderIdentity, registry_rights
 from .memory import MemoryLock
 from .pools import PoolCluster, agent_pool
-from .registries import registry_rights
-from .secrets import SecretReaderIdentity
 
 
 class AksCluster(pulumi.ComponentResource):
@@ -151,3 +154,37 @@ def open_cluster(name: str, plan: ClusterPlan, opts: pulumi.ResourceOptions | No
         msg = f"{plan.section.cloud} is another cloud"
         raise TypeError(msg)
     return AksCluster(name, plan, plan.section, opts)
+
+
+class _Server(BaseModel):
+    server: str
+    authority: str = Field(alias="certificate-authority-data")
+
+
+class _NamedCluster(BaseModel):
+    name: str
+    cluster: _Server
+
+
+class _Kubeconfig(BaseModel):
+    """The clusters of a kubeconfig; its users are not read."""
+
+    clusters: list[_NamedCluster]
+
+
+def own_kubeconfig(credentials: ListManagedClusterUserCredentialsResult) -> str:
+    """A kubeconfig for a cluster, from the user credentials that AKS returns.
+
+    Only these contain the API server's address and CA. Client certificates and tokens in them, which clusters with
+    local accounts have, are dropped.
+
+    Raises:
+        pulumi.RunError: AKS returned no kubeconfig.
+    """
+    if not credentials.kubeconfigs:
+        message = "AKS gave no kubeconfig; whoever deploys needs the role Azure Kubernetes Service Cluster User"
+        raise pulumi.RunError(message)
+    text = base64.b64decode(credentials.kubeconfigs[0].value).decode()
+    entry = _Kubeconfig.model_validate(yaml.safe_load(text)).clusters[0]
+    server = Server(entry.name, entry.cluster.server, entry.cluster.authority)
+    return json.dumps(of_helper(server, aks_helper(), "kubelogin"))

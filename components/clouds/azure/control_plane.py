@@ -1,5 +1,6 @@
-"""A created AKS cluster, with its managed identity."""
+"""A created AKS cluster, with its managed identity and its maintenance windows."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import pulumi
@@ -7,21 +8,23 @@ from pulumi_azure_native.authorization import PrincipalType, RoleAssignment
 from pulumi_azure_native.containerservice import (
     ContainerServiceNetworkProfileArgsDict,
     MaintenanceConfiguration,
+    MaintenanceWindowArgsDict,
     ManagedCluster,
     ManagedClusterAADProfileArgsDict,
     ManagedClusterAgentPoolProfileArgsDict,
     ManagedClusterAPIServerAccessProfileArgsDict,
     ManagedClusterSecurityProfileArgsDict,
     ResourceIdentityType,
+    ScheduleArgsDict,
+    WeekDay,
 )
 from pulumi_azure_native.monitor import DiagnosticSetting
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan, SystemNodes
-from gpu_tenancy.model.spec.clouds.azure import USER_ROLE, AksCreation, AzureCluster
+from gpu_tenancy.model.spec.clouds.azure import USER_ROLE, AksCreation, AksMaintenance, AzureCluster
 from gpu_tenancy.model.spec.people import Person
 
 from .identities import Principal, Right, managed_identity, role_assignment
-from .maintenance import windows
 from .pools import reservation
 
 AUDIT_LOGS: Final = ("kube-audit-admin", "guard")
@@ -260,3 +263,28 @@ def _system_pool(
         "upgrade_settings": {"max_surge": "1"},
         "tags": tags,
     }
+
+
+UPGRADES: Final = ("aksManagedAutoUpgradeSchedule", "aksManagedNodeOSUpgradeSchedule")
+"""Names of the configurations for Kubernetes versions and for patches of the nodes' operating system."""
+RELEASES: Final = "default"
+"""Name of the configuration for AKS's weekly releases, which has no daily schedule."""
+
+
+def windows(maintenance: AksMaintenance) -> Mapping[str, MaintenanceWindowArgsDict]:
+    """Maintenance windows by the name of their configuration: https://learn.microsoft.com/azure/aks/planned-maintenance."""
+    schedule: ScheduleArgsDict = {"daily": {"interval_days": 1}}
+    if maintenance.day:
+        schedule = {"weekly": {"day_of_week": WeekDay(maintenance.day.capitalize()), "interval_weeks": 1}}
+    window: MaintenanceWindowArgsDict = {
+        "schedule": schedule,
+        "start_time": maintenance.start,
+        "duration_hours": maintenance.hours,
+        "utc_offset": "+00:00",
+    }
+    if maintenance.exclusions:
+        window["not_allowed_dates"] = [
+            {"start": exclusion.start.isoformat(), "end": exclusion.end.isoformat()}
+            for exclusion in maintenance.exclusions.values()
+        ]
+    return dict.fromkeys((*UPGRADES, RELEASES) if maintenance.day else UPGRADES, window)

@@ -1,12 +1,23 @@
-"""Managed identities, the tokens that log in as them, and role assignments."""
+"""Managed identities of CI jobs and readers of secrets, and the roles of these, of people and of nodes.
 
+https://learn.microsoft.com/entra/workload-id/workload-identity-federation-create-trust-user-assigned-managed-identity,
+https://learn.microsoft.com/azure/aks/workload-identity-overview
+"""
+
+from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 import pulumi
 from pulumi_azure_native.authorization import PrincipalType, RoleAssignment
+from pulumi_azure_native.containerservice import ManagedCluster
+from pulumi_azure_native.containerservice.outputs import UserAssignedIdentityManagedClusterResponse
 from pulumi_azure_native.managedidentity import FederatedIdentityCredential, UserAssignedIdentity
 
+from gpu_tenancy.model.plan.secrets import READER, SecretReader
+from gpu_tenancy.model.plan.service_accounts import ServiceAccountPlan
 from gpu_tenancy.model.spec.clouds.azure import BLOB_ROLES, USER_ROLE, AzureCluster
+
+from .pools import PoolCluster
 
 AUDIENCE: Final = "api://AzureADTokenExchange"
 """Audience of the tokens that Entra exchanges."""
@@ -95,3 +106,97 @@ def role_assignment(
         condition_version="2.0" if right.condition else None,
         opts=opts,
     )
+
+
+class CiIdentity(pulumi.ComponentResource):
+    """The managed identity of a service account, and the one subject of the CI system that may log in as it.
+
+    In a created cluster it can list the user credentials, which have no rights by themselves; for an existing cluster,
+    the report has the command.
+
+    Args:
+        place: where it is created.
+        account: of a team.
+        cluster: resource ID of the cluster, as its output, so that the role assignment depends on it.
+
+    Attributes:
+        object_id: its name as a user of the cluster.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        place: PoolCluster,
+        account: ServiceAccountPlan,
+        cluster: pulumi.Output[str],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("gpu-tenancy:clouds:RobotIdentity", name, {}, opts)
+        within, section = pulumi.ResourceOptions(parent=self), place.section
+        identity_name = section.identity_name(account.team, account.name)
+        identity = managed_identity(f"{name}-identity", section, identity_name, place.tags, within)
+        token = (section.identity_provider, account.subject)
+        federated(f"{name}-subject", section, identity, ("ci", token), within)
+        if section.create:
+            role_assignment(
+                f"{name}-login", section, Principal(identity.principal_id), Right(USER_ROLE, cluster), within
+            )
+        self.object_id = identity.principal_id
+        self.register_outputs({})
+
+
+SECRETS_USER: Final = "Key Vault Secrets User"
+"""The role with which values of a secret are read: https://learn.microsoft.com/azure/key-vault/general/rbac-guide."""
+
+
+class SecretReaderIdentity(pulumi.ComponentResource):
+    """The managed identity of a team that reads its secrets, by the tokens of the team's ServiceAccount.
+
+    It may read each secret, and no others of the vault. Vaults must use Azure RBAC; neither they nor their secrets are
+    created here. An existing cluster must have the OIDC issuer and workload identity enabled.
+
+    Attributes:
+        names: its client ID and tenant, by their names in the plan.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        place: PoolCluster,
+        reader: SecretReader,
+        issuer: pulumi.Output[str],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("gpu-tenancy:clouds:SecretReaderIdentity", name, {}, opts)
+        within, section = pulumi.ResourceOptions(parent=self), place.section
+        identity = managed_identity(f"{name}-identity", section, section.reader_name(reader.team), place.tags, within)
+        token = account_token(issuer, reader.team, READER)
+        federated(f"{name}-account", section, identity, (READER, token), within)
+        for store, names in reader.secrets:
+            vault = f"/subscriptions/{section.subscription}/resourceGroups/{store.group}/providers/Microsoft.KeyVault"
+            for secret in names:
+                right = Right(SECRETS_USER, f"{vault}/vaults/{store.place}/secrets/{secret}")
+                role_assignment(
+                    f"{name}-{store.place}-{secret}", section, Principal(identity.principal_id), right, within
+                )
+        client, tenant = reader.annotations.values()
+        self.names = {client: identity.client_id, tenant: identity.tenant_id}
+        self.register_outputs({})
+
+
+PULL: Final = "AcrPull"
+_KUBELET: Final = "kubeletidentity"
+"""Identity with which nodes pull images; all node pools of a cluster share it."""
+
+
+def registry_rights(
+    name: str, place: PoolCluster, registry: str, cluster: ManagedCluster, opts: pulumi.ResourceOptions
+) -> RoleAssignment:
+    """The role with which the nodes of a cluster pull from a registry, also as a pull-through cache."""
+    kubelet = cluster.identity_profile.apply(kubelet_of)
+    return role_assignment(name, place.section, Principal(kubelet), Right(PULL, registry), opts)
+
+
+def kubelet_of(profile: Mapping[str, UserAssignedIdentityManagedClusterResponse] | None) -> str:
+    """The object ID of the identity of a cluster's nodes; empty if it has none."""
+    return (profile or {})[_KUBELET].object_id or "" if profile and _KUBELET in profile else ""

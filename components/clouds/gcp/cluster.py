@@ -13,13 +13,11 @@ from gpu_tenancy.model.spec.people import Person
 
 from ..api import Api
 from . import pools
-from .access import ClusterAccess, authority, kubeconfig
-from .ci_identities import CiIdentity
+from .access import CiIdentity, SecretRights, authority, kubeconfig
 from .creation import NewCluster, SecretsKey, create_cluster
+from .daemons import DriverInstaller
 from .data import data_access
-from .drivers import DriverInstaller
 from .fabric import GpuFabric
-from .secrets import SecretRights
 
 SYSTEM_POOL: Final = "gpu-tenancy-system"
 """Name of the system node pool."""
@@ -162,7 +160,7 @@ class GkeCluster(pulumi.ComponentResource):
         )
         section = self._section
         identifier = f"{section.project}/{section.location}/{section.name}"
-        return Api(name, identifier, access.apply(_kubeconfig), opts=self._child)
+        return Api(name, identifier, access.apply(kubeconfig), opts=self._child)
 
     def _pool(self, name: str, pool: NodePool) -> container.NodePool:
         zones = len(self._section.node_zones(pool.zones)) or _REGIONS_ZONES
@@ -263,7 +261,3 @@ class GkeCluster(pulumi.ComponentResource):
         """Lets somebody find the clusters of the project; what they may do there is decided by Kubernetes RBAC."""
         project, member = self._section.project, iam_member(who)
         return projects.IAMMember(name, project=project, role=VIEWER, member=member, opts=self._child)
-
-
-def _kubeconfig(access: dict[str, str]) -> str:
-    return kubeconfig(ClusterAccess(name=access["name"], endpoint=access["endpoint"], authority=access["authority"]))

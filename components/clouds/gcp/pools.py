@@ -30,7 +30,7 @@ from gpu_tenancy.model.spec.pools import FlexStart, Queued, Reserved, Spot
 GKE_LABELS: Final = "cloud.google.com/"
 """Prefix of labels that GKE sets from the pool's other inputs, and that must not be an input."""
 OPERATOR: Final = "operator"
-"""The driver mode in which this program installs Google's installer: `components.clouds.gcp.drivers`."""
+"""The driver mode in which this program installs Google's installer: `components.clouds.gcp.daemons`."""
 
 _GIB: Final = 2**30
 _SYSTEM_DISK: Final = 100

@@ -21,10 +21,10 @@ from pulumi_aws.eks.outputs import (
     NodeGroupResourceAutoscalingGroup,
 )
 
+from components.clouds.aws.access import certificate, kubeconfig
 from components.clouds.aws.cluster import own_security_group
 from components.clouds.aws.identity import name_of
-from components.clouds.aws.kubeconfig import certificate, kubeconfig
-from components.clouds.aws.pools import auto_scaling_group_name, version_text
+from components.clouds.aws.pools import auto_scaling_group_name
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.wire import UNKNOWN
 
@@ -477,7 +477,6 @@ def test_answers_of_eks_are_parsed() -> None:
     assert own_security_group(["https://example.com", network]) == "sg-1"
     assert auto_scaling_group_name([behind]) == "eks-gpu-1"
     assert certificate(ClusterCertificateAuthority(data="Q0E=")) == "Q0E="
-    assert version_text(3) == "3"
     assert name_of("arn:aws:iam::111122223333:role/path/nodes") == "nodes"
 
 

@@ -30,7 +30,7 @@ from components_builders import program
 from pulumi_azure_native.containerservice import ListManagedClusterUserCredentialsResult
 from pulumi_azure_native.containerservice.outputs import CredentialResultResponse
 
-from components.clouds.azure.kubeconfig import own_kubeconfig
+from components.clouds.azure import own_kubeconfig
 from components.clouds.azure.pools import REPLACED
 from gpu_tenancy.engine.wire import UNKNOWN
 from gpu_tenancy.model.kubeconfig import AKS_SERVER_ID

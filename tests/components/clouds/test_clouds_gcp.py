@@ -12,7 +12,7 @@ from gke_description import DESCRIPTION
 from gke_rules import CLUSTER, POOL
 from pulumi_gcp.container import outputs
 
-from components.clouds.gcp.access import ClusterAccess, authority, kubeconfig
+from components.clouds.gcp.access import authority, kubeconfig
 from components.clouds.gcp.pools import first_nodes
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.model.catalogue import find_machine
@@ -554,7 +554,7 @@ def test_google_groups_without_the_group_that_gke_looks_them_up_in_are_an_error(
 
 
 def test_the_kubeconfig_uses_googles_plugin_without_a_credential() -> None:
-    config = json.loads(kubeconfig(ClusterAccess(name="ml", endpoint="203.0.113.7", authority="Q0E=")))
+    config = json.loads(kubeconfig({"name": "ml", "endpoint": "203.0.113.7", "authority": "Q0E="}))
     assert config["clusters"][0]["cluster"] == {
         "server": "https://203.0.113.7",
         "certificate-authority-data": "Q0E=",

@@ -15,8 +15,7 @@ from test_clouds_people import creation, gke, of_cloud
 from test_clouds_service_accounts import inputs
 
 from components.clouds.aws.policies import account_trust
-from components.clouds.azure.identities import ROLES
-from components.clouds.azure.secrets import SECRETS_USER
+from components.clouds.azure.identities import ROLES, SECRETS_USER
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.wire import UNKNOWN
 
