@@ -164,16 +164,16 @@ def test_rights_are_those_of_the_role_behind_the_session() -> None:
     assert "eks:CreateCluster" not in given["ActionNames"]
 
 
-def test_people_and_robots_of_an_existing_cluster_need_rights_of_their_own() -> None:
+def test_people_and_service_accounts_of_an_existing_cluster_need_rights_of_their_own() -> None:
     sections = stack(identityProvider="arn:aws:iam::111122223333:oidc-provider/token.actions.githubusercontent.com")
-    people, robots = account(), account()
+    people, accounts = account(), account()
     rows_of({**sections, "people": {"auditors": ["arn:aws:iam::111122223333:role/audit"]}}, people)
     sections["teams"]["a"]["serviceAccounts"] = {
         "ci": {"role": "viewer", "subject": "repo:example/a:ref:refs/heads/main"}
     }
-    rows_of(sections, robots)
+    rows_of(sections, accounts)
     assert more_rights(people) == {"eks:CreateAccessEntry"}
-    assert more_rights(robots) == {"eks:CreateAccessEntry", "iam:PutRolePolicy"}
+    assert more_rights(accounts) == {"eks:CreateAccessEntry", "iam:PutRolePolicy"}
 
 
 DATA: Data = {

@@ -6,8 +6,8 @@ from gpu_tenancy.base.problems import Problem, unknown
 from gpu_tenancy.model.catalogue import find_gpu
 from gpu_tenancy.model.catalogue.clouds import CloudRules, SharingRule
 from gpu_tenancy.model.plan.environment import Environment
-from gpu_tenancy.model.plan.gpu_operator import clashes
 from gpu_tenancy.model.plan.needs import installed_by
+from gpu_tenancy.model.plan.operators.gpus import clashes
 from gpu_tenancy.model.plan.pools import ResolvedPool
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount
-from gpu_tenancy.model.plan.pods import PodSize, limits, pod_size, pods_of
+from gpu_tenancy.model.plan.pods import PodSize, limits, pod_size
 from gpu_tenancy.model.plan.pools import PoolSupply
 from gpu_tenancy.model.plan.queues import potential_available
 from gpu_tenancy.model.plan.shares import Tree
@@ -172,7 +172,7 @@ class _Running:
     size: PodSize
 
     def peak(self, resource: str) -> int:
-        return pods_of(self.server) * self.size.amounts.get(resource, 0)
+        return self.server.most_pods * self.size.amounts.get(resource, 0)
 
     def text(self, resource: str) -> str:
         """`model-server: 50 + 1 surge pods with 2 each`, or `chat: 3 groups of 2 pods with 8 each`."""

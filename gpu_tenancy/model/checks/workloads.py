@@ -8,7 +8,7 @@ from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, format_amount
 from gpu_tenancy.model.catalogue.fabrics import fabrics
 from gpu_tenancy.model.plan.fabric import lack, pod_fabric
 from gpu_tenancy.model.plan.latency import metric_name, monitor
-from gpu_tenancy.model.plan.pods import PodSize, choices, is_gang, limits, parts, pod_size, pods_of
+from gpu_tenancy.model.plan.pods import PodSize, choices, is_gang, limits, parts, pod_size
 from gpu_tenancy.model.plan.queues import potential_available
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
@@ -292,8 +292,8 @@ def _services(name: str, team: Team) -> Iterator[Problem]:
 def _pods(name: str, team: Team) -> Iterator[Problem]:
     """The pod budget must cover all servers at their peak, and the largest job."""
     budget = team.objects.pods
-    servers = sum(pods_of(spec) for spec in team.serving.values())
-    largest = max((pods_of(spec) for spec in team.training.values()), default=0)
+    servers = sum(spec.most_pods for spec in team.serving.values())
+    largest = max((spec.most_pods for spec in team.training.values()), default=0)
     if budget is not None and servers + largest > budget:
         yield Problem(
             ("teams", name, "objects", "pods"),

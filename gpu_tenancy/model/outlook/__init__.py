@@ -322,7 +322,7 @@ def _pools(tree: Tree) -> tuple[Pool, ...]:
 def _serving(tree: Tree) -> list[Serving]:
     servers: list[Serving] = []
     for team, spec in tree.stack.teams.items():
-        shares = tree.team_shares.get(tree.queue_of(team), {})
+        shares = tree.shares_of(team)
         for name, server in spec.serving.items():
             size = pod_size(tree, team, server)
             if size is None:

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from gpu_tenancy.model.plan.cohort_objects import cohort_weight, members, reach
 from gpu_tenancy.model.plan.measures import Measure, supply_of
-from gpu_tenancy.model.plan.shares import Share, Tree
+from gpu_tenancy.model.plan.shares import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def _cohort(tree: Tree, measure: Measure, name: str) -> _Child:
 
 
 def _queue(tree: Tree, measure: Measure, name: str) -> _Child:
-    share = tree.team_shares[name].get(measure.flavor, {}).get(measure.resource, Share(0, 0))
+    share = tree.share(name, measure.flavor, measure.resource)
     weight = Fraction(str(tree.stack.teams[name].weight))
     return _Child(name, False, share.guaranteed, share.effective_limit, weight)  # noqa: FBT003 - a field
 

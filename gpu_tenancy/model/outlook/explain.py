@@ -149,7 +149,7 @@ def _bounded(tree: Tree, team: str, resource: str, bare: str) -> tuple[str, tupl
         return "set in the stack", (("teams", team, "objects", "storage" if bare == "storage" else bare),)
     parts = [
         f"{format_amount(bare, share.limit or 0)} of {flavor}"
-        for flavor, shares in tree.team_shares.get(tree.queue_of(team), {}).items()
+        for flavor, shares in tree.shares_of(team).items()
         for name, share in shares.items()
         if name == bare and share.limit
     ]

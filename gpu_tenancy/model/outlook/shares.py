@@ -8,7 +8,7 @@ from typing import Final
 from gpu_tenancy.model.outlook.even import even_amounts
 from gpu_tenancy.model.plan.measures import Measure, measures_of, supply_of
 from gpu_tenancy.model.plan.queues import potential_available
-from gpu_tenancy.model.plan.shares import Share, Tree
+from gpu_tenancy.model.plan.shares import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,10 @@ class Outlook:
         """
         if self._even is not None:
             return Span(self._even[queue], self._even[queue])
-        share = _share(self._tree, queue, self._measure)
+        share = self._tree.share(queue, self._measure.flavor, self._measure.resource)
         own = Span(share.guaranteed, share.effective_limit)
         minimum = maximum = supply_of(self._tree, self._measure)
-        way = [*reversed(self._above(self._tree.cohort_of(queue))), None]
+        way = [*reversed([*self._tree.above(self._tree.cohort_of(queue))]), None]
         for cohort, inside in pairwise(way):
             assert cohort is not None  # noqa: S101 - only the last is
             part = own if inside is None else self._group(inside)
@@ -82,9 +82,6 @@ class Outlook:
             minimum = max(part.minimum, min(part.maximum, minimum - (together.maximum - part.maximum)))
             maximum = max(part.minimum, min(part.maximum, maximum - (together.minimum - part.minimum)))
         return Span(minimum, maximum)
-
-    def _above(self, cohort: str | None) -> list[str]:
-        return [] if cohort is None else [cohort, *self._above(self._tree.parents.get(cohort))]
 
     def _group(self, name: str) -> Span:
         """Guarantee of a cohort as far as its queues can use it, and the most that they can use together."""
@@ -100,7 +97,7 @@ class Outlook:
         """Sum of the children of a cohort."""
         if cohort not in self._sums:
             groups, teams = self._tree.children(cohort)
-            shares = [_share(self._tree, team, self._measure) for team in teams]
+            shares = [self._tree.share(team, self._measure.flavor, self._measure.resource) for team in teams]
             below = [self._group(group) for group in groups]
             self._sums[cohort] = Span(
                 sum(share.guaranteed for share in shares) + sum(group.minimum for group in below),
@@ -120,7 +117,7 @@ def holdings(tree: Tree, team: str, outlooks: Mapping[Measure, Outlook]) -> Iter
     queue = tree.queue_of(team)
     reclaim = tree.stack.teams[queue].preemption.reclaim_within_cohort
     for measure in measures_of(tree, queue):
-        share, lends = _share(tree, queue, measure), tree.lends(queue)
+        share, lends = tree.share(queue, measure.flavor, measure.resource), tree.lends(queue)
         yield Holding(
             flavor=measure.label,
             resource=measure.resource,
@@ -137,7 +134,3 @@ def holdings(tree: Tree, team: str, outlooks: Mapping[Measure, Outlook]) -> Iter
             guaranteed, limit = gang.guaranteed, gang.effective_limit
             span = Span(guaranteed, limit)
             yield Holding(name, resource, "Volcano", guaranteed, limit, span, limit, lends=False, back="never lent")
-
-
-def _share(tree: Tree, queue: str, measure: Measure) -> Share:
-    return tree.team_shares.get(queue, {}).get(measure.flavor, {}).get(measure.resource, Share(0, 0))

@@ -7,8 +7,8 @@ from typing import Any, Final
 from gpu_tenancy.model.catalogue import Machine, Network, find_machine
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.fabric import node_pages
-from gpu_tenancy.model.plan.gpu_operator import operator_values
 from gpu_tenancy.model.plan.identities import MadeBucket, TeamIdentity, made_buckets, team_identities
+from gpu_tenancy.model.plan.operators.gpus import operator_values
 from gpu_tenancy.model.plan.pools import PoolSupply, ResolvedPool
 from gpu_tenancy.model.plan.secrets import SecretReader, readers
 from gpu_tenancy.model.plan.service_accounts import ServiceAccountPlan, identities

@@ -48,7 +48,7 @@ def own_quota(tree: Tree, cohort: str, flavor: str, resource: str) -> int:
     below = members(tree, cohort)
     whole = tree.supply(flavor).get(resource, 0) if cohort == tree.root else tree.guaranteed(cohort, flavor, resource)
     of_cohorts = sum(tree.guaranteed(name, flavor, resource) for name in below.cohorts)
-    return whole - of_cohorts - sum(_share(tree, team, flavor, resource).guaranteed for team in below.teams)
+    return whole - of_cohorts - sum(tree.share(team, flavor, resource).guaranteed for team in below.teams)
 
 
 def cohort_weight(tree: Tree, cohort: str) -> float | None:
@@ -66,7 +66,7 @@ def reach(tree: Tree, cohort: str, flavor: str, resource: str) -> int:
     for group in groups:
         limit, together = tree.cohort_limit(group, flavor, resource), reach(tree, group, flavor, resource)
         below += together if limit is None else min(limit, together)
-    return below + sum(_share(tree, team, flavor, resource).effective_limit for team in teams)
+    return below + sum(tree.share(team, flavor, resource).effective_limit for team in teams)
 
 
 def borrowable(tree: Tree, cohort: str, flavor: str, resource: str) -> int:
@@ -97,9 +97,7 @@ def _binds(tree: Tree, group: str, flavor: str, resource: str, share: Share) -> 
 
 def _nearest(tree: Tree, name: str | None, kept: Container[str]) -> str:
     """The first group that is a Cohort, from a group upwards."""
-    while name is not None and name not in kept:
-        name = tree.parents.get(name)
-    return tree.root if name is None else name
+    return next((cohort for cohort in tree.above(name) if cohort in kept), tree.root)
 
 
 @lru_cache(maxsize=4)
@@ -122,7 +120,3 @@ def _weight(tree: Tree, cohort: str) -> float:
     return sum(_weight(tree, name) for name in below.cohorts) + sum(
         tree.stack.teams[team].weight for team in below.teams
     )
-
-
-def _share(tree: Tree, team: str, flavor: str, resource: str) -> Share:
-    return tree.team_shares[team].get(flavor, {}).get(resource, Share())

@@ -33,11 +33,6 @@ def ratios(team: Team) -> dict[str, Fraction]:
     return maximum
 
 
-def container_bounds(team: Team, resource: str) -> int:
-    """The minimum of a container, 0 without one."""
-    return getattr(team.containers.min, resource) or 0
-
-
 def container_defaults(team: Team) -> Defaults:
     """The stack's defaults; limits that are not set are within the budget's ratio."""
     containers, ratio_of = team.containers, ratios(team)

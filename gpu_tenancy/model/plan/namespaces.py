@@ -197,7 +197,7 @@ def gpu_resources(tree: Tree) -> list[str]:
 
 
 def _quotas(tree: Tree, name: str, team: Team) -> tuple[ResourceQuota, ...]:
-    queued = admitted(tree.team_shares.get(tree.queue_of(name), {}), gangs_of(team, tree.flavors))
+    queued = admitted(tree.shares_of(name), gangs_of(team, tree.flavors))
     admissible = add(queued, sidecars(tree.stack.datasets, team))
     # Every GPU resource is listed, even with 0: a quota does not limit resources that it does not list.
     gpus = {f"requests.{resource}": admissible.get(resource, 0) for resource in gpu_resources(tree)}
@@ -232,7 +232,7 @@ def _objects(team: Team) -> dict[str, int]:
 
 def _limits(tree: Tree, name: str, team: Team) -> LimitRange:
     defaults, bounds = container_defaults(team), team.containers
-    shares = tree.team_shares.get(tree.queue_of(name), {})
+    shares = tree.shares_of(name)
     maximum = {r: amount for r in (CPU, MEMORY) if (amount := getattr(bounds.max, r)) is not None}
     # Without a maximum GPUs stay out of it: a node is bound enough, and a maximum needs a default of 0, which Kueue
     # 0.19 takes for the request of a job that states its GPUs as limits alone

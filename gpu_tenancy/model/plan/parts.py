@@ -69,12 +69,8 @@ def parts(tree: Tree, *, operators: bool) -> tuple[Part, ...]:
 
 def _home(tree: Tree, team: str, split: frozenset[str]) -> str:
     """The part of a team: that of the nearest cohort above its queue with a part of its own."""
-    cohort: str | None = tree.cohort_of(tree.queue_of(team))
-    while cohort is not None:
-        if cohort in split:
-            return f"{_COHORT}{cohort}"
-        cohort = tree.parents.get(cohort)
-    return TENANCY
+    above = tree.above(tree.cohort_of(tree.queue_of(team)))
+    return next((f"{_COHORT}{cohort}" for cohort in above if cohort in split), TENANCY)
 
 
 def _of_teams(tree: Tree, name: str, home: Mapping[str, str]) -> Part:

@@ -12,8 +12,6 @@ from gpu_tenancy.model.plan.service_accounts import identities, service_accounts
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.snapshots import takes_snapshots
 from gpu_tenancy.model.spec.people import Members, Person, person
-from gpu_tenancy.model.spec.teams import Team
-from gpu_tenancy.model.spec.tenancy import Cohort
 
 TeamRole: TypeAlias = Literal["lead", "researcher", "viewer"]
 TEAM_ROLES: Final[tuple[TeamRole, ...]] = ("lead", "researcher", "viewer")
@@ -141,19 +139,12 @@ def subjects(people: Iterable[Person]) -> tuple[Subject, ...]:
 
 
 def _entries(tree: Tree, team: str, role: TeamRole) -> Iterator[str]:
-    for node in around(tree, team):
+    """Those with a role in a team, and in the cohorts above it, whose members are its members."""
+    cohorts = tree.stack.cohorts
+    above = (cohorts[name] for name in tree.above(tree.cohort_of(tree.queue_of(team))) if name in cohorts)
+    for node in (tree.stack.teams[team], *above):
         members: Members = node.members
         yield from getattr(members, f"{role}s")
-
-
-def around(tree: Tree, team: str) -> Iterator[Team | Cohort]:
-    """A team and the cohorts above it, whose members are its members."""
-    yield tree.stack.teams[team]
-    cohort: str | None = tree.cohort_of(tree.queue_of(team))
-    while cohort is not None:
-        if cohort in tree.stack.cohorts:
-            yield tree.stack.cohorts[cohort]
-        cohort = tree.parents.get(cohort)
 
 
 def access(tree: Tree) -> AccessPlan | None:

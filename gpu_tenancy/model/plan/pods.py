@@ -26,11 +26,6 @@ def is_gang(workload: Workload) -> bool:
     return isinstance(workload, Training) and workload.scheduler == "volcano"
 
 
-def pods_of(workload: Server | Training) -> int:
-    """Maximum number of pods: those of a server's replicas at their peak, or all pods of a job."""
-    return workload.most_pods
-
-
 def parts(tree: Tree, team: str, workload: Server | Training) -> dict[str, Server | Training]:
     """A workload's roles, each as a workload with the keys of its pods; a server of one node is one without a name.
 
@@ -55,7 +50,7 @@ def choices(tree: Tree, team: str, workload: Workload) -> list[str]:
     """The flavors that a workload without `flavor` could run on."""
     if is_gang(workload):
         return [name for name in tree.stack.teams[team].gangs if name in tree.flavors]
-    shares = tree.team_shares.get(tree.queue_of(team), {})
+    shares = tree.shares_of(team)
     return [name for name in shares if (tree.flavors[name].resource is not None) == (workload.gpus > 0)]
 
 
@@ -113,5 +108,5 @@ def limits(tree: Tree, team: str, flavor: Flavor, *, gang: bool) -> dict[str, in
     if gang:
         spec = tree.stack.teams[team].gangs.get(flavor.name)
         return gang_amounts(flavor, spec) if spec else {}
-    shares = tree.team_shares.get(tree.queue_of(team), {}).get(flavor.name, {})
+    shares = tree.shares_of(team).get(flavor.name, {})
     return {resource: share.limit or 0 for resource, share in shares.items()}

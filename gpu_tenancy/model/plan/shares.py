@@ -99,6 +99,20 @@ class Tree(Environment):
         """The stack's shares of each cohort below the root, with the GPUs' share of CPU and memory."""
         return {name: self._said(cohort) for name, cohort in self.stack.cohorts.items() if cohort.parent is not None}
 
+    def shares_of(self, team: str) -> NodeShares:
+        """The shares of the queue that a team uses; empty where that queue does not exist."""
+        return self.team_shares.get(self.queue_of(team), {})
+
+    def share(self, queue: str, flavor: str, resource: str) -> Share:
+        """A queue's share of a resource; nothing where it has none."""
+        return _of(self.team_shares.get(queue, {}), flavor, resource)
+
+    def above(self, cohort: str | None) -> Iterator[str]:
+        """A cohort and those above it, up to the root."""
+        while cohort is not None:
+            yield cohort
+            cohort = self.parents.get(cohort)
+
     def lends(self, team: str) -> bool:
         """Whether others may borrow a team's guarantee; default: if it has no servers."""
         spec = self.stack.teams[team]
@@ -136,7 +150,7 @@ class Tree(Environment):
         amounts = {name: self.guaranteed(name, flavor, resource) for name in groups}
         for name in teams:  # A team and a cohort may have the same name.
             key = f"team {name}" if name in amounts else name
-            amounts[key] = _of(self.team_shares[name], flavor, resource).guaranteed
+            amounts[key] = self.share(name, flavor, resource).guaranteed
         return {name: amount for name, amount in amounts.items() if amount}
 
     def guaranteed(self, group: str, flavor: str, resource: str) -> int:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, format_amount
-from gpu_tenancy.model.plan.limits import container_bounds
 from gpu_tenancy.model.spec.data import Dataset
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.workloads import Workload
@@ -97,7 +96,10 @@ def sidecars_of(datasets: Mapping[str, Dataset], team: Team, workload: Workload)
         if sidecar is None:
             continue
         # A smaller container than the namespace's minimum would be rejected.
-        own = {resource: max(amount, container_bounds(team, resource)) for resource, amount in sidecar.amounts.items()}
+        own = {
+            resource: max(amount, getattr(team.containers.min, resource) or 0)
+            for resource, amount in sidecar.amounts.items()
+        }
         annotations |= sidecar.annotations
         annotations |= {sidecar.limits[resource]: format_amount(resource, amount) for resource, amount in own.items()}
         amounts = add(amounts, own)

@@ -9,7 +9,7 @@ from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.data import Storage
 from gpu_tenancy.model.spec.teams import Team
 
-PREFIX: Final = "gpu-tenancy-"
+_PREFIX: Final = "gpu-tenancy-"
 """Start of the names of StorageClasses that are made here."""
 
 
@@ -97,4 +97,4 @@ def service_of(cluster: Cluster, storage: Storage) -> tuple[str, StorageService 
 
 def class_name(service: str, storage: Storage) -> str:
     """Name of the StorageClass, and of the VolumeSnapshotClass, that is made of a service for a claim."""
-    return f"{PREFIX}{service}" if storage.keep else f"{PREFIX}{service}-deleted"
+    return f"{_PREFIX}{service}" if storage.keep else f"{_PREFIX}{service}-deleted"

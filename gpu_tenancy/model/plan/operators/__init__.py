@@ -7,8 +7,8 @@ from typing import Any
 from gpu_tenancy.model.catalogue.operators import Probe, operators
 from gpu_tenancy.model.catalogue.releases import Chart, pinned
 from gpu_tenancy.model.plan.environment import Environment
-from gpu_tenancy.model.plan.gpu_operator import merged
 from gpu_tenancy.model.plan.needs import installed_by, there
+from gpu_tenancy.model.plan.operators.gpus import merged
 from gpu_tenancy.model.plan.operators.kueue import kueue_reads
 from gpu_tenancy.model.plan.operators.values import values_of
 from gpu_tenancy.model.spec.operators import Operator

@@ -12,8 +12,8 @@ from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.kinds import kinds
 from gpu_tenancy.model.plan.compute_domains import CHANNEL_CLASS, connected_flavors
 from gpu_tenancy.model.plan.environment import Environment
-from gpu_tenancy.model.plan.gpu_operator import Values
 from gpu_tenancy.model.plan.needs import OF_JOBS, there
+from gpu_tenancy.model.plan.operators.gpus import Values
 from gpu_tenancy.model.spec.multikueue import MultiKueue
 from gpu_tenancy.model.spec.tenancy import Usage
 

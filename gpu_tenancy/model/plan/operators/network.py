@@ -6,8 +6,8 @@ from typing import Final
 
 from gpu_tenancy.model.catalogue.fabrics import Image, fabrics
 from gpu_tenancy.model.plan.environment import Environment
-from gpu_tenancy.model.plan.gpu_operator import Values
 from gpu_tenancy.model.plan.needs import infiniband_pools, installed_by, there
+from gpu_tenancy.model.plan.operators.gpus import Values
 from gpu_tenancy.model.plan.pools import NodeTaint
 
 _MELLANOX: Final = "15b3"

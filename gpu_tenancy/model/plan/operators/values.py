@@ -8,10 +8,9 @@ import yaml
 
 from gpu_tenancy.model.catalogue.operators import OperatorChart, operators
 from gpu_tenancy.model.plan.environment import Environment
-from gpu_tenancy.model.plan.gpu_operator import Values, merged
 from gpu_tenancy.model.plan.latency import adapter_rules, prometheus_address
 from gpu_tenancy.model.plan.needs import framework_used, there
-from gpu_tenancy.model.plan.operators.gpus import amd_values, dra_values, intel_values, nvidia_values
+from gpu_tenancy.model.plan.operators.gpus import Values, amd_values, dra_values, intel_values, merged, nvidia_values
 from gpu_tenancy.model.plan.operators.kueue import kueue_values
 from gpu_tenancy.model.plan.operators.network import network_values
 
