@@ -10,8 +10,7 @@ import yaml
 
 from benchmarks.leftovers import kill_at_end
 from benchmarks.preview import stack
-from gpu_tenancy.embedded.definitions.fetching import fetch
-from gpu_tenancy.embedded.definitions.installing import install
+from gpu_tenancy.embedded.definitions import fetch, install
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.embedded.platform import Platform

@@ -17,8 +17,7 @@ from xdist.remote import Producer
 
 from benchmarks.leftovers import kill_at_end
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.embedded.definitions.fetching import fetch
-from gpu_tenancy.embedded.definitions.installing import install
+from gpu_tenancy.embedded.definitions import fetch, install
 from gpu_tenancy.embedded.definitions.pins import Module, read_pins
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster

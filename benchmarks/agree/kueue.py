@@ -13,11 +13,10 @@ from benchmarks.agree.tenancies import Data
 from benchmarks.leftovers import kill_at_end
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.embedded.controllers import choosing, programs
+from gpu_tenancy.embedded.controllers import choosing
 from gpu_tenancy.embedded.controllers.charts import module_of
 from gpu_tenancy.embedded.controllers.table import read_rows
-from gpu_tenancy.embedded.definitions.fetching import fetch
-from gpu_tenancy.embedded.definitions.installing import install
+from gpu_tenancy.embedded.definitions import fetch, install
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
@@ -86,9 +85,9 @@ def start(made: Platform, cluster: Cluster, report: Report, *, fair: bool) -> No
     rows = choosing.rows_of(Tree(stack))
     pins = needed(read_pins(), {"kueue.x-k8s.io"})
     install(cluster, fetch(pins, made.cache, report), report)
-    found, unavailable = programs.find(rows, made.cache, report)
+    found, unavailable = choosing.find(rows, made.cache, report)
     for program, reason in unavailable.items():
-        raise ConsoleError(f"{program} is not available: {reason}", f"set {programs.FOLDER} to a folder with it")
+        raise ConsoleError(f"{program} is not available: {reason}", f"set {choosing.FOLDER} to a folder with it")
     made.controllers.bring(cluster, choosing.wanted(stack, found), made.cache, report)
 
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
@@ -11,14 +12,25 @@ from typing import Final
 
 import platformdirs
 import yaml
+from pydantic import TypeAdapter
 
 from gpu_tenancy.base.errors import SPACE, ConsoleError
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.writing import write_private
 from gpu_tenancy.embedded.certificates import CONTEXT, address, make_certificates, write_client_configs
-from gpu_tenancy.embedded.controllers.running import Controllers
+from gpu_tenancy.embedded.controllers import Controllers
 from gpu_tenancy.embedded.parts import API_SERVER, CONTROLLERS, ETCD, PARTS, Places, Ports, flags, read_ports
-from gpu_tenancy.embedded.processes import Started, alone, free_ports, marked, start, stop, tail, uninterrupted
+from gpu_tenancy.embedded.processes import (
+    Started,
+    alone,
+    failure,
+    free_ports,
+    marked,
+    start,
+    stop,
+    tail,
+    uninterrupted,
+)
 from gpu_tenancy.embedded.programs import Programs, find_programs, present_programs
 from gpu_tenancy.kube.client import Cluster
 
@@ -75,6 +87,9 @@ class _Running:
 
     ports: Ports
     parts: dict[str, Started]
+
+
+_STATE: Final = TypeAdapter(_Running)
 
 
 class Platform:
@@ -193,34 +208,27 @@ class Platform:
                 environment = {"KWOK_WORKDIR": str(self.places.home / "kwok")}
                 with uninterrupted():
                     running.parts[part] = start(command, self.places.log(part), environment=environment)
-                    self._write(running)
+                    write_private(self.places.state, _STATE.dump_json(running, indent=2).decode())
 
         write_client_configs(self.places, running.ports)
         start_parts(ETCD, API_SERVER)
-        self._until_ready(running)
-        self._apply_rbac()
-        start_parts(*(part for part in PARTS if part not in {ETCD, API_SERVER}))
-        self._until_steady(running)
-
-    def _until_ready(self, running: _Running) -> None:
-        deadline = time.monotonic() + READY_WITHIN
-        while not self._answers():
-            self._check_running(running)
-            if time.monotonic() > deadline:
-                self._fail(API_SERVER, f"was not ready after {READY_WITHIN:g} s")
-            time.sleep(0.1)
-
-    def _until_steady(self, running: _Running) -> None:
-        """Waits until the controllers work; a part with an invalid flag exits in this time."""
+        self._await(API_SERVER, self._answers, running)
         cluster = self.cluster()
-        deadline = time.monotonic() + READY_WITHIN
+        for manifest in yaml.safe_load_all(_RBAC.read_text(encoding="utf-8")):
+            cluster.apply(manifest)
+        start_parts(*(part for part in PARTS if part not in {ETCD, API_SERVER}))
         # The controllers work if they have created the service account of a namespace.
-        while cluster.get("v1", "ServiceAccount", "default", "default") is None:
+        account = ("v1", "ServiceAccount", "default", "default")
+        self._await(CONTROLLERS, lambda: cluster.get(*account) is not None, running)
+        self._check_running(running)  # a part with an invalid flag exits in this time
+
+    def _await(self, part: str, works: Callable[[], bool], running: _Running) -> None:
+        deadline = time.monotonic() + READY_WITHIN
+        while not works():
             self._check_running(running)
             if time.monotonic() > deadline:
-                self._fail(CONTROLLERS, f"was not ready after {READY_WITHIN:g} s")
+                self._fail(part, f"was not ready after {READY_WITHIN:g} s")
             time.sleep(0.1)
-        self._check_running(running)
 
     def _check_running(self, running: _Running) -> None:
         for part, started in running.parts.items():
@@ -229,17 +237,13 @@ class Platform:
 
     def _fail(self, part: str, what: str) -> None:
         log = self.places.log(part)
-        lines = tail(log)
-        error = PortTakenError if "address already in use" in lines else ConsoleError
         if _FULL in tail(log, _SEARCHED):
             raise ConsoleError(f"{part} {what}: disk full: {self.places.home}", SPACE)
-        raise error(f"{part} {what}. Last log lines:\n{lines}", f"see the full log in {log}")
+        raise failure(part, what, log, PortTakenError if "address already in use" in tail(log) else ConsoleError)
 
     def _runs(self) -> bool:
         running = self._running()
-        if running is None or not all(asdict(running.ports).values()):
-            return False
-        return all(part in running.parts and running.parts[part].process for part in PARTS)
+        return running is not None and all(asdict(running.ports).values()) and not _missing(running)
 
     def _restore_kubeconfig(self, report: Report) -> None:
         """Writes the kubeconfigs again if the administrator's does not lead to this platform."""
@@ -263,8 +267,8 @@ class Platform:
         running = self._running()
         if running is None:
             return ""
-        exited = [part for part in PARTS if part not in running.parts or not running.parts[part].process]
-        return f"{', '.join(exited)} exited" if exited else "the API server does not answer"
+        exited = ", ".join(_missing(running))
+        return f"{exited} exited" if exited else "the API server does not answer"
 
     def _answers(self) -> bool:
         if not self.kubeconfig.is_file():
@@ -272,25 +276,11 @@ class Platform:
         with self.cluster() as cluster:
             return cluster.ready()
 
-    def _apply_rbac(self) -> None:
-        cluster = self.cluster()
-        for manifest in yaml.safe_load_all(_RBAC.read_text(encoding="utf-8")):
-            cluster.apply(manifest)
-
     def _running(self) -> _Running | None:
         try:
-            state = json.loads(self.places.state.read_text(encoding="utf-8"))
-            parts = {part: Started(**started) for part, started in state["parts"].items()}
-            return _Running(read_ports(self.places), parts)
-        except (FileNotFoundError, ValueError, TypeError, KeyError):
+            return _STATE.validate_json(self.places.state.read_bytes())
+        except (FileNotFoundError, ValueError):
             return None  # not started, or its state is damaged: `marked` knows its processes
-
-    def _write(self, running: _Running) -> None:
-        state = {
-            "ports": asdict(running.ports),
-            "parts": {part: asdict(started) for part, started in running.parts.items()},
-        }
-        write_private(self.places.state, json.dumps(state, indent=2))
 
     def _stop(self) -> None:
         self.controllers.stop()
@@ -310,6 +300,11 @@ class Platform:
     def _lock(self, what: str) -> Path:
         """The file of a lock; it is in the cache, because `down` deletes the home."""
         return self.cache / f"{what}-{hashlib.sha256(str(self.places.home).encode()).hexdigest()[:12]}.lock"
+
+
+def _missing(running: _Running) -> list[str]:
+    """The parts that do not run."""
+    return [part for part in PARTS if part not in running.parts or not running.parts[part].process]
 
 
 def _end(running: _Running) -> None:

@@ -15,6 +15,7 @@ from typing import Final
 
 import psutil
 
+from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.progress import Report
 
 TERMINATED_WITHIN: Final = 10.0
@@ -142,6 +143,11 @@ def free_ports(count: int) -> list[int]:
 def tail(log: Path, lines: int = 12) -> str:
     """The last lines of a log; empty if there is no log."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.is_file() else ""
+
+
+def failure(name: str, what: str, log: Path, error: type[ConsoleError] = ConsoleError) -> ConsoleError:
+    """The error of a process that does not work, with the last lines of its log."""
+    return error(f"{name} {what}. Last log lines:\n{tail(log)}", f"see the full log in {log}")
 
 
 @contextmanager

@@ -12,11 +12,10 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.deploy.pulumi_cli import PulumiCli, find_pulumi
 from gpu_tenancy.embedded.channels import bring_channels, bring_templates
-from gpu_tenancy.embedded.controllers import choosing, programs
+from gpu_tenancy.embedded.controllers import choosing
 from gpu_tenancy.embedded.controllers.launching import Wanted
 from gpu_tenancy.embedded.controllers.table import Row
-from gpu_tenancy.embedded.definitions.fetching import fetch
-from gpu_tenancy.embedded.definitions.installing import install
+from gpu_tenancy.embedded.definitions import fetch, install
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.embedded.parts import API_SERVER
@@ -137,7 +136,7 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
     read = declared(name, project)
     operators = choosing.rows_of(Tree(read.stack)) if options.controllers == "all" else dict[str, Row]()
     other = other_stack(platform, name)
-    prepared = platform.prepared and programs.prepared(operators, platform.cache)
+    prepared = platform.prepared and choosing.prepared(operators, platform.cache)
     if prepared and not other:
         stack_preview = _rendered_meanwhile(read, platform, operators, report)
     else:  # the user may have to decide, or can read the preview while something is built
@@ -152,7 +151,7 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
     definitions = fetch(pins, platform.cache, report)
     if other:
         find_programs(platform.cache, report)
-        programs.find(operators, platform.cache, report)
+        choosing.find(operators, platform.cache, report)
         report(f"deleting stack {other}")
         platform.down(report)
     platform.up(report)
@@ -236,10 +235,10 @@ def _wanted(
     """The charts whose controllers run; says which programs are not available."""
     if not operators:
         return ()
-    found, unavailable = programs.find(operators, platform.cache, report)
+    found, unavailable = choosing.find(operators, platform.cache, report)
     for reason in dict.fromkeys(unavailable.values()):
         missing = ", ".join(sorted(program for program, why in unavailable.items() if why == reason))
-        report(f"not started: {missing}: {reason}; set {programs.FOLDER} to a folder with these programs")
+        report(f"not started: {missing}: {reason}; set {choosing.FOLDER} to a folder with these programs")
     return choosing.wanted(stack_preview.declared, found)
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import yaml
 from chart_repository import StandIn
 
-from gpu_tenancy.embedded.definitions.fetching import fetch
+from gpu_tenancy.embedded.definitions import fetch
 from gpu_tenancy.embedded.definitions.pins import read_pins
 from gpu_tenancy.model.catalogue.operators import charts
 

@@ -15,7 +15,7 @@ from cli_builders import EXISTING, Project
 from gpu_tenancy.base.amounts import amount
 from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.embedded.controllers import choosing, programs
+from gpu_tenancy.embedded.controllers import choosing
 from gpu_tenancy.embedded.controllers.table import read_rows
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.embedded.platform import Platform
@@ -93,7 +93,7 @@ def metered(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterato
     platform = Platform(folder / "home")
     try:
         platform.up(report)
-        found, unavailable = programs.find({"metrics-server": read_rows()["metrics-server"]}, platform.cache, report)
+        found, unavailable = choosing.find({"metrics-server": read_rows()["metrics-server"]}, platform.cache, report)
         assert unavailable == {}
         with platform.cluster() as cluster:
             platform.controllers.bring(cluster, choosing.wanted(shown.stack, found), platform.cache, report)

@@ -12,7 +12,7 @@ from embedded_builders import a_program, quiet
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.embedded.building import source_folder
 from gpu_tenancy.embedded.certificates import make_webhook_certificates
-from gpu_tenancy.embedded.controllers import programs
+from gpu_tenancy.embedded.controllers import choosing
 from gpu_tenancy.embedded.controllers.adapting import (
     arguments_of,
     by_url,
@@ -23,7 +23,6 @@ from gpu_tenancy.embedded.controllers.adapting import (
 )
 from gpu_tenancy.embedded.controllers.charts import (
     RENDERER,
-    Rendering,
     chart_folder,
     module_of,
     render,
@@ -35,6 +34,7 @@ from gpu_tenancy.embedded.definitions.pins import read_pins
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.operators import ReleasePlan
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
 
@@ -168,13 +168,17 @@ def test_values_are_merged_and_lists_are_appended() -> None:
     }
 
 
+def release(values: dict[str, Any]) -> ReleasePlan:
+    return ReleasePlan("kueue", KUEUE.chart, None, module_of(KUEUE).version, "kueue-system", values=values, serves=())
+
+
 def test_the_chart_of_kueue_gives_its_configuration_and_rights(platform: Platform) -> None:
     """The real chart, by the real renderer."""
-    found, unavailable = programs.find({"kueue": KUEUE}, platform.cache, quiet)
+    found, unavailable = choosing.find({"kueue": KUEUE}, platform.cache, quiet)
     assert unavailable == {}
     folder = chart_folder("kueue", KUEUE, platform.cache, quiet)
     values = {"managerConfig": {"controllerManagerConfigYaml": "kind: Configuration\n"}}
-    objects = render(found[RENDERER], folder, Rendering("kueue", "kueue-system", with_more(values, KUEUE.values)))
+    objects = render(found[RENDERER], folder, release(with_more(values, KUEUE.values)))
     pod = pod_of(objects, "kueue-controller-manager")
     assert pod.account.name == "kueue-controller-manager"
     assert "kind: Configuration" in pod.files["manager-config/controller_manager_config.yaml"]
@@ -184,11 +188,11 @@ def test_the_chart_of_kueue_gives_its_configuration_and_rights(platform: Platfor
 
 
 def test_rejected_chart_values_are_reported_with_helms_message(platform: Platform) -> None:
-    found, _ = programs.find({"kueue": KUEUE}, platform.cache, quiet)
+    found, _ = choosing.find({"kueue": KUEUE}, platform.cache, quiet)
     folder = chart_folder("kueue", KUEUE, platform.cache, quiet)
     broken = {"controllerManager": {"featureGates": [{"name": "X"}, 3]}}
     with pytest.raises(ConsoleError, match=r"(?s)cannot be rendered: .*; correct the values of kueue in `operators`"):
-        render(found[RENDERER], folder, Rendering("kueue", "kueue-system", broken))
+        render(found[RENDERER], folder, release(broken))
 
 
 def test_a_stack_has_the_controllers_that_it_uses_with_its_values(tmp_path: Path) -> None:
@@ -213,19 +217,19 @@ def test_a_named_folder_has_precedence_and_a_missing_program_is_named(
     for one in volcano.programs.values():
         a_program(tmp_path / "own", one.program)
     renderer = a_program(tmp_path / "own", RENDERER)
-    monkeypatch.setenv(programs.FOLDER, str(tmp_path / "own"))
-    found, unavailable = programs.find({"volcano": volcano}, tmp_path / "cache", quiet)
+    monkeypatch.setenv(choosing.FOLDER, str(tmp_path / "own"))
+    found, unavailable = choosing.find({"volcano": volcano}, tmp_path / "cache", quiet)
     assert found == {RENDERER: renderer} | {
         one.program: tmp_path / "own" / one.program for one in volcano.programs.values()
     }
     assert unavailable == {}
     (tmp_path / "own" / "vc-scheduler").unlink()
     monkeypatch.setenv("PATH", f"{a_program(tmp_path / 'bin', 'go', 'echo go1.26.0; exit 1').parent}:/usr/bin:/bin")
-    _, unavailable = programs.find({"volcano": volcano}, tmp_path / "cache", quiet)
+    _, unavailable = choosing.find({"volcano": volcano}, tmp_path / "cache", quiet)
     assert set(unavailable) == {"vc-scheduler"}
-    monkeypatch.setenv(programs.FOLDER, str(tmp_path / "nowhere"))
+    monkeypatch.setenv(choosing.FOLDER, str(tmp_path / "nowhere"))
     with pytest.raises(ConsoleError, match="nowhere is not a folder; set it to a folder with programs, or unset it"):
-        programs.prepared({"volcano": volcano}, tmp_path / "cache")
+        choosing.prepared({"volcano": volcano}, tmp_path / "cache")
 
 
 def test_certificates_of_webhooks_are_made_once_and_only_their_owner_reads_them(tmp_path: Path) -> None:

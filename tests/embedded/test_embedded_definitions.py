@@ -16,9 +16,8 @@ from rendered_stacks import stack_of_repository
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import text_at
-from gpu_tenancy.embedded.definitions import fetching
-from gpu_tenancy.embedded.definitions.fetching import cached, fetch
-from gpu_tenancy.embedded.definitions.installing import install
+from gpu_tenancy.embedded import definitions
+from gpu_tenancy.embedded.definitions import cached, fetch, install
 from gpu_tenancy.embedded.definitions.pins import Definitions, Module, Pin, needed, read_pins
 from gpu_tenancy.engine.project import stack_names
 from gpu_tenancy.kube.client import Cluster
@@ -185,7 +184,7 @@ def test_a_download_with_another_checksum_is_refused_and_deleted(tmp_path: Path,
 def test_a_download_that_fails_names_the_file_and_where_it_can_be_put(
     tmp_path: Path, downloads: tuple[Path, Pin], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(definitions, "_PAUSES", (0.0, 0.0))
     _, pin = downloads
     cache = tmp_path / "cache"
     with pytest.raises(ConsoleError, match=rf"{pin.file} of operator v1\.0\.0 cannot be downloaded .* 404") as refused:

@@ -8,7 +8,7 @@ import pytest
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.building import KUBERNETES
-from gpu_tenancy.embedded.definitions.fetching import fetch
+from gpu_tenancy.embedded.definitions import fetch
 from gpu_tenancy.embedded.definitions.pins import Module, Pin, read_pins
 from gpu_tenancy.embedded.definitions.scopes import (
     built_in_kinds,

@@ -10,7 +10,7 @@ import yaml
 
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded import toolchain
-from gpu_tenancy.embedded.definitions.fetching import module_folders
+from gpu_tenancy.embedded.definitions import module_folders
 from gpu_tenancy.embedded.definitions.pins import Module, read_pins
 from gpu_tenancy.embedded.toolchain import Go, find_go
 from gpu_tenancy.model.catalogue.operators import charts

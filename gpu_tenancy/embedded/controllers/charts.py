@@ -5,8 +5,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -14,31 +13,15 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.building import KUBERNETES, source_folder
 from gpu_tenancy.embedded.controllers.table import Row
-from gpu_tenancy.embedded.definitions.fetching import module_folders
+from gpu_tenancy.embedded.definitions import module_folders
 from gpu_tenancy.embedded.definitions.pins import Module
 from gpu_tenancy.embedded.toolchain import find_go
 from gpu_tenancy.kube.client import Manifest
+from gpu_tenancy.model.plan.operators import ReleasePlan
 
 RENDERER: Final = "chart"
 """The program that renders a chart; its source is in the folder `controlplane`."""
 _GO: Final = (1, 21)
-
-
-@dataclass(frozen=True, slots=True)
-class Rendering:
-    """What a chart is rendered with.
-
-    Attributes:
-        name: of the release.
-        namespace: of the release.
-        values: of the release.
-        api_versions: served by the cluster, such as `monitoring.coreos.com/v1`, in addition to Kubernetes' own.
-    """
-
-    name: str
-    namespace: str
-    values: Mapping[str, Any]
-    api_versions: Sequence[str] = ()
 
 
 def module_of(row: Row) -> Module:
@@ -80,30 +63,29 @@ def chart_folder(name: str, row: Row, cache: Path, report: Report) -> Path:
     return folder
 
 
-def render(program: Path, chart: Path, rendering: Rendering) -> list[Manifest]:
+def render(program: Path, chart: Path, release: ReleasePlan) -> list[Manifest]:
     """The objects of a chart, except definitions in its folder `crds`.
 
     Args:
         program: the renderer.
         chart: folder of the chart.
-        rendering: name, namespace and values of the release.
+        release: its name, namespace and values.
 
     Raises:
         ConsoleError: Helm rejects the chart or its values.
     """
     wanted = {
         "chart": str(chart),
-        "name": rendering.name,
-        "namespace": rendering.namespace,
+        "name": release.name,
+        "namespace": release.namespace,
         "kubernetes": KUBERNETES,
-        "apiVersions": list(rendering.api_versions),
-        "values": rendering.values,
+        "values": release.values,
     }
     done = subprocess.run([program], input=json.dumps(wanted), capture_output=True, text=True, check=False)
     if done.returncode:
         raise ConsoleError(
             f"chart {chart.name} cannot be rendered: {done.stderr.strip()}",
-            f"correct the values of {rendering.name} in `operators` of the stack",
+            f"correct the values of {release.name} in `operators` of the stack",
         )
     return json.loads(done.stdout)
 

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -32,7 +32,6 @@ from gpu_tenancy.embedded.controllers.adapting import (
 )
 from gpu_tenancy.embedded.controllers.charts import (
     RENDERER,
-    Rendering,
     chart_folder,
     module_of,
     render,
@@ -161,9 +160,9 @@ def prepare(cluster: Cluster, item: Wanted, places: Places, cache: Path, report:
     """
     release = item.release
     part = release.values.get(item.row.part, {}) if item.row.part else release.values
-    rendering = Rendering(release.name, release.namespace, with_more(part, item.row.values))
+    filled = replace(release, values=with_more(part, item.row.values))
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": release.namespace}}, force=True)
-    rendered = render(item.programs[RENDERER], chart_folder(item.name, item.row, cache, report), rendering)
+    rendered = render(item.programs[RENDERER], chart_folder(item.name, item.row, cache, report), filled)
     objects = [placed(cluster, manifest, release.namespace) for manifest in rendered]
     services = [f"{text_at(o, 'metadata', 'name')}.{release.namespace}.svc" for o in objects if o["kind"] == "Service"]
     programs = item.row.programs

@@ -17,8 +17,7 @@ from repository import ROOT
 
 from gpu_tenancy.base.json import maps_at, text_at
 from gpu_tenancy.embedded.channels import bring_channels, bring_templates
-from gpu_tenancy.embedded.definitions.fetching import fetch
-from gpu_tenancy.embedded.definitions.installing import install
+from gpu_tenancy.embedded.definitions import fetch, install
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.engine.objects import kubernetes_objects
