@@ -14,7 +14,8 @@ from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.local.checks import Check, placement
 from gpu_tenancy.local.checks.access import check_access
-from gpu_tenancy.local.checks.placement import CHECK, NAMESPACE, check_placement
+from gpu_tenancy.local.checks.check import CHECK
+from gpu_tenancy.local.checks.placement import NAMESPACE, check_placement
 from gpu_tenancy.local.settling import settle
 from gpu_tenancy.local.summary import summarise
 from gpu_tenancy.model.load import load

@@ -27,8 +27,7 @@ from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.local.checks import scaling
-from gpu_tenancy.local.checks.autoscaler import simplified
-from gpu_tenancy.local.checks.scaling import USAGE, check_scaling
+from gpu_tenancy.local.checks.scaling import USAGE, check_scaling, simplified
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.shares import Tree
@@ -207,7 +206,7 @@ import os, sys
 from pathlib import Path
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.local.checks.autoscaler import simplified
+from gpu_tenancy.local.checks.scaling import simplified
 
 with simplified(Cluster(Path(sys.argv[1])), Reference(*sys.argv[2:]), 2):
     os._exit(9)

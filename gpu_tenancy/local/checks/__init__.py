@@ -15,8 +15,7 @@ from gpu_tenancy.local.checks.gangs import check_gangs
 from gpu_tenancy.local.checks.placement import check_placement
 from gpu_tenancy.local.checks.queueing import check_queueing, manifest_of_anyone
 from gpu_tenancy.local.checks.scaling import check_scaling
-from gpu_tenancy.local.checks.topology import check_topology
-from gpu_tenancy.local.checks.workloads import check_workloads
+from gpu_tenancy.local.checks.workloads import check_topology, check_workloads
 from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.simulation.live.copies import copied

@@ -4,19 +4,17 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from gpu_tenancy.base.amounts import amounts
+from gpu_tenancy.base.amounts import amount, amounts
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at, maps_at, text_at
-from gpu_tenancy.base.quantity import CPU, format_amounts
+from gpu_tenancy.base.quantity import CPU
 from gpu_tenancy.embedded.nodes import NodeShape, add_node
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.kueue import PodSet, Workload
-from gpu_tenancy.local.checks.check import Check
-from gpu_tenancy.local.checks.placement import CHECK
+from gpu_tenancy.local.checks.check import IMAGE, Check, on_temporary_nodes, temporary_node
 from gpu_tenancy.model.plan import Plan
-from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.simulation.live.copies import KUEUE, Place
@@ -76,7 +74,7 @@ def _has(node: Manifest, labels: Mapping[str, str]) -> bool:
 
 def _nominal(owner: Manifest, flavor: str, resource: str) -> int:
     return sum(
-        amounts({resource: at(quota, "nominalQuota")}).get(resource, 0)
+        amount(resource, at(quota, "nominalQuota"))
         for group in maps_at(owner, "spec", "resourceGroups")
         for item in maps_at(group, "flavors")
         if text_at(item, "name") == flavor
@@ -138,27 +136,14 @@ def _message(cluster: Cluster, place: Place) -> str:
 
 
 def _node(flavor: Flavor, name: str, gpus: int) -> NodeShape:
-    capacity = {**format_amounts({**flavor.node, (flavor.resource or CPU): gpus}), "pods": "10"}
-    taints = (*flavor.taints, NodeTaint(CHECK, "", "NoSchedule"))
-    return NodeShape(f"check-{name}", {**flavor.node_labels, CHECK: "true"}, taints, capacity)
+    return temporary_node(flavor, name, {**flavor.node, (flavor.resource or CPU): gpus})
 
 
 def _pods(flavor: Flavor) -> dict[str, Any]:
     """A pod for one GPU of the temporary nodes."""
     one = {flavor.resource or CPU: "1"}
-    return {
-        "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 0,
-        "nodeSelector": {**flavor.node_labels, CHECK: "true"},
-        "tolerations": [{"key": key, "operator": "Exists"} for key in (CHECK, *(t.key for t in flavor.taints))],
-        "containers": [
-            {
-                "name": "gang",
-                "image": "registry.example.com/check:1",
-                "resources": {"requests": one, "limits": one},
-            }
-        ],
-    }
+    container = {"name": "gang", "image": IMAGE, "resources": {"requests": one, "limits": one}}
+    return {"restartPolicy": "Never", "containers": [container], **on_temporary_nodes(flavor)}
 
 
 def _gang(flavor: Flavor, place: Place) -> Manifest:

@@ -1,6 +1,6 @@
 """Checks that quotas, flavors and priorities work, by sample pods for the cluster's own admission and scheduling."""
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
@@ -9,27 +9,22 @@ from gpu_tenancy.base.amounts import amount, amount_text
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, at, text_at
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_amounts
-from gpu_tenancy.embedded.nodes import NodeShape, add_node
+from gpu_tenancy.embedded.nodes import add_node
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import CONNECTIONS
 from gpu_tenancy.kube.waiting import condition
-from gpu_tenancy.local.checks.check import Check
+from gpu_tenancy.local.checks.check import CHECK, IMAGE, Check, on_temporary_nodes, temporary_node
 from gpu_tenancy.model.plan import Plan, PriorityPlan
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, gpu_resources
-from gpu_tenancy.model.plan.pools import NodeTaint
-from gpu_tenancy.model.plan.queues import ResourceFlavor
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.supply import Flavor
 
 NAMESPACE: Final = "tenancy-check"
-CHECK: Final = "gpu-tenancy.dev/check"
-"""Label and taint of the temporary nodes, which keeps other pods off them."""
-
 PATIENCE: Final = 20.0
 """Timeout in seconds for scheduling one pod; about 1 s is usual."""
 
-_IMAGE: Final = "registry.example.com/check:1"
 _SMALL: Final = {CPU: 100, MEMORY: 128 * 2**20}
 
 
@@ -41,8 +36,9 @@ def check_placement(cluster: Cluster, plan: Plan, tree: Tree) -> tuple[Check, ..
 
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         quotas = [check for checks in pool.map(quota, (team.namespace for team in plan.teams)) for check in checks]
+    flavors = [tree.flavors[flavor.name] for flavor in plan.queues.flavors if flavor.taints]
     with _place(cluster):
-        return (*quotas, *_models(cluster, plan, tree), *_preemption(cluster, plan, tree))
+        return (*quotas, *_models(cluster, flavors), *_preemption(cluster, flavors, plan.priorities))
 
 
 def _default(plan: Plan, tree: Tree, team: str) -> str | None:
@@ -99,24 +95,17 @@ def _sample(team: NamespacePlan, resource: str, requested: int, maximum: int, pr
     minimum = {name: max(value, team.limits.min.get(name, 0)) for name, value in _SMALL.items()}
     sizes = [min(maximum, requested - start) for start in range(0, requested, maximum)]
     containers: list[Json] = [_container(f"c{i}", {**minimum, resource: size}) for i, size in enumerate(sizes)]
-    return _pod("tenancy-check", team.name, containers, priority)
+    return _pod("tenancy-check", team.name, containers, priority, terminationGracePeriodSeconds=0)
 
 
 def _container(name: str, amounts: Mapping[str, int]) -> Json:
     written: Json = dict(format_amounts(amounts))
-    return {"name": name, "image": _IMAGE, "resources": {"requests": written, "limits": written}}
+    return {"name": name, "image": IMAGE, "resources": {"requests": written, "limits": written}}
 
 
-def _pod(name: str, namespace: str, containers: list[Json], priority: str | None) -> Manifest:
-    spec: dict[str, Json] = {"containers": containers, "terminationGracePeriodSeconds": 0}
-    if priority:
-        spec["priorityClassName"] = priority
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": spec,
-    }
+def _pod(name: str, namespace: str, containers: list[Json], priority: str | None, **more: Json) -> Manifest:
+    spec: Json = {"containers": containers, **more, **({"priorityClassName": priority} if priority else {})}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
 
 
 @contextmanager
@@ -137,31 +126,30 @@ def _place(cluster: Cluster) -> Generator[None]:
 def _clear(cluster: Cluster, *, wait: float = 60) -> None:
     cluster.delete(Reference("v1", "Namespace", NAMESPACE), wait=wait)
     for node in cluster.list("v1", "Node", labels=CHECK):
-        cluster.delete(Reference("v1", "Node", text_at(node, "metadata", "name")))
+        cluster.delete(Reference.of(node))
 
 
-def _models(cluster: Cluster, plan: Plan, tree: Tree) -> Iterator[Check]:
+def _models(cluster: Cluster, flavors: Sequence[Flavor]) -> Iterator[Check]:
     """Checks with one node of each model that pods run on the requested model, and only with a toleration."""
-    flavors = [flavor for flavor in plan.queues.flavors if flavor.taints]
+    nodes = {flavor.name: temporary_node(flavor, flavor.name, flavor.node) for flavor in flavors}
+    for node in nodes.values():
+        add_node(cluster, node)
     for flavor in flavors:
-        _node(cluster, flavor, tree)
-    for flavor in flavors:
-        cluster.create(_asking_for(flavor, tree, f"on-{flavor.name}"))
-    for flavor in flavors:
-        node = _scheduled_on(cluster, f"on-{flavor.name}")
-        offered = ", ".join(other.name for other in flavors)
+        cluster.create(_on(flavor, f"on-{flavor.name}", 1))
+    for name, node in nodes.items():
+        scheduled_on = _scheduled_on(cluster, f"on-{name}")
         yield Check(
-            f"pods that request {flavor.name} run on {flavor.name} nodes only",
-            f"{f'scheduled on {node}' if node else 'not scheduled'}; nodes of {offered} were available",
-            holds=node == _name(flavor),
+            f"pods that request {name} run on {name} nodes only",
+            f"{f'scheduled on {scheduled_on}' if scheduled_on else 'not scheduled'};"
+            f" nodes of {', '.join(nodes)} were available",
+            holds=scheduled_on == node.name,
         )
     if flavors:
-        yield _without_toleration(cluster, flavors[0], tree)
+        yield _without_toleration(cluster, flavors[0])
 
 
-def _without_toleration(cluster: Cluster, flavor: ResourceFlavor, tree: Tree) -> Check:
-    pod = _asking_for(flavor, tree, "no-toleration", tolerate=False)
-    cluster.create(pod)
+def _without_toleration(cluster: Cluster, flavor: Flavor) -> Check:
+    cluster.create(_on(flavor, "no-toleration", 1, tolerate=False))
     message = cluster.wait_for(
         lambda: _unscheduled(cluster, "no-toleration"),
         what="condition PodScheduled of pod no-toleration",
@@ -179,42 +167,10 @@ def _unscheduled(cluster: Cluster, name: str) -> str | None:
     return (text_at(scheduled, "message") or "the pod was scheduled") if scheduled else None
 
 
-def _name(flavor: ResourceFlavor) -> str:
-    return f"check-{flavor.name}"
-
-
-def _node(cluster: Cluster, flavor: ResourceFlavor, tree: Tree) -> None:
-    """Adds a temporary node of the flavor."""
-    capacity = {**format_amounts(tree.flavors[flavor.name].node), "pods": "10"}
-    taints = (*flavor.taints, NodeTaint(CHECK, "", "NoSchedule"))
-    add_node(cluster, NodeShape(_name(flavor), {**flavor.node_labels, CHECK: "true"}, taints, capacity))
-
-
-def _asking_for(flavor: ResourceFlavor, tree: Tree, name: str, *, tolerate: bool = True) -> Manifest:
-    """A pod that requests one GPU of a model."""
-    return _on(flavor, name, {tree.flavors[flavor.name].resource or CPU: 1}, tolerate=tolerate)
-
-
-def _on(flavor: ResourceFlavor, name: str, gpus: Mapping[str, int], *, tolerate: bool = True) -> Manifest:
-    """A pod for the temporary nodes of a flavor."""
-    pod = _pod(name, NAMESPACE, [_container("c", {**_SMALL, **gpus})], None)
-    tolerated = [CHECK, *(taint.key for taint in flavor.taints)] if tolerate else [CHECK]
-    tolerations: list[Json] = [{"key": key, "operator": "Exists"} for key in tolerated]
-    selector: dict[str, Json] = {**flavor.node_labels, CHECK: "true"}
-    spec = pod["spec"]
-    if isinstance(spec, dict):
-        spec |= {"nodeSelector": selector, "tolerations": tolerations}
-    return pod
-
-
-def _filling(flavor: ResourceFlavor, tree: Tree, name: str, priority: str) -> Manifest:
-    """A pod that requests all GPUs of a node."""
-    resource = tree.flavors[flavor.name].resource or CPU
-    pod = _on(flavor, name, {resource: tree.flavors[flavor.name].node[resource]})
-    spec = pod["spec"]
-    if isinstance(spec, dict):
-        spec["priorityClassName"] = priority
-    return pod
+def _on(flavor: Flavor, name: str, gpus: int, priority: str | None = None, *, tolerate: bool = True) -> Manifest:
+    """A pod for the temporary node of a flavor, with some of its GPUs; of a flavor without GPUs, of its CPU."""
+    containers = [_container("c", {**_SMALL, flavor.resource or CPU: gpus})]
+    return _pod(name, NAMESPACE, containers, priority, **on_temporary_nodes(flavor, tolerate=tolerate))
 
 
 def _scheduled_on(cluster: Cluster, name: str) -> str | None:
@@ -230,28 +186,27 @@ def _node_of(cluster: Cluster, name: str) -> str:
     return text_at(pod, "spec", "nodeName") if text_at(pod, "status", "phase") == "Running" else ""
 
 
-def _preemption(cluster: Cluster, plan: Plan, tree: Tree) -> Iterator[Check]:
+def _preemption(cluster: Cluster, flavors: Sequence[Flavor], priorities: Sequence[PriorityPlan]) -> Iterator[Check]:
     """Checks that the highest preempting priority preempts the lowest on a full node."""
-    flavor = next((flavor for flavor in plan.queues.flavors if flavor.taints), None)
-    ordered = sorted(plan.priorities, key=lambda priority: priority.value)
+    ordered = sorted(priorities, key=lambda priority: priority.value)
     high = next((priority for priority in reversed(ordered) if priority.preempts), None)
-    if flavor is None or high is None or ordered[0].value >= high.value:
-        return
-    yield _preempts(cluster, flavor, tree, ordered[0], high)
+    if flavors and high and ordered[0].value < high.value:
+        yield _preempts(cluster, flavors[0], ordered[0].name, high.name)
 
 
-def _preempts(cluster: Cluster, flavor: ResourceFlavor, tree: Tree, low: PriorityPlan, high: PriorityPlan) -> Check:
+def _preempts(cluster: Cluster, flavor: Flavor, low: str, high: str) -> Check:
+    all_of_node = flavor.node[flavor.resource or CPU]
     cluster.delete(Reference("v1", "Pod", f"on-{flavor.name}", NAMESPACE), grace=0)
-    cluster.create(_filling(flavor, tree, "first", low.name))
+    cluster.create(_on(flavor, "first", all_of_node, low))
     first = _scheduled_on(cluster, "first")
-    cluster.create(_filling(flavor, tree, "second", high.name))
+    cluster.create(_on(flavor, "second", all_of_node, high))
     second = _scheduled_on(cluster, "second")
     preempted = cluster.get("v1", "Pod", "first", NAMESPACE) is None
-    gpus = tree.flavors[flavor.name].node.get(tree.flavors[flavor.name].resource or "", 0)
+    gpus = all_of_node if flavor.resource else 0
     return Check(
-        f"{high.name} preempts {low.name} on a full node",
-        f"{low.name} used all {gpus} GPUs of {first}; {high.name} requested {gpus}"
+        f"{high} preempts {low} on a full node",
+        f"{low} used all {gpus} GPUs of {first}; {high} requested {gpus}"
         f" and {f'runs on {second}' if second else 'is not scheduled'},"
-        f" {low.name} {'is preempted' if preempted else 'is still running'}",
+        f" {low} {'is preempted' if preempted else 'is still running'}",
         holds=first is not None and first == second and preempted,
     )

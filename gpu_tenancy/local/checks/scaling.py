@@ -4,27 +4,31 @@ kwok reports the usage that a pod's annotation says, metrics-server reads it fro
 kube-controller-manager scales the workload. Nothing else changes the number of pods here.
 """
 
+import json
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 from gpu_tenancy.base.amounts import amount_text
-from gpu_tenancy.base.json import Json, at, text_at
+from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.quantity import CPU
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError, WaitTimeoutError
 from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.request import FIELD_MANAGER
 from gpu_tenancy.kube.waiting import condition
-from gpu_tenancy.local.checks.autoscaler import BEFORE, simplified
 from gpu_tenancy.local.checks.check import Check
 from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.workloads import Scaling, ServerPlan
 
 USAGE: Final = "kwok.x-k8s.io/usage-cpu"
 """Annotation of a pod: the CPU that each of its containers uses. Without it, kwok reports a tenth of the requests."""
+
+BEFORE: Final = "gpu-tenancy.dev/before-check"
+"""Annotation of what a check changes: what it was before, for a later run if this one is killed."""
 
 PATIENCE: Final = 90.0
 """Timeout in seconds for each step; metrics-server measures every 10 s, and new pods after 10 to 20 s."""
@@ -183,3 +187,64 @@ def _use(cluster: Cluster, pod: Manifest, cpu: str) -> None:
 def _annotate(cluster: Cluster, pod: Manifest, annotations: dict[str, Json]) -> None:
     with suppress(ApiError):  # The pod can be gone by now.
         cluster.patch(Reference.of(pod), {"metadata": {"annotations": annotations}})
+
+
+@contextmanager
+def simplified(cluster: Cluster, scaler: Reference, step: int) -> Generator[tuple[str, ...]]:
+    """Has an autoscaler add and remove pods at once, and by CPU only; yields the names of its other metrics.
+
+    A metric that nothing serves blocks every removal of pods, which is why the others are left out. The engine that
+    deployed the autoscaler owns its fields again afterwards: otherwise its next run would find a conflict.
+
+    Args:
+        cluster: with the autoscaler.
+        scaler: the autoscaler.
+        step: number of pods that it may add or remove in 15 seconds.
+
+    Raises:
+        ApiError: the autoscaler does not exist.
+    """
+    simple = _behavior(step)
+    before = _settings(cluster.get(*scaler) or {}, simple)
+    metrics = maps_at(before, "metrics")
+    try:
+        annotation: Json = {"annotations": {BEFORE: json.dumps(before)}}
+        own: list[Json] = [dict(metric) for metric in metrics if _is_cpu(metric)]
+        changed = cluster.patch(scaler, {"metadata": annotation, "spec": {"behavior": simple, "metrics": own}})
+        # If this process is killed, the next deployment must find no conflict with it.
+        cluster.patch(scaler, {"metadata": {"managedFields": _of_others(changed)}})
+        yield tuple(_metric_name(metric) for metric in metrics if not _is_cpu(metric))
+    finally:
+        spec: Json = {"behavior": before["behavior"], "metrics": before["metrics"]}
+        cluster.patch(scaler, {"metadata": {"annotations": {BEFORE: None}}, "spec": spec})
+        # Only without other changes is this list kept as it is.
+        cluster.patch(scaler, {"metadata": {"managedFields": before["managedFields"]}})
+
+
+def _behavior(step: int) -> Json:
+    policies: Json = [{"type": "Pods", "value": step, "periodSeconds": 15}]
+    at_once: Json = {"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": policies}
+    return {"scaleUp": at_once, "scaleDown": at_once}
+
+
+def _settings(scaler: Manifest, simple: Json) -> Manifest:
+    """What is to be restored: the present settings, or those before a run that was killed."""
+    left = text_at(scaler, "metadata", "annotations", BEFORE)
+    if left and at(scaler, "spec", "behavior") == simple:
+        return cast("Manifest", json.loads(left))
+    spec: Manifest = {key: at(scaler, "spec", key) for key in ("behavior", "metrics")}
+    return {**spec, "managedFields": at(scaler, "metadata", "managedFields")}
+
+
+def _of_others(scaler: Manifest) -> list[Json]:
+    """The owners of fields without us as the client that patches; as the engine we apply."""
+    entries = maps_at(scaler, "metadata", "managedFields")
+    return [dict(entry) for entry in entries if (entry["manager"], entry["operation"]) != (FIELD_MANAGER, "Update")]
+
+
+def _is_cpu(metric: Mapping[str, Json]) -> bool:
+    return text_at(metric, "resource", "name") == CPU
+
+
+def _metric_name(metric: Mapping[str, Json]) -> str:
+    return text_at(metric, "pods", "metric", "name") or text_at(metric, "resource", "name") or text_at(metric, "type")

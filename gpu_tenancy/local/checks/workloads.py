@@ -1,7 +1,10 @@
-"""Checks that the stack's own workloads run, or are pending for the reason that `tenancy why` gives."""
+"""Checks that the stack's own workloads run, or are pending for a reason, and that they are placed as they require."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
 
+from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.diagnosis import CHECK_CONTROLLER
 from gpu_tenancy.inspect.reading import read
@@ -9,9 +12,11 @@ from gpu_tenancy.inspect.running import Why
 from gpu_tenancy.inspect.target import target_of
 from gpu_tenancy.inspect.why import KINDS, OWN, why
 from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kueue.topology import REQUIRED
 from gpu_tenancy.local.checks.check import Check
+from gpu_tenancy.model.kinds import kind_at, kinds
 from gpu_tenancy.model.plan import Plan
-from gpu_tenancy.model.plan.workloads import GANG
+from gpu_tenancy.model.plan.workloads import GANG, JobPlan, ServerPlan
 from gpu_tenancy.model.spec.roles import KINDS as JOBS
 
 
@@ -61,3 +66,81 @@ def _why(cluster: Cluster, namespace: str, manifest: Manifest) -> Why:
 def _explained(answer: Why) -> bool:
     """Whether something blocks the workload; otherwise its controller should have admitted it."""
     return answer.fix != CHECK_CONTROLLER
+
+
+_OF_JOB: Final = "app.kubernetes.io/name"
+"""Label of pods with the name of their job or server, for kinds whose controller sets none with the object's name."""
+_GROUPS: Final = tuple(kind.groups.index for kind in kinds().values() if kind.groups)
+"""Labels of pods in groups; each group has a part of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Pods that require one part of the network.
+
+    Attributes:
+        team: their namespace.
+        name: of their job or server.
+        selector: key of the label that has this name.
+        label: node label whose value names the part.
+        pods: number of pods in all groups; None for a server, whose number an autoscaler can change.
+        groups: number of groups, each of which has a part of its own; None where that can change.
+    """
+
+    team: str
+    name: str
+    selector: str
+    label: str
+    pods: int | None
+    groups: int | None
+
+
+def check_topology(cluster: Cluster, plan: Plan) -> Iterator[Check]:
+    """Checks that all pods of a job or of a group that requires it run in one part of the network.
+
+    Args:
+        cluster: with the stack, and Kueue running.
+        plan: of the stack.
+    """
+    for team in plan.teams:
+        for placed in (*(one for job in team.jobs for one in _of_job(job)), *map(_of_server, team.servers)):
+            if placed:
+                yield _in_one_part(cluster, placed)
+
+
+def _of_job(job: JobPlan) -> Iterator[_Placed]:
+    kind = kind_at(JOBS[job.framework].api)
+    selector = kind.label if kind.label and not kind.named else _OF_JOB
+    for label in dict.fromkeys(role.pod.topology.get(REQUIRED) for role in job.roles):
+        if label:
+            pods = sum(role.pods for role in job.roles if role.pod.topology.get(REQUIRED) == label) * job.groups
+            yield _Placed(job.team, job.name, selector, label, pods, job.groups)
+
+
+def _of_server(server: ServerPlan) -> _Placed | None:
+    label = server.pod.topology.get(REQUIRED)
+    return _Placed(server.team, server.name, _OF_JOB, label, None, None) if label else None
+
+
+def _in_one_part(cluster: Cluster, placed: _Placed) -> Check:
+    pods = [
+        pod
+        for pod in cluster.list("v1", "Pod", namespace=placed.team, labels=f"{placed.selector}={placed.name}")
+        if text_at(pod, "metadata", "annotations", REQUIRED) == placed.label
+    ]
+    running = [(name, _group(pod)) for pod in pods if (name := text_at(pod, "spec", "nodeName"))]
+    nodes = {name: cluster.get("v1", "Node", name) or {} for name, _ in running}
+    parts = sorted({(group, text_at(nodes[name], "metadata", "labels", placed.label)) for name, group in running})
+    where = ", ".join(dict.fromkeys(part for _, part in parts))
+    groups = len({group for _, group in running}) if placed.groups is None else placed.groups
+    whole = placed.pods is None or len(running) == placed.pods
+    of_each = " per group" if placed.groups != 1 else ""
+    return Check(
+        f"all pods of {placed.team}/{placed.name} run on nodes with one {placed.label}{of_each}",
+        f"{plural(len(running), 'pod')} on {', '.join(sorted(nodes))}: {where}" if running else "pending",
+        holds=(whole and len(parts) == groups) if running else None,
+    )
+
+
+def _group(pod: Manifest) -> str:
+    return next(filter(None, (text_at(pod, "metadata", "labels", label) for label in _GROUPS)), "")

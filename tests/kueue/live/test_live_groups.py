@@ -24,7 +24,7 @@ from gpu_tenancy.kube.applier import immutable
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.local.checks.topology import check_topology
+from gpu_tenancy.local.checks.workloads import check_topology
 from gpu_tenancy.local.settling import settle
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan

@@ -23,7 +23,7 @@ from gpu_tenancy.inspect.target import target_of
 from gpu_tenancy.inspect.why import KINDS, OWN, why
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.local.checks.topology import check_topology
+from gpu_tenancy.local.checks.workloads import check_topology
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.source import Source, to_config
