@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
+from typing import Final, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.kube.discovery import Catalogue, Resource, resources
@@ -13,9 +13,6 @@ from gpu_tenancy.kube.errors import ApiError, UnknownKindError, UnreachableError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import APPLY, DISCOVERY, MERGE, Request, partial, writing
 from gpu_tenancy.kube.waiting import holders, wait_for
-
-if TYPE_CHECKING:
-    pass
 
 Manifest: TypeAlias = dict[str, Json]
 

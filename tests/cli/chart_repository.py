@@ -6,13 +6,9 @@ import tarfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 import yaml
-
-LOOPBACK = "127.0.0.1"
-_FOUND, _NOT_FOUND = 200, 404
+from loopback import serving_content
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +63,7 @@ def repository(charts: Sequence[StandIn]) -> Generator[str]:
     """Serves charts as long as it is open, at the address that it gives."""
     served: dict[str, bytes] = {}
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            content = served.get(self.path)
-            self.send_response(_NOT_FOUND if content is None else _FOUND)
-            self.send_header("Content-Length", str(len(content or b"")))
-            self.end_headers()
-            self.wfile.write(content or b"")
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
-            """Says nothing: what a client asks for is its own business."""
-
-    server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
-    address = f"http://{LOOPBACK}:{server.server_address[1]}"
-    served |= {f"/{chart.archive}": chart.packed() for chart in charts}
-    served["/index.yaml"] = index(charts, address).encode()
-    with server:
-        Thread(target=server.serve_forever, daemon=True).start()
+    with serving_content(served.get) as address:
+        served |= {f"/{chart.archive}": chart.packed() for chart in charts}
+        served["/index.yaml"] = index(charts, address).encode()
         yield address
-        server.shutdown()

@@ -1,16 +1,14 @@
 """A webhook that a test runs, and that refuses for a while as one does that has just started."""
 
 import json
-import ssl
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any
 
-from chart_repository import LOOPBACK
+from loopback import Handler, serving
 
 _OK, _UNAVAILABLE = 200, 503
 
@@ -57,32 +55,14 @@ class Webhook:
 def webhook(certificate: Path, key: Path, refusals: int) -> Generator[Webhook]:
     """Serves a webhook on the loopback as long as it is open."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+    class Judge(Handler):
+        def do_POST(self) -> None:  # noqa: N802 - the base class gives the name
+            review = json.loads(self.body())
             allowed = found.judge(review["request"])
             answer = {**review, "response": {"uid": review["request"]["uid"], "allowed": True}}
             content = json.dumps(answer).encode() if allowed else b"starting"
-            self.send_response(_OK if allowed else _UNAVAILABLE)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            self.answer(_OK if allowed else _UNAVAILABLE, content, ("Content-Type", "application/json"))
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
-            """Says nothing: what was asked is kept."""
-
-    class Server(ThreadingHTTPServer):
-        def handle_error(self, request: object, client_address: object) -> None:
-            """Says nothing of a client that does not trust the certificate: the test counts its refusals itself."""
-
-    server = Server((LOOPBACK, 0), Handler)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    # The handshake is each connection's own thread's: here it would keep everybody else waiting.
-    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    found = Webhook(f"https://{LOOPBACK}:{server.server_address[1]}/judge", refusals)
-    with server:
-        Thread(target=server.serve_forever, daemon=True).start()
+    with serving(Judge, (certificate, key)) as address:
+        found = Webhook(f"{address}/judge", refusals)
         yield found
-        server.shutdown()

@@ -1,17 +1,16 @@
 import hashlib
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from builders import pool, stack, team
+from cluster_builders import a_definition
 from documented_definitions import DOCUMENTED
 from embedded_builders import a_program, quiet
+from loopback import serving_content
 from rendered_stacks import stack_of_repository
 
 from gpu_tenancy.base.errors import ConsoleError
@@ -36,9 +35,7 @@ MODULE = Module("example.com/operator", "v1.0.0", "config/crd", ("h1:a=", "h1:b=
 PIN = Pin("operator", "v1.0.0", "example.com_things.yaml", SUM, MODULE)
 
 
-class _Silent(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class gives the name
-        """Logs nothing."""
+Downloads = tuple[dict[str, bytes], Pin]
 
 
 @pytest.fixture(autouse=True)
@@ -48,17 +45,11 @@ def without_copies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def downloads(tmp_path: Path) -> Iterator[tuple[Path, Pin]]:
-    """A folder that is served, and a pin of a file in it."""
-    folder = tmp_path / "downloads"
-    folder.mkdir()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Silent, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield folder, replace(PIN, source=f"http://127.0.0.1:{server.server_port}/{PIN.file}")
-    server.shutdown()
-    thread.join()
-    server.server_close()
+def downloads() -> Iterator[Downloads]:
+    """Files that are served, and a pin of one of them."""
+    files: dict[str, bytes] = {}
+    with serving_content(lambda path: files.get(path.removeprefix("/"))) as address:
+        yield files, replace(PIN, source=f"{address}/{PIN.file}")
 
 
 @pytest.fixture
@@ -161,19 +152,19 @@ def test_a_file_of_the_cache_that_was_damaged_is_fetched_again(tmp_path: Path) -
 
 
 @pytest.mark.process
-def test_definitions_without_a_module_are_downloaded_once(tmp_path: Path, downloads: tuple[Path, Pin]) -> None:
-    folder, pin = downloads
-    (folder / pin.file).write_bytes(CONTENT)
+def test_definitions_without_a_module_are_downloaded_once(tmp_path: Path, downloads: Downloads) -> None:
+    files, pin = downloads
+    files[pin.file] = CONTENT
     cache = tmp_path / "cache"
     assert fetch([pin], cache, quiet)[pin].read_bytes() == CONTENT
-    (folder / pin.file).unlink()
+    del files[pin.file]
     assert fetch([pin], cache, quiet)[pin].read_bytes() == CONTENT
 
 
 @pytest.mark.process
-def test_a_download_with_another_checksum_is_refused_and_deleted(tmp_path: Path, downloads: tuple[Path, Pin]) -> None:
-    folder, pin = downloads
-    (folder / pin.file).write_bytes(OTHER)
+def test_a_download_with_another_checksum_is_refused_and_deleted(tmp_path: Path, downloads: Downloads) -> None:
+    files, pin = downloads
+    files[pin.file] = OTHER
     with pytest.raises(ConsoleError, match=f"but {SUM} is pinned; do not use the file") as refused:
         fetch([pin], tmp_path / "cache", quiet)
     assert hashlib.sha256(OTHER).hexdigest() in str(refused.value)
@@ -182,7 +173,7 @@ def test_a_download_with_another_checksum_is_refused_and_deleted(tmp_path: Path,
 
 @pytest.mark.process
 def test_a_download_that_fails_names_the_file_and_where_it_can_be_put(
-    tmp_path: Path, downloads: tuple[Path, Pin], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, downloads: Downloads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(definitions, "_PAUSES", (0.0, 0.0))
     _, pin = downloads
@@ -252,19 +243,8 @@ def test_no_stack_needs_a_definition_that_no_module_carries(stack: str) -> None:
 def test_a_definition_is_served_after_its_install_and_a_second_install_sends_nothing(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object"}}}}
-    definition: dict[str, Any] = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "pins.embedded.example.com"},
-        "spec": {
-            "group": "embedded.example.com",
-            "scope": "Cluster",
-            "names": {"kind": "Pin", "plural": "pins", "singular": "pin"},
-            "conversion": {"strategy": "Webhook"},
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
-        },
-    }
+    definition: Any = a_definition("embedded.example.com", "Pin", scope="Cluster")
+    definition["spec"]["conversion"] = {"strategy": "Webhook"}
     file = tmp_path / "one.yaml"
     file.write_text(yaml.safe_dump(definition))
     files = {replace(PIN, sha256=hashlib.sha256(file.read_bytes()).hexdigest()): file}
@@ -277,7 +257,7 @@ def test_a_definition_is_served_after_its_install_and_a_second_install_sends_not
         install(cluster, files, told.append)
         assert len(told) == 1
     finally:
-        cluster.delete(Reference("apiextensions.k8s.io/v1", "CustomResourceDefinition", "pins.embedded.example.com"))
+        cluster.delete(Reference.of(definition))
         cluster.forget_kinds()
 
 
@@ -294,17 +274,21 @@ def test_each_definition_of_the_modules_is_on_the_platform(cluster: Cluster) -> 
     }
 
 
-def test_snapshots_need_their_definitions_although_only_cron_jobs_make_them() -> None:
-    claim = {"size": "1Gi", "snapshots": {"schedule": "0 3 * * *", "class": "csi"}}
-    planned, plain = (
-        plan(load(Source(stack(teams={"a": team(gpus={"h100": {"guaranteed": 0}}, storage=storage)}))))
-        for storage in ({"ck": claim}, {})
-    )
-    assert {pin.operator for pin in needed(read_pins(), groups_of(planned, ()))} == {"external-snapshotter"}
-    assert needed(read_pins(), groups_of(plain, ())) == ()
+CLAIM = {"size": "1Gi", "snapshots": {"schedule": "0 3 * * *", "class": "csi"}}
+GB200 = {"cpu": pool("m7i.8xlarge", 1), "gb200": pool("p6e-gb200.36xlarge", 2)}
 
 
-def test_domains_need_their_definitions_although_only_teams_make_them() -> None:
-    pools = {"cpu": pool("m7i.8xlarge", 1), "gb200": pool("p6e-gb200.36xlarge", 2)}
-    planned = plan(load(Source(stack(pools=pools, teams={"a": team(gpus={"gb200": {"guaranteed": 8}})}))))
-    assert {pin.operator for pin in needed(read_pins(), groups_of(planned, ()))} == {"dra-driver-nvidia-gpu"}
+@pytest.mark.parametrize(
+    ("sections", "operators"),
+    [
+        ({"teams": {"a": team(gpus={"h100": {"guaranteed": 0}}, storage={"ck": CLAIM})}}, {"external-snapshotter"}),
+        ({"teams": {"a": team(gpus={"h100": {"guaranteed": 0}})}}, set()),
+        ({"pools": GB200, "teams": {"a": team(gpus={"gb200": {"guaranteed": 8}})}}, {"dra-driver-nvidia-gpu"}),
+    ],
+    ids=["snapshots, which CronJobs make", "neither", "domains, which teams make"],
+)
+def test_kinds_of_which_a_stack_has_no_objects_need_their_definitions(
+    sections: dict[str, Any], operators: set[str]
+) -> None:
+    planned = plan(load(Source(stack(**sections))))
+    assert {pin.operator for pin in needed(read_pins(), groups_of(planned, ()))} == operators

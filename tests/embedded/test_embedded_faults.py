@@ -10,20 +10,20 @@ import psutil
 import pytest
 import yaml
 from cli_builders import Project, small
+from cluster_builders import a_config_map
 from cryptography import x509
 from embedded_builders import quiet
 from pulumi import RunError
 from test_embedded_platform import pids, processes_of
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.json import Json
 from gpu_tenancy.embedded import certificates
 from gpu_tenancy.embedded.parts import API_SERVER, ETCD, PARTS
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.embedded.processes import marked, start
 from gpu_tenancy.engine.embedded import CONTEXT
 from gpu_tenancy.kube.apply import Change, apply
-from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.waiting import wait_for
 from gpu_tenancy.local.up import Options, up
 
@@ -97,13 +97,8 @@ def is_repaired(platform: Platform, why: str) -> None:
         assert cluster.exists("v1", "Namespace", "kept")
 
 
-def config_map(name: str) -> Manifest:
-    metadata: Json = {"name": name, "namespace": "kept", "labels": {"owner": "tests"}}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"text": "x" * 1000}}
-
-
 def etcd_restarted_under_load_is_waited_for(platform: Platform, folder: Path) -> None:
-    wave = [config_map(f"n{number}") for number in range(400)]
+    wave = [a_config_map(f"n{number}", "kept", text="x" * 1000) for number in range(400)]
     etcd = pids(platform)[ETCD]
     assert etcd
     command, done = psutil.Process(etcd).cmdline(), list[Change]()

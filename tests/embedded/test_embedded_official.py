@@ -7,14 +7,13 @@ import json
 import platform
 import socket
 import tarfile
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from embedded_builders import quiet
+from loopback import serving_content
 
 from gpu_tenancy.embedded.building import KUBERNETES, SOURCE
 from gpu_tenancy.embedded.official import Official, Program, UnavailableError, download, read_official
@@ -79,26 +78,12 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
     monkeypatch.delenv("GPU_TENANCY_REGISTRY", raising=False)
     found = Registry()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            found.asked.append(self.path)
-            content = found.content.get(self.path.rpartition("/")[2])
-            self.send_response(404 if content is None else 200)
-            self.send_header("Content-Length", str(len(content or b"")))
-            self.end_headers()
-            self.wfile.write(content or b"")
+    def content(path: str) -> bytes | None:
+        found.asked.append(path)
+        return found.content.get(path.rpartition("/")[2])
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class gives the name
-            """Logs nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    found.address = f"http://127.0.0.1:{server.server_port}"
-    yield found
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving_content(content) as found.address:
+        yield found
 
 
 def test_each_program_is_one_file_of_its_image_and_is_downloaded_once(registry: Registry, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from cluster_builders import an_object, live
 
 from gpu_tenancy.base.json import Json, at
 from gpu_tenancy.kube.client import Cluster, Manifest
@@ -20,12 +21,7 @@ def a_server(name: str, namespace: str, **pod: Json) -> Manifest:
     container: Json = {"name": "server", "image": "registry.example.com/server:1", "resources": requests}
     template: Json = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container], **pod}}
     spec: Json = {"replicas": 2, "selector": {"matchLabels": {"app": name}}, "template": template}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": spec,
-    }
+    return an_object("apps/v1", "Deployment", name, namespace, spec=spec)
 
 
 @pytest.fixture(autouse=True)
@@ -45,13 +41,11 @@ def plan(namespace: str) -> Plan:
 @pytest.fixture
 def failing(cluster: Cluster, namespace: str) -> Iterator[str]:
     """A namespace with a server that no node takes."""
-    cluster.apply(a_server("server", namespace, nodeSelector={"tests": "nowhere"}))
-    reference = Reference("apps/v1", "Deployment", "server", namespace)
-    cluster.wait_for(
-        lambda: at(cluster.get(*reference) or {}, "status", "unavailableReplicas") == 2, what="pods of the server"
-    )
+    server = a_server("server", namespace, nodeSelector={"tests": "nowhere"})
+    cluster.apply(server)
+    cluster.wait_for(lambda: at(live(cluster, server), "status", "unavailableReplicas") == 2, what="pods of the server")
     yield namespace
-    cluster.delete(reference)
+    cluster.delete(Reference.of(server))
 
 
 def test_a_server_that_no_node_takes_is_named_with_the_schedulers_words(
@@ -68,20 +62,12 @@ def test_a_server_that_a_quota_rejects_is_named_with_the_quotas_words(
     cluster: Cluster, namespace: str, plan: Plan
 ) -> None:
     hard: Json = {"hard": {"requests.cpu": "1", "limits.cpu": "1"}}
-    quota = Reference("v1", "ResourceQuota", "quota", namespace)
-    cluster.apply(
-        {
-            "apiVersion": "v1",
-            "kind": "ResourceQuota",
-            "metadata": {"name": "quota", "namespace": namespace},
-            "spec": hard,
-        }
-    )
-    cluster.wait_for(lambda: at(cluster.get(*quota) or {}, "status", "hard"), what="the quota to be counted")
-    cluster.apply(a_server("server", namespace))
-    reference = Reference("apps/v1", "Deployment", "server", namespace)
+    quota, server = an_object("v1", "ResourceQuota", "quota", namespace, spec=hard), a_server("server", namespace)
+    cluster.apply(quota)
+    cluster.wait_for(lambda: at(live(cluster, quota), "status", "hard"), what="the quota to be counted")
+    cluster.apply(server)
     cluster.wait_for(
-        lambda: "ReplicaFailure" in str(at(cluster.get(*reference) or {}, "status", "conditions")), what="a failure"
+        lambda: "ReplicaFailure" in str(at(live(cluster, server), "status", "conditions")), what="a failure"
     )
     (line,) = settle(cluster, plan, lambda _: None)
     assert line.startswith(f"Deployment {namespace}/server: 0 of 2 replicas: ")

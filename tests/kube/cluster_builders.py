@@ -1,5 +1,9 @@
 """Objects that an API server accepts, for tests to break or change one part of."""
 
+from pathlib import Path
+
+import yaml
+
 from gpu_tenancy.base.json import Json, maps_at
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
@@ -66,3 +70,20 @@ def created_by(cluster: Cluster, manager: str, manifest: Manifest) -> Manifest:
     live = cluster.create(manifest)
     managed: Json = [{**entry, "manager": manager} for entry in maps_at(live, "metadata", "managedFields")]
     return dict(cluster.patch(Reference.of(manifest), {"metadata": {"managedFields": managed}}))
+
+
+def live(cluster: Cluster, manifest: Manifest) -> Manifest:
+    """What the API server has of an object; empty if it does not exist."""
+    return cluster.get(*Reference.of(manifest)) or {}
+
+
+def a_kubeconfig(file: Path, cluster: Json, user: Json) -> Path:
+    """Writes a kubeconfig with one context, `c`, of one cluster and one user."""
+    config: Manifest = {
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "c",
+    }
+    file.write_text(yaml.safe_dump(config))
+    return file

@@ -5,17 +5,15 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPSConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock
 from time import monotonic, sleep
 
-import yaml
+from cluster_builders import a_kubeconfig
+from loopback import LOOPBACK, Handler, serving
 
 from gpu_tenancy.embedded.parts import read_ports
 from gpu_tenancy.embedded.platform import Platform
-
-LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +74,19 @@ def proxied(platform: Platform, folder: Path) -> Generator[Proxy]:
     trust = ssl.create_default_context(cafile=places.certificate("authority"))
     trust.load_cert_chain(places.certificate("admin"), places.key("admin"))
 
-    class Handler(BaseHTTPRequestHandler):
+    class Forward(Handler):
         protocol_version = "HTTP/1.1"
 
         def forward(self) -> None:
             found.seen.append((self.command, self.path, monotonic()))
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = self.body()
             fault = found.choose(self.command, self.path) or Fault()
             sleep(fault.delay)
             if fault.cut:
                 self.close_connection = True
                 return
             if fault.status:
-                self.answer(fault.status, fault.headers, b"a proxy's own words")
+                self.answer(fault.status, b"a proxy's own words", *fault.headers)
                 return
             connection = HTTPSConnection(target, context=trust, timeout=30)
             names = ("Accept", "Content-Type")
@@ -99,32 +97,10 @@ def proxied(platform: Platform, folder: Path) -> Generator[Proxy]:
             if fault.cut_after:
                 self.close_connection = True
                 return
-            self.answer(answer.status, (("Content-Type", answer.headers["Content-Type"]),), content)
-
-        def answer(self, status: int, headers: tuple[tuple[str, str], ...], content: bytes) -> None:
-            self.send_response(status)
-            for name, value in (*headers, ("Content-Length", str(len(content)))):
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(content)
+            self.answer(answer.status, content, ("Content-Type", answer.headers["Content-Type"]))
 
         do_GET = do_PATCH = do_DELETE = do_POST = forward  # noqa: N815 - the base class names them so
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
-            """Says nothing: what was asked is kept."""
-
-    server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
-    server.daemon_threads = True
-    address = f"http://{LOOPBACK}:{server.server_address[1]}"
-    config = {
-        "clusters": [{"name": "proxy", "cluster": {"server": address}}],
-        "contexts": [{"name": "proxy", "context": {"cluster": "proxy", "user": "proxy"}}],
-        "users": [{"name": "proxy", "user": {"token": "proxy"}}],
-        "current-context": "proxy",
-    }
-    found = Proxy(folder / "proxy.kubeconfig")
-    found.kubeconfig.write_text(yaml.safe_dump(config))
-    with server:
-        Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    with serving(Forward) as address:
+        found = Proxy(a_kubeconfig(folder / "proxy.kubeconfig", {"server": address}, {"token": "proxy"}))
         yield found
-        server.shutdown()

@@ -10,11 +10,6 @@ from gpu_tenancy.kube.apply import ApplyError, apply
 from gpu_tenancy.kube.client import Cluster
 
 
-@pytest.fixture
-def inventory(tmp_path: Path) -> Path:
-    return tmp_path / "inventory.json"
-
-
 def test_only_named_objects_are_adopted(cluster: Cluster, namespace: str, inventory: Path) -> None:
     theirs = {
         name: created_by(cluster, "kubectl", a_config_map(name, namespace, a="theirs", b="kept"))

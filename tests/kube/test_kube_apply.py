@@ -10,6 +10,7 @@ from cluster_builders import (
     a_definition,
     a_job,
     an_object,
+    live,
 )
 
 from gpu_tenancy.base.json import text_at
@@ -17,11 +18,6 @@ from gpu_tenancy.kube.apply import ApplyError, Change, apply
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.inventory import Entry, Inventory
 from gpu_tenancy.kube.references import Reference
-
-
-@pytest.fixture
-def inventory(tmp_path: Path) -> Path:
-    return tmp_path / "inventory.json"
 
 
 @pytest.fixture
@@ -39,7 +35,7 @@ def actions(changes: Sequence[Change]) -> list[tuple[str, str]]:
 
 
 def uid(cluster: Cluster, manifest: Manifest) -> str:
-    return text_at(cluster.get(*Reference.of(manifest)) or {}, "metadata", "uid")
+    return text_at(live(cluster, manifest), "metadata", "uid")
 
 
 def test_a_new_object_is_created_and_then_unchanged(cluster: Cluster, namespace: str, inventory: Path) -> None:
@@ -80,7 +76,7 @@ def test_a_removed_field_is_restored(cluster: Cluster, namespace: str, inventory
     apply(cluster, [[settings]], inventory)
     cluster.patch(Reference.of(settings), {"data": {"a": None}})
     assert actions(apply(cluster, [[settings]], inventory)) == [("settings", "changed")]
-    assert (cluster.get(*Reference.of(settings)) or {})["data"] == {"a": "1"}
+    assert live(cluster, settings)["data"] == {"a": "1"}
 
 
 def test_a_deleted_object_is_created_again(cluster: Cluster, namespace: str, inventory: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from builders import EXISTING
 from cli_builders import Project, small
+from cluster_builders import a_kubeconfig
 from typer.testing import CliRunner
 
 from gpu_tenancy.base.json import Json, text_at
@@ -34,19 +35,6 @@ class Place:
     @property
     def kubeconfig(self) -> Path:
         return self.folder / "kubeconfig"
-
-    def write(self, user: Json) -> None:
-        """Writes the kubeconfig."""
-        context: Json = {"name": "c", "context": {"cluster": "c", "user": "u"}}
-        config: Json = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "c", "cluster": self.cluster}],
-            "users": [{"name": "u", "user": user}],
-            "contexts": [context],
-            "current-context": "c",
-        }
-        self.kubeconfig.write_text(yaml.safe_dump(config))
 
     def files_with(self, text: str) -> list[Path]:
         return [one for one in self.folder.rglob("*") if one.is_file() and text.encode() in one.read_bytes()]
@@ -111,7 +99,7 @@ def test_tokens_are_never_written(
 ) -> None:
     pod: Json = {"containers": [{"name": "c", "image": "registry.example.com/x:1"}]}
     cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": namespace}, "spec": pod})
-    place.write({"token": token})
+    a_kubeconfig(place.kubeconfig, place.cluster, {"token": token})
     project = Project.at(place.folder / "project")
     project.write("good", small(cluster={**EXISTING, "kubeconfig": str(place.kubeconfig)}))
     own = ("--kubeconfig", place.kubeconfig)
@@ -149,7 +137,7 @@ _OF_PLUGIN: Final = json.dumps(
 def test_the_token_of_a_login_program_is_in_no_error(
     place: Place, caplog: pytest.LogCaptureFixture, lines: str
 ) -> None:
-    place.write(exec_plugin(place, lines))
+    a_kubeconfig(place.kubeconfig, place.cluster, exec_plugin(place, lines))
     text = said(caplog, "usage", "--kubeconfig", place.kubeconfig)
     assert str(place.kubeconfig) in text
     assert FALSE not in text
@@ -169,7 +157,7 @@ def test_the_token_of_a_login_program_is_in_no_error(
     ids=["refused", "no YAML", "a list", "password", "certificate", "unreachable"],
 )
 def test_credentials_are_in_no_error(place: Place, caplog: pytest.LogCaptureFixture, before: str, after: str) -> None:
-    place.write({"token": FALSE})
+    a_kubeconfig(place.kubeconfig, place.cluster, {"token": FALSE})
     place.kubeconfig.write_text(place.kubeconfig.read_text().replace(before, after))
     text = said(caplog, "usage", "--kubeconfig", place.kubeconfig)
     assert str(place.kubeconfig) in text or "is not reachable" in text

@@ -2,8 +2,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
-from cluster_builders import Manifest, a_config_map, a_definition, a_job, an_object
+from cluster_builders import Manifest, a_config_map, a_definition, a_job, a_kubeconfig, an_object
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at, text_at
@@ -22,13 +21,6 @@ def held(cluster: Cluster, namespace: str) -> Iterator[Reference]:
     yield reference
     if cluster.exists(*reference):
         cluster.patch(reference, {"metadata": {"finalizers": None}})
-
-
-def test_an_applied_object_is_read_back(cluster: Cluster, namespace: str) -> None:
-    cluster.apply(a_config_map("settings", namespace, a="1"))
-    found = cluster.get("v1", "ConfigMap", "settings", namespace)
-    assert found
-    assert found["data"] == {"a": "1"}
 
 
 def test_a_missing_object_is_none(cluster: Cluster, namespace: str) -> None:
@@ -187,15 +179,8 @@ def test_a_timeout_names_what_it_waited_for(cluster: Cluster) -> None:
 
 
 def test_a_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
-    config = {
-        "clusters": [{"name": "none", "cluster": {"server": "https://127.0.0.1:1"}}],
-        "contexts": [{"name": "none", "context": {"cluster": "none", "user": "none"}}],
-        "users": [{"name": "none", "user": {"token": "none"}}],
-        "current-context": "none",
-    }
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(yaml.safe_dump(config))
-    with Cluster(kubeconfig) as nobody:
+    config = a_kubeconfig(tmp_path / "kubeconfig", {"server": "https://127.0.0.1:1"}, {"token": "none"})
+    with Cluster(config) as nobody:
         assert not nobody.ready()
         with pytest.raises(UnreachableError, match=r"https://127\.0\.0\.1:1 is not reachable"):
             nobody.list("v1", "Namespace")
@@ -206,7 +191,3 @@ def test_a_kubeconfig_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         ConsoleError, match=r"kubeconfig: invalid kubeconfig: .*; specify another kubeconfig or context"
     ):
         Cluster(tmp_path / "kubeconfig")
-
-
-def test_the_server_reports_readiness(cluster: Cluster) -> None:
-    assert cluster.ready()

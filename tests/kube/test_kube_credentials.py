@@ -1,18 +1,15 @@
 """Kubeconfigs that cannot be read, and credentials that a real API server does not accept."""
 
-import ssl
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 import yaml
+from cluster_builders import a_kubeconfig
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from fault_proxy import LOOPBACK
+from loopback import Handler, serving
 from typer.testing import CliRunner
 
 from gpu_tenancy.base.errors import ConsoleError
@@ -102,29 +99,8 @@ def test_a_client_certificate_of_another_cluster_is_reported(platform: Platform,
     assert "the server does not trust the client certificate" in asked(with_user(platform, tmp_path / "config", user))
 
 
-@contextmanager
-def serving(certificate: Path, key: Path) -> Generator[str]:
-    """A server on loopback with a certificate; returns its address."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    server = ThreadingHTTPServer((LOOPBACK, 0), BaseHTTPRequestHandler)
-    server.daemon_threads = True
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    with server:
-        Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        yield f"https://{LOOPBACK}:{server.server_address[1]}"
-        server.shutdown()
-
-
 def trusting(server: str, authority: Path, file: Path) -> Path:
-    config = {
-        "clusters": [{"name": "one", "cluster": {"server": server, "certificate-authority": str(authority)}}],
-        "contexts": [{"name": "one", "context": {"cluster": "one", "user": "one"}}],
-        "users": [{"name": "one", "user": {"token": "one"}}],
-        "current-context": "one",
-    }
-    file.write_text(yaml.safe_dump(config))
-    return file
+    return a_kubeconfig(file, {"server": server, "certificate-authority": str(authority)}, {"token": "one"})
 
 
 @pytest.mark.process
@@ -135,7 +111,7 @@ def test_an_expired_server_certificate_is_reported_at_once(tmp_path: Path, monke
     (tmp_path / "ca.crt").write_text(authority.pem)
     (tmp_path / "tls.crt").write_text(authority.issue({NameOID.COMMON_NAME: "server"}, private))
     (tmp_path / "tls.key").write_text(certificates._key_pem(private))  # pyright: ignore[reportPrivateUsage]
-    with serving(tmp_path / "tls.crt", tmp_path / "tls.key") as server:
+    with serving(Handler, (tmp_path / "tls.crt", tmp_path / "tls.key")) as server:
         said = asked(trusting(server, tmp_path / "ca.crt", tmp_path / "config"))
     fix = "renew the server's certificate, and check the clock of this machine"
     assert f"the API server at {server} is not reachable: certificate has expired; {fix}" in said

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_builders import a_config_map, a_job, an_object
+from cluster_builders import a_config_map, a_job, an_object, live
 
 from gpu_tenancy.base.json import Json, at, text_at
 from gpu_tenancy.kube.apply import ApplyError, apply
@@ -23,13 +23,19 @@ def a_server(name: str, namespace: str, replicas: int | None) -> Manifest:
     return an_object("apps/v1", "Deployment", name, namespace, spec=spec)
 
 
-def test_manual_edits_are_corrected_and_listed_by_field(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+def applied(cluster: Cluster, manifest: Manifest, inventory: Path) -> tuple[str, tuple[str, ...]]:
+    """What an apply of one object does, and the fields that it corrects."""
+    (change,) = apply(cluster, [[manifest]], inventory)
+    return change.action, change.corrected
+
+
+def test_manual_edits_are_corrected_and_listed_by_field(cluster: Cluster, namespace: str, inventory: Path) -> None:
     settings, server = a_config_map("settings", namespace, a="1", b="2"), a_server("server", namespace, 0)
-    apply(cluster, [[settings, server]], tmp_path / "inventory.json")
+    apply(cluster, [[settings, server]], inventory)
     cluster.patch(Reference.of(settings), {"data": {"a": "theirs", "b": None}})
     other: Json = {"name": "server", "image": "registry.example.com/other:1"}
     cluster.patch(Reference.of(server), {"spec": {"template": {"spec": {"containers": [other]}}}})
-    changes = apply(cluster, [[settings, server]], tmp_path / "inventory.json")
+    changes = apply(cluster, [[settings, server]], inventory)
     assert [change.correction for change in changes] == [
         f"ConfigMap {namespace}/settings: data.a, data.b",
         (
@@ -38,41 +44,36 @@ def test_manual_edits_are_corrected_and_listed_by_field(cluster: Cluster, namesp
             "spec.template.spec.containers[name=server].image"
         ),
     ]
-    assert at(cluster.get(*Reference.of(settings)) or {}, "data") == {"a": "1", "b": "2"}
-    assert [change.action for change in apply(cluster, [[settings, server]], tmp_path / "inventory.json")] == [
-        "unchanged"
-    ] * 2
+    assert at(live(cluster, settings), "data") == {"a": "1", "b": "2"}
+    assert {change.action for change in apply(cluster, [[settings, server]], inventory)} == {"unchanged"}
 
 
-def test_added_fields_stay_and_are_not_corrections(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+def test_added_fields_stay_and_are_not_corrections(cluster: Cluster, namespace: str, inventory: Path) -> None:
     settings = a_config_map("settings", namespace, a="1")
-    apply(cluster, [[settings]], tmp_path / "inventory.json")
+    apply(cluster, [[settings]], inventory)
     cluster.patch(Reference.of(settings), {"data": {"theirs": "1"}, "metadata": {"labels": {"theirs": "1"}}})
-    (change,) = apply(cluster, [[settings]], tmp_path / "inventory.json")
-    assert (change.action, change.corrected) == ("unchanged", ())
-    assert at(cluster.get(*Reference.of(settings)) or {}, "data") == {"a": "1", "theirs": "1"}
+    assert applied(cluster, settings, inventory) == ("unchanged", ())
+    assert at(live(cluster, settings), "data") == {"a": "1", "theirs": "1"}
 
 
-def test_a_change_of_the_stack_is_not_a_correction(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
-    apply(cluster, [[a_config_map("settings", namespace, a="1")]], tmp_path / "inventory.json")
-    (change,) = apply(cluster, [[a_config_map("settings", namespace, a="2", b="1")]], tmp_path / "inventory.json")
-    assert (change.action, change.corrected) == ("changed", ())
+def test_a_change_of_the_stack_is_not_a_correction(cluster: Cluster, namespace: str, inventory: Path) -> None:
+    apply(cluster, [[a_config_map("settings", namespace, a="1")]], inventory)
+    assert applied(cluster, a_config_map("settings", namespace, a="2", b="1"), inventory) == ("changed", ())
 
 
-def test_replicas_set_by_an_autoscaler_are_kept(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+def test_replicas_set_by_an_autoscaler_are_kept(cluster: Cluster, namespace: str, inventory: Path) -> None:
     server = a_server("server", namespace, None)
-    apply(cluster, [[server]], tmp_path / "inventory.json")
+    apply(cluster, [[server]], inventory)
     cluster.patch(Reference.of(server), {"spec": {"replicas": 0}}, subresource="scale")
-    (change,) = apply(cluster, [[server]], tmp_path / "inventory.json")
-    assert (change.action, change.corrected) == ("unchanged", ())
-    assert at(cluster.get(*Reference.of(server)) or {}, "spec", "replicas") == 0
+    assert applied(cluster, server, inventory) == ("unchanged", ())
+    assert at(live(cluster, server), "spec", "replicas") == 0
 
 
 def test_a_field_that_a_controller_set_is_a_conflict_by_field_and_manager(
-    cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, namespace: str, inventory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = a_config_map("settings", namespace, a="1", b="1")
-    apply(cluster, [[settings]], tmp_path / "inventory.json")
+    apply(cluster, [[settings]], inventory)
     with monkeypatch.context() as patched:
         patched.setattr("gpu_tenancy.kube.request.FIELD_MANAGER", "their-controller")
         cluster.patch(Reference.of(settings), {"data": {"a": "theirs"}})
@@ -80,29 +81,28 @@ def test_a_field_that_a_controller_set_is_a_conflict_by_field_and_manager(
     with pytest.raises(
         ApplyError, match=r'data\.a: conflict with "their-controller".*; remove the field from the stack'
     ):
-        apply(cluster, [[settings]], tmp_path / "inventory.json")
-    assert at(cluster.get(*Reference.of(settings)) or {}, "data") == {"a": "theirs", "b": "by hand"}
+        apply(cluster, [[settings]], inventory)
+    assert at(live(cluster, settings), "data") == {"a": "theirs", "b": "by hand"}
 
 
 def test_a_field_that_a_controller_owns_with_the_same_value_is_not_a_correction(
-    cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, namespace: str, inventory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tolerations: list[Any] = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
     job = a_job("train", namespace, "pytorch:1", tolerations=tolerations)
-    apply(cluster, [[job]], tmp_path / "inventory.json")
+    apply(cluster, [[job]], inventory)
     path = "spec", "template", "spec", "tolerations"
     with monkeypatch.context() as patched:
         patched.setattr("gpu_tenancy.kube.request.FIELD_MANAGER", "kueue")
         for value in ([*tolerations, {"key": "more", "operator": "Exists"}], tolerations):
             pods: Any = {"spec": {"tolerations": value}}
             cluster.patch(Reference.of(job), {"spec": {"template": pods}})
-    (change,) = apply(cluster, [[job]], tmp_path / "inventory.json")
-    assert (change.action, change.corrected) == ("unchanged", ())
-    assert at(cluster.get(*Reference.of(job)) or {}, *path) == tolerations
+    assert applied(cluster, job, inventory) == ("unchanged", ())
+    assert at(live(cluster, job), *path) == tolerations
 
 
 def test_a_list_that_kueue_wrote_into_a_job_stays_until_the_stack_changes_the_job(
-    cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, namespace: str, inventory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def a_ray_job(image: str) -> Manifest:
         template: Json = {"spec": {"containers": [{"name": "ray", "image": image}]}}
@@ -111,26 +111,22 @@ def test_a_list_that_kueue_wrote_into_a_job_stays_until_the_stack_changes_the_jo
         spec: Manifest = {"rayClusterSpec": {"headGroupSpec": head, "workerGroupSpecs": workers}}
         return an_object("ray.io/v1", "RayJob", "tune", namespace, spec=spec)
 
-    job, inventory = a_ray_job("ray:1"), tmp_path / "inventory.json"
+    job = a_ray_job("ray:1")
     apply(cluster, [[job]], inventory)
-    live = cluster.get(*Reference.of(job)) or {}
-    workers: Any = at(live, "spec", "rayClusterSpec", "workerGroupSpecs")
+    workers: Any = at(live(cluster, job), "spec", "rayClusterSpec", "workerGroupSpecs")
     workers[0]["template"]["metadata"] = {"labels": {"kueue.x-k8s.io/podset": "worker"}}
     with monkeypatch.context() as patched:
         patched.setattr("gpu_tenancy.kube.request.FIELD_MANAGER", "kueue")
         cluster.patch(Reference.of(job), {"spec": {"rayClusterSpec": {"workerGroupSpecs": workers}}})
 
-    (change,) = apply(cluster, [[job]], inventory)
-    assert (change.action, change.corrected) == ("unchanged", ())
-    assert at(cluster.get(*Reference.of(job)) or {}, "spec", "rayClusterSpec", "workerGroupSpecs") == workers
+    assert applied(cluster, job, inventory) == ("unchanged", ())
+    assert at(live(cluster, job), "spec", "rayClusterSpec", "workerGroupSpecs") == workers
 
-    (change,) = apply(cluster, [[a_ray_job("ray:2")]], inventory)
-    assert change.action == "replaced"
-    (change,) = apply(cluster, [[a_ray_job("ray:2")]], inventory)
-    assert change.action == "unchanged"
+    assert applied(cluster, a_ray_job("ray:2"), inventory) == ("replaced", ())
+    assert applied(cluster, a_ray_job("ray:2"), inventory) == ("unchanged", ())
 
 
-def test_an_apply_again_changes_no_version_of_any_object(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+def test_an_apply_again_changes_no_version_of_any_object(cluster: Cluster, namespace: str, inventory: Path) -> None:
     wave = [a_config_map(f"n{number}", namespace) for number in range(20)]
     wave += [an_object("v1", "ResourceQuota", "quota", namespace, spec={"hard": {"count/jobs.batch": "8"}})]
 
@@ -138,13 +134,11 @@ def test_an_apply_again_changes_no_version_of_any_object(cluster: Cluster, names
         found = [cluster.get(*Reference.of(one), metadata_only=True) or {} for one in wave]
         return [text_at(one, "metadata", "resourceVersion") for one in found]
 
-    apply(cluster, [wave], tmp_path / "inventory.json")
-    cluster.wait_for(
-        lambda: at(cluster.get(*Reference.of(wave[-1])) or {}, "status", "hard"), what="the quota to be counted"
-    )
+    apply(cluster, [wave], inventory)
+    cluster.wait_for(lambda: at(live(cluster, wave[-1]), "status", "hard"), what="the quota to be counted")
     before = versions()
-    apply(cluster, [wave], tmp_path / "inventory.json")
+    apply(cluster, [wave], inventory)
     assert versions() == before
-    (tmp_path / "inventory.json").unlink()  # without it each object is sent, and still nothing changes
-    apply(cluster, [wave], tmp_path / "inventory.json")
+    inventory.unlink()  # without it each object is sent, and still nothing changes
+    apply(cluster, [wave], inventory)
     assert versions() == before

@@ -56,9 +56,9 @@ def kill(platform: Platform, given: list[list[Manifest]], inventory: Path, after
 
 @pytest.mark.parametrize("after", Random(20).sample(range(91), KILLS))  # noqa: S311 - the same points in each run
 def test_the_next_one_ends_in_the_same_objects(
-    platform: Platform, cluster: Cluster, namespace: str, tmp_path: Path, after: int
+    platform: Platform, cluster: Cluster, namespace: str, inventory: Path, after: int
 ) -> None:
-    inventory, given = tmp_path / "inventory.json", waves(namespace)
+    given = waves(namespace)
     kill(platform, given, inventory, after)
     edited = [given[0], given[1][3:], given[2][5:]]  # what a killed run left must also go
     changes = apply(cluster, edited, inventory)

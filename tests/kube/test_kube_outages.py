@@ -49,15 +49,15 @@ def behind(proxy: Proxy) -> Iterator[Cluster]:
     ids=["429", "500", "503", "504", "cut", "answer lost", "slow"],
 )
 def test_transient_failures_are_retried(
-    behind: Cluster, proxy: Proxy, namespace: str, tmp_path: Path, fault: Fault
+    behind: Cluster, proxy: Proxy, namespace: str, inventory: Path, fault: Fault
 ) -> None:
     wave = [a_config_map(f"n{number}", namespace) for number in range(6)]
     proxy.first(4, fault)
-    changes = apply(behind, [wave], tmp_path / "inventory.json")
+    changes = apply(behind, [wave], inventory)
     assert len(changes) == 6
     listed = behind.list("v1", "ConfigMap", namespace=namespace, labels="owner=tests")
     assert [text_at(one, "metadata", "name") for one in listed] == [f"n{number}" for number in range(6)]
-    assert {one.action for one in apply(behind, [wave], tmp_path / "inventory.json")} == {"unchanged"}
+    assert {one.action for one in apply(behind, [wave], inventory)} == {"unchanged"}
 
 
 def test_retry_after_is_respected(behind: Cluster, proxy: Proxy, namespace: str) -> None:
@@ -82,7 +82,7 @@ def test_a_possibly_created_object_is_not_created_again(behind: Cluster, proxy: 
 
 
 def test_a_failed_server_ends_the_apply_and_the_next_one_continues(
-    behind: Cluster, cluster: Cluster, proxy: Proxy, namespace: str, tmp_path: Path
+    behind: Cluster, cluster: Cluster, proxy: Proxy, namespace: str, inventory: Path
 ) -> None:
     waves = [[a_config_map(f"n{number}", namespace) for number in range(40)]]
     writes = [0]
@@ -93,18 +93,18 @@ def test_a_failed_server_ends_the_apply_and_the_next_one_continues(
 
     proxy.choose = after_ten
     with pytest.raises(UnreachableError, match="is not reachable"):
-        apply(behind, waves, tmp_path / "inventory.json")
+        apply(behind, waves, inventory)
     proxy.choose = lambda _method, _path: None
-    again = apply(behind, waves, tmp_path / "inventory.json")
+    again = apply(behind, waves, inventory)
     assert {one.action for one in again} <= {"created", "unchanged"}
     assert len(cluster.list("v1", "ConfigMap", namespace=namespace, labels="owner=tests")) == 40
 
 
-def test_a_thousand_failures_take_as_long_as_one(proxy: Proxy, namespace: str, tmp_path: Path) -> None:
+def test_a_thousand_failures_take_as_long_as_one(proxy: Proxy, namespace: str, inventory: Path) -> None:
     proxy.choose = lambda method, _path: Fault(503) if method == "PATCH" else None
     wave = [a_config_map(f"n{number}", namespace) for number in range(100)]
     with Cluster(proxy.kubeconfig, retry_seconds=0.5) as hasty, pytest.raises(ApplyError) as refused:
-        apply(hasty, [wave], tmp_path / "inventory.json")
+        apply(hasty, [wave], inventory)
     assert len(refused.value.failures) == 100
     # Each would be sent twice by itself; of all, only those in flight at the end of that time are.
     assert len(proxy.times("PATCH")) < 150
@@ -133,22 +133,22 @@ def rejecting(cluster: Cluster, namespace: str, folder: Path, refusals: int) -> 
 
 
 def test_an_unavailable_webhook_is_retried(
-    platform: Platform, cluster: Cluster, namespace: str, tmp_path: Path
+    platform: Platform, cluster: Cluster, namespace: str, tmp_path: Path, inventory: Path
 ) -> None:
     waves = [[a_config_map("settings", namespace)]]
     with rejecting(cluster, namespace, tmp_path, 4), Cluster(platform.kubeconfig, retry_seconds=20) as patient:
         _until_known(platform, namespace)
-        assert [change.action for change in apply(patient, waves, tmp_path / "inventory.json")] == ["created"]
+        assert [change.action for change in apply(patient, waves, inventory)] == ["created"]
 
 
 def test_a_webhook_that_never_answers_is_named(
-    platform: Platform, cluster: Cluster, namespace: str, tmp_path: Path
+    platform: Platform, cluster: Cluster, namespace: str, tmp_path: Path, inventory: Path
 ) -> None:
     waves = [[a_config_map("settings", namespace)]]
     with rejecting(cluster, namespace, tmp_path, 1000), Cluster(platform.kubeconfig, retry_seconds=1) as patient:
         _until_known(platform, namespace)
         with pytest.raises(ApplyError, match=r'settings: .*failed calling webhook "webhook\.example\.com"'):
-            apply(patient, waves, tmp_path / "inventory.json")
+            apply(patient, waves, inventory)
 
 
 def _until_known(platform: Platform, namespace: str) -> None:

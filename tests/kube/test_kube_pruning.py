@@ -4,14 +4,11 @@ from pathlib import Path
 import pytest
 from cluster_builders import Manifest, a_bare_account, a_config_map, a_definition, a_namespace, an_object
 
+from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.kube.apply import ApplyError, Change, apply
 from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.pruning import check_prunable
 from gpu_tenancy.kube.references import Reference
-
-
-@pytest.fixture
-def inventory(tmp_path: Path) -> Path:
-    return tmp_path / "inventory.json"
 
 
 @pytest.fixture
@@ -101,3 +98,21 @@ def test_a_failed_deletion_is_reported_and_retried(
     assert cluster.exists("v1", "ConfigMap", "first", namespace)
     cluster.patch(Reference.of(settings), {"metadata": {"finalizers": None}})
     assert [one.name for one in apply(cluster, [], inventory)] == ["first"]
+
+
+def test_a_queue_with_kueues_finalizer_is_named_before_waiting(
+    cluster: Cluster, namespace: str, inventory: Path
+) -> None:
+    flavor = an_object("kueue.x-k8s.io/v1beta2", "ResourceFlavor", namespace, spec={})
+    reference = Reference.of(flavor)
+    apply(cluster, [[flavor]], inventory)
+    check_prunable(cluster, inventory, [], [], "local")  # nobody holds it
+    cluster.patch(reference, {"metadata": {"finalizers": ["kueue.x-k8s.io/resource-in-use"]}})
+    try:
+        with pytest.raises(ConsoleError, match=f"only Kueue clears.*: {reference}; run `tenancy up local` with contr"):
+            check_prunable(cluster, inventory, [], [], "local")
+        check_prunable(cluster, inventory, [], ["kueue"], "local")
+        check_prunable(cluster, inventory, [reference.key], [], "local")
+    finally:
+        cluster.patch(reference, {"metadata": {"finalizers": None}})
+    assert [change.action for change in apply(cluster, [], inventory)] == ["pruned"]
