@@ -72,21 +72,16 @@ class StackError(Exception):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
-def nearest(name: str, known: Iterable[str], listing: str = "") -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
     """A hint for an unknown name: the nearest known name, then the known names.
 
     `did you mean 'a100'? Known: a100, h100` or `known: a100, h100` or `none exist`.
-
-    Args:
-        name: the unknown name.
-        known: the names that exist.
-        listing: command that lists all of them, shown if there are too many for an error.
     """
     names = sorted(set(known))
     if not names:
         return "none exist"
     match = _match(name, names)
-    known_names = listed(name, names, listing)
+    known_names = listed(name, names)
     return f"did you mean '{match}'? Known: {known_names}" if match else f"known: {known_names}"
 
 

@@ -18,7 +18,6 @@ from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.base.progress import Advance, Report
 from gpu_tenancy.base.texts import plural
 
-FINE: Final = 0
 STACK_WRONG: Final = 1
 PROMISE_BROKEN: Final = 2
 INTERNAL: Final = 3

@@ -21,21 +21,12 @@ _API: Final = "resource.k8s.io/v1"
 _DRIVER: Final = "compute-domain.nvidia.com"
 _LABELS: Final[dict[str, Json]] = {OURS: "true"}
 _ATTRIBUTES: Final = f"device.attributes['{_DRIVER}']"
+_FIRST_CHANNEL: Final = f"device.driver == '{_DRIVER}' && {_ATTRIBUTES}.type == 'channel' && {_ATTRIBUTES}.id == 0"
 _CLASS: Final[Manifest] = {
     "apiVersion": _API,
     "kind": "DeviceClass",
     "metadata": {"name": CHANNEL_CLASS, "labels": _LABELS},
-    "spec": {
-        "selectors": [
-            {
-                "cel": {
-                    "expression": (
-                        f"device.driver == '{_DRIVER}' && {_ATTRIBUTES}.type == 'channel' && {_ATTRIBUTES}.id == 0"
-                    )
-                }
-            }
-        ]
-    },
+    "spec": {"selectors": [{"cel": {"expression": _FIRST_CHANNEL}}]},
 }
 
 
@@ -49,9 +40,9 @@ def bring_channels(cluster: Cluster, stack: Stack) -> None:
     wanted = [_CLASS, *_slices(stack, flavors)] if flavors else []
     names = {Reference.of(manifest) for manifest in wanted}
     for kind in ("ResourceSlice", "DeviceClass"):
-        for one in cluster.list(_API, kind, labels=OURS):
-            if (stale := Reference(_API, kind, text_at(one, "metadata", "name"))) not in names:
-                cluster.delete(stale)
+        for item in cluster.list(_API, kind, labels=OURS):
+            if Reference.of(item) not in names:
+                cluster.delete(Reference.of(item))
     for manifest in wanted:
         cluster.apply(manifest, force=True)
 
@@ -84,17 +75,16 @@ def _template(domain: Manifest) -> Manifest:
     """As in templates/compute-domain-workload-claim-template.tmpl.yaml of the driver."""
     uid = text_at(domain, "metadata", "uid")
     version, kind = COMPUTE_DOMAIN
-    owner: Json = {
-        "apiVersion": version,
-        "kind": kind,
-        "name": text_at(domain, "metadata", "name"),
-        "uid": uid,
-    }
+    owner: Json = {"apiVersion": version, "kind": kind, "name": text_at(domain, "metadata", "name"), "uid": uid}
     parameters: Json = {
         "apiVersion": version,
         "kind": "ComputeDomainChannelConfig",
         "domainID": uid,
         "allocationMode": text_at(domain, "spec", "channel", "allocationMode") or "Single",
+    }
+    devices: Json = {
+        "requests": [{"name": "channel", "exactly": {"deviceClassName": CHANNEL_CLASS}}],
+        "config": [{"requests": ["channel"], "opaque": {"driver": _DRIVER, "parameters": parameters}}],
     }
     return {
         "apiVersion": _API,
@@ -105,14 +95,5 @@ def _template(domain: Manifest) -> Manifest:
             "labels": _LABELS,
             "ownerReferences": [owner],
         },
-        "spec": {
-            "spec": {
-                "devices": {
-                    "requests": [{"name": "channel", "exactly": {"deviceClassName": CHANNEL_CLASS}}],
-                    "config": [
-                        {"requests": ["channel"], "opaque": {"driver": _DRIVER, "parameters": parameters}},
-                    ],
-                }
-            }
-        },
+        "spec": {"spec": {"devices": devices}},
     }

@@ -105,7 +105,7 @@ def bring_nodes(cluster: Cluster, shapes: Sequence[NodeShape]) -> Counter[str]:
     """
     existing = {text_at(node, "metadata", "name"): node for node in cluster.list("v1", "Node", labels=OURS)}
     wanted = {shape.name for shape in shapes}
-    stale = [Reference("v1", "Node", name) for name in existing if name not in wanted]
+    stale = [Reference.of(node) for name, node in existing.items() if name not in wanted]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(cluster.delete, stale))
         changes = Counter(pool.map(partial(_bring, cluster, existing), shapes))
@@ -139,14 +139,12 @@ def _bring(cluster: Cluster, existing: Mapping[str, Manifest], shape: NodeShape)
 
 
 def _current(node: Mapping[str, Json], shape: NodeShape) -> bool:
-    manifest = shape.manifest
-    metadata = ("labels", "annotations")
-    kept = all(
-        map_at(manifest, "metadata", field).items() <= map_at(node, "metadata", field).items() for field in metadata
-    )
-    taints = maps_at(node, "spec", "taints")
+    manifest, taints = shape.manifest, maps_at(node, "spec", "taints")
     return (
-        kept
+        all(
+            map_at(manifest, "metadata", field).items() <= map_at(node, "metadata", field).items()
+            for field in ("labels", "annotations")
+        )
         and all(taint in taints for taint in maps_at(manifest, "spec", "taints"))
         and at(node, "status", "capacity") == dict(shape.capacity)
     )

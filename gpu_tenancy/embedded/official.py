@@ -27,7 +27,7 @@ from gpu_tenancy.base.errors import naming
 from gpu_tenancy.base.progress import Advance, Report, measured
 from gpu_tenancy.base.tables import read_table
 
-OFFICIAL: Final = Path(__file__).parent / "official.yaml"
+_TABLE: Final = Path(__file__).parent / "official.yaml"
 REGISTRY: Final = "GPU_TENANCY_REGISTRY"
 """Environment variable: URL of a registry mirror, such as `https://mirror.example.com`, or `off` to always build."""
 
@@ -79,9 +79,9 @@ class Official(BaseModel):
 
 
 @cache
-def read_official(file: Path = OFFICIAL) -> Official:
-    """The programs in a file such as `official.yaml`."""
-    return Official.model_validate(read_table(file))
+def read_official() -> Official:
+    """The programs in `official.yaml`."""
+    return Official.model_validate(read_table(_TABLE))
 
 
 def folder_of(official: Official, cache: Path) -> Path:

@@ -31,7 +31,7 @@ def bring_volumes(cluster: Cluster, claims: Sequence[ClaimPlan]) -> None:
     for volume in cluster.list("v1", "PersistentVolume", labels=STORAGE):
         name, phase = text_at(volume, "metadata", "name"), text_at(volume, "status", "phase")
         if phase in {"Released", "Failed"} or (name not in wanted and phase != "Bound"):
-            cluster.delete(Reference("v1", "PersistentVolume", name))
+            cluster.delete(Reference.of(volume))
     for name, claim in wanted.items():
         spec = _spec(claim.access_mode, claim.size, claim.storage_class or "")
         cluster.apply(_volume(name, STORAGE, (claim.team, claim.name), spec), force=True)
@@ -47,12 +47,12 @@ def remove_claims(cluster: Cluster, cached: Sequence[CachedDataset]) -> None:
     for claim in cluster.list("v1", "PersistentVolumeClaim", labels=CACHE):
         namespace, name = (text_at(claim, "metadata", key) for key in ("namespace", "name"))
         if (namespace, name) not in wanted:
-            cluster.delete(Reference("v1", "PersistentVolumeClaim", name, namespace))
+            cluster.delete(Reference.of(claim))
     volumes = {_cache(one) for one in cached}
     for volume in cluster.list("v1", "PersistentVolume", labels=CACHE):
         name = text_at(volume, "metadata", "name")
         if name not in volumes or text_at(volume, "status", "phase") in {"Released", "Failed"}:
-            cluster.delete(Reference("v1", "PersistentVolume", name))
+            cluster.delete(Reference.of(volume))
 
 
 def bring_claims(cluster: Cluster, cached: Sequence[CachedDataset]) -> None:

@@ -1,6 +1,6 @@
 """Problems of a rendered stack that are known before it is applied."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Final
@@ -36,10 +36,7 @@ def problems(rendered: Rendered) -> tuple[str, ...]:
 
 
 def _repeated_urns(rendered: Rendered) -> Iterator[str]:
-    times: defaultdict[str, int] = defaultdict(int)
-    for registration in rendered.registrations:
-        times[registration.urn] += 1
-    for urn, count in times.items():
+    for urn, count in Counter(registration.urn for registration in rendered.registrations).items():
         if count > 1:
             yield (
                 f"{urn}: declared {count} times, but a URN must be unique in a stack; give each resource a unique name"

@@ -59,7 +59,6 @@ class Outcome:
     """
 
     preview: Preview
-    plan: Plan
     engine: Engine
     changes: Mapping[str, int]
     nodes: Mapping[str, int]
@@ -189,7 +188,6 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
         summary = summarise(cluster, planned, tree)
         return Outcome(
             preview=stack_preview,
-            plan=planned,
             engine=engine,
             changes=_listed(changes),
             nodes=_listed(nodes),

@@ -11,7 +11,6 @@ from rendered_stacks import stack_of_repository
 from gpu_tenancy.local.checks import Check
 from gpu_tenancy.local.summary import Budget, Holding, Summary, Supply
 from gpu_tenancy.local.up import Outcome
-from gpu_tenancy.model.plan import plan
 from gpu_tenancy.review.page import write_report
 
 SUMMARY = Summary(
@@ -35,7 +34,6 @@ def outcome() -> Outcome:
     found = stack_of_repository("local")
     return Outcome(
         preview=found,
-        plan=plan(found.stack),
         engine="server-side apply",
         changes={"created": 71},
         nodes={"created": 25},

@@ -107,7 +107,7 @@ def test_each_program_is_a_tool_of_its_module_graph_or_is_in_its_folder() -> Non
 
 def test_a_deployment_becomes_arguments_files_and_certificates() -> None:
     pod = pod_of([DEPLOYMENT, CONFIG], "queue")
-    assert (pod.account.namespace, pod.account.name) == ("queues", "queue-account")
+    assert (pod.namespace, pod.account) == ("queues", "queue-account")
     assert pod.environment == {"REGION": "here"}
     assert dict(pod.files) == {"config/config.yaml": "a: 1\n"}
     assert pod.secrets == ("queue-certs",)
@@ -180,7 +180,7 @@ def test_the_chart_of_kueue_gives_its_configuration_and_rights(platform: Platfor
     values = {"managerConfig": {"controllerManagerConfigYaml": "kind: Configuration\n"}}
     objects = render(found[RENDERER], folder, release(with_more(values, KUEUE.values)))
     pod = pod_of(objects, "kueue-controller-manager")
-    assert pod.account.name == "kueue-controller-manager"
+    assert pod.account == "kueue-controller-manager"
     assert "kind: Configuration" in pod.files["manager-config/controller_manager_config.yaml"]
     assert "--feature-gates=VisibilityOnDemand=false" in pod.arguments
     kinds = {str(item["kind"]) for item in plain(objects)}

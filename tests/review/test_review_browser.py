@@ -13,7 +13,6 @@ from review_pages import bare, full, many, outlook_of, reviewed
 from gpu_tenancy.local.checks import Check
 from gpu_tenancy.local.summary import Budget, Holding, Summary, Supply
 from gpu_tenancy.local.up import Outcome
-from gpu_tenancy.model.plan import plan
 from gpu_tenancy.review.changes import Change, FieldChange
 from gpu_tenancy.review.page import page
 from gpu_tenancy.review.review import Review
@@ -58,7 +57,6 @@ def outcome() -> Outcome:
     )
     return Outcome(
         preview=found,
-        plan=plan(found.stack),
         engine="server-side apply",
         changes={"created": 71},
         nodes={},

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 import yaml
 
-from gpu_tenancy.base.json import Json, at, maps_at, text_at, texts_at
+from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at, texts_at
 from gpu_tenancy.base.tables import parse
 from gpu_tenancy.embedded.controllers.charts import with_more
 from gpu_tenancy.embedded.controllers.table import Program
@@ -33,20 +33,12 @@ _LEFT_OUT: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
-    """A ServiceAccount."""
-
-    namespace: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class Pod:
     """What a Deployment's pod has that a process needs.
 
     Attributes:
         name: of the Deployment.
-        account: its ServiceAccount.
+        account: name of its ServiceAccount.
         arguments: of the container, with the paths of its mounts below `{files}`, `{certificates}` and `{temporary}`.
         environment: literal variables.
         files: from ConfigMaps, by their path below `{files}`.
@@ -54,7 +46,8 @@ class Pod:
     """
 
     name: str
-    account: Account
+    namespace: str
+    account: str
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
     files: Mapping[str, str] = field(repr=False)
@@ -83,7 +76,6 @@ def pod_of(objects: Sequence[Manifest], deployment: str) -> Pod:
     if found is None:
         names = ", ".join(text_at(o, "metadata", "name") for o in objects if o["kind"] == "Deployment")
         raise ValueError(f"Deployment {deployment} is not in the chart, which has {names}; correct its description")
-    namespace = text_at(found, "metadata", "namespace")
     maps = {text_at(o, "metadata", "name"): o for o in objects if o["kind"] == "ConfigMap"}
     container = maps_at(found, "spec", "template", "spec", "containers")[0]
     mounts, files, secrets = dict[str, str](), dict[str, str](), list[str]()
@@ -101,7 +93,8 @@ def pod_of(objects: Sequence[Manifest], deployment: str) -> Pod:
             mounts[path] = f"{{temporary}}/{name}"
     return Pod(
         name=deployment,
-        account=Account(namespace, _account(found)),
+        namespace=text_at(found, "metadata", "namespace"),
+        account=_account(found),
         arguments=tuple(_moved(str(argument), mounts) for argument in _arguments(container)),
         environment={text_at(v, "name"): text_at(v, "value") for v in maps_at(container, "env") if text_at(v, "value")},
         files=files,
@@ -166,10 +159,9 @@ def by_url(configuration: Manifest, port: int, authority: str) -> Manifest:
         authority: CA certificate in PEM.
     """
     hooks: list[Json] = [
-        {**hook, "clientConfig": _client(at(hook, "clientConfig"), port, authority)}
-        for hook in maps_at(configuration, "webhooks")
+        {**hook, "clientConfig": _client(hook, port, authority)} for hook in maps_at(configuration, "webhooks")
     ]
-    metadata = {key: value for key, value in _map(configuration["metadata"]).items() if key != "namespace"}
+    metadata = {key: value for key, value in map_at(configuration, "metadata").items() if key != "namespace"}
     return {**configuration, "metadata": metadata, "webhooks": hooks}
 
 
@@ -184,7 +176,7 @@ def served_at(service: Manifest, port: int, authority: str) -> tuple[Manifest, M
         port: where its kinds are served.
         authority: CA certificate in PEM.
     """
-    spec = {key: value for key, value in _map(service["spec"]).items() if key != "insecureSkipTLSVerify"}
+    spec = {key: value for key, value in map_at(service, "spec").items() if key != "insecureSkipTLSVerify"}
     name, namespace = (text_at(spec, "service", key) for key in ("name", "namespace"))
     external: Manifest = {
         "apiVersion": "v1",
@@ -193,8 +185,7 @@ def served_at(service: Manifest, port: int, authority: str) -> tuple[Manifest, M
         "spec": {"type": "ExternalName", "externalName": LOOPBACK},
     }
     target: Json = {"name": name, "namespace": namespace, "port": port}
-    bundle = base64.b64encode(authority.encode()).decode()
-    return external, {**service, "spec": {**spec, "service": target, "caBundle": bundle}}
+    return external, {**service, "spec": {**spec, "service": target, "caBundle": _bundle(authority)}}
 
 
 def conversion(definition: Manifest, port: int, authority: str) -> dict[str, Json] | None:
@@ -202,15 +193,14 @@ def conversion(definition: Manifest, port: int, authority: str) -> dict[str, Jso
     webhook = at(definition, "spec", "conversion", "webhook")
     if not isinstance(webhook, dict):
         return None
-    client = _client(webhook.get("clientConfig"), port, authority)
-    return {"spec": {"conversion": {"strategy": "Webhook", "webhook": {**webhook, "clientConfig": client}}}}
+    webhook = {**webhook, "clientConfig": _client(webhook, port, authority)}
+    return {"spec": {"conversion": {"strategy": "Webhook", "webhook": webhook}}}
 
 
-def _client(config: Json, port: int, authority: str) -> Json:
-    path = text_at(_map(config), "service", "path").lstrip("/")
-    bundle = base64.b64encode(authority.encode()).decode()
-    return {"url": f"https://{LOOPBACK}:{port}/{path}", "caBundle": bundle}
+def _client(webhook: Mapping[str, Json], port: int, authority: str) -> Json:
+    path = text_at(webhook, "clientConfig", "service", "path").lstrip("/")
+    return {"url": f"https://{LOOPBACK}:{port}/{path}", "caBundle": _bundle(authority)}
 
 
-def _map(value: Json) -> dict[str, Json]:
-    return value if isinstance(value, dict) else {}
+def _bundle(authority: str) -> str:
+    return base64.b64encode(authority.encode()).decode()

@@ -118,7 +118,7 @@ class Launch:
     def command(self, cluster: Cluster, name: str) -> Command:
         """Writes the files of a program, and returns its command."""
         program, pod, folder = self.item.row.programs[name], pod_of(self.objects, name), self.folder(name)
-        token = cluster.token(pod.account.namespace, pod.account.name)
+        token = cluster.token(pod.namespace, pod.account)
         kubeconfig = write_account_config(self.places, name, token)
         fill: dict[str, str | int] = {
             **self.ports[name],
@@ -130,7 +130,7 @@ class Launch:
             "nodes": read_ports(self.places).kwok,
         }
         _write_files(pod, program, folder, fill)
-        apply_all(cluster, [_secret(pod.account.namespace, secret, self.certificates[name]) for secret in pod.secrets])
+        apply_all(cluster, [_secret(pod.namespace, secret, self.certificates[name]) for secret in pod.secrets])
         _mount_certificates(folder)
         environment = {
             **pod.environment,
