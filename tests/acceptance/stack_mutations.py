@@ -173,26 +173,7 @@ def _lines(draw: st.DrawFn, text: str) -> str:
 
 def _characters(draw: st.DrawFn, text: str) -> str:
     index = draw(st.integers(0, len(text)))
-    signs = [
-        "\t",
-        ":",
-        "- ",
-        "{",
-        "]",
-        "*",
-        "&a ",
-        "!x ",
-        "!!int ",
-        "#",
-        "'",
-        '"',
-        "\x00",
-        "\ufeff",
-        "\r",
-        "?",
-        ">",
-        "é",
-    ]
+    signs = [*"\t:{]*#'\"\r?>é", "- ", "&a ", "!x ", "!!int ", "\x00", "\ufeff"]
     return text[:index] + draw(st.sampled_from(signs)) + text[index:]
 
 
