@@ -1,6 +1,6 @@
-"""Where tutorials go wrong, what this program declares instead, before the same API server; and what it says.
+"""Where tutorials go wrong: what the API server says of it, what this program declares instead, and its own error.
 
-What the server says of the mistakes themselves is in `test_acceptance_mistakes.py`.
+Where the server accepts in silence, that is shown too: it is why the model must refuse.
 """
 
 from collections.abc import Iterator
@@ -60,15 +60,10 @@ def of_class(pod: Any, priority: str) -> Any:
     return {**pod, "spec": {**pod["spec"], "priorityClassName": priority}}
 
 
-def put_quotas(cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str) -> None:
-    """Our quotas in a namespace, each counted by its controller."""
-    for one in ours:
-        if one.kind == "ResourceQuota":
-            cluster.apply(moved(dict(one.manifest), home))
-            cluster.wait_for(
-                lambda name=one.name: at(cluster.get("v1", "ResourceQuota", name, home) or {}, "status", "hard"),
-                what=f"quota {one.name}",
-            )
+def put(cluster: Cluster, quota: Any) -> None:
+    """Applies a quota, and waits until its controller has counted: it refuses every pod until then."""
+    cluster.apply(quota)
+    cluster.wait_for(lambda: at(cluster.get(*Reference.of(quota)) or {}, "status", "hard"), what="the quota to count")
 
 
 def test_our_quota_counts_the_gpus_that_another_prefix_leaves_uncounted(
@@ -92,8 +87,8 @@ def test_our_quota_counts_the_gpus_that_another_prefix_leaves_uncounted(
         f"exceeded quota: budget, requested: requests.{GPU}=1, used: requests.{GPU}=18, limited: requests.{GPU}=16"
         in words
     )
-    (said,) = errors(with_team(compute={f"limits.{GPU}": 8}))
-    assert "a ResourceQuota ignores this key" in said
+    (problem,) = errors(with_team(compute={f"limits.{GPU}": 8}))
+    assert "a ResourceQuota ignores this key" in problem
 
 
 def _used(cluster: Cluster, quota: Any) -> dict[str, Any]:
@@ -101,7 +96,9 @@ def _used(cluster: Cluster, quota: Any) -> dict[str, Any]:
     return used if isinstance(used, dict) else {}
 
 
-@pytest.mark.parametrize("resource", ["services", "requests.storage", "requests.ephemeral-storage"])
+@pytest.mark.parametrize(
+    "resource", ["services", "requests.storage", "requests.ephemeral-storage", "persistentvolumeclaims"]
+)
 def test_our_scoped_quota_is_accepted_and_with_anything_but_pods_and_compute_refused(
     cluster: Cluster, ours: tuple[KubernetesObject, ...], namespace: str, resource: str
 ) -> None:
@@ -114,14 +111,18 @@ def test_our_scoped_quota_is_accepted_and_with_anything_but_pods_and_compute_ref
 def test_our_pair_of_scoped_quotas_admits_its_class_and_refuses_others_and_none(
     cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str
 ) -> None:
-    put_quotas(cluster, ours, home)
     pod = a_pod(home, limits={"cpu": 1, "memory": "1Gi", GPU: 1})
+    put(cluster, moved(only(ours, "ResourceQuota", "budget-compute"), home))
+    admitted(cluster, of_class(pod, LOW))  # alone, it leaves every other pod without a limit
+    for one in ours:
+        if one.kind == "ResourceQuota":
+            put(cluster, moved(dict(one.manifest), home))
     admitted(cluster, of_class(pod, HIGH))
     for other in (of_class(pod, LOW), pod):
         words = refusal(lambda other=other: admitted(cluster, other))
         assert "exceeded quota: budget-no-other-priority, requested: pods=1, used: pods=0, limited: pods=0" in words
-    (said,) = errors(with_team(priority=LOW, compute={"priorities": [HIGH]}, training={"j": job()}))
-    assert f"{LOW} is not among the priority classes that the namespace allows ({HIGH})" in said
+    (problem,) = errors(with_team(priority=LOW, compute={"priorities": [HIGH]}, training={"j": job()}))
+    assert f"{LOW} is not among the priority classes that the namespace allows ({HIGH})" in problem
 
 
 def test_limit_ranges_add_no_gpus_because_of_their_defaults(
@@ -170,8 +171,8 @@ def test_gpus_of_our_workloads_are_whole_and_request_and_limit_alike_as_the_serv
 
 @pytest.mark.parametrize("gpus", [0.5, "500m", "1"])
 def test_a_stack_cannot_request_a_fraction_of_a_gpu(gpus: object) -> None:
-    (said,) = errors(with_team(training={"j": job(gpus=gpus)}))
-    assert said.startswith(f"teams.a.training.j.gpus: {gpus} is not an integer")
+    (problem,) = errors(with_team(training={"j": job(gpus=gpus)}))
+    assert problem.startswith(f"teams.a.training.j.gpus: {gpus} is not an integer")
 
 
 @pytest.mark.parametrize(
@@ -184,12 +185,14 @@ def test_a_stack_cannot_request_a_fraction_of_a_gpu(gpus: object) -> None:
             {"preemption": {"reclaimWithinCohort": "Never", "borrowWithinCohort": {"policy": "LowerPriority"}}},
             "reclaimWithinCohort=Never",
         ),
+        ({"preemption": {"withinClusterQueue": "Any"}}, "Unsupported value"),
     ],
     ids=[
         "a borrowing limit without a cohort",
         "v1beta1's cohort",
         "v1beta1's admission checks",
         "borrowing by force alone",
+        "preemption of any of its own",
     ],
 )
 def test_our_queue_is_accepted_and_refused_with(
@@ -251,7 +254,7 @@ def test_stacks_reject_references_to_missing_objects_that_the_api_server_accepts
     with pytest.raises(ApiError, match='namespaces "nobodys" not found'):
         cluster.create(moved(nowhere, "nobodys"), dry_run=True)
 
-    said = errors(
+    problems = errors(
         stack(
             priorities={HIGH: 5},
             teams={
@@ -261,7 +264,7 @@ def test_stacks_reject_references_to_missing_objects_that_the_api_server_accepts
             },
         )
     )
-    places = {line.partition(": ")[0] for line in said}
+    places = {line.partition(": ")[0] for line in problems}
     assert places >= {"teams.a.queue", "teams.b.cohort", "teams.b.gpus.a200", "teams.c.priority"}
     assert any(place.startswith("teams.c.compute.priorities") for place in places)
 
@@ -275,8 +278,10 @@ def test_the_api_server_accepts_an_autoscaler_without_target_and_ours_has_one(
     metric = {"metric": {"name": "nobodys"}, "target": {"type": "AverageValue", "averageValue": "100m"}}
     scaler["spec"]["metrics"] = [{"type": "Pods", "pods": metric}]
     cluster.create(scaler, dry_run=True)
-    (said,) = errors(with_team(serving={"s": server(replicas={"min": 1, "max": 2}, scaleOn={"latencyP99": "100ms"})}))
-    assert "needs a latency metric, but the stack defines none" in said
+    (problem,) = errors(
+        with_team(serving={"s": server(replicas={"min": 1, "max": 2}, scaleOn={"latencyP99": "100ms"})})
+    )
+    assert "needs a latency metric, but the stack defines none" in problem
 
 
 def test_deploying_again_resets_the_scale_where_replicas_are_set_and_ours_are_not(
@@ -295,16 +300,16 @@ def test_deploying_again_resets_the_scale_where_replicas_are_set_and_ours_are_no
     assert after_scaling_and_deploying_again(deployment) == 3
     fixed = {**deployment, "spec": {**deployment["spec"], "replicas": 1}}
     assert after_scaling_and_deploying_again(fixed) == 1
-    (said,) = errors(with_team(serving={"s": server(replicas=3, scaleOn={"cpu": 70})}))
-    assert "each deployment would override the autoscaler" in said
+    (problem,) = errors(with_team(serving={"s": server(replicas=3, scaleOn={"cpu": 70})}))
+    assert "each deployment would override the autoscaler" in problem
 
 
 def test_an_image_that_moves_is_accepted_in_silence_but_by_us(cluster: Cluster, home: str) -> None:
     pod = a_pod(home)
     pod["spec"]["containers"][0]["image"] = "registry.example.com/train:latest"
     admitted(cluster, pod)
-    (said,) = errors(with_team(training={"j": job(image="registry.example.com/train:latest")}))
-    assert "has no fixed tag" in said
+    (problem,) = errors(with_team(training={"j": job(image="registry.example.com/train:latest")}))
+    assert "has no fixed tag" in problem
 
 
 def test_more_than_the_pools_can_ever_have_is_accepted_in_silence_but_by_us(
@@ -314,5 +319,5 @@ def test_more_than_the_pools_can_ever_have_is_accepted_in_silence_but_by_us(
     for line in queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"]:
         line["nominalQuota"] = "1000"
     cluster.apply(queue, dry_run=True)
-    (said,) = errors(stack(teams={"a": team(gpus={"h100": {"guaranteed": 400}})}))
-    assert "400 exceeds the 16 h100 GPUs of the pools" in said
+    (problem,) = errors(stack(teams={"a": team(gpus={"h100": {"guaranteed": 400}})}))
+    assert "400 exceeds the 16 h100 GPUs of the pools" in problem
