@@ -94,10 +94,19 @@ class Person:
 
         return self.cluster.wait_for(settled, what=f"{path} to be served")
 
-    def said(self, manifest: Any) -> str | None:
-        """The API server's words where it refuses an object; None where it would take it."""
+    def refusal(self, manifest: Any) -> str:
+        """Why the API server would refuse to create an object, in its own words; empty if it would create it."""
         status, answer, _ = self._ask("POST", self._collection(Reference.of(manifest)), manifest)
-        return None if status < 300 else str(answer["message"])
+        return "" if status < 300 else str(answer["message"])
+
+    def wait_for_refusal(self, manifest: Any, words: str = "", *, what: str = "the policies to be in force") -> str:
+        """Waits until the API server would refuse to create an object with some words; returns its message."""
+
+        def refused() -> str | None:
+            message = self.refusal(manifest)
+            return message if message and words in message else None
+
+        return self.cluster.wait_for(refused, what=what)
 
     def warnings(self, manifest: Any) -> tuple[int, list[str]]:
         """The status of a dry run, and the warnings that came with it."""
@@ -105,20 +114,20 @@ class Person:
         status, _, warnings = self._ask("POST", self._collection(reference), manifest)
         return status, warnings
 
-    def patched(self, manifest: Any, patch: Any, *, subresource: str = "") -> str | None:
-        """The API server's words where it refuses a change of an object in a dry run; None where it would take it."""
+    def patch_refusal(self, manifest: Any, patch: Any, *, subresource: str = "") -> str:
+        """Why the API server would refuse a change of an object; empty if it would not."""
         return self._refusal("PATCH", manifest, patch, subresource)
 
-    def deleted(self, manifest: Any, **options: Any) -> str | None:
-        """The API server's words where it refuses to delete an object in a dry run; None where it would."""
+    def delete_refusal(self, manifest: Any, **options: Any) -> str:
+        """Why the API server would refuse to delete an object; empty if it would not."""
         return self._refusal("DELETE", manifest, {"dryRun": ["All"], **options})
 
-    def _refusal(self, method: str, manifest: Any, body: Any, subresource: str = "") -> str | None:
+    def _refusal(self, method: str, manifest: Any, body: Any, subresource: str = "") -> str:
         reference = Reference.of(manifest)
         path = "/".join([self._collection(reference), reference.name, *([subresource] if subresource else [])])
         status, answer, _ = self._ask(method, path, body)
         assert status in {200, 202, 403, 422}, answer
-        return None if status < 300 else str(answer["message"])
+        return "" if status < 300 else str(answer["message"])
 
     def _collection(self, reference: Reference) -> str:
         return self.cluster.resource(reference.api_version, reference.kind).path(reference.namespace)
@@ -176,6 +185,16 @@ class Door:
         for manifest in reversed(made):
             self.cluster.delete(Reference.of(manifest), wait=0)
         self.cluster.delete(Reference("v1", "Namespace", home), wait=0)
+
+    @contextmanager
+    def newcomer(self, name: str, role: str, team: str) -> Generator[Person]:
+        """Logs somebody in with a role in a new namespace of a team, before any guard is in force there."""
+        namespace = _object("v1", "Namespace", team, labels={"app.kubernetes.io/managed-by": "gpu-tenancy"})
+        self.cluster.apply(namespace)
+        with self.let_in(name, role, team) as person:
+            self.cluster.wait_for(lambda: not person.refusal(job(team, None, pod_of(0))), what=f"rights of {name}")
+            yield person
+        self.cluster.delete(Reference.of(namespace), wait=0)
 
     def _secret(self, name: str, home: str) -> Any:
         found: Any = self.cluster.get("v1", "Secret", name, home) or {}

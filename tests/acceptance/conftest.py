@@ -74,7 +74,7 @@ def deployed(cluster: Cluster, door: Door, stack: Waves) -> Iterator[Waves]:
             job(RESEARCH, RESEARCH, bounded(cpu=("1", "4"))),
         )
         for one in broken:
-            cluster.wait_for(lambda one=one: deployer.said(one), what="the policies to be in force")
+            deployer.wait_for_refusal(one)
         for manifest in flat(stack):
             deployer.cluster.apply(manifest, force=True)
     yield stack
@@ -105,7 +105,7 @@ def tenant(cluster: Cluster, door: Door, deployed: Waves) -> Iterator[Person]:
     """Somebody who may edit the teams' namespaces."""
     assert deployed
     with door.let_in("alice", "edit", *TEAMS) as alice:
-        cluster.wait_for(lambda: alice.said(pod(RESEARCH, RESEARCH)) is None, what="her rights")
+        cluster.wait_for(lambda: not alice.refusal(pod(RESEARCH, RESEARCH)), what="her rights")
         yield alice
 
 
@@ -114,5 +114,5 @@ def member(door: Door, deployed: Waves) -> Iterator[Callable[[str], Person]]:
     """Somebody of a group of the stack's people, with no other rights."""
     assert deployed
     with door.let_in("impersonator", "cluster-admin") as impersonator:
-        door.cluster.wait_for(lambda: impersonator.impersonating("admins").said(pod(RESEARCH, None, pod_of(0))) is None)
+        door.cluster.wait_for(lambda: not impersonator.impersonating("admins").refusal(pod(RESEARCH, None, pod_of(0))))
         yield impersonator.impersonating

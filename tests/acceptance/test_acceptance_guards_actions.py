@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 from acceptance_builders import sections_of
-from acceptance_guards import Door, Person, guards_of, in_force, job, pod_of
-from builders import pool, stack, team
+from acceptance_guards import RESEARCH, Door, Person, guards_of, in_force, job, pod_of
+from builders import GPU, pool, stack, team
+from rendered_stacks import stack_of_repository
 
 from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.render import render
 from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.source import Source, to_config
 
@@ -21,14 +23,9 @@ WORDS = "requests GPUs without a queue; set label kueue.x-k8s.io/queue-name: gua
 
 
 @pytest.fixture(scope="module")
-def person(cluster: Cluster, door: Door) -> Iterator[Person]:
-    label = {"app.kubernetes.io/managed-by": "gpu-tenancy"}
-    home: Any = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM, "labels": label}}
-    cluster.apply(home)
-    with door.let_in("bob", "edit", TEAM) as bob:
-        cluster.wait_for(lambda: bob.said(BROKEN) is None, what="his rights")
+def person(door: Door) -> Iterator[Person]:
+    with door.newcomer("bob", "edit", TEAM) as bob:
         yield bob
-    cluster.delete(Reference.of(home), wait=0)
 
 
 def test_outside_production_a_violation_is_a_warning_with_the_same_message(cluster: Cluster, person: Person) -> None:
@@ -37,19 +34,46 @@ def test_outside_production_a_violation_is_a_warning_with_the_same_message(clust
         cluster.wait_for(lambda: person.warnings(BROKEN)[1] or None, what="the policies to be in force")
         status, warnings = person.warnings(BROKEN)
         assert status == 201
-        (said,) = warnings
-        assert WORDS in said
+        (message,) = warnings
+        assert WORDS in message
         assert person.warnings(job(TEAM, TEAM)) == (201, [])
 
 
 def test_deny_rejects_and_audit_admits_silently(cluster: Cluster, person: Person) -> None:
     denying, auditing = (guards_of({**sections_of("local"), "guards": action}) for action in ("deny", "audit"))
     with in_force(cluster, denying):
-        assert WORDS in cluster.wait_for(lambda: person.said(BROKEN), what="the policies to be in force")
+        assert WORDS in person.wait_for_refusal(BROKEN)
         for manifest in auditing:
             cluster.apply(manifest)
-        cluster.wait_for(lambda: person.said(BROKEN) is None, what="the other action")
+        cluster.wait_for(lambda: not person.refusal(BROKEN), what="the other action")
         assert person.warnings(BROKEN) == (201, [])
+
+
+def test_gpus_as_limits_alone_are_refused_whatever_the_action(cluster: Cluster) -> None:
+    """In `local`, whose guards only warn: Kueue would count the namespace's default of 0."""
+    objects = stack_of_repository("local").objects
+    guards = [dict(one.manifest) for one in objects if one.name == "gpu-tenancy-gpu-requests"]
+    (home,) = (dict(one.manifest) for one in objects if (one.kind, one.name) == ("Namespace", RESEARCH))
+    alone, both, none = pod_of(), pod_of(), pod_of(0)
+    alone["containers"][0]["resources"] = {"limits": {GPU: "8"}}
+
+    def refused(manifest: Any) -> str | None:
+        try:
+            cluster.create(manifest, dry_run=True)
+        except ApiError as error:
+            return str(error)
+        return None
+
+    cluster.apply(home)
+    with in_force(cluster, guards):
+        message = cluster.wait_for(lambda: refused(job(RESEARCH, RESEARCH, alone)), what="the policy to be in force")
+        assert f"sets {GPU} under limits only, and Kueue would count 0; set the same number under requests" in message
+        for spec in (both, none):
+            assert refused(job(RESEARCH, RESEARCH, spec)) is None
+        # No queue counts these.
+        assert refused(job(RESEARCH, None, alone)) is None
+        assert refused(job("default", RESEARCH, alone)) is None
+    cluster.delete(Reference.of(home))
 
 
 PROGRAM = """
@@ -90,8 +114,8 @@ def test_a_stack_of_three_thousand_teams_that_all_differ_is_judged(
     cluster.apply(first, force=True)
     with in_force(cluster, guards):
         broken = job(TEAM, None, pod_of(priorityClassName="high"))
-        assert WORDS in cluster.wait_for(lambda: person.said(broken), what="the policies to be in force")
+        assert WORDS in person.wait_for_refusal(broken)
         other = job(TEAM, TEAM, pod_of(priorityClassName="low"))
-        words = cluster.wait_for(lambda: person.said(other), what="the other policies")
+        words = person.wait_for_refusal(other)
         assert "uses priority class low, which is not allowed in this namespace; set one of high" in words
-        assert person.said(job(TEAM, TEAM, pod_of(priorityClassName="high"))) is None
+        assert not person.refusal(job(TEAM, TEAM, pod_of(priorityClassName="high")))

@@ -319,7 +319,7 @@ def test_every_gpu_of_an_admitted_pod_is_counted_by_a_queue(tenant: Person) -> N
     @TRIED
     @given(attempts())
     def attempt(found: Any) -> None:
-        if tenant.said(found) is None:
+        if not tenant.refusal(found):
             lost = list(losses(found))
             assert lost == []
             admitted.append(1)
@@ -360,7 +360,7 @@ def test_no_change_of_a_tenant_takes_a_pod_from_kueue(cluster: Cluster, tenant: 
     @TRIED
     @given(changes())
     def change(patch: Any) -> None:
-        if tenant.patched(held, patch) is None:
+        if not tenant.patch_refusal(held, patch):
             allowed.append(1)
             labels = held["metadata"]["labels"] | patch["metadata"].get("labels", {})
             notes = held["metadata"]["annotations"] | patch["metadata"].get("annotations", {})
@@ -397,7 +397,7 @@ def test_no_change_of_a_tenant_takes_a_pod_from_its_job(cluster: Cluster, tenant
     @TRIED
     @given(patches)
     def change(patch: Any) -> None:
-        if tenant.patched(child, {"metadata": patch}) is None:
+        if not tenant.patch_refusal(child, {"metadata": patch}):
             assert patch.get("ownerReferences", found["ownerReferences"]) == found["ownerReferences"]
             assert {key: patch["labels"].get(key, value) for key, value in found["labels"].items()} == found["labels"]
 

@@ -49,7 +49,7 @@ AT_TEMPLATE = f"{AT_METADATA} of each pod template with GPUs"
 def test_gpu_work_without_its_namespaces_queue_is_refused_with_the_label_to_write(
     tenant: Person, manifest: Any, words: str
 ) -> None:
-    assert (tenant.said(manifest) or "").endswith(f"denied request: {words}")
+    assert tenant.refusal(manifest).endswith(f"denied request: {words}")
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_gpu_work_without_its_namespaces_queue_is_refused_with_the_label_to_writ
     ids=lambda one: one["kind"],
 )
 def test_work_in_its_queue_or_without_gpus_passes_every_rule(tenant: Person, manifest: Any) -> None:
-    assert tenant.said(manifest) is None
+    assert not tenant.refusal(manifest)
 
 
 @pytest.mark.parametrize(
@@ -111,23 +111,23 @@ def test_work_in_its_queue_or_without_gpus_passes_every_rule(tenant: Person, man
     ],
 )
 def test_a_gang_passes_only_in_a_queue_of_its_teams(tenant: Person, manifest: Any, words: str) -> None:
-    assert words in (tenant.said(manifest) or "")
+    assert words in tenant.refusal(manifest)
 
 
 def test_a_forged_owner_reference_does_not_bypass_the_queue(cluster: Cluster, tenant: Person) -> None:
     running = cluster.get("batch/v1", "Job", "nightly", RESEARCH) or {}
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "nightly", "uid": text_at(running, "metadata", "uid")}
-    said = tenant.said(pod(RESEARCH, None, ownerReferences=[{**owner, "controller": True}]))
-    assert NO_QUEUE in (said or "")
-    said = tenant.said(pod(RESEARCH, RESEARCH, ownerReferences=[{**owner, "controller": True}]))
+    message = tenant.refusal(pod(RESEARCH, None, ownerReferences=[{**owner, "controller": True}]))
+    assert NO_QUEUE in message
+    message = tenant.refusal(pod(RESEARCH, RESEARCH, ownerReferences=[{**owner, "controller": True}]))
     assert (
         "sets Job nightly as its controller, so the queue would not count its GPUs; remove metadata.ownerReferences"
-        in (said or "")
+        in message
     )
     # An owner that only deletes with itself, and one that Kueue does not know, change nothing of what is counted.
-    assert tenant.said(pod(RESEARCH, RESEARCH, ownerReferences=[owner])) is None
+    assert not tenant.refusal(pod(RESEARCH, RESEARCH, ownerReferences=[owner]))
     other = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "c", "uid": "1", "controller": True}
-    assert tenant.said(job(RESEARCH, RESEARCH, ownerReferences=[other])) is None
+    assert not tenant.refusal(job(RESEARCH, RESEARCH, ownerReferences=[other]))
 
 
 def test_a_gang_that_was_in_its_queue_may_not_leave_it(cluster: Cluster, tenant: Person) -> None:

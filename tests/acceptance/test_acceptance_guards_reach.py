@@ -98,10 +98,10 @@ def test_operators_create_children_of_evaluated_owners_and_others_only_if_exempt
 ) -> None:
     assert deployed
     with door.let_in("operator", "cluster-admin", home=home) as operator:
-        cluster.wait_for(lambda: operator.said(job(RESEARCH, RESEARCH)) is None, what="rights")
+        cluster.wait_for(lambda: not operator.refusal(job(RESEARCH, RESEARCH)), what="rights")
         for manifest, words in OTHERS[home]:
-            said = operator.said(manifest)
-            assert words in (said or "") if words else said is None, said
+            message = operator.refusal(manifest)
+            assert words in message if words else not message, message
 
 
 def test_system_namespaces_and_those_of_nobodys_team_are_never_judged(
@@ -122,14 +122,13 @@ def test_system_namespaces_and_those_of_nobodys_team_are_never_judged(
         priorityClassName="system-node-critical",
     )
     with door.let_in("visitor", "cluster-admin") as visitor:
-        cluster.wait_for(lambda: visitor.said(job("kube-system", None)) is None, what="rights")
+        cluster.wait_for(lambda: not visitor.refusal(job("kube-system", None)), what="rights")
         cluster.patch(system, teams)
-        assert visitor.said(job("kube-system", None, broken)) is None
+        assert not visitor.refusal(job("kube-system", None, broken))
         cluster.patch(system, nobodys)
-        assert visitor.said(job(namespace, None, broken)) is None
+        assert not visitor.refusal(job(namespace, None, broken))
         cluster.patch(Reference("v1", "Namespace", namespace), teams)
-        words = cluster.wait_for(lambda: visitor.said(job(namespace, None)), what="the label to count")
-        assert "requests GPUs without a queue" in words
+        visitor.wait_for_refusal(job(namespace, None), "requests GPUs without a queue", what="the label to count")
 
 
 def test_rights_come_from_the_policys_spec_alone(deployed: Waves) -> None:

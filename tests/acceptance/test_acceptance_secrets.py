@@ -1,20 +1,19 @@
 """Secrets and images before a real API server: objects by their definitions, pods as they are made, and the guard."""
 
 import base64
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import Any, Final, cast
 
 import pytest
 from acceptance_builders import declared, flat, in_waves, remove, sections_of
-from acceptance_guards import Door, Person, job, job_set, pod, pod_of
+from acceptance_guards import Door, Person, in_force, job, job_set, pod, pod_of
 from builders import Data, server, stack, team
 from builders import job as job_of
 
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.references import Reference
 
 TEAM: Final = "secrets-team"
+OF_IMAGES: Final = "images-team"
 ALLOWED: Final = ["registry.example.com/ml", "*.pkg.dev/ml-prod", "docker.io/library", "localhost:5000/x"]
 TAKEN: Final = (
     "registry.example.com/ml:1",
@@ -111,50 +110,33 @@ def test_pods_of_a_server_refer_to_secrets_and_pull_with_those_of_the_account(ap
     assert one["spec"]["imagePullSecrets"] == [{"name": "hub"}]
 
 
-@pytest.fixture(scope="module")
-def person(cluster: Cluster, door: Door) -> Iterator[Person]:
-    label = {"app.kubernetes.io/managed-by": "gpu-tenancy"}
-    home: Any = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "images-team", "labels": label}}
-    cluster.apply(home)
-    with door.let_in("carol", "edit", "images-team") as carol:
-        cluster.wait_for(lambda: carol.said(job("images-team", None, using("python:3"))) is None, what="her rights")
-        yield carol
-    cluster.delete(Reference.of(home), wait=0)
-
-
 def using(image: str) -> Any:
     spec = pod_of(0)
     spec["containers"][0]["image"] = image
     return spec
 
 
-@contextmanager
-def in_force(cluster: Cluster, person: Person) -> Generator[None]:
+@pytest.fixture(scope="module")
+def person(cluster: Cluster, door: Door) -> Iterator[Person]:
+    """Somebody who may edit a team's namespace, with the guard of images in force."""
     judged = {**sections_of("local"), "guards": "deny", "images": {"allowed": ALLOWED}}
     guards = [dict(one.manifest) for one in declared(judged) if one.name == "gpu-tenancy-images"]
     assert len(guards) == 2
-    for manifest in guards:
-        cluster.apply(manifest, force=True)
-    try:
-        cluster.wait_for(lambda: person.said(job("images-team", None, using("quay.io/a:1"))), what="the policy")
-        yield
-    finally:
-        for manifest in reversed(guards):
-            cluster.delete(Reference.of(manifest))
+    with door.newcomer("carol", "edit", OF_IMAGES) as carol, in_force(cluster, guards):
+        carol.wait_for_refusal(job(OF_IMAGES, None, using("quay.io/a:1")))
+        yield carol
 
 
-def test_the_guard_admits_images_of_allowed_registries_only(cluster: Cluster, person: Person) -> None:
-    with in_force(cluster, person):
-        for image in TAKEN:
-            assert person.said(job("images-team", None, using(image))) is None, image
-        for image in REFUSED:
-            words = person.said(job("images-team", None, using(image)))
-            assert words, image
-            assert f"uses image {image}, whose registry is not allowed; use one of registry.example.com/ml" in words
-        # Everywhere that a pod has an image, in each kind.
-        beside = using("python:3")
-        beside["initContainers"] = [{"name": "i", "image": "quay.io/a:1"}]
-        volume = {**using("python:3"), "volumes": [{"name": "v", "image": {"reference": "quay.io/a:1"}}]}
-        for spec in (beside, volume):
-            assert "uses image quay.io/a:1" in (person.said(pod("images-team", None, spec)) or "")
-        assert "uses image quay.io/a:1" in (person.said(job_set("images-team", None, using("quay.io/a:1"))) or "")
+def test_the_guard_admits_images_of_allowed_registries_only(person: Person) -> None:
+    for image in TAKEN:
+        assert not person.refusal(job(OF_IMAGES, None, using(image))), image
+    for image in REFUSED:
+        words = person.refusal(job(OF_IMAGES, None, using(image)))
+        assert f"uses image {image}, whose registry is not allowed; use one of registry.example.com/ml" in words, image
+    # Everywhere that a pod has an image, in each kind.
+    beside = using("python:3")
+    beside["initContainers"] = [{"name": "i", "image": "quay.io/a:1"}]
+    volume = {**using("python:3"), "volumes": [{"name": "v", "image": {"reference": "quay.io/a:1"}}]}
+    for spec in (beside, volume):
+        assert "uses image quay.io/a:1" in person.refusal(pod(OF_IMAGES, None, spec))
+    assert "uses image quay.io/a:1" in person.refusal(job_set(OF_IMAGES, None, using("quay.io/a:1")))

@@ -83,12 +83,12 @@ def test_the_guards_deny_what_each_is_for_and_admit_what_keeps_their_rules(
     with platform_of_local.cluster() as cluster:
         door = Door(cluster, deployed.kubeconfig, tmp_path)
         with door.let_in("alice", "edit", *TEAMS) as alice:
-            cluster.wait_for(lambda: alice.said(pod(RESEARCH, RESEARCH)) is None, what="her rights")
-            messages = {name: alice.said(manifest) or "" for name, (manifest, _) in REFUSED.items()}
+            cluster.wait_for(lambda: not alice.refusal(pod(RESEARCH, RESEARCH)), what="her rights")
+            messages = {name: alice.refusal(manifest) for name, (manifest, _) in REFUSED.items()}
             denied = {
                 name
                 for name, (_, words) in REFUSED.items()
                 if "denied request" in messages[name] and words in messages[name]
             }
             assert denied == set(REFUSED), messages
-            assert [said for manifest in ADMITTED if (said := alice.said(manifest))] == []
+            assert [message for manifest in ADMITTED if (message := alice.refusal(manifest))] == []
