@@ -13,6 +13,9 @@ import psutil
 import yaml
 from builders import EXISTING, Data, job, pool, server, team
 from repository import ROOT
+from typer.testing import CliRunner, Result
+
+from gpu_tenancy.cli.main import app
 
 TENANCY = Path(sys.executable).with_name("tenancy")
 FIRST_LINE = "# yaml-language-server: $schema=schema.json\n"
@@ -62,6 +65,17 @@ class Project:
         file = self.folder / "stacks" / f"Pulumi.{stack}.yaml"
         file.write_text(FIRST_LINE + yaml.safe_dump({"config": config}, sort_keys=False), encoding="utf-8")
         return file
+
+
+def tenancy(*arguments: object, project: Path | None = None) -> Result:
+    """Runs a command of `tenancy` within this process, on a wide screen.
+
+    Args:
+        arguments: the words of the command line.
+        project: a folder for `--project`; left out, the one of the working directory.
+    """
+    words = [*map(str, arguments), *(["--project", str(project)] if project else [])]
+    return CliRunner(env={"COLUMNS": "240"}).invoke(app, words)
 
 
 @dataclass(frozen=True)

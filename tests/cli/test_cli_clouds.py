@@ -10,12 +10,10 @@ from typing import Any, Final
 import pytest
 import yaml
 from builders import pool, team
-from cli_builders import Project
+from cli_builders import Project, tenancy
 from rendered_stacks import stack_of_repository
 from repository import ROOT
-from typer.testing import CliRunner
 
-from gpu_tenancy.cli.main import app
 from gpu_tenancy.engine.project import stack_names
 from gpu_tenancy.model.catalogue import machines, price_table
 from gpu_tenancy.model.catalogue.clouds import clouds
@@ -104,27 +102,27 @@ def test_each_extra_brings_its_clouds_package_and_no_other() -> None:
 
 
 def test_the_preview_ends_with_what_the_pools_cost_and_where_the_prices_come_from() -> None:
-    words = CliRunner().invoke(app, ["preview", "prod-gcp"]).output
+    words = tenancy("preview", "prod-gcp").output
     assert "Node pools, USD per hour" in words
     assert f"prices: {price_table('gcp').region}" in words.replace("\n", " ")
     assert "unknown" in words  # flex-start is on no price list
 
 
 def test_the_command_lists_features_of_each_cloud() -> None:
-    words = CliRunner().invoke(app, ["clouds"]).output
+    words = tenancy("clouds").output
     assert all(rules.title in words for rules in clouds().values())
     assert "capacity-block" in words
 
 
 def test_the_command_lists_the_machines_of_one_cloud() -> None:
-    words = CliRunner().invoke(app, ["machines", "--cloud", "azure"]).output
+    words = tenancy("machines", "--cloud", "azure").output
     own = {name for cloud, name in machines() if cloud == "azure"}
     assert all(name in words for name in own)
     assert "p5.48xlarge" not in words
 
 
 def test_the_command_knows_no_machines_of_a_misspelt_cloud() -> None:
-    result = CliRunner().invoke(app, ["machines", "--cloud", "gpc"])
+    result = tenancy("machines", "--cloud", "gpc")
     assert result.exit_code == 1
     assert "error: --cloud: unknown cloud 'gpc'; did you mean 'gcp'?" in result.output
 
@@ -134,9 +132,8 @@ def manifests(file: Path) -> list[dict[str, Any]]:
     return [manifest for manifest in yaml.safe_load_all(file.read_text(encoding="utf-8")) if isinstance(manifest, dict)]
 
 
-def test_a_stack_with_karpenter_and_partitions_can_be_previewed(tmp_path: Path) -> None:
+def test_a_stack_with_karpenter_and_partitions_can_be_previewed(project: Project, tmp_path: Path) -> None:
     """Karpenter learns of the partitions from a NodeOverlay, which is cluster-scoped."""
-    project = Project.at(tmp_path / "project")
     project.write(
         "partitions",
         {
@@ -152,9 +149,7 @@ def test_a_stack_with_karpenter_and_partitions_can_be_previewed(tmp_path: Path) 
             "teams": {"a": team(gpus={"parts": {"guaranteed": 56}})},
         },
     )
-    done = CliRunner().invoke(
-        app, ["preview", "partitions", "--project", str(project.folder), "--out", str(tmp_path / "out")]
-    )
+    done = tenancy("preview", "partitions", "--out", tmp_path / "out", project=project.folder)
     assert done.exit_code == 0, done.output
     overlays: list[Any] = [
         manifest

@@ -9,28 +9,15 @@ import psutil
 import pytest
 import yaml
 from builders import team
-from cli_builders import FIRST_LINE, Home, Project, small
+from cli_builders import FIRST_LINE, Home, Project, small, tenancy
 from repository import ROOT
-from typer.testing import CliRunner, Result
 
 from gpu_tenancy.base.json import Json, at
-from gpu_tenancy.cli.main import app
 from gpu_tenancy.engine.project import preview, stack_names
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.waiting import is_true
 
 pytestmark = pytest.mark.platform
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    found = Project.at(tmp_path / "project")
-    found.write("good", small())
-    return found
-
-
-def tenancy(*arguments: object) -> Result:
-    return CliRunner(env={"COLUMNS": "200"}).invoke(app, [str(each) for each in arguments])
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -41,7 +28,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_the_preview_of_a_good_stack_shows_a_tree_and_writes_each_object(project: Project, tmp_path: Path) -> None:
-    seen = tenancy("preview", "good", "--project", project.folder, "--out", tmp_path / "out")
+    seen = tenancy("preview", "good", "--out", tmp_path / "out", project=project.folder)
     assert (seen.exit_code, seen.stderr) == (0, "")
     assert "gpu-tenancy/good" in seen.stdout
     for line in ("Namespace vision", "ClusterQueue vision", "Deployment api", "ResourceFlavor h100"):
@@ -57,7 +44,7 @@ def test_the_same_stack_gives_the_same_bytes_and_an_edit_only_its_own_difference
     project: Project, tmp_path: Path
 ) -> None:
     def written() -> dict[str, bytes]:
-        assert tenancy("preview", "good", "--project", project.folder, "--out", tmp_path / "out").exit_code == 0
+        assert tenancy("preview", "good", "--out", tmp_path / "out", project=project.folder).exit_code == 0
         return files(tmp_path / "out")
 
     before = written()
@@ -81,7 +68,7 @@ def test_an_invalid_stack_reports_every_error_and_writes_nothing(project: Projec
     sections["teams"]["speech"]["teir"] = "critical"
     sections["priorities"]["low"]["value"] = "ten"
     file = project.write("bad", sections)
-    seen = tenancy("preview", "bad", "--project", project.folder, "--out", tmp_path / "out")
+    seen = tenancy("preview", "bad", "--out", tmp_path / "out", project=project.folder)
     assert (seen.exit_code, seen.stdout) == (1, "")
     lines = seen.stderr.splitlines()
     assert lines[-1] == "3 problems in stack bad; nothing was changed"
@@ -105,7 +92,7 @@ def test_an_error_shows_values_that_look_like_markup(project: Project) -> None:
     sections = small()
     sections["teams"]["vision"]["owner"] = "[bold]us[/red]"
     project.write("odd", sections)
-    seen = tenancy("preview", "odd", "--project", project.folder)
+    seen = tenancy("preview", "odd", project=project.folder)
     assert seen.exit_code == 1
     assert "teams.vision.owner: [bold]us[/red] " in seen.stderr
 
@@ -117,7 +104,7 @@ def test_a_stack_that_is_not_there_names_the_nearest_that_is() -> None:
 
 
 def test_a_folder_without_a_project_is_refused(tmp_path: Path) -> None:
-    seen = tenancy("preview", "local", "--project", tmp_path)
+    seen = tenancy("preview", "local", project=tmp_path)
     assert seen.exit_code == 1
     assert f"{tmp_path}: no Pulumi.yaml in this folder; specify the folder of a Pulumi project" in seen.stderr
 
@@ -126,7 +113,7 @@ def test_a_file_of_others_is_never_overwritten(project: Project, tmp_path: Path)
     taken = tmp_path / "out" / "objects" / "_cluster" / "namespace-vision.yaml"
     taken.parent.mkdir(parents=True)
     taken.write_text("mine\n")
-    seen = tenancy("preview", "good", "--project", project.folder, "--out", tmp_path / "out")
+    seen = tenancy("preview", "good", "--out", tmp_path / "out", project=project.folder)
     assert seen.exit_code == 1
     assert "file exists and was not written by tenancy; move it or specify another folder" in seen.stderr
     assert files(tmp_path / "out") == {"objects/_cluster/namespace-vision.yaml": b"mine\n"}

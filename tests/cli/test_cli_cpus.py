@@ -6,24 +6,19 @@ from pathlib import Path
 import pytest
 import yaml
 from builders import Data
-from cli_builders import Project
+from cli_builders import Project, tenancy
 from cpu_stacks import CPUS, MIXED
-from typer.testing import CliRunner
-
-from gpu_tenancy.cli.main import app
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
-    found = Project.at(tmp_path / "project")
-    found.write("cpus", CPUS)
-    found.write("mixed", MIXED)
-    return found
+def project(project: Project) -> Project:
+    project.write("cpus", CPUS)
+    project.write("mixed", MIXED)
+    return project
 
 
 def run(project: Project, *arguments: object) -> str:
-    words = [*map(str, arguments), "--project", str(project.folder)]
-    done = CliRunner(env={"COLUMNS": "240"}).invoke(app, words)
+    done = tenancy(*arguments, project=project.folder)
     assert done.exit_code == 0, done.output
     return done.stdout
 

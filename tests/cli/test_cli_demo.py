@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 from builders import Data, stack, team
-from cli_builders import Project, small
+from cli_builders import Project, small, tenancy
 from repository import ROOT
 from rich.console import Console
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from gpu_tenancy.cli.main import app
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source, read_file
@@ -31,8 +30,7 @@ from gpu_tenancy.whatif.demo import Display, play_demo
 
 
 def demo(*arguments: object, project: Path = ROOT) -> Result:
-    words = [str(each) for each in arguments]
-    return CliRunner(env={"COLUMNS": "240"}).invoke(app, ["demo", *words, "--project", str(project)])
+    return tenancy("demo", *arguments, project=project)
 
 
 def lines(seen: Result) -> list[str]:
@@ -59,40 +57,12 @@ def test_the_elastic_table_event_by_event() -> None:
         "● n3-2 admitted: namespace3 uses 10 CPUs",
     ]
     assert found[third + 6] == "○ n3-4 (namespace3) pending, as n3-3"
-    table = [line.split() for line in found[third + 9 : third + 14]]
+    table = [" ".join(line.split()) for line in found[third + 9 : third + 14]]
     assert table[1:] == [
-        [
-            "namespace1",
-            "CPUs",
-            "10",
-            "20",
-            "15",
-            "5",
-            "10",
-            "3",
-            "1",
-            "job",
-            "by",
-            "namespace3",
-            "(InCohortReclamation)",
-        ],
-        [
-            "namespace2",
-            "CPUs",
-            "10",
-            "20",
-            "15",
-            "5",
-            "10",
-            "3",
-            "1",
-            "job",
-            "by",
-            "namespace3",
-            "(InCohortReclamation)",
-        ],
-        ["namespace3", "CPUs", "10", "20", "10", "0", "15", "2"],
-        ["namespace4", "CPUs", "10", "20", "0", "0", "0", "0"],
+        "namespace1 CPUs 10 20 15 5 10 3 1 job by namespace3 (InCohortReclamation)",
+        "namespace2 CPUs 10 20 15 5 10 3 1 job by namespace3 (InCohortReclamation)",
+        "namespace3 CPUs 10 20 10 0 15 2",
+        "namespace4 CPUs 10 20 0 0 0 0",
     ]
     last = found.index("Running jobs after each step, of 5 CPUs each")
     assert [line.split() for line in found[last + 1 : last + 6]] == [
@@ -105,11 +75,9 @@ def test_the_elastic_table_event_by_event() -> None:
     assert found[-1].startswith("InCohortReclamation: its quota was borrowed, and the team or group")
 
 
-def test_a_stack_without_a_scenario_plays_each_team_up_to_its_limits(tmp_path: Path) -> None:
-    project = Project.at(tmp_path / "project")
-    project.write("s", small())
-    found = lines(demo("s", project=project.folder))
-    assert found[0] == "s, each team up to its limits, in the simulation of Kueue"
+def test_a_stack_without_a_scenario_plays_each_team_up_to_its_limits(project: Project) -> None:
+    found = lines(demo("good", project=project.folder))
+    assert found[0] == "good, each team up to its limits, in the simulation of Kueue"
     assert "● vision-h100-4 admitted: vision uses 4 h100 GPUs" in found
     last = found.index("Running jobs after each step")
     assert [line.split() for line in found[last + 1 : last + 4]] == [
@@ -119,16 +87,14 @@ def test_a_stack_without_a_scenario_plays_each_team_up_to_its_limits(tmp_path: P
     ]
 
 
-def test_the_old_folder_and_option_of_scenarios_are_refused_with_the_new_ones(tmp_path: Path) -> None:
-    project = Project.at(tmp_path / "project")
-    project.write("s", small())
-    old = project.folder / "stacks" / "stories" / "s.yaml"
+def test_the_old_folder_and_option_of_scenarios_are_refused_with_the_new_ones(project: Project) -> None:
+    old = project.folder / "stacks" / "stories" / "good.yaml"
     old.parent.mkdir(parents=True)
     old.write_text("steps: []", encoding="utf-8")
-    seen = demo("s", project=project.folder)
+    seen = demo("good", project=project.folder)
     assert seen.exit_code == 1
     assert "stacks/scenarios" in seen.stderr.replace("\n", "")
-    assert "use --scenarios" in CliRunner().invoke(app, ["schema", "--stories"]).stderr
+    assert "use --scenarios" in tenancy("schema", "--stories").stderr
 
 
 def test_a_given_scenario_file_is_played(tmp_path: Path) -> None:
@@ -147,12 +113,11 @@ def test_an_invalid_scenario_is_reported_and_not_played(tmp_path: Path) -> None:
     assert "steps[0].submit[0].team: team-x is not a known team; did you mean 'team-" in seen.stderr
 
 
-def test_a_stack_whose_teams_have_no_quota_cannot_be_played(tmp_path: Path) -> None:
-    project = Project.at(tmp_path / "project")
-    project.write("s", {**small(), "pools": {}, "teams": {}})
-    seen = demo("s", project=project.folder)
+def test_a_stack_whose_teams_have_no_quota_cannot_be_played(project: Project) -> None:
+    project.write("good", {**small(), "pools": {}, "teams": {}})
+    seen = demo("good", project=project.folder)
     assert (seen.exit_code, seen.stdout) == (1, "")
-    assert "error: stack s: no team has quota for jobs; set gpus or quota of a team" in seen.stderr
+    assert "error: stack good: no team has quota for jobs; set gpus or quota of a team" in seen.stderr
 
 
 def test_other_programs_read_steps_with_events_and_states() -> None:

@@ -6,19 +6,18 @@ from pathlib import Path
 
 import pytest
 from builders import Data
-from cli_builders import Project, small
+from cli_builders import Project, small, tenancy
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.characters import hidden
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import Output, as_text
-from gpu_tenancy.cli.main import app
 from gpu_tenancy.engine.project import existing_stacks, read_stack
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.gitops.changed import listed
@@ -109,8 +108,7 @@ def project(tmp_path: Path) -> Project:
 
 def validated(project: Project, sections: Data) -> Result:
     project.write("s", sections)
-    arguments = ["validate", "s", "--project", str(project.folder)]
-    return CliRunner(env={"COLUMNS": "500"}).invoke(app, arguments)
+    return tenancy("validate", "s", project=project.folder)
 
 
 @pytest.mark.parametrize("owner", ["o\n::error::boo", "\x1b[31mred", "##[error]boo", "[red]boo[/red]"])

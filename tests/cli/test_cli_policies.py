@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 import yaml
 from builders import job, team
-from cli_builders import Project, small
+from cli_builders import Project, small, tenancy
 from google.protobuf.json_format import MessageToDict
 from pulumi.runtime.proto import analyzer_pb2 as wire
-from typer.testing import CliRunner, Result
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.cli.main import app
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.packs.configuration import LEVELS, RuleConfig, read_config, reconciled, violations
@@ -52,13 +50,6 @@ PolicyPack("theirs", [
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
-    project = Project.at(tmp_path / "project")
-    project.write("good", small())
-    return project
-
-
-@pytest.fixture
 def theirs(tmp_path: Path) -> Path:
     """A pack of somebody else."""
     folder = tmp_path / "theirs"
@@ -74,22 +65,18 @@ def config(folder: Path, **rules: object) -> Path:
     return file
 
 
-def tenancy(*arguments: object) -> Result:
-    return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["preview", *(str(argument) for argument in arguments)])
-
-
 # The command.
 
 
 def test_a_stack_that_keeps_all_mandatory_rules_is_fine(project: Project, theirs: Path) -> None:
-    seen = tenancy("good", "--project", project.folder, "--policy", theirs)
+    seen = tenancy("preview", "good", "--policy", theirs, project=project.folder)
     assert (seen.exit_code, seen.stderr) == (0, "")
     assert seen.stdout.endswith("policies: 3 passed, no mandatory violations (theirs 0.0.1)\n")
 
 
 def test_a_mandatory_violation_is_exit_code_2_and_comes_first(project: Project, theirs: Path) -> None:
     file = config(theirs, few_jobs={"most": 0}, account_name={"names": ["workload"]})
-    seen = tenancy("good", "--project", project.folder, "--policy", f"{theirs}={file}")
+    seen = tenancy("preview", "good", "--policy", f"{theirs}={file}", project=project.folder)
     assert (seen.exit_code, seen.stderr) == (2, "")
     lines = seen.stdout[seen.stdout.index("✗ 1 jobs") :].splitlines()
     assert lines[:2] == [
@@ -103,7 +90,7 @@ def test_a_mandatory_violation_is_exit_code_2_and_comes_first(project: Project, 
 @pytest.mark.slow
 def test_shipped_packs_use_the_settings_of_the_environment(project: Project) -> None:
     project.write("named", small(environment="prod"))
-    seen = tenancy("named", "--project", project.folder, "--policy", "workloads", "--policy", "clouds")
+    seen = tenancy("preview", "named", "--policy", "workloads", "--policy", "clouds", project=project.folder)
     assert seen.exit_code in {0, 2}
     assert "gpu-workloads 0.1.0, " in seen.stdout
     assert "(gpu-workloads 0.1.0, gpu-clouds 0.1.0)" in seen.stdout
@@ -111,7 +98,7 @@ def test_shipped_packs_use_the_settings_of_the_environment(project: Project) -> 
 
 def test_a_breach_of_our_own_pack_names_place_value_and_mend(project: Project, theirs: Path) -> None:
     file = config(theirs, image_registries={"enforcementLevel": "mandatory", "registries": ["ghcr.io/ours"]})
-    seen = tenancy("good", "--project", project.folder, "--policy", f"workloads={file}")
+    seen = tenancy("preview", "good", "--policy", f"workloads={file}", project=project.folder)
     assert seen.exit_code == 2
     assert "✗ Deployment vision/api, container server: " in seen.stdout
     assert "  image-registries, high, gpu-workloads" in seen.stdout
@@ -138,14 +125,14 @@ def test_a_breach_of_our_own_pack_names_place_value_and_mend(project: Project, t
 def test_an_invalid_configuration_is_exit_code_1_with_all_problems(
     project: Project, theirs: Path, rules: dict[str, object], words: str
 ) -> None:
-    seen = tenancy("good", "--project", project.folder, "--policy", f"{theirs}={config(theirs, **rules)}")
+    seen = tenancy("preview", "good", "--policy", f"{theirs}={config(theirs, **rules)}", project=project.folder)
     assert seen.exit_code == 1
     assert words in " ".join(seen.stderr.split())
 
 
 def test_a_setting_that_the_pack_rejects_shows_its_message(project: Project, theirs: Path) -> None:
     file = config(theirs, image_pinned={"digest": True})
-    seen = tenancy("good", "--project", project.folder, "--policy", f"workloads={file}")
+    seen = tenancy("preview", "good", "--policy", f"workloads={file}", project=project.folder)
     assert seen.exit_code == 1
     assert "rejected its configuration: image-pinned.digest: unknown setting; settings of this rule: " in " ".join(
         seen.stderr.split()
@@ -153,14 +140,14 @@ def test_a_setting_that_the_pack_rejects_shows_its_message(project: Project, the
 
 
 def test_a_missing_pack_is_reported_first(project: Project) -> None:
-    seen = tenancy("good", "--project", project.folder, "--policy", "workload")
+    seen = tenancy("preview", "good", "--policy", "workload", project=project.folder)
     assert (seen.exit_code, seen.stdout) == (1, "")
     assert "policy pack 'workload' does not exist; specify its folder, or one of: clouds, workloads" in seen.stderr
 
 
 def test_a_remediation_is_reported_and_its_result_is_evaluated(project: Project, theirs: Path) -> None:
     file = config(theirs, account_labels="remediate", all="advisory")
-    seen = tenancy("good", "--project", project.folder, "--policy", f"{theirs}={file}")
+    seen = tenancy("preview", "good", "--policy", f"{theirs}={file}", project=project.folder)
     assert seen.exit_code == 0
     assert seen.stdout.count(": remedy applied") == 2
     assert seen.stdout.endswith("policies: 2 passed, no mandatory violations, 2 fixed by remediation (theirs 0.0.1)\n")
@@ -352,6 +339,6 @@ def test_violations_name_teams_and_jobs(project: Project, theirs: Path) -> None:
     sections["teams"]["vision"] = team(gpus={"h100": {"guaranteed": 4}}, training={"a": job(gpus=1), "b": job(gpus=1)})
     project.write("two", {**sections, "priorities": {"low": 10}})
     file = config(theirs, few_jobs={"most": 1})
-    seen = tenancy("two", "--project", project.folder, "--policy", f"{theirs}={file}")
+    seen = tenancy("preview", "two", "--policy", f"{theirs}={file}", project=project.folder)
     assert seen.exit_code == 2, seen.stderr
     assert "✗ 2 jobs, the first under gpu-tenancy:tenancy:TrainingJob" in seen.stdout

@@ -13,13 +13,6 @@ from gpu_tenancy.base.json import at
 from gpu_tenancy.engine.project import preview, project_folder, project_name, read_stack, stack_names
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    project = Project.at(tmp_path / "project")
-    project.write("good", small())
-    return project
-
-
 @pytest.mark.parametrize("place", [".", "stacks", "stacks/of/a/team"])
 def test_a_project_is_found_from_its_folder_and_from_any_subfolder(
     project: Project, monkeypatch: pytest.MonkeyPatch, place: str

@@ -9,12 +9,10 @@ from typing import Any, Final
 
 import pytest
 from builders import EXISTING, Data, server
-from cli_builders import Project, small
+from cli_builders import Project, small, tenancy
 from test_cli_pulumi import WITH_PULUMI, deployable, having, secretly
-from typer.testing import CliRunner
 
 from gpu_tenancy.base.json import text_at
-from gpu_tenancy.cli.main import app
 from gpu_tenancy.deploy.pulumi_cli import PulumiCli, find_pulumi
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
@@ -107,8 +105,8 @@ def is_reported_without_its_value(author: Author, preview: str) -> None:
     """The report, the comment, their data and the objects of `tenancy preview` with the engine's own preview."""
     folder = author.project.folder
     (folder / "preview.json").write_text(preview)
-    given = ("--project", folder, "--pulumi-preview", folder / "preview.json", "--out", folder / "out")
-    seen = CliRunner().invoke(app, ["preview", "good", *map(str, given)])
+    given = ("--pulumi-preview", folder / "preview.json", "--out", folder / "out")
+    seen = tenancy("preview", "good", *given, project=folder)
     assert seen.exit_code == 0, seen.output
     author.printed.append(seen.output)
     written = {file.name for file in (folder / "out").rglob("*")}

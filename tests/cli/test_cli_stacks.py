@@ -5,28 +5,23 @@ from pathlib import Path
 
 import pytest
 from builders import Data
-from cli_builders import Project, git, small
-from typer.testing import CliRunner, Result
-
-from gpu_tenancy.cli.main import app
+from cli_builders import Project, git, small, tenancy
+from typer.testing import Result
 
 pytestmark = pytest.mark.process
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def project(project: Project) -> Project:
     """A project in a repository, with one stack committed."""
-    found = Project.at(tmp_path / "project")
-    found.write("good", small())
-    git(found.folder, "init", "-q")
-    git(found.folder, "add", ".")
-    git(found.folder, "commit", "-qm", "first")
-    return found
+    git(project.folder, "init", "-q")
+    git(project.folder, "add", ".")
+    git(project.folder, "commit", "-qm", "first")
+    return project
 
 
-def tenancy(project: Project, *arguments: object) -> Result:
-    words = [str(each) for each in arguments]
-    return CliRunner(env={"COLUMNS": "240"}).invoke(app, [*words, "--project", str(project.folder)])
+def run(project: Project, *arguments: object) -> Result:
+    return tenancy(*arguments, project=project.folder)
 
 
 def raised() -> Data:
@@ -39,21 +34,21 @@ def raised() -> Data:
 
 
 def test_all_stacks_are_validated_and_a_wrong_one_among_them_is_exit_code_1(project: Project) -> None:
-    assert (tenancy(project, "validate").stdout, tenancy(project, "validate").exit_code) == ("✓ good\n", 0)
+    assert (run(project, "validate").stdout, run(project, "validate").exit_code) == ("✓ good\n", 0)
     wrong = small()
     wrong["teams"]["speech"]["gpus"] = {"l4": {"guaranteed": 9}}
     project.write("bad", wrong)
-    seen = tenancy(project, "validate")
+    seen = run(project, "validate")
     assert (seen.exit_code, seen.stdout) == (1, "✓ good\n")
     assert "teams.speech.gpus.l4.guaranteed: 9 " in seen.stderr
-    assert tenancy(project, "validate", "good").exit_code == 0
+    assert run(project, "validate", "good").exit_code == 0
 
 
 # Explain.
 
 
 def test_a_teams_numbers_are_explained_by_the_lines_of_the_only_stack_that_has_it(project: Project) -> None:
-    seen = tenancy(project, "explain", "speech")
+    seen = run(project, "explain", "speech")
     assert (seen.exit_code, seen.stderr) == (0, "")
     text = Path(project.folder, "stacks/Pulumi.good.yaml").read_text(encoding="utf-8")
     line = text.splitlines().index("        l4:") + 1
@@ -64,7 +59,7 @@ def test_a_teams_numbers_are_explained_by_the_lines_of_the_only_stack_that_has_i
 
 
 def test_an_explanation_for_machines_has_the_same_numbers(project: Project) -> None:
-    seen = json.loads(tenancy(project, "explain", "speech", "--json").stdout)
+    seen = json.loads(run(project, "explain", "speech", "--json").stdout)
     (nominal,) = [each for each in seen if each["field"] == "l4 nvidia.com/gpu nominalQuota"]
     assert (nominal["object"], nominal["value"], nominal["reason"]) == (
         "ClusterQueue speech",
@@ -75,12 +70,12 @@ def test_an_explanation_for_machines_has_the_same_numbers(project: Project) -> N
 
 def test_an_ambiguous_team_requires_the_stack(project: Project) -> None:
     project.write("other", small())
-    seen = tenancy(project, "explain", "speech")
+    seen = run(project, "explain", "speech")
     assert (seen.exit_code, seen.stdout) == (1, "")
     assert "2 stacks have a team 'speech'; specify --stack good or --stack other" in seen.stderr
-    assert tenancy(project, "explain", "speech", "--stack", "good").exit_code == 0
-    assert "no stack has a team 'nobody'; specify a stack" in tenancy(project, "explain", "nobody").stderr
-    misspelt = tenancy(project, "explain", "speach", "--stack", "good")
+    assert run(project, "explain", "speech", "--stack", "good").exit_code == 0
+    assert "no stack has a team 'nobody'; specify a stack" in run(project, "explain", "nobody").stderr
+    misspelt = run(project, "explain", "speach", "--stack", "good")
     assert "stack good: unknown team 'speach'; did you mean 'speech'?" in misspelt.stderr
 
 
@@ -90,7 +85,7 @@ def test_an_ambiguous_team_requires_the_stack(project: Project) -> None:
 @pytest.mark.slow
 def test_a_diff_shows_the_verdict_and_each_changed_value(project: Project) -> None:
     project.write("good", raised())
-    seen = tenancy(project, "diff", "good", "HEAD")
+    seen = run(project, "diff", "good", "HEAD")
     assert (seen.exit_code, seen.stderr) == (0, "")
     verdict = seen.stdout.partition("compared with HEAD")[0]
     assert "- Team speech: l4 limit raised from 2 to 4 GPUs\n" in verdict
@@ -103,7 +98,7 @@ def test_a_diff_shows_the_verdict_and_each_changed_value(project: Project) -> No
 def test_the_preview_against_a_base_shows_only_changes(project: Project, tmp_path: Path) -> None:
     project.write("good", raised())
     out = tmp_path / "out"
-    seen = tenancy(project, "preview", "good", "--base", "HEAD", "--out", out)
+    seen = run(project, "preview", "good", "--base", "HEAD", "--out", out)
     assert (seen.exit_code, seen.stderr) == (0, "")
     assert "team speech" in seen.stdout
     assert "Deployment api" not in seen.stdout
@@ -117,13 +112,13 @@ def test_the_preview_against_a_base_shows_only_changes(project: Project, tmp_pat
 
 @pytest.mark.slow
 def test_no_change_is_reported_in_words(project: Project) -> None:
-    seen = tenancy(project, "preview", "good", "--base", "HEAD")
+    seen = run(project, "preview", "good", "--base", "HEAD")
     assert (seen.exit_code, "no changes" in seen.stdout) == (0, True)
 
 
 @pytest.mark.slow
 def test_the_review_for_machines_is_all_that_is_printed(project: Project) -> None:
-    seen = tenancy(project, "preview", "good", "--base", "HEAD", "--json", "--policy", "workloads")
+    seen = run(project, "preview", "good", "--base", "HEAD", "--json", "--policy", "workloads")
     data = json.loads(seen.stdout)
     assert seen.exit_code in {0, 2}
     assert data["comparison"]["ref"] == "HEAD"
@@ -134,7 +129,7 @@ def test_the_review_for_machines_is_all_that_is_printed(project: Project) -> Non
 
 
 def test_a_missing_base_is_an_error_without_output(project: Project) -> None:
-    seen = tenancy(project, "preview", "good", "--base", "nowhere")
+    seen = run(project, "preview", "good", "--base", "nowhere")
     assert (seen.exit_code, seen.stdout) == (1, "")
     assert "error: nowhere: git rev-parse failed: " in seen.stderr
 
@@ -142,6 +137,6 @@ def test_a_missing_base_is_an_error_without_output(project: Project) -> None:
 def test_a_file_in_the_way_of_the_report_is_an_error_and_not_a_trace(project: Project, tmp_path: Path) -> None:
     file = tmp_path / "out"
     file.write_text("mine", encoding="utf-8")
-    seen = tenancy(project, "preview", "good", "--out", file)
+    seen = run(project, "preview", "good", "--out", file)
     assert (seen.exit_code, file.read_text(encoding="utf-8")) == (1, "mine")
     assert seen.stderr.startswith("error: ")

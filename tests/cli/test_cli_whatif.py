@@ -5,25 +5,21 @@ from pathlib import Path
 
 import pytest
 from builders import GPU
-from cli_builders import Project, small
-from typer.testing import CliRunner, Result
-
-from gpu_tenancy.cli.main import app
+from cli_builders import Project, small, tenancy
+from typer.testing import Result
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
-    found = Project.at(tmp_path / "project")
+def project(project: Project) -> Project:
     sections = small()
     sections["teams"]["speech"]["gpus"] = {"l4": {"guaranteed": 2, "limit": 4}}
     sections["teams"]["third"] = {"owner": "x", "costCenter": "y", "gpus": {"l4": {"guaranteed": 0, "limit": 4}}}
-    found.write("s", sections)
-    return found
+    project.write("s", sections)
+    return project
 
 
 def whatif(project: Project, *arguments: object) -> Result:
-    words = [str(each) for each in arguments]
-    return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["whatif", "s", *words, "--project", str(project.folder)])
+    return tenancy("whatif", "s", *arguments, project=project.folder)
 
 
 def row(seen: Result, team: str) -> list[str]:
