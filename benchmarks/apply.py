@@ -4,10 +4,8 @@
 floor is a thread pool that applies the same objects in the same order, and waits for nothing, to an empty platform.
 """
 
-import argparse
-import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, TypeAlias
 
+from benchmarks.measuring import Watch, arguments, write
 from benchmarks.projects import NAME, platform_in, prepared, project_of
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.engine.objects import waves
@@ -78,10 +77,10 @@ def measure(teams: int) -> dict[str, Seconds]:
 
 
 def _up(platform: Platform, project: Path) -> Seconds:
-    stages, began = Stages(), time.perf_counter()
-    up(NAME, platform, stages, project, Options(controllers="none"))
+    stages = Stages()
+    whole = Watch.of(lambda: up(NAME, platform, stages, project, Options(controllers="none"))).wall
     stages.end()
-    return {**stages.seconds, "whole": time.perf_counter() - began}
+    return {**stages.seconds, "whole": whole}
 
 
 def _floors(platform: Platform, project: Path) -> tuple[float, float]:
@@ -89,7 +88,8 @@ def _floors(platform: Platform, project: Path) -> tuple[float, float]:
     read = preview(NAME, project, onto=platform.kubeconfig)
     with prepared(platform, read) as cluster:
         manifests = [[dict(item.manifest) for item in wave] for wave in waves(read.objects)]
-        return _timed(partial(_plainly, cluster, manifests)), _timed(partial(_plainly, cluster, manifests))
+        first, again = (Watch.of(partial(_plainly, cluster, manifests)).wall for _ in range(2))
+        return first, again
 
 
 def _plainly(cluster: Cluster, manifests: Sequence[Sequence[Manifest]]) -> None:
@@ -98,18 +98,9 @@ def _plainly(cluster: Cluster, manifests: Sequence[Sequence[Manifest]]) -> None:
             list(pool.map(partial(cluster.apply, metadata_only=True), wave))
 
 
-def _timed(work: Callable[[], None]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
-
-
 def main() -> None:
     """Measures every size and prints two rows for each: the first `up` and the second one."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--teams", type=int, help="measure one size")
-    arguments.add_argument("--json", type=Path, metavar="FILE", help="write the numbers, in seconds")
-    given = arguments.parse_args()
+    given = arguments(__doc__).parse_args()
     columns = [*dict.fromkeys(_STAGES.values()), "whole"]
     print(f"teams  run    {'  '.join(columns)}  floor  apply / floor")
     measured: dict[int, dict[str, Seconds]] = {}
@@ -118,8 +109,7 @@ def main() -> None:
         for turn, row in measured[teams].items():
             cells = "  ".join(f"{row.get(column, 0):{len(column)}.1f}" for column in columns)
             print(f"{teams:5}  {turn:5}  {cells}  {row['floor']:5.1f}  {row['apply'] / row['floor']:.2f} x", flush=True)
-    if given.json:
-        given.json.write_text(json.dumps(measured, indent=2) + "\n", encoding="utf-8")
+    write(given.json, measured)
 
 
 if __name__ == "__main__":

@@ -6,21 +6,17 @@ A third row is `tenancy up --all` of the same environment, divided into a Pulumi
 needs the Pulumi CLI on the PATH and its plugin for Kubernetes. Without them nothing is measured.
 """
 
-import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
 
+from benchmarks.measuring import Watch, arguments, write
 from benchmarks.projects import NAME, platform_in, prepared, project_of
 from gpu_tenancy.deploy.pulumi_cli import PulumiCli, find_pulumi
 from gpu_tenancy.engine.project import Preview, preview
@@ -45,30 +41,7 @@ for number, (type_, manifest) in enumerate(objects):
 """A program without components, and without any dependency but that of an object on its namespace."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """One `pulumi up`.
-
-    Attributes:
-        seconds: from the start of the CLI to its end.
-        cpu: seconds of processors of the CLI, its plugins and the program.
-    """
-
-    seconds: float
-    cpu: float
-
-
-def _measured(run: Callable[[], object]) -> Measured:
-    def cpu() -> float:
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return used.ru_utime + used.ru_stime
-
-    began, before = time.perf_counter(), cpu()
-    run()
-    return Measured(round(time.perf_counter() - began, 1), round(cpu() - before, 1))
-
-
-def _on_a_platform(folder: Path, project: Path, made: Preview | None = None) -> tuple[Preview, list[Measured]]:
+def _on_a_platform(folder: Path, project: Path, made: Preview | None = None) -> tuple[Preview, list[Watch]]:
     program = find_pulumi() or "pulumi"
     with platform_in(folder / "platform") as platform:
         declared = made or preview(NAME, project, onto=platform.kubeconfig)
@@ -79,10 +52,10 @@ def _on_a_platform(folder: Path, project: Path, made: Preview | None = None) -> 
             (project / "objects.json").write_text(json.dumps([objects, str(platform.kubeconfig)]), encoding="utf-8")
         with prepared(platform, declared):
             cli = PulumiCli(program, folder / "pulumi", project)
-            return declared, [_measured(lambda: cli.up(NAME, platform.kubeconfig)) for _ in range(2)]
+            return declared, [Watch.of(lambda: cli.up(NAME, platform.kubeconfig)) for _ in range(2)]
 
 
-def _divided(folder: Path, teams: int) -> list[Measured]:
+def _divided(folder: Path, teams: int) -> list[Watch]:
     """Both runs of an environment with a stack for each group of teams, two at a time."""
     project = project_of(folder / "project", teams)
     with platform_in(folder / "platform") as platform:
@@ -105,7 +78,7 @@ def _divided(folder: Path, teams: int) -> list[Measured]:
                 sys.exit(f"{ended.stdout}{ended.stderr}`{' '.join(command[1:])}` failed; nothing is written")
 
         with prepared(platform, preview(NAME, project, onto=platform.kubeconfig)):
-            return [_measured(up) for _ in range(2)]
+            return [Watch.of(up) for _ in range(2)]
 
 
 def _token(manifest: Any) -> str:
@@ -117,17 +90,17 @@ def measure(teams: int) -> dict[str, dict[str, float]]:
     """Seconds of each run and of its processors."""
     with TemporaryDirectory() as folder:
         root = Path(folder)
-        rows: dict[str, list[Measured]] = {}
+        rows: dict[str, list[Watch]] = {}
         declared, rows["this program"] = _on_a_platform(root / "1", project_of(root / "ours", teams))
         _, rows["flat program"] = _on_a_platform(root / "2", project_of(root / "flat", teams, FLAT), declared)
         rows["divided"] = _divided(root / "3", teams)
         return {
             name: {
                 "objects": len(declared.objects),
-                "first s": first.seconds,
-                "first cpu s": first.cpu,
-                "again s": again.seconds,
-                "again cpu s": again.cpu,
+                "first s": round(first.wall, 1),
+                "first cpu s": round(first.cpu, 1),
+                "again s": round(again.wall, 1),
+                "again cpu s": round(again.cpu, 1),
             }
             for name, (first, again) in rows.items()
         }
@@ -135,10 +108,7 @@ def measure(teams: int) -> dict[str, dict[str, float]]:
 
 def main() -> None:
     """Prints a row for each program, and how many times the flat one's time this one takes."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--teams", type=int, default=100)
-    arguments.add_argument("--json", type=Path, help="write the figures to this file")
-    given = arguments.parse_args()
+    given = arguments(__doc__, teams=100).parse_args()
     if not find_pulumi():
         print("not measured: pulumi is not on the PATH")
         return
@@ -151,8 +121,7 @@ def main() -> None:
     for name, row in rows.items():
         ratios = ", ".join(f"{key.removesuffix(' s')} {row[key] / flat[key]:.2f}" for key in row if key != "objects")
         print(f"{name}: {ratios} times the flat program")
-    if given.json:
-        given.json.write_text(json.dumps({"teams": given.teams, **measured}, indent=2) + "\n", encoding="utf-8")
+    write(given.json, {"teams": given.teams, **measured})
 
 
 if __name__ == "__main__":

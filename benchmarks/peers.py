@@ -5,13 +5,10 @@ whole command with its imports, and has to write as many objects as `tenancy pre
 API server with definitions and nodes, and wait for nothing.
 """
 
-import argparse
 import json
-import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +19,7 @@ from typing import Any, Final, TypeAlias
 
 import yaml
 
+from benchmarks.measuring import Watch, arguments, write
 from benchmarks.projects import NAME, platform_in, prepared, project_of
 from gpu_tenancy.engine.objects import KubernetesObject, waves
 from gpu_tenancy.engine.project import Preview, preview
@@ -137,13 +135,12 @@ def _documents(manifests: Sequence[Mapping[str, Any]]) -> str:
 
 def _run(command: Sequence[str], folder: Path) -> tuple[Row, str]:
     """Seconds of a command on the wall and of its processors, and its output."""
-    before, began = os.times(), time.perf_counter()
+    before = Watch.now()
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    seconds, after = time.perf_counter() - began, os.times()
+    taken = Watch.now().since(before)
     if done.returncode:
         raise SystemExit(f"{' '.join(command[:2])}: {done.stderr[-2000:]}")
-    cpu = after.children_user + after.children_system - before.children_user - before.children_system
-    return {"s": round(seconds, 2), "cpu s": round(cpu, 2)}, done.stdout
+    return {"s": round(taken.wall, 2), "cpu s": round(taken.cpu, 2)}, done.stdout
 
 
 def rendering(teams: int, folder: Path) -> dict[str, Row | None]:
@@ -196,10 +193,7 @@ def _in_order(declared: Preview, file: Path) -> Path:
 
 def main() -> None:
     """Prints a row for each program and size."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--teams", type=int, help="measure one size")
-    arguments.add_argument("--json", type=Path, metavar="FILE", help="write the numbers, in seconds")
-    given = arguments.parse_args()
+    given = arguments(__doc__).parse_args()
     measured: dict[int, dict[str, Row | None]] = {}
     for teams in [given.teams] if given.teams else SIZES:
         with TemporaryDirectory() as folder:
@@ -207,8 +201,7 @@ def main() -> None:
         for name, row in measured[teams].items():
             cells = "  ".join(f"{key} {value:.2f}" for key, value in row.items()) if row else "not here"
             print(f"{teams:5} teams  {name:32}  {cells}", flush=True)
-    if given.json:
-        given.json.write_text(json.dumps(measured, indent=2) + "\n", encoding="utf-8")
+    write(given.json, measured)
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def whole(rule):
         stack = Stack([resource(one) for one in args.resources])
         for one in stack.resources:
             if rule.on.selects(one):
-                for found in evaluator.findings(rule, each, stack):
+                for found in evaluator.findings(rule, one, stack):
                     report(found.message, found.urn)
 
     return StackValidationPolicy(rule.name, rule.title, validate)

@@ -6,42 +6,24 @@ render. They are without imports of packages; those of the review have the repor
 which take what is left of the cores.
 """
 
-import argparse
 import json
 import os
 import platform
 import resource
 import subprocess
 import sys
-import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
+
+from benchmarks.measuring import Watch, arguments, write
 
 SIZES: Final = (1, 10, 100, 1000)
 ROUNDS: Final = 3
 CORES: Final = "GPU_TENANCY_CORES"
 """Environment variable with the number of processes that render a stack."""
 PACKS: Final = ("workloads", "clouds")
-
-
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """Seconds on the wall and of processor time, of this process and of those that it waited for."""
-
-    wall: float
-    cpu: float
-
-    @classmethod
-    def now(cls) -> "Watch":
-        """The time at this moment."""
-        return cls(time.perf_counter(), sum(os.times()[:4]))
-
-    def since(self, before: "Watch") -> "Watch":
-        """The time from another moment to this one."""
-        return Watch(self.wall - before.wall, self.cpu - before.cpu)
 
 
 def stack(teams: int) -> dict[str, Any]:
@@ -82,8 +64,8 @@ def measure(teams: int) -> dict[str, float]:
 
 
 def _measure(teams: int) -> dict[str, float]:
+    from gpu_tenancy.engine import files  # noqa: PLC0415 - not measured
     from gpu_tenancy.engine.checks import problems  # noqa: PLC0415 - not measured
-    from gpu_tenancy.engine.files import write  # noqa: PLC0415 - not measured
     from gpu_tenancy.engine.objects import kubernetes_objects  # noqa: PLC0415 - not measured
     from gpu_tenancy.engine.project import Preview, project_folder  # noqa: PLC0415
     from gpu_tenancy.engine.render import render  # noqa: PLC0415
@@ -101,7 +83,7 @@ def _measure(teams: int) -> dict[str, float]:
         raise SystemExit("\n".join(found))
     done = Watch.now()
     with TemporaryDirectory() as folder:
-        objects = len(write(kubernetes_objects(rendered), Path(folder) / "objects"))
+        objects = len(files.write(kubernetes_objects(rendered), Path(folder) / "objects"))
         written = Watch.now()
     row = {
         "teams": teams,
@@ -124,11 +106,12 @@ def _review(preview: Any) -> Watch:
     from gpu_tenancy.review.comment import comment  # noqa: PLC0415
     from gpu_tenancy.review.page import page  # noqa: PLC0415
 
-    began = Watch.now()
-    done = review(preview, project_folder(), policies=PACKS)
-    comment(done)
-    page(done)
-    return Watch.now().since(began)
+    def work() -> None:
+        done = review(preview, project_folder(), policies=PACKS)
+        comment(done)
+        page(done)
+
+    return Watch.of(work)
 
 
 def _peak(who: int) -> float:
@@ -164,15 +147,13 @@ def _line(row: dict[str, float], before: dict[str, float] | None) -> str:
 
 def main() -> None:
     """Measures every size and prints a row each; growth is of processor time, for ten times the teams."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--teams", type=int, help="measure one size in this process")
+    parser = arguments(__doc__)
     parser.add_argument(
         "--rounds", type=int, default=ROUNDS, help="processes for each size, of which the median counts"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON")
-    arguments = parser.parse_args()
-    if arguments.teams:
-        print(json.dumps(measure(arguments.teams)))
+    given = parser.parse_args()
+    if given.teams:
+        print(json.dumps(measure(given.teams)))
         return
     print(
         "teams  objects  check s  render s  write s  preview s  by two  CPU s  growth   MiB"
@@ -180,14 +161,12 @@ def main() -> None:
     )
     rows: list[dict[str, float]] = []
     for size in SIZES:
-        row = _median(size, arguments.rounds)
+        row = _median(size, given.rounds)
         print(_line(row, rows[-1] if rows else None), flush=True)
         rows.append(row)
-    if arguments.json:
-        machine = {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.platform()}
-        measured = datetime.now(UTC).isoformat(timespec="seconds")
-        record = {"measured": measured, "machine": machine, "rows": rows}
-        arguments.json.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    machine = {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.platform()}
+    measured = datetime.now(UTC).isoformat(timespec="seconds")
+    write(given.json, {"measured": measured, "machine": machine, "rows": rows})
 
 
 if __name__ == "__main__":

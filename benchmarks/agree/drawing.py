@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from benchmarks.agree.shapes import SHAPES, Shape
-from benchmarks.agree.tenancies import Data, Tenancy, tenancy
+from benchmarks.agree.tenancies import SHAPES, Data, Shape, Tenancy, tenancy
 
 WORKLOADS: Final = 14
 """Of a scenario, at most."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -186,15 +187,8 @@ def markdown(run: Run) -> str:
         f"On {run.date}, {len(run.scenarios)} random scenarios ({run.source}) were played on Kueue {run.kueue} and in "
         "the simulation."
     )
+    text = " ".join([measured, *sentences(run)])
+    wrapped = textwrap.fill(text, 130, break_long_words=False, break_on_hyphens=False)
     table = ["| class | " + " | ".join(_MODES.values()) + " |", "|---|---|---|"]
     table += [f"| {' | '.join(row)} |" for row in rows(run)]
-    return "\n".join(["", _wrapped(" ".join([measured, *sentences(run)])), "", *table, "", ""])
-
-
-def _wrapped(text: str, width: int = 130) -> str:
-    lines = [""]
-    for word in text.split():
-        if len(lines[-1]) + len(word) >= width:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return "\n".join(lines)
+    return "\n".join(["", wrapped, "", *table, "", ""])
