@@ -24,10 +24,10 @@ def doctor(
     [dim]tenancy doctor prod-aws --cloud[/dim]
     """
     with terminal.errors(stack):
-        from gpu_tenancy.doctor import results  # noqa: PLC0415 - not needed for `--help`
-        from gpu_tenancy.doctor.checks import cloud_rows, tools  # noqa: PLC0415 - as above
-        from gpu_tenancy.engine.project import project_folder, read_stack  # noqa: PLC0415 - as above
-        from gpu_tenancy.model.load import load  # noqa: PLC0415 - as above
+        from gpu_tenancy.doctor import results
+        from gpu_tenancy.doctor.checks import cloud_rows, tools
+        from gpu_tenancy.engine.project import project_folder, read_stack
+        from gpu_tenancy.model.load import load
 
         loaded = load(read_stack(stack, project_folder(project)))
         with terminal.reported_if_slow("asking the cloud"):
@@ -48,10 +48,10 @@ def charts(
     [dim]tenancy charts prod-aws[/dim]
     """
     with terminal.errors(stack):
-        from gpu_tenancy.cli.charts import chart_pins, chart_rows  # noqa: PLC0415 - as above
-        from gpu_tenancy.doctor import results  # noqa: PLC0415 - as above
-        from gpu_tenancy.engine import project as projects  # noqa: PLC0415 - not needed for `--help`
-        from gpu_tenancy.engine.releases import helm_releases  # noqa: PLC0415 - as above
+        from gpu_tenancy.cli.charts import chart_pins, chart_rows
+        from gpu_tenancy.doctor import results
+        from gpu_tenancy.engine import project as projects
+        from gpu_tenancy.engine.releases import helm_releases
 
         preview = projects.preview(stack, projects.project_folder(project))
         with terminal.reported_if_slow("downloading charts"):

@@ -66,10 +66,10 @@ def down(stack: str, project: Path | None, at_once: int, *, yes: bool) -> None:
 
 
 def _opened(stack: str, project: Path | None) -> "Environment":
-    from gpu_tenancy.deploy.deploying import Environment  # noqa: PLC0415 - as above
-    from gpu_tenancy.deploy.stacks import Stacks  # noqa: PLC0415 - as above
-    from gpu_tenancy.engine.project import declared  # noqa: PLC0415 - `--help` can do without the model
-    from gpu_tenancy.model.plan import plan  # noqa: PLC0415 - as above
+    from gpu_tenancy.deploy.deploying import Environment
+    from gpu_tenancy.deploy.stacks import Stacks
+    from gpu_tenancy.engine.project import declared
+    from gpu_tenancy.model.plan import plan
 
     read = declared(stack, project)
     folder = read.project / "out" / "pulumi" / stack

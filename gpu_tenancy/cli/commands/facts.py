@@ -15,7 +15,7 @@ def clouds() -> None:
 
     [dim]tenancy clouds[/dim]
     """
-    from gpu_tenancy.cli.catalogue import abilities_table  # noqa: PLC0415 - `--help` can do without the catalogue
+    from gpu_tenancy.cli.catalogue import abilities_table
 
     terminal.out.print(abilities_table(), highlight=False)
 
@@ -27,9 +27,9 @@ def machines(
 
     [dim]tenancy machines --cloud gcp[/dim]
     """
-    from gpu_tenancy.base.problems import nearest  # noqa: PLC0415 - as above
-    from gpu_tenancy.cli.catalogue import machines_table  # noqa: PLC0415 - as above
-    from gpu_tenancy.model.catalogue import cloud_tables  # noqa: PLC0415 - as above
+    from gpu_tenancy.base.problems import nearest
+    from gpu_tenancy.cli.catalogue import machines_table
+    from gpu_tenancy.model.catalogue import cloud_tables
 
     if cloud is not None and cloud not in cloud_tables():
         terminal.error_line(f"--cloud: unknown cloud '{cloud}'; {nearest(cloud, cloud_tables())}")
@@ -49,8 +49,8 @@ def schema(
 
     [dim]tenancy schema --out stacks/schema.json[/dim]
     """
-    from gpu_tenancy.model.schema import schema_text  # noqa: PLC0415 - as above
-    from gpu_tenancy.simulation.scenarios.scenario_form import scenario_schema_text  # noqa: PLC0415 - as above
+    from gpu_tenancy.model.schema import schema_text
+    from gpu_tenancy.simulation.scenarios.scenario_form import scenario_schema_text
 
     if stories:
         terminal.error_line("--stories: unknown option; use --scenarios")

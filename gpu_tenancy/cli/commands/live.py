@@ -28,7 +28,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _RIGHTS: Final = "check your rights: kubectl auth can-i --list"
 
 
-def usage(  # noqa: PLR0913 - each is an option
+def usage(
     team: Annotated[str | None, typer.Argument(help="Namespace of a team; default: all teams.")] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -43,13 +43,9 @@ def usage(  # noqa: PLR0913 - each is an option
     [dim]tenancy usage ml-research --watch[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.inspect import show  # noqa: PLC0415 - not needed for `--help`
-        from gpu_tenancy.inspect.reading import read  # noqa: PLC0415
-        from gpu_tenancy.inspect.usage import (  # noqa: PLC0415
-            KINDS,
-            Usage,
-            measure,
-        )
+        from gpu_tenancy.inspect import show
+        from gpu_tenancy.inspect.reading import read
+        from gpu_tenancy.inspect.usage import KINDS, Usage, measure
 
         def ask() -> Usage:
             return measure(read(cluster, KINDS, team or ""), team or "")
@@ -65,7 +61,7 @@ def usage(  # noqa: PLR0913 - each is an option
         _print(show.data(result)) if as_json else terminal.out.print(show.usage(result), highlight=False)
 
 
-def fit(  # noqa: PLR0913 - each is an option
+def fit(
     team: Annotated[str, typer.Argument(help="Namespace of a team.")],
     file: Annotated[Path, typer.Option("--file", "-f", help="YAML file with Pods, Jobs or other workloads.")],
     kubeconfig: Kubeconfig = None,
@@ -82,13 +78,13 @@ def fit(  # noqa: PLR0913 - each is an option
     [dim]tenancy fit ml-research -f job.yaml[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.inspect import show  # noqa: PLC0415 - not needed for `--help`
-        from gpu_tenancy.inspect.channels import kinds_claimed  # noqa: PLC0415
-        from gpu_tenancy.inspect.demand import read_demands  # noqa: PLC0415
-        from gpu_tenancy.inspect.fit import KINDS, OWN, require_team  # noqa: PLC0415
-        from gpu_tenancy.inspect.reading import read  # noqa: PLC0415
-        from gpu_tenancy.inspect.references import kinds_named  # noqa: PLC0415
-        from gpu_tenancy.inspect.runtimes import with_runtime  # noqa: PLC0415
+        from gpu_tenancy.inspect import show
+        from gpu_tenancy.inspect.channels import kinds_claimed
+        from gpu_tenancy.inspect.demand import read_demands
+        from gpu_tenancy.inspect.fit import KINDS, OWN, require_team
+        from gpu_tenancy.inspect.reading import read
+        from gpu_tenancy.inspect.references import kinds_named
+        from gpu_tenancy.inspect.runtimes import with_runtime
 
         demands = read_demands(file, team)
         with terminal.reported_if_slow("reading the cluster and running a dry run"):
@@ -109,18 +105,18 @@ def fit(  # noqa: PLR0913 - each is an option
 
 def _fitting(cluster: "Cluster", state: "State", team: str, demand: "Demand") -> "Fitting":
     """All checks of a workload, with the API server's dry run at the end."""
-    from dataclasses import replace  # noqa: PLC0415 - not needed for `--help`
+    from dataclasses import replace
 
-    from gpu_tenancy.inspect.answers import Check  # noqa: PLC0415
-    from gpu_tenancy.inspect.dry_run import ask  # noqa: PLC0415
-    from gpu_tenancy.inspect.fit import judge  # noqa: PLC0415
+    from gpu_tenancy.inspect.answers import Check
+    from gpu_tenancy.inspect.dry_run import ask
+    from gpu_tenancy.inspect.fit import judge
 
     result = judge(state, team, demand)
     full = any(answer.check is Check.NAMESPACE_QUOTA and answer.verdict == "later" for answer in result.answers)
     return replace(result, answers=(*result.answers, *ask(cluster, demand, full=full)))
 
 
-def why(  # noqa: PLR0913 - each is an option
+def why(
     job: Annotated[str, typer.Argument(help="NAMESPACE/NAME of a job, server or pod; or NAME with -n.")],
     namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of the object.")] = None,
     kind: Annotated[str, typer.Option(help="Kind of the object, if several kinds have the name.")] = "",
@@ -139,11 +135,11 @@ def why(  # noqa: PLR0913 - each is an option
     [dim]tenancy why ml-research/nightly[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.inspect import show  # noqa: PLC0415 - not needed for `--help`
-        from gpu_tenancy.inspect.reading import read  # noqa: PLC0415
-        from gpu_tenancy.inspect.target import look_up, target_of  # noqa: PLC0415
-        from gpu_tenancy.inspect.why import KINDS, OWN  # noqa: PLC0415
-        from gpu_tenancy.inspect.why import why as follow  # noqa: PLC0415
+        from gpu_tenancy.inspect import show
+        from gpu_tenancy.inspect.reading import read
+        from gpu_tenancy.inspect.target import look_up, target_of
+        from gpu_tenancy.inspect.why import KINDS, OWN
+        from gpu_tenancy.inspect.why import why as follow
 
         home, _, name = job.rpartition("/")
         if bool(home) == bool(namespace):
@@ -161,8 +157,8 @@ def asking(
     kubeconfig: Path | None, context: str | None, *, embedded: bool, rights: str = _RIGHTS
 ) -> Generator["Cluster"]:
     """A client of the cluster, with API errors as console errors; `rights` is the fix for a missing right."""
-    from gpu_tenancy.inspect.kubeconfig import connect  # noqa: PLC0415
-    from gpu_tenancy.kube.errors import UNAUTHORIZED, ApiError  # noqa: PLC0415 - not needed for `--help`
+    from gpu_tenancy.inspect.kubeconfig import connect
+    from gpu_tenancy.kube.errors import UNAUTHORIZED, ApiError
 
     with terminal.errors():
         try:

@@ -32,7 +32,7 @@ Live = Annotated[
 ]
 
 
-def who_can(  # noqa: PLR0913 - each is an option
+def who_can(
     verb: Annotated[str, typer.Argument(help="Verb of RBAC, such as get, create, delete.")],
     resource: Annotated[str, typer.Argument(help="Resource as for kubectl: pods, po, jobs.batch, pods/exec.")],
     *,
@@ -56,15 +56,15 @@ def who_can(  # noqa: PLR0913 - each is an option
     [dim]tenancy who-can create pods/exec -n ml-research[/dim]
     """
     with terminal.errors(stack or ""):
-        from gpu_tenancy.access import resources, rules, show  # noqa: PLC0415 - `--help` can do without the model
-        from gpu_tenancy.access.planned import access_of  # noqa: PLC0415 - as above
+        from gpu_tenancy.access import resources, rules, show
+        from gpu_tenancy.access.planned import access_of
 
         access = access_of(stack, namespace, project)
         access.namespaces(namespace)
         asked, wanted = resources.verb_of(verb), resources.resource_of(resource, access.stack)
         planned = found = rules.who_can(access.grants, asked, wanted, namespace)
         if live:
-            from gpu_tenancy.access.live import who_can_live  # noqa: PLC0415 - as above
+            from gpu_tenancy.access.live import who_can_live
 
             with asking(kubeconfig, context, embedded=embedded, rights=_REVIEWS) as cluster:
                 found = who_can_live(cluster, asked, wanted, namespace)
@@ -82,7 +82,7 @@ def who_can(  # noqa: PLR0913 - each is an option
         _compare(show.holder_lines(planned, access.names), show.holder_lines(access.of_stack(found), access.names))
 
 
-def can(  # noqa: PLR0913 - each is an option
+def can(
     name: Annotated[
         str, typer.Argument(help="user:NAME, group:NAME, serviceaccount:NAMESPACE/NAME, ARN, or name of people.names.")
     ],
@@ -105,9 +105,9 @@ def can(  # noqa: PLR0913 - each is an option
     [dim]tenancy can group:ml-leads -n ml-research[/dim]
     """
     with terminal.errors(stack or ""):
-        from gpu_tenancy.access import resources, rules, show  # noqa: PLC0415 - as above
-        from gpu_tenancy.access.planned import access_of, named  # noqa: PLC0415 - as above
-        from gpu_tenancy.model.plan.people import subject  # noqa: PLC0415 - as above
+        from gpu_tenancy.access import resources, rules, show
+        from gpu_tenancy.access.planned import access_of, named
+        from gpu_tenancy.model.plan.people import subject
 
         access = access_of(stack, namespace, project)
         who, groups = subject(named(name, access.stack, access.names.values(), "NAME")), group or []
@@ -115,7 +115,7 @@ def can(  # noqa: PLR0913 - each is an option
         own = [grant for grant in access.grants if grant.subject in rules.identity(who, groups)]
         planned = found = rules.can(partial(rules.allowed, own), known, places)
         if live:
-            from gpu_tenancy.access.live import Caller, reviews  # noqa: PLC0415 - as above
+            from gpu_tenancy.access.live import Caller, reviews
 
             with asking(kubeconfig, context, embedded=embedded, rights=_REVIEWS) as cluster:
                 count = f"{len(places)} team" + "s" * (len(places) != 1)
@@ -132,7 +132,7 @@ def can(  # noqa: PLR0913 - each is an option
         _compare(show.right_lines(planned), show.right_lines(found))
 
 
-def kubeconfig_of(  # noqa: PLR0913 - each is an option
+def kubeconfig_of(
     team: Annotated[str, typer.Argument(help="Team; its namespace is set.")],
     *,
     name: Annotated[
@@ -159,10 +159,10 @@ def kubeconfig_of(  # noqa: PLR0913 - each is an option
     [dim]tenancy kubeconfig ml-research --out ml-research.kubeconfig[/dim]
     """
     with terminal.errors(stack or ""):
-        from gpu_tenancy.access import kubeconfigs  # noqa: PLC0415 - as above
-        from gpu_tenancy.access.kubeconfigs import helper_config, source  # noqa: PLC0415 - as above
-        from gpu_tenancy.access.planned import access_of, named, seconds_of  # noqa: PLC0415 - as above
-        from gpu_tenancy.kube.contexts import entry_of  # noqa: PLC0415 - as above
+        from gpu_tenancy.access import kubeconfigs
+        from gpu_tenancy.access.kubeconfigs import helper_config, source
+        from gpu_tenancy.access.planned import access_of, named, seconds_of
+        from gpu_tenancy.kube.contexts import entry_of
 
         access = access_of(stack, team, project)
         access.namespaces(team)
@@ -188,7 +188,7 @@ def kubeconfig_of(  # noqa: PLR0913 - each is an option
             terminal.err.print(escape(note), highlight=False)
 
 
-def login_check(  # noqa: PLR0913 - each is an option
+def login_check(
     *,
     stack: StackOption = None,
     project: ProjectFolder = None,
@@ -205,8 +205,8 @@ def login_check(  # noqa: PLR0913 - each is an option
     [dim]tenancy login-check --kubeconfig ml-research.kubeconfig[/dim]
     """
     with terminal.errors(stack or ""):
-        from gpu_tenancy.access import live, show  # noqa: PLC0415 - as above
-        from gpu_tenancy.access.planned import access_of  # noqa: PLC0415 - as above
+        from gpu_tenancy.access import live, show
+        from gpu_tenancy.access.planned import access_of
 
         access = access_of(stack, namespace, project)
         with asking(kubeconfig, context, embedded=embedded) as cluster:
@@ -218,7 +218,7 @@ def login_check(  # noqa: PLR0913 - each is an option
             terminal.out.print(*show.login(me, roles, access.name), sep="\n", highlight=False)
 
 
-def worker_kubeconfig(  # noqa: PLR0913 - each is an option
+def worker_kubeconfig(
     worker: Annotated[str, typer.Argument(help="Stack of the worker, with `multikueue.manager`.")],
     *,
     valid: Annotated[str, typer.Option("--for", help="Validity of the token, 10m to 30d.")] = "7d",
@@ -241,9 +241,9 @@ def worker_kubeconfig(  # noqa: PLR0913 - each is an option
     [dim]tenancy worker-kubeconfig train-west --context west --manager-context hub[/dim]
     """
     with terminal.errors(worker):
-        from gpu_tenancy.access import workers  # noqa: PLC0415 - as above
-        from gpu_tenancy.access.planned import seconds_of  # noqa: PLC0415 - as above
-        from gpu_tenancy.base.writing import write_private  # noqa: PLC0415 - `--help` can do without it
+        from gpu_tenancy.access import workers
+        from gpu_tenancy.access.planned import seconds_of
+        from gpu_tenancy.base.writing import write_private
 
         found, seconds = workers.worker_of(worker, project), seconds_of(valid, "--for")
         rights = "ask somebody who may create serviceaccounts/token in Kueue's namespace"
@@ -272,9 +272,9 @@ def token_maker(
             login of the cluster's cloud is used.
         rights: what to do without the right to make tokens.
     """
-    from gpu_tenancy.access import kubeconfigs  # noqa: PLC0415 - as above
-    from gpu_tenancy.access.kubeconfigs import helper_config, source  # noqa: PLC0415 - as above
-    from gpu_tenancy.kube.contexts import entry_of  # noqa: PLC0415 - as above
+    from gpu_tenancy.access import kubeconfigs
+    from gpu_tenancy.access.kubeconfigs import helper_config, source
+    from gpu_tenancy.kube.contexts import entry_of
 
     kubeconfig, context, embedded = place
     config = None if kubeconfig or context or embedded else helper_config(section)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Controllers: TypeAlias = Literal["all", "none"]
 
 
-def up(  # noqa: PLR0913 - each is an option
+def up(
     stack: StackName = "local",
     out: Annotated[Path, typer.Option(help="Folder for the report; it is written to OUT/<stack>.")] = Path("out"),
     project: ProjectFolder = None,
@@ -49,12 +49,12 @@ def up(  # noqa: PLR0913 - each is an option
         if all_:
             environments.up(stack, project, at_once, yes=yes)
             return
-        from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - as above
-        from gpu_tenancy.engine.project import project_folder  # noqa: PLC0415 - as above
-        from gpu_tenancy.local import show  # noqa: PLC0415 - `--help` can do without the model and Pulumi's SDK
-        from gpu_tenancy.local.up import Options  # noqa: PLC0415 - as above
-        from gpu_tenancy.local.up import up as bring_up  # noqa: PLC0415 - as above
-        from gpu_tenancy.review.page import write_forecast, write_report  # noqa: PLC0415 - as above
+        from gpu_tenancy.embedded.platform import Platform
+        from gpu_tenancy.engine.project import project_folder
+        from gpu_tenancy.local import show
+        from gpu_tenancy.local.up import Options
+        from gpu_tenancy.local.up import up as bring_up
+        from gpu_tenancy.review.page import write_forecast, write_report
 
         def foreshow(preview: "Preview") -> None:
             page = write_forecast(preview, out / stack)
@@ -91,7 +91,7 @@ def down(
         if all_:
             environments.down(all_, project, at_once, yes=yes)
             return
-        from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - as above
+        from gpu_tenancy.embedded.platform import Platform
 
         platform = Platform()
         with platform.deploying(terminal.report):  # else an `up` would go on without the platform
@@ -105,8 +105,8 @@ def status() -> None:
     [dim]tenancy status[/dim]
     """
     with terminal.errors():
-        from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - as above
-        from gpu_tenancy.embedded.processes import tail  # noqa: PLC0415 - as above
+        from gpu_tenancy.embedded.platform import Platform
+        from gpu_tenancy.embedded.processes import tail
 
         platform = Platform()
         parts = platform.status()

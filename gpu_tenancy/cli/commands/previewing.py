@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpu_tenancy.review.review import Review
 
 
-def preview(  # noqa: PLR0913 - each is an option
+def preview(
     stack: StackName,
     *,
     base: Annotated[
@@ -58,7 +58,7 @@ def preview(  # noqa: PLR0913 - each is an option
 
     [dim]tenancy preview prod-aws --base origin/main --policy workloads --policy clouds --out out/prod-aws[/dim]
     """
-    from gpu_tenancy.engine.isolation import relaxed_collector  # noqa: PLC0415 - `--help` can do without the model and Pulumi's SDK
+    from gpu_tenancy.engine.isolation import relaxed_collector
 
     with terminal.errors(stack), relaxed_collector():
         if all_:
@@ -69,9 +69,9 @@ def preview(  # noqa: PLR0913 - each is an option
                 )
             environments.preview(stack, project, at_once)
             return
-        from gpu_tenancy.engine import project as projects  # noqa: PLC0415 - as above
-        from gpu_tenancy.review.build import as_json as json_of  # noqa: PLC0415 - as above
-        from gpu_tenancy.review.build import review  # noqa: PLC0415 - as above
+        from gpu_tenancy.engine import project as projects
+        from gpu_tenancy.review.build import as_json as json_of
+        from gpu_tenancy.review.build import review
 
         folder = projects.project_folder(project)
         terminal.progress(f"rendering {stack}")
@@ -90,9 +90,9 @@ def preview(  # noqa: PLR0913 - each is an option
 
 def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
     """Prints the verdict; the changes, or the tree without a comparison; then guarantees, pools and policies."""
-    from gpu_tenancy.engine.tree import tree  # noqa: PLC0415 - as above
-    from gpu_tenancy.local import show  # noqa: PLC0415 - as above
-    from gpu_tenancy.review import text  # noqa: PLC0415 - as above
+    from gpu_tenancy.engine.tree import tree
+    from gpu_tenancy.local import show
+    from gpu_tenancy.review import text
 
     out = terminal.out
     text.show_verdict(out, seen)
@@ -118,11 +118,11 @@ def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
 
 def _write(stack_preview: "Preview", seen: "Review", out: Path) -> str:
     """Writes the report, the objects and the Helm values; returns the lines that name the files."""
-    from gpu_tenancy.engine.files import write  # noqa: PLC0415 - as above
-    from gpu_tenancy.engine.releases import write_releases  # noqa: PLC0415 - as above
-    from gpu_tenancy.review.build import as_json  # noqa: PLC0415 - as above
-    from gpu_tenancy.review.comment import comment  # noqa: PLC0415 - as above
-    from gpu_tenancy.review.page import page  # noqa: PLC0415 - as above
+    from gpu_tenancy.engine.files import write
+    from gpu_tenancy.engine.releases import write_releases
+    from gpu_tenancy.review.build import as_json
+    from gpu_tenancy.review.comment import comment
+    from gpu_tenancy.review.page import page
 
     objects = write(stack_preview.objects, out / "objects")
     releases = write_releases(stack_preview.rendered, out / "releases")

@@ -30,7 +30,7 @@ class Target(StrEnum):
     PLAIN = "plain"
 
 
-def render(  # noqa: PLR0913 - each is an option
+def render(
     stack: StackName,
     out: Annotated[
         Path, typer.Option(help="Folder to write. Stale generated files are deleted; other files are kept.")
@@ -55,9 +55,9 @@ def render(  # noqa: PLR0913 - each is an option
     [dim]tenancy render prod-aws --out clusters/prod --for flux[/dim]
     """
     with terminal.errors(stack):
-        from gpu_tenancy.engine import project as projects  # noqa: PLC0415 - `--help` can do without Pulumi's SDK
-        from gpu_tenancy.engine.files import write_texts  # noqa: PLC0415
-        from gpu_tenancy.gitops.pieces import pieces, refusals, stays  # noqa: PLC0415
+        from gpu_tenancy.engine import project as projects
+        from gpu_tenancy.engine.files import write_texts
+        from gpu_tenancy.gitops.pieces import pieces, refusals, stays
 
         if target is Target.ARGOCD and not repo:
             raise ConsoleError("--for argocd requires --repo", "add --repo https://git.example.com/it.git")
@@ -80,9 +80,9 @@ def render(  # noqa: PLR0913 - each is an option
 def _files(
     stack: str, parts: "Sequence[Piece]", target: Target, out: Path, options: tuple[str, str, str, str]
 ) -> "Files":
-    from gpu_tenancy.gitops.argocd import Repository, argocd  # noqa: PLC0415 - as above
-    from gpu_tenancy.gitops.flux import flux  # noqa: PLC0415
-    from gpu_tenancy.gitops.manifests import plain  # noqa: PLC0415
+    from gpu_tenancy.gitops.argocd import Repository, argocd
+    from gpu_tenancy.gitops.flux import flux
+    from gpu_tenancy.gitops.manifests import plain
 
     repo, revision, path, source = options
     match target:
@@ -134,9 +134,9 @@ def changed(
     [dim]tenancy changed --base origin/main[/dim]
     """
     with terminal.errors():
-        from gpu_tenancy.engine.project import project_folder  # noqa: PLC0415
-        from gpu_tenancy.gitops.changed import changed as find  # noqa: PLC0415 - as above
-        from gpu_tenancy.gitops.changed import listed  # noqa: PLC0415
+        from gpu_tenancy.engine.project import project_folder
+        from gpu_tenancy.gitops.changed import changed as find
+        from gpu_tenancy.gitops.changed import listed
 
         affected = find(project_folder(project), base)
         only = None if among is None else frozenset(listed(among))
@@ -160,7 +160,7 @@ def comment(
     [dim]tenancy comment out --out out/comment.md[/dim]
     """
     with terminal.errors():
-        from gpu_tenancy.gitops.comment import comment, read, worst  # noqa: PLC0415 - as above
+        from gpu_tenancy.gitops.comment import comment, read, worst
 
         previews = read(reports)
         write_text(out, comment(previews, limit))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpu_tenancy.whatif.narrative import Played
 
 
-def whatif(  # noqa: PLR0913 - each is an option
+def whatif(
     stack: StackName,
     *,
     team: Annotated[str | None, typer.Option(help="Only this team submits jobs.")] = None,
@@ -46,9 +46,9 @@ def whatif(  # noqa: PLR0913 - each is an option
     [dim]tenancy whatif local --last ml-research[/dim]
     """
     with terminal.errors(stack):
-        from gpu_tenancy.engine.project import project_folder, read_stack  # noqa: PLC0415 - not needed for `--help`
-        from gpu_tenancy.model.load import load  # noqa: PLC0415 - as above
-        from gpu_tenancy.model.plan.shares import Tree  # noqa: PLC0415 - as above
+        from gpu_tenancy.engine.project import project_folder, read_stack
+        from gpu_tenancy.model.load import load
+        from gpu_tenancy.model.plan.shares import Tree
 
         chosen = [name for name, given in (("--team", team), ("--workloads", workloads)) if given]
         chosen += ["--first or --last"] if first or last else []
@@ -63,8 +63,8 @@ def whatif(  # noqa: PLR0913 - each is an option
 
 
 def _print(played: "Played", written: Path | None, *, as_json: bool) -> None:
-    from gpu_tenancy.whatif import show  # noqa: PLC0415 - as above
-    from gpu_tenancy.whatif.data import as_json as json_of  # noqa: PLC0415 - as above
+    from gpu_tenancy.whatif import show
+    from gpu_tenancy.whatif.data import as_json as json_of
 
     if as_json:
         sys.stdout.write(json_of(played))
@@ -77,7 +77,7 @@ def _print(played: "Played", written: Path | None, *, as_json: bool) -> None:
 
 
 def _write(played: "Played", out: Path) -> Path:
-    from gpu_tenancy.whatif.page import page  # noqa: PLC0415 - as above
+    from gpu_tenancy.whatif.page import page
 
     file = out / "whatif.html"
     write_text(file, page(played))
@@ -85,7 +85,7 @@ def _write(played: "Played", out: Path) -> Path:
 
 
 def _known(tree: "Tree", name: str | None) -> None:
-    from gpu_tenancy.base.problems import nearest  # noqa: PLC0415 - as above
+    from gpu_tenancy.base.problems import nearest
 
     if name is None or name in tree.team_shares:
         return
@@ -95,16 +95,16 @@ def _known(tree: "Tree", name: str | None) -> None:
 
 
 def _state(stack: str, tree: "Tree", team: str | None, first: str | None, last: str | None) -> "Played":
-    from gpu_tenancy.simulation.scenarios import alone, busy, unmodelled_of  # noqa: PLC0415 - as above
-    from gpu_tenancy.whatif.narrative import Played  # noqa: PLC0415 - as above
+    from gpu_tenancy.simulation.scenarios import alone, busy, unmodelled_of
+    from gpu_tenancy.whatif.narrative import Played
 
     moment = alone(tree, team) if team else busy(tree, first=first, last=last)
     return Played(stack, moment.label, tree, (moment,), scenario=False, left_out=unmodelled_of(tree))
 
 
 def _scenario(stack: str, tree: "Tree", file: Path) -> "Played":
-    from gpu_tenancy.simulation.scenarios import ScenarioError, play_scenario, read_scenario, unmodelled_of  # noqa: PLC0415 - as above
-    from gpu_tenancy.whatif.narrative import Played  # noqa: PLC0415 - as above
+    from gpu_tenancy.simulation.scenarios import ScenarioError, play_scenario, read_scenario, unmodelled_of
+    from gpu_tenancy.whatif.narrative import Played
 
     try:
         moments = play_scenario(tree, read_scenario(file, tree))
@@ -139,12 +139,12 @@ def demo(
     [dim]tenancy demo example-elastic --live[/dim]
     """
     with terminal.errors(stack):
-        from gpu_tenancy.engine.project import project_folder, read_stack  # noqa: PLC0415 - as above
-        from gpu_tenancy.model.load import load  # noqa: PLC0415 - as above
-        from gpu_tenancy.model.plan.shares import Tree  # noqa: PLC0415 - as above
-        from gpu_tenancy.simulation.scenarios import unmodelled_of  # noqa: PLC0415 - as above
-        from gpu_tenancy.whatif.data import Recorder, demo_json  # noqa: PLC0415 - not needed for `--help`
-        from gpu_tenancy.whatif.demo import Display, play_demo  # noqa: PLC0415 - as above
+        from gpu_tenancy.engine.project import project_folder, read_stack
+        from gpu_tenancy.model.load import load
+        from gpu_tenancy.model.plan.shares import Tree
+        from gpu_tenancy.simulation.scenarios import unmodelled_of
+        from gpu_tenancy.whatif.data import Recorder, demo_json
+        from gpu_tenancy.whatif.demo import Display, play_demo
 
         folder = project_folder(project)
         tree = Tree(load(read_stack(stack, folder)))
@@ -169,15 +169,15 @@ def _live_player(stack: str, tree: "Tree", *, live: bool) -> "AbstractContextMan
     """The player on the embedded platform; None for the simulation alone."""
     if not live:
         return nullcontext()
-    from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - as above
-    from gpu_tenancy.simulation.live.player import live_player  # noqa: PLC0415 - as above
+    from gpu_tenancy.embedded.platform import Platform
+    from gpu_tenancy.simulation.live.player import live_player
 
     return live_player(Platform(), stack, tree, terminal.report)
 
 
 def _steps(tree: "Tree", folder: Path, stack: str, given: Path | None) -> "tuple[list[JobStep], str]":
     """The steps, and where they come from."""
-    from gpu_tenancy.simulation.scenarios import ScenarioError, default_scenario, read_scenario, scenario_of  # noqa: PLC0415 - as above
+    from gpu_tenancy.simulation.scenarios import ScenarioError, default_scenario, read_scenario, scenario_of
 
     own = folder / "stacks" / "scenarios" / f"{stack}.yaml"
     file = given or (own if own.is_file() else None)
@@ -221,7 +221,7 @@ def simulate(
 
 
 def _observed(line: str, place: str) -> str:
-    from gpu_tenancy.kueue.scenarios import observe  # noqa: PLC0415 - `--help` can do without
+    from gpu_tenancy.kueue.scenarios import observe
 
     try:
         return json.dumps(observe(json.loads(line)))

@@ -22,8 +22,8 @@ def validate(
 
     [dim]tenancy validate prod-aws[/dim]
     """
-    from gpu_tenancy.engine.project import project_folder, read_stack, stack_names  # noqa: PLC0415 - `--help` can do without the model
-    from gpu_tenancy.model.load import load  # noqa: PLC0415 - as above
+    from gpu_tenancy.engine.project import project_folder, read_stack, stack_names
+    from gpu_tenancy.model.load import load
 
     with terminal.errors():
         folder = project_folder(project)
@@ -53,11 +53,11 @@ def explain(
     [dim]tenancy explain ml-research --stack local[/dim]
     """
     with terminal.errors(stack or ""):
-        from gpu_tenancy.base.problems import nearest  # noqa: PLC0415 - as above
-        from gpu_tenancy.engine.project import project_folder, read_stack, stack_of  # noqa: PLC0415 - as above
-        from gpu_tenancy.model.load import load  # noqa: PLC0415 - as above
-        from gpu_tenancy.model.outlook.explain import explain as reasons_of  # noqa: PLC0415 - as above
-        from gpu_tenancy.model.plan.shares import Tree  # noqa: PLC0415 - as above
+        from gpu_tenancy.base.problems import nearest
+        from gpu_tenancy.engine.project import project_folder, read_stack, stack_of
+        from gpu_tenancy.model.load import load
+        from gpu_tenancy.model.outlook.explain import explain as reasons_of
+        from gpu_tenancy.model.plan.shares import Tree
 
         folder = project_folder(project)
         source = read_stack(stack or stack_of(team, folder), folder)
@@ -101,9 +101,9 @@ def diff(
     [dim]tenancy diff prod-aws v1.4 main[/dim]
     """
     with terminal.errors(stack):
-        from gpu_tenancy.engine.project import project_folder  # noqa: PLC0415 - as above
-        from gpu_tenancy.review import text  # noqa: PLC0415 - as above
-        from gpu_tenancy.review.build import between  # noqa: PLC0415 - as above
+        from gpu_tenancy.engine.project import project_folder
+        from gpu_tenancy.review import text
+        from gpu_tenancy.review.build import between
 
         terminal.progress(f"rendering {stack} at {before} and {after or 'in the working tree'}")
         review = between(stack, before, after, project_folder(project))

@@ -23,7 +23,7 @@ def init(
     [dim]tenancy init my-platform --cloud aws[/dim]
     """
     with terminal.errors():
-        from gpu_tenancy.cli.starting import start  # noqa: PLC0415 - `--help` can do without the model
+        from gpu_tenancy.cli.starting import start
 
         files = start(folder, tuple(cloud or ()))
         for file in files:
@@ -41,7 +41,7 @@ def pack(
     [dim]pulumi preview --policy-pack "$(tenancy pack workloads)"[/dim]
     """
     with terminal.errors():
-        from gpu_tenancy.engine.project import project_folder  # noqa: PLC0415 - as above
-        from gpu_tenancy.packs.choosing import choose  # noqa: PLC0415 - as above
+        from gpu_tenancy.engine.project import project_folder
+        from gpu_tenancy.packs.choosing import choose
 
         typer.echo(choose(name, "", project_folder(project)).folder)
