@@ -22,7 +22,10 @@ from workflow_tools import commands
 
 from components.provider.package import TENANCY, package_schema
 from gpu_tenancy.cli import documentation
+from gpu_tenancy.cli.catalogue import abilities
+from gpu_tenancy.cli.command_reference import commands_page
 from gpu_tenancy.cli.main import app
+from gpu_tenancy.cli.stack_reference import Reference, stack_page
 from gpu_tenancy.kueue.unmodelled import Unmodelled
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
@@ -303,20 +306,20 @@ def test_a_generated_page_is_up_to_date(path: Path) -> None:
 
 
 def test_what_each_cloud_supports_is_in_the_table() -> None:
-    headings, rows = documentation.abilities()
+    headings, rows = abilities()
     page = (ROOT / documentation.CLOUDS).read_text(encoding="utf-8")
     for line in (headings, *rows):
         assert f"| {' | '.join(line)} |" in page
 
 
 @pytest.fixture(scope="module")
-def reference() -> documentation.Reference:
-    return documentation.Reference(
+def reference() -> Reference:
+    return Reference(
         file_schema(), [read_file(file).sections for file in sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))]
     )
 
 
-def test_the_reference_has_every_section_and_an_example_of_every_key(reference: documentation.Reference) -> None:
+def test_the_reference_has_every_section_and_an_example_of_every_key(reference: Reference) -> None:
     assert set(reference.places) == set(reference.sections)
     keys = {("", key): schema for key, schema in reference.top.items()} | {
         (name, key): schema
@@ -330,8 +333,8 @@ def test_the_reference_has_every_section_and_an_example_of_every_key(reference: 
         assert validator.is_valid(example), key
 
 
-def test_the_reference_has_the_unit_of_an_amount(reference: documentation.Reference) -> None:
-    page = documentation.stack_page(reference)
+def test_the_reference_has_the_unit_of_an_amount(reference: Reference) -> None:
+    page = stack_page(reference)
     assert "| `cpu` | CPUs | none |" in page
     assert "| `memory` | bytes | none |" in page
     assert "| `startup` | duration | `10m` |" in page
@@ -342,7 +345,7 @@ def test_the_reference_has_the_unit_of_an_amount(reference: documentation.Refere
 def test_every_command_is_in_the_command_reference() -> None:
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
-    page = documentation.commands_page()
+    page = commands_page()
     for name, command in group.commands.items():
         _, found, section = page.partition(f"\n## {name}\n")
         assert found or command.hidden, name

@@ -1,0 +1,291 @@
+"""The stack reference, docs/stack-reference.md: every section and key of a stack's file, from the model's schema."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Final, TypeAlias, cast, get_args
+
+import yaml
+from pydantic import BeforeValidator
+from pydantic.alias_generators import to_camel
+
+from gpu_tenancy.base.quantity import format_bytes, format_cpu
+from gpu_tenancy.base.tables import read_table
+from gpu_tenancy.cli.markdown import escaped, head, table
+from gpu_tenancy.model.catalogue.operators import operators
+from gpu_tenancy.model.schema import SECRET
+from gpu_tenancy.model.spec import NAMESPACE
+from gpu_tenancy.model.spec.base import Bytes, Cpu, Seconds, Section
+
+Schema: TypeAlias = Mapping[str, Any]
+
+EXAMPLES: Final = Path(__file__).with_name("documentation.yaml")
+"""Examples of the keys that no stack of the repository sets, by section and key."""
+_LONGEST: Final = 72
+"""Characters of an example from a stack; a longer one does not fit into a table."""
+_WIDEST: Final = 130
+"""Characters of an example of this module's own; of a longer one each key has an example in its own section."""
+_UNITS: Final = {"cpu": "CPUs", "bytes": "bytes", "seconds": "duration"}
+
+
+class Reference:
+    """The sections of a stack's file: where each is written, and an example of each key.
+
+    Args:
+        schema: of the file.
+        configs: the sections of each stack to take examples from.
+    """
+
+    def __init__(self, schema: Schema, configs: Iterable[Schema]) -> None:
+        self.sections: Mapping[str, Schema] = schema["$defs"]
+        config = schema["properties"]["config"]
+        prefix = f"{NAMESPACE}:"
+        self.top: Mapping[str, Schema] = {
+            key.removeprefix(prefix): value for key, value in config["properties"].items()
+        }
+        self.required = {key.removeprefix(prefix) for key in config["anyOf"][0]["required"]}
+        self.examples: dict[tuple[str, str], Any] = {}
+        for section, keys in read_table(EXAMPLES).items():
+            self.examples |= {(section, key): value for key, value in keys.items()}
+        for name, operator in operators().items():
+            self.examples["Operators", to_camel(name)] = operator.example
+        for stack in configs:
+            for name, value in stack.items():
+                self._add("", name, value)
+                self._collect(self.top[name], value)
+
+    @cached_property
+    def places(self) -> dict[str, str]:
+        """The path of each section in the file, such as `teams.<team>.serving.<server>`; the first of several."""
+        places: dict[str, str] = {}
+        waiting = [(key, schema) for key, schema in self.top.items()]
+        while waiting:
+            path, schema = waiting.pop(0)
+            for name, inner in self._referenced(schema, path):
+                if name not in places:
+                    places[name] = inner
+                    properties: Schema = self.sections[name].get("properties", {})
+                    waiting += [(f"{inner}.{key}", value) for key, value in properties.items()]
+        return places
+
+    def _referenced(self, schema: Schema, path: str) -> Iterator[tuple[str, str]]:
+        """The sections that a value may be, with their paths."""
+        if "$ref" in schema:
+            yield _name(schema), path
+        for branch in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+            yield from self._referenced(branch, path)
+        if "items" in schema:
+            yield from self._referenced(schema["items"], f"{path}[]")
+        for value in _values(schema):
+            yield from self._referenced(value, f"{path}.<{_singular(path.rpartition('.')[2])}>")
+
+    def _collect(self, schema: Schema, value: Any) -> None:
+        """Takes examples from a value."""
+        if isinstance(value, list) and "items" in schema:
+            for item in cast("list[Any]", value):
+                self._collect(schema["items"], item)
+        if not isinstance(value, dict):
+            return
+        keys = cast("dict[str, Any]", value)
+        for inner in _values(schema):
+            for entry in keys.values():
+                self._collect(inner, entry)
+        if "$ref" in schema:
+            name = _name(schema)
+            properties = self.sections[name].get("properties", {})
+            if all(_allows(properties.get(key), entry) for key, entry in keys.items()):
+                for key, entry in keys.items():
+                    self._add(name, key, entry)
+                    self._collect(properties[key], entry)
+        for branch in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+            self._collect(branch, value)
+
+    def _add(self, section: str, key: str, value: Any) -> None:
+        if len(_flow({key: value})) <= _LONGEST:
+            self.examples.setdefault((section, key), value)
+
+
+def stack_page(reference: Reference) -> str:
+    """The stack reference: every section and key."""
+    headings = ["key", "value", "default", "description", "example"]
+    top = [
+        _row(reference, "", key, schema, required=key in reference.required) for key, schema in reference.top.items()
+    ]
+    lines = [head("stack"), "", *table(headings, top)]
+    for key in reference.top:
+        sections = [(name, path) for name, path in reference.places.items() if path.partition(".")[0] == key]
+        if sections:
+            lines += ["", f"## {key}"]
+        for name, path in sections:
+            lines += _section(reference, name, path)
+    return "\n".join(lines) + "\n"
+
+
+def _section(reference: Reference, name: str, path: str) -> Iterator[str]:
+    schema = reference.sections[name]
+    yield from ("", f'<a id="{_anchor(name)}"></a>', "", f"### `{path}`: {name}", "")
+    if "description" in schema:
+        yield from (escaped(schema["description"]), "")
+    required = schema.get("required", ())
+    rows = [
+        _row(reference, name, key, value, required=key in required)
+        for key, value in schema.get("properties", {}).items()
+    ]
+    yield from table(["key", "value", "default", "description", "example"], rows)
+
+
+def _row(reference: Reference, section: str, key: str, schema: Schema, *, required: bool) -> list[str]:
+    unit = _unit(section, key)
+    default = "required" if required else _default(schema, unit)
+    value = schema.get("const") or reference.examples.get((section, key))
+    example = f"`{_flow({key: value})}`" if value is not None else ""
+    if len(example) > _WIDEST:
+        example = f"see {_type(schema)}"
+    return [f"`{key}`", _UNITS.get(unit) or _type(schema), default, schema.get("description", ""), example]
+
+
+def _type(schema: Schema) -> str:
+    """The values that a key takes, in words."""
+    if "$ref" in schema:
+        return f"[{_name(schema)}](#{_anchor(_name(schema))})"
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    if "enum" in schema:
+        return " or ".join(f"`{value}`" for value in schema["enum"])
+    branches = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    if not branches:
+        return _container(schema)
+    # The page describes once for all what can be a secret.
+    named = [branch for branch in branches if branch.get("type") != "null" and branch != SECRET]
+    return " or ".join(dict.fromkeys(map(_type, named)))
+
+
+def _container(schema: Schema) -> str:
+    if schema.get("type") == "array":
+        return f"list of {_type(schema['items'])}"
+    if schema.get("type") == "object":
+        return " or ".join(dict.fromkeys(f"map of {_type(value)}" for value in _values(schema))) or "map of any value"
+    return _plain(schema)
+
+
+def _plain(schema: Schema) -> str:
+    kind: Any = schema.get("type", "any value")
+    if isinstance(kind, list):
+        return " or ".join(cast("list[str]", kind))
+    return {"boolean": "`true` or `false`"}.get(kind, str(kind)) + _bounds(schema)
+
+
+def _bounds(schema: Schema) -> str:
+    minimum, maximum = schema.get("minimum"), schema.get("maximum")
+    if "exclusiveMinimum" in schema:
+        return f", greater than {schema['exclusiveMinimum']}, at most {maximum:,}"
+    return "" if minimum is None else f", {minimum:,} to {maximum:,}"
+
+
+def _default(schema: Schema, unit: str) -> str:
+    default = _filled(schema.get("default"))
+    if default in (None, {}, [], ""):
+        return "none"
+    formats = {"cpu": format_cpu, "bytes": format_bytes, "seconds": _duration}
+    text = str(formats[unit](default)) if unit in formats else _flow(_readable(default))
+    return f"`{text}`"
+
+
+def _filled(value: Any) -> Any:
+    """A default without the keys that have none themselves."""
+    if not isinstance(value, dict):
+        return value
+    filled = {key: _filled(entry) for key, entry in cast("dict[str, Any]", value).items()}
+    return {key: entry for key, entry in filled.items() if entry not in (None, {}, [])}
+
+
+def _readable(value: Any, key: str = "") -> Any:
+    """A default with amounts as a stack writes them: inside sections they are millicores and bytes."""
+    if isinstance(value, dict):
+        return {key: _readable(entry, key) for key, entry in cast("dict[str, Any]", value).items()}
+    formats = {"cpu": format_cpu, "memory": format_bytes, "size": format_bytes}
+    return _number(formats[key](value)) if key in formats and isinstance(value, int) else value
+
+
+def _number(text: str) -> str | int:
+    return int(text) if text.isdigit() else text
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length and seconds % length == 0:
+            return f"{seconds / length:g}{unit}"
+    return f"{seconds:g}s"
+
+
+@cache
+def _units() -> Mapping[tuple[str, str], str]:
+    """The unit of each key that has one, by section and key: the schema has one form for CPUs and for bytes."""
+    return {(kind.__name__, key): unit for kind in _sections(Section) for key, unit in _units_of(kind)}
+
+
+def _sections(kind: type[Section]) -> Iterator[type[Section]]:
+    yield kind
+    for inner in kind.__subclasses__():
+        yield from _sections(inner)
+
+
+def _units_of(kind: type[Section]) -> Iterator[tuple[str, str]]:
+    kinds = {"cpu": Cpu, "bytes": Bytes, "seconds": Seconds}
+    for field in kind.model_fields.values():
+        # What marks a type lies in the field itself, or within an optional one.
+        marks = [*field.metadata, *_marks(field.annotation)]
+        for unit, alias in kinds.items():
+            if any(mark in marks for mark in get_args(alias) if isinstance(mark, BeforeValidator)):
+                yield field.alias or "", unit
+
+
+def _marks(annotation: Any) -> Iterator[Any]:
+    for argument in get_args(annotation):
+        yield from get_args(argument)[1:]
+
+
+def _unit(section: str, key: str) -> str:
+    return _units().get((section, key), "")
+
+
+def _values(schema: Schema) -> list[Schema]:
+    """The schemas of a map's values, where its keys are names of the user's."""
+    values = [schema.get("additionalProperties"), *schema.get("patternProperties", {}).values()]
+    return [value for value in values if isinstance(value, dict) and value]
+
+
+def _allows(schema: Schema | None, value: Any) -> bool:
+    """Whether a section has this key, and its fixed value if there is one."""
+    return schema is not None and schema.get("const", value) == value
+
+
+def _name(schema: Schema) -> str:
+    return str(schema["$ref"]).rpartition("/")[2]
+
+
+def _anchor(section: str) -> str:
+    return f"section-{section.lower()}"
+
+
+def _singular(plural: str) -> str:
+    known = {"gpus": "flavor", "quota": "flavor", "gangs": "flavor", "priorities": "class", "serving": "server"}
+    known |= {"training": "job", "machines": "machine", "prices": "machine"}
+    return known.get(plural, plural.removesuffix("[]").removesuffix("s"))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes `off` without quotes, since a stack has no such word for false."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as the base class has it
+        first: [(tag, form) for tag, form in resolvers if first in "tTfF" or not tag.endswith(":bool")]
+        for first, resolvers in yaml.SafeDumper.yaml_implicit_resolvers.items()
+    }
+
+
+def _flow(value: Any) -> str:
+    """A value as YAML on one line."""
+    text = yaml.dump(value, Dumper=_Dumper, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True)
+    text = text.removesuffix("\n").removesuffix("\n...")
+    # At the top a pair needs no braces.
+    return text[1:-1] if isinstance(value, dict) and len(cast("dict[str, Any]", value)) == 1 else text
