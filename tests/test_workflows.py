@@ -1,7 +1,6 @@
 """The workflows of GitHub and GitLab: right by their own linters, and with no more rights than they need."""
 
 import re
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -13,27 +12,21 @@ import typer
 import yaml
 from repository import ROOT
 from typer.core import TyperGroup
-from workflow_tools import FOLDER, WORKFLOWS, actionlint, commands, gitlab, steps, workflow
+from workflow_tools import FOLDER, WORKFLOWS, actionlint, commands, gitlab, run, steps, workflow
 
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.cli.main import app
 
 BIN = Path(sys.executable).parent
+SHELLCHECK = BIN / "shellcheck"
 PINNED = re.compile(r"\./\.github/workflows/\w+\.yaml|[\w.-]+/[\w.-]+@[0-9a-f]{40}")
 
 
 @pytest.mark.process
 @pytest.mark.slow
 def test_actionlint_and_shellcheck_find_no_problems(report: Report) -> None:
-    linter = [str(actionlint(report)), "-shellcheck", str(BIN / "shellcheck"), "-no-color"]
-    done = subprocess.run(
-        [*linter, *(str(FOLDER / name) for name in WORKFLOWS)],
-        cwd=ROOT,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    files = (FOLDER / name for name in WORKFLOWS)
+    done = run(actionlint(report), "-shellcheck", SHELLCHECK, "-no-color", *files)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -41,10 +34,7 @@ def test_actionlint_and_shellcheck_find_no_problems(report: Report) -> None:
 def test_actionlint_would_find_a_mistake_of_a_script(report: Report, tmp_path: Path) -> None:
     broken = (FOLDER / "comment.yaml").read_text().replace('gh run download "$RUN"', "gh run download $RUN")
     (tmp_path / "broken.yaml").write_text(broken)
-    linter = [str(actionlint(report)), "-shellcheck", str(BIN / "shellcheck"), "-no-color"]
-    done = subprocess.run(
-        [*linter, str(tmp_path / "broken.yaml")], check=False, capture_output=True, text=True, timeout=120
-    )
+    done = run(actionlint(report), "-shellcheck", SHELLCHECK, "-no-color", tmp_path / "broken.yaml", cwd=tmp_path)
     assert done.returncode == 1
     assert "SC2086" in done.stdout
 
@@ -52,9 +42,7 @@ def test_actionlint_would_find_a_mistake_of_a_script(report: Report, tmp_path: P
 @pytest.mark.process
 @pytest.mark.parametrize("name", ["packages.sh", "preview.sh"])
 def test_shellcheck_finds_no_problems_in_scripts(name: str) -> None:
-    done = subprocess.run(
-        [str(BIN / "shellcheck"), str(FOLDER / name)], check=False, capture_output=True, text=True, timeout=60
-    )
+    done = run(SHELLCHECK, FOLDER / name)
     assert (done.returncode, done.stdout) == (0, "")
 
 
@@ -246,11 +234,11 @@ def test_command_lines_are_found_in_all_places() -> None:
 def test_gitlabs_pipeline_is_one_by_its_schema(tmp_path: Path) -> None:
     file = tmp_path / ".gitlab-ci.yml"
     file.write_text(gitlab(), encoding="utf-8")
-    checker = [str(BIN / "check-jsonschema"), "--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci"]
-    done = subprocess.run([*checker, str(file)], check=False, capture_output=True, text=True, timeout=60)
+    checker = (BIN / "check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci")
+    done = run(*checker, file)
     assert done.returncode == 0, done.stdout
     file.write_text(gitlab().replace("expose_as: Preview\n", "expose: Preview\n"), encoding="utf-8")
-    done = subprocess.run([*checker, str(file)], check=False, capture_output=True, text=True, timeout=60)
+    done = run(*checker, file)
     assert done.returncode == 1
 
 
@@ -307,9 +295,7 @@ def test_scripts_of_gitlab_are_right_by_shellcheck(tmp_path: Path) -> None:
             file = tmp_path / f"{name.strip('.')}.sh"
             file.write_text("#!/bin/bash\n" + "\n".join(lines) + "\n", encoding="utf-8")
             # SC2154: GitLab's variables; SC2086: `$packs` is several words; SC2034: and not every job asks them.
-            check = [str(BIN / "shellcheck"), "--exclude", "SC2154,SC2086,SC2034", str(file)]
-            done = subprocess.run(check, check=False, capture_output=True, text=True, timeout=60)
-            assert (name, done.stdout) == (name, "")
+            assert run(SHELLCHECK, "--exclude", "SC2154,SC2086,SC2034", file).stdout == "", name
 
 
 def test_pull_requests_are_tested_with_the_oldest_and_the_newest_python_on_linux_and_macos() -> None:

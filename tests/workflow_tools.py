@@ -90,6 +90,12 @@ def commands(text: str) -> list[list[str]]:
     return found
 
 
+def run(program: Path, *arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Runs a linter or a checker to its end."""
+    words = [str(program), *map(str, arguments)]
+    return subprocess.run(words, cwd=cwd, check=False, capture_output=True, text=True, timeout=120)
+
+
 def run_script(
     text: str, folder: Path, environment: dict[str, str], *arguments: str
 ) -> subprocess.CompletedProcess[str]:
