@@ -146,51 +146,42 @@ def test_the_rights_of_a_manager_have_no_wildcard_and_only_kinds_that_run(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("stack", "stacks", "expected"),
+    ("stacks", "expected"),
     [
         (
-            "hub",
             {"hub": manager(pools={"h100": pool()})},
             "pools: must not be set for a manager, which has it from its workers;",
         ),
         (
-            "hub",
             {"hub": manager(teams={"a": {"gpus": GPUS}})},
             "teams.a.gpus: must not be set for a manager, whose teams are those of its workers;",
         ),
-        ("hub", {"hub": manager(teams={"b": {}})}, "teams.b: is a team of no worker;"),
+        ({"hub": manager(teams={"b": {}})}, "teams.b: is a team of no worker;"),
         (
-            "hub",
             {"hub": manager(teams={"a": {"serving": {"api": server()}}})},
             "teams.a.serving: must not be set for a manager,",
         ),
         (
-            "hub",
             {"hub": manager(teams={"a": {"training": {"x": job(gpus=8, framework="pytorch")}}})},
             "teams.a.training.x.framework: pytorch needs Kubeflow Trainer, which worker west does not run;",
         ),
         (
-            "hub",
             {"hub": manager(teams={"a": {"training": {"x": job(gpus=8, gang=True)}}})},
             "teams.a.training.x.gang: needs Volcano, whose jobs MultiKueue does not dispatch;",
         ),
         (
-            "hub",
             {"hub": manager(teams={"a": {"training": {"x": job(framework="jobset")}}})},
             "teams.a.training.x.framework: jobset needs Kubeflow Trainer, which worker west does not run;",
         ),
         (
-            "hub",
             trained({"x": job(framework="mpi")}),
             "teams.a.training.x.framework: mpi needs a runtime of its own, which MultiKueue does not copy to a worker;",
         ),
         (
-            "hub",
             trained({"x": job(framework="jax", retries=1)}),
             "teams.a.training.x.retries: has no effect: a TrainJob that MultiKueue dispatches",
         ),
         (
-            "hub",
             {
                 "west": worker(pools=placed("example.com/rack")),
                 "east": worker(pools=placed("example.com/other")),
@@ -198,48 +189,45 @@ def test_the_rights_of_a_manager_have_no_wildcard_and_only_kinds_that_run(tmp_pa
             "pools.west-h100.topology: differs from that of pool east-h100 of the same flavor;",
         ),
         (
-            "hub",
             {"east": worker(teams={"a": team(gpus=GPUS, priority="high"), "b": team()})},
             "multikueue.workers[0]: worker east has team b, and worker west has not; add the team to stacks/",
         ),
         (
-            "hub",
             {"east": worker(teams={"a": team(gpus=GPUS, priority="high", podSecurity="restricted")})},
             "multikueue.workers[1]: differs from worker west in teams.a.podSecurity: restricted here, baseline there;",
         ),
         (
-            "hub",
             {"east": worker(priorities={"high": 10})},
             "multikueue.workers[1]: differs from worker west in priorities: high 10 here, high 1000 there;",
         ),
         (
-            "hub",
             {"east": worker(multikueue={"manager": "other"}), "other": manager()},
             "multikueue.workers[1].stack: east has the manager other; set multikueue: {manager: hub}",
         ),
         (
-            "west",
-            {"hub": {**manager(), "multikueue": {"workers": manager()["multikueue"]["workers"][1:]}}},
-            "multikueue.manager: hub does not name west as a worker; add {name: …, stack: west, secret: …}",
-        ),
-        (
-            "west",
-            {"hub": manager(teams={"gone": {}})},
-            "multikueue.manager: hub is not valid with this worker: stacks/Pulumi.hub.yaml:",
-        ),
-        (
-            "hub",
             {"hub": {**manager(), "multikueue": {"manager": "x", **manager()["multikueue"]}}},
             "multikueue: must set exactly one of workers and manager;",
         ),
     ],
 )
-def test_disagreements_of_worker_stacks_are_errors(
-    stack: str, stacks: dict[str, Data], expected: str, tmp_path: Path
-) -> None:
-    assert any(expected in error for error in Stacks(tmp_path, **stacks).errors(stack)), Stacks(
-        tmp_path, **stacks
-    ).errors(stack)
+def test_disagreements_of_worker_stacks_are_errors(stacks: dict[str, Data], expected: str, tmp_path: Path) -> None:
+    problems = Stacks(tmp_path, **stacks).errors("hub")
+    assert any(expected in error for error in problems), problems
+
+
+@pytest.mark.parametrize(
+    ("hub", "expected"),
+    [
+        (
+            {**manager(), "multikueue": {"workers": manager()["multikueue"]["workers"][1:]}},
+            "multikueue.manager: hub does not name west as a worker; add {name: …, stack: west, secret: …}",
+        ),
+        (manager(teams={"gone": {}}), "multikueue.manager: hub is not valid with this worker: stacks/Pulumi.hub.yaml:"),
+    ],
+)
+def test_a_worker_reports_a_manager_that_does_not_fit(hub: Data, expected: str, tmp_path: Path) -> None:
+    (problem,) = Stacks(tmp_path, hub=hub).errors("west")
+    assert expected in problem
 
 
 def test_errors_name_the_line_of_the_manager(tmp_path: Path) -> None:
