@@ -1,6 +1,5 @@
 """Jobs whose pods share memory over NVLink between machines: what they need, and what is refused."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -83,79 +82,6 @@ def test_the_pods_with_gpus_of_every_kind_claim_a_channel(fields: Data, claiming
     }
 
 
-@dataclass(frozen=True)
-class Refused:
-    """A job that is refused: its keys, and the problem without the job's place."""
-
-    fields: Data
-    problem: str
-
-
-NO_NVLINK = (
-    ".computeDomain: requires NVLink between machines, which nodes of flavor {} do not have; use a flavor of GB200 or"
-    " GB300 machines without sharing, or remove it"
-)
-ALONE = (
-    ".computeDomain: needs two or more pods with GPUs, which share memory between machines, but the job has 1; set"
-    " workers to 2 or more, or remove it"
-)
-PART = (
-    " is less than the 4 GPUs of a node, which has one channel, so only one pod of the job can run there; set 4, or"
-    " remove computeDomain"
-)
-REFUSED = {
-    "machines without NVLink between them": Refused({"flavor": "h100", "gpus": 8}, NO_NVLINK.format("h100")),
-    "parts of GPUs": Refused(
-        {"of_pool": {"sharing": {"mig": {"profile": "1g.23gb"}}}, "gpus": 1}, NO_NVLINK.format("gb200")
-    ),
-    "one pod": Refused({"workers": 1}, ALONE),
-    "a job that can run with one pod": Refused({"workers": {"min": 1, "max": 4}}, ALONE),
-    "two pods on a node": Refused({"gpus": 2}, f".gpus: 2{PART}"),
-    "a role with fewer GPUs": Refused(
-        {"framework": "jobset", "roles": {"eval": {"gpus": 1}, "worker": {}}}, f".roles.eval.gpus: 1{PART}"
-    ),
-    "a role on another flavor": Refused(
-        {"framework": "jobset", "roles": {"eval": {"gpus": 8, "flavor": "h100"}, "worker": {}}},
-        ".computeDomain: requires that all pods with GPUs run on one flavor, but the job uses h100 and gb200; set one"
-        " flavor, or remove it",
-    ),
-    "more nodes than NVLink connects": Refused(
-        {"of_pool": {"nodes": 20}, "workers": 19},
-        ".computeDomain: requires NVLink between all nodes of the job, but it connects at most 18 nodes of flavor"
-        " gb200; lower the 19 pods with GPUs to 18, or remove it",
-    ),
-    "nodes of which NVLink connects only some": Refused(
-        {"of_pool": {"nodes": 20}},
-        ".computeDomain: requires NVLink between all nodes of the job, but it connects at most 18 nodes of flavor"
-        " gb200, which has 20; set together: rack and the topology of its pools, or together: anywhere to share what"
-        " NVLink connects",
-    ),
-    "Volcano": Refused(
-        {"gang": True},
-        ": sets computeDomain, but Volcano's queues do not count claims of devices; remove computeDomain or gang",
-    ),
-    "groups": Refused(
-        {"framework": "leader-worker", "groups": 2},
-        ": sets computeDomain with groups: 2, but a ComputeDomain is for pods that work as one; set one job for each"
-        " group, or remove computeDomain",
-    ),
-    "Kubernetes without claims": Refused(
-        {"cluster": created("1.33")},
-        ".computeDomain: requires ResourceClaims, but Kubernetes 1.33 is older than 1.34; set cluster.create.version:"
-        " 1.34 or later",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_jobs_without_nvlink_cannot_have_a_compute_domain(case: Refused) -> None:
-    declared = sections(**case.fields)
-    nodes = declared["pools"]["gb200"]["nodes"]
-    declared["teams"]["a"]["gpus"] = {"gb200": {"guaranteed": 4, "limit": 4 * nodes}, "h100": {"guaranteed": 16}}
-    found = [one for one in errors(declared) if "omputeDomain" in one or "channel" in one]
-    assert found == [f"teams.a.training.fit{case.problem}"]
-
-
 @pytest.mark.parametrize(
     "fields",
     [
@@ -167,29 +93,6 @@ def test_a_job_says_how_it_uses_several_nvlink_domains(fields: Data) -> None:
     declared = sections(**{"of_pool": {"nodes": 20}, **fields})
     declared["teams"]["a"]["gpus"] = {"gb200": {"guaranteed": 16}, "h100": {"guaranteed": 8}}
     assert errors(declared) == []
-
-
-@pytest.mark.parametrize(
-    ("entry", "problem"),
-    [
-        (
-            "off",
-            (
-                "operators.draDriver: off is not possible because the stack needs the operator: job fit of team a has"
-                " a ComputeDomain; set here (or installed, if it is installed already), or remove draDriver"
-            ),
-        ),
-        (
-            {"install": "here", "values": {"resources": {"computeDomains": {"enabled": False}}}},
-            (
-                "teams.a.training.fit.computeDomain: requires compute domains of NVIDIA's DRA driver, which its values"
-                " disable; remove operators.draDriver.values.resources.computeDomains"
-            ),
-        ),
-    ],
-)
-def test_the_driver_must_have_compute_domains(entry: object, problem: str) -> None:
-    assert errors({**sections(), "operators": {"draDriver": entry}}) == [problem]
 
 
 def test_a_cluster_that_is_created_gets_the_driver_for_compute_domains_beside_the_device_plugin() -> None:
