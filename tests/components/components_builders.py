@@ -90,6 +90,17 @@ def _once(sections: str, body: str, answers: str) -> Program:
     return program(json.loads(sections), body, json.loads(answers))
 
 
+def cluster(sections: Data, answers: Mapping[str, Mapping[str, Json]] = NO_ANSWERS) -> Program:
+    """The cluster of a stack with its node pools."""
+    body = 'from components.clouds import open_cluster\nopen_cluster("cluster", made.cluster)'
+    return program_once(sections, body, answers)
+
+
+def platform(sections: Data) -> Program:
+    """Everything that a stack contains."""
+    return program_once(sections, "from components.platform import build\nbuild(made)")
+
+
 def tenancy(sections: Data) -> Program:
     """The whole tenancy of a stack."""
     rendered = program(sections, 'from components.tenancy import Tenancy\nTenancy("tenancy", made)')

@@ -4,14 +4,13 @@ from typing import Any, Final, cast
 
 import pytest
 from builders import AKS, EKS, Data, job
-from components_builders import Program, program, tenancy
+from components_builders import Program, cluster, program, tenancy
 from fabric_builders import A3_MEGA, GKE, INFINIBAND, wired, with_job
 
 from gpu_tenancy.model.catalogue.fabrics import fabrics
 
 EFA: Final = "vpc.amazonaws.com/efa"
 WHOLE: Final = job(workers=2, gpus=8)
-CLUSTER: Final = 'from components.clouds import open_cluster\nopen_cluster("cluster", made.cluster)'
 PRIVILEGED: Final[Data] = {"podSecurity": "privileged"}
 
 
@@ -104,7 +103,7 @@ def test_pods_on_aks_request_infiniband_and_no_capability() -> None:
 
 
 def test_gke_has_an_object_for_each_network_that_pods_name_and_installs_the_plugin_on_its_pools() -> None:
-    made = program(wired(GKE, A3_MEGA), CLUSTER)
+    made = cluster(wired(GKE, A3_MEGA))
     for index in range(8):
         parameters, network = (made.only(kind, f"sub-{index}") for kind in ("GKENetworkParamSet", "Network"))
         assert cast("Any", parameters.manifest)["spec"] == {
@@ -127,7 +126,7 @@ def test_gke_has_an_object_for_each_network_that_pods_name_and_installs_the_plug
 def test_networks_with_rdma_have_its_mode_and_those_of_the_nodes_second_card_no_object() -> None:
     networks = [{"network": "rdma", "subnetwork": f"sub-{index}"} for index in range(9)]
     pools = {"machine": "a3-ultragpu-8g", "nodes": 1, "fabric": True, "zones": ["us-central1-b"]}
-    made = program(wired({**GKE, "fabricNetworks": networks}, pools), CLUSTER)
+    made = cluster(wired({**GKE, "fabricNetworks": networks}, pools))
     sets = made.every("GKENetworkParamSet")
     assert {item.name for item in sets} == {f"sub-{index}" for index in range(1, 9)}
     assert {cast("Any", item.manifest)["spec"]["deviceMode"] for item in sets} == {"RDMA"}
@@ -135,15 +134,15 @@ def test_networks_with_rdma_have_its_mode_and_those_of_the_nodes_second_card_no_
 
 
 def test_without_fabric_gke_has_none_of_it() -> None:
-    made = program(wired({**GKE, "fabricNetworks": []}, {**A3_MEGA, "fabric": False}), CLUSTER)
+    made = cluster(wired({**GKE, "fabricNetworks": []}, {**A3_MEGA, "fabric": False}))
     assert made.every("Network") == made.every("DaemonSet") == []
 
 
 def test_aks_lets_containers_lock_memory_on_the_pools_with_infiniband_alone() -> None:
-    (daemons,) = program(wired(AKS, INFINIBAND), CLUSTER).every("DaemonSet")
+    (daemons,) = cluster(wired(AKS, INFINIBAND)).every("DaemonSet")
     assert "'values': ['h100']" in repr(daemons.manifest)
     assert "prlimit" in repr(daemons.manifest)
-    assert program(wired(AKS, {**INFINIBAND, "fabric": False}), CLUSTER).every("DaemonSet") == []
+    assert cluster(wired(AKS, {**INFINIBAND, "fabric": False})).every("DaemonSet") == []
 
 
 def test_the_network_operator_gets_its_policy_with_the_resource_that_pods_request() -> None:
@@ -158,5 +157,5 @@ def test_the_network_operator_gets_its_policy_with_the_resource_that_pods_reques
 
 def test_karpenter_is_told_of_the_huge_pages() -> None:
     eks = {**EKS, "autoscaler": "karpenter"}
-    (overlay,) = program(wired(eks), CLUSTER).every("NodeOverlay")
+    (overlay,) = cluster(wired(eks)).every("NodeOverlay")
     assert cast("Any", overlay.manifest)["spec"]["capacity"] == {"hugepages-2Mi": "5Gi"}

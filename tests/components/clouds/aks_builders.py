@@ -4,7 +4,7 @@ from typing import Any, Final, cast
 
 from aks_description import CLUSTER, POOL
 from builders import PROVIDED, Data, team
-from components_builders import program_once
+from components_builders import cluster
 
 from gpu_tenancy.engine.recording import Registration
 
@@ -73,8 +73,7 @@ def cut(machine: str, profile: str) -> Data:
 
 
 def sent(sections: Data) -> tuple[Registration, ...]:
-    body = 'from components.clouds import open_cluster\nopen_cluster("cluster", made.cluster)'
-    return program_once(sections, body).rendered.registrations
+    return cluster(sections).rendered.registrations
 
 
 def only(sections: Data, token: str, name: str = "") -> Registration:

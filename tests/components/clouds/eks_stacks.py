@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from builders import PROVIDED, Data, team
-from components_builders import program_once
+from components_builders import cluster as cluster_of
 
 from gpu_tenancy.engine.recording import NO_ANSWERS, Registration
 
@@ -53,10 +53,9 @@ def resources(sections: Data, live: Mapping[str, int] | None = None) -> list[Reg
         sections: of the stack.
         live: `minSize`, `maxSize` and `desiredCapacity` of the node groups in the cloud; None before they exist.
     """
-    body = 'from components.clouds import open_cluster\nopen_cluster("cluster", made.cluster)'
     group: Data = {LIST: {"names": ["eks-gpu-1"], "arns": []}, READ: live}
     answers = group if live else NO_ANSWERS
-    return list(program_once(sections, body, answers).rendered.registrations)
+    return list(cluster_of(sections, answers).rendered.registrations)
 
 
 def one(made: list[Registration], token: str, name: str = "") -> Registration:

@@ -7,7 +7,7 @@ import aks_builders
 import eks_stacks
 import pytest
 from builders import Data, errors, planned
-from components_builders import program_once
+from components_builders import platform
 from dependency_graph import Graph
 from eks_description import DESCRIPTION
 from eks_shapes import service
@@ -16,7 +16,6 @@ from iam_policies import allowed
 from test_clouds_people import creation, gke, of_cloud
 
 from gpu_tenancy.engine.recording import Registration
-from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.engine.wire import UNKNOWN
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import outlook
@@ -45,10 +44,6 @@ def with_storage(sections: Data, storage: Data) -> Data:
 
 def eks(storage: Data, environment: str = "dev") -> list[Registration]:
     return eks_stacks.resources(with_storage(eks_stacks.stack(eks_stacks.creation(), environment), storage))
-
-
-def platform(sections: Data) -> Rendered:
-    return program_once(sections, "from components.platform import build\nbuild(made)").rendered
 
 
 def inputs(made: list[Registration], token: str) -> list[Any]:
@@ -183,7 +178,7 @@ def test_on_eks_lustre_is_admitted_in_both_directions_and_the_group_of_kept_file
 
 def test_on_eks_storage_classes_use_ids_of_the_cloud() -> None:
     sections = with_storage(eks_stacks.stack(eks_stacks.creation()), {**EFS, **FSX})
-    rendered = platform(sections)
+    rendered = platform(sections).rendered
     classes = {
         one.inputs["metadata"]["name"]: one.inputs
         for one in cast("list[Any]", rendered.registrations)
@@ -202,7 +197,7 @@ def test_on_eks_storage_classes_use_ids_of_the_cloud() -> None:
 
 
 def test_on_eks_the_driver_and_the_addresses_of_a_file_system_outlive_claims() -> None:
-    graph = Graph(platform(with_storage(eks_stacks.stack(eks_stacks.creation()), EFS)))
+    graph = Graph(platform(with_storage(eks_stacks.stack(eks_stacks.creation()), EFS)).rendered)
     (claim,) = graph.find("kubernetes:core/v1:PersistentVolumeClaim", "files")
     before = [graph.known[urn] for urn in graph.all_needs(claim)]
     assert "aws-efs-csi-driver" in [one.inputs.get("addonName") for one in before if one.type == ADDON]

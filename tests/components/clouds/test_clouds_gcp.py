@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import pytest
 from builders import Data, errors
-from components_builders import Program, program_once, texts
+from components_builders import Program, texts
+from components_builders import cluster as cluster_of
 from gke_description import DESCRIPTION
 from gke_rules import CLUSTER, POOL
 from pulumi_gcp.container import outputs
@@ -63,8 +64,7 @@ def opened(pool: Data | None = None, environment: str = "dev", stack: Data | Non
     }
     if section["location"] == REGION:
         sections["pools"] = {name: zoned(pool) for name, pool in sections["pools"].items()}
-    body = 'from components.clouds import open_cluster\nopen_cluster("cluster", made.cluster)'
-    rendered = program_once(sections, body)
+    rendered = cluster_of(sections)
     for registration in rendered.rendered.registrations:
         if registration.type in DESCRIPTION.types and not registration.external_id:
             assert DESCRIPTION.problems(registration.type, registration.inputs) == []

@@ -7,7 +7,7 @@ import eks_stacks
 import pytest
 from aks_description import CLUSTER as AKS
 from builders import PROVIDED, Data, errors, planned, stack, team
-from components_builders import program_once, texts
+from components_builders import cluster, texts
 from rendered_stacks import stack_of_repository
 
 from components.clouds.azure.identities import ROLES
@@ -63,8 +63,7 @@ def creation() -> Data:
 
 
 def of_cloud(sections: Data) -> tuple[Registration, ...]:
-    body = 'from components.clouds import open_cluster\nopen_cluster("cluster", made.cluster)'
-    return program_once(sections, body).rendered.registrations
+    return cluster(sections).rendered.registrations
 
 
 @pytest.mark.parametrize("section", [eks_stacks.section(), eks_stacks.creation()], ids=["existing", "created"])

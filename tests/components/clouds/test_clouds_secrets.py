@@ -9,7 +9,7 @@ import aks_builders
 import eks_stacks
 import pytest
 from builders import Data
-from components_builders import program_once
+from components_builders import platform
 from eks_description import DESCRIPTION
 from test_clouds_people import creation, gke, of_cloud
 from test_clouds_service_accounts import inputs
@@ -31,13 +31,13 @@ def with_secrets(sections: Data, *urls: str) -> Data:
     return {**sections, "teams": {"a": {**sections["teams"]["a"], "secrets": secrets}}}
 
 
-def platform(sections: Data) -> tuple[Registration, ...]:
-    return program_once(sections, "from components.platform import build\nbuild(made)").rendered.registrations
+def registered(sections: Data) -> tuple[Registration, ...]:
+    return platform(sections).rendered.registrations
 
 
 def reader(sections: Data) -> Any:
     """The ServiceAccount as which External Secrets reads the team's secrets."""
-    accounts = [one for one in platform(sections) if one.type.endswith(":ServiceAccount")]
+    accounts = [one for one in registered(sections) if one.type.endswith(":ServiceAccount")]
     (found,) = (one for one in accounts if cast("Any", one.inputs)["metadata"]["name"] == "secret-reader")
     return found
 
@@ -102,7 +102,7 @@ def test_on_eks_the_issuer_is_registered_for_created_clusters_only() -> None:
 def test_on_eks_the_account_names_the_role_which_the_cloud_decides(eks: Data) -> None:
     account = reader(eks)
     assert account.inputs["metadata"]["annotations"] == {"eks.amazonaws.com/role-arn": UNKNOWN}
-    (role,) = (one for one in platform(eks) if one.type == ROLE and "secrets" in one.name)
+    (role,) = (one for one in registered(eks) if one.type == ROLE and "secrets" in one.name)
     assert cast("Any", role.inputs)["name"] == "ml_a__secrets"
     assert role.urn in account.dependencies
 
@@ -124,7 +124,7 @@ def test_on_gke_the_account_itself_reads_each_secret() -> None:
     assert {one["role"] for one in grants} == {"roles/secretmanager.secretAccessor"}
     assert {one["member"] for one in grants} == {"serviceAccount:example-ml.svc.id.goog[a/secret-reader]"}
     assert "annotations" not in reader(sections).inputs["metadata"]
-    stores = [cast("Any", one.inputs) for one in platform(sections) if one.type.endswith(":SecretStore")]
+    stores = [cast("Any", one.inputs) for one in registered(sections) if one.type.endswith(":SecretStore")]
     assert {one["spec"]["provider"]["gcpsm"]["projectID"] for one in stores} == {"example-ml", "shared-ml"}
     for one in stores:
         identity = one["spec"]["provider"]["gcpsm"]["auth"]["workloadIdentity"]
@@ -157,7 +157,7 @@ def test_on_aks_the_account_names_the_identity_which_the_cloud_decides() -> None
         "azure.workload.identity/tenant-id": UNKNOWN,
     }
     identities = [
-        one for one in platform(sections) if one.type.endswith("UserAssignedIdentity") and "secrets" in one.name
+        one for one in registered(sections) if one.type.endswith("UserAssignedIdentity") and "secrets" in one.name
     ]
     assert [one.urn in account.dependencies for one in identities] == [True]
 
@@ -170,7 +170,7 @@ def test_a_team_without_secrets_of_the_cloud_has_no_identity(sections: Data) -> 
     none["teams"]["a"]["secrets"] = {"given": {"existing": True}, "typed": {"config": {"A": "a"}}}
     assert not [
         one
-        for one in platform(none)
+        for one in registered(none)
         if "secret" in one.name.lower()
         and not one.name.endswith("-typed")
         and not one.type.startswith(("gpu-tenancy:", "gcp:kms", "kubernetes:admission"))

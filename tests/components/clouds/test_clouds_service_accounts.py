@@ -8,7 +8,7 @@ import eks_stacks
 import pytest
 from aks_description import CLUSTER as AKS
 from builders import Data, errors, planned, stack
-from components_builders import program_once
+from components_builders import platform
 from eks_description import DESCRIPTION
 from test_clouds_people import ENTRY, MEMBER, creation, gke, of_cloud
 
@@ -210,7 +210,7 @@ def test_with_gitlab_other_subjects_are_right() -> None:
 
 def test_on_aks_the_binding_has_the_object_id_that_the_cloud_decides() -> None:
     sections = with_robot(aks_builders.stack(), AKS_PROVIDER)
-    registrations = program_once(sections, "from components.platform import build\nbuild(made)").rendered.registrations
+    registrations = platform(sections).rendered.registrations
     (binding,) = (one for one in registrations if one.type.endswith(":RoleBinding"))
     subjects = {subject["kind"]: subject["name"] for subject in cast("Any", binding.inputs)["subjects"]}
     assert subjects == {"ServiceAccount": "ci", "User": UNKNOWN}
