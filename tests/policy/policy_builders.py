@@ -90,15 +90,15 @@ class Case:
         given: resources by a short name, without violations.
         also: further changes without violations: the place, and its new value.
         breaks: changes with violations.
-        unknown: places whose value a preview does not know, and the messages about them.
+        unknown: places whose value a preview does not know, and what cannot be evaluated then: a place, or several.
         settings: of the rule.
     """
 
     name: str
     rule: AnyRule
     given: Mapping[str, Sample]
-    breaks: Sequence[Break]
-    unknown: Mapping[str, str | tuple[str, ...]]
+    breaks: Sequence[Break] = ()
+    unknown: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict[str, str | tuple[str, ...]])
     also: Sequence[tuple[str, Any]] = ()
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -176,6 +176,17 @@ def messages(found: Sequence[Finding], outcome: str) -> tuple[str, ...]:
 def doubt(place: str, path: str, why: str = "is unknown until deployment") -> str:
     """What is said of a value that cannot be known; of another resource, `path` begins with that one's place."""
     return f"{place}: not evaluated: {path} {why}; check again after deployment, or set a literal value"
+
+
+def doubts(case: Case, at: str) -> tuple[str, ...]:
+    """What is said if the value at a place of a case is unknown."""
+    which, _, path = at.partition(": ")
+    changed_place = changed(case.given, at, UNKNOWN)[which].resource().place
+    keys = ".".join(_keys(path))
+    return tuple(
+        doubt(place, keys if place.partition(", ")[0] == changed_place else f"{changed_place}: {keys}")
+        for place in as_tuple(case.unknown[at])
+    )
 
 
 def as_tuple(says: str | tuple[str, ...]) -> tuple[str, ...]:

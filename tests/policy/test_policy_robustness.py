@@ -3,15 +3,15 @@
 import re
 from collections.abc import Iterator
 from copy import deepcopy
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
 import yaml
+from cases import all_cases
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from policy_builders import UNKNOWN, Case, Sample, manifest
+from policy_builders import UNKNOWN, Sample, manifest
 from pulumi.runtime.proto import analyzer_pb2 as wire
 
 from gpu_tenancy.packs.configuration import RuleConfig
@@ -23,18 +23,13 @@ pytestmark = pytest.mark.process
 
 HERE: Final = Path(__file__).parent
 PROGRAMS: Final = 150
-CASES: Final[list[Case]] = [
-    case
-    for module in sorted(file.stem for file in (HERE / "cases").glob("case_*.py"))
-    for case in import_module(f"cases.{module}").CASES
-]
 FOREIGN: Final = [
     manifest(text)
     for file in sorted((HERE / "foreign").glob("*.yaml"))
     if file.stem != "verdicts"
     for text in file.read_text(encoding="utf-8").split("\n---\n")
 ]
-WELL_MADE: Final[list[Sample]] = [resource for case in CASES for resource in case.given.values()] + FOREIGN
+WELL_MADE: Final[list[Sample]] = [resource for case in all_cases() for resource in case.given.values()] + FOREIGN
 """What the rules' own cases start from, and programs of others: every type that a rule takes is among them."""
 
 WORDS: Final = re.compile(r"hush|7654321|76543")

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any, Final
 
-from policy_builders import GONE, Break, Case, changed, doubt, manifest
+from policy_builders import GONE, Break, Case, changed, manifest
 
 from workload_rules import access
 
@@ -174,11 +174,7 @@ CASES: Final = (
                 _admin("RoleBinding ml-serving/viewers", "view", "Group ml-serving"),
             ),
         ],
-        unknown={
-            "admins: subjects.1": doubt("ClusterRoleBinding admins", "subjects.1"),
-            "team: roleRef": doubt(_TEAM, "roleRef"),
-            "reader: rules.1": doubt(_TEAM, "ClusterRole reader: rules.1"),
-        },
+        unknown={"admins: subjects.1": "ClusterRoleBinding admins", "team: roleRef": _TEAM, "reader: rules.1": _TEAM},
     ),
     Case(
         name="roles that are not in the stack",
@@ -186,8 +182,6 @@ CASES: Final = (
         given={"reader": READER, "team": TEAM},
         settings={"reviewed": ["reviewed-*"]},
         also=[("team: roleRef.name", "reviewed-viewer")],
-        breaks=[],
-        unknown={},
     ),
     Case(
         name="subjects in system namespaces",
@@ -209,7 +203,6 @@ CASES: Final = (
                 " `admins`",
             ),
         ],
-        unknown={},
     ),
     Case(
         name="everybody",
@@ -244,7 +237,7 @@ CASES: Final = (
                 ),
             ),
         ],
-        unknown={"team: subjects.0.name": doubt(_TEAM, "subjects.0.name")},
+        unknown={"team: subjects.0.name": _TEAM},
     ),
     Case(
         name="a role for everybody by settings",
@@ -261,9 +254,8 @@ CASES: Final = (
                     "view",
                 )["team"],
                 _all("Group system:authenticated", "all users", "view"),
-            ),
+            )
         ],
-        unknown={},
     ),
     Case(
         name="bindings that read the Secrets of all namespaces",
@@ -286,9 +278,7 @@ CASES: Final = (
             Break("readers: roleRef.name", "admin", _secrets(_EXPORTER, "admin")),
             Break("readers: roleRef.name", _MANAGER, _secrets(_EXPORTER, _MANAGER)),
         ],
-        unknown={
-            "reader: rules.0.verbs": doubt(_READERS, "ClusterRole reader: rules.0.verbs"),
-        },
+        unknown={"reader: rules.0.verbs": _READERS},
     ),
     Case(
         name="static tokens",
@@ -317,6 +307,6 @@ CASES: Final = (
                 " volumes",
             ),
         ],
-        unknown={"token: type": doubt("Secret ml-research/robot", "type")},
+        unknown={"token: type": "Secret ml-research/robot"},
     ),
 )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from policy_builders import GONE, Break, Case, doubt, manifest
+from policy_builders import GONE, Break, Case, manifest
 
 from cases.platform import CLUSTER_QUEUE, GROUPS, LOCAL_QUEUE, ORG
 from workload_rules import borrowing
@@ -44,9 +44,7 @@ CASES: Final = (
                 " borrowingLimit (0 disables borrowing)",
             ),
         ],
-        unknown={
-            f"{_GPU}.borrowingLimit": doubt(_L4, "spec.resourceGroups.0.flavors.0.resources.1.borrowingLimit"),
-        },
+        unknown={f"{_GPU}.borrowingLimit": _L4},
     ),
     Case(
         name="a cohort to share with",
@@ -83,7 +81,7 @@ CASES: Final = (
                 "Cohort groups: borrowingLimit is set without a cohort; set parentName, or remove borrowingLimit",
             ),
         ],
-        unknown={"queue: spec.cohortName": doubt(_QUEUE, "spec.cohortName")},
+        unknown={"queue: spec.cohortName": _QUEUE},
     ),
     Case(
         name="namespaces of a queue",
@@ -98,20 +96,14 @@ CASES: Final = (
                 " for all namespaces, or select namespaces by label",
             )
         ],
-        unknown={"queue: spec.namespaceSelector": doubt(_QUEUE, "spec.namespaceSelector")},
+        unknown={"queue: spec.namespaceSelector": _QUEUE},
     ),
     Case(
         name="the version of the API",
         rule=borrowing.kueue_version,
         given={"local": LOCAL_QUEUE, "groups": GROUPS},
         also=[("local: apiVersion", GONE)],
-        breaks=[
-            Break(
-                "local",
-                OLD,
-                "LocalQueue ml-serving/old: apiVersion is kueue.x-k8s.io/v1beta1; use v1beta2",
-            )
-        ],
-        unknown={"local: apiVersion": doubt("LocalQueue ml-serving/serving", "apiVersion")},
+        breaks=[Break("local", OLD, "LocalQueue ml-serving/old: apiVersion is kueue.x-k8s.io/v1beta1; use v1beta2")],
+        unknown={"local: apiVersion": "LocalQueue ml-serving/serving"},
     ),
 )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from policy_builders import GONE, Break, Case, changed, doubt, manifest
+from policy_builders import GONE, Break, Case, changed, manifest
 
 from cases.platform import AUTOSCALER, BUDGET, QUOTA, SCOPED, SECOND, SERVER
 from workload_rules import budgets
@@ -94,11 +94,7 @@ CASES: Final = (
                 f" 2 pods of 1); {_MORE}",
             ),
         ],
-        unknown={
-            "hpa: spec.maxReplicas": doubt(_QUOTA, "HorizontalPodAutoscaler ml-serving/chat: spec.maxReplicas"),
-            "second: spec.replicas": doubt(_QUOTA, "StatefulSet ml-serving/rank: spec.replicas"),
-            _HARD: doubt(_QUOTA, "spec.hard.requests.nvidia.com/gpu"),
-        },
+        unknown={"hpa: spec.maxReplicas": _QUOTA, "second: spec.replicas": _QUOTA, _HARD: _QUOTA},
     ),
     Case(
         name="serving workloads with the priority classes of a quota",
@@ -116,12 +112,7 @@ CASES: Final = (
                 f" (chat 5 pods of 2, rank 2 pods of 1); {_MORE}",
             )
         ],
-        unknown={
-            "second: spec.template.spec.priorityClassName": doubt(
-                "ResourceQuota ml-serving/critical",
-                "StatefulSet ml-serving/rank: spec.template.spec.priorityClassName",
-            )
-        },
+        unknown={"second: spec.template.spec.priorityClassName": "ResourceQuota ml-serving/critical"},
     ),
     Case(
         name="pods that a rollout adds",
@@ -141,9 +132,7 @@ CASES: Final = (
             Break(f"{_STRATEGY}.rollingUpdate.maxSurge", "41%", _added(3)),
             Break(f"{_STRATEGY}.rollingUpdate.maxSurge", "10%", _added(1)),
         ],
-        unknown={
-            f"{_STRATEGY}.rollingUpdate.maxSurge": doubt(_CHAT, "spec.strategy.rollingUpdate.maxSurge"),
-        },
+        unknown={f"{_STRATEGY}.rollingUpdate.maxSurge": _CHAT},
     ),
     Case(
         name="pods that a rollout of another kind of workload adds",
@@ -164,7 +153,7 @@ CASES: Final = (
                 f" use, but {_QUOTA} allows 3; set maxSurge: 0 and maxUnavailable: 1, or raise the quota to 4",
             ),
         ],
-        unknown={"quota: spec.hard": doubt("Rollout ml-serving/blue", f"{_QUOTA}: spec.hard")},
+        unknown={"quota: spec.hard": "Rollout ml-serving/blue"},
     ),
     Case(
         name="LeaderWorkerSets at maximum replicas",
@@ -189,9 +178,7 @@ CASES: Final = (
                 f" 6 pods of 2); {_MORE}",
             ),
         ],
-        unknown={
-            f"{_TEMPLATE}.size": doubt(_QUOTA, f"{_GROUPS}: spec.leaderWorkerTemplate.size"),
-        },
+        unknown={f"{_TEMPLATE}.size": _QUOTA},
     ),
     Case(
         name="groups that a rollout adds",
@@ -204,11 +191,9 @@ CASES: Final = (
                 "50%",
                 f"{_GROUPS}: a rollout at maximum replicas adds 1 groups of 6 nvidia.com/gpu to the 12 in use, but"
                 f" {_QUOTA} allows 12; set maxSurge: 0 and maxUnavailable: 1, or raise the quota to 18",
-            ),
+            )
         ],
-        unknown={
-            "groups: spec.rolloutStrategy": doubt(_GROUPS, "spec.rolloutStrategy"),
-        },
+        unknown={"groups: spec.rolloutStrategy": _GROUPS},
     ),
     Case(
         name="PodDisruptionBudgets of serving workloads",
@@ -232,10 +217,7 @@ CASES: Final = (
                 _NO_BUDGET,
             ),
         ],
-        unknown={
-            "budget: spec.selector": doubt(_CHAT, f"{_BUDGET}: spec.selector"),
-            "hpa: spec.minReplicas": doubt(_CHAT, "HorizontalPodAutoscaler ml-serving/chat: spec.minReplicas"),
-        },
+        unknown={"budget: spec.selector": _CHAT, "hpa: spec.minReplicas": _CHAT},
     ),
     Case(
         name="PodDisruptionBudgets that allow an eviction",
@@ -277,9 +259,7 @@ CASES: Final = (
                 f" can be evicted; {_ONE}",
             ),
         ],
-        unknown={
-            "budget: spec.maxUnavailable": doubt(_BUDGET, "spec.maxUnavailable"),
-        },
+        unknown={"budget: spec.maxUnavailable": _BUDGET},
     ),
     Case(
         name="PodDisruptionBudgets with minAvailable",
@@ -297,9 +277,6 @@ CASES: Final = (
                 f" can be evicted; {_ONE}",
             )
         ],
-        unknown={
-            "budget: spec.minAvailable": doubt(_BUDGET, "spec.minAvailable"),
-            "hpa: spec.minReplicas": doubt(_BUDGET, "HorizontalPodAutoscaler ml-serving/chat: spec.minReplicas"),
-        },
+        unknown={"budget: spec.minAvailable": _BUDGET, "hpa: spec.minReplicas": _BUDGET},
     ),
 )

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from policy_builders import GONE, UNKNOWN, Break, Case, Sample, doubt
+from policy_builders import GONE, UNKNOWN, Break, Case, Sample
 
 from cases.clouds import AKS, EKS, GKE
 from cloud_rules import access
@@ -91,15 +91,11 @@ CASES: Final = (
             ),
         ],
         unknown={
-            "eks: vpcConfig": doubt("Cluster eks", "vpcConfig"),
-            _BLOCK: doubt("Cluster gke", "masterAuthorizedNetworksConfig.cidrBlocks.0.cidrBlock"),
-            "gke: masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled": doubt(
-                "Cluster gke", "masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled"
-            ),
-            "gke: controlPlaneEndpointsConfig": doubt("Cluster gke", "controlPlaneEndpointsConfig"),
-            "aks: apiServerAccessProfile.enablePrivateCluster": doubt(
-                "ManagedCluster aks", "apiServerAccessProfile.enablePrivateCluster"
-            ),
+            "eks: vpcConfig": "Cluster eks",
+            _BLOCK: "Cluster gke",
+            "gke: masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled": "Cluster gke",
+            "gke: controlPlaneEndpointsConfig": "Cluster gke",
+            "aks: apiServerAccessProfile.enablePrivateCluster": "ManagedCluster aks",
         },
     ),
     Case(
@@ -108,7 +104,6 @@ CASES: Final = (
         given={"gke": GKE},
         settings={"prefix": 24},
         breaks=[Break(_BLOCK, "10.0.0.0/8", f"Cluster gke: {_SOME.format('10.0.0.0/8', _GKE)}")],
-        unknown={},
     ),
     Case(
         name="halves of the internet",
@@ -131,7 +126,6 @@ CASES: Final = (
                 "Cluster eks: " + _TOGETHER.format(f"2 networks with {2**125:,} IPv6 addresses together", _EKS),
             ),
         ],
-        unknown={},
     ),
     Case(
         name="identities on GKE and AKS",
@@ -162,10 +156,7 @@ CASES: Final = (
                 ),
             ),
         ],
-        unknown={
-            "gke: workloadIdentityConfig": doubt("Cluster gke", "workloadIdentityConfig"),
-            "aks: oidcIssuerProfile": doubt("ManagedCluster aks", "oidcIssuerProfile"),
-        },
+        unknown={"gke: workloadIdentityConfig": "Cluster gke", "aks: oidcIssuerProfile": "ManagedCluster aks"},
     ),
     Case(
         name="identities on EKS",
@@ -177,11 +168,8 @@ CASES: Final = (
             ("addon: addonVersion", UNKNOWN),
             ("eks: computeConfig", {"enabled": True}),
         ],
-        breaks=[
-            Break("addon", GONE, _NO_IDENTITY),
-            Break("addon: addonName", "coredns", _NO_IDENTITY),
-        ],
-        unknown={"addon: addonName": doubt("Cluster eks", "Addon agent: addonName")},
+        breaks=[Break("addon", GONE, _NO_IDENTITY), Break("addon: addonName", "coredns", _NO_IDENTITY)],
+        unknown={"addon: addonName": "Cluster eks"},
     ),
     Case(
         name="shared credentials on three clouds",
@@ -211,9 +199,6 @@ CASES: Final = (
                 " disableLocalAccounts: true",
             ),
         ],
-        unknown={
-            "eks: accessConfig": doubt("Cluster eks", "accessConfig"),
-            "aks: disableLocalAccounts": doubt("ManagedCluster aks", "disableLocalAccounts"),
-        },
+        unknown={"eks: accessConfig": "Cluster eks", "aks: disableLocalAccounts": "ManagedCluster aks"},
     ),
 )

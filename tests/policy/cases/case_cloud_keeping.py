@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from policy_builders import GONE, UNKNOWN, Break, Case, Sample, doubt
+from policy_builders import GONE, UNKNOWN, Break, Case, Sample
 
 from cases.clouds import AKS, AKS_POOL, EKS, GKE, GKE_POOL, GROUP, NODE_CLASS, SELF_MANAGED
 from cloud_rules import keeping
@@ -28,14 +28,12 @@ CASES: Final = (
             Break("aks-pool! protect", to=False, says=f"AgentPool aks-pool: {_PROTECT}"),
             Break("self! protect", to=False, says=f"Group self: {_PROTECT}"),
         ],
-        unknown={"self: tags": doubt("Group self", "tags")},
+        unknown={"self: tags": "Group self"},
     ),
     Case(
         name="clusters and pools outside production",
         rule=keeping.deletion_protected,
         given={"eks": replace(EKS, protect=False)},
-        breaks=[],
-        unknown={},
     ),
     Case(
         name="tags and labels of three clouds",
@@ -73,9 +71,6 @@ CASES: Final = (
                 ("EC2NodeClass l4: missing tags or labels: owner; add them under spec.tags"),
             ),
         ],
-        unknown={
-            "eks: tags": doubt("Cluster eks", "tags"),
-            "group: tags.owner": doubt("NodeGroup group", "tags.owner"),
-        },
+        unknown={"eks: tags": "Cluster eks", "group: tags.owner": "NodeGroup group"},
     ),
 )

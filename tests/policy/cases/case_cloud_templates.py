@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any, Final
 
-from policy_builders import GONE, UNKNOWN, Break, Case, Sample, doubt
+from policy_builders import GONE, UNKNOWN, Break, Case, Sample
 
 from cases.clouds import CPU_GROUP, GROUP, NATIVE, SELF_MANAGED, SELF_TEMPLATE
 from cloud_rules import access, buying, gpu_pools, hardening, keeping, sizes
@@ -65,17 +65,13 @@ CASES: Final = (
             Break("template", SELF_TEMPLATE, f"NodeGroup group: {_TAINT}"),
             Break("template: instanceType", "p5.48xlarge", f"NodeGroup group: {_TAINT}"),
         ],
-        unknown={
-            "template: instanceType": doubt("NodeGroup group", "LaunchTemplate self-template: instanceType"),
-            "eks: launchTemplate.name": doubt("NodeGroup group", "launchTemplate.name"),
-        },
+        unknown={"template: instanceType": "NodeGroup group", "eks: launchTemplate.name": "NodeGroup group"},
     ),
     Case(
         name="a launch template under a CPU image, found by the dependency",
         rule=gpu_pools.gpu_pool_tainted,
         given={"eks": _BY_DEPENDENCY, "template": _CPU_TEMPLATE},
         breaks=[Break("template: instanceType", "p5.48xlarge", f"NodeGroup group: {_TAINT}")],
-        unknown={},
     ),
     Case(
         name="GPUs of launch templates under CPU images",
@@ -88,9 +84,8 @@ CASES: Final = (
                 "template: instanceType",
                 "p5.48xlarge",
                 f"NodeGroup group: {_GPUS.format(16, 8, 'scalingConfig.maxSize')}",
-            ),
+            )
         ],
-        unknown={},
     ),
     Case(
         name="machines by attributes",
@@ -125,14 +120,9 @@ CASES: Final = (
                 _OVERRIDE,
                 _policy({"instanceRequirements": _attributes(acceleratorCount={"min": 1})}),
                 f"Group self: {_GROUP_TAINT}",
-            ),
+            )
         ],
-        unknown={
-            _AT: doubt("Group self", "LaunchTemplate self-template: instanceRequirements"),
-            f"{_AT}.acceleratorCount": doubt(
-                "Group self", "LaunchTemplate self-template: instanceRequirements.acceleratorCount"
-            ),
-        },
+        unknown={_AT: "Group self", f"{_AT}.acceleratorCount": "Group self"},
     ),
     Case(
         name="GPUs of machines by attributes",
@@ -151,7 +141,6 @@ CASES: Final = (
                 _AT, _attributes(allowedInstanceTypes=["p5.48xlarge"]), f"Group self: {_GPUS.format(16, 8, 'maxSize')}"
             ),
         ],
-        unknown={},
     ),
     Case(
         name="allowed machines, and machines by attributes",
@@ -170,9 +159,8 @@ CASES: Final = (
                 _BY_ATTRIBUTES,
                 "LaunchTemplate self-template: a machine by instanceRequirements is not an allowed machine type; use"
                 " one of g6.*",
-            ),
+            )
         ],
-        unknown={},
     ),
     Case(
         name="an override with a template of its own",
@@ -190,7 +178,7 @@ CASES: Final = (
         },
         settings={"gpus": 8},
         breaks=[Break("other: instanceType", "p5.48xlarge", f"Group self: {_GPUS.format(16, 8, 'maxSize')}")],
-        unknown={"other: instanceType": doubt("Group self", "LaunchTemplate other: instanceType")},
+        unknown={"other: instanceType": "Group self"},
     ),
     Case(
         name="pools of AWS Cloud Control",
@@ -202,12 +190,10 @@ CASES: Final = (
             Break("native-self: tags.1", GONE, f"AutoScalingGroup native-self: {_GROUP_TAINT}"),
         ],
         unknown={
-            "native-group: taints": doubt("Nodegroup native-group", "taints"),
+            "native-group: taints": "Nodegroup native-group",
             "native-template: launchTemplateData.instanceType": (
-                doubt("Nodegroup native-group", "LaunchTemplate native-template: launchTemplateData.instanceType"),
-                doubt(
-                    "AutoScalingGroup native-self", "LaunchTemplate native-template: launchTemplateData.instanceType"
-                ),
+                "Nodegroup native-group",
+                "AutoScalingGroup native-self",
             ),
         },
     ),
@@ -224,9 +210,9 @@ CASES: Final = (
                     f"AutoScalingGroup native-self: {_NODES.format(3, 2, 'maxSize')}",
                     f"AutoScalingGroup native-self: {_GPUS.format(24, 16, 'maxSize')}",
                 ),
-            ),
+            )
         ],
-        unknown={"native-self: maxSize": doubt("AutoScalingGroup native-self", "maxSize")},
+        unknown={"native-self: maxSize": "AutoScalingGroup native-self"},
     ),
     Case(
         name="the API server of AWS Cloud Control",
@@ -242,9 +228,9 @@ CASES: Final = (
                     " resourcesVpcConfig.endpointPublicAccess: false, or list the required networks under"
                     " resourcesVpcConfig.publicAccessCidrs"
                 ),
-            ),
+            )
         ],
-        unknown={"native: resourcesVpcConfig": doubt("Cluster native", "resourcesVpcConfig")},
+        unknown={"native: resourcesVpcConfig": "Cluster native"},
     ),
     Case(
         name="identities of pods with AWS Cloud Control",
@@ -257,9 +243,8 @@ CASES: Final = (
                 Sample("aws-native:eks:Addon", {"addonName": "coredns"}, "dns"),
                 "Cluster native: the stack has neither the add-on eks-pod-identity-agent nor an OpenID Connect provider"
                 " for the cluster, so pods use the node's role; add one of them",
-            ),
+            )
         ],
-        unknown={},
     ),
     Case(
         name="launch templates of AWS Cloud Control",
@@ -279,9 +264,7 @@ CASES: Final = (
                 " metadataOptions: {httpTokens: required, httpPutResponseHopLimit: 1}",
             ),
         ],
-        unknown={
-            "native-template: launchTemplateData": doubt("LaunchTemplate native-template", "launchTemplateData"),
-        },
+        unknown={"native-template: launchTemplateData": "LaunchTemplate native-template"},
     ),
     Case(
         name="spot machines of AWS Cloud Control",
@@ -294,9 +277,8 @@ CASES: Final = (
                 {"marketType": "spot"},
                 "LaunchTemplate native-template: can use spot machines, which are not allowed in this environment; set"
                 " no launchTemplateData.instanceMarketOptions.marketType: spot",
-            ),
+            )
         ],
-        unknown={},
     ),
     Case(
         name="protection with AWS Cloud Control",
@@ -317,7 +299,6 @@ CASES: Final = (
                 ("native-self", "AutoScalingGroup native-self:"),
             )
         ],
-        unknown={},
     ),
     Case(
         name="tags with AWS Cloud Control",
@@ -332,6 +313,6 @@ CASES: Final = (
                 "Nodegroup native-group: missing tags or labels: owner; add them under tags",
             ),
         ],
-        unknown={"native: tags.0.value": doubt("Cluster native", "tags.0.value")},
+        unknown={"native: tags.0.value": "Cluster native"},
     ),
 )

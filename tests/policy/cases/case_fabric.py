@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from policy_builders import GONE, Break, Case, doubt, manifest
+from policy_builders import GONE, Break, Case, manifest
 
 from workload_rules import fabric
 
@@ -117,7 +117,6 @@ CASES: Final = (
             Break("train: spec.trainer.resourcesPerNode", _GPUS, _none("TrainJob ml-research/finetune")),
             Break("claim: spec.template.spec.resourceClaims", GONE, _none("Job ml-research/claim")),
         ],
-        unknown={},
     ),
     Case(
         name="pods that need no device of the network",
@@ -132,11 +131,11 @@ spec:
     spec:
       nodeSelector: {node.kubernetes.io/instance-type: p5.48xlarge}
       containers: [{name: train, resources: {limits: {nvidia.com/gpu: 8}}}]
-"""),
+""")
         },
         also=[("alone: spec.template.spec.nodeSelector", {"nvidia.com/gpu.product": "NVIDIA-L4"})],
         breaks=[Break("alone: spec.parallelism", 2, _none("Job ml-research/alone"))],
-        unknown={"alone: spec.parallelism": doubt("Job ml-research/alone", "spec.parallelism")},
+        unknown={"alone: spec.parallelism": "Job ml-research/alone"},
     ),
     Case(
         name="nodes by GPU model, as in settings",
@@ -152,8 +151,7 @@ spec:
                     "containers": [{"name": "train", "resources": _GPUS}],
                 },
                 _none("Job ml-research/nightly", "nvidia.com/gpu.product"),
-            ),
+            )
         ],
-        unknown={},
     ),
 )

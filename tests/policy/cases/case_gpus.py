@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from policy_builders import GONE, Break, Case, changed, doubt, manifest
+from policy_builders import GONE, Break, Case, changed, manifest
 
 from workload_rules import gpus
 
@@ -148,9 +148,7 @@ CASES: Final = (
                 f"{_TRAINER}: requests 8 nvidia.com/gpu without a limit; set limits.nvidia.com/gpu: 8",
             ),
         ],
-        unknown={
-            f"{_RESOURCES}.limits.'nvidia.com/gpu'": doubt(_TRAIN, _GPUS),
-        },
+        unknown={f"{_RESOURCES}.limits.'nvidia.com/gpu'": _TRAIN},
     ),
     Case(
         name="gpus of a node",
@@ -180,9 +178,7 @@ CASES: Final = (
                 " work into pods of at most 8",
             ),
         ],
-        unknown={
-            f"{_RESOURCES}.limits.'nvidia.com/gpu'": doubt(_NIGHTLY, _GPUS),
-        },
+        unknown={f"{_RESOURCES}.limits.'nvidia.com/gpu'": _NIGHTLY},
     ),
     Case(
         name="partitions in settings: the exact name applies, else the longest pattern",
@@ -203,9 +199,8 @@ CASES: Final = (
                 _gpus(8, "nvidia.com/mig-1g.10gb"),
                 f"{_NIGHTLY}: requests 8 nvidia.com/mig-1g.10gb, but the largest node has 7; split the work into"
                 " pods of at most 7",
-            ),
+            )
         ],
-        unknown={},
     ),
     Case(
         name="variables that select GPUs",
@@ -235,9 +230,7 @@ CASES: Final = (
                 " set it to none",
             ),
         ],
-        unknown={
-            f"{_CONTAINER}.env.0.name": doubt(_TRAIN, "spec.template.spec.containers.0.env.0.name"),
-        },
+        unknown={f"{_CONTAINER}.env.0.name": _TRAIN},
     ),
     Case(
         name="variables of ConfigMaps and Secrets",
@@ -262,15 +255,13 @@ CASES: Final = (
                 f"{_TRAIN}: envFrom with prefix NVIDIA_VISIBLE can set NVIDIA_VISIBLE_DEVICES; use another prefix",
             ),
         ],
-        unknown={"config: data.NVIDIA_VISIBLE_DEVICES": doubt("ConfigMap ml-research/settings", f"data.{_VARIABLE}")},
+        unknown={"config: data.NVIDIA_VISIBLE_DEVICES": "ConfigMap ml-research/settings"},
     ),
     Case(
         name="variables in a system namespace",
         rule=gpus.gpu_visible_devices,
         given={"job": JOB},
         also=[("job: metadata", {"name": "plugin", "namespace": "gpu-operator"})],
-        breaks=[],
-        unknown={},
     ),
     Case(
         name="time-sliced GPUs",
@@ -289,22 +280,9 @@ CASES: Final = (
                     _turns("Deployment ml-one/one", "Deployment ml-other/other"),
                     _turns("Deployment ml-other/other", "Deployment ml-one/one"),
                 ),
-            ),
+            )
         ],
-        unknown={
-            f"{_VALUES}.0": (
-                doubt(
-                    "Deployment ml-one/one",
-                    "Deployment ml-other/other: spec.template.spec.affinity.nodeAffinity"
-                    ".requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms.0.matchExpressions.0.values.0",
-                ),
-                doubt(
-                    "Deployment ml-other/other",
-                    "spec.template.spec.affinity.nodeAffinity"
-                    ".requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms.0.matchExpressions.0.values.0",
-                ),
-            ),
-        },
+        unknown={f"{_VALUES}.0": ("Deployment ml-one/one", "Deployment ml-other/other")},
     ),
     Case(
         name="shared GPUs by resource name",
@@ -318,9 +296,8 @@ CASES: Final = (
                     _turns("Deployment ml-one/one", "TrainJob ml-research/finetune", "nvidia.com/gpu.shared"),
                     _turns("TrainJob ml-research/finetune", "Deployment ml-one/one", "nvidia.com/gpu.shared"),
                 ),
-            ),
+            )
         ],
-        unknown={},
     ),
     Case(
         name="namespaces that trust one another",
@@ -336,8 +313,7 @@ CASES: Final = (
                     _turns("Deployment stranger/one", "Deployment ml-other/other"),
                     _turns("Deployment ml-other/other", "Deployment stranger/one"),
                 ),
-            ),
+            )
         ],
-        unknown={},
     ),
 )

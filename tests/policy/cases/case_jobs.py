@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from policy_builders import GONE, Break, Case, changed, doubt, manifest
+from policy_builders import GONE, Break, Case, changed, manifest
 
 from workload_rules import jobs
 
@@ -172,9 +172,7 @@ CASES: Final = (
             Break("torch: spec.runPolicy", GONE, _no_end("PyTorchJob ml-research/torch, Worker", "spec.runPolicy")),
             Break("train: spec.activeDeadlineSeconds", GONE, _no_end("TrainJob ml-research/finetune", "spec")),
         ],
-        unknown={
-            "job: spec.activeDeadlineSeconds": doubt(_NIGHTLY, "spec.activeDeadlineSeconds"),
-        },
+        unknown={"job: spec.activeDeadlineSeconds": _NIGHTLY},
     ),
     Case(
         name="time limits by Kueue's label",
@@ -200,9 +198,8 @@ spec:
                 "job: spec.activeDeadlineSeconds",
                 90000,
                 (f"{_NIGHTLY}: time limit of 90000 seconds exceeds the maximum; set 86400 or less"),
-            ),
+            )
         ],
-        unknown={},
     ),
     Case(
         name="a queue",
@@ -221,9 +218,7 @@ spec:
             Break("torch: spec.runPolicy.schedulingPolicy", GONE, _no_queue("PyTorchJob ml-research/torch")),
             Break("train: metadata.labels", GONE, _no_queue("TrainJob ml-research/finetune")),
         ],
-        unknown={
-            f"job: {_LABEL}": doubt(_NIGHTLY, "metadata.labels.kueue.x-k8s.io/queue-name"),
-        },
+        unknown={f"job: {_LABEL}": _NIGHTLY},
     ),
     Case(
         name="a queue in the annotations of pods counts for Volcano only",
@@ -260,9 +255,8 @@ spec:
                 "job: spec.template.metadata",
                 {"labels": {"kueue.x-k8s.io/queue-name": "ml-research"}},
                 _no_queue(_NIGHTLY),
-            ),
+            )
         ],
-        unknown={},
     ),
     Case(
         name="a queue in the annotations of each of the pods with GPUs",
@@ -273,9 +267,8 @@ spec:
                 "torch: spec.pytorchReplicaSpecs.Worker.template.metadata",
                 GONE,
                 _no_queue("PyTorchJob ml-research/torch"),
-            ),
+            )
         ],
-        unknown={},
     ),
     Case(
         name="claimed devices",
@@ -288,9 +281,8 @@ spec:
                 "job: metadata.labels",
                 GONE,
                 f"{_NIGHTLY}: requests devices of eight and has no queue; set label kueue.x-k8s.io/queue-name",
-            ),
+            )
         ],
-        unknown={},
     ),
     Case(
         name="claimed devices without GPUs, as in settings",
@@ -301,8 +293,6 @@ spec:
             ]
         },
         settings={"claims": ["eight"]},
-        breaks=[],
-        unknown={},
     ),
     Case(
         name="Kueue and Volcano in one namespace on different nodes",
@@ -316,9 +306,7 @@ spec:
         breaks=[
             Break("job: spec.template.spec.nodeSelector", _L4, _both(_GANG, _NIGHTLY)),
             Break(
-                "server: spec.template.spec.schedulerName",
-                "volcano",
-                _both("Deployment ml-research/server", _NIGHTLY),
+                "server: spec.template.spec.schedulerName", "volcano", _both("Deployment ml-research/server", _NIGHTLY)
             ),
             Break("train: spec.runtimePatches", GONE, _both(_GANG, "TrainJob ml-research/finetune")),
             Break(
@@ -327,11 +315,7 @@ spec:
                 _both(_GANG, "Deployment ml-research/server"),
             ),
         ],
-        unknown={
-            "job: spec.template.spec.nodeSelector.'nvidia.com/gpu.product'": doubt(
-                _GANG, f"{_NIGHTLY}: spec.template.spec.nodeSelector.nvidia.com/gpu.product"
-            ),
-        },
+        unknown={"job: spec.template.spec.nodeSelector.'nvidia.com/gpu.product'": _GANG},
     ),
     Case(
         name="a Volcano Job with another scheduler",
@@ -341,7 +325,6 @@ spec:
             "gang": changed({"gang": GANG}, "gang: spec.schedulerName", "default-scheduler")["gang"],
         },
         breaks=[Break("gang: spec.schedulerName", "volcano", _both(_GANG, _NIGHTLY))],
-        unknown={},
     ),
     Case(
         name="Kueue and Volcano in one namespace with partitioned quota",
@@ -349,7 +332,5 @@ spec:
         given={"job": JOB, "gang": GANG},
         settings={"partitioned": ["ml-res*"]},
         also=[("job: spec.template.spec.nodeSelector", _L4)],
-        breaks=[],
-        unknown={},
     ),
 )

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from policy_builders import GONE, UNKNOWN, Break, Case, changed, doubt, manifest
+from policy_builders import GONE, UNKNOWN, Break, Case, changed, manifest
 
 from workload_rules import placement
 
@@ -84,17 +84,14 @@ CASES: Final = (
             Break(f"{_TOLERATIONS}.0.effect", "NoExecute", _untolerated("nvidia.com/gpu")),
             Break(f"{_SPEC}.containers.0.resources.limits", {"amd.com/gpu": 8}, _untolerated("amd.com/gpu")),
         ],
-        unknown={
-            _TOLERATIONS: doubt(_NIGHTLY, "spec.template.spec.tolerations"),
-        },
+        unknown={_TOLERATIONS: _NIGHTLY},
     ),
     Case(
         name="an unknown namespace is reported only with a violation",
         rule=placement.gpu_toleration,
         given={"job": changed({"job": JOB}, _TOLERATIONS, GONE)["job"]},
         settings={"system": ["ml-research"]},
-        breaks=[],
-        unknown={"job: metadata.namespace": doubt("Job nightly", "metadata.namespace")},
+        unknown={"job: metadata.namespace": "Job nightly"},
     ),
     Case(
         name="taint keys in settings",
@@ -102,7 +99,6 @@ CASES: Final = (
         given={"job": changed({"job": JOB}, f"{_TOLERATIONS}.0.key", "sku")["job"]},
         settings={"taints": ["sku"]},
         breaks=[Break(f"{_TOLERATIONS}.0.key", "nvidia.com/gpu", _untolerated("sku"))],
-        unknown={},
     ),
     Case(
         name="a model by a node selector",
@@ -120,9 +116,7 @@ CASES: Final = (
                 _ANY.replace("nvidia.com/gpu without", "nvidia.com/mig-1g.10gb without"),
             ),
         ],
-        unknown={
-            f"{_SPEC}.nodeSelector": doubt(_NIGHTLY, "spec.template.spec.nodeSelector"),
-        },
+        unknown={f"{_SPEC}.nodeSelector": _NIGHTLY},
     ),
     Case(
         name="a model by an affinity: each of its alternatives names one",
@@ -143,7 +137,6 @@ CASES: Final = (
             Break(f"{_SPEC}.affinity", _affinity(("nvidia.com/gpu.product", "NotIn", ["Tesla-T4"])), _ANY),
             Break(f"{_SPEC}.affinity", _affinity(), _ANY),
         ],
-        unknown={},
     ),
     Case(
         name="a queue label that is sufficient by settings",
@@ -151,7 +144,6 @@ CASES: Final = (
         given={"job": _BY_AFFINITY},
         settings={"queues": ["kueue.x-k8s.io/queue-name"]},
         breaks=[Break("job: metadata.labels", GONE, _ANY)],
-        unknown={},
     ),
     Case(
         name="partitions that are sufficient by settings",
@@ -163,7 +155,6 @@ CASES: Final = (
         },
         settings={"partitions": True},
         breaks=[Break(f"{_SPEC}.containers.0.resources", {"limits": {"nvidia.com/gpu": 1}}, _ANY)],
-        unknown={},
     ),
     Case(
         name="pods without GPUs",
@@ -193,9 +184,7 @@ CASES: Final = (
                 f"{_WEB}: requests no GPU but selects nodes by cloud.google.com/gke-accelerator; select other nodes",
             ),
         ],
-        unknown={
-            "cpu: spec.template.spec.tolerations.0.key": doubt(_WEB, "spec.template.spec.tolerations.0.key"),
-        },
+        unknown={"cpu: spec.template.spec.tolerations.0.key": _WEB},
     ),
     Case(
         name="tolerations of a taint in settings",
@@ -207,9 +196,8 @@ CASES: Final = (
                 "cpu: spec.template.spec.tolerations.0.key",
                 "sku",
                 f"{_WEB}: requests no GPU but tolerates sku; remove the toleration",
-            ),
+            )
         ],
-        unknown={},
     ),
     Case(
         name="keys of tolerations",
@@ -220,11 +208,9 @@ CASES: Final = (
                 "cpu: spec.template.spec.tolerations.0.key",
                 GONE,
                 f"{_WEB}: toleration 0 has no key and tolerates every taint; set the key of one taint",
-            ),
+            )
         ],
-        unknown={
-            "cpu: spec.template.spec.tolerations": doubt(_WEB, "spec.template.spec.tolerations"),
-        },
+        unknown={"cpu: spec.template.spec.tolerations": _WEB},
     ),
     Case(
         name="keys of tolerations of DaemonSets by settings",
@@ -236,8 +222,7 @@ CASES: Final = (
                 "cpu",
                 DAEMON,
                 "DaemonSet logging/logs: toleration 0 has no key and tolerates every taint; set the key of one taint",
-            ),
+            )
         ],
-        unknown={},
     ),
 )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from policy_builders import GONE, Break, Case, changed, doubt, manifest
+from policy_builders import GONE, Break, Case, changed, manifest
 
 from cases.platform import CRITICAL, LOW, QUEUE_CLASS, SERVER, TRAINING
 from workload_rules import priorities
@@ -46,12 +46,7 @@ CASES: Final = (
                 "Job ml-research/gang, worker: has no priority class; set priorityClassName",
             ),
         ],
-        unknown={
-            _MINE: doubt(_NIGHTLY, "spec.template.spec.priorityClassName"),
-            f"{_LIMITS}.'nvidia.com/gpu'": doubt(
-                _NIGHTLY, "spec.template.spec.containers.0.resources.limits.nvidia.com/gpu"
-            ),
-        },
+        unknown={_MINE: _NIGHTLY, f"{_LIMITS}.'nvidia.com/gpu'": _NIGHTLY},
     ),
     Case(
         name="a class for every pod",
@@ -60,10 +55,7 @@ CASES: Final = (
             "job": manifest("{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {priorityClassName: ml-low}}")
         },
         settings={"all_pods": True},
-        breaks=[
-            Break("job: spec.priorityClassName", GONE, "Pod web: has no priority class; set priorityClassName"),
-        ],
-        unknown={},
+        breaks=[Break("job: spec.priorityClassName", GONE, "Pod web: has no priority class; set priorityClassName")],
     ),
     Case(
         name="system priority classes",
@@ -77,15 +69,9 @@ CASES: Final = (
                 f"{_NIGHTLY}: has the system priority class system-node-critical; set a priority class for tenants",
             )
         ],
-        unknown={_MINE: doubt(_NIGHTLY, "spec.template.spec.priorityClassName")},
+        unknown={_MINE: _NIGHTLY},
     ),
-    Case(
-        name="system priority classes of DaemonSets",
-        rule=priorities.priority_not_system,
-        given={"agent": AGENT},
-        breaks=[],
-        unknown={},
-    ),
+    Case(name="system priority classes of DaemonSets", rule=priorities.priority_not_system, given={"agent": AGENT}),
     Case(
         name="DaemonSets checked by settings",
         rule=priorities.priority_not_system,
@@ -99,7 +85,6 @@ CASES: Final = (
                 " tenants",
             )
         ],
-        unknown={},
     ),
     Case(
         name="priority classes that workloads reference",
@@ -126,10 +111,7 @@ CASES: Final = (
                 " label kueue.x-k8s.io/priority-class or create it",
             ),
         ],
-        unknown={
-            _THEIRS: doubt(_CHAT, "spec.template.spec.priorityClassName"),
-            "critical: metadata.name": doubt(_CHAT, "PriorityClass ml-critical: metadata.name"),
-        },
+        unknown={_THEIRS: _CHAT, "critical: metadata.name": _CHAT},
     ),
     Case(
         name="priority classes created outside the stack",
@@ -151,7 +133,6 @@ CASES: Final = (
                 " label kueue.x-k8s.io/priority-class or create it",
             ),
         ],
-        unknown={},
     ),
     Case(
         name="the cluster's default",
@@ -168,12 +149,7 @@ CASES: Final = (
                 ),
             )
         ],
-        unknown={
-            "critical: globalDefault": (
-                doubt("PriorityClass ml-critical", "globalDefault"),
-                doubt("PriorityClass ml-low", "PriorityClass ml-critical: globalDefault"),
-            )
-        },
+        unknown={"critical: globalDefault": ("PriorityClass ml-critical", "PriorityClass ml-low")},
     ),
     Case(
         name="training beside serving",
@@ -200,11 +176,7 @@ CASES: Final = (
                 " workload; set a lower class, or a higher one for serving",
             ),
         ],
-        unknown={
-            "low: value": doubt(_NIGHTLY, "PriorityClass ml-low: value"),
-            _THEIRS: doubt(_NIGHTLY, f"{_CHAT}: spec.template.spec.priorityClassName"),
-            _MINE: doubt(_NIGHTLY, "spec.template.spec.priorityClassName"),
-        },
+        unknown={"low: value": _NIGHTLY, _THEIRS: _NIGHTLY, _MINE: _NIGHTLY},
     ),
     Case(
         name="training beside a server without a class",
@@ -220,6 +192,5 @@ CASES: Final = (
                 " set a lower class, or a higher one for serving",
             )
         ],
-        unknown={},
     ),
 )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from policy_builders import GONE, Break, Case, changed, doubt, manifest
+from policy_builders import GONE, Break, Case, changed, manifest
 
 from cases.platform import CLUSTER_QUEUE, FLAVOR, GROUPS, LOCAL_QUEUE, ORG, SERVER
 from workload_rules import queues
@@ -22,13 +22,7 @@ kind: TrainJob
 metadata: {name: tune, namespace: ml-serving, labels: {kueue.x-k8s.io/queue-name: serving}}
 spec: {runtimeRef: {name: torch-distributed}}
 """)
-_ALL: Final = {
-    "local": LOCAL_QUEUE,
-    "queue": CLUSTER_QUEUE,
-    "groups": GROUPS,
-    "org": ORG,
-    "flavor": FLAVOR,
-}
+_ALL: Final = {"local": LOCAL_QUEUE, "queue": CLUSTER_QUEUE, "groups": GROUPS, "org": ORG, "flavor": FLAVOR}
 _FLAVOR: Final = "queue: spec.resourceGroups.0.flavors.0.name"
 _NOTHING: Final = "which does not exist in this stack; correct the name or create it"
 _LABEL: Final = "metadata.labels.'kueue.x-k8s.io/queue-name'"
@@ -68,9 +62,9 @@ CASES: Final = (
             ),
         ],
         unknown={
-            "local: spec.clusterQueue": doubt("LocalQueue ml-serving/serving", "spec.clusterQueue"),
-            _FLAVOR: doubt("ClusterQueue serving", "spec.resourceGroups.0.flavors.0.name"),
-            "queue: metadata.name": doubt("LocalQueue ml-serving/serving", "ClusterQueue serving: metadata.name"),
+            "local: spec.clusterQueue": "LocalQueue ml-serving/serving",
+            _FLAVOR: "ClusterQueue serving",
+            "queue: metadata.name": "LocalQueue ml-serving/serving",
         },
     ),
     Case(
@@ -86,7 +80,6 @@ CASES: Final = (
                 f"LocalQueue ml-serving/serving: spec.clusterQueue references ClusterQueue servign, {_NOTHING}",
             )
         ],
-        unknown={},
     ),
     Case(
         name="parents of cohorts",
@@ -102,28 +95,15 @@ CASES: Final = (
                     "Cohort org: cohort cycle: org → groups → org; remove one parentName",
                 ),
             ),
-            Break(
-                "org: spec.parentName",
-                "org",
-                "Cohort org: cohort cycle: org → org; remove one parentName",
-            ),
+            Break("org: spec.parentName", "org", "Cohort org: cohort cycle: org → org; remove one parentName"),
         ],
-        unknown={
-            "org: spec.parentName": (
-                doubt("Cohort groups", "Cohort org: spec.parentName"),
-                doubt("Cohort org", "spec.parentName"),
-            )
-        },
+        unknown={"org: spec.parentName": ("Cohort groups", "Cohort org")},
     ),
     Case(
         name="queues that workloads reference",
         rule=queues.queue_exists,
         given={"server": SERVER, "nights": NIGHTS, "train": TRAIN, "local": LOCAL_QUEUE},
-        also=[
-            ("local", GONE),
-            (f"server: {_LABEL}", GONE),
-            (_POD, "serving"),
-        ],
+        also=[("local", GONE), (f"server: {_LABEL}", GONE), (_POD, "serving")],
         breaks=[
             Break(f"server: {_LABEL}", "chat", f"Deployment ml-serving/chat: references queue chat, {_NONE}"),
             Break(_POD, "chat", f"Deployment ml-serving/chat: references queue chat, {_NONE}"),
@@ -140,19 +120,14 @@ CASES: Final = (
                 " with that name; correct kueue.x-k8s.io/queue-name or create the LocalQueue",
             ),
         ],
-        unknown={
-            f"server: {_LABEL}": doubt("Deployment ml-serving/chat", "metadata.labels.kueue.x-k8s.io/queue-name"),
-        },
+        unknown={f"server: {_LABEL}": "Deployment ml-serving/chat"},
     ),
     Case(
         name="queues created outside the stack",
         rule=queues.queue_exists,
         given={"server": SERVER},
         settings={"queues": ["ml-serving/serving"]},
-        breaks=[
-            Break(f"server: {_LABEL}", "chat", f"Deployment ml-serving/chat: references queue chat, {_NONE}"),
-        ],
-        unknown={},
+        breaks=[Break(f"server: {_LABEL}", "chat", f"Deployment ml-serving/chat: references queue chat, {_NONE}")],
     ),
     Case(
         name="resources that a queue covers",
@@ -177,14 +152,8 @@ CASES: Final = (
             ),
         ],
         unknown={
-            "local: spec.clusterQueue": tuple(
-                doubt(place, "LocalQueue ml-serving/serving: spec.clusterQueue")
-                for place in ("Deployment ml-serving/chat", "CronJob ml-serving/nights")
-            ),
-            "queue: spec.resourceGroups": tuple(
-                doubt(place, "ClusterQueue serving: spec.resourceGroups")
-                for place in ("Deployment ml-serving/chat", "CronJob ml-serving/nights")
-            ),
+            "local: spec.clusterQueue": ("Deployment ml-serving/chat", "CronJob ml-serving/nights"),
+            "queue: spec.resourceGroups": ("Deployment ml-serving/chat", "CronJob ml-serving/nights"),
         },
     ),
     Case(
@@ -203,6 +172,5 @@ CASES: Final = (
                 " add it to coveredResources with a quota, or use another queue",
             )
         ],
-        unknown={},
     ),
 )

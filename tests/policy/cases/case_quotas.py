@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from policy_builders import GONE, Break, Case, changed, doubt
+from policy_builders import GONE, Break, Case, changed
 
 from cases.platform import CLUSTER_QUEUE, CRITICAL, LIMITS, LOCAL_QUEUE, QUOTA, SCOPED
 from workload_rules import quotas
@@ -41,7 +41,7 @@ CASES: Final = (
                 f"{_BUDGET}: nvidia.com/mig-1g.10gb is not counted; use requests.nvidia.com/mig-1g.10gb",
             ),
         ],
-        unknown={"quota: spec.hard": doubt(_BUDGET, "spec.hard")},
+        unknown={"quota: spec.hard": _BUDGET},
     ),
     Case(
         name="keys of a quota with a scope",
@@ -79,11 +79,7 @@ CASES: Final = (
                 " requests.cpu, requests.nvidia.com/gpu; move them to a separate quota",
             ),
         ],
-        unknown={
-            "quota: spec.scopeSelector.matchExpressions.0.scopeName": doubt(
-                _CRITICAL, "spec.scopeSelector.matchExpressions.0.scopeName"
-            )
-        },
+        unknown={"quota: spec.scopeSelector.matchExpressions.0.scopeName": _CRITICAL},
     ),
     Case(
         name="priority classes of a scope",
@@ -98,10 +94,7 @@ CASES: Final = (
                 " correct the name or create it",
             )
         ],
-        unknown={
-            _VALUES: doubt(_CRITICAL, "spec.scopeSelector.matchExpressions.0.values.0"),
-            "class: metadata.name": doubt(_CRITICAL, "PriorityClass ml-critical: metadata.name"),
-        },
+        unknown={_VALUES: _CRITICAL, "class: metadata.name": _CRITICAL},
     ),
     Case(
         name="priority classes created outside the stack",
@@ -116,7 +109,6 @@ CASES: Final = (
                 " the name or create it",
             )
         ],
-        unknown={},
     ),
     Case(
         name="defaults of GPUs",
@@ -152,9 +144,7 @@ CASES: Final = (
                 " default and defaultRequest {nvidia.com/gpu: 0}",
             ),
         ],
-        unknown={
-            f"{_ITEM}.default.'nvidia.com/gpu'": doubt(_CONTAINERS, "spec.limits.0.default.nvidia.com/gpu"),
-        },
+        unknown={f"{_ITEM}.default.'nvidia.com/gpu'": _CONTAINERS},
     ),
     Case(
         name="defaults of what a quota counts",
@@ -179,10 +169,7 @@ CASES: Final = (
                 " default.memory; add one",
             ),
         ],
-        unknown={
-            "limits: metadata.namespace": doubt(_BUDGET, "LimitRange containers: metadata.namespace"),
-            "limits: spec.limits": doubt(_BUDGET, f"{_CONTAINERS}: spec.limits"),
-        },
+        unknown={"limits: metadata.namespace": _BUDGET, "limits: spec.limits": _BUDGET},
     ),
     Case(
         name="a quota and its queue",
@@ -215,11 +202,9 @@ CASES: Final = (
             ),
         ],
         unknown={
-            f"{_GPU}.nominalQuota": doubt(
-                _BUDGET, "ClusterQueue serving: spec.resourceGroups.0.flavors.0.resources.1.nominalQuota"
-            ),
-            "local: spec.clusterQueue": doubt(_BUDGET, "LocalQueue ml-serving/serving: spec.clusterQueue"),
-            "quota: spec.hard.'requests.nvidia.com/gpu'": doubt(_BUDGET, "spec.hard.requests.nvidia.com/gpu"),
+            f"{_GPU}.nominalQuota": _BUDGET,
+            "local: spec.clusterQueue": _BUDGET,
+            "quota: spec.hard.'requests.nvidia.com/gpu'": _BUDGET,
         },
     ),
     Case(
@@ -231,7 +216,5 @@ CASES: Final = (
             8,
         ),
         settings={"shared": ["ml-*"]},
-        breaks=[],
-        unknown={},
     ),
 )

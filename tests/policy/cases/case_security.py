@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from policy_builders import GONE, Break, Case, changed, doubt, manifest
+from policy_builders import GONE, Break, Case, changed, manifest
 
 from workload_rules import security
 
@@ -111,11 +111,7 @@ CASES: Final = (
         given={"server": SERVER, "train": TRAIN_JOB, "system": _SYSTEM},
         also=[(_CONTEXT, GONE), (f"{_CONTEXT}.capabilities.add.0", "CAP_CHOWN")],
         breaks=[
-            Break(
-                f"{_CONTEXT}.privileged",
-                to=True,
-                says=f"{_IN}: is privileged; remove securityContext.privileged",
-            ),
+            Break(f"{_CONTEXT}.privileged", to=True, says=f"{_IN}: is privileged; remove securityContext.privileged"),
             Break(
                 f"{_SPEC}.initContainers.0.securityContext.privileged",
                 to=True,
@@ -143,10 +139,7 @@ CASES: Final = (
                 f"{_IN}: has an unmasked /proc (procMount Unmasked); remove securityContext.procMount",
             ),
         ],
-        unknown={
-            f"{_CONTEXT}.privileged": doubt(_IN, f"{_PATH}.securityContext.privileged"),
-            f"{_CONTEXT}.capabilities.add.0": doubt(_IN, f"{_PATH}.securityContext.capabilities.add.0"),
-        },
+        unknown={f"{_CONTEXT}.privileged": _IN, f"{_CONTEXT}.capabilities.add.0": _IN},
     ),
     Case(
         name="capabilities allowed by settings",
@@ -160,9 +153,8 @@ CASES: Final = (
                 "CHOWN",
                 f"{_IN}: adds capabilities CHOWN; remove those that are not needed, or allow them in the rule's"
                 " settings",
-            ),
+            )
         ],
-        unknown={},
     ),
     Case(
         name="privilege escalation",
@@ -170,7 +162,7 @@ CASES: Final = (
         given={"server": SERVER, "train": TRAIN_JOB, "system": _SYSTEM},
         also=[(_CONTEXT, GONE)],
         breaks=[Break(f"{_CONTEXT}.allowPrivilegeEscalation", to=True, says=_ESCALATES)],
-        unknown={_CONTEXT: doubt(_IN, f"{_PATH}.securityContext")},
+        unknown={_CONTEXT: _IN},
     ),
     Case(
         name="explicit privilege escalation by settings",
@@ -181,7 +173,6 @@ CASES: Final = (
             Break(f"{_CONTEXT}.allowPrivilegeEscalation", GONE, _ESCALATES),
             Break(f"{_CONTEXT}.allowPrivilegeEscalation", to=True, says=_ESCALATES),
         ],
-        unknown={},
     ),
     Case(
         name="host namespaces",
@@ -200,7 +191,7 @@ CASES: Final = (
                 " remove it",
             ),
         ],
-        unknown={f"{_SPEC}.hostNetwork": doubt(_POD, "spec.template.spec.hostNetwork")},
+        unknown={f"{_SPEC}.hostNetwork": _POD},
     ),
     Case(
         name="host network allowed by settings",
@@ -209,7 +200,6 @@ CASES: Final = (
         settings={"allowed": ["hostNetwork"]},
         also=[(f"{_SPEC}.hostNetwork", True)],
         breaks=[Break(f"{_SPEC}.hostPID", to=True, says=f"{_POD}: sets hostPID; remove it")],
-        unknown={},
     ),
     Case(
         name="host paths",
@@ -223,10 +213,7 @@ CASES: Final = (
                 (_volume("/a"), _volume("/b")),
             ),
         ],
-        unknown={
-            f"{_SPEC}.volumes.0": doubt(_POD, "spec.template.spec.volumes.0"),
-            f"{_SPEC}.volumes": doubt(_POD, "spec.template.spec.volumes"),
-        },
+        unknown={f"{_SPEC}.volumes.0": _POD, f"{_SPEC}.volumes": _POD},
     ),
     Case(
         name="host paths allowed by settings",
@@ -242,7 +229,6 @@ CASES: Final = (
             ),
             Break(f"{_SPEC}.volumes.0", {"name": "host", "hostPath": {"path": "/mnt"}}, _volume("/mnt")),
         ],
-        unknown={},
     ),
     Case(
         name="PersistentVolumes on the node",
@@ -261,10 +247,7 @@ CASES: Final = (
             Break("volume: spec", {"local": {"path": "/var/lib/kubelet"}}, _persistent("/var/lib/kubelet")),
             Break("volume: spec", {"hostPath": {"path": "/mnt/disks/../.."}}, _persistent("/mnt/disks/../..")),
         ],
-        unknown={
-            "volume: spec.claimRef": doubt("PersistentVolume data", "spec.claimRef"),
-            "volume: spec.hostPath": doubt("PersistentVolume data", "spec.hostPath"),
-        },
+        unknown={"volume: spec.claimRef": "PersistentVolume data", "volume: spec.hostPath": "PersistentVolume data"},
     ),
     Case(
         name="host ports and probed hosts",
@@ -291,7 +274,7 @@ CASES: Final = (
                 f"{_IN}: lifecycle.preStop.tcpSocket calls the host 10.0.0.1 from the node; remove host",
             ),
         ],
-        unknown={f"{_SPEC}.containers.0.ports": doubt(_IN, f"{_PATH}.ports")},
+        unknown={f"{_SPEC}.containers.0.ports": _IN},
     ),
     Case(
         name="seccomp, AppArmor and SELinux profiles",
@@ -341,7 +324,7 @@ CASES: Final = (
                 f"{_POD}: annotation {_APP_ARMOR} is unconfined; set runtime/default",
             ),
         ],
-        unknown={f"{_SPEC}.securityContext": doubt(_POD, "spec.template.spec.securityContext")},
+        unknown={f"{_SPEC}.securityContext": _POD},
     ),
     Case(
         name="kernel parameters allowed by settings",
@@ -349,8 +332,6 @@ CASES: Final = (
         given={"server": SERVER},
         settings={"sysctls": ["kernel.msgmax"]},
         also=[(f"{_SPEC}.securityContext", {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]})],
-        breaks=[],
-        unknown={},
     ),
     Case(
         name="pod specs in strings",
@@ -369,15 +350,13 @@ CASES: Final = (
             Break(f"{_TEMPLATE}.x", '{"spec":{"containers":[]}}', _string("x")),
             Break(f"{_TEMPLATE}.x", "- limits: {nvidia.com/gpu: 8}", _string("x")),
         ],
-        unknown={},
     ),
     Case(
         name="pod specs in strings of a system namespace",
         rule=security.pod_specs_readable,
         given={"workflow": changed({"workflow": WORKFLOW}, f"{_TEMPLATE}.podSpecPatch", "hostPID: true")["workflow"]},
         settings={"platform": ["ml-research"]},
-        breaks=[],
-        unknown={"workflow: metadata.namespace": doubt("Workflow train", "metadata.namespace")},
+        unknown={"workflow: metadata.namespace": "Workflow train"},
     ),
     Case(
         name="raw devices",
@@ -388,8 +367,8 @@ CASES: Final = (
                 f"{_SPEC}.containers.0.volumeDevices",
                 [{"name": "models", "devicePath": "/dev/xvdb"}],
                 f"{_IN}: uses /dev/xvdb as a raw block device; mount the claim as a file system",
-            ),
+            )
         ],
-        unknown={f"{_SPEC}.containers.0.volumeDevices": doubt(_IN, f"{_PATH}.volumeDevices")},
+        unknown={f"{_SPEC}.containers.0.volumeDevices": _IN},
     ),
 )

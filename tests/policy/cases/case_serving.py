@@ -4,7 +4,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Final
 
-from policy_builders import GONE, Break, Case, Sample, doubt, manifest
+from policy_builders import GONE, Break, Case, Sample, manifest
 
 from cases.platform import AUTOSCALER, SCALED, SECOND, SERVER
 from workload_rules import serving
@@ -63,7 +63,7 @@ CASES: Final = (
                 " is loaded",
             )
         ],
-        unknown={f"{_SERVER}.resources.limits": doubt(_CONTAINER, "spec.template.spec.containers.0.resources.limits")},
+        unknown={f"{_SERVER}.resources.limits": _CONTAINER},
     ),
     Case(
         name="liveness",
@@ -77,7 +77,7 @@ CASES: Final = (
                 " model loading time",
             )
         ],
-        unknown={f"{_SERVER}.resources.limits": doubt(_CONTAINER, "spec.template.spec.containers.0.resources.limits")},
+        unknown={f"{_SERVER}.resources.limits": _CONTAINER},
     ),
     Case(
         name="bounds of an autoscaler",
@@ -107,7 +107,7 @@ CASES: Final = (
                 f"{_SCALED}: minimum of 0 pods is below the lower bound (2); raise its minimum",
             ),
         ],
-        unknown={"hpa: spec.maxReplicas": doubt(_HPA, "spec.maxReplicas")},
+        unknown={"hpa: spec.maxReplicas": _HPA},
     ),
     Case(
         name="targets of autoscalers",
@@ -140,13 +140,7 @@ CASES: Final = (
                 " scaleTargetRef",
             ),
         ],
-        unknown={
-            "hpa: spec.scaleTargetRef.name": doubt(_HPA, "spec.scaleTargetRef.name"),
-            "server: metadata.name": (
-                doubt(_HPA, "Deployment chat: metadata.name"),
-                doubt(_SCALED, "Deployment chat: metadata.name"),
-            ),
-        },
+        unknown={"hpa: spec.scaleTargetRef.name": _HPA, "server: metadata.name": (_HPA, _SCALED)},
     ),
     Case(
         name="one autoscaler",
@@ -160,7 +154,7 @@ CASES: Final = (
                 f"{_CHAT}: is scaled by {_HPA} and {_SCALED}; keep one (KEDA creates its own HorizontalPodAutoscaler)",
             )
         ],
-        unknown={"hpa: spec.scaleTargetRef.name": doubt(_CHAT, f"{_HPA}: spec.scaleTargetRef.name")},
+        unknown={"hpa: spec.scaleTargetRef.name": _CHAT},
     ),
     Case(
         name="replicas beside an autoscaler",
@@ -182,17 +176,12 @@ CASES: Final = (
                 " spec.replicas",
             ),
         ],
-        unknown={},
     ),
     Case(
         name="replicas without field managers",
         rule=serving.replicas_left_out,
         given={"server": _live(_UPDATED, _BY_SCALE), "hpa": AUTOSCALER},
-        breaks=[],
-        unknown={
-            "hpa: spec.scaleTargetRef.name": doubt(_CHAT, f"{_HPA}: spec.scaleTargetRef.name"),
-            "server: metadata.managedFields.1.fieldsV1": doubt(_CHAT, "metadata.managedFields.1.fieldsV1"),
-        },
+        unknown={"hpa: spec.scaleTargetRef.name": _CHAT, "server: metadata.managedFields.1.fieldsV1": _CHAT},
     ),
     Case(
         name="replicas of workloads with an autoscaler outside the stack",
@@ -206,6 +195,5 @@ CASES: Final = (
                 f"{_CHAT}: sets replicas, which an autoscaler outside this stack also sets; remove spec.replicas",
             )
         ],
-        unknown={},
     ),
 )

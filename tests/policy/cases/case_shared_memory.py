@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from policy_builders import GONE, Break, Case, changed, doubt, manifest
+from policy_builders import GONE, Break, Case, changed, manifest
 
 from workload_rules import gpus
 
@@ -149,9 +149,7 @@ CASES: Final = (
                 f" memory; {_MOUNT}",
             ),
         ],
-        unknown={
-            f"{_SPEC}.volumes.1.emptyDir.sizeLimit": doubt(_NIGHTLY, "spec.template.spec.volumes.1.emptyDir.sizeLimit"),
-        },
+        unknown={f"{_SPEC}.volumes.1.emptyDir.sizeLimit": _NIGHTLY},
     ),
     Case(
         name="pods with one GPU each that communicate",
@@ -162,11 +160,7 @@ CASES: Final = (
             Break("set: spec.replicatedJobs.1.replicas", 2, _WORKERS),
             Break("set: spec.replicatedJobs.1.template.spec.parallelism", 2, _WORKERS),
         ],
-        unknown={
-            "set: spec.replicatedJobs.1.replicas": doubt(
-                "JobSet ml-research/set, workers", "spec.replicatedJobs.1.replicas"
-            ),
-        },
+        unknown={"set: spec.replicatedJobs.1.replicas": "JobSet ml-research/set, workers"},
     ),
     Case(
         name="a single pod with one GPU",
@@ -174,8 +168,6 @@ CASES: Final = (
         given={"gang": VOLCANO},
         settings={"jobs": False},
         also=[("gang: spec.tasks.0.template.spec.volumes", [])],
-        breaks=[],
-        unknown={},
     ),
     Case(
         name="Jobs, whose pods communicate if they are indexed",
@@ -187,9 +179,8 @@ CASES: Final = (
                 "job: spec",
                 {**_ALONE.props["spec"], "completionMode": "Indexed", "parallelism": 2},
                 f"{_NIGHTLY}: {_NONE}",
-            ),
+            )
         ],
-        unknown={},
     ),
     Case(
         name="other kinds of work with several pods",
@@ -202,6 +193,5 @@ CASES: Final = (
             Break("mpi: spec.mpiReplicaSpecs.Worker.replicas", 2, f"MPIJob ml-research/mpi, Worker: {_NONE}"),
             Break("group: spec.leaderWorkerTemplate.size", 2, f"LeaderWorkerSet ml-research/group: {_NONE}"),
         ],
-        unknown={},
     ),
 )

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from policy_builders import GONE, Break, Case, changed, doubt, manifest
+from policy_builders import GONE, Break, Case, changed, manifest
 
 from workload_rules import tenancy
 
@@ -150,9 +150,7 @@ CASES: Final = (
             ),
             Break(_ENFORCE, "privileged", f"{_SPACE}: enforces the Pod Security level privileged; set baseline"),
         ],
-        unknown={
-            _ENFORCE: doubt(_SPACE, "metadata.labels.pod-security.kubernetes.io/enforce"),
-        },
+        unknown={_ENFORCE: _SPACE},
     ),
     Case(
         name="the Pod Security level restricted",
@@ -160,7 +158,6 @@ CASES: Final = (
         given={"system": SYSTEM},
         settings={"level": "restricted"},
         breaks=[Break("space", SPACE, f"{_SPACE}: enforces the Pod Security level baseline; set restricted")],
-        unknown={},
     ),
     Case(
         name="owner labels of namespaces",
@@ -175,9 +172,7 @@ CASES: Final = (
             Break(f"{_LABELS}.owner", "", f"{_SPACE}: missing labels: owner; add them"),
             Break(_LABELS, GONE, f"{_SPACE}: missing labels: cost-center, environment, owner; add them"),
         ],
-        unknown={
-            f"{_LABELS}.owner": doubt(_SPACE, "metadata.labels.owner"),
-        },
+        unknown={f"{_LABELS}.owner": _SPACE},
     ),
     Case(
         name="owner labels of workloads, by settings",
@@ -185,17 +180,12 @@ CASES: Final = (
         given={"space": SPACE},
         settings={"labels": {"owner": []}, "workloads": True},
         breaks=[Break("job", JOB, "Job ml-research/nightly: missing labels: owner; add them")],
-        unknown={},
     ),
     Case(
         name="traffic into a namespace",
         rule=tenancy.default_deny,
         given={"space": SPACE, "system": SYSTEM, "deny": DENY, "allow": ALLOW},
-        also=[
-            ("deny: spec.policyTypes", GONE),
-            ("deny: spec.policyTypes", ["Ingress"]),
-            ("deny: spec", {}),
-        ],
+        also=[("deny: spec.policyTypes", GONE), ("deny: spec.policyTypes", ["Ingress"]), ("deny: spec", {})],
         breaks=[
             Break("deny", GONE, _open("Ingress", "Ingress")),
             Break("deny: metadata.namespace", "ml-other", _open("Ingress", "Ingress")),
@@ -209,9 +199,7 @@ CASES: Final = (
             ),
             Break("deny: spec.ingress", [{}], _open("Ingress", "Ingress")),
         ],
-        unknown={
-            "deny: spec.policyTypes": doubt(_SPACE, "NetworkPolicy ml-research/default-deny: spec.policyTypes"),
-        },
+        unknown={"deny: spec.policyTypes": _SPACE},
     ),
     Case(
         name="traffic out of a namespace as well",
@@ -224,7 +212,6 @@ CASES: Final = (
             Break("deny: spec.policyTypes", ["Ingress"], _open("Egress", "Egress")),
             Break("deny: spec.egress", [{}], _open("Egress", "Egress")),
         ],
-        unknown={},
     ),
     Case(
         name="a quota of GPUs",
@@ -245,9 +232,7 @@ CASES: Final = (
                 _no_quota("nvidia.com/mig-1g.10gb"),
             ),
         ],
-        unknown={
-            "quota: spec.hard": doubt("Job ml-research/nightly", "ResourceQuota ml-research/gpus: spec.hard"),
-        },
+        unknown={"quota: spec.hard": "Job ml-research/nightly"},
     ),
     Case(
         name="a quota of claimed GPUs",
@@ -264,18 +249,12 @@ CASES: Final = (
             Break("quota: spec.hard", {"requests.nvidia.com/gpu": 8}, _no_devices("ResourceClaimTemplate eight")),
             Break("quota: metadata.namespace", "ml-other", _no_devices("ResourceClaimTemplate eight")),
         ],
-        unknown={
-            "template: spec.spec.devices": doubt(
-                "Job ml-research/claiming", "ResourceClaimTemplate ml-research/eight: spec.spec.devices"
-            ),
-        },
+        unknown={"template: spec.spec.devices": "Job ml-research/claiming"},
     ),
     Case(
         name="channels of a ComputeDomain, which have no quota",
         rule=tenancy.gpu_namespace_quota,
         given={"job": CLAIMING, "domain": DOMAIN},
-        breaks=[],
-        unknown={},
     ),
     Case(
         name="a quota of GPUs that a claim or an alternative names",
@@ -293,9 +272,8 @@ CASES: Final = (
                     _no_devices("ResourceClaim shared"),
                     _no_devices("ResourceClaim shared").replace(" gpu.nvidia", " mig.nvidia"),
                 ),
-            ),
+            )
         ],
-        unknown={},
     ),
     Case(
         name="quotas created outside the stack",
@@ -308,8 +286,7 @@ CASES: Final = (
                 "default",
                 "Job default/nightly: requests nvidia.com/gpu, but no ResourceQuota of namespace default has"
                 " requests.nvidia.com/gpu; create one, or list the namespace under `external`",
-            ),
+            )
         ],
-        unknown={},
     ),
 )
