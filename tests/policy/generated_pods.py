@@ -125,6 +125,17 @@ def _limit(spec: Json, at: int, name: str, count: object) -> None:
 VIOLATIONS: Final[Mapping[str, Violation]] = {
     "privileged": Violation("no-privileged", lambda spec, at: _context(spec, at, privileged=True)),
     "capability": Violation("no-privileged", lambda spec, at: _context(spec, at, capabilities={"add": ["SYS_ADMIN"]})),
+    "init container": Violation(
+        "no-privileged",
+        lambda spec, at: _add(spec, "initContainers", {"name": "i9", "securityContext": {"privileged": True}}, at),
+    ),
+    "escalation": Violation(
+        "no-privilege-escalation", lambda spec, at: _context(spec, at, allowPrivilegeEscalation=True)
+    ),
+    "device": Violation(
+        "no-block-devices",
+        lambda spec, at: _one(spec, at).update(volumeDevices=[{"name": "raw", "devicePath": "/dev/xvda"}]),
+    ),
     "unmasked": Violation("no-privileged", lambda spec, at: _context(spec, at, procMount="Unmasked")),
     "host process": Violation(
         "no-privileged", lambda spec, at: _context(spec, at, windowsOptions={"hostProcess": True})

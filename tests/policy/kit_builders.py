@@ -11,9 +11,8 @@ from policy_builders import TODAY, Sample, changed
 from pulumi.runtime.proto import analyzer_pb2 as wire
 from pydantic import Field
 
-from rule_engine import ADVICE, MUST, Pack, Resource, Settings, Severity, Stack, Subject, kubernetes
+from rule_engine import ADVICE, MUST, EnforcementLevel, Pack, Resource, Settings, Severity, Stack, Subject, kubernetes
 from rule_engine.evaluator import Evaluator
-from rule_engine.reading import SECRET, SIGNATURE
 from rule_engine.rules import Rule
 from rule_engine.server import OUTCOMES, Analyzer
 
@@ -143,9 +142,14 @@ class PackClient:
         ]
 
 
+def remediate(
+    pack: Pack, rule: str, sample: Sample, settings: Mapping[str, Any] | None = None
+) -> wire.RemediateResponse:
+    """What a pack answers about a resource if one of its rules has the level `remediate`."""
+    evaluator = Evaluator(pack, TODAY)
+    evaluator.configure({rule: EnforcementLevel.REMEDIATE}, {rule: settings or {}})
+    return Analyzer(evaluator).Remediate(sample.request(), cast("grpc.ServicerContext", None))
+
+
 MANY = deployment(replicas=5)
 TOO_MANY = "Deployment ml/api: has 5 replicas; write 3 or fewer"
-
-
-def secret(value: object) -> dict[str, object]:
-    return {SIGNATURE: SECRET, "value": value}

@@ -1,6 +1,6 @@
 """Cases for rules: valid resources, and the findings if one part is invalid or unknown."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -11,6 +11,7 @@ from google.protobuf.struct_pb2 import Struct
 from pulumi.runtime.proto import analyzer_pb2
 
 from rule_engine.evaluator import Evaluator, Finding
+from rule_engine.reading import SECRET, SIGNATURE
 from rule_engine.resources import Resource, read
 from rule_engine.rules import AnyRule, Pack
 from rule_engine.stacks import Stack
@@ -58,6 +59,11 @@ class Sample:
         resource = read(self.request())
         resource.needs = self.needs
         return resource
+
+
+def secret(value: object) -> dict[str, object]:
+    """A value that the program marks as secret."""
+    return {SIGNATURE: SECRET, "value": value}
 
 
 def manifest(text: str) -> Sample:
@@ -166,6 +172,13 @@ def findings(
         else [finding for resource in resources for finding in evaluator.evaluate(resource)]
     )
     return [finding for finding in diagnostics if finding.rule.name == rule.name]
+
+
+def all_findings(evaluator: Evaluator, given: Iterable[Sample]) -> list[Finding]:
+    """What all rules of a pack find in resources and in the stack of them."""
+    resources = [sample.resource() for sample in given]
+    of_resources = [finding for resource in resources for finding in evaluator.evaluate(resource)]
+    return [*of_resources, *evaluator.evaluate_stack(Stack(resources))]
 
 
 def messages(found: Sequence[Finding], outcome: str) -> tuple[str, ...]:

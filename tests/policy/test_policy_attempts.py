@@ -7,11 +7,10 @@ import pytest
 from generated_pods import NAMESPACE, QUIET, VIOLATIONS, Json, Placed, placed, pods
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from policy_builders import TODAY, Sample, manifest
+from policy_builders import TODAY, Sample, all_findings, manifest
 
 from rule_engine import EnforcementLevel
 from rule_engine.evaluator import Evaluator, Finding, Outcome
-from rule_engine.stacks import Stack
 from workload_rules import PACK
 
 TEMPLATE: Final = manifest(f"""
@@ -28,8 +27,7 @@ STRICT.configure({rule.name: EnforcementLevel.MANDATORY for rule in PACK.rules},
 
 
 def found(sample: Sample, evaluator: Evaluator = EVALUATOR) -> list[Finding]:
-    resource = sample.resource()
-    return [*evaluator.evaluate(resource), *evaluator.evaluate_stack(Stack([resource, TEMPLATE.resource()]))]
+    return all_findings(evaluator, [sample, TEMPLATE])
 
 
 def broken(findings: Sequence[Finding]) -> set[str]:

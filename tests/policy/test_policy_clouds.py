@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import pytest
 import yaml
 from cases import clouds
-from policy_builders import TODAY, UNKNOWN, Sample, doubt, findings, messages
+from policy_builders import TODAY, UNKNOWN, Sample, all_findings, doubt, findings, messages
 
 from cloud_rules import PACK, access, buying, coverage, gpu_pools, sizes
 from cloud_rules.machines import Machines, Prices
@@ -219,9 +219,7 @@ def test_tags_labels_and_annotations_exempt_until_their_date(
         part[item] = dict(part.get(item, {}))
         part = part[item]
     part[key] = value
-    evaluator = Evaluator(PACK, TODAY)
-    resource = replace(given, props=props).resource()
-    diagnostics = [*evaluator.evaluate(resource), *evaluator.evaluate_stack(Stack([resource]))]
+    diagnostics = _judged(replace(given, props=props))
     exempted = [finding for finding in diagnostics if finding.rule is gpu_pools.gpu_pool_tainted]
     assert [finding.outcome for finding in exempted] == ["exempted"]
     assert "exempted until 2027-01-31 (waits" in exempted[0].message
@@ -277,10 +275,8 @@ def test_unknown_tags_are_reported_only_by_rules_that_read_them() -> None:
     assert [(finding.rule.name, finding.outcome) for finding in diagnostics] == [("gpu-machines-evaluated", "broken")]
 
 
-def _judged(sample: Sample) -> list[Finding]:
-    evaluator = Evaluator(PACK, TODAY)
-    resource = sample.resource()
-    return [*evaluator.evaluate(resource), *evaluator.evaluate_stack(Stack([resource]))]
+def _judged(*samples: Sample) -> list[Finding]:
+    return all_findings(Evaluator(PACK, TODAY), samples)
 
 
 def test_each_block_of_resources_that_are_not_evaluated_has_source_and_date() -> None:
@@ -312,16 +308,11 @@ def test_api_versions_do_not_matter_for_the_type(type_: str, plain: str) -> None
 
 
 def test_valid_resources_have_no_findings() -> None:
-    evaluator = Evaluator(PACK, TODAY)
     inputs = (clouds.EKS, clouds.TEMPLATE, clouds.GROUP, clouds.NODE_CLASS, clouds.KARPENTER, clouds.GKE, clouds.AKS)
     agent = Sample("aws:eks/addon:Addon", {"addonName": "eks-pod-identity-agent"}, "agent")
     system = replace(clouds.GKE_POOL, props={**clouds.GKE_POOL.props, "nodeConfig": _of_cpus()}, name="system")
     cpu = replace(clouds.GROUP, props={**clouds.GROUP.props, "instanceTypes": ["m7i.large"]}, name="cpu")
-    resources = [resource.resource() for resource in (*inputs, clouds.GKE_POOL, clouds.AKS_POOL, agent, system, cpu)]
-    diagnostics = [
-        *(finding for resource in resources for finding in evaluator.evaluate(resource)),
-        *evaluator.evaluate_stack(Stack(resources)),
-    ]
+    diagnostics = _judged(*inputs, clouds.GKE_POOL, clouds.AKS_POOL, agent, system, cpu)
     assert [finding.message for finding in diagnostics] == []
 
 

@@ -17,9 +17,8 @@ from kit_builders import (
     deployment,
     exempted,
     pack,
-    secret,
 )
-from policy_builders import UNKNOWN, changed
+from policy_builders import UNKNOWN, changed, secret
 from pulumi.runtime.proto import analyzer_pb2 as wire
 
 from rule_engine import MUST

@@ -4,23 +4,18 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any, cast
 
-import grpc
 import pytest
 from cases import platform
 from google.protobuf import json_format, struct_pb2
-from policy_builders import UNKNOWN, Sample, changed, doubt, findings, messages
+from kit_builders import remediate
+from policy_builders import UNKNOWN, Sample, changed, doubt, findings, messages, secret
 from pulumi.runtime.proto import analyzer_pb2 as wire
-from pulumi_policy import EnforcementLevel
 
-from rule_engine import Pack, rules_of
-from rule_engine.evaluator import Evaluator
-from rule_engine.reading import SECRET, SIGNATURE
+from rule_engine import rules_of
 from rule_engine.rules import AnyRule
-from rule_engine.server import Analyzer
-from workload_rules import borrowing, budgets, operators, priorities, queues, quotas, serving
+from workload_rules import PACK, borrowing, budgets, operators, priorities, queues, quotas, serving
 
 RULES = rules_of(quotas, queues, borrowing, priorities, serving, budgets, operators)
-CONTEXT = cast("grpc.ServicerContext", None)
 _ELSEWHERE = (platform.SCALED, platform.TRAINING)
 TENANCY = {
     name: resource
@@ -31,10 +26,7 @@ TENANCY = {
 
 def mended(given: Sample, autoscaled: list[str]) -> dict[str, Any] | None:
     """What the rule's remedy makes of a resource, over the wire; None where it leaves it as it is."""
-    evaluator = Evaluator(Pack("test", "1", "One rule.", (serving.replicas_left_out,), lambda _: {}))
-    rule = serving.replicas_left_out.name
-    evaluator.configure({rule: EnforcementLevel.REMEDIATE}, {rule: {"autoscaled": autoscaled}})
-    response = Analyzer(evaluator).Remediate(given.request(), CONTEXT)
+    response = remediate(PACK, serving.replicas_left_out.name, given, {"autoscaled": autoscaled})
     if not response.remediations:
         return None
     (remediation,) = cast("list[wire.Remediation]", response.remediations)
@@ -52,9 +44,8 @@ def test_a_consistent_tenancy_has_no_findings(rule: AnyRule) -> None:
 
 @pytest.mark.parametrize("count", [10.0, UNKNOWN])
 def test_the_remedy_removes_replicas_and_keeps_secrets_and_unknown_values(count: object) -> None:
-    secret = {SIGNATURE: SECRET, "value": "hunter2"}
     inputs = changed({"server": with_replicas(count)}, "server: spec.template.spec.containers.0.image", UNKNOWN)
-    inputs = changed(inputs, "server: metadata.annotations", {"token": secret})
+    inputs = changed(inputs, "server: metadata.annotations", {"token": secret("hunter2")})
     wanted = deepcopy(inputs["server"].props)
     del wanted["spec"]["replicas"]
     sent = struct_pb2.Struct()

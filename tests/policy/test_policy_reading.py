@@ -16,9 +16,8 @@ from kit_builders import (
     exempted,
     pack,
     rule,
-    secret,
 )
-from policy_builders import UNKNOWN, Sample, doubt
+from policy_builders import UNKNOWN, Sample, doubt, secret
 from pulumi.runtime.proto import analyzer_pb2 as wire
 
 from rule_engine import MUST, Pack, Resource, Settings, Subject, kubernetes, quantity

@@ -6,24 +6,19 @@ from typing import Any, cast
 import grpc
 import pytest
 from google.protobuf import json_format, struct_pb2
-from kit_builders import Refusal
-from policy_builders import TODAY, UNKNOWN, Sample
+from kit_builders import Refusal, remediate
+from policy_builders import TODAY, UNKNOWN, Sample, secret
 from pulumi.runtime.proto import analyzer_pb2 as wire
-from pulumi_policy import EnforcementLevel
 
 import workload_rules
 from rule_engine.evaluator import Evaluator
-from rule_engine.reading import SECRET, SIGNATURE
+from rule_engine.reading import SIGNATURE
 from rule_engine.server import Analyzer
 
 JOB = "kubernetes:batch/v1:Job"
 RULE = "gpu-toleration"
 MENDED = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 CONTEXT = cast("grpc.ServicerContext", Refusal())
-
-
-def secret(value: object) -> dict[str, object]:
-    return {SIGNATURE: SECRET, "value": value}
 
 
 def output(value: object) -> dict[str, object]:
@@ -61,9 +56,7 @@ def pod(props: dict[str, Any]) -> dict[str, Any]:
 
 
 def remedied(props: dict[str, Any], type_: str = JOB, settings: dict[str, Any] | None = None) -> wire.RemediateResponse:
-    evaluator = Evaluator(workload_rules.PACK, TODAY)
-    evaluator.configure({RULE: EnforcementLevel.REMEDIATE}, {RULE: settings or {}})
-    return Analyzer(evaluator).Remediate(Sample(type_, props).request(), CONTEXT)
+    return remediate(workload_rules.PACK, RULE, Sample(type_, props), settings)
 
 
 def mended(props: dict[str, Any], type_: str = JOB, settings: dict[str, Any] | None = None) -> dict[str, Any]:

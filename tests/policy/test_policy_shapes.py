@@ -1,18 +1,17 @@
 """Pods in objects of any kind: each violation is found wherever the pod is, and the same pod without it passes."""
 
-from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, Final
 
 import pytest
 import yaml
-from policy_builders import UNKNOWN, Sample, findings, manifest
+from generated_pods import VIOLATIONS
+from policy_builders import UNKNOWN, Sample, all_findings, findings, manifest
 
 from rule_engine import View
 from rule_engine.evaluator import Evaluator
 from rule_engine.rules import AnyRule
-from rule_engine.stacks import Stack
-from workload_rules import PACK, gpus, images, jobs, placement, priorities, security, shapes, tenancy
+from workload_rules import PACK, gpus, jobs, security, shapes
 
 # Pods in objects of operators.
 
@@ -30,62 +29,11 @@ POD: Final[dict[str, Any]] = {
 }
 """A pod that all rules accept."""
 
-Change = Callable[[dict[str, Any]], object]
-
-
-def main(spec: dict[str, Any]) -> dict[str, Any]:
-    return spec["containers"][0]
-
-
-VIOLATIONS: Final[dict[str, tuple[AnyRule, Change]]] = {
-    "privileged": (security.no_privileged, lambda spec: main(spec)["securityContext"].update(privileged=True)),
-    "capability": (
-        security.no_privileged,
-        lambda spec: main(spec)["securityContext"].update(capabilities={"add": ["SYS_ADMIN"]}),
-    ),
-    "init container": (
-        security.no_privileged,
-        lambda spec: spec.update(initContainers=[{"name": "first", "securityContext": {"privileged": True}}]),
-    ),
-    "escalation": (
-        security.no_privilege_escalation,
-        lambda spec: main(spec)["securityContext"].update(allowPrivilegeEscalation=True),
-    ),
-    "hostPID": (security.no_host_namespaces, lambda spec: spec.update(hostPID=True)),
-    "hostProcess": (
-        security.no_host_namespaces,
-        lambda spec: spec.update(securityContext={"windowsOptions": {"hostProcess": True}}),
-    ),
-    "hostPath": (
-        security.no_host_paths,
-        lambda spec: spec["volumes"].append({"name": "host", "hostPath": {"path": "/"}}),
-    ),
-    "hostPort": (security.no_host_ports, lambda spec: main(spec).update(ports=[{"containerPort": 80, "hostPort": 80}])),
-    "seccomp": (
-        security.no_unconfined,
-        lambda spec: main(spec)["securityContext"].update(seccompProfile={"type": "Unconfined"}),
-    ),
-    "device": (
-        security.no_block_devices,
-        lambda spec: main(spec).update(volumeDevices=[{"name": "raw", "devicePath": "/dev/xvda"}]),
-    ),
-    "variable": (
-        gpus.gpu_visible_devices,
-        lambda spec: main(spec)["env"].append({"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}),
-    ),
-    "system class": (
-        priorities.priority_not_system,
-        lambda spec: spec.update(priorityClassName="system-node-critical"),
-    ),
-    "toleration": (placement.toleration_has_key, lambda spec: spec.update(tolerations=[{"operator": "Exists"}])),
-    "image": (images.image_pinned, lambda spec: main(spec).update(image="registry.example.com/ml/train:latest")),
-    "GPUs of no node": (gpus.gpu_per_node, lambda spec: main(spec)["resources"]["limits"].update({_GPU: 64})),
-    "GPUs without a quota": (
-        tenancy.gpu_namespace_quota,
-        lambda spec: main(spec)["resources"]["limits"].update({_GPU: 8}),
-    ),
-}
+RULES: Final = {rule.name: rule for rule in PACK.rules}
 _GPU: Final = "nvidia.com/gpu"
+_GPUS: Final = "GPUs without a quota"
+# The rule about parts of GPUs is not only about tenants, and a claim is in a further object.
+_ANYWHERE: Final = sorted({*VIOLATIONS} - {"part of a GPU", "GPUs of a claim without a quota"})
 
 KINDS: Final = {
     "PodTemplate": "{apiVersion: v1, kind: PodTemplate, template: {spec: POD}}",
@@ -127,35 +75,40 @@ PARTIAL: Final = {
 """Objects with a part of a pod, which is merged with the rest of it."""
 
 
-def given(kind: str, change: Change | None = None, namespace: str = "ml-research") -> Sample:
+def pod(violation: str) -> dict[str, Any]:
     spec = deepcopy(POD)
-    if change:
-        change(spec)
-    text = (KINDS | PARTIAL)[kind].replace("POD", yaml.safe_dump(spec, default_flow_style=True, width=100_000).strip())
-    props = yaml.safe_load(text)
+    if violation:
+        VIOLATIONS[violation].put(spec, 0)
+    return spec
+
+
+def filled(text: str, word: str, value: dict[str, Any], namespace: str = "ml-research") -> Sample:
+    """An object, as text in which a word stands for a value."""
+    props = yaml.safe_load(text.replace(word, yaml.safe_dump(value, default_flow_style=True, width=100_000).strip()))
     props["metadata"] = {"name": "it", "namespace": namespace}
     return manifest(yaml.safe_dump(props))
+
+
+def given(kind: str, violation: str = "", namespace: str = "ml-research") -> Sample:
+    return filled((KINDS | PARTIAL)[kind], "POD", pod(violation), namespace)
 
 
 def found(rule: AnyRule, sample: Sample) -> set[str]:
     return {finding.outcome for finding in findings(rule, {"it": sample})}
 
 
-@pytest.mark.parametrize("violation", VIOLATIONS)
+@pytest.mark.parametrize("violation", _ANYWHERE)
 @pytest.mark.parametrize("kind", [*KINDS, *PARTIAL])
 def test_a_violation_is_found_in_a_pod_of_any_kind(kind: str, violation: str) -> None:
-    rule, change = VIOLATIONS[violation]
+    rule = RULES[VIOLATIONS[violation].rule]
     assert found(rule, given(kind)) == set()
-    assert found(rule, given(kind, change)) == {"broken"}
-    assert found(rule, given(kind, change, "kube-system")) == set()
+    assert found(rule, given(kind, violation)) == {"broken"}
+    assert found(rule, given(kind, violation, "kube-system")) == set()
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *PARTIAL])
 def test_a_valid_pod_of_any_kind_has_no_findings(kind: str) -> None:
-    evaluator = Evaluator(PACK)
-    resource = given(kind).resource()
-    assert [finding.message for finding in evaluator.evaluate(resource)] == []
-    assert [finding.message for finding in evaluator.evaluate_stack(Stack([resource]))] == []
+    assert [finding.message for finding in all_findings(Evaluator(PACK), [given(kind)])] == []
 
 
 # Containers outside lists of containers, and GPUs outside containers.
@@ -195,27 +148,21 @@ _OF_CONTAINERS: Final = (
     "device",
     "variable",
     "image",
-    "GPUs of no node",
+    "many GPUs",
     "GPUs without a quota",
 )
 
 
-def with_container(kind: str, change: Change | None = None) -> Sample:
-    spec = deepcopy(POD)
-    if change:
-        change(spec)
-    container = yaml.safe_dump(main(spec), default_flow_style=True, width=100_000).strip()
-    props = yaml.safe_load(FIELDS[kind].replace("MAIN", container))
-    props["metadata"] = {"name": "it", "namespace": "ml-research"}
-    return manifest(yaml.safe_dump(props))
+def with_container(kind: str, violation: str = "") -> Sample:
+    return filled(FIELDS[kind], "MAIN", pod(violation)["containers"][0])
 
 
 @pytest.mark.parametrize("violation", _OF_CONTAINERS)
 @pytest.mark.parametrize("kind", FIELDS)
 def test_a_violation_is_found_in_a_container_that_is_in_no_list(kind: str, violation: str) -> None:
-    rule, change = VIOLATIONS[violation]
+    rule = RULES[VIOLATIONS[violation].rule]
     assert found(rule, with_container(kind)) == set()
-    assert found(rule, with_container(kind, change)) == {"broken"}
+    assert found(rule, with_container(kind, violation)) == {"broken"}
 
 
 @pytest.mark.parametrize(
@@ -279,27 +226,22 @@ def test_gpus_outside_containers_are_counted(props: str, message: str) -> None:
 )
 def test_maps_with_fields_like_a_pods_have_no_findings(props: str) -> None:
     sample = yaml.safe_load(props) | {"metadata": {"name": "it", "namespace": "ml"}}
-    resource = manifest(yaml.safe_dump(sample)).resource()
-    evaluator = Evaluator(PACK)
-    assert [finding.message for finding in evaluator.evaluate(resource)] == []
-    assert [finding.message for finding in evaluator.evaluate_stack(Stack([resource]))] == []
+    assert [finding.message for finding in all_findings(Evaluator(PACK), [manifest(yaml.safe_dump(sample))])] == []
 
 
 # Queues.
 
-_EIGHT: Final[Change] = lambda spec: main(spec)["resources"]["limits"].update({_GPU: 8})  # noqa: E731 - as in the table
-
 
 @pytest.mark.parametrize("kind", ["AppWrapper", "SparkApplication", "JobTemplate", "a kind of nobody"])
 def test_batch_work_of_any_kind_names_its_queue(kind: str) -> None:
-    work = given(kind, _EIGHT)
+    work = given(kind, _GPUS)
     assert found(jobs.batch_names_queue, work) == {"broken"}
     work.props["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "ml-research"}
     assert found(jobs.batch_names_queue, work) == set()
 
 
 def test_pods_of_an_operators_kind_can_have_the_queue_label() -> None:
-    work = given("Crossplane Object", _EIGHT)
+    work = given("Crossplane Object", _GPUS)
     pod = work.props["spec"]["forProvider"]["manifest"]
     pod["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "ml-research"}
     assert found(jobs.batch_names_queue, work) == set()
@@ -307,11 +249,11 @@ def test_pods_of_an_operators_kind_can_have_the_queue_label() -> None:
 
 @pytest.mark.parametrize("kind", ["CloneSet", "InferenceService", "ServingRuntime", "DeploymentPatch"])
 def test_serving_and_patches_need_no_queue(kind: str) -> None:
-    assert found(jobs.batch_names_queue, given(kind, _EIGHT)) == set()
+    assert found(jobs.batch_names_queue, given(kind, _GPUS)) == set()
 
 
 def test_settings_list_further_kinds_of_serving() -> None:
-    work = {"it": given("a kind of nobody", _EIGHT)}
+    work = {"it": given("a kind of nobody", _GPUS)}
     assert findings(jobs.batch_names_queue, work, {"serving": ["example.com:*"]}) == []
     assert [finding.outcome for finding in findings(jobs.batch_names_queue, work, {"serving": ["example.org:*"]})] == [
         "broken"
