@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import date
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -19,6 +20,8 @@ from rule_engine.stacks import Stack
 UNKNOWN: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """What Pulumi's engine sends for a text that a preview cannot know."""
 TODAY: Final = date(2026, 11, 21)
+FOREIGN: Final = Path(__file__).parent / "foreign"
+_URN: Final = "urn:pulumi:prod::any::"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ class Sample:
     @property
     def urn(self) -> str:
         """By which others need it."""
-        return f"urn:pulumi:prod::any::{self.type}::{self.name}"
+        return f"{_URN}{self.type}::{self.name}"
 
     def request(self) -> analyzer_pb2.AnalyzeRequest:
         """As the engine sends it: numbers as floats, names in camelCase."""
@@ -71,6 +74,25 @@ def manifest(text: str) -> Sample:
     props: dict[str, Any] = yaml.safe_load(text)
     version = props["apiVersion"] if "/" in props["apiVersion"] else f"core/{props['apiVersion']}"
     return Sample(f"kubernetes:{version}:{props['kind']}", props, props["metadata"]["name"])
+
+
+def foreign_program(name: str) -> list[Sample]:
+    """A program of the folder `foreign`: Kubernetes objects, and resources of other providers by type and name.
+
+    `unknown` is a value that a preview does not know; `needs` has the resources on which properties depend.
+    """
+    text = (FOREIGN / f"{name}.yaml").read_text(encoding="utf-8").replace("unknown", UNKNOWN)
+    return [
+        _resource(document) if "\nproperties:" in document else manifest(document) for document in text.split("\n---\n")
+    ]
+
+
+def _resource(text: str) -> Sample:
+    fields: dict[str, Any] = yaml.safe_load(text)
+    props: dict[str, Any] = fields["properties"]
+    own = {key: tuple(f"{_URN}{urn}" for urn in urns) for key, urns in fields.get("needs", {}).items()}
+    needs = {**dict.fromkeys(props, ()), **own} if own else {}
+    return Sample(fields["type"], props, fields["name"], ignored=tuple(fields.get("ignoreChanges", ())), needs=needs)
 
 
 @dataclass(frozen=True, slots=True)

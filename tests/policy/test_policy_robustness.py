@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from copy import deepcopy
-from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
@@ -11,7 +10,7 @@ import yaml
 from cases import all_cases
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from policy_builders import UNKNOWN, Sample, manifest
+from policy_builders import FOREIGN, UNKNOWN, Sample, foreign_program
 from pulumi.runtime.proto import analyzer_pb2 as wire
 
 from gpu_tenancy.packs.configuration import RuleConfig
@@ -21,15 +20,16 @@ from rule_engine.reading import SECRET, SIGNATURE
 
 pytestmark = pytest.mark.process
 
-HERE: Final = Path(__file__).parent
 PROGRAMS: Final = 150
-FOREIGN: Final = [
-    manifest(text)
-    for file in sorted((HERE / "foreign").glob("*.yaml"))
+FOREIGN_RESOURCES: Final = [
+    resource
+    for file in sorted(FOREIGN.glob("*.yaml"))
     if file.stem != "verdicts"
-    for text in file.read_text(encoding="utf-8").split("\n---\n")
+    for resource in foreign_program(file.stem)
 ]
-WELL_MADE: Final[list[Sample]] = [resource for case in all_cases() for resource in case.given.values()] + FOREIGN
+WELL_MADE: Final[list[Sample]] = [
+    resource for case in all_cases() for resource in case.given.values()
+] + FOREIGN_RESOURCES
 """What the rules' own cases start from, and programs of others: every type that a rule takes is among them."""
 
 WORDS: Final = re.compile(r"hush|7654321|76543")
