@@ -17,6 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from pulumi.runtime.proto.analyzer_pb2 import AnalyzeStackRequest
+
 from benchmarks.preview import stack
 from gpu_tenancy.engine.project import preview, project_folder
 from gpu_tenancy.engine.recording import Registration
@@ -27,7 +29,7 @@ from gpu_tenancy.packs.configuration import read_config
 from gpu_tenancy.packs.evaluation import Session
 from gpu_tenancy.packs.findings import PackResult
 from gpu_tenancy.packs.process import pack_process
-from gpu_tenancy.packs.requests import Requests, requests_of
+from gpu_tenancy.packs.requests import stack_request
 
 RESOURCES: Final = 1000
 TEAMS: Final = 100
@@ -118,9 +120,9 @@ def growth(folder: Path, config: Path | None) -> str:
     with pack_process(folder) as client:
         session = Session.of(client, read_config(config) if config else {})
         session.evaluate(few)
-        for requests in (few, many):
+        for request in (few, many):
             began = time.perf_counter()
-            session.evaluate(requests)
+            session.evaluate(request)
             seconds.append(time.perf_counter() - began)
     resources = len(many.resources) / len(few.resources)
     ratio = seconds[1] / seconds[0]
@@ -145,12 +147,14 @@ def program() -> list[Registration]:
     ]
 
 
-def asked(registrations: Sequence[Registration]) -> Requests:
+def asked(registrations: Sequence[Registration]) -> AnalyzeStackRequest:
     """What the engine would send, made beforehand: that is the engine's own work."""
-    return requests_of(Rendered("gpu-tenancy", "benchmark", tuple(registrations), {}))
+    return stack_request(Rendered("gpu-tenancy", "benchmark", tuple(registrations), {}))
 
 
-def judging(folders: Sequence[Path], requests: Requests, rounds: int, configs: Sequence[Path | None]) -> list[float]:
+def judging(
+    folders: Sequence[Path], request: AnalyzeStackRequest, rounds: int, configs: Sequence[Path | None]
+) -> list[float]:
     """Seconds of start-up, then of each round: all packs at once, each asked as the engine asks."""
     seconds: list[float] = []
     began = time.perf_counter()
@@ -165,7 +169,7 @@ def judging(folders: Sequence[Path], requests: Requests, rounds: int, configs: S
             found: list[PackResult] = []
             for _ in range(rounds):
                 began = time.perf_counter()
-                found = list(threads.map(partial(Session.evaluate, requests=requests), sessions))
+                found = list(threads.map(partial(Session.evaluate, stack=request), sessions))
                 seconds.append(time.perf_counter() - began)
     print(", ".join(f"{result.pack}: {result.rules} rules, {len(result.findings)} findings" for result in found))
     return seconds

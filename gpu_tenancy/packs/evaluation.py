@@ -14,7 +14,7 @@ from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.packs.configuration import LEVELS, RuleConfig, read_config, reconciled
 from gpu_tenancy.packs.findings import Finding, Kind, Outcome, PackResult, RuleState
 from gpu_tenancy.packs.process import Client, pack_process
-from gpu_tenancy.packs.requests import Requests, requests_of
+from gpu_tenancy.packs.requests import resource_requests, stack_request
 
 _LEVELS: Final = {number: level for level, number in LEVELS.items()}
 _SEVERITIES: Final = {
@@ -39,16 +39,16 @@ def evaluate(rendered: Rendered, chosen: Sequence[PackChoice]) -> list[PackResul
     Raises:
         ConsoleError: a pack does not start or respond, or its configuration is invalid.
     """
-    requests = requests_of(rendered)
+    request = stack_request(rendered)
     with ThreadPoolExecutor(max(1, len(chosen))) as threads:
-        return list(threads.map(partial(_evaluate_pack, rendered, requests), chosen))
+        return list(threads.map(partial(_evaluate_pack, rendered, request), chosen))
 
 
-def _evaluate_pack(rendered: Rendered, requests: Requests, chosen: PackChoice) -> PackResult:
+def _evaluate_pack(rendered: Rendered, request: wire.AnalyzeStackRequest, chosen: PackChoice) -> PackResult:
     with pack_process(chosen.folder) as client:
         session = Session.of(client, read_config(chosen.config) if chosen.config else {}, str(chosen.config))
         client.open(rendered.project, rendered.stack)
-        return session.evaluate(requests)
+        return session.evaluate(request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,26 +77,26 @@ class Session:
         client.configure(config)
         return cls(client, info, config)
 
-    def evaluate(self, requests: Requests) -> PackResult:
+    def evaluate(self, stack: wire.AnalyzeStackRequest) -> PackResult:
         """Evaluates each resource, after remedies if rules have that level, and then the stack."""
         findings: list[Finding] = []
         remedied: dict[str, wire.AnalyzeRequest] = {}
         configs = self.config.policyConfig.values()
         remedies = any(config.enforcementLevel == wire.REMEDIATE for config in configs)
-        for request in requests.resources:
+        for request in resource_requests(stack):
             resource = request
             if remedies:
                 resource = self._remedied(request, findings)
                 remedied[request.urn] = resource
             reported = self.client.analyze(resource)
             findings += [self._finding(diagnostic, outcome, request.urn) for diagnostic, outcome in reported]
-        stack = requests.stack
+        remedied_stack = stack
         if remedied:
-            stack = wire.AnalyzeStackRequest()
-            stack.CopyFrom(requests.stack)
-            for resource in stack.resources:
+            remedied_stack = wire.AnalyzeStackRequest()
+            remedied_stack.CopyFrom(stack)
+            for resource in remedied_stack.resources:
                 resource.properties.CopyFrom(remedied[resource.urn].properties)
-        reported = self.client.analyze_stack(stack)
+        reported = self.client.analyze_stack(remedied_stack)
         findings += [self._finding(diagnostic, outcome, "") for diagnostic, outcome in reported]
         return PackResult(self.info.name, self.info.version, self._states(), tuple(findings))
 

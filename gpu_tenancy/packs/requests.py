@@ -1,9 +1,8 @@
 """The requests that Pulumi's engine sends to policy packs for a stack's resources."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
-from typing import Final, overload
+from typing import Final
 
 from google.protobuf.struct_pb2 import Struct
 from pulumi.runtime.proto import analyzer_pb2 as wire
@@ -17,42 +16,10 @@ _INTERNAL: Final = "__"
 """Prefix of provider-internal keys; the engine does not send them to policy packs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Requests:
-    """The requests to a pack for one stack.
-
-    Attributes:
-        stack: all resources in one request, in an order in which the engine could register them.
-    """
-
-    stack: wire.AnalyzeStackRequest
-
-    @property
-    def resources(self) -> Sequence[wire.AnalyzeRequest]:
-        """One request per resource. Each is made when it is read, because all take as much memory as the stack's."""
-        return _ResourceRequests(self.stack.resources)
-
-
-class _ResourceRequests(Sequence[wire.AnalyzeRequest]):
-    """The requests for single resources of a stack's request, which has all their fields."""
-
-    def __init__(self, resources: Sequence[wire.AnalyzerResource]) -> None:
-        self._resources = resources
-
-    def __len__(self) -> int:
-        return len(self._resources)
-
-    @overload
-    def __getitem__(self, index: int) -> wire.AnalyzeRequest: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[wire.AnalyzeRequest]: ...
-
-    def __getitem__(self, index: int | slice) -> wire.AnalyzeRequest | Sequence[wire.AnalyzeRequest]:
-        if isinstance(index, slice):
-            return _ResourceRequests(self._resources[index])
-        resource = self._resources[index]
-        return wire.AnalyzeRequest(
+def resource_requests(stack: wire.AnalyzeStackRequest) -> Iterator[wire.AnalyzeRequest]:
+    """One request for each resource of a stack's request. Each is made when it is read: all take as much memory."""
+    for resource in stack.resources:
+        yield wire.AnalyzeRequest(
             type=resource.type,
             urn=resource.urn,
             name=resource.name,
@@ -62,8 +29,10 @@ class _ResourceRequests(Sequence[wire.AnalyzeRequest]):
         )
 
 
-def requests_of(rendered: Rendered) -> Requests:
-    """The requests that the engine sends in the preview of a stack that does not exist yet.
+def stack_request(rendered: Rendered) -> wire.AnalyzeStackRequest:
+    """The request that the engine sends in the preview of a stack that does not exist yet.
+
+    It has all resources, in an order in which the engine could register them.
 
     For a resource that is only read (`Namespace.get(…)`), the engine sends no request of its own, and its state is not
     known here, so it is left out. Outputs equal the inputs: what a provider adds is known only after deployment.
@@ -95,7 +64,7 @@ def requests_of(rendered: Rendered) -> Requests:
             },
         )
         _fill(resource.properties, registration)
-    return Requests(stack)
+    return stack
 
 
 def struct(registration: Registration) -> Struct:

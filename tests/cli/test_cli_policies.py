@@ -17,7 +17,7 @@ from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.packs.configuration import LEVELS, RuleConfig, read_config, reconciled, violations
 from gpu_tenancy.packs.evaluation import PackChoice, evaluate
 from gpu_tenancy.packs.findings import Finding
-from gpu_tenancy.packs.requests import requests_of, struct
+from gpu_tenancy.packs.requests import resource_requests, stack_request, struct
 
 pytestmark = pytest.mark.process
 
@@ -177,16 +177,17 @@ def test_resources_are_analyzed_as_by_the_engine() -> None:
         ignore_changes=("data.list",),
     )
     only_read = registration("read", external_id="ml/read")
-    asked = requests_of(Rendered("p", "s", (second, first, provider, only_read), {}))
+    stack = stack_request(Rendered("p", "s", (second, first, provider, only_read), {}))
     root = f"{URN}pulumi:pulumi:Stack::p-s"
-    assert [request.name for request in asked.resources] == ["p-s", "z-first", "k8s", "a-second"]
-    last = asked.resources[-1]
+    asked = list(resource_requests(stack))
+    assert [request.name for request in asked] == ["p-s", "z-first", "k8s", "a-second"]
+    last = asked[-1]
     secret = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270"}
     inner = {"key": {**secret, "value": "hunter2"}, "list": ["a", {**secret, "value": "b"}]}
     assert MessageToDict(last.properties) == {"data": {**secret, "value": inner}}
     assert (last.options.protect, list(last.options.ignoreChanges), last.options.parent) == (True, ["data.list"], root)
     assert (last.provider.name, MessageToDict(last.provider.properties)) == ("k8s", {"namespace": "ml"})
-    (held,) = [resource for resource in asked.stack.resources if resource.name == "a-second"]
+    (held,) = [resource for resource in stack.resources if resource.name == "a-second"]
     assert (held.parent, list(held.dependencies)) == (root, [first.urn])
     assert list(held.propertyDependencies["data"].urns) == [first.urn]
     assert held.properties == last.properties == struct(second)

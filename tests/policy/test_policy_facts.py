@@ -17,7 +17,7 @@ from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.source import Source, to_config
 from gpu_tenancy.packs.facts import generated
-from gpu_tenancy.packs.requests import requests_of
+from gpu_tenancy.packs.requests import resource_requests, stack_request
 from rule_engine import Stack, quantity
 from rule_engine.resources import read
 
@@ -42,7 +42,7 @@ def test_the_budget_rule_has_the_price_that_other_screens_show() -> None:
     )
     shown = {row.name: row.node_price for row in outlook(load(Source(declared))).pools}
     rendered = render(ROOT, project="p", stack="s", config=to_config(Source(declared)))
-    resources = [read(request) for request in requests_of(rendered).resources]
+    resources = [read(request) for request in resource_requests(stack_request(rendered))]
     evaluated = {pool.resource.name: pool for pool in Stack(resources).all(POOLS)}
     h100 = evaluated["cluster-h100"]
     assert shown["h100"] == 84.8

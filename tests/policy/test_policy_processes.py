@@ -28,7 +28,7 @@ from gpu_tenancy.packs.configuration import read_config
 from gpu_tenancy.packs.evaluation import Session
 from gpu_tenancy.packs.findings import Outcome, PackResult, by_weight
 from gpu_tenancy.packs.process import Client, pack_process
-from gpu_tenancy.packs.requests import Requests, requests_of
+from gpu_tenancy.packs.requests import resource_requests, stack_request
 from rule_engine.evaluator import Evaluator
 
 pytestmark = pytest.mark.process
@@ -52,7 +52,7 @@ def judged(client: Client, pack: str, stack: str) -> PackResult:
     config = choose(pack, rendered.stack.environment, ROOT).config
     session = Session.of(client, read_config(config) if config else {})
     client.open(rendered.rendered.project, stack)
-    return session.evaluate(requests_of(rendered.rendered))
+    return session.evaluate(stack_request(rendered.rendered))
 
 
 @pytest.mark.parametrize("pack", list(PACKS))
@@ -207,14 +207,13 @@ def test_the_pack_refuses_an_unknown_rule(packs: dict[str, Client]) -> None:
 
 def test_each_resource_is_sent_once() -> None:
     rendered = stack_of_repository("local").rendered
-    asked: Requests = requests_of(rendered)
-    urns = [request.urn for request in asked.resources]
+    stack = stack_request(rendered)
+    urns = [request.urn for request in resource_requests(stack)]
     assert sorted(urns[1:]) == sorted(
         registration.urn for registration in rendered.registrations if not registration.external_id
     )
-    assert [resource.urn for resource in asked.stack.resources] == urns
     at = {urn: index for index, urn in enumerate(urns)}
-    for resource in asked.stack.resources:
+    for resource in stack.resources:
         for needed in (resource.parent, *resource.dependencies):
             assert not needed or at[needed] < at[resource.urn], (needed, resource.urn)
 
@@ -255,6 +254,6 @@ class CountingStub:
 def test_of_a_type_that_no_rule_checks_only_one_resource_is_sent(packs: dict[str, Client], pack: str) -> None:
     stub = CountingStub(packs[pack].stub)
     judged(Client(cast("Any", stub)), pack, "local")
-    resources = Counter(request.type for request in requests_of(previewed("local").rendered).resources)
+    resources = Counter(request.type for request in stack_request(previewed("local").rendered).resources)
     checks = Evaluator(PACKS[pack]).covers
     assert stub.sent == {type_: count if checks(type_) else 1 for type_, count in resources.items()}

@@ -9,7 +9,6 @@ import binascii
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from decimal import Decimal
 from typing import ClassVar, Final
 
 from typing_extensions import override
@@ -47,16 +46,6 @@ class NodeGroup(NodePool):
         "taint": "taints: [{key: nvidia.com/gpu, value: present, effect: NO_SCHEDULE}]",
         "size": "scalingConfig.desiredSize",
     }
-
-    @property
-    @override
-    def minimum(self) -> Decimal:
-        return self.view.number("scalingConfig", "minSize") or Decimal(0)
-
-    @property
-    @override
-    def maximum(self) -> Decimal | None:
-        return self.view.number("scalingConfig", "maxSize")
 
     @property
     @override
@@ -122,16 +111,6 @@ class AutoScalingGroup(NodePool):
         ),
         "size": "desiredCapacity",
     }
-
-    @property
-    @override
-    def minimum(self) -> Decimal:
-        return self.view.number("minSize") or Decimal(0)
-
-    @property
-    @override
-    def maximum(self) -> Decimal | None:
-        return self.view.number("maxSize")
 
     @property
     @override

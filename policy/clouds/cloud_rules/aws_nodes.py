@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from cloud_rules import aws_attributes
 from cloud_rules.pools import DiskRequirements, Machine, MachineSource, Nodes
-from cloud_rules.tokens import KARPENTER_CLASS, LAUNCH_TEMPLATES, NATIVE_LAUNCH_TEMPLATE, token, tokens
+from cloud_rules.tokens import KARPENTER_CLASS, LAUNCH_TEMPLATES, NATIVE_LAUNCH_TEMPLATE, of_types, token
 from rule_engine import Resource, Stack, Subject, UnknownValueError, View, located_at
 
 NO_MACHINE: Final = "is not in this stack or sets no instance type, and the group sets none"
@@ -153,7 +153,7 @@ def nodes(resource: Resource) -> Iterator[Nodes]:
         yield GroupWithoutTemplate(resource, resource.props)
 
 
-TEMPLATES: Final = Subject("launch templates", tokens(*LAUNCH_TEMPLATES), _templates)
+TEMPLATES: Final = Subject("launch templates", of_types(*LAUNCH_TEMPLATES), _templates)
 
 
 def template_of(resource: Resource, view: View, path: str, stack: Stack) -> LaunchTemplate | None:

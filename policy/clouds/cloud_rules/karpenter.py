@@ -30,11 +30,6 @@ class KarpenterPool(NodePool):
 
     @property
     @override
-    def minimum(self) -> Decimal:
-        return self.view.number("spec", "replicas") or Decimal(0)
-
-    @property
-    @override
     def maximum(self) -> Decimal | None:
         limit = self.view.number("spec", "limits", "nodes")
         return self.view.number("spec", "replicas") if limit is None else limit

@@ -98,14 +98,14 @@ class NodePool(MachineSource):
     """What its minimum counts."""
 
     @property
-    @abstractmethod
     def minimum(self) -> Decimal:
         """Minimum number of nodes, or of what it counts instead."""
+        return self.view.number(*self.writes["minimum"].split(".")) or Decimal(0)
 
     @property
-    @abstractmethod
     def maximum(self) -> Decimal | None:
         """Maximum number of nodes; None if it is unlimited."""
+        return self.view.number(*self.writes["maximum"].split("."))
 
     @property
     @abstractmethod

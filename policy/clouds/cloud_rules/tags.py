@@ -5,39 +5,24 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from cloud_rules.tokens import (
-    AKS_CLUSTER,
-    AKS_POOL,
-    ASG,
-    EKS_CLUSTER,
-    EKS_POOL,
-    GKE_CLUSTER,
-    GKE_POOL,
-    KARPENTER_CLASS,
-    KARPENTER_POOL,
-    LAUNCH_TEMPLATE,
-    NATIVE_ASG,
-    NATIVE_EKS_CLUSTER,
-    NATIVE_EKS_POOL,
-    token,
-)
+from cloud_rules import tokens
 from rule_engine import Resource, UnknownValueError, View
 from rule_engine.exemptions import annotated_exemptions
 
 _WHERE: Final[Mapping[str, tuple[str, ...]]] = {
-    ASG: ("tags",),
-    EKS_CLUSTER: ("tags",),
-    EKS_POOL: ("tags",),
-    LAUNCH_TEMPLATE: ("tags",),
-    NATIVE_ASG: ("tags",),
-    NATIVE_EKS_CLUSTER: ("tags",),
-    NATIVE_EKS_POOL: ("tags",),
-    GKE_CLUSTER: ("resourceLabels",),
-    GKE_POOL: ("nodeConfig", "resourceLabels"),
-    AKS_CLUSTER: ("tags",),
-    AKS_POOL: ("tags",),
-    KARPENTER_POOL: ("metadata", "labels"),
-    KARPENTER_CLASS: ("spec", "tags"),
+    tokens.ASG: ("tags",),
+    tokens.EKS_CLUSTER: ("tags",),
+    tokens.EKS_POOL: ("tags",),
+    tokens.LAUNCH_TEMPLATE: ("tags",),
+    tokens.NATIVE_ASG: ("tags",),
+    tokens.NATIVE_EKS_CLUSTER: ("tags",),
+    tokens.NATIVE_EKS_POOL: ("tags",),
+    tokens.GKE_CLUSTER: ("resourceLabels",),
+    tokens.GKE_POOL: ("nodeConfig", "resourceLabels"),
+    tokens.AKS_CLUSTER: ("tags",),
+    tokens.AKS_POOL: ("tags",),
+    tokens.KARPENTER_POOL: ("metadata", "labels"),
+    tokens.KARPENTER_CLASS: ("spec", "tags"),
 }
 TAG: Final = "exempt:"
 """Prefix of an AWS or Azure tag that exempts a resource; the rule's name follows."""
@@ -48,12 +33,12 @@ LABEL: Final = "exempt-"
 
 def where(resource: Resource) -> str:
     """The property that contains a resource's tags or labels."""
-    return ".".join(_WHERE.get(token(resource.type), ("tags",)))
+    return ".".join(_WHERE.get(tokens.token(resource.type), ("tags",)))
 
 
 def tags(resource: Resource) -> dict[str, View]:
     """Tags or labels of a resource; empty if its type has none. Single values can be unknown."""
-    path = _WHERE.get(token(resource.type))
+    path = _WHERE.get(tokens.token(resource.type))
     return {} if path is None else _tags_of(resource.props.at(*path))
 
 
@@ -65,7 +50,7 @@ def _tags_of(view: View) -> dict[str, View]:
 
 def _other_tags(resource: Resource) -> dict[str, View]:
     """Tags or labels of a resource of any other type; empty if they are unknown."""
-    if resource.group or token(resource.type) in _WHERE:
+    if resource.group or tokens.token(resource.type) in _WHERE:
         return {}
     found: dict[str, View] = {}
     for key in ("tags", "labels", "resourceLabels"):

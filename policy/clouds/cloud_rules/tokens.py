@@ -32,7 +32,7 @@ def token(type_: str) -> str:
     return _VERSION.sub(r"\1:", type_)
 
 
-def tokens(*types: str) -> Callable[[Resource], bool]:
+def of_types(*types: str) -> Callable[[Resource], bool]:
     """Selects resources of these types, in any API version."""
     accepted = frozenset(types)
     return lambda resource: token(resource.type) in accepted

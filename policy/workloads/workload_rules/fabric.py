@@ -7,11 +7,11 @@ from typing import Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, Severity, Subject, View, kubernetes, rule
+from rule_engine import ADVICE, Severity, rule
 from workload_rules import nodes
-from workload_rules.kinds import BATCH, COUNTS, PATCHES, TRAIN_JOB
+from workload_rules.kinds import COUNTS, PATCHES, TRAIN_JOB
 from workload_rules.objects import matches_any
-from workload_rules.pods import POD_PARTS, Pod, TenantGpus, for_tenants, views_at
+from workload_rules.pods import BATCH_PODS, Pod, TenantGpus, for_tenants, views_at
 
 _INTERFACES: Final = "networking.gke.io/interfaces"
 
@@ -50,8 +50,7 @@ class FabricSettings(TenantGpus):
 def _count(pod: Pod) -> Decimal:
     count = Decimal(1)
     for path in COUNTS.get(pod.kind, ()):
-        numbers = {".".join(names): view for names, view in views_at(pod.resource.props, path)}
-        count *= numbers.get(pod.label, numbers.get("", View(None))).number() or Decimal(1)
+        count *= pod.value_at(path).number() or Decimal(1)
     return count
 
 
@@ -83,9 +82,6 @@ def _requests(pod: Pod, settings: FabricSettings) -> bool:
     )
 
 
-_BATCH_PODS: Final = Subject("pods of batch workloads", kubernetes(*BATCH), lambda resource: resource.parts(POD_PARTS))
-
-
 @rule(
     "gpu-fabric-requested",
     rationale="Otherwise NCCL falls back to TCP without an error, and the job runs many times slower on the same GPUs.",
@@ -93,7 +89,7 @@ _BATCH_PODS: Final = Subject("pods of batch workloads", kubernetes(*BATCH), lamb
     link="https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html",
     severity=Severity.HIGH,
     level=ADVICE,
-    on=_BATCH_PODS,
+    on=BATCH_PODS,
 )
 @for_tenants
 def gpu_fabric_requested(pod: Pod, settings: FabricSettings) -> Iterator[str]:

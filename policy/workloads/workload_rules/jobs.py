@@ -17,13 +17,13 @@ from rule_engine import (
     UnknownValueError,
     View,
     format_number,
-    kubernetes,
     rule,
 )
 from workload_rules import nodes
 from workload_rules.kinds import BATCH, DEADLINES, PODS_IN, SERVING
 from workload_rules.objects import QUEUE_NAME, matches_any
 from workload_rules.pods import (
+    BATCH_PODS,
     POD_PARTS,
     Gpus,
     Pod,
@@ -34,7 +34,6 @@ from workload_rules.pods import (
     is_searched,
     kind_of,
     namespace_of,
-    views_at,
 )
 
 _HOUR: Final = 3600
@@ -98,7 +97,6 @@ def _is_batch(resource: Resource) -> bool:
 
 _BATCH: Final = Subject("batch work", _is_batch, lambda resource: (Work(resource),))
 _WORK: Final = Subject("work", holds_pods, lambda resource: (Work(resource),))
-_BATCH_PODS: Final = Subject("pods of batch workloads", kubernetes(*BATCH), lambda resource: resource.parts(POD_PARTS))
 
 
 class LongestSettings(TenantGpus):
@@ -114,7 +112,7 @@ class LongestSettings(TenantGpus):
     link="https://kubernetes.io/docs/concepts/workloads/controllers/job/#job-termination-and-cleanup",
     severity=Severity.MEDIUM,
     level=ADVICE,
-    on=_BATCH_PODS,
+    on=BATCH_PODS,
 )
 @for_tenants
 def gpu_jobs_end(pod: Pod, settings: LongestSettings) -> Iterator[str]:
@@ -123,8 +121,7 @@ def gpu_jobs_end(pod: Pod, settings: LongestSettings) -> Iterator[str]:
     if not gpus:
         return
     path = DEADLINES.get(pod.kind, "")
-    deadlines = {".".join(names): view for names, view in views_at(pod.resource.props, path)} if path else {}
-    deadline = deadlines.get(pod.label, deadlines.get("", View(None)))
+    deadline = pod.value_at(path) if path else View(None)
     label = Work(pod.resource).meta.number("labels", _LONGEST)
     ends = [deadline.number(), pod.spec.number("activeDeadlineSeconds"), label]
     limits = [end for end in ends if end is not None]

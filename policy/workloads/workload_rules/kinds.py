@@ -30,6 +30,8 @@ DEADLINES: Final[Mapping[str, str]] = _facts("deadline")
 """Paths of the maximum run time in seconds. Volcano Jobs have one on pods only."""
 GANGS: Final[Mapping[str, str]] = _facts("gang")
 """Paths of the specs that name a Volcano queue."""
+RUNTIMES: Final = frozenset({"trainer.kubeflow.org:TrainingRuntime", "trainer.kubeflow.org:ClusterTrainingRuntime"})
+"""Have the pods of TrainJobs, without their GPUs."""
 TRAIN_JOB: Final = "trainer.kubeflow.org:TrainJob"
 """Has its own GPU request; its pods are in a runtime, usually of another stack."""
 PATCHES: Final[list[str]] = _facts("patches")[TRAIN_JOB]

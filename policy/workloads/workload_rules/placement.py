@@ -9,6 +9,7 @@ from pydantic import Field
 from rule_engine import ADVICE, Severity, rule
 from rule_engine.remedies import resource_of, value_at
 from workload_rules import nodes
+from workload_rules.kinds import RUNTIMES
 from workload_rules.pods import DEVICE_CLASS, POD_PARTS, PODS, Pod, TenantGpus, Tenants, for_tenants
 
 _TAINTS: Final = "https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/"
@@ -157,9 +158,6 @@ class GpuNodes(TaintSettings, DaemonSettings):
     )
 
 
-_RUNTIMES: Final = {"trainer.kubeflow.org:TrainingRuntime", "trainer.kubeflow.org:ClusterTrainingRuntime"}
-
-
 @rule(
     "cpu-pods-off-gpu-nodes",
     rationale="It uses CPU and memory that GPU pods need, which leaves GPUs idle.",
@@ -173,7 +171,7 @@ _RUNTIMES: Final = {"trainer.kubeflow.org:TrainingRuntime", "trainer.kubeflow.or
 def cpu_pods_off_gpu_nodes(pod: Pod, settings: GpuNodes) -> Iterator[str]:
     # Runtimes get their GPUs from TrainJobs, and a resource claim can be for GPUs.
     """A pod that requests no GPU must stay off GPU nodes."""
-    claimed = pod.kind in _RUNTIMES or pod.spec.items("resourceClaims")
+    claimed = pod.kind in RUNTIMES or pod.spec.items("resourceClaims")
     if claimed or not settings.checks(pod) or pod.gpus(settings):
         return
     for key in sorted({toleration.get("key", "") for toleration in nodes.tolerations(pod)}):

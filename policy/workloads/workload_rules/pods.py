@@ -12,8 +12,8 @@ from typing import Annotated, Concatenate, Final, Literal, ParamSpec, Protocol, 
 import yaml
 from pydantic import AfterValidator, Field
 
-from rule_engine import Resource, Settings, Subject, Unknown, View
-from workload_rules.kinds import PODS_IN, TRAIN_JOB
+from rule_engine import Resource, Settings, Subject, Unknown, View, kubernetes
+from workload_rules.kinds import BATCH, PODS_IN, TRAIN_JOB
 from workload_rules.shapes import CONTAINER_LISTS, Form, find_pods
 
 _KUBERNETES: Final = frozenset(
@@ -247,6 +247,11 @@ class Pod:
             if isinstance(view.value, (dict, Unknown))
         ]
 
+    def value_at(self, path: str) -> View:
+        """The value at a path of its object, as in `PODS_IN`: of its template, else of all; else a view of None."""
+        views = {".".join(names): view for names, view in views_at(self.resource.props, path)}
+        return views.get(self.label, views.get("", View(None)))
+
     @property
     def claims(self) -> list[Claim]:
         """Its claims of devices.
@@ -432,3 +437,4 @@ POD_PARTS: Final = Subject("pods and parts of pods", holds_pods, _pod_parts)
 """Pods, overrides and patches of pods, and the known part of TrainJobs' pods: for rules about requests and forbidden
 fields."""
 CONTAINERS: Final = Subject("containers", holds_pods, _containers)
+BATCH_PODS: Final = Subject("pods of batch workloads", kubernetes(*BATCH), lambda resource: resource.parts(POD_PARTS))

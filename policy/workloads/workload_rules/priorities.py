@@ -8,13 +8,12 @@ from typing import ClassVar, Final
 from pydantic import Field
 
 from rule_engine import ADVICE, MUST, Resource, Severity, Stack, Subject, format_number, located_at, rule
-from workload_rules.kinds import BATCH, GANGS, SERVING
+from workload_rules.kinds import BATCH, GANGS, RUNTIMES, SERVING
 from workload_rules.objects import CLASSES, QUEUE_CLASS, QUEUE_CLASSES, always, is_missing, matches_any, name
 from workload_rules.pods import POD_PARTS, PODS, Gpus, Pod, TenantGpus, Tenants, holds_pods
 
 _PRIORITY: Final = "https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/"
 _SYSTEM: Final = ("system-cluster-critical", "system-node-critical")
-_RUNTIMES: Final = frozenset({"trainer.kubeflow.org:TrainingRuntime", "trainer.kubeflow.org:ClusterTrainingRuntime"})
 
 
 class ClassSettings(Tenants):
@@ -61,7 +60,7 @@ class SetSettings(TenantGpus):
 )
 def priority_class_set(pod: Pod, settings: SetSettings) -> Iterator[str]:
     """A pod that requests GPUs must set a priority class."""
-    if not settings.tenant(pod.namespace) or pod.kind in _RUNTIMES or not (settings.all_pods or pod.gpus(settings)):
+    if not settings.tenant(pod.namespace) or pod.kind in RUNTIMES or not (settings.all_pods or pod.gpus(settings)):
         return
     if not class_of(pod):
         yield "has no priority class; set priorityClassName"

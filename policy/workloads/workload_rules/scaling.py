@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import Final
 
 from rule_engine import Among, Part, Resource, Stack, Subject, kubernetes, located_at
-from workload_rules.objects import name
+from workload_rules.objects import name, objects
 from workload_rules.pods import PODS, Pod, kind_of, namespace_of
 
 SCALED: Final = frozenset({"apps:Deployment", "apps:StatefulSet", "apps:ReplicaSet", "argoproj.io:Rollout"})
@@ -15,7 +15,7 @@ GROUPED: Final = "leaderworkerset.x-k8s.io:LeaderWorkerSet"
 https://github.com/kubernetes-sigs/lws/blob/v0.9.0/api/leaderworkerset/v1/leaderworkerset_types.go"""
 REPLICATED: Final = SCALED | {GROUPED}
 """Kinds with `spec.replicas`, which an autoscaler can set."""
-WORKLOADS: Final = Subject("workloads", kubernetes(*REPLICATED), lambda resource: (resource,))
+WORKLOADS: Final = objects("workloads", *REPLICATED)
 SERVERS: Final = Subject("pods of scalable workloads", kubernetes(*REPLICATED), lambda resource: resource.parts(PODS))
 
 
