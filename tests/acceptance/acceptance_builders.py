@@ -5,7 +5,6 @@ from copy import deepcopy
 from typing import Any, TypeAlias, cast
 
 import pytest
-import yaml
 from builders import GPU, Data
 from repository import ROOT
 
@@ -53,13 +52,6 @@ def only(objects: Iterable[KubernetesObject], kind: str, name: str = "") -> Any:
 def moved(manifest: Any, namespace: str) -> Any:
     """The same object in a test's own namespace."""
     return {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}
-
-
-def from_yaml(text: str, **names: object) -> Any:
-    """A manifest as people write it; `{namespace}` and other names are filled in."""
-    for name, value in names.items():
-        text = text.replace(f"<{name}>", str(value))
-    return yaml.safe_load(text)
 
 
 def a_pod(namespace: str, name: str = "pod", *, requests: Data | None = None, limits: Data | None = None) -> Any:
