@@ -7,9 +7,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, is_extended
-from gpu_tenancy.model.outlook.caches import CacheOutlook, caches_of_stack
 from gpu_tenancy.model.outlook.costs import NOTHING, Cost, cost_of, cost_of_storage, prices
-from gpu_tenancy.model.outlook.data import DataAccess, data_of, network_needs, rights_to_grant
+from gpu_tenancy.model.outlook.data import (
+    CacheOutlook,
+    DataAccess,
+    caches_of_stack,
+    data_of,
+    network_needs,
+    rights_to_grant,
+)
 from gpu_tenancy.model.outlook.people import Membership, memberships
 from gpu_tenancy.model.outlook.shares import Holding, Outlook, Span, holdings
 from gpu_tenancy.model.plan.cohort_objects import cohort_parents

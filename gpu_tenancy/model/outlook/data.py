@@ -1,10 +1,12 @@
-"""Data of teams: datasets with their rights, storage, and the rights that somebody must grant outside of the stack."""
+"""Data of teams: datasets, their rights and caches, storage, and the rights that somebody else must grant."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.model.plan.buckets import Folder
+from gpu_tenancy.model.plan.cache_pods import accelerated, pod_amounts, replicas_of
 from gpu_tenancy.model.plan.costs import storage_cost
 from gpu_tenancy.model.plan.identities import DataGrant, caches_grants, data_grants, granted_here
 from gpu_tenancy.model.plan.service_accounts import ACCOUNTS_OF_PODS
@@ -153,3 +155,59 @@ def _google(cluster: Cluster, team: str, grant: DataGrant) -> Iterator[str]:
         member = cluster.principal(number, team, account)
         kind, url = ("managed-folders", f"{place}/") if place.prefix else ("buckets", str(place))
         yield f'gcloud storage {kind} add-iam-policy-binding {url} --role={role} --member="{member}"'
+
+
+@dataclass(frozen=True, slots=True)
+class CacheOutlook:
+    """The cache of a dataset.
+
+    Attributes:
+        size: of the whole cache in bytes.
+        medium: `memory` or `ssd`.
+        flavor: whose nodes have it.
+        nodes: number of nodes that have a part of it.
+        cpu, memory: what its pods take from the nodes of the flavor, in millicores and bytes.
+        of_cpu, of_memory: that as a share of the maximum supply of the flavor.
+        mount_cpu, mount_memory: what each other node that mounts the dataset gives.
+        warm: whether it is filled once it is created.
+    """
+
+    dataset: str
+    runtime: str
+    size: int
+    medium: str
+    flavor: str
+    nodes: int
+    cpu: int
+    memory: int
+    of_cpu: float
+    of_memory: float
+    mount_cpu: int
+    mount_memory: int
+    warm: bool
+
+
+def caches_of_stack(tree: Tree) -> Iterator[CacheOutlook]:
+    """The caches of a stack, in its order."""
+    for name, _, acceleration in accelerated(tree.stack.datasets):
+        flavor = tree.flavors[acceleration.flavor]
+        taken, mount = flavor.caches.by_dataset[name], pod_amounts(acceleration, "fuse")
+        shares = {
+            resource: taken[resource] / flavor.capacity[resource] if flavor.capacity[resource] else 0.0
+            for resource in (CPU, MEMORY)
+        }
+        yield CacheOutlook(
+            dataset=name,
+            runtime=acceleration.runtime,
+            size=acceleration.cache,
+            medium=acceleration.medium,
+            flavor=flavor.name,
+            nodes=replicas_of(acceleration, flavor.always),
+            cpu=taken[CPU],
+            memory=taken[MEMORY],
+            of_cpu=shares[CPU],
+            of_memory=shares[MEMORY],
+            mount_cpu=mount[CPU],
+            mount_memory=mount[MEMORY],
+            warm=acceleration.warm,
+        )
