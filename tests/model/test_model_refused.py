@@ -1,7 +1,7 @@
 """Stacks that are refused, each with its only error: `refused.yaml`."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -14,8 +14,8 @@ def patched(target: Any, patch: Any) -> Any:
     """A JSON merge patch: https://www.rfc-editor.org/rfc/rfc7386."""
     if not isinstance(patch, dict):
         return patch
-    merged = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
+    merged: Data = {**target} if isinstance(target, dict) else {}
+    for key, value in cast("Data", patch).items():
         merged[key] = patched(merged.get(key), value)
     return {key: value for key, value in merged.items() if value is not None}
 
