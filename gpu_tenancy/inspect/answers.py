@@ -58,6 +58,13 @@ class Answer:
         return f"{self.check.value} {of}{self.name}"
 
 
+def decisive(results: Iterable[tuple[Verdict, str]]) -> tuple[Verdict, tuple[str, ...]]:
+    """The most severe verdict of several results, and the texts of those that have it."""
+    found = tuple(results)
+    verdict = worst(result for result, _ in found)
+    return verdict, tuple(text for result, text in found if result == verdict)
+
+
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """The most severe of several verdicts; `now` for none."""
     return _SEVERITY[max((_SEVERITY.index(verdict) for verdict in verdicts), default=0)]

@@ -10,7 +10,7 @@ from typing import Final
 
 from gpu_tenancy.base.json import maps_at, text_at
 from gpu_tenancy.base.quantity import CHANNELS, add
-from gpu_tenancy.inspect.answers import Answer, Check, Verdict, worst
+from gpu_tenancy.inspect.answers import Answer, Check, Verdict, decisive
 from gpu_tenancy.inspect.demand import Demand, channels_of
 from gpu_tenancy.inspect.pods import Manifest, called
 from gpu_tenancy.inspect.reading import Kind, State
@@ -65,9 +65,7 @@ def judge_claims(state: State, team: str, demand: Demand, sets: Iterable[PodSet]
         return
     made = {*demand.channels, *(channels_of(domain) for domain in state.of("ComputeDomain", team))}
     classes = _classes(state, team)
-    results = dict.fromkeys(_judge(claim, classes, made) for claim in claims)
-    verdict = worst(result for result, _ in results)
-    yield Answer(Check.CLAIMS, verdict, tuple(text for result, text in results if result == verdict))
+    yield Answer(Check.CLAIMS, *decisive(dict.fromkeys(_judge(claim, classes, made) for claim in claims)))
 
 
 def _judge(claim: Manifest, classes: Mapping[str, list[str]], made: Iterable[str]) -> tuple[Verdict, str]:

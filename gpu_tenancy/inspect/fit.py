@@ -18,7 +18,7 @@ from gpu_tenancy.inspect.demand import QUEUE_LABEL, Demand
 from gpu_tenancy.inspect.gangs import gang_queues, judge_gang
 from gpu_tenancy.inspect.nodes import judge_nodes, spots
 from gpu_tenancy.inspect.pods import Manifest, called, requests, scheduler
-from gpu_tenancy.inspect.queueing import STATE_PLACE, VERDICTS, Offer, Source, judge_queue, unstated_text
+from gpu_tenancy.inspect.queueing import STATE_PLACE, Offer, Source, judge_queue, unstated_text
 from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, NO_KUEUE, Queues
 from gpu_tenancy.inspect.reading import Kind, State
 from gpu_tenancy.inspect.references import judge_references
@@ -182,7 +182,7 @@ def _with_forecast(answer: Answer, offers: Sequence[Offer], before: tuple[str, .
     """The answer with the simulated outcome, which replaces the arithmetic where they disagree."""
     undisturbed = simulated.admitted and not simulated.preempted
     source = max(offer.source for offer in offers)
-    if VERDICTS[source] == "now":
+    if source.verdict == "now":
         agree = undisturbed
     else:
         agree = simulated.admitted == (source is Source.RECLAIMED) and not undisturbed
@@ -196,9 +196,9 @@ def _with_forecast(answer: Answer, offers: Sequence[Offer], before: tuple[str, .
 
 
 def _by_quota(target: str, offers: Sequence[Offer]) -> Answer:
-    verdict = worst(VERDICTS[offer.source] for offer in offers)
-    hardest = [offer for offer in offers if VERDICTS[offer.source] == verdict]
-    requests = [request for offer in hardest for request in offer.requests if VERDICTS[request.source] == verdict]
+    verdict = worst(offer.source.verdict for offer in offers)
+    hardest = [offer for offer in offers if offer.source.verdict == verdict]
+    requests = [request for offer in hardest for request in offer.requests if request.source.verdict == verdict]
     # Channels have quota without a limit, or none on nodes without channels.
     shown = [request for request in requests if verdict == "never" or request.resource != CHANNELS]
     lines = [request.text for request in shown]
@@ -217,7 +217,7 @@ def _one_by_one(queues: Queues, queue: ClusterQueue, sets: Sequence[PodSet], gro
     fitting = 0
     for count in range(1, number + 1):
         some = [replace(pods, count=pods.count * count // number) for pods in sets]
-        if any(VERDICTS[offer.source] != "now" for offer in judge_queue(queues.quotas, queue.spec, flavors, some)):
+        if any(offer.source.verdict != "now" for offer in judge_queue(queues.quotas, queue.spec, flavors, some)):
             break
         fitting = count
     unit = "group" if groups > 1 else "pod"

@@ -8,7 +8,7 @@ from gpu_tenancy.base.amounts import amount_text, amounts, leading_text, ordered
 from gpu_tenancy.base.json import at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import add, times
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.inspect.answers import Answer, Check, Verdict
+from gpu_tenancy.inspect.answers import Answer, Check, Verdict, decisive
 from gpu_tenancy.inspect.pods import Manifest, called, ended, home, label, requests, scheduler
 
 QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"
@@ -87,7 +87,7 @@ def judge_gang(queues: Iterable[GangQueue], name: str, pods: Iterable[tuple[Mapp
         closed = f"the queue is in state {queue.state} and accepts no gangs"
         return Answer(Check.VOLCANO_QUEUE, "never", (closed,), name)
     requested = add(*(times(pod, count) for pod, count in pods))
-    lines: dict[Verdict, list[str]] = {"never": [], "later": [], "now": []}
+    results: list[tuple[Verdict, str]] = []
     for resource in ordered(requested):
         limit, used = queue.capability.get(resource), queue.used.get(resource, 0)
         amount = requested[resource]
@@ -95,17 +95,17 @@ def judge_gang(queues: Iterable[GangQueue], name: str, pods: Iterable[tuple[Mapp
             continue
         head, most = f"{resource} {amount_text(resource, amount)} requested", amount_text(resource, limit)
         if amount > limit:
-            lines["never"].append(f"{head}, exceeds the limit of {most}")
+            results.append(("never", f"{head}, exceeds the limit of {most}"))
         elif used + amount > limit:
             taken = amount_text(resource, used)
-            lines["later"].append(f"{head}, fits when other gangs end ({taken} of {most} used)")
+            results.append(("later", f"{head}, fits when other gangs end ({taken} of {most} used)"))
         else:
-            lines["now"].append(f"{head}, {amount_text(resource, limit - used)} of {most} free")
-    worst: Verdict = "never" if lines["never"] else "later" if lines["later"] else "now"
-    shown = lines[worst] or ["the queue has no limit for these resources"]
+            results.append(("now", f"{head}, {amount_text(resource, limit - used)} of {most} free"))
+    verdict, lines = decisive(results)
+    lines = lines or ("the queue has no limit for these resources",)
     if queue.pending:
-        shown.append(f"{plural(len(queue.pending), 'gang')} pending in it ({leading_text(queue.waiting)})")
-    return Answer(Check.VOLCANO_QUEUE, worst, tuple(shown), name)
+        lines = (*lines, f"{plural(len(queue.pending), 'gang')} pending in it ({leading_text(queue.waiting)})")
+    return Answer(Check.VOLCANO_QUEUE, verdict, lines, name)
 
 
 def messages(group: Manifest) -> list[str]:

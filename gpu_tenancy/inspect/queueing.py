@@ -35,6 +35,13 @@ class Source(IntEnum):
     NEVER = auto()
     """None: the request exceeds all that the queue can ever use."""
 
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the request fits now, later or never."""
+        if self is Source.NEVER:
+            return "never"
+        return "now" if self <= Source.BORROWED else "later"
+
 
 @dataclass(frozen=True, slots=True)
 class QuotaRequest:
@@ -148,16 +155,6 @@ class Offer:
 def unstated_text(refused: Iterable[Refusal]) -> str:
     """The first flavor that pods could use if they stated their place in its topology; empty for none."""
     return next((refusal.text for refusal in refused if refusal.unstated), "")
-
-
-VERDICTS: Final[Mapping[Source, Verdict]] = {
-    Source.NOMINAL: "now",
-    Source.BORROWED: "now",
-    Source.RECLAIMED: "later",
-    Source.OTHERS: "later",
-    Source.OWN_QUEUE: "later",
-    Source.NEVER: "never",
-}
 
 
 def judge_queue(

@@ -15,7 +15,7 @@ from gpu_tenancy.inspect.budgets import Budget, budgets
 from gpu_tenancy.inspect.cluster_queues import reported_usage
 from gpu_tenancy.inspect.gangs import GangQueue, gang_queues
 from gpu_tenancy.inspect.pods import called, home
-from gpu_tenancy.inspect.queueing import VERDICTS, judge_queue
+from gpu_tenancy.inspect.queueing import judge_queue
 from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, Queues
 from gpu_tenancy.inspect.reading import Kind, Missing, State, teams_of
 from gpu_tenancy.inspect.workloads import Workload, waiting
@@ -238,7 +238,7 @@ def _pending_lines(queues: Queues, queue: str, workloads: Sequence[Workload]) ->
         amounts: dict[FlavorResource, int] = {}
         for pods in workload.sets:
             offer = judge_queue(queues.quotas, target.spec, flavors, [pods])[0] if target else None
-            if offer and offer.requests and VERDICTS[offer.source] != "never":
+            if offer and offer.requests and offer.source.verdict != "never":
                 own = {(part.flavor, part.resource): pods.total.get(part.resource, 0) for part in offer.requests}
             else:
                 nowhere = "-" if target else "?"

@@ -14,7 +14,7 @@ from gpu_tenancy.inspect.demand import QUEUE_LABEL
 from gpu_tenancy.inspect.diagnosis import diagnose
 from gpu_tenancy.inspect.gangs import gang_queues, judge_gang, messages
 from gpu_tenancy.inspect.pods import called, home, named, requests
-from gpu_tenancy.inspect.queueing import VERDICTS, Offer, QuotaRequest, Source, judge_queue
+from gpu_tenancy.inspect.queueing import Offer, QuotaRequest, Source, judge_queue
 from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, NO_KUEUE, Queues
 from gpu_tenancy.inspect.reading import Kind, State
 from gpu_tenancy.inspect.running import Why, blocked_pods, rejected_pods, running
@@ -184,14 +184,14 @@ def _no_room_together(workload: Workload, offers: Sequence[Offer]) -> str:
     `notFitMessage` in https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/tas_flavor_snapshot.go
     """
     message = text_at(condition(workload.manifest, "QuotaReserved"), "message")
-    free = all(VERDICTS[offer.source] == "now" for offer in offers)
+    free = all(offer.source.verdict == "now" for offer in offers)
     return message if free and _NO_ROOM.search(message) else ""
 
 
 def _quota_lines(queues: Queues, name: str, offers: Sequence[Offer], unblock: Unblock | None) -> Iterator[str]:
     """The quota of the queue, without when it fits where the simulation disagrees."""
     requests = [request for offer in offers for request in offer.requests]
-    fits = all(VERDICTS[offer.source] == "now" for offer in offers)
+    fits = all(offer.source.verdict == "now" for offer in offers)
     agree = unblock is None or (unblock.admitted and not unblock.preempted and fits)
     yield from dict.fromkeys(request.text if agree else request.numbers for request in _relevant(requests))
     refused = (refusal for offer in offers if offer.source is Source.NEVER for refusal in offer.refused)
@@ -205,7 +205,7 @@ def _quota_lines(queues: Queues, name: str, offers: Sequence[Offer], unblock: Un
 
 def _relevant(requests: list[QuotaRequest]) -> list[QuotaRequest]:
     """The resources that block the workload; all of them where none does, but not channels, which are no limit."""
-    blocking = [request for request in requests if VERDICTS[request.source] != "now"]
+    blocking = [request for request in requests if request.source.verdict != "now"]
     return blocking or [request for request in requests if request.resource != CHANNELS]
 
 

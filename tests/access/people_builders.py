@@ -1,5 +1,7 @@
 """A stack with people in every role, and the command on it."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +10,11 @@ from cli_builders import Project
 from typer.testing import CliRunner, Result
 
 from gpu_tenancy.cli.main import app
+from gpu_tenancy.engine.project import preview
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.references import Reference
+
+RBAC = "rbac.authorization.k8s.io/v1"
 
 OWN, SIBLING, OTHER = "test-people-vision", "test-people-speech", "test-people-web"
 """Two teams of cohort research, and one of cohort product."""
@@ -47,6 +54,25 @@ class Desk:
 
     project: Project
     kubeconfig: Path | None = None
+
+    @classmethod
+    @contextmanager
+    def deployed(
+        cls, cluster: Cluster, folder: Path, kubeconfig: Path, *others: Manifest, **more: object
+    ) -> Generator["Desk"]:
+        """A project whose roles and bindings are in a cluster, with the namespaces of its teams and other objects."""
+        made = cls.at(folder, kubeconfig, **more)
+        declared = preview("people", made.project.folder).objects
+        roles = [one.manifest for one in declared if one.api_version == RBAC]
+        assert {str(role["kind"]) for role in roles} == {"ClusterRole", "ClusterRoleBinding", "RoleBinding"}
+        ours = [*others, *roles]
+        for name in (OWN, SIBLING, OTHER):
+            cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        for manifest in ours:
+            cluster.apply(manifest)
+        yield made
+        for manifest in ours:
+            cluster.delete(Reference.of(manifest), wait=0)
 
     @classmethod
     def at(cls, folder: Path, kubeconfig: Path | None = None, **more: object) -> "Desk":

@@ -5,7 +5,6 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -13,32 +12,24 @@ from builders import EKS
 from people_builders import OWN, PEOPLE, SIBLING, Desk
 
 from gpu_tenancy.access.kubeconfigs import helper_config
+from gpu_tenancy.base.json import Json
 from gpu_tenancy.doctor.programs import Done
 from gpu_tenancy.embedded.platform import Platform
-from gpu_tenancy.engine.project import preview
 from gpu_tenancy.kube.client import Cluster, Manifest
-from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.people import Person
 
-RBAC = "rbac.authorization.k8s.io/v1"
 ROBOT = PEOPLE["robot"]
 
 
 @pytest.fixture(scope="module")
 def desk(cluster: Cluster, platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     """The roles and bindings of a stack, and its robot, on the shared platform."""
-    made = Desk.at(tmp_path_factory.mktemp("people") / "project", platform.kubeconfig)
-    robot: Manifest = {"name": "ci-vision", "namespace": "default"}
-    ours: list[Any] = [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": robot}]
-    ours += [one.manifest for one in preview("people", made.project.folder).objects if one.api_version == RBAC]
-    for team in (OWN, SIBLING, "test-people-web"):
-        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": team}})
-    for manifest in ours:
-        cluster.apply(manifest)
-    yield made
-    for manifest in ours:
-        cluster.delete(Reference.of(manifest), wait=0)
+    robot: Json = {"name": "ci-vision", "namespace": "default"}
+    account: Manifest = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": robot}
+    folder = tmp_path_factory.mktemp("people") / "project"
+    with Desk.deployed(cluster, folder, platform.kubeconfig, account) as made:
+        yield made
 
 
 @pytest.fixture

@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
-from people_builders import OTHER, OWN, PEOPLE, SIBLING, Desk, sections
+from people_builders import OTHER, OWN, PEOPLE, RBAC, SIBLING, Desk, sections
 
 from gpu_tenancy.access.live import Caller, reviews
 from gpu_tenancy.access.planned import grants
 from gpu_tenancy.access.resources import known
 from gpu_tenancy.access.rules import allowed, can, identity
 from gpu_tenancy.embedded.platform import Platform
-from gpu_tenancy.engine.project import preview
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.load import load
@@ -22,22 +21,14 @@ from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec.people import person
 
 OPERATORS = {"operators": dict.fromkeys(("kueue", "volcano", "trainer", "keda", "fluid"), "installed")}
-RBAC = "rbac.authorization.k8s.io/v1"
 
 
 @pytest.fixture(scope="module")
 def desk(cluster: Cluster, platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     """The roles and bindings of a stack in its namespaces, on the shared platform."""
-    made = Desk.at(tmp_path_factory.mktemp("people") / "project", platform.kubeconfig, **OPERATORS)
-    ours = [one.manifest for one in preview("people", made.project.folder).objects if one.api_version == RBAC]
-    assert {str(one["kind"]) for one in ours} == {"ClusterRole", "ClusterRoleBinding", "RoleBinding"}
-    for team in (OWN, SIBLING, OTHER):
-        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": team}})
-    for manifest in ours:
-        cluster.apply(manifest)
-    yield made
-    for manifest in ours:
-        cluster.delete(Reference.of(manifest), wait=0)
+    folder = tmp_path_factory.mktemp("people") / "project"
+    with Desk.deployed(cluster, folder, platform.kubeconfig, **OPERATORS) as made:
+        yield made
 
 
 @pytest.mark.parametrize("who", PEOPLE)

@@ -63,6 +63,11 @@ def folders(files: Mapping[PurePosixPath, str]) -> list[str]:
     return sorted(path.parent.as_posix() for path in files if path.name == "kustomization.yaml")
 
 
+def everything(files: Mapping[PurePosixPath, str]) -> list[Any]:
+    """The objects of all folders below the top."""
+    return [one for folder in folders(files) if folder != "." for one in built(files, folder)]
+
+
 def key(one: Any) -> tuple[str, str, str, str]:
     """What an API server knows an object by; the version of its kind is not part of it."""
     metadata = one["metadata"]

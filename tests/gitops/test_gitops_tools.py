@@ -4,7 +4,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
-from gitops_builders import STACKS, WHERE, WITH_RELEASES, built, documents, folders, key, parts, tree
+from gitops_builders import STACKS, WHERE, WITH_RELEASES, built, documents, everything, folders, key, parts, tree
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.gitops.flux import flux
@@ -82,8 +82,7 @@ def test_argo_cd_finds_the_chart(name: str, repository: str, chart: str) -> None
 
 def test_retained_objects_are_neither_pruned_nor_deleted() -> None:
     argocd = built(tree(WITH_RELEASES, "argocd"), "platform")
-    files = tree(WITH_RELEASES, "flux")
-    flux_ = [one for folder in folders(files) if folder != "." for one in built(files, folder)]
+    flux_ = everything(tree(WITH_RELEASES, "flux"))
     for kind, name in (("Application", "dev-aws-kueue"), ("Namespace", "kueue-system")):
         assert annotations(named(argocd, kind, name))[OPTIONS] == "Prune=false,Delete=false"
         assert "finalizers" not in named(argocd, kind, name)["metadata"]
@@ -96,8 +95,7 @@ def test_retained_objects_are_neither_pruned_nor_deleted() -> None:
 
 
 def test_kinds_that_come_with_an_operator_are_not_tried_before_it_is_there() -> None:
-    files = tree(WITH_RELEASES, "argocd")
-    found = [one for folder in ("platform", "work") for one in built(files, folder) if one["kind"] != "Application"]
+    found = [one for one in everything(tree(WITH_RELEASES, "argocd")) if one["kind"] != "Application"]
     skipped = {one["kind"] for one in found if "SkipDryRunOnMissingResource=true" in annotations(one).get(OPTIONS, "")}
     assert {"ClusterQueue", "Queue", "ScaledObject", "ServiceMonitor", "TrainJob"} <= skipped
     assert not skipped & {"Deployment", "Namespace", "PriorityClass", "ValidatingAdmissionPolicy"}
@@ -105,8 +103,7 @@ def test_kinds_that_come_with_an_operator_are_not_tried_before_it_is_there() -> 
 
 @pytest.mark.parametrize(("target", "stays"), [("argocd", False), ("flux", False), ("plain", True)])
 def test_finished_jobs_are_kept_where_they_would_be_created_again(target: str, *, stays: bool) -> None:
-    files = tree("local", target)
-    found = [one for folder in folders(files) if folder != "." for one in built(files, folder)]
+    found = everything(tree("local", target))
     assert ("ttlSecondsAfterFinished" in named(found, "Job", "nightly")["spec"]) == stays
 
 

@@ -14,6 +14,7 @@ from gitops_builders import (
     WITH_RELEASES,
     built,
     changed,
+    everything,
     folders,
     key,
     key_of,
@@ -33,9 +34,7 @@ KINDS_OF_TOOLS = {"Application", "HelmRelease", "HelmRepository", "OCIRepository
 
 
 def objects(stack: str, target: str) -> list[Any]:
-    files = tree(stack, target)
-    found = [one for folder in folders(files) if folder != "." for one in built(files, folder)]
-    return [one for one in found if one["kind"] not in KINDS_OF_TOOLS]
+    return [one for one in everything(tree(stack, target)) if one["kind"] not in KINDS_OF_TOOLS]
 
 
 @pytest.mark.slow

@@ -2,12 +2,18 @@
 
 from typing import Any
 
+from gpu_tenancy.base.quantity import format_amounts, times
+from gpu_tenancy.inspect.answers import Answer, Check
+from gpu_tenancy.inspect.demand import demand
+from gpu_tenancy.inspect.fit import judge
+from gpu_tenancy.inspect.pods import requests
 from gpu_tenancy.inspect.reading import Kind, Missing, State
 
 GPU = "nvidia.com/gpu"
 A100 = "NVIDIA-A100-SXM4-80GB"
 ACTIVE = {"type": "Active", "status": "True", "reason": "Ready", "message": "Can admit new workloads"}
 Data = dict[str, Any]
+HIDDEN_QUEUES = Missing("ClusterQueue", "guaranteed and limit", "you may not list clusterqueues", "an admin")
 
 
 def meta(name: str, namespace: str = "", **more: Any) -> Data:
@@ -107,16 +113,16 @@ def condition(kind: str, status: str, reason: str, message: str) -> Data:
 
 
 def workload(of: Data, at: str = "2026-01-01T00:00:00Z", priority: int = 0, *, admitted: bool = False) -> Data:
-    """What Kueue 0.19.2 makes of a Job: waiting, or admitted to A100s."""
+    """What Kueue 0.19.2 makes of a Job: waiting, or admitted to the flavor `a100`."""
     name, namespace = of["metadata"]["name"], of["metadata"]["namespace"]
     count = of["spec"]["parallelism"]
     spec = of["spec"]["template"]["spec"]
-    gpus = int(spec["containers"][0]["resources"]["requests"][GPU]) * count
-    why = f"insufficient unused quota for {GPU} in flavor a100, {gpus} more needed"
+    used = format_amounts(times(requests(spec), count))
+    why = f"insufficient unused quota for {GPU} in flavor a100, {used.get(GPU)} more needed"
     waits = f"couldn't assign flavors to pod set main: {why}"
     status: Data = {"conditions": [condition("QuotaReserved", "False", "Pending", waits)]}
     if admitted:
-        assigned = {"name": "main", "count": count, "flavors": {GPU: "a100"}, "resourceUsage": {GPU: str(gpus)}}
+        assigned = {"name": "main", "count": count, "flavors": dict.fromkeys(used, "a100"), "resourceUsage": used}
         status = {
             "admission": {"clusterQueue": namespace, "podSetAssignments": [assigned]},
             "conditions": [
@@ -191,3 +197,15 @@ def state(missing: tuple[Missing, ...] = (), /, **objects: list[Data]) -> State:
     }
     lacking: dict[Kind, Missing] = {each.kind: each for each in missing}
     return State({kind: tuple(each) for kind, each in kinds.items()}, lacking)
+
+
+def checked(about: Data, check: Check, missing: tuple[Missing, ...] = (), /, **objects: list[Data]) -> list[Answer]:
+    """What one check of `fit` says of a workload of team research."""
+    found = judge(state(missing, **objects), "research", demand(about, "research"))
+    return [answer for answer in found.answers if answer.check is check]
+
+
+def owned(pod: Data, owner: str = "uid-train") -> Data:
+    """A pod of the Job `train`, or of another owner."""
+    pod["metadata"]["ownerReferences"] = [{"uid": owner, "controller": True}]
+    return pod

@@ -16,6 +16,7 @@ from live_builders import (
     meta,
     node,
     only_gpus,
+    owned,
     pod,
     state,
     workload,
@@ -35,6 +36,10 @@ from gpu_tenancy.inspect.why import why
 TEAM: Final = "research"
 CHANNEL: Final = "compute-domain.nvidia.com/channel"
 CHANNEL_CLASS: Final = "compute-domain-default-channel.nvidia.com"
+TEMPLATE: Final = "ResourceClaimTemplate train-channel"
+DRIVER: Final = "NVIDIA's DRA driver makes it for a ComputeDomain"
+CREATE: Final = "create a ComputeDomain with spec.channel.resourceClaimTemplate.name: train-channel"
+REQUEST: Final = "request GPUs under resources of the containers"
 DOMAIN: Final[Data] = {
     "apiVersion": "resource.nvidia.com/v1beta1",
     "kind": "ComputeDomain",
@@ -102,18 +107,12 @@ def test_pods_without_claims_cause_no_requests() -> None:
         (
             {},
             [],
-            (
-                "ResourceClaimTemplate train-channel not found; create a ComputeDomain with"
-                " spec.channel.resourceClaimTemplate.name: train-channel"
-            ),
+            f"{TEMPLATE} not found; {CREATE}",
         ),
         (
             {},
             [template("gpu.nvidia.com")],
-            (
-                "ResourceClaimTemplate train-channel claims devices of DeviceClass gpu.nvidia.com, which Kueue does not"
-                " admit; request GPUs under resources of the containers"
-            ),
+            f"{TEMPLATE} claims devices of DeviceClass gpu.nvidia.com, which Kueue does not admit; {REQUEST}",
         ),
         (
             {"resourceClaimName": "shared"},
@@ -193,18 +192,11 @@ def pending(message: str) -> Why:
     [
         (
             (
-                "spec.podSets[0].template.spec.resourceClaims[0]: Internal error: failed to get claim spec for"
-                " ResourceClaimTemplate train-channel in podset main: ResourceClaimTemplate.resource.k8s.io"
-                ' "train-channel" not found'
+                f"spec.podSets[0].template.spec.resourceClaims[0]: Internal error: failed to get claim spec for"
+                f' {TEMPLATE} in podset main: ResourceClaimTemplate.resource.k8s.io "train-channel" not found'
             ),
-            (
-                "its pods claim devices by ResourceClaimTemplate train-channel, which does not exist: NVIDIA's DRA"
-                " driver makes it for a ComputeDomain"
-            ),
-            (
-                "create a ComputeDomain with spec.channel.resourceClaimTemplate.name: train-channel, or, if there is"
-                " one, check that the driver's controller is running"
-            ),
+            f"its pods claim devices by {TEMPLATE}, which does not exist: {DRIVER}",
+            f"{CREATE}, or, if there is one, check that the driver's controller is running",
         ),
         (
             f"DeviceClass {CHANNEL_CLASS} is not mapped in DRA configuration for podset main",
@@ -214,7 +206,7 @@ def pending(message: str) -> Why:
         (
             "DeviceClass gpu.nvidia.com is not mapped in DRA configuration for podset main",
             "its pods claim devices of DeviceClass gpu.nvidia.com, which Kueue does not count",
-            "request GPUs under resources of the containers",
+            REQUEST,
         ),
         (
             f"couldn't assign flavors to pod set main: resource {CHANNEL} unavailable in ClusterQueue",
@@ -241,8 +233,7 @@ def test_why_explains_a_pod_that_waits_for_the_channel_of_a_node() -> None:
     message = (
         "0/6 nodes are available: 1 cannot allocate all claims, 5 node(s) didn't match Pod's node affinity/selector."
     )
-    waiting = pod("train-0")
-    waiting["metadata"]["ownerReferences"] = [{"uid": "uid-train", "controller": True}]
+    waiting = owned(pod("train-0"))
     waiting["spec"]["resourceClaims"] = [{"name": "channel", "resourceClaimTemplateName": "train-channel"}]
     waiting["status"]["conditions"] = [condition("PodScheduled", "False", "Unschedulable", message)]
     about = claiming()

@@ -2,15 +2,13 @@
 
 from typing import Any
 
-from live_builders import ACTIVE, Data, condition, job, local_queue, meta, state
+from live_builders import ACTIVE, GPU, Data, job, local_queue, meta, state, workload
 
 from gpu_tenancy.base.amounts import leading_text
 from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.inspect.target import target_of
 from gpu_tenancy.inspect.usage import Note, measure
 from gpu_tenancy.inspect.why import why
-
-GPU = "nvidia.com/gpu"
 
 
 def queue(name: str, flavor: str = "general", **used: str) -> Data:
@@ -37,21 +35,6 @@ def cpu_job(name: str, cpu: str = "10", memory: str = "8Gi") -> Data:
     (container,) = found["spec"]["template"]["spec"]["containers"]
     container["resources"] = {"requests": requests, "limits": requests}
     return found
-
-
-def workload(of: Data, at: str) -> Data:
-    """A pending workload of a job on CPUs."""
-    waits = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor general"
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": of["metadata"]["name"], "uid": of["metadata"]["uid"]}
-    return {
-        "metadata": meta(f"job-{of['metadata']['name']}", "research", creationTimestamp=at, ownerReferences=[owner]),
-        "spec": {
-            "active": True,
-            "queueName": "research",
-            "podSets": [{"name": "main", "count": 1, "template": {"spec": of["spec"]["template"]["spec"]}}],
-        },
-        "status": {"conditions": [condition("QuotaReserved", "False", "Pending", waits)]},
-    }
 
 
 def cluster(**objects: Any) -> State:

@@ -7,7 +7,9 @@ import pytest
 import yaml
 from live_builders import (
     GPU,
+    HIDDEN_QUEUES,
     Data,
+    came,
     cluster_queue,
     cohort,
     job,
@@ -17,6 +19,7 @@ from live_builders import (
     pod_spec,
     resources,
     state,
+    waits,
     workload,
 )
 
@@ -25,9 +28,6 @@ from gpu_tenancy.inspect.answers import Answer, Check
 from gpu_tenancy.inspect.demand import Demand, demand, read_demands
 from gpu_tenancy.inspect.fit import Fitting, judge, require_team
 from gpu_tenancy.inspect.pods import requests
-from gpu_tenancy.inspect.reading import Missing
-
-HIDDEN = Missing("ClusterQueue", "guaranteed and limit", "you may not list clusterqueues", "an admin")
 
 
 def judged(manifest: Data | None = None, **objects: list[Data]) -> Fitting:
@@ -51,6 +51,10 @@ def test_a_fitting_job_passes_every_check() -> None:
     assert found.conclusion == "Job train fits now"
 
 
+SUBMITTED = "simulation: if submitted now, the workload would be"
+BOTH = [local_queue("research"), local_queue("other")]
+
+
 def lender(used: int) -> list[Data]:
     """The team's queue, with 8 of its own, beside another that borrowed."""
     return [
@@ -59,127 +63,138 @@ def lender(used: int) -> list[Data]:
     ]
 
 
-def test_fit_simulates_which_workloads_would_be_preempted() -> None:
-    held = [
-        workload(only_gpus(job(name, "other")), f"2026-01-0{day}T00:00:00Z", admitted=True)
-        for day, name in enumerate(("old", "new"), 1)
-    ]
-    held[1]["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-02T00:00:00Z"
-    found = judged(
-        ClusterQueue=lender(16),
-        Cohort=[cohort("org", nominal=8)],
-        LocalQueue=[local_queue("research"), local_queue("other")],
-        Workload=held,
-    )
-    assert answer(found, "queue").lines == (
-        (
-            "a100 nvidia.com/gpu: 8 requested, fits after reclaiming 8 that other queues borrowed"
-            " (guaranteed 8, unused 8)"
+def changed(manifest: Data, **spec: Any) -> Data:
+    manifest["spec"] |= spec
+    return manifest
+
+
+def evicted() -> Data:
+    """A workload of the other team that Kueue stops, so that its quota is free soon."""
+    leaving = workload(only_gpus(job("leaving", "other", pods=4)), admitted=True)
+    leaving["status"]["conditions"].append({"type": "Evicted", "status": "True", "reason": "Deactivated"})
+    return leaving
+
+
+STRICT = changed(cluster_queue("research", "org", borrowingLimit=24), queueingStrategy="StrictFIFO")
+CHECKED = changed(
+    cluster_queue("research", "org", borrowingLimit=24),
+    admissionChecksStrategy={"admissionChecks": [{"name": "provision"}]},
+)
+ASKS = "a100 nvidia.com/gpu: 8 requested,"
+FITS = f"{ASKS} fits now (guaranteed 8, unused 8)"
+PENDING = "already pending ({} nvidia.com/gpu); those of higher or equal priority are admitted first"
+NOT_SIMULATED = "admission checks: a workload with quota may still wait for a check, and be evicted by it"
+HIGH = job(labels={"kueue.x-k8s.io/priority-class": "high"})
+
+
+@pytest.mark.parametrize(
+    ("manifest", "objects", "verdict", "lines"),
+    [
+        pytest.param(
+            job(),
+            {
+                "ClusterQueue": lender(16),
+                "Cohort": [cohort("org", nominal=8)],
+                "LocalQueue": BOTH,
+                "Workload": [came("old", "other"), came("new", "other", day=2)],
+            },
+            "later",
+            (
+                f"{ASKS} fits after reclaiming 8 that other queues borrowed (guaranteed 8, unused 8)",
+                f"{SUBMITTED} admitted and preempt other/new",
+            ),
+            id="reclaims",
         ),
-        "simulation: if submitted now, the workload would be admitted and preempt other/job-new-abcde",
-    )
+        pytest.param(
+            job(),
+            {"ClusterQueue": lender(32), "LocalQueue": BOTH, "Workload": [evicted()]},
+            "now",
+            (
+                f"{SUBMITTED} admitted without preemption",
+                f"{ASKS} 8 missing (guaranteed 8, unused 8; limit 32, used 0)",
+            ),
+            id="quota of an evicted workload",
+        ),
+        pytest.param(
+            HIGH,
+            {
+                "ClusterQueue": [cluster_queue("research", used=8)],
+                "Workload": [came("meek", "research")],
+                "WorkloadPriorityClass": [{"metadata": {"name": "high"}, "value": 10}],
+            },
+            "later",
+            (
+                f"{SUBMITTED} admitted and preempt research/meek",
+                f"{ASKS} 8 missing (guaranteed 8, unused 0; limit 8, used 8)",
+            ),
+            id="preempts in its own queue",
+        ),
+        pytest.param(
+            job(),
+            {"ClusterQueue": [STRICT], "Workload": [waits("huge", gpus=72)]},
+            "later",
+            (
+                (
+                    f"{SUBMITTED} pending: behind research/huge, the head of a StrictFIFO queue: insufficient quota for"
+                    " nvidia.com/gpu in flavor a100, request > maximum capacity (72 > 32)"
+                ),
+                f"{ASKS} 32 available (guaranteed 8, unused 8; limit 32, used 0)",
+                f"1 workload {PENDING.format(72)}",
+            ),
+            id="behind the head of a strict queue",
+        ),
+        pytest.param(
+            job(),
+            {"Workload": [waits("first")]},
+            "now",
+            (
+                FITS,
+                f"1 workload {PENDING.format(8)}",
+            ),
+            id="after another",
+        ),
+        pytest.param(
+            job(),
+            {"ClusterQueue": [CHECKED]},
+            "now",
+            (
+                FITS,
+                f"used by this queue but not simulated: {NOT_SIMULATED}",
+            ),
+            id="limits of the simulation",
+        ),
+        pytest.param(
+            job(),
+            {"LocalQueue": [changed(local_queue("research"), stopPolicy="Hold")]},
+            "never",
+            ("LocalQueue research is stopped (stopPolicy Hold)",),
+            id="a stopped LocalQueue",
+        ),
+    ],
+)
+def test_the_queue_is_simulated(
+    manifest: Data, objects: dict[str, list[Data]], verdict: str, lines: tuple[str, ...]
+) -> None:
+    queue = answer(judged(only_gpus(manifest), **objects), "queue")
+    assert (queue.verdict, queue.lines) == (verdict, lines)
 
 
 def test_a_pending_job_has_the_simulations_reason() -> None:
-    held = [workload(only_gpus(job("all", "other", pods=4)), admitted=True)]
-    found = judged(
-        only_gpus(job(pods=2)),
-        ClusterQueue=lender(32),
-        LocalQueue=[local_queue("research"), local_queue("other")],
-        Workload=held,
+    held = [came("all", "other", 32)]
+    queue = answer(
+        judged(only_gpus(job(pods=2)), ClusterQueue=lender(32), LocalQueue=BOTH, Workload=held),
+        "queue",
     )
-    queue = answer(found, "queue")
     assert queue.verdict == "later"
-    assert queue.lines[1].startswith("simulation: if submitted now, the workload would be pending: ")
+    assert queue.lines[1].startswith(f"{SUBMITTED} pending: ")
     assert "in flavor a100" in queue.lines[1]
 
 
 def test_a_state_that_could_not_come_about_is_not_simulated() -> None:
-    held = [workload(only_gpus(job("all", "other", pods=9)), admitted=True)]
-    found = judged(ClusterQueue=lender(32), LocalQueue=[local_queue("research"), local_queue("other")], Workload=held)
+    found = judged(ClusterQueue=lender(32), LocalQueue=BOTH, Workload=[came("all", "other", 72)])
     assert answer(found, "queue").lines[-1] == (
         "not simulated: Kueue reports 32 nvidia.com/gpu of a100 in use in queue other, but its"
         " workloads hold 72; retry in a moment"
-    )
-
-
-def test_a_job_behind_the_head_of_a_strict_queue_does_not_fit_now() -> None:
-    strict = cluster_queue("research", "org", borrowingLimit=24)
-    strict["spec"]["queueingStrategy"] = "StrictFIFO"
-    found = judged(ClusterQueue=[strict], Workload=[workload(only_gpus(job("huge", pods=9)))])
-    queue = answer(found, "queue")
-    assert (queue.verdict, queue.lines) == (
-        "later",
-        (
-            (
-                "simulation: if submitted now, the workload would be pending: behind"
-                " research/job-huge-abcde, the head of a StrictFIFO queue: insufficient quota for"
-                " nvidia.com/gpu in flavor a100, request > maximum capacity (72 > 32)"
-            ),
-            "a100 nvidia.com/gpu: 8 requested, 32 available (guaranteed 8, unused 8; limit 32, used 0)",
-            "1 workload already pending (72 nvidia.com/gpu); those of higher or equal priority are admitted first",
-        ),
-    )
-
-
-def test_quota_of_an_evicted_workload_is_available() -> None:
-    leaving = workload(only_gpus(job("leaving", "other", pods=4)), admitted=True)
-    leaving["status"]["conditions"].append({"type": "Evicted", "status": "True", "reason": "Deactivated"})
-    found = judged(
-        ClusterQueue=lender(32), LocalQueue=[local_queue("research"), local_queue("other")], Workload=[leaving]
-    )
-    queue = answer(found, "queue")
-    assert (queue.verdict, queue.lines) == (
-        "now",
-        (
-            "simulation: if submitted now, the workload would be admitted without preemption",
-            "a100 nvidia.com/gpu: 8 requested, 8 missing (guaranteed 8, unused 8; limit 32, used 0)",
-        ),
-    )
-
-
-def test_preemption_within_the_queue_needs_no_other_workload_to_end() -> None:
-    found = judged(
-        only_gpus(job(labels={"kueue.x-k8s.io/priority-class": "high"})),
-        ClusterQueue=[cluster_queue("research", used=8)],
-        Workload=[workload(only_gpus(job("meek")), admitted=True)],
-        WorkloadPriorityClass=[{"metadata": {"name": "high"}, "value": 10}],
-    )
-    queue = answer(found, "queue")
-    assert (queue.verdict, queue.lines) == (
-        "later",
-        (
-            "simulation: if submitted now, the workload would be admitted and preempt research/job-meek-abcde",
-            "a100 nvidia.com/gpu: 8 requested, 8 missing (guaranteed 8, unused 0; limit 8, used 8)",
-        ),
-    )
-
-
-def test_a_stopped_local_queue_admits_nothing() -> None:
-    stopped = local_queue("research")
-    stopped["spec"]["stopPolicy"] = "Hold"
-    queue = answer(judged(LocalQueue=[stopped]), "queue")
-    assert (queue.verdict, queue.lines) == (
-        "never",
-        ("LocalQueue research is stopped (stopPolicy Hold)",),
-    )
-
-
-def test_limits_of_the_simulation_are_reported_for_the_queue() -> None:
-    own = cluster_queue("research", "org", borrowingLimit=24)
-    own["spec"]["admissionChecksStrategy"] = {"admissionChecks": [{"name": "provision"}]}
-    assert answer(judged(ClusterQueue=[own]), "queue").lines[1:] == (
-        (
-            "used by this queue but not simulated: admission checks: a workload with quota may still"
-            " wait for a check, and be evicted by it"
-        ),
-    )
-
-
-def test_workloads_already_pending_are_reported() -> None:
-    found = judged(Workload=[workload(only_gpus(job("first")))])
-    assert answer(found, "queue").lines[1:] == (
-        "1 workload already pending (8 nvidia.com/gpu); those of higher or equal priority are admitted first",
     )
 
 
@@ -234,7 +249,7 @@ def test_an_unreadable_queue_names_the_missing_number_and_who_can_read_it() -> N
     local = local_queue("research")
     local["status"] = {"flavorsReservation": [{"name": "a100", "resources": [{"name": GPU, "total": "8"}]}]}
     found = judge(
-        state((HIDDEN,), ClusterQueue=[], LocalQueue=[local]), "research", demand(only_gpus(job()), "research")
+        state((HIDDEN_QUEUES,), ClusterQueue=[], LocalQueue=[local]), "research", demand(only_gpus(job()), "research")
     )
     assert answer(found, "queue") == Answer(
         Check.QUEUE,

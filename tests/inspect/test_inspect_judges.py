@@ -114,28 +114,21 @@ GPUS = f"requests.{GPU}"
 
 
 @pytest.mark.parametrize(
-    ("used", "verdict", "words"),
+    ("hard", "used", "verdict", "words"),
     [
-        ("0", "now", "ResourceQuota budget: requests.nvidia.com/gpu 16 requested, 16 of 16 free"),
+        ({GPUS: "16"}, "0", "now", [f"{GPUS} 16 requested, 16 of 16 free"]),
+        ({GPUS: "16"}, "4", "later", [f"{GPUS} 16 requested, 4 of 16 used; 4 must be released first"]),
         (
-            "4",
-            "later",
-            "ResourceQuota budget: requests.nvidia.com/gpu 16 requested, 4 of 16 used; 4 must be released first",
+            {GPUS: "15", "pods": "1"},
+            "0",
+            "never",
+            [f"{GPUS} 16 requested, exceeds the quota of 15", "pods 2 requested, exceeds the quota of 1"],
         ),
     ],
 )
-def test_a_quota_has_room_now_or_when_something_ends(used: str, verdict: str, words: str) -> None:
-    found = judge_quota([quota({GPUS: "16"}, {GPUS: used})], [(pod_spec(8), 2)], "")
-    assert (found.verdict, found.lines) == (verdict, (words,))
-
-
-def test_a_quota_that_is_too_small_when_empty_never_has_room() -> None:
-    found = judge_quota([quota({GPUS: "15", "pods": "1"})], [(pod_spec(8), 2)], "")
-    assert found.verdict == "never"
-    assert found.lines == (
-        "ResourceQuota budget: requests.nvidia.com/gpu 16 requested, exceeds the quota of 15",
-        "ResourceQuota budget: pods 2 requested, exceeds the quota of 1",
-    )
+def test_a_quota_has_room_now_later_or_never(hard: Data, used: str, verdict: str, words: list[str]) -> None:
+    found = judge_quota([quota(hard, {GPUS: used})], [(pod_spec(8), 2)], "")
+    assert (found.verdict, found.lines) == (verdict, tuple(f"ResourceQuota budget: {text}" for text in words))
 
 
 @pytest.mark.parametrize(
@@ -180,57 +173,39 @@ def ask(count: int, gpus: int, *queues: Data, cohorts: tuple[Data, ...] = (), sp
 @pytest.mark.parametrize(
     ("queues", "root", "source", "words"),
     [
-        (
-            (cluster_queue("a", used=0),),
-            0,
-            Source.NOMINAL,
-            "a100 nvidia.com/gpu: 8 requested, fits now (guaranteed 8, unused 8)",
-        ),
+        ((cluster_queue("a", used=0),), 0, Source.NOMINAL, "fits now (guaranteed 8, unused 8)"),
         (
             (cluster_queue("a", "org", used=4, borrowingLimit=24),),
             24,
             Source.BORROWED,
-            "a100 nvidia.com/gpu: 8 requested, fits now by borrowing 4 (guaranteed 8, unused 4; 28 available in total)",
+            "fits now by borrowing 4 (guaranteed 8, unused 4; 28 available in total)",
         ),
         (
             (cluster_queue("a", "org", used=0), cluster_queue("b", "org", used=12)),
             0,
             Source.RECLAIMED,
-            (
-                "a100 nvidia.com/gpu: 8 requested, fits after reclaiming 4 that other queues borrowed"
-                " (guaranteed 8, unused 8)"
-            ),
+            "fits after reclaiming 4 that other queues borrowed (guaranteed 8, unused 8)",
         ),
         (
             (cluster_queue("a", "org", used=8), cluster_queue("b", "org", used=4)),
             0,
             Source.OTHERS,
-            (
-                "a100 nvidia.com/gpu: 8 requested, fits when other queues release 4 (guaranteed 8,"
-                " unused 0; limit 16, used 8)"
-            ),
+            "fits when other queues release 4 (guaranteed 8, unused 0; limit 16, used 8)",
         ),
         (
             (cluster_queue("a", used=4),),
             0,
             Source.OWN_QUEUE,
-            (
-                "a100 nvidia.com/gpu: 8 requested, fits when workloads of its own queue end"
-                " (guaranteed 8, unused 4; limit 8, used 4)"
-            ),
+            "fits when workloads of its own queue end (guaranteed 8, unused 4; limit 8, used 4)",
         ),
-        (
-            (cluster_queue("a", nominalQuota=7),),
-            0,
-            Source.NEVER,
-            "a100 nvidia.com/gpu: 8 requested, exceeds the limit of 7",
-        ),
+        ((cluster_queue("a", nominalQuota=7),), 0, Source.NEVER, "exceeds the limit of 7"),
     ],
 )
 def test_the_source_of_quota_is_shown(queues: tuple[Data, ...], root: int, source: Source, words: str) -> None:
     cohorts = (cohort("org", nominal=root),) if root else ()
     offer = ask(1, 8, *queues, cohorts=cohorts)
-    assert (offer.source, [request.text for request in offer.requests]) == (source, [words])
+    text = f"a100 nvidia.com/gpu: 8 requested, {words}"
+    assert (offer.source, [request.text for request in offer.requests]) == (source, [text])
 
 
 def test_a_queue_that_does_not_reclaim_waits_for_others() -> None:
@@ -316,37 +291,46 @@ def places(
     return answer.verdict, answer.lines
 
 
-def test_nodes_with_room_take_pods_now() -> None:
-    assert places([node("n1"), node("n2")], []) == (
-        "now",
-        ("2 suitable nodes, room for 2 such pods now and 2 when empty",),
-    )
+RUNNING = [pod("a", on="n1", gpus=3), pod("b", on="n2"), pod("c", on="n2", phase="Succeeded")]
 
 
-def test_full_nodes_fit_once_running_pods_end() -> None:
-    running = [pod("a", on="n1", gpus=3), pod("b", on="n2"), pod("c", on="n2", phase="Succeeded")]
-    assert places([node("n1"), node("n2")], running, 2) == (
-        "later",
+@pytest.mark.parametrize(
+    ("nodes", "pods", "count", "verdict", "words"),
+    [
+        ([node("n1"), node("n2")], [], 1, "now", ["2 suitable nodes, room for 2 such pods now and 2 when empty"]),
         (
-            "2 suitable nodes, room for 0 such pods now and 2 when empty",
-            "free nvidia.com/gpu: 0 on 1 node, 5 on 1 node",
+            [node("n1"), node("n2")],
+            RUNNING,
+            2,
+            "later",
+            [
+                "2 suitable nodes, room for 0 such pods now and 2 when empty",
+                "free nvidia.com/gpu: 0 on 1 node, 5 on 1 node",
+            ],
         ),
-    )
-
-
-def test_a_pod_that_is_larger_than_any_node_never_has_one() -> None:
-    assert places([node(gpus=4)], []) == (
-        "never",
-        ("a pod requests 8 nvidia.com/gpu, but the largest of 1 suitable node has 4 nvidia.com/gpu",),
-    )
-
-
-def test_more_pods_than_all_nodes_take_need_more_nodes() -> None:
-    verdict, words = places([node()], [], 3)
-    assert (verdict, words[0]) == (
-        "later",
-        "1 suitable node, room for 1 such pod now and 1 when empty; the autoscaler must add nodes",
-    )
+        (
+            [node(gpus=4)],
+            [],
+            1,
+            "never",
+            ["a pod requests 8 nvidia.com/gpu, but the largest of 1 suitable node has 4 nvidia.com/gpu"],
+        ),
+        (
+            [node()],
+            [],
+            3,
+            "later",
+            ["1 suitable node, room for 1 such pod now and 1 when empty; the autoscaler must add nodes"],
+        ),
+        ([node(model="l4")], [], 1, "later", ["no node of flavor a100 exists yet; the autoscaler must add one"]),
+    ],
+    ids=["room", "full", "a larger pod", "more pods", "no node of the flavor"],
+)
+def test_nodes_have_room_now_later_or_never(
+    nodes: list[Data], pods: list[Data], count: int, verdict: str, words: list[str]
+) -> None:
+    found, lines = places(nodes, pods, count)
+    assert (found, list(lines[: len(words)])) == (verdict, words)
 
 
 def test_taints_and_closed_nodes_are_counted() -> None:
@@ -368,13 +352,6 @@ def test_a_label_without_nodes_lists_existing_values() -> None:
     assert places([node(), node("n2", model="a100", zone="b")], [], nodeSelector={"zone": "a"}) == (
         "never",
         ("no node has the label zone=a; existing values: b",),
-    )
-
-
-def test_a_flavor_without_a_node_waits_for_an_autoscaler() -> None:
-    assert places([node(model="l4")], []) == (
-        "later",
-        ("no node of flavor a100 exists yet; the autoscaler must add one",),
     )
 
 

@@ -3,11 +3,10 @@
 from typing import Any, Final
 
 import pytest
-from live_builders import Data, job, meta, only_gpus, state
+from live_builders import Data, checked, job, meta, only_gpus
 
-from gpu_tenancy.inspect.answers import Answer, Check
+from gpu_tenancy.inspect.answers import Check
 from gpu_tenancy.inspect.demand import demand
-from gpu_tenancy.inspect.fit import judge
 from gpu_tenancy.inspect.reading import Missing
 from gpu_tenancy.inspect.references import kinds_named
 
@@ -35,18 +34,13 @@ def variable(field: str = "secretKeyRef", name: str = "wandb", **more: Any) -> D
     return {"env": [{"name": "TOKEN", "valueFrom": {field: {"name": name, "key": "token", **more}}}]}
 
 
-def answers(manifest: Data, missing: tuple[Missing, ...], **objects: list[Data]) -> list[Answer]:
-    found = judge(state(missing, **objects), TEAM, demand(manifest, TEAM))
-    return [each for each in found.answers if each.check is Check.REFERENCES]
-
-
 def only(manifest: Data, **objects: list[Data]) -> tuple[str, str]:
-    (answer,) = answers(manifest, (), **objects)
+    (answer,) = checked(manifest, Check.REFERENCES, **objects)
     return answer.verdict, answer.lines[0]
 
 
 def test_a_workload_without_references_causes_no_requests() -> None:
-    assert answers(only_gpus(job()), ()) == []
+    assert checked(only_gpus(job()), Check.REFERENCES) == []
     assert kinds_named([demand(only_gpus(job()), TEAM)]) == ()
 
 
@@ -131,7 +125,7 @@ def test_images_are_pulled_without_a_secret_that_the_kubelet_cannot_use(secrets:
 
 def test_without_the_right_to_list_secrets_it_is_unknown() -> None:
     hidden = Missing("Secret", "names and keys of Secrets", "you may not list secrets", "a lead")
-    (answer,) = answers(using(variable()), (hidden,))
+    (answer,) = checked(using(variable()), Check.REFERENCES, (hidden,))
     assert (answer.verdict, answer.lines) == (
         "unknown",
         ("Secrets not readable (names and keys of Secrets): you may not list secrets; ask a lead",),
@@ -140,6 +134,6 @@ def test_without_the_right_to_list_secrets_it_is_unknown() -> None:
 
 def test_failures_are_listed_before_successes() -> None:
     manifest = using({**variable(), "envFrom": [{"secretRef": {"name": "missing"}}]})
-    (answer,) = answers(manifest, (), Secret=[row("wandb", "token")])
+    (answer,) = checked(manifest, Check.REFERENCES, Secret=[row("wandb", "token")])
     assert answer.lines[0].startswith("Secret missing not found")
     assert answer.lines[1] == "Secret wandb has the key token"

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from builders import planned
 from cpu_stacks import CPUS, MIXED
-from live_builders import Data, meta, state
+from live_builders import Data, meta, state, workload
 from rich.console import Console
-from test_inspect_cpus import cpu_job, queue, workload
+from test_inspect_cpus import cpu_job, queue
 
 from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.local import summary as summaries
@@ -33,7 +33,7 @@ def summary_of(sections: Data, monkeypatch: pytest.MonkeyPatch) -> Summary:
         ResourceFlavor=[{"metadata": meta("general"), "spec": {}}],
         Cohort=[],
         Node=[node, {**node, "metadata": {**node["metadata"], "name": "n2"}}],
-        Workload=[workload(cpu_job("x"), "2026-01-01T00:00:00Z")],
+        Workload=[workload(cpu_job("x"))],
         Pod=[pending],
     )
 

@@ -4,7 +4,20 @@ import io
 import json
 
 import pytest
-from live_builders import GPU, Data, cluster_queue, job, local_queue, meta, node, only_gpus, pod, state, workload
+from live_builders import (
+    GPU,
+    HIDDEN_QUEUES,
+    Data,
+    cluster_queue,
+    job,
+    local_queue,
+    meta,
+    node,
+    only_gpus,
+    pod,
+    state,
+    workload,
+)
 from rich.console import Console
 from rich.text import Text
 
@@ -12,8 +25,6 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.inspect import show
 from gpu_tenancy.inspect.reading import Missing, State
 from gpu_tenancy.inspect.usage import Note, Row, measure
-
-HIDDEN = Missing("ClusterQueue", "guaranteed and limit", "you may not list clusterqueues", "an admin")
 
 
 def rows(found: State, team: str = "") -> list[tuple[object, ...]]:
@@ -82,12 +93,12 @@ def test_where_kueue_does_not_run_pods_on_the_flavors_nodes_are_counted() -> Non
 def test_a_team_without_the_right_to_read_queues_sees_its_own_use_and_who_sees_more() -> None:
     local = local_queue("research")
     local["status"] = {"flavorsReservation": [{"name": "a100", "resources": [{"name": GPU, "total": "3"}]}]}
-    found = state((HIDDEN,), ClusterQueue=[], LocalQueue=[local])
+    found = state((HIDDEN_QUEUES,), ClusterQueue=[], LocalQueue=[local])
     assert rows(found, "research") == [("research", "a100", None, None, 3, None, None, 0)]
     measured = measure(found, "research")
     assert measured.total.text.startswith("total nvidia.com/gpu: unknown guaranteed, 3 used, unknown borrowed")
-    assert HIDDEN in measured.unreadable
-    assert HIDDEN.text in measured.remarks
+    assert HIDDEN_QUEUES in measured.unreadable
+    assert HIDDEN_QUEUES.text in measured.remarks
 
 
 def test_a_gang_queue_belongs_to_the_team_that_it_is_named_after() -> None:

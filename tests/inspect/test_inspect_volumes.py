@@ -3,11 +3,9 @@
 from typing import Any
 
 import pytest
-from live_builders import Data, job, meta, node, only_gpus, pod, state
+from live_builders import Data, checked, job, meta, node, only_gpus, pod
 
-from gpu_tenancy.inspect.answers import Answer, Check
-from gpu_tenancy.inspect.demand import demand
-from gpu_tenancy.inspect.fit import judge
+from gpu_tenancy.inspect.answers import Check
 from gpu_tenancy.inspect.reading import Missing
 
 TEAM = "research"
@@ -27,61 +25,48 @@ def mounting(name: str = "ck", pods: int = 1, *, read_only: bool = False) -> Dat
     return manifest
 
 
-def answers(manifest: Data, missing: tuple[Missing, ...] = (), **objects: list[Data]) -> list[Answer]:
-    found = judge(state(missing, **objects), TEAM, demand(manifest, TEAM))
-    return [each for each in found.answers if each.check is Check.VOLUMES]
-
-
 def only(manifest: Data, *claims: Data, **objects: list[Data]) -> tuple[str, str]:
-    (answer,) = answers(manifest, (), PersistentVolumeClaim=list(claims), **objects)
+    (answer,) = checked(manifest, Check.VOLUMES, PersistentVolumeClaim=list(claims), **objects)
     return answer.verdict, answer.lines[0]
 
 
-def storage_class(mode: str) -> list[Data]:
-    return [{"metadata": meta("disk"), "volumeBindingMode": mode}]
-
-
 def test_a_workload_without_claims_is_not_checked() -> None:
-    assert answers(only_gpus(job())) == []
+    assert checked(only_gpus(job()), Check.VOLUMES) == []
 
 
-def test_a_claim_that_is_bound_can_be_mounted() -> None:
-    assert only(mounting(pods=4), claim()) == ("now", "claim ck is bound (ReadWriteMany)")
-
-
-def test_a_claim_that_does_not_exist_is_named_with_those_that_do() -> None:
-    verdict, line = only(mounting("kc"), claim("corpus"))
-    assert verdict == "never"
-    assert line == "claim kc not found in namespace research; known: corpus"
-
-
-def test_a_claim_that_is_being_deleted_or_lost_is_mounted_by_no_new_pod() -> None:
-    gone = claim()
-    gone["metadata"]["deletionTimestamp"] = "2026-11-23T00:00:00Z"
-    assert only(mounting(), gone) == ("never", "claim ck is being deleted; new pods cannot mount it")
-    assert only(mounting(), claim(phase="Lost"))[0] == "never"
+DELETED = claim()
+DELETED["metadata"]["deletionTimestamp"] = "2026-11-23T00:00:00Z"
+ONE_NODE = "claim ck is ReadWriteOnce: only pods of one node can mount it, not 4 pods; use a claim with ReadWriteMany"
 
 
 @pytest.mark.parametrize(
-    ("mode", "verdict", "words"),
-    [("WaitForFirstConsumer", "now", "when its first pod is scheduled"), ("Immediate", "later", "is not bound")],
+    ("manifest", "claimed", "verdict", "words"),
+    [
+        (mounting(pods=4), claim(), "now", "claim ck is bound (ReadWriteMany)"),
+        (mounting("kc"), claim("corpus"), "never", "claim kc not found in namespace research; known: corpus"),
+        (mounting(), DELETED, "never", "claim ck is being deleted; new pods cannot mount it"),
+        (mounting(), claim(phase="Lost"), "never", "claim ck has lost its PersistentVolume; recreate the claim"),
+        (mounting(pods=4), claim(mode="ReadWriteOnce"), "never", ONE_NODE),
+    ],
+    ids=["bound", "missing", "deleted", "lost", "of one node"],
 )
-def test_a_claim_that_is_not_bound_depends_on_its_class(mode: str, verdict: str, words: str) -> None:
-    found = only(mounting(), claim(phase="Pending", storageClassName="disk"), StorageClass=storage_class(mode))
+def test_a_claim_can_be_mounted_or_not(manifest: Data, claimed: Data, verdict: str, words: str) -> None:
+    assert only(manifest, claimed) == (verdict, words)
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "verdict", "words"),
+    [
+        ("disk", "WaitForFirstConsumer", "now", "when its first pod is scheduled"),
+        ("disk", "Immediate", "later", "is not bound"),
+        ("nvme", "Immediate", "never", "claim ck is not bound, and its StorageClass nvme does not exist"),
+    ],
+)
+def test_a_claim_that_is_not_bound_depends_on_its_class(name: str, mode: str, verdict: str, words: str) -> None:
+    disk = {"metadata": meta("disk"), "volumeBindingMode": mode}
+    found = only(mounting(), claim(phase="Pending", storageClassName=name), StorageClass=[disk])
     assert found[0] == verdict
     assert words in found[1]
-
-
-def test_a_claim_whose_class_does_not_exist_is_never_bound() -> None:
-    found = only(mounting(), claim(phase="Pending", storageClassName="nvme"), StorageClass=storage_class("Immediate"))
-    assert found == ("never", "claim ck is not bound, and its StorageClass nvme does not exist")
-
-
-def test_several_pods_cannot_mount_a_claim_of_one_node() -> None:
-    assert only(mounting(pods=4), claim(mode="ReadWriteOnce")) == (
-        "never",
-        "claim ck is ReadWriteOnce: only pods of one node can mount it, not 4 pods; use a claim with ReadWriteMany",
-    )
 
 
 def test_a_claim_of_one_node_that_a_pod_mounts_is_free_later() -> None:
@@ -95,15 +80,16 @@ def test_a_claim_of_one_node_that_a_pod_mounts_is_free_later() -> None:
 
 
 def test_a_read_only_claim_that_is_mounted_for_writing_is_mentioned() -> None:
-    (answer,) = answers(mounting(), PersistentVolumeClaim=[claim(mode="ReadOnlyMany")])
+    read_only = [claim(mode="ReadOnlyMany")]
+    (answer,) = checked(mounting(), Check.VOLUMES, PersistentVolumeClaim=read_only)
     assert answer.lines[-1] == ("claim ck is read-only (ReadOnlyMany): writing fails; set readOnly: true for its mount")
-    (answer,) = answers(mounting(read_only=True), PersistentVolumeClaim=[claim(mode="ReadOnlyMany")])
+    (answer,) = checked(mounting(read_only=True), Check.VOLUMES, PersistentVolumeClaim=read_only)
     assert answer.lines == ("claim ck is bound (ReadOnlyMany)",)
 
 
 def test_without_the_right_to_read_claims_it_is_unknown() -> None:
     hidden = Missing("PersistentVolumeClaim", "state of volumes", "you may not list them", "a viewer")
-    (answer,) = answers(mounting(), (hidden,))
+    (answer,) = checked(mounting(), Check.VOLUMES, (hidden,))
     assert answer.verdict == "unknown"
 
 

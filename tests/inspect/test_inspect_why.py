@@ -3,14 +3,26 @@
 from typing import Any
 
 import pytest
-from live_builders import Data, cluster_queue, condition, job, local_queue, meta, node, only_gpus, pod, state, workload
+from live_builders import (
+    HIDDEN_QUEUES,
+    Data,
+    cluster_queue,
+    condition,
+    job,
+    local_queue,
+    meta,
+    node,
+    only_gpus,
+    owned,
+    pod,
+    state,
+    workload,
+)
 
 from gpu_tenancy.inspect.reading import Missing
 from gpu_tenancy.inspect.running import Why
 from gpu_tenancy.inspect.target import target_of
 from gpu_tenancy.inspect.why import why
-
-HIDDEN = Missing("ClusterQueue", "guaranteed and limit", "you may not list clusterqueues", "an admin")
 
 
 def asked(about: Data | None = None, missing: tuple[Missing, ...] = (), /, **objects: list[Data]) -> Why:
@@ -82,23 +94,19 @@ def test_a_pending_job_names_workloads_that_use_its_quota() -> None:
             0,
             36,
             (
-                "other queues borrow its guaranteed quota: 4 nvidia.com/gpu of a100; no action"
-                " needed: Kueue reclaims it from speech"
+                "other queues borrow its guaranteed quota: 4 nvidia.com/gpu of a100; no action needed: Kueue"
+                " reclaims it from speech"
             ),
         ),
         (
             28,
             0,
             (
-                "its own queue uses all that it may use: 4 nvidia.com/gpu of a100 missing; wait for"
-                " workloads of its own queue to end, end some of them, or raise the limit"
+                "its own queue uses all that it may use: 4 nvidia.com/gpu of a100 missing; wait for workloads of its"
+                " own queue to end, end some of them, or raise the limit"
             ),
         ),
-        (
-            0,
-            0,
-            "quota is free but the workload is not admitted; if this persists, check the Kueue controller",
-        ),
+        (0, 0, "quota is free but the workload is not admitted; if this persists, check the Kueue controller"),
     ],
 )
 def test_a_job_waits_for_its_guarantee_for_its_own_team_or_for_kueue(own: int, others: int, conclusion: str) -> None:
@@ -200,11 +208,7 @@ def test_a_held_local_queue_and_an_unselected_namespace_are_reported() -> None:
             "not requeued by Kueue: pods were not ready",
         ),
         ({"conditions": [condition("QuotaReserved", "False", "OnHold", "by hand")]}, "", "on hold: by hand"),
-        (
-            {},
-            "example.com/budget",
-            "gated by example.com/budget (annotation kueue.x-k8s.io/admission-gated-by)",
-        ),
+        ({}, "example.com/budget", "gated by example.com/budget (annotation kueue.x-k8s.io/admission-gated-by)"),
     ],
 )
 def test_a_backoff_workload_shows_its_end_and_has_no_position(status: Data, gate: str, reason: str) -> None:
@@ -224,8 +228,8 @@ def test_a_backoff_workload_shows_its_end_and_has_no_position(status: Data, gate
 
 
 def test_without_rights_to_read_queues_kueues_message_is_shown() -> None:
-    found = asked(JOB, (HIDDEN,), Workload=[workload(JOB)], ClusterQueue=[])
-    assert found.lines == (HELD, SAYS, NOBODY, HIDDEN.text)
+    found = asked(JOB, (HIDDEN_QUEUES,), Workload=[workload(JOB)], ClusterQueue=[])
+    assert found.lines == (HELD, SAYS, NOBODY, HIDDEN_QUEUES.text)
     assert found.conclusion == "pending for quota; you may not see how much is free; ask an admin"
 
 
@@ -268,14 +272,12 @@ def test_pods_rejected_by_quota_show_the_api_servers_message() -> None:
     found = asked(Workload=[admitted], Event=[event(words)])
     assert found.lines[-1] == f"pod rejected: {words}"
     assert found.conclusion == ("the API server rejects its pods; release quota or raise it: tenancy usage research")
-    own = pod("train-x", on="n1")
-    own["metadata"]["ownerReferences"] = [{"uid": "uid-train"}]
+    own = owned(pod("train-x", on="n1"))
     assert asked(Workload=[admitted], Event=[event(words)], Pod=[own]).conclusion == "not pending: 1 pod running"
 
 
 def unplaced(message: str, **spec: Any) -> Data:
-    found = pod("train-x", conditions=[condition("PodScheduled", "False", "Unschedulable", message)])
-    found["metadata"]["ownerReferences"] = [{"uid": "uid-train"}]
+    found = owned(pod("train-x", conditions=[condition("PodScheduled", "False", "Unschedulable", message)]))
     found["spec"] |= spec
     return found
 
@@ -306,8 +308,7 @@ def test_a_pod_whose_claim_is_not_bound_waits_for_it() -> None:
 
 
 def test_a_container_that_cannot_start_shows_the_reason() -> None:
-    stuck = pod("train-x", on="n1")
-    stuck["metadata"]["ownerReferences"] = [{"uid": "uid-train"}]
+    stuck = owned(pod("train-x", on="n1"))
     waits = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
     stuck["status"] = {"phase": "Pending", "containerStatuses": [{"name": "main", "state": waits}]}
     found = asked(Workload=[workload(JOB, admitted=True)], Pod=[stuck])
