@@ -16,7 +16,7 @@ from gpu_tenancy.base.amounts import amount, amount_text, amounts, ordered
 from gpu_tenancy.base.json import Json, at, list_at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import CPU, MEMORY, add, is_extended, times
 from gpu_tenancy.inspect.answers import Answer, Check, Verdict, worst
-from gpu_tenancy.inspect.pods import Manifest, called, limits, requests
+from gpu_tenancy.inspect.pods import Manifest, limits, name_of, requests
 
 _COMPUTE: Final = (CPU, MEMORY, "ephemeral-storage")
 
@@ -40,7 +40,7 @@ def budgets(quota: Manifest) -> list[Budget]:
     """The lines of one ResourceQuota; where its controller has not reported yet, nothing is used."""
     hard = amounts(at(quota, "status", "hard")) or amounts(at(quota, "spec", "hard"))
     used = amounts(at(quota, "status", "used"))
-    return [Budget(called(quota), name, used.get(name, 0), hard[name]) for name in ordered(hard)]
+    return [Budget(name_of(quota), name, used.get(name, 0), hard[name]) for name in ordered(hard)]
 
 
 def judge_quota(quotas: Iterable[Manifest], pods: Sequence[tuple[Manifest, int]], priority: str) -> Answer:

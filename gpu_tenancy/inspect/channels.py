@@ -12,7 +12,7 @@ from gpu_tenancy.base.json import maps_at, text_at
 from gpu_tenancy.base.quantity import CHANNELS, add
 from gpu_tenancy.inspect.answers import Answer, Check, Verdict, decisive
 from gpu_tenancy.inspect.demand import Demand, channels_of
-from gpu_tenancy.inspect.pods import Manifest, called
+from gpu_tenancy.inspect.pods import Manifest, name_of
 from gpu_tenancy.inspect.reading import Kind, State
 from gpu_tenancy.inspect.workloads import PodSet, Reason, Workload
 from gpu_tenancy.kube.waiting import condition
@@ -47,7 +47,7 @@ def _channels(classes: Mapping[str, list[str]], spec: Manifest) -> dict[str, int
 def _classes(state: State, team: str) -> Mapping[str, list[str]]:
     """The DeviceClasses of each ResourceClaimTemplate of a team."""
     return {
-        called(template): [
+        name_of(template): [
             text_at(request, "exactly", "deviceClassName")
             for request in maps_at(template, "spec", "spec", "devices", "requests")
         ]

@@ -9,7 +9,7 @@ from gpu_tenancy import kueue
 from gpu_tenancy.base.amounts import amount
 from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.base.quantity import parse_quantity
-from gpu_tenancy.inspect.pods import Manifest, called
+from gpu_tenancy.inspect.pods import Manifest, name_of
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue import (
     BorrowWithinCohort,
@@ -89,7 +89,7 @@ def _spec(manifest: Manifest, unknown: list[str]) -> kueue.ClusterQueue:
     borrows = text_at(manifest, "spec", "preemption", "borrowWithinCohort", "policy") == "LowerPriority"
     threshold = at(manifest, "spec", "preemption", "borrowWithinCohort", "maxPriorityThreshold")
     return kueue.ClusterQueue(
-        name=called(manifest),
+        name=name_of(manifest),
         groups=_groups(manifest),
         cohort=text_at(manifest, "spec", "cohortName") or None,
         strategy=chosen(Strategy.BEST_EFFORT, "queueingStrategy"),
@@ -110,7 +110,7 @@ def _spec(manifest: Manifest, unknown: list[str]) -> kueue.ClusterQueue:
 def read_cohort(manifest: Manifest) -> kueue.Cohort:
     """Reads a Cohort."""
     parent = text_at(manifest, "spec", "parentName") or None
-    return kueue.Cohort(called(manifest), parent, _groups(manifest), _weight(manifest))
+    return kueue.Cohort(name_of(manifest), parent, _groups(manifest), _weight(manifest))
 
 
 def _weight(manifest: Manifest) -> float | None:

@@ -8,7 +8,7 @@ from typing import Final, cast
 from gpu_tenancy.base.bounds import check_values
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, at, int_at, map_at, maps_at, text_at
-from gpu_tenancy.inspect.pods import Manifest, called, home, label, scheduler
+from gpu_tenancy.inspect.pods import Manifest, label, name_of, namespace_of, scheduler
 from gpu_tenancy.kueue.topology import PREFERRED, REQUIRED, UNCONSTRAINED
 from gpu_tenancy.model.kinds import Pods, WorkloadKind, kind_of, kinds, values_at
 from gpu_tenancy.model.plan.compute_domains import COMPUTE_DOMAIN
@@ -69,7 +69,7 @@ class Demand:
     @property
     def title(self) -> str:
         """Such as `Job nightly`."""
-        name = called(self.manifest) or text_at(self.manifest, "metadata", "generateName")
+        name = name_of(self.manifest) or text_at(self.manifest, "metadata", "generateName")
         return f"{text_at(self.manifest, 'kind')} {name}"
 
     @property
@@ -131,10 +131,10 @@ def demand(manifest: Mapping[str, Json], namespace: str) -> Demand:
         ConsoleError: it runs no pods, or has another namespace.
     """
     kind, name = kind_of(manifest), text_at(manifest, "kind")
-    if home(manifest) not in {"", namespace}:
+    if namespace_of(manifest) not in {"", namespace}:
         raise ConsoleError(
-            f"{name} {called(manifest)}: namespace {home(manifest)} does not match team {namespace}",
-            f"run `tenancy fit {home(manifest)}`, or change metadata.namespace",
+            f"{name} {name_of(manifest)}: namespace {namespace_of(manifest)} does not match team {namespace}",
+            f"run `tenancy fit {namespace_of(manifest)}`, or change metadata.namespace",
         )
     if kind is None or not kind.version:
         known = ", ".join(sorted({known.kind for known in kinds().values() if known.version}))

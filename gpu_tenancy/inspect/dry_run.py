@@ -7,7 +7,7 @@ from gpu_tenancy.base.json import Json, at, text_at
 from gpu_tenancy.inspect.answers import Answer, Check, Verdict
 from gpu_tenancy.inspect.budgets import is_exceeded_quota
 from gpu_tenancy.inspect.demand import Demand, Template
-from gpu_tenancy.inspect.pods import called
+from gpu_tenancy.inspect.pods import name_of
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError, UnknownKindError
 from gpu_tenancy.model.kinds import kind_of
@@ -41,7 +41,7 @@ def _runs(template: Template) -> bool:
 
 def pod_of(demand: Demand, template: Template) -> Manifest:
     """The pod that a controller would create from a template."""
-    name = (called(demand.manifest) or text_at(demand.manifest, "metadata", "generateName") or "pod")[:40].rstrip("-.")
+    name = (name_of(demand.manifest) or text_at(demand.manifest, "metadata", "generateName") or "pod")[:40].rstrip("-.")
     metadata: dict[str, Json] = {
         "generateName": f"{name}-",
         "namespace": text_at(demand.manifest, "metadata", "namespace"),
@@ -79,7 +79,7 @@ def _create(cluster: Cluster, manifest: Mapping[str, Json]) -> bool:
             raise
         metadata = at(manifest, "metadata")
         kept = {key: value for key, value in metadata.items() if key != "name"} if isinstance(metadata, dict) else {}
-        cluster.create({**manifest, "metadata": {**kept, "generateName": f"{called(manifest)[:40]}-"}}, dry_run=True)
+        cluster.create({**manifest, "metadata": {**kept, "generateName": f"{name_of(manifest)[:40]}-"}}, dry_run=True)
         return True
     return False
 

@@ -16,8 +16,8 @@ from gpu_tenancy.inspect.channels import judge_claims, with_channels
 from gpu_tenancy.inspect.cluster_queues import ClusterQueue, reported_usage
 from gpu_tenancy.inspect.demand import QUEUE_LABEL, Demand
 from gpu_tenancy.inspect.gangs import gang_queues, judge_gang
-from gpu_tenancy.inspect.nodes import judge_nodes, spots
-from gpu_tenancy.inspect.pods import Manifest, called, requests, scheduler
+from gpu_tenancy.inspect.nodes import judge_nodes, read_nodes
+from gpu_tenancy.inspect.pods import Manifest, name_of, requests, scheduler
 from gpu_tenancy.inspect.queueing import STATE_PLACE, Offer, Source, judge_queue, unstated_text
 from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, NO_KUEUE, Queues
 from gpu_tenancy.inspect.reading import Kind, State
@@ -72,7 +72,7 @@ class Fitting:
 
 def require_team(state: State, team: str) -> None:
     """Raises `ConsoleError` where the namespace does not exist, as far as the user may see."""
-    known = [called(namespace) for namespace in state.of("Namespace")]
+    known = [name_of(namespace) for namespace in state.of("Namespace")]
     if state.knows("Namespace") and team not in known:
         raise ConsoleError(f"namespace {team} not found", f"{nearest(team, known)}; `tenancy usage` lists the teams")
 
@@ -127,7 +127,7 @@ def _quota(state: State, team: str, demand: Demand) -> Answer:
 
 
 def _default_priority(state: State) -> str:
-    return next((called(item) for item in state.of("PriorityClass") if item.get("globalDefault") is True), "")
+    return next((name_of(item) for item in state.of("PriorityClass") if item.get("globalDefault") is True), "")
 
 
 def _queue(state: State, team: str, demand: Demand, sets: Sequence[PodSet]) -> tuple[list[Offer], Answer]:
@@ -227,7 +227,7 @@ def _one_by_one(queues: Queues, queue: ClusterQueue, sets: Sequence[PodSet], gro
 
 def _local_usage(state: State, team: str, name: str) -> Iterator[str]:
     for local in state.of("LocalQueue", team):
-        if called(local) == name:
+        if name_of(local) == name:
             for (flavor, resource), value in reported_usage(local, "flavorsReservation").items():
                 if value:
                     yield f"your namespace uses {amounts_text({resource: value})} of {flavor}"
@@ -243,12 +243,12 @@ def _already_pending(queues: Queues, target: str) -> Iterator[str]:
 
 def _priority_value(state: State, demand: Demand) -> int:
     """The priority that Kueue uses: of the WorkloadPriorityClass, otherwise of the pods."""
-    classes = {called(item): item for item in state.of("WorkloadPriorityClass")}
+    classes = {name_of(item): item for item in state.of("WorkloadPriorityClass")}
     if demand.priority:
         value = classes.get(demand.priority, {}).get("value")
     else:
         name = next((text_at(template.spec, "priorityClassName") for template in demand.templates), "")
-        of_pods = {called(item): item for item in state.of("PriorityClass")}
+        of_pods = {name_of(item): item for item in state.of("PriorityClass")}
         value = of_pods.get(name or _default_priority(state), {}).get("value")
     return value if isinstance(value, int) else 0
 
@@ -257,9 +257,9 @@ def _nodes(state: State, demand: Demand, sets: Sequence[PodSet], offers: Sequenc
     if not state.knows("Node"):
         yield state.unknown(Check.NODES, "Node")
         return
-    nodes = spots(state.of("Node"), state.of("Pod"))
+    nodes = read_nodes(state.of("Node"), state.of("Pod"))
     assigned = {offer.pods.name: [request.flavor for request in offer.requests] for offer in offers}
-    flavors = {called(flavor): flavor for flavor in state.of("ResourceFlavor")}
+    flavors = {name_of(flavor): flavor for flavor in state.of("ResourceFlavor")}
     for pods in sets:
         names = dict.fromkeys(assigned.get(pods.name, ()))
         answer, nodes = judge_nodes(nodes, pods, [flavors[name] for name in names if name in flavors])
@@ -286,7 +286,7 @@ def _class(state: State, kind: Kind, name: str) -> tuple[Verdict, str]:
         return "now", "no priority class: priority 0"
     if not state.knows(kind):
         return "unknown", state.missing[kind].text
-    classes: Mapping[str, Manifest] = {called(item): item for item in state.of(kind)}
+    classes: Mapping[str, Manifest] = {name_of(item): item for item in state.of(kind)}
     if name not in classes:
         return "never", f"{kind} {name} not found; {nearest(name, classes)}"
     preempts = classes[name].get("preemptionPolicy") != "Never"

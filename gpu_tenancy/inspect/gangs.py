@@ -9,7 +9,7 @@ from gpu_tenancy.base.json import at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import add, times
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.answers import Answer, Check, Verdict, decisive
-from gpu_tenancy.inspect.pods import Manifest, called, ended, home, label, requests, scheduler
+from gpu_tenancy.inspect.pods import Manifest, ended, label, name_of, namespace_of, requests, scheduler
 
 QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"
 GROUP_NAME: Final = "scheduling.k8s.io/group-name"
@@ -43,12 +43,12 @@ def gang_queues(
 ) -> list[GangQueue]:
     """Reads Volcano's queues, without the two that it creates itself."""
     all_groups = tuple(groups)
-    by_group = {(home(group), called(group)): text_at(group, "spec", "queue") for group in all_groups}
+    by_group = {(namespace_of(group), name_of(group)): text_at(group, "spec", "queue") for group in all_groups}
     placed = [pod for pod in pods if text_at(pod, "spec", "nodeName") and not ended(pod)]
     return [
-        _queue(queue, [g for g in all_groups if text_at(g, "spec", "queue") == called(queue)], by_group, placed)
+        _queue(queue, [g for g in all_groups if text_at(g, "spec", "queue") == name_of(queue)], by_group, placed)
         for queue in queues
-        if called(queue) not in {"default", "root"}
+        if name_of(queue) not in {"default", "root"}
     ]
 
 
@@ -56,9 +56,9 @@ def _queue(
     queue: Manifest, groups: Iterable[Manifest], by_group: Mapping[tuple[str, str], str], pods: Iterable[Manifest]
 ) -> GangQueue:
     counted = "allocated" in map_at(queue, "status")
-    own = [requests(map_at(pod, "spec")) for pod in pods if gang_of(pod, by_group) == called(queue)]
+    own = [requests(map_at(pod, "spec")) for pod in pods if gang_of(pod, by_group) == name_of(queue)]
     return GangQueue(
-        name=called(queue),
+        name=name_of(queue),
         guarantee=amounts(at(queue, "spec", "guarantee", "resource")),
         capability=amounts(at(queue, "spec", "capability")),
         used=amounts(at(queue, "status", "allocated")) if counted else add(*own),
@@ -74,7 +74,7 @@ def gang_of(pod: Manifest, by_group: Mapping[tuple[str, str], str]) -> str:
         return ""
     group = text_at(pod, "metadata", "annotations", GROUP_NAME)
     named = (text_at(pod, "metadata", "annotations", QUEUE_NAME), label(pod, QUEUE_NAME))
-    return next((name for name in named if name), "") or by_group.get((home(pod), group), "")
+    return next((name for name in named if name), "") or by_group.get((namespace_of(pod), group), "")
 
 
 def judge_gang(queues: Iterable[GangQueue], name: str, pods: Iterable[tuple[Mapping[str, int], int]]) -> Answer:

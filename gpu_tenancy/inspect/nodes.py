@@ -14,7 +14,7 @@ from gpu_tenancy.base.amounts import amount_text, amounts, amounts_text, gpus, o
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at, texts_at
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.answers import Answer, Check
-from gpu_tenancy.inspect.pods import Manifest, called, ended, holds, requests
+from gpu_tenancy.inspect.pods import Manifest, ended, matches, name_of, requests
 from gpu_tenancy.inspect.workloads import PodSet
 
 _EXCLUDING: Final = ("NoSchedule", "NoExecute")
@@ -22,7 +22,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class Node:
     """One node.
 
     Attributes:
@@ -40,20 +40,20 @@ class Spot:
     open: bool = True
 
 
-def spots(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> list[Spot]:
+def read_nodes(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> list[Node]:
     """Nodes with their free resources."""
     taken: dict[str, Counter[str]] = defaultdict(Counter)
     for pod in pods:
         node = text_at(pod, "spec", "nodeName")
         if node and not ended(pod):
             taken[node].update({**requests(map_at(pod, "spec")), "pods": 1})
-    return [_spot(node, taken[called(node)]) for node in nodes]
+    return [_read_node(node, taken[name_of(node)]) for node in nodes]
 
 
-def _spot(node: Manifest, taken: Mapping[str, int]) -> Spot:
+def _read_node(node: Manifest, taken: Mapping[str, int]) -> Node:
     whole = amounts(at(node, "status", "allocatable"))
-    return Spot(
-        name=called(node),
+    return Node(
+        name=name_of(node),
         labels=texts_at(node, "metadata", "labels"),
         taints=tuple(each for each in maps_at(node, "spec", "taints") if text_at(each, "effect") in _EXCLUDING),
         whole=whole,
@@ -81,7 +81,7 @@ def untolerated(spec: Manifest, taints: Iterable[Manifest], further: Sequence[Ma
     return ""
 
 
-def wants(spec: Manifest, labels: Mapping[str, str], name: str = "", *, keys: Iterable[str] | None = None) -> bool:
+def suits_node(spec: Manifest, labels: Mapping[str, str], name: str = "", *, keys: Iterable[str] | None = None) -> bool:
     """Whether a node matches a pod's selector and required affinity.
 
     Args:
@@ -95,16 +95,16 @@ def wants(spec: Manifest, labels: Mapping[str, str], name: str = "", *, keys: It
         if (judged is None or key in judged) and labels.get(key) != value:
             return False
     terms = maps_at(spec, "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms")
-    return not terms or any(_matches(term, labels, name, judged) for term in terms)
+    return not terms or any(_matches_term(term, labels, name, judged) for term in terms)
 
 
-def _matches(term: Manifest, labels: Mapping[str, str], name: str, judged: set[str] | None) -> bool:
+def _matches_term(term: Manifest, labels: Mapping[str, str], name: str, judged: set[str] | None) -> bool:
     rules = [each for each in maps_at(term, "matchExpressions") if judged is None or text_at(each, "key") in judged]
     fields = maps_at(term, "matchFields") if judged is None else []
     if not rules and not fields:
         return judged is not None  # An empty term matches no node, but a term without checked keys matches any flavor.
     here = {"metadata.name": name}
-    return all(holds(each, labels) for each in rules) and all(holds(each, here) for each in fields)
+    return all(matches(rule, labels) for rule in rules) and all(matches(field, here) for field in fields)
 
 
 def room_for(room: Mapping[str, int], pod: Mapping[str, int]) -> int:
@@ -115,7 +115,7 @@ def room_for(room: Mapping[str, int], pod: Mapping[str, int]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Suitable:
     """Nodes for pods of one template.
 
     Attributes:
@@ -130,30 +130,30 @@ class Found:
     labelled: int
     taints: Mapping[str, int]
     closed: int
-    fitting: tuple[Spot, ...]
+    fitting: tuple[Node, ...]
     now: int
     ever: int
 
 
-def find(spec: Manifest, pod: Mapping[str, int], nodes: Iterable[Spot]) -> Found:
+def find(spec: Manifest, pod: Mapping[str, int], nodes: Iterable[Node]) -> Suitable:
     """Finds the nodes that suit a pod."""
-    labelled = [each for each in nodes if wants(spec, each.labels, each.name)]
-    held = {each.name: untolerated(spec, each.taints) for each in labelled if each.open}
-    fitting = tuple(each for each in labelled if each.open and not held[each.name])
-    return Found(
+    labelled = [node for node in nodes if suits_node(spec, node.labels, node.name)]
+    held = {node.name: untolerated(spec, node.taints) for node in labelled if node.open}
+    fitting = tuple(node for node in labelled if node.open and not held[node.name])
+    return Suitable(
         labelled=len(labelled),
         taints=Counter(taint for taint in held.values() if taint),
-        closed=sum(1 for each in labelled if not each.open),
+        closed=sum(1 for node in labelled if not node.open),
         fitting=fitting,
         now=sum(room_for(node.free, pod) for node in fitting),
         ever=sum(room_for(node.whole, pod) for node in fitting),
     )
 
 
-def take(nodes: Iterable[Spot], fitting: Iterable[Spot], pod: Mapping[str, int], count: int) -> list[Spot]:
+def take(nodes: Iterable[Node], fitting: Iterable[Node], pod: Mapping[str, int], count: int) -> list[Node]:
     """The nodes after placing pods, each on the first suitable node with room."""
-    names = {each.name for each in fitting}
-    left, after = count, list[Spot]()
+    names = {node.name for node in fitting}
+    left, after = count, list[Node]()
     for node in nodes:
         here = min(left, room_for(node.free, pod)) if node.name in names else 0
         left -= here
@@ -162,7 +162,7 @@ def take(nodes: Iterable[Spot], fitting: Iterable[Spot], pod: Mapping[str, int],
     return after
 
 
-def judge_nodes(nodes: Sequence[Spot], pods: PodSet, flavors: Sequence[Manifest] = ()) -> tuple[Answer, list[Spot]]:
+def judge_nodes(nodes: Sequence[Node], pods: PodSet, flavors: Sequence[Manifest] = ()) -> tuple[Answer, list[Node]]:
     """Whether nodes have room for pods, and the nodes with as many of these pods as they have room for.
 
     Args:
@@ -194,12 +194,12 @@ def judge_nodes(nodes: Sequence[Spot], pods: PodSet, flavors: Sequence[Manifest]
     return Answer(Check.NODES, "later", (room, *_free(found, pods.pod))), after
 
 
-def _best_part(spec: Manifest, pods: PodSet, fitting: Iterable[Spot]) -> Found:
+def _best_part(spec: Manifest, pods: PodSet, fitting: Iterable[Node]) -> Suitable:
     """The nodes of one part of the network that suit all pods of a workload best: with room now, else when empty.
 
     Without nodes, where none has the label.
     """
-    parts: dict[str, list[Spot]] = {}
+    parts: dict[str, list[Node]] = {}
     for node in fitting:
         if name := node.labels.get(pods.within):
             parts.setdefault(name, []).append(node)
@@ -217,7 +217,7 @@ def given(spec: Manifest, flavors: Iterable[Manifest]) -> Mapping[str, Json]:
     return {**spec, "nodeSelector": selector, "tolerations": tolerations}
 
 
-def _no_node(found: Found, spec: Manifest, nodes: Sequence[Spot], flavors: Sequence[Manifest]) -> Answer:
+def _no_node(found: Suitable, spec: Manifest, nodes: Sequence[Node], flavors: Sequence[Manifest]) -> Answer:
     """Why no node is suitable."""
     if found.labelled:
         verdict = "later" if found.closed and not found.taints else "never"
@@ -230,20 +230,20 @@ def _no_node(found: Found, spec: Manifest, nodes: Sequence[Spot], flavors: Seque
     for flavor in flavors:
         own = texts_at(flavor, "spec", "nodeLabels")
         if own and not any(own.items() <= node.labels.items() for node in nodes):
-            line = f"no node of flavor {called(flavor)} exists yet; the autoscaler must add one"
+            line = f"no node of flavor {name_of(flavor)} exists yet; the autoscaler must add one"
             return Answer(Check.NODES, "later", (line,))
     unmatched = tuple(_unmatched_labels(spec, nodes))
     return Answer(Check.NODES, "never", unmatched or ("no node matches the pod's node affinity",))
 
 
-def _unmatched_labels(spec: Manifest, nodes: Sequence[Spot]) -> Iterable[str]:
+def _unmatched_labels(spec: Manifest, nodes: Sequence[Node]) -> Iterable[str]:
     for key, value in texts_at(spec, "nodeSelector").items():
         if not any(node.labels.get(key) == value for node in nodes):
             existing = sorted({node.labels[key] for node in nodes if key in node.labels})
             yield f"no node has the label {key}={value}; existing values: {', '.join(existing) or 'none'}"
 
 
-def _largest(found: Found, pod: Mapping[str, int]) -> str:
+def _largest(found: Suitable, pod: Mapping[str, int]) -> str:
     """The largest amounts on one node, of the resources of which no node has enough."""
     lacking = [name for name, value in pod.items() if all(node.whole.get(name, 0) < value for node in found.fitting)]
     names = ordered(lacking or [name for name in pod if pod[name]])
@@ -252,7 +252,7 @@ def _largest(found: Found, pod: Mapping[str, int]) -> str:
     )
 
 
-def _free(found: Found, pod: Mapping[str, int]) -> Iterable[str]:
+def _free(found: Suitable, pod: Mapping[str, int]) -> Iterable[str]:
     """How many nodes have how much free of the pod's first resource."""
     name = next(iter(gpus(pod)), "cpu")
     counts = Counter(node.free.get(name, 0) for node in found.fitting if not room_for(node.free, pod))

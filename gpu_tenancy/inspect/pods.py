@@ -25,11 +25,11 @@ def limits(spec: Manifest) -> dict[str, int]:
 
 
 def _total(spec: Manifest, which: str) -> dict[str, int]:
-    total = add(*(asked(each, which) for each in maps_at(spec, "containers")))
+    total = add(*(container_amounts(each, which) for each in maps_at(spec, "containers")))
     beside: dict[str, int] = {}
     peak: dict[str, int] = {}
     for each in maps_at(spec, "initContainers"):
-        own = asked(each, which)
+        own = container_amounts(each, which)
         if text_at(each, "restartPolicy") == "Always":
             beside = add(beside, own)
             own = {}
@@ -38,7 +38,7 @@ def _total(spec: Manifest, which: str) -> dict[str, int]:
     return add({**total, **amounts(at(spec, "resources", which))}, amounts(at(spec, "overhead")))
 
 
-def asked(container: Manifest, which: str) -> dict[str, int]:
+def container_amounts(container: Manifest, which: str) -> dict[str, int]:
     """One container's `requests` or `limits`; a limit without a request is a request."""
     limit = amounts(at(container, "resources", "limits"))
     own = amounts(at(container, "resources", which))
@@ -59,12 +59,12 @@ def named(names: Sequence[str]) -> str:
     return first_names(names, 5)
 
 
-def called(manifest: Manifest) -> str:
+def name_of(manifest: Manifest) -> str:
     """Name of an object."""
     return text_at(manifest, "metadata", "name")
 
 
-def home(manifest: Manifest) -> str:
+def namespace_of(manifest: Manifest) -> str:
     """Namespace of an object; empty for cluster-scoped objects."""
     return text_at(manifest, "metadata", "namespace")
 
@@ -84,10 +84,10 @@ def selects(selector: Json, labels: Mapping[str, str]) -> bool:
     if not isinstance(selector, dict):
         return False
     exact, rules = map_at(selector, "matchLabels"), maps_at(selector, "matchExpressions")
-    return all(labels.get(key) == value for key, value in exact.items()) and all(holds(rule, labels) for rule in rules)
+    return exact.items() <= labels.items() and all(matches(rule, labels) for rule in rules)
 
 
-def holds(rule: Mapping[str, Json], labels: Mapping[str, str]) -> bool:
+def matches(rule: Mapping[str, Json], labels: Mapping[str, str]) -> bool:
     """Whether one expression of a selector matches."""
     here = labels.get(text_at(rule, "key"))
     values = list_at(rule, "values")

@@ -9,8 +9,8 @@ from gpu_tenancy.base.amounts import amount_text, ordered
 from gpu_tenancy.base.json import maps_at, text_at, texts_at
 from gpu_tenancy.base.quantity import CHANNELS
 from gpu_tenancy.inspect.answers import Verdict
-from gpu_tenancy.inspect.nodes import untolerated, wants
-from gpu_tenancy.inspect.pods import Manifest, called
+from gpu_tenancy.inspect.nodes import suits_node, untolerated
+from gpu_tenancy.inspect.pods import Manifest, name_of
 from gpu_tenancy.inspect.workloads import PodSet
 from gpu_tenancy.kueue import ClusterQueue, FlavorResource, Policy, Quotas
 from gpu_tenancy.kueue.topology import UNCONSTRAINED
@@ -163,7 +163,7 @@ def judge_queue(
     """What a queue offers to pod sets that start together."""
     assumed: dict[FlavorResource, int] = {}
     offers: list[Offer] = []
-    by_name = {called(flavor): flavor for flavor in flavors}
+    by_name = {name_of(flavor): flavor for flavor in flavors}
     for pods in sets:
         offer = _offer(quotas, queue, by_name, pods, assumed)
         offers.append(offer)
@@ -254,7 +254,7 @@ def unfit(name: str, flavors: Mapping[str, Manifest], pods: PodSet, of_queue: Co
     if flavor is None:
         return None
     own = texts_at(flavor, "spec", "nodeLabels")
-    if not wants(pods.spec, own, keys=own):
+    if not suits_node(pods.spec, own, keys=own):
         return Refusal(f"flavor {name}: does not match the pod's node selector or affinity")
     taint = untolerated(pods.spec, maps_at(flavor, "spec", "nodeTaints"), maps_at(flavor, "spec", "tolerations"))
     if taint:

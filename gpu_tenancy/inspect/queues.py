@@ -16,7 +16,7 @@ from gpu_tenancy.inspect.cluster_queues import (
     read_cluster_queue,
     read_cohort,
 )
-from gpu_tenancy.inspect.pods import Manifest, called, ended, home, requests, scheduler, selects
+from gpu_tenancy.inspect.pods import Manifest, ended, name_of, namespace_of, requests, scheduler, selects
 from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.inspect.workloads import FIX_THIS, Reason, Workload, waiting
 from gpu_tenancy.kube.waiting import condition
@@ -67,7 +67,7 @@ class Queues:
         """For each namespace its LocalQueues and their ClusterQueues."""
         homes: dict[str, dict[str, str]] = defaultdict(dict)
         for local in self.state.of("LocalQueue"):
-            homes[home(local)][called(local)] = text_at(local, "spec", "clusterQueue")
+            homes[namespace_of(local)][name_of(local)] = text_at(local, "spec", "clusterQueue")
         return dict(homes)
 
     def unknown_local(self, namespace: str, name: str) -> Reason:
@@ -120,11 +120,11 @@ class Queues:
 
     @cached_property
     def _labels(self) -> dict[str, Mapping[str, str]]:
-        return {called(manifest): texts_at(manifest, "metadata", "labels") for manifest in self.state.of("Namespace")}
+        return {name_of(manifest): texts_at(manifest, "metadata", "labels") for manifest in self.state.of("Namespace")}
 
     @cached_property
     def _selectors(self) -> dict[str, Json]:
-        return {called(queue): at(queue, "spec", "namespaceSelector") for queue in self.state.of("ClusterQueue")}
+        return {name_of(queue): at(queue, "spec", "namespaceSelector") for queue in self.state.of("ClusterQueue")}
 
     def stopped(self, namespace: str, name: str) -> Reason | None:
         """Whether a LocalQueue is stopped or inactive."""
@@ -148,7 +148,7 @@ class Queues:
 
     @cached_property
     def _locals(self) -> dict[tuple[str, str], Manifest]:
-        return {(home(local), called(local)): local for local in self.state.of("LocalQueue")}
+        return {(namespace_of(local), name_of(local)): local for local in self.state.of("LocalQueue")}
 
     def _by_pods(self, queue: str) -> dict[FlavorResource, int]:
         used: dict[FlavorResource, int] = defaultdict(int)
@@ -173,7 +173,7 @@ def flavored(nodes: Iterable[Manifest], flavors: Sequence[Manifest]) -> dict[str
 
     A flavor without labels is that of all other nodes without GPUs, if it is the only one without labels.
     """
-    wanted = [(texts_at(flavor, "spec", "nodeLabels"), called(flavor)) for flavor in flavors]
+    wanted = [(texts_at(flavor, "spec", "nodeLabels"), name_of(flavor)) for flavor in flavors]
     wanted.sort(key=lambda pair: -len(pair[0]))
     unlabelled = [name for asked, name in wanted if not asked]
     by_node: dict[str, str] = {}
@@ -183,5 +183,5 @@ def flavored(nodes: Iterable[Manifest], flavors: Sequence[Manifest]) -> dict[str
         if match is None and len(unlabelled) == 1 and not gpus(amounts(at(node, "status", "allocatable"))):
             match = unlabelled[0]
         if match:
-            by_node[called(node)] = match
+            by_node[name_of(node)] = match
     return by_node

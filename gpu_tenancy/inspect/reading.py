@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from gpu_tenancy.base.json import Json, map_at, maps_at, text_at
 from gpu_tenancy.inspect.answers import Answer, Check
-from gpu_tenancy.inspect.pods import called, home, label
+from gpu_tenancy.inspect.pods import label, name_of, namespace_of
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError, UnknownKindError
 from gpu_tenancy.kube.request import CONNECTIONS
@@ -127,7 +127,7 @@ class State:
     def of(self, kind: Kind, namespace: str = "") -> tuple[Manifest, ...]:
         """Objects of a kind, of one namespace or of all that were read."""
         objects = self.objects.get(kind, ())
-        return tuple(manifest for manifest in objects if home(manifest) == namespace) if namespace else objects
+        return tuple(manifest for manifest in objects if namespace_of(manifest) == namespace) if namespace else objects
 
     def knows(self, kind: Kind) -> bool:
         """Whether all objects of a kind were read."""
@@ -222,9 +222,9 @@ def _without_user(message: str) -> str:
 def teams_of(state: State) -> list[str]:
     """Namespaces that have a queue, or that this program created."""
     made = [
-        called(each) for each in state.of("Namespace") if label(each, "app.kubernetes.io/managed-by") == "gpu-tenancy"
+        name_of(each) for each in state.of("Namespace") if label(each, "app.kubernetes.io/managed-by") == "gpu-tenancy"
     ]
-    return sorted({*made, *(home(queue) for queue in state.of("LocalQueue"))})
+    return sorted({*made, *(namespace_of(queue) for queue in state.of("LocalQueue"))})
 
 
 _DRIVER: Final = re.compile(r"""device\.driver == ["']([^"']+)["']""")
@@ -260,7 +260,7 @@ def with_devices(
                 kinds = [text_at(device, "attributes", "type", "string") for device in maps_at(item, "spec", "devices")]
                 count = sum(not one.kind or kind == one.kind for kind in kinds)
                 found[text_at(item, "spec", "nodeName")][one.resource] += count
-    return tuple(_added(node, found.get(called(node), {})) for node in nodes)
+    return tuple(_added(node, found.get(name_of(node), {})) for node in nodes)
 
 
 def _class(item: Manifest) -> _Class | None:

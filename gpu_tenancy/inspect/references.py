@@ -8,7 +8,7 @@ from gpu_tenancy.base.json import at, int_at, map_at, maps_at, text_at
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.inspect.answers import Answer, Check, Verdict
 from gpu_tenancy.inspect.demand import Demand
-from gpu_tenancy.inspect.pods import Manifest, called, named
+from gpu_tenancy.inspect.pods import Manifest, name_of, named
 from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.inspect.workloads import PodSet
 
@@ -98,7 +98,7 @@ def judge_references(state: State, team: str, sets: Iterable[PodSet]) -> Iterato
         if of_kind and not state.knows(kind):
             results.append(("unknown", state.missing[kind].text))
         elif of_kind:
-            known = {called(one): one for one in state.of(kind, team)}
+            known = {name_of(one): one for one in state.of(kind, team)}
             results.extend(_judge(reference, known) for reference in of_kind)
     if results:
         yield Answer.of(Check.REFERENCES, dict.fromkeys(results))

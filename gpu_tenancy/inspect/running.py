@@ -7,8 +7,8 @@ from typing import Final
 from gpu_tenancy.base.json import at, map_at, maps_at, text_at
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.budgets import is_exceeded_quota
-from gpu_tenancy.inspect.nodes import judge_nodes, spots
-from gpu_tenancy.inspect.pods import Manifest, called, home, requests
+from gpu_tenancy.inspect.nodes import judge_nodes, read_nodes
+from gpu_tenancy.inspect.pods import Manifest, name_of, namespace_of, requests
 from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.inspect.target import Target, owners
 from gpu_tenancy.inspect.unblock import Unblock
@@ -53,14 +53,18 @@ def rejected_pods(target: Target, state: State) -> tuple[str, ...]:
     if len(target.pods) >= sum(template.count for template in target.demand.templates):
         return ()
     uids = {target.uid, *(owner for pod in target.pods for owner in owners(pod))}
-    name = called(target.manifest)
+    name = name_of(target.manifest)
 
     def concerns(event: Manifest) -> bool:
         """Whether it is about the object, or something that it created, such as a Deployment's ReplicaSet."""
         about = text_at(event, "involvedObject", "name")
         return text_at(event, "involvedObject", "uid") in uids or about == name or about.startswith(f"{name}-")
 
-    failed = (event for event in state.of("Event", home(target.manifest)) if text_at(event, "reason") == "FailedCreate")
+    failed = (
+        event
+        for event in state.of("Event", namespace_of(target.manifest))
+        if text_at(event, "reason") == "FailedCreate"
+    )
     latest = sorted(filter(concerns, failed), key=_when, reverse=True)
     return tuple(dict.fromkeys(text_at(event, "message") for event in latest[:3]))
 
@@ -94,7 +98,7 @@ def _gated(pods: Sequence[Manifest]) -> Why:
 def _unplaced(pods: Sequence[Manifest], state: State) -> Why:
     first = pods[0]
     message = text_at(condition(first, "PodScheduled"), "message")
-    lines = [f"{plural(len(pods), 'pod')} unschedulable; {called(first)}: {message}"]
+    lines = [f"{plural(len(pods), 'pod')} unschedulable; {name_of(first)}: {message}"]
     if claims := _claims(first, state):
         return Why((*lines, *claims), f"volumes not ready: {claims[0]}", "check the claim: kubectl describe pvc")
     if _NO_DEVICE in message and maps_at(first, "spec", "resourceClaims"):
@@ -106,7 +110,7 @@ def _unplaced(pods: Sequence[Manifest], state: State) -> Why:
     if not state.knows("Node"):
         lines += [missing.text for missing in state.refused("Node")]
         return Why(lines, "pods unschedulable", "check the message of the scheduler")
-    nodes = spots(state.of("Node"), state.of("Pod"))
+    nodes = read_nodes(state.of("Node"), state.of("Pod"))
     spec = map_at(first, "spec")
     answer, _ = judge_nodes(nodes, PodSet("pod", len(pods), requests(spec), spec))
     why = message if answer.verdict == "now" else answer.lines[0]
@@ -119,11 +123,11 @@ def _claims(pod: Manifest, state: State) -> tuple[str, ...]:
     """The pod's claims that are missing or not bound."""
     if not state.knows("PersistentVolumeClaim"):
         return ()
-    claims = state.of("PersistentVolumeClaim", home(pod))
-    phases = {called(claim): text_at(claim, "status", "phase") for claim in claims}
+    claims = state.of("PersistentVolumeClaim", namespace_of(pod))
+    phases = {name_of(claim): text_at(claim, "status", "phase") for claim in claims}
     wanted = [text_at(volume, "persistentVolumeClaim", "claimName") for volume in maps_at(pod, "spec", "volumes")]
     return tuple(
-        waits_for_cache(state, home(pod), name) or f"claim {name} is {phases.get(name, '') or 'not found'}"
+        waits_for_cache(state, namespace_of(pod), name) or f"claim {name} is {phases.get(name, '') or 'not found'}"
         for name in wanted
         if name and phases.get(name) != "Bound"
     )
@@ -142,7 +146,7 @@ def running(target: Target, state: State, lines: Sequence[str]) -> Why:
     """Whether the pods of an object that waits in no queue run, and what blocks those that do not."""
     if rejected := rejected_pods(target, state):
         quota = is_exceeded_quota(rejected[0])
-        fix = f"release quota or raise it: tenancy usage {home(target.manifest)}" if quota else "fix this error"
+        fix = f"release quota or raise it: tenancy usage {namespace_of(target.manifest)}" if quota else "fix this error"
         messages = (f"pod rejected: {message}" for message in rejected)
         return Why((*lines, *messages), "the API server rejects its pods", fix)
     alive = sum(1 for pod in target.pods if text_at(pod, "status", "phase") == "Running")

@@ -9,7 +9,7 @@ from typing import cast
 
 from gpu_tenancy.base.json import Json, at, int_at, maps_at, text_at
 from gpu_tenancy.inspect.demand import Demand, Template, template_of
-from gpu_tenancy.inspect.pods import Manifest, called, home
+from gpu_tenancy.inspect.pods import Manifest, name_of, namespace_of
 from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.model.spec.roles import NODE, TRAINER_STEP
 
@@ -25,9 +25,9 @@ def with_runtime(demand: Demand, state: State) -> Demand:
 def _runtime(manifest: Manifest, state: State) -> Manifest | None:
     name = text_at(manifest, "spec", "runtimeRef", "name")
     if text_at(manifest, "spec", "runtimeRef", "kind") == "TrainingRuntime":
-        of_namespace = state.of("TrainingRuntime", home(manifest))
-        return next((runtime for runtime in of_namespace if called(runtime) == name), None)
-    return next((runtime for runtime in state.of("ClusterTrainingRuntime") if called(runtime) == name), None)
+        of_namespace = state.of("TrainingRuntime", namespace_of(manifest))
+        return next((runtime for runtime in of_namespace if name_of(runtime) == name), None)
+    return next((runtime for runtime in state.of("ClusterTrainingRuntime") if name_of(runtime) == name), None)
 
 
 def _templates(manifest: Manifest, runtime: Manifest) -> Iterator[Template]:

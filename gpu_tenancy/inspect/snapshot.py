@@ -14,7 +14,7 @@ from typing import Final
 from gpu_tenancy import kueue
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.json import Json, list_at, maps_at, text_at
-from gpu_tenancy.inspect.pods import Manifest, called
+from gpu_tenancy.inspect.pods import Manifest, name_of
 from gpu_tenancy.inspect.queueing import unfit
 from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, Queues
 from gpu_tenancy.inspect.reading import Kind
@@ -196,17 +196,17 @@ def _reserved(workload: Workload) -> int:
 def _left_out(queues: Queues, target: str, workloads: Iterable[Workload]) -> tuple[kueue.Unmodelled, ...]:
     """What a ClusterQueue or the workloads of its tree use and the simulation does not cover."""
     state = queues.state
-    queue = next(manifest for manifest in state.of("ClusterQueue") if called(manifest) == target)
+    queue = next(manifest for manifest in state.of("ClusterQueue") if name_of(manifest) == target)
     flavors = {flavor for flavor, _ in queues.cluster_queues[target].spec.quotas}
     objects: list[Mapping[str, Json]] = [{**queue, "kind": "ClusterQueue"}]
-    objects += [{**item, "kind": "ResourceFlavor"} for item in state.of("ResourceFlavor") if called(item) in flavors]
+    objects += [{**item, "kind": "ResourceFlavor"} for item in state.of("ResourceFlavor") if name_of(item) in flavors]
     # Kueue writes a topology request into every workload; it has an effect only where a flavor has a topology.
     requested = set(kueue.unmodelled({**workload.manifest, "kind": "Workload"} for workload in workloads))
     used = (set(kueue.unmodelled(objects)) | requested - {kueue.Unmodelled.TOPOLOGY}) - _COVERED
     by_strategy = maps_at(queue, "spec", "admissionChecksStrategy", "admissionChecks")
     checks = {*list_at(queue, "spec", "admissionChecks"), *(text_at(check, "name") for check in by_strategy)}
     if any(
-        called(check) in checks and text_at(check, "spec", "controllerName") == MULTIKUEUE
+        name_of(check) in checks and text_at(check, "spec", "controllerName") == MULTIKUEUE
         for check in state.of("AdmissionCheck")
     ):
         used.add(kueue.Unmodelled.MULTIKUEUE)
@@ -218,7 +218,7 @@ class Suits:
 
     def __init__(self, queues: Queues) -> None:
         self._queues = queues
-        self._flavors: dict[str, Manifest] = {called(flavor): flavor for flavor in queues.state.of("ResourceFlavor")}
+        self._flavors: dict[str, Manifest] = {name_of(flavor): flavor for flavor in queues.state.of("ResourceFlavor")}
         self._known: dict[tuple[str, str], frozenset[str]] = {}
 
     def workload(self, name: str, queue: str, sets: Sequence[PodSet], priority: int) -> kueue.Workload:

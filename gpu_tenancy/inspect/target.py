@@ -8,7 +8,7 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at, maps_at, text_at, texts_at
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.inspect.demand import QUEUE_LABEL, Demand, demand
-from gpu_tenancy.inspect.pods import Manifest, called, ended, home, label, selects
+from gpu_tenancy.inspect.pods import Manifest, ended, label, name_of, namespace_of, selects
 from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.inspect.runtimes import with_runtime
 from gpu_tenancy.inspect.workloads import Workload
@@ -41,7 +41,7 @@ class Target:
     @property
     def title(self) -> str:
         """Such as `Job ml-research/nightly`."""
-        return f"{text_at(self.manifest, 'kind')} {home(self.manifest)}/{called(self.manifest)}"
+        return f"{text_at(self.manifest, 'kind')} {namespace_of(self.manifest)}/{name_of(self.manifest)}"
 
     @property
     def uid(self) -> str:
@@ -92,7 +92,7 @@ def look_up(cluster: Cluster, namespace: str, name: str, kind: str = "") -> Mani
         kinds = ", ".join(f"{text_at(each, 'kind')} ({text_at(each, 'apiVersion')})" for each in roots)
         raise ConsoleError(f"{namespace}/{name}: several objects have this name: {kinds}", "set --kind")
     known = sorted(
-        {called(each) for version, one in KINDS if one != "Pod" for each in _list(cluster, version, one, namespace)}
+        {name_of(each) for version, one in KINDS if one != "Pod" for each in _list(cluster, version, one, namespace)}
     )
     raise ConsoleError(
         f"{namespace}/{name}: {kind or 'object'} not found, or not readable by you",
@@ -120,7 +120,7 @@ def _list(cluster: Cluster, version: str, kind: str, namespace: str) -> Iterable
 
 def target_of(manifest: Manifest, state: State) -> Target:
     """Collects the pods, Workloads and PodGroups of an object."""
-    namespace, uid = home(manifest), text_at(manifest, "metadata", "uid")
+    namespace, uid = namespace_of(manifest), text_at(manifest, "metadata", "uid")
     pods = tuple(each for each in state.of("Pod", namespace) if belongs(each, manifest) and not ended(each))
     uids = {uid, *(text_at(each, "metadata", "uid") for each in pods)}
     found = (Workload.of(each) for each in state.of("Workload", namespace))
@@ -145,7 +145,7 @@ def belongs(pod: Manifest, manifest: Manifest) -> bool:
         return True
     carried: Mapping[str, str] = texts_at(pod, "metadata", "labels")
     if kind and kind.label:
-        owner = text_at(manifest, *(step.field for step in kind.named)) if kind.named else called(manifest)
+        owner = text_at(manifest, *(step.field for step in kind.named)) if kind.named else name_of(manifest)
         return bool(owner) and carried.get(kind.label) == owner
     selector = at(manifest, "spec", "selector")
     return bool(selector) and selects(selector, carried)

@@ -14,7 +14,7 @@ from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.budgets import Budget, budgets
 from gpu_tenancy.inspect.cluster_queues import reported_usage
 from gpu_tenancy.inspect.gangs import GangQueue, gang_queues
-from gpu_tenancy.inspect.pods import called, home
+from gpu_tenancy.inspect.pods import name_of, namespace_of
 from gpu_tenancy.inspect.queueing import judge_queue
 from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, Queues
 from gpu_tenancy.inspect.reading import Kind, Missing, State, teams_of
@@ -215,7 +215,7 @@ def _local(queues: Queues, namespace: str, local: Iterable[str], part_of: str = 
     names = set(local)
     used: dict[FlavorResource, int] = {}
     for queue in queues.state.of("LocalQueue", namespace):
-        if called(queue) in names:
+        if name_of(queue) in names:
             for line, value in reported_usage(queue, "flavorsReservation").items():
                 used[line] = used.get(line, 0) + value
     own = waiting(
@@ -280,7 +280,7 @@ def _owner(queue: GangQueue, state: State) -> str:
     named = [each for each in teams_of(state) if queue.name.startswith(f"{each}-")]
     if named:
         return max(named, key=len)
-    homes = {home(each) for each in state.of("PodGroup") if text_at(each, "spec", "queue") == queue.name}
+    homes = {namespace_of(each) for each in state.of("PodGroup") if text_at(each, "spec", "queue") == queue.name}
     return homes.pop() if len(homes) == 1 else ""
 
 

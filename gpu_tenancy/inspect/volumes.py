@@ -6,7 +6,7 @@ from typing import Final
 from gpu_tenancy.base.json import at, list_at, map_at, maps_at, text_at
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.inspect.answers import Answer, Check, Verdict
-from gpu_tenancy.inspect.pods import Manifest, called, ended
+from gpu_tenancy.inspect.pods import Manifest, ended, name_of
 from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.inspect.workloads import PodSet
 
@@ -28,7 +28,7 @@ def judge_volumes(state: State, team: str, sets: Sequence[PodSet]) -> Iterator[A
     if not state.knows("PersistentVolumeClaim"):
         yield state.unknown(Check.VOLUMES, "PersistentVolumeClaim")
         return
-    known = {called(claim): claim for claim in state.of("PersistentVolumeClaim", team)}
+    known = {name_of(claim): claim for claim in state.of("PersistentVolumeClaim", team)}
     results = [_claim(state, team, name, number, known) for name, number in wanted.items()]
     results.extend(
         ("now", f"claim {one} is read-only (ReadOnlyMany): writing fails; set readOnly: true for its mount")
@@ -94,7 +94,7 @@ def _unbound(state: State, name: str, claim: Manifest) -> tuple[Verdict, str]:
         return "later", _UNBOUND.format(name, "a PersistentVolume is created for it")
     if not state.knows("StorageClass"):
         return "unknown", state.missing["StorageClass"].text
-    classes = {called(one): one for one in state.of("StorageClass")}
+    classes = {name_of(one): one for one in state.of("StorageClass")}
     if class_name not in classes:
         return "never", f"claim {name} is not bound, and its StorageClass {class_name} does not exist"
     if text_at(classes[class_name], "volumeBindingMode") == _WAITS:
@@ -105,7 +105,7 @@ def _unbound(state: State, name: str, claim: Manifest) -> tuple[Verdict, str]:
 def _users(state: State, team: str, name: str) -> list[tuple[str, str]]:
     """Nodes and pods that mount a claim now."""
     return sorted(
-        (node, called(pod))
+        (node, name_of(pod))
         for pod in state.of("Pod", team)
         if not ended(pod) and (node := text_at(pod, "spec", "nodeName")) and name in _names(map_at(pod, "spec"))
     )
@@ -139,7 +139,7 @@ def waits_for_cache(state: State, namespace: str, claim: str) -> str:
     Fluid creates the claim once the cache is ready. A Dataset has the name of its claim: https://github.com/fluid-cloudnative/fluid/tree/v1.0.8/pkg/utils/dataset/volume.
     """
     for dataset in state.of("Dataset", namespace):
-        if called(dataset) == claim:
+        if name_of(dataset) == claim:
             mounts = [text_at(mount, "mountPoint") for mount in maps_at(dataset, "spec", "mounts")]
             source = next((mount.removeprefix(_DATASET) for mount in mounts if mount.startswith(_DATASET)), "")
             cache = "/".join(source.split("/")[:2]) or f"{namespace}/{claim}"

@@ -13,7 +13,7 @@ from gpu_tenancy.inspect.channels import claim_pending
 from gpu_tenancy.inspect.demand import QUEUE_LABEL
 from gpu_tenancy.inspect.diagnosis import diagnose
 from gpu_tenancy.inspect.gangs import gang_queues, judge_gang, messages
-from gpu_tenancy.inspect.pods import called, home, named, requests
+from gpu_tenancy.inspect.pods import name_of, named, namespace_of, requests
 from gpu_tenancy.inspect.queueing import Offer, QuotaRequest, Source, judge_queue
 from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, NO_KUEUE, Queues
 from gpu_tenancy.inspect.reading import Kind, State
@@ -56,7 +56,7 @@ def _followed(target: Target, state: State) -> Why:
 
 def _unqueued(target: Target, queues: Queues) -> Why:
     """The object has no Workload."""
-    state, namespace = queues.state, home(target.manifest)
+    state, namespace = queues.state, namespace_of(target.manifest)
     own = queues.homes.get(namespace, {})
     placed = [pod for pod in target.pods if text_at(pod, "spec", "nodeName")]
     if "Workload" in state.missing and not state.of("Workload", namespace):
@@ -215,7 +215,7 @@ def _gang(target: Target, state: State) -> Why:
     lines = [f"gang in Volcano queue {name}: all pods start together"]
     for group in target.groups:
         phase, members = text_at(group, "status", "phase"), at(group, "spec", "minMember")
-        lines.append(f"PodGroup {called(group)}: {phase or 'no phase yet'}, minMember {members}")
+        lines.append(f"PodGroup {name_of(group)}: {phase or 'no phase yet'}, minMember {members}")
         lines += messages(group)
     if any(text_at(group, "status", "phase") == "Running" for group in target.groups):
         return running(target, state, lines)

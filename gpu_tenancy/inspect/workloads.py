@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 from gpu_tenancy.base.amounts import amounts
 from gpu_tenancy.base.json import at, int_at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import add, times
-from gpu_tenancy.inspect.pods import Manifest, called, home, requests
+from gpu_tenancy.inspect.pods import Manifest, name_of, namespace_of, requests
 from gpu_tenancy.kube.waiting import condition, is_true
 from gpu_tenancy.kueue import FlavorResource
 
@@ -73,8 +73,8 @@ class Workload:
         """Reads the object."""
         sets = tuple(_pod_set(manifest, pods) for pods in maps_at(manifest, "spec", "podSets"))
         return cls(
-            namespace=home(manifest),
-            name=called(manifest),
+            namespace=namespace_of(manifest),
+            name=name_of(manifest),
             queue=text_at(manifest, "spec", "queueName"),
             priority=int_at(manifest, "spec", "priority"),
             since=_since(manifest),

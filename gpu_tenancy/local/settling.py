@@ -9,7 +9,7 @@ from typing import Final
 from gpu_tenancy.base.json import int_at, map_at, maps_at, text_at
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.inspect.pods import called, home
+from gpu_tenancy.inspect.pods import name_of, namespace_of
 from gpu_tenancy.inspect.target import belongs
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import WaitTimeoutError
@@ -79,13 +79,14 @@ def _not_ready(
     unready = [
         server
         for server in _of(cluster, *api, teams)
-        if (home(server), called(server)) in servers and _ready(server, kind) < int_at(server, "spec", "replicas")
+        if (namespace_of(server), name_of(server)) in servers
+        and _ready(server, kind) < int_at(server, "spec", "replicas")
     ]
     pods = _of(cluster, "v1", "Pod", teams) if unready else []
     for server in unready:
-        own = [pod for pod in pods if home(pod) == home(server) and belongs(pod, server)]
+        own = [pod for pod in pods if namespace_of(pod) == namespace_of(server) and belongs(pod, server)]
         ready, wanted = _ready(server, kind), plural(int_at(server, "spec", "replicas"), "replica")
-        yield f"{kind.kind} {home(server)}/{called(server)}: {ready} of {wanted}: {_why(server, own)}"
+        yield f"{kind.kind} {namespace_of(server)}/{name_of(server)}: {ready} of {wanted}: {_why(server, own)}"
 
 
 def _ready(server: Manifest, kind: WorkloadKind) -> int:

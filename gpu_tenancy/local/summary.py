@@ -7,7 +7,7 @@ from gpu_tenancy.base.amounts import amount_text, amounts
 from gpu_tenancy.base.json import at, map_at, text_at
 from gpu_tenancy.inspect.budgets import budgets
 from gpu_tenancy.inspect.cluster_queues import ClusterQueue
-from gpu_tenancy.inspect.pods import called, ended
+from gpu_tenancy.inspect.pods import ended, name_of
 from gpu_tenancy.inspect.queues import Queues
 from gpu_tenancy.inspect.reading import State, read
 from gpu_tenancy.inspect.usage import KINDS, Row
@@ -91,7 +91,7 @@ def summarise(cluster: Cluster, plan: Plan, tree: Tree) -> Summary:
         and (row.scheduler == "Volcano" or row.used or (row.team, counted[row.flavor, row.resource]) in own)
     ]
     pods = [pod for team in teams for pod in state.of("Pod", team) if not ended(pod)]
-    nodes = {called(node): node for node in state.of("Node")}
+    nodes = {name_of(node): node for node in state.of("Node")}
     return Summary(
         holdings=tuple(holding for holding in holdings if holding.limit),
         budgets=tuple(budget for team in teams for budget in _budgets(state, team)),
@@ -123,7 +123,7 @@ def _budgets(state: State, team: str) -> Iterator[Budget]:
 
 def _supply(tree: Tree, measure: Measure, queues: Queues, holdings: Sequence[Holding]) -> Supply:
     flavor = tree.flavors[measure.flavor]
-    nodes = [node for node in queues.state.of("Node") if queues.flavor_by_node.get(called(node)) == flavor.name]
+    nodes = [node for node in queues.state.of("Node") if queues.flavor_by_node.get(name_of(node)) == flavor.name]
     capacity = sum(amounts(at(node, "status", "allocatable")).get(measure.resource, 0) for node in nodes)
     if tree.stack.dispatches:  # The nodes are in the worker clusters.
         capacity = flavor.capacity[measure.resource]

@@ -12,7 +12,7 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.inspect.budgets import judge_quota, with_defaults
 from gpu_tenancy.inspect.cluster_queues import quotas_of, read_cluster_queue, read_cohort
 from gpu_tenancy.inspect.gangs import gang_queues, judge_gang
-from gpu_tenancy.inspect.nodes import judge_nodes, spots, untolerated, wants
+from gpu_tenancy.inspect.nodes import judge_nodes, read_nodes, suits_node, untolerated
 from gpu_tenancy.inspect.pods import requests
 from gpu_tenancy.inspect.queueing import Offer, QuotaRequest, Refusal, Source, judge_queue
 from gpu_tenancy.inspect.workloads import PodSet
@@ -287,7 +287,7 @@ def places(
     nodes: list[Data], pods: list[Data], count: int = 1, gpus: int = 8, **change: Any
 ) -> tuple[str, tuple[str, ...]]:
     spec = {**pod_spec(gpus), **change}
-    answer, _ = judge_nodes(spots(nodes, pods), PodSet("main", count, requests(spec), spec), [flavor()])
+    answer, _ = judge_nodes(read_nodes(nodes, pods), PodSet("main", count, requests(spec), spec), [flavor()])
     return answer.verdict, answer.lines
 
 
@@ -368,7 +368,7 @@ def test_a_label_without_nodes_lists_existing_values() -> None:
 def test_required_affinity_takes_nodes_by_their_labels(operator: str, values: list[str], *, taken: bool) -> None:
     rule = {"matchExpressions": [{"key": "zone", "operator": operator, "values": values}]}
     required: Data = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [rule]}}
-    assert wants({"affinity": {"nodeAffinity": required}}, {"zone": "b"}) is taken
+    assert suits_node({"affinity": {"nodeAffinity": required}}, {"zone": "b"}) is taken
 
 
 @pytest.mark.parametrize(
