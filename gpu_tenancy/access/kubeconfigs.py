@@ -16,6 +16,7 @@ from gpu_tenancy.doctor.aws import AwsCli
 from gpu_tenancy.doctor.gcp import CONTAINER, Google
 from gpu_tenancy.doctor.programs import Run, run
 from gpu_tenancy.doctor.results import DeniedError, NoAnswerError
+from gpu_tenancy.embedded.certificates import issue_client
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.engine.embedded import CONTEXT
 from gpu_tenancy.inspect.kubeconfig import connect
@@ -35,8 +36,10 @@ SECRETS: Final = ("client-key-data", "token", "password", "auth-provider")
 """Keys of a user entry with credentials in the file itself."""
 _MARK: Final = "gpu-tenancy"
 """Name of the extension by which a file of ours is known."""
+_OF_GROUP: Final = "gpu-tenancy:member"
+"""User name of somebody of whom only the group is known."""
 SHORTEST, LONGEST = 600, 24 * 3600
-"""Seconds that a token is valid: the API server's minimum, and a day."""
+"""Seconds that a token or a certificate is valid: the API server's minimum, and a day."""
 
 
 def check_member(access: Access, team: str, who: Person) -> None:
@@ -82,7 +85,7 @@ def impersonating(user: Mapping[str, Any], who: Person | None) -> dict[str, Any]
     if who is None or who.kind == "role":
         return dict(user)
     if who.kind == "group":
-        return {**user, "as": "gpu-tenancy:member", "as-groups": [who.name]}
+        return {**user, "as": _OF_GROUP, "as-groups": [who.name]}
     return {**user, "as": who.name}
 
 
@@ -115,10 +118,7 @@ def with_token(
         ConsoleError: the account does not exist, or the validity is out of bounds.
         ApiError: the caller may not create the token.
     """
-    if not SHORTEST <= seconds <= longest:
-        raise ConsoleError(
-            f"--for: {seconds:g} s is not between 10m and {longest / 3600:g}h", "set a duration such as 1h"
-        )
+    _check_validity(seconds, longest)
     namespace, _, account = who.name.partition("/")
     if not cluster.exists("v1", "ServiceAccount", account, namespace):
         fix = f"deploy the stack if it declares it; else kubectl create serviceaccount {account} -n {namespace}"
@@ -126,6 +126,26 @@ def with_token(
     token = cluster.token(namespace, account, seconds=int(seconds))
     (entry,) = config["clusters"]
     return kubeconfig(entry["name"], entry["cluster"], account, {"token": token})
+
+
+def with_certificate(config: Mapping[str, Any], who: Person, seconds: float) -> dict[str, Any]:
+    """A kubeconfig for the embedded platform with a client certificate of a person, signed by the platform's CA.
+
+    Raises:
+        ConsoleError: the validity is out of bounds, or the platform issues no certificates.
+    """
+    _check_validity(seconds, LONGEST)
+    me = subject(who)
+    user, group = (me.name, None) if me.kind == "User" else (_OF_GROUP, me.name)
+    (entry,) = config["clusters"]
+    return kubeconfig(entry["name"], entry["cluster"], str(who), issue_client(Platform().places, user, group, seconds))
+
+
+def _check_validity(seconds: float, longest: float) -> None:
+    if not SHORTEST <= seconds <= longest:
+        raise ConsoleError(
+            f"--for: {seconds:g} s is not between 10m and {longest / 3600:g}h", "set a duration such as 1h"
+        )
 
 
 def in_team(config: Mapping[str, Any], stack: str, team: str) -> str:

@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.writing import write_private
 from gpu_tenancy.embedded.parts import LOOPBACK, Places, Ports, read_ports
 from gpu_tenancy.engine.embedded import CONTEXT
@@ -25,6 +26,8 @@ _Key: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 _VALIDITY: Final = timedelta(days=3650)
 _RENEWED: Final = timedelta(days=1)
 """Certificates that expire within this time are issued again when the platform starts."""
+_LONGEST: Final = 64
+"""Characters of a common name: ub-common-name in RFC 5280."""
 _SKEW: Final = timedelta(hours=1)
 """The certificates must stay valid if the clock is set back a little."""
 
@@ -44,8 +47,11 @@ _ETCD: Final = {
 _FRONT_PROXY: Final = {"front-proxy": {NameOID.COMMON_NAME: "front-proxy-client"}}
 """What the API server shows to the API servers of further groups, which then believe the user names that it sends."""
 
+_ISSUER: Final = "authority"
+"""The CA of the API server's clients."""
+
 _AUTHORITIES: Final = {
-    "authority": ("gpu-tenancy-embedded", _CLUSTER),
+    _ISSUER: ("gpu-tenancy-embedded", _CLUSTER),
     "etcd-authority": ("gpu-tenancy-embedded-etcd", _ETCD),
     "front-proxy-authority": ("gpu-tenancy-embedded-front-proxy", _FRONT_PROXY),
 }
@@ -55,8 +61,9 @@ def make_certificates(places: Places) -> None:
     """Writes three CAs, a certificate for each part, and the token key, if one of them does not exist or expires.
 
     etcd has its own CA, so that clients of the API server have no access to it. So has the API server as a client of
-    other API servers, because its certificate speaks for every user. The keys of the CAs are never written, because all
-    certificates of a platform are issued together. Only the owner can read the files.
+    other API servers, because its certificate speaks for every user. Only the key of the API server's own CA is kept,
+    for certificates of people: it gives no more than the administrator's key beside it. Only the owner can read the
+    files.
 
     Raises:
         OSError: the folder is not writable.
@@ -69,6 +76,8 @@ def make_certificates(places: Places) -> None:
     for file, (name, subjects) in _AUTHORITIES.items():
         authority = _authority(name)
         write_private(folder / f"{file}.crt", authority.pem)
+        if file == _ISSUER:
+            write_private(folder / f"{file}.key", _key_pem(authority.key))
         for part, subject in subjects.items():
             key = _key()
             write_private(folder / f"{part}.key", _key_pem(key))
@@ -78,10 +87,35 @@ def make_certificates(places: Places) -> None:
     folder.rename(places.certificates)
 
 
+def issue_client(places: Places, user: str, group: str | None, seconds: float) -> dict[str, str]:
+    """A certificate for a person, by which the API server knows a user and their group; no file is written.
+
+    Returns:
+        The user entry of a kubeconfig.
+
+    Raises:
+        ConsoleError: the platform was started by a version that kept no key, or X.509 has no room for the name.
+    """
+    file = Path(places.key(_ISSUER))
+    if not file.is_file():
+        what = "the embedded platform was started by an earlier version, which kept no key for certificates of people"
+        raise ConsoleError(what, "start it again: `tenancy down`, then `tenancy up`")
+    signer = cast("_Key", load_pem_private_key(file.read_bytes(), password=None))  # written above
+    authority = _Authority(x509.load_pem_x509_certificate(Path(places.certificate(_ISSUER)).read_bytes()), signer)
+    subject = {NameOID.COMMON_NAME: user, **({NameOID.ORGANIZATION_NAME: group} if group else {})}
+    if too_long := [name for name in subject.values() if len(name) > _LONGEST]:
+        what = f"--as: {too_long[0]} is longer than the {_LONGEST} characters of a name in a certificate"
+        raise ConsoleError(what, "use the administrator's kubeconfig with kubectl --as and --as-group")
+    key = _key()
+    certificate = authority.issue(subject, key, validity=timedelta(seconds=seconds))
+    texts = {"client-certificate-data": certificate, "client-key-data": _key_pem(key)}
+    return {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
+
+
 def _complete(places: Places) -> bool:
     """Whether every certificate exists and is valid; an earlier version of this program issued fewer."""
     files = [*_AUTHORITIES, *(part for _, subjects in _AUTHORITIES.values() for part in subjects)]
-    return all(_valid(Path(places.certificate(file))) for file in files)
+    return all(_valid(Path(places.certificate(file))) for file in files) and Path(places.key(_ISSUER)).is_file()
 
 
 def _valid(file: Path) -> bool:
@@ -125,13 +159,19 @@ class _Authority:
     def pem(self) -> str:
         return self.certificate.public_bytes(Encoding.PEM).decode()
 
-    def issue(self, subject: dict[x509.ObjectIdentifier, str], key: ec.EllipticCurvePrivateKey, *more: str) -> str:
+    def issue(
+        self,
+        subject: dict[x509.ObjectIdentifier, str],
+        key: ec.EllipticCurvePrivateKey,
+        *more: str,
+        validity: timedelta | None = None,
+    ) -> str:
         """A server certificate for loopback and `more` names, and client certificate, because an etcd peer is both."""
         names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(LOOPBACK)), *map(x509.DNSName, more)]
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         return (
-            _builder(_name(subject), self.certificate.subject, key)
+            _builder(_name(subject), self.certificate.subject, key, validity or _VALIDITY)
             .add_extension(_usage(signs=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
@@ -145,7 +185,7 @@ class _Authority:
 def _authority(name: str, *names: str, key: _Key | None = None) -> _Authority:
     key, subject = key or _key(), _name({NameOID.COMMON_NAME: name})
     builder = (
-        _builder(subject, subject, key)
+        _builder(subject, subject, key, _VALIDITY)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(_usage(signs=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -155,7 +195,7 @@ def _authority(name: str, *names: str, key: _Key | None = None) -> _Authority:
     return _Authority(builder.sign(key, hashes.SHA256()), key)
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: _Key) -> x509.CertificateBuilder:
+def _builder(subject: x509.Name, issuer: x509.Name, key: _Key, validity: timedelta) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
@@ -164,7 +204,7 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: _Key) -> x509.Certifica
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _SKEW)
-        .not_valid_after(now + _VALIDITY)
+        .not_valid_after(now + validity)
     )
 
 

@@ -4,16 +4,20 @@ import base64
 import json
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import yaml
 from builders import EKS
+from cryptography import x509
 from people_builders import OWN, PEOPLE, SIBLING, Desk
 
 from gpu_tenancy.access.kubeconfigs import helper_config
-from gpu_tenancy.base.json import Json
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import Json, maps_at
 from gpu_tenancy.doctor.programs import Done
+from gpu_tenancy.embedded.certificates import issue_client
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
@@ -71,6 +75,36 @@ def test_a_user_is_impersonated_without_a_copy_of_keys(desk: Desk, with_files: P
         {"namespace": SIBLING, "role": "lead"},
         {"namespace": OWN, "role": "lead"},
     ]
+
+
+def test_on_the_embedded_platform_a_role_is_tried_with_a_certificate_that_expires(
+    desk: Desk, platform: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gpu-tenancy").mkdir()
+    (tmp_path / "gpu-tenancy" / "embedded").symlink_to(platform.places.home)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    here, file = Desk(desk.project), tmp_path / "kubeconfig"
+
+    def me(who: str) -> dict[str, Json]:
+        assert here.lines("kubeconfig", OWN, "--embedded", "--as", who, "--for", "10m", "--out", file) == []
+        found: dict[str, Json] = json.loads(here.run("login-check", "--json", kubeconfig=file).stdout)
+        return found
+
+    user = me(PEOPLE["researcher"])
+    assert user["user"] == "ann@example.com"
+    assert {"namespace": OWN, "role": "researcher"} in maps_at(user, "roles")
+    group = me(PEOPLE["viewer of all"])
+    assert group["groups"] == ["everybody-in-ml", "system:authenticated"]
+    assert {"namespace": OWN, "role": "viewer"} in maps_at(group, "roles")
+    assert file.stat().st_mode & 0o777 == 0o600
+    login = yaml.safe_load(file.read_text(encoding="utf-8"))["users"][0]["user"]
+    issued = x509.load_pem_x509_certificate(base64.b64decode(login["client-certificate-data"]))
+    assert issued.not_valid_after_utc - datetime.now(UTC) < timedelta(minutes=10)
+
+
+def test_a_name_that_a_certificate_has_no_room_for_is_refused(platform: Platform) -> None:
+    with pytest.raises(ConsoleError, match=f"{'x' * 65} is longer than the 64 characters"):
+        issue_client(platform.places, "x" * 65, None, 600)
 
 
 def test_an_administrator_and_a_stranger_are_told_apart(desk: Desk, with_files: Path, tmp_path: Path) -> None:

@@ -140,10 +140,10 @@ def kubeconfig_of(
         typer.Option(
             "--as",
             help="Member to act as: an IAM role is assumed, a user or group impersonated, and"
-            " serviceaccount:NAMESPACE/NAME gets a token.",
+            " serviceaccount:NAMESPACE/NAME gets a token. With --embedded, a user or group gets a certificate.",
         ),
     ] = None,
-    valid: Annotated[str, typer.Option("--for", help="Validity of a service account's token, 10m to 24h.")] = "1h",
+    valid: Annotated[str, typer.Option("--for", help="Validity of a token or certificate, 10m to 24h.")] = "1h",
     out: Annotated[Path | None, typer.Option(help="File to write, with mode 0600. Default: standard output.")] = None,
     stack: StackOption = None,
     project: ProjectFolder = None,
@@ -154,9 +154,10 @@ def kubeconfig_of(
     """Write a kubeconfig for a team, without stored credentials.
 
     On EKS, GKE and AKS the cloud's own helper gets a token at each use. With --kubeconfig, or for a cluster with
-    `cloud: existing`, the login of that kubeconfig is used; keys and tokens in it are not copied.
+    `cloud: existing`, the login of that kubeconfig is used; keys and tokens in it are not copied. On the embedded
+    platform, --as tries a role: the kubeconfig has a certificate for it that expires.
 
-    [dim]tenancy kubeconfig ml-research --out ml-research.kubeconfig[/dim]
+    [dim]tenancy kubeconfig ml-research --as research --embedded --out researcher.kubeconfig[/dim]
     """
     with terminal.errors(stack or ""):
         from gpu_tenancy.access import kubeconfigs
@@ -178,7 +179,11 @@ def kubeconfig_of(
             config = kubeconfigs.as_person(helper, who)
         else:
             file, selected = source(access.stack.cluster, kubeconfig, context, embedded=embedded)
-            config, note = kubeconfigs.of_context(entry_of(file, selected), who)
+            entry = entry_of(file, selected)
+            if embedded and who:
+                config = kubeconfigs.with_certificate(kubeconfigs.plain(entry), who, seconds)
+            else:
+                config, note = kubeconfigs.of_context(entry, who)
         text = kubeconfigs.in_team(config, access.name, team)
         if out:
             kubeconfigs.write(out, text)
