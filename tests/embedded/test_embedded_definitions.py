@@ -282,7 +282,7 @@ GB200 = {"cpu": pool("m7i.8xlarge", 1), "gb200": pool("p6e-gb200.36xlarge", 2)}
     ("sections", "operators"),
     [
         ({"teams": {"a": team(gpus={"h100": {"guaranteed": 0}}, storage={"ck": CLAIM})}}, {"external-snapshotter"}),
-        ({"teams": {"a": team(gpus={"h100": {"guaranteed": 0}})}}, set()),
+        ({"teams": {"a": team(gpus={"h100": {"guaranteed": 0}})}}, set[str]()),
         ({"pools": GB200, "teams": {"a": team(gpus={"gb200": {"guaranteed": 8}})}}, {"dra-driver-nvidia-gpu"}),
     ],
     ids=["snapshots, which CronJobs make", "neither", "domains, which teams make"],

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from jinja2 import Environment, StrictUndefined, Template
 
@@ -109,15 +109,13 @@ def _applies(row: Mapping[str, Any], names: Mapping[str, Any]) -> bool:
 
 def _filled(value: Any, names: Mapping[str, Any]) -> Any:
     """A value of a table with what its texts have between << and >>."""
-    match value:
-        case str():
-            return _template(value).render(names) if "<<" in value else value
-        case list():
-            return [_filled(item, names) for item in value]
-        case dict():
-            return {key: _filled(item, names) for key, item in value.items()}
-        case _:
-            return value
+    if isinstance(value, str):
+        return _template(value).render(names) if "<<" in value else value
+    if isinstance(value, list):
+        return [_filled(item, names) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {key: _filled(item, names) for key, item in cast("dict[str, Any]", value).items()}
+    return value
 
 
 @cache
