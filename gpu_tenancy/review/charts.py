@@ -7,10 +7,11 @@ from typing import Final
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.texts import unit
 from gpu_tenancy.model.outlook import StackOutlook, Supply
+from gpu_tenancy.model.plan.measures import flavor_of
 from gpu_tenancy.review.figures import span
 
 HUES: Final = 6
-"""Colours for flavors; they repeat after six, so each bar also names its flavor."""
+"""Colours of flavors; they repeat after six, so each bar also names its flavor."""
 
 SHORTEST: Final = 8
 """Flavors have separate scales if the longest chart exceeds the shortest by more than this factor."""
@@ -45,9 +46,15 @@ class Scale:
         return round(min(100.0, 100 * gpus / largest), 2)
 
 
-def hues(outlook: StackOutlook) -> dict[str, int]:
-    """Index of each flavor's colour, from 0."""
-    return {supply.flavor: index % HUES for index, supply in enumerate(outlook.supply)}
+def hues(resources: Mapping[str, str]) -> dict[str, int]:
+    """Index of each flavor's colour, from 0: the same on all pages, and for CPUs and memory of one flavor.
+
+    Args:
+        resources: the counted resource by `Measure.label`, in the stack's order.
+    """
+    flavors = {label: flavor_of(label, resource) for label, resource in resources.items()}
+    order = list(dict.fromkeys(flavors.values()))
+    return {label: order.index(flavor) % HUES for label, flavor in flavors.items()}
 
 
 def text_bar(guaranteed: int, limit: int, capacity: int) -> str:
@@ -97,7 +104,7 @@ def tanks(outlook: StackOutlook) -> Iterator[Tank]:
     scale = Scale(
         {supply.flavor: max(supply.capacity.maximum, supply.limits, supply.guaranteed) for supply in outlook.supply}
     )
-    colours = hues(outlook)
+    colours = hues(outlook.resources)
     for supply in outlook.supply:
         remark = _remark(supply)
         guaranteed, limits = (amount_text(supply.resource, amount) for amount in (supply.guaranteed, supply.limits))

@@ -99,7 +99,7 @@ class Drawing:
         self._used = used or {}
         self._capacity = {supply.flavor: supply.capacity.maximum for supply in outlook.supply}
         self._resources = outlook.resources
-        self._hues = hues(outlook)
+        self._hues = hues(outlook.resources)
         self._groups = {group.name: group for group in outlook.groups}
         self._teams = {team.name: team for team in outlook.teams}
         self.scale = Scale(_longest(outlook))

@@ -26,7 +26,7 @@ from gpu_tenancy.review.figures import Table as Figures
 from gpu_tenancy.review.figures_changes import DONE, change_groups, shown, tally
 from gpu_tenancy.review.figures_tables import tables
 from gpu_tenancy.review.review import Review, Tone
-from gpu_tenancy.review.verdict import verdict
+from gpu_tenancy.review.verdict import NOT_EVALUATED, verdict
 
 _LINES: Final = "\n\t\u200c\u200d"
 HOUSE: Final = "gpu_tenancy.review"
@@ -151,7 +151,7 @@ def _top(review: Review, outcome: Outcome | None) -> Top:
         f"{passed} of {len(checked)} checks passed on the running platform",
         *([f"{plural(skipped, 'promise')} not checked, because a controller does not run"] if skipped else ()),
         *(f"{pod} runs on a node with a different GPU model than requested" for pod in outcome.summary.astray),
-        verdict.line,
+        *(sentence for sentence in verdict.sentences if sentence != NOT_EVALUATED),
     ]
     title = "All checks passed" if outcome.holds else "Checks failed"
     return Top("good" if outcome.holds else "bad", title, tuple(sentences))
@@ -167,9 +167,9 @@ def _words(outlook: StackOutlook, name: str) -> str:
 def _sections(review: Review, outcome: Outcome | None) -> list[tuple[str, str]]:
     """Ids and titles of the page's sections, in order."""
     return [
-        *([("running", "Running platform")] if outcome else []),
         ("promises", "Guarantees"),
         ("supply", "Capacity"),
+        *([("running", "Running platform")] if outcome else []),
         ("teams", "Teams"),
         ("cost-by-team", "Cost"),
         ("serving", "Serving"),

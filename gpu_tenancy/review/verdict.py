@@ -29,6 +29,8 @@ BLOCKED: Final = "Blocked"
 _Shares: TypeAlias = Mapping[str, tuple[int, int]]
 """Guarantee and limit by flavor."""
 _UNCHANGED: Final = "unchanged"
+NOT_EVALUATED: Final = "Policies not evaluated (use --policy)"
+"""The reason of a verdict that has no results of policy packs."""
 
 
 def verdict(
@@ -69,7 +71,7 @@ def verdict(
 def _policies(rules: Rules | None) -> tuple[str, ...]:
     """The results of the policies, and what the change does to the policies themselves; what decides comes first."""
     if rules is None:
-        return ("Policies not evaluated (use --policy)",)
+        return (NOT_EVALUATED,)
     results, weaker = f"Policies: {policy_counts(rules)}", policy_reasons(rules.changes) if rules.changes else ()
     return (results, *weaker) if rules.mandatory else (*weaker, results)
 

@@ -10,12 +10,16 @@ from gpu_tenancy.base.quantity import CPU, is_extended
 from gpu_tenancy.base.texts import unit
 from gpu_tenancy.model.plan.measures import Measure, supply_of
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.review.charts import CUT, HUES, Scale
+from gpu_tenancy.review.charts import CUT, Scale, hues
 from gpu_tenancy.simulation.scenarios import Held, amount_of
 from gpu_tenancy.whatif.narrative import Played
 
-OTHERS: Final = "hx"
-"""The colour of teams beyond the number of colours."""
+SHADES: Final = 6
+"""Shades of a flavor's colour, one for each team; a colour is a flavor on every page."""
+OTHERS: Final = "sx"
+"""The shade of teams beyond the number of shades."""
+NAMED: Final = 1.2
+"""Percent of the picture's width that one character of a name takes, generously."""
 
 Length: TypeAlias = tuple[float, float]
 """Start and length, in percent of the picture's width."""
@@ -27,13 +31,15 @@ class Part:
 
     Attributes:
         kind: `own`, `borrowed`, `gangs` (Volcano's) or `free`.
+        named: whether it is wide enough for the team's name.
     """
 
     who: str
     kind: str
-    colour: str
+    shade: str
     length: Length
     gpus: int
+    named: bool
     says: str
 
 
@@ -42,7 +48,7 @@ class TeamBar:
     """A team's usage of a flavor, as lengths and as text."""
 
     team: str
-    colour: str
+    shade: str
     own: Length
     borrowed: Length
     unused: Length
@@ -72,11 +78,13 @@ class Picture:
     Attributes:
         parts: of all its GPUs, from the left.
         numbers: `32 of 32 GPUs in use`.
+        hue: the flavor's colour, from 0.
         noun: what is counted, such as `a100 GPUs`.
         cut: whether the scale of the teams' bars is shorter than all GPUs of the flavor.
     """
 
     flavor: str
+    hue: int
     parts: tuple[Part, ...]
     numbers: str
     says: str
@@ -85,8 +93,14 @@ class Picture:
     noun: str
 
 
-def colours(played: Played) -> dict[str, str]:
-    """A colour for each team; with more teams than colours, for those that use the most GPUs, or CPUs without GPUs."""
+def flavor_hues(played: Played) -> dict[str, int]:
+    """The colour of each flavor, as in the report of the stack."""
+    of_labels = hues({measure.label: measure.resource for measure in played.counted})
+    return {measure.flavor: of_labels[measure.label] for measure in played.counted}
+
+
+def shades(played: Played) -> dict[str, str]:
+    """A shade for each team; with more teams than shades, for those that use the most GPUs, or CPUs without GPUs."""
     gpus = [measure for measure in played.counted if is_extended(measure.resource)]
     ranking = gpus or [measure for measure in played.counted if measure.resource == CPU]
     peak: dict[str, int] = dict.fromkeys(played.tree.team_shares, 0)
@@ -96,17 +110,17 @@ def colours(played: Played) -> dict[str, str]:
             now[job.team] += sum(amount_of(job, measure) for measure in ranking)
         peak |= {team: max(peak[team], amount) for team, amount in now.items()}
     teams = [usage.team for usage in played.held if usage.flavor in played.labels]
-    ranked = sorted(dict.fromkeys(teams), key=lambda team: -peak[team])[:HUES]
+    ranked = sorted(dict.fromkeys(teams), key=lambda team: -peak[team])[:SHADES]
     shown = [team for team in peak if team in ranked]
-    return {team: f"h{shown.index(team)}" if team in shown else OTHERS for team in peak}
+    return {team: f"s{shown.index(team)}" if team in shown else OTHERS for team in peak}
 
 
 def pictures(played: Played) -> Iterator[Picture]:
     """One for usage flavor that is used or requested."""
-    hues = colours(played)
+    of_teams, of_flavors = shades(played), flavor_hues(played)
     for measure in played.counted:
         held = {usage.team: usage for usage in played.held if usage.flavor == measure.label}
-        drawer = _Drawer(played.tree, measure, held, hues)
+        drawer = _Drawer(played.tree, measure, held, of_teams)
         used, capacity = sum(usage.runs for usage in held.values()), supply_of(played.tree, measure)
         gangs = drawer.gangs
         noun = unit(measure.resource)
@@ -116,14 +130,14 @@ def pictures(played: Played) -> Iterator[Picture]:
         parts = tuple(drawer.parts(capacity))
         says = f"{measure.label}: {numbers}; " + ", ".join(part.says for part in parts)
         tree = drawer.branch(played.tree.root, 0)
-        yield Picture(measure.label, parts, numbers, says, tree, drawer.cut, drawer.noun)
+        yield Picture(measure.label, of_flavors[measure.flavor], parts, numbers, says, tree, drawer.cut, drawer.noun)
 
 
 class _Drawer:
     """Draws one flavor."""
 
-    def __init__(self, tree: Tree, measure: Measure, held: dict[str, Held], hues: dict[str, str]) -> None:
-        self._tree, self._measure, self._held, self._hues = tree, measure, held, hues
+    def __init__(self, tree: Tree, measure: Measure, held: dict[str, Held], shades: dict[str, str]) -> None:
+        self._tree, self._measure, self._held, self._shades = tree, measure, held, shades
         self._flavor = flavor = measure.label
         self._most = supply_of(tree, measure)
         reach = max(
@@ -166,9 +180,8 @@ class _Drawer:
                     "free": f"{self.text(gpus)} free",
                 }
                 length = (round(100 * at / whole, 2), round(100 * gpus / whole, 2))
-                yield Part(
-                    who, kind, self._hues.get(who, OTHERS), length, gpus, texts.get(kind, f"{who}: {self.text(gpus)}")
-                )
+                named, says = len(who) * NAMED < length[1], texts.get(kind, f"{who}: {self.text(gpus)}")
+                yield Part(who, kind, self._shades.get(who, OTHERS), length, gpus, named, says)
                 at += gpus
 
     def branch(self, cohort: str, depth: int) -> Branch:
@@ -208,7 +221,7 @@ class _Drawer:
         texts = (used, remark, wants)
         return TeamBar(
             team=usage.team,
-            colour=self._hues[usage.team],
+            shade=self._shades[usage.team],
             own=self._length(0, usage.own),
             borrowed=self._length(usage.own, usage.runs),
             unused=self._length(usage.own, usage.guaranteed) if usage.unused else (0.0, 0.0),
@@ -237,7 +250,7 @@ class _Drawer:
         return "lent or idle" if self._free else "lent"
 
 
-def legend(hues: dict[str, str], teams: Iterable[str]) -> list[tuple[str, str]]:
-    """Colours by team; teams without a colour are one entry."""
-    named = [(team, hues[team]) for team in teams if hues[team] != OTHERS]
-    return [*named, *([("other teams", OTHERS)] if any(hues[team] == OTHERS for team in teams) else [])]
+def legend(shades: dict[str, str], teams: Iterable[str]) -> list[tuple[str, str]]:
+    """Shades by team; teams without a shade of their own are one entry."""
+    named = [(team, shades[team]) for team in teams if shades[team] != OTHERS]
+    return [*named, *([("other teams", OTHERS)] if any(shades[team] == OTHERS for team in teams) else [])]

@@ -5,7 +5,7 @@ from typing import Final
 from gpu_tenancy.base.quantity import CPU, is_extended
 from gpu_tenancy.base.texts import available
 from gpu_tenancy.review.page import environment, policy
-from gpu_tenancy.whatif.bars import colours, legend, pictures
+from gpu_tenancy.whatif.bars import flavor_hues, legend, pictures, shades
 from gpu_tenancy.whatif.narrative import Played, headline, job_note, livelock, sentences, tone, turns, waits
 from gpu_tenancy.whatif.tables import tables
 from gpu_tenancy.whatif.timeline import ABOVE, AREA, FEW, jobs_of, timeline
@@ -26,7 +26,6 @@ FOLD: Final = 30
 
 def page(played: Played) -> str:
     """The whole page: no external resources, no scripts, light and dark; deterministic."""
-    hues = colours(played)
     teams = dict.fromkeys(held.team for held in played.held if held.flavor in played.labels)
     return (
         environment("gpu_tenancy.whatif")
@@ -38,7 +37,8 @@ def page(played: Played) -> str:
             headline=headline(played),
             sentences=list(sentences(played)),
             pictures=list(pictures(played)),
-            legend=legend(hues, teams),
+            legend=legend(shades(played), teams),
+            hues=flavor_hues(played),
             time=timeline(played) if played.scenario and played.moments else None,
             turns=list(turns(played.moments)) if played.scenario else [],
             tables=tables(played),

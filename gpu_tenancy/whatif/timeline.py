@@ -14,7 +14,7 @@ from gpu_tenancy.base.texts import counted, plural
 from gpu_tenancy.model.plan.measures import Measure, supply_of
 from gpu_tenancy.review.figures import DASH
 from gpu_tenancy.simulation.scenarios import Moment, Running, Waiting, amount_of, meaning
-from gpu_tenancy.whatif.bars import OTHERS, colours
+from gpu_tenancy.whatif.bars import NAMED, OTHERS, flavor_hues, shades
 from gpu_tenancy.whatif.narrative import Played, job_note, number
 
 LANE: Final = 24
@@ -42,11 +42,15 @@ class Spell:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A job; without spells, the team of the jobs that follow."""
+    """A job; without spells, the team of the jobs that follow.
+
+    Attributes:
+        colours: classes of the flavor's colour and the team's shade.
+    """
 
     name: str
     note: str
-    colour: str
+    colours: str
     top: int
     height: int
     spells: tuple[Spell, ...] = ()
@@ -64,13 +68,18 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """GPUs of a team and flavor in one step."""
+    """GPUs of a team and flavor in one step.
+
+    Attributes:
+        who: the team's name, where it fits beside the number.
+    """
 
     left: float
     width: float
     top: float
     height: float
-    colour: str
+    shade: str
+    who: str
     number: str
     says: str
 
@@ -84,6 +93,7 @@ class Area:
     """
 
     flavor: str
+    hue: int
     supply: str
     blocks: tuple[Block, ...]
     sums: tuple[tuple[float, float, str], ...]
@@ -135,16 +145,17 @@ def state(moment: Moment, job: str) -> str:
 
 
 def _lanes(played: Played) -> Iterator[Lane]:
-    hues, jobs, top = colours(played), jobs_of(played.moments), 0
+    of_teams, of_flavors = shades(played), flavor_hues(played)
+    jobs, top = jobs_of(played.moments), 0
     for team in played.tree.team_shares:
         own = [job for job in jobs.values() if job.team == team]
         if own:
-            yield Lane(team, plural(len(own), "job"), hues[team], top, HEAD)
+            yield Lane(team, plural(len(own), "job"), of_teams[team], top, HEAD)
             top += HEAD
         for job in own:
             note = _lane_note(job)
             spells = tuple(_spells(played.moments, job.workload))
-            yield Lane(job.workload, note, hues[team], top, LANE, spells)
+            yield Lane(job.workload, note, f"h{of_flavors.get(job.flavor, 0)} {of_teams[team]}", top, LANE, spells)
             top += LANE
 
 
@@ -182,33 +193,41 @@ def _arrows(played: Played, lanes: tuple[Lane, ...]) -> Iterator[Arrow]:
 
 
 def _area(played: Played, measure: Measure) -> Area:
-    hues, capacity, resource = colours(played), supply_of(played.tree, measure), measure.resource
+    of_teams, capacity, resource = shades(played), supply_of(played.tree, measure), measure.resource
     noun = f"{measure.label} GPUs" if is_extended(resource) else measure.label
     count, blocks = len(played.moments), list[Block]()
     sums: list[tuple[float, float, int]] = []
     tall = max(1, capacity, *(sum(_amounts(moment, measure).values()) for moment in played.moments))
     for at, moment in enumerate(played.moments):
         left, right, bottom = round(100 * at / count, 2), round(100 * (at + 1) / count, 2), float(ABOVE + AREA)
-        for who, colour, gpus in _stack(played, moment, measure, hues):
+        for who, shade, gpus in _stack(played, moment, measure, of_teams):
             height = round(AREA * gpus / tall, 2)
             bottom = round(bottom - height, 2)
             shown = amount_text(resource, gpus) if height >= READABLE and count <= FEW else ""
+            named = who if shown and (len(who) + len(shown) + 1) * NAMED * count < 100 else ""  # noqa: PLR2004 - percent
             says = f"step {at + 1}: {who}: {amount_text(resource, gpus)} {noun}"
-            blocks.append(Block(left, round(right - left, 2), bottom, height, colour, shown, says))
+            blocks.append(Block(left, round(right - left, 2), bottom, height, shade, named, shown, says))
         sums.append((round((left + right) / 2, 2), round(bottom - 4, 2), sum(_amounts(moment, measure).values())))
     says = ", ".join(f"step {at + 1} {amount_text(resource, total)}" for at, (_, _, total) in enumerate(sums))
     whole = amount_text(resource, capacity)
     texts = tuple((x, y, amount_text(resource, total) if total else "") for x, y, total in sums)
-    return Area(measure.label, whole, tuple(blocks), texts, f"{noun} in use, of {whole}: {says}.")
+    return Area(
+        measure.label,
+        flavor_hues(played)[measure.flavor],
+        whole,
+        tuple(blocks),
+        texts,
+        f"{noun} in use, of {whole}: {says}.",
+    )
 
 
-def _stack(played: Played, moment: Moment, measure: Measure, hues: dict[str, str]) -> Iterator[tuple[str, str, int]]:
-    """Amounts by team, from the bottom; teams without a colour of their own are one block on top."""
+def _stack(played: Played, moment: Moment, measure: Measure, shades: dict[str, str]) -> Iterator[tuple[str, str, int]]:
+    """Amounts by team, from the bottom; teams without a shade of their own are one block on top."""
     gpus = _amounts(moment, measure)
     for team in played.tree.team_shares:
-        if gpus.get(team) and hues[team] != OTHERS:
-            yield team, hues[team], gpus[team]
-    rest = {team: amount for team, amount in gpus.items() if amount and hues[team] == OTHERS}
+        if gpus.get(team) and shades[team] != OTHERS:
+            yield team, shades[team], gpus[team]
+    rest = {team: amount for team, amount in gpus.items() if amount and shades[team] == OTHERS}
     if rest:
         who = next(iter(rest)) if len(rest) == 1 else f"{len(rest)} other teams"
         yield who, OTHERS, sum(rest.values())

@@ -72,7 +72,7 @@ def test_rights_have_a_row_for_each_namespace_and_set_of_verbs(desk: Desk) -> No
         "where verbs resources",
         "whole cluster all verbs all resources",
     ]
-    assert desk.lines("can", "user:eve@example.com") == ["user:eve@example.com may do nothing that the stack knows"]
+    assert desk.lines("can", "user:eve@example.com") == ["user:eve@example.com has no rights in this stack"]
 
 
 def test_groups_of_a_user_are_taken_into_account(desk: Desk) -> None:

@@ -134,7 +134,7 @@ def used(gpus: int, pods: int) -> Data:
 
 @pytest.fixture(scope="module")
 def busy(local: Local) -> Iterator[Local]:
-    """ml-research runs 24 A100s and ml-experiments 8; 8 and 40 more are waited for in ml-research."""
+    """ml-research runs 24 A100s and ml-experiments 8; 8 and 40 more are pending in ml-research."""
     jobs = [
         (a_job("r1", "ml-research", 3, 8), 100_000, True),
         (a_job("e1", "ml-experiments", 1, 8), 1000, True),

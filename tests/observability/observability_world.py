@@ -166,7 +166,7 @@ ANSWERS: dict[str, dict[str, float]] = {
     "quota/$team/A": _queues(11, 2),
     "quota/$team/B": _queues(8, 4),
     "quota/$team/C": _queues(12, 4),
-    "quota/GPUs that are waited for/A": {'{cluster_queue="a", resource="nvidia.com/gpu"}': 24},
+    "quota/Pending GPUs/A": {'{cluster_queue="a", resource="nvidia.com/gpu"}': 24},
     "quota/Workloads evicted within the hour/A": {'{cluster_queue="a", reason="Preempted"}': 60},
     "quota/Queues that admit nothing/A": {'{cluster_queue="b", status="pending"}': 1},
     **{f"quota/Gangs/{letter}": _gang(value) for letter, value in {"A": 4, "B": 8, "C": 3}.items()},

@@ -11,10 +11,12 @@ from whatif_played import NASTY, STACKS, everyone, only, sixty, small, small_sce
 
 from gpu_tenancy.base.amounts import amount
 from gpu_tenancy.base.quantity import MEMORY
+from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.plan.measures import Measure, measures_of, supply_of
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.review.charts import tanks
 from gpu_tenancy.simulation.scenarios import Moment, Waiting, every_measure
-from gpu_tenancy.whatif.bars import OTHERS, Branch, TeamBar, colours, pictures
+from gpu_tenancy.whatif.bars import OTHERS, Branch, TeamBar, flavor_hues, pictures, shades
 from gpu_tenancy.whatif.narrative import Played, headline, sentences, turns
 from gpu_tenancy.whatif.page import page
 from gpu_tenancy.whatif.timeline import ABOVE, AREA, timeline
@@ -243,11 +245,17 @@ def test_a_guarantee_that_its_team_does_not_use_is_idle_kept_or_lent() -> None:
     )
 
 
+def test_a_flavor_has_the_colour_that_it_has_in_the_report() -> None:
+    found = tree(small())
+    report = {tank.flavor: tank.hue for tank in tanks(outlook(found.stack))}
+    assert flavor_hues(everyone(found)) == report == {"h100": 0, "l4": 1}
+
+
 @pytest.mark.slow
-def test_more_teams_than_colours_leave_grey_for_those_with_least(tmp_path: Path) -> None:
+def test_more_teams_than_shades_leave_grey_for_those_with_least(tmp_path: Path) -> None:
     played = sixty(tmp_path)
-    found = colours(played)
-    assert sorted(found.values()) == ["h0", "h1", "h2", "h3", "h4", "h5", OTHERS, OTHERS]
+    found = shades(played)
+    assert sorted(found.values()) == ["s0", "s1", "s2", "s3", "s4", "s5", OTHERS, OTHERS]
     assert "other teams" in Page(page(played)).words
-    few = colours(everyone(tree(small())))
-    assert few == {"search": "h0", "speech": "h1", "vision": "h2"}
+    few = shades(everyone(tree(small())))
+    assert few == {"search": "s0", "speech": "s1", "vision": "s2"}

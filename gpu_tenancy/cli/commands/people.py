@@ -128,7 +128,7 @@ def can(
         elif found:
             terminal.out.print(show.rights(found, known), highlight=False)
         else:
-            terminal.out.print(escape(f"{name} may do nothing that the stack knows"), highlight=False)
+            terminal.out.print(escape(f"{name} has no rights in this stack"), highlight=False)
         _compare(show.right_lines(planned), show.right_lines(found))
 
 

@@ -31,6 +31,11 @@ class Measure:
         return noun if self.flavor == CPU else f"{self.flavor} {noun}"
 
 
+def flavor_of(label: str, resource: str) -> str:
+    """The flavor that a `Measure.label` of a resource names."""
+    return label.rpartition(" ")[0] or CPU if resource in (CPU, MEMORY) else label
+
+
 def measures(tree: Tree) -> tuple[Measure, ...]:
     """What is counted in a stack, in the order of its flavors, GPUs first.
 
