@@ -22,8 +22,8 @@ NONE: Final = "GPU_TENANCY_NO_BROWSER"
 
 _AXE: Final = """(rules) => axe.run({resultTypes: ["violations"], ...(rules && {runOnly: rules})}).then((found) =>
   found.violations.map((each) => [each.id, ...each.nodes.slice(0, 3).map((node) => node.html)]))"""
-_CUT: Final = """[...document.querySelectorAll(".scroll:not(.twin *)")].filter((each) => each.scrollWidth > each.clientWidth
-  && each.querySelector("table")).map((each) => each.getAttribute("aria-label"))"""
+_CUT: Final = """[...document.querySelectorAll(".scroll:not(.twin *)")].filter((each) => each.querySelector("table")
+  && each.scrollWidth > each.clientWidth).map((each) => each.getAttribute("aria-label"))"""
 _COLOURS: Final = ["color-contrast", "link-in-text-block"]
 """The rules of axe-core that see colours; what the others see is the same in every scheme."""
 
@@ -114,7 +114,7 @@ def check_accessible(chromium: Browser, file: Path) -> None:
 
 
 def check_width(chromium: Browser, file: Path, width: int) -> None:
-    """A page is as wide as the window, and no table is cut but the twins of pictures, which have a column for each step."""
+    """A page is as wide as the window; no table is cut but twins of pictures, which have a column for each step."""
     found = opened(chromium, file, width=width)
     found.unfold()
     assert found.page.evaluate("document.documentElement.scrollWidth") == width
