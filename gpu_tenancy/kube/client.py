@@ -52,7 +52,7 @@ class Cluster:
         Raises:
             ConsoleError: the file or the context cannot be used.
         """
-        # The kubernetes package takes half a second to import, which commands without a cluster do not need.
+        # urllib3 takes a tenth of a second to import, which commands without a cluster do not need.
         from gpu_tenancy.kube.transport import Transport  # noqa: PLC0415 - see above
 
         self._transport: Transport = Transport(kubeconfig, context, retry_seconds)

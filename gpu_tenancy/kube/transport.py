@@ -1,4 +1,4 @@
-"""Connections to an API server, by urllib3 with the server, credentials and CA that the `kubernetes` package reads."""
+"""Requests to an API server, by urllib3 with the server, credentials and CA of a kubeconfig."""
 
 import json
 import time
@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
-from kubernetes.client.rest import RESTClientObject
-from urllib3 import BaseHTTPResponse, PoolManager
+from urllib3 import BaseHTTPResponse
 from urllib3.exceptions import HTTPError
-from urllib3.util import Retry, Timeout
+from urllib3.util import Timeout
 
-from gpu_tenancy.kube.contexts import entry_of, impersonation
-from gpu_tenancy.kube.credentials import certificate_problem, read_kubeconfig, rejected, unreachable
+from gpu_tenancy.kube.contexts import entry_of
+from gpu_tenancy.kube.credentials import Login
 from gpu_tenancy.kube.errors import UNAUTHORIZED, api_error
-from gpu_tenancy.kube.request import CONNECTIONS, Request, RetryBudget, transient
+from gpu_tenancy.kube.request import Request, RetryBudget, transient
+from gpu_tenancy.kube.tls import certificate_problem, connections, unreachable
 
 _TIMEOUT: Final = Timeout(connect=5, read=60)
 _CHUNK: Final = 2**16
@@ -29,13 +29,10 @@ class Transport:
     def __init__(self, kubeconfig: Path, context: str | None, retry_seconds: float) -> None:
         """Reads the kubeconfig; see `RetryBudget` for the seconds."""
         self._budget = RetryBudget(retry_seconds)
-        configuration = read_kubeconfig(kubeconfig, context)
-        configuration.connection_pool_maxsize = CONNECTIONS
-        configuration.retries = Retry(0)  # `RetryBudget` decides
-        self.server = configuration.host
-        self._kubeconfig, self._configuration = kubeconfig, configuration
-        self._pool: PoolManager = RESTClientObject(configuration).pool_manager
-        self._identity = impersonation(entry_of(kubeconfig, context).user)
+        entry = entry_of(kubeconfig, context)
+        self.server = entry.server
+        self._login = Login(entry, kubeconfig)
+        self._pool = connections(entry, self._login.certificate, kubeconfig)
 
     def send(self, request: Request) -> bytes:
         """Returns the body of the answer; repeats the request while the server does not work.
@@ -90,15 +87,12 @@ class Transport:
 
     def _check(self, answer: BaseHTTPResponse, content: bytes) -> None:
         if answer.status == UNAUTHORIZED:
-            raise rejected(self._configuration, self._kubeconfig)
+            raise self._login.rejected(self.server)
         if not 200 <= answer.status < 300:  # noqa: PLR2004 - the HTTP success range
             raise api_error(answer.status, answer.reason or "", content)
 
     def _call(self, request: Request) -> BaseHTTPResponse:
-        headers = {"Accept": request.accept, "Content-Type": request.content_type, **self._identity}
-        # Asked for each time, because a login helper renews its token.
-        if token := self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization"):
-            headers["Authorization"] = token
+        headers = {"Accept": request.accept, "Content-Type": request.content_type, **self._login.headers()}
         query = urlencode([(key, value) for key, value in request.query.items() if value])
         url = f"{self.server}{request.path}{'?' if query else ''}{query}"
         body = None if request.body is None else json.dumps(request.body)

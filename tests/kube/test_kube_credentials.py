@@ -41,14 +41,15 @@ def expired(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("clusters: [a\n", "invalid kubeconfig: while parsing a flow sequence .* line 1, column 11 .*; specify"),
-        ("a:\n\t- b\n", "invalid kubeconfig: while scanning .* line 2, column 1; specify another"),
+        ("clusters: [a\n", "invalid YAML in line 2, column 1; specify another kubeconfig or context"),
+        ("a:\n\t- b\n", "invalid YAML in line 2, column 1; specify"),
         ("- a\n", "the file is not a kubeconfig; specify another kubeconfig or context"),
         ("hello", "the file is not a kubeconfig; specify"),
-        ("", "invalid kubeconfig: .*file is empty; specify"),
-        ("\udcff\udcfe", "invalid kubeconfig: 'utf-8' codec can't decode .*; specify"),
+        ("clusters: {a: b}", "the file is not a kubeconfig; specify"),
+        ("", "the file is not a kubeconfig; specify"),
+        ("\udcff\udcfe", "invalid YAML; specify"),
     ],
-    ids=["no YAML", "tab", "list", "text", "empty", "binary"],
+    ids=["no YAML", "tab", "list", "text", "other YAML", "empty", "binary"],
 )
 def test_an_invalid_kubeconfig_is_named(tmp_path: Path, content: str, problem: str) -> None:
     file = tmp_path / "config"
@@ -63,7 +64,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_a_context_that_is_not_there_is_named_with_those_that_are(platform: Platform) -> None:
-    with pytest.raises(ConsoleError, match="context prod not found; specify one of: gpu-tenancy-embedded"):
+    with pytest.raises(ConsoleError, match="context prod not found; specify --context gpu-tenancy-embedded"):
         Cluster(platform.kubeconfig, "prod")
 
 
