@@ -31,10 +31,10 @@ help: ## Show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 up: ready ## Deploy stack $(STACK) to the embedded platform and verify its guarantees; REPLACE=1 deletes another stack there
-	@$(RUN) tenancy up $(STACK) $(if $(REPLACE),--replace)
+	@$(RUN) tenancy local up $(STACK) $(if $(REPLACE),--replace)
 
 down: ready ## Stop the embedded platform and delete its data
-	@$(RUN) tenancy down
+	@$(RUN) tenancy local down
 
 preview: ready-clouds ## Preview stack $(STACK), with a report and YAML objects in $(OUT)
 	@$(RUN) tenancy preview $(STACK) --out $(OUT)
@@ -64,7 +64,7 @@ fuzz: ready-clouds ## Load, render and apply (dry run) 10,000 changed stack file
 	  --timeout 0 --hypothesis-show-statistics $(if $(SEED),--hypothesis-seed=$(SEED))
 
 # Minutes of waiting: `up` killed at many points, a machine that is asleep, full disks.
-faults: ready-clouds ## Kill `tenancy up` at 20 points, stop it for longer than its timeouts, fill its disk; KILLS=N for N points
+faults: ready-clouds ## Kill `tenancy local up` at 20 points, stop it for longer than its timeouts, fill its disk; KILLS=N for N points
 	@GPU_TENANCY_FAULTS=1 GPU_TENANCY_KILLS=$(or $(KILLS),20) $(RUN) python -m pytest -n 2 --dist loadfile \
 	  tests/cli/test_cli_faults.py tests/kube/test_kube_killed.py \
 	  tests/kube/test_kube_upgrade.py tests/embedded/test_embedded_faults.py
@@ -104,15 +104,15 @@ licenses: ready-clouds ## Generate docs/licenses.md from uv.lock; fails for a li
 	@$(RUN) python -m dependencies.licenses
 
 simulate: ready ## Simulate how Kueue admits the workloads of SCENARIOS=FILE; write the result to OUT=FILE
-	@$(RUN) tenancy simulate --scenarios $(SCENARIOS) --out $(OUT)
+	@$(RUN) tenancy whatif --scenarios $(SCENARIOS) --out $(OUT)
 
 agree: ready ## Play 210 random scenarios on the real Kueue and in the simulation; SEED=N, COUNT=N, SCENARIOS=FILE, DOCS=yes
 	@$(RUN) python -m benchmarks.agree $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) \
 	  $(if $(SCENARIOS),--scenarios $(SCENARIOS)) $(if $(DOCS),--docs)
 
 schema: ready ## Generate stacks/schema.json and stacks/scenarios/schema.json from the model
-	@$(RUN) tenancy schema --out stacks/schema.json
-	@$(RUN) tenancy schema --scenarios --out stacks/scenarios/schema.json
+	@$(RUN) tenancy catalogue schema --out stacks/schema.json
+	@$(RUN) tenancy catalogue schema --scenarios --out stacks/scenarios/schema.json
 
 scopes: ready ## Generate the table of namespaced and cluster-scoped kinds from their definitions
 	@$(RUN) python -m gpu_tenancy.embedded.definitions.scopes

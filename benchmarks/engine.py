@@ -1,6 +1,6 @@
 """`pulumi up` by the Pulumi CLI, first and again, beside a flat Pulumi program that registers the same objects.
 
-A third row is `tenancy up --all` of the same environment, divided into a Pulumi stack for every ten teams.
+A third row is `tenancy up` of the same environment, divided into a Pulumi stack for every ten teams.
 
 `python -m benchmarks.engine --teams 100` starts an API server of its own and uses a file backend, with checkpoints. It
 needs the Pulumi CLI on the PATH and its plugin for Kubernetes. Without them nothing is measured.
@@ -68,7 +68,7 @@ def _divided(folder: Path, teams: int) -> list[Watch]:
         backend = folder / "backend"
         backend.mkdir()
         own = {"PULUMI_BACKEND_URL": backend.as_uri(), "PULUMI_CONFIG_PASSPHRASE": "", "GPU_TENANCY_CORES": "1"}
-        command = [sys.executable, "-m", "gpu_tenancy", "up", NAME, "--all", "--yes", "--at-once", "2"]
+        command = [sys.executable, "-m", "gpu_tenancy", "up", NAME, "--yes", "--at-once", "2"]
 
         def up() -> None:
             ended = subprocess.run(

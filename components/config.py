@@ -118,11 +118,11 @@ def of_part(planned: Plan, name: str | None) -> Plan:
     if name is None:
         stacks = ", ".join(f"{stack}.{part}" for part in known)
         raise pulumi.RunError(
-            f"split: {stack} is divided into the stacks {stacks}; run `tenancy up {stack} --all`, or remove split"
+            f"split: {stack} is divided into the stacks {stacks}; run `tenancy up {stack}`, or remove split"
         )
     raise pulumi.RunError(
         f"{KEY}: {name} is not a part of {stack.removesuffix(f'.{name}')}; known: {', '.join(known) or 'none'};"
-        f" to deploy all parts, run `tenancy up`"
+        " to deploy all parts, run `tenancy up`"
     )
 
 

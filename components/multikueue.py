@@ -47,7 +47,7 @@ class WorkerClusters(pulumi.ComponentResource):
 class ManagerAccess(pulumi.ComponentResource):
     """The ServiceAccount of a manager in a worker, what it may read, and the role that it has in each team's namespace.
 
-    It has no token until somebody asks for one: `tenancy worker-kubeconfig`.
+    It has no token until somebody asks for one: `tenancy access worker-kubeconfig`.
 
     Example:
         >>> ManagerAccess("manager", plan(stack).manager)

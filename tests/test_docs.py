@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from command_lines import command_of
 from jsonschema import Draft202012Validator
 from package_schema import misfits
 from repository import ROOT
-from typer.core import TyperGroup
 from typer.testing import CliRunner
 from workflow_tools import commands
 
 from components.provider.package import TENANCY, package_schema
 from gpu_tenancy.cli import documentation
 from gpu_tenancy.cli.catalogue import abilities
-from gpu_tenancy.cli.command_reference import commands_page
+from gpu_tenancy.cli.command_reference import command_tree, commands_page
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.cli.stack_reference import Reference, stack_page
 from gpu_tenancy.kueue.unmodelled import Unmodelled
@@ -208,19 +208,16 @@ def test_every_relative_link_resolves(page: Path) -> None:
 
 @EACH_PAGE
 def test_every_command_line_parses(page: Path) -> None:
-    group = typer.main.get_command(app)
-    assert isinstance(group, TyperGroup)
     for block in fenced(page, "sh"):
-        for name, *words in commands(block):
-            assert name in group.commands, name
-            group.commands[name].make_context(name, words)
+        for line in commands(block):
+            command, words = command_of(line)
+            command.make_context(page.name, list(words))
     # In a sentence a command may be shortened, so only its name and options are known.
     for line in re.findall(r"`(?:\.venv/bin/)?tenancy ([^`]+)`", prose(page)):
-        name, *words = line.split()
-        if name == "…":
+        if line == "…":
             continue
-        assert name in group.commands, line
-        known = {option for parameter in group.commands[name].params for option in parameter.opts}
+        command, words = command_of(line.split())
+        known = {option for parameter in command.params for option in parameter.opts}
         assert {word.partition("=")[0] for word in words if word.startswith("-")} <= known | {"--help"}, line
 
 
@@ -343,14 +340,12 @@ def test_the_reference_has_the_unit_of_an_amount(reference: Reference) -> None:
 
 
 def test_every_command_is_in_the_command_reference() -> None:
-    group = typer.main.get_command(app)
-    assert isinstance(group, TyperGroup)
     page = commands_page()
-    for name, command in group.commands.items():
+    for name, command in command_tree(typer.main.get_command(app)):
         _, found, section = page.partition(f"\n## {name}\n")
-        assert found or command.hidden, name
+        assert found, name
         section = section.partition("\n## ")[0]
-        for parameter in () if command.hidden else command.params:
+        for parameter in command.params:
             shown = [] if getattr(parameter, "hidden", False) else parameter.opts
             assert all(f"`{option}`" in section for option in shown if option.startswith("-")), name
 

@@ -1,4 +1,4 @@
-"""What the pages show of `tenancy demo`, and of groups with even sharing, is what the program does."""
+"""What the pages show of `tenancy local demo`, and of groups with even sharing, is what the program does."""
 
 import re
 
@@ -27,7 +27,7 @@ def blocks() -> list[list[str]]:
 
 
 def test_the_page_shows_what_the_demo_prints() -> None:
-    seen = CliRunner(env={"COLUMNS": "240"}).invoke(app, ["demo", "--project", str(ROOT)])
+    seen = CliRunner(env={"COLUMNS": "240"}).invoke(app, ["local", "demo", "--project", str(ROOT)])
     printed = [line.rstrip() for line in seen.stdout.splitlines() if "pending" not in line or line.startswith("team ")]
     shown = [block for block in blocks() if "namespace1" in "".join(block)]
     assert len(shown) == 2

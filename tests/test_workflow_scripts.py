@@ -34,7 +34,7 @@ def previews(tmp_path: Path) -> Path:
         tmp_path,
         ".venv/bin/tenancy",
         f"""#!/bin/bash
-if [[ $1 == comment ]]; then PYTHONPATH='{ROOT}' exec '{sys.executable}' -c '{ours}' "$@"; fi
+if [[ $1 == stack ]]; then PYTHONPATH='{ROOT}' exec '{sys.executable}' -c '{ours}' "$@"; fi
 echo "$*" >> asked
 all="$*"
 out=${{all##*--out }}

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
+from command_lines import command_of
 from repository import ROOT
-from typer.core import TyperGroup
 from workflow_tools import FOLDER, WORKFLOWS, actionlint, commands, gitlab, run, steps, workflow
 
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.cli.main import app
 
 BIN = Path(sys.executable).parent
 SHELLCHECK = BIN / "shellcheck"
@@ -130,7 +128,7 @@ def test_pulumi_installs_no_packages_at_start() -> None:
 def test_a_deployment_compares_the_charts_before_it_has_a_login_to_a_cloud() -> None:
     job = workflow("pulumi.yaml")["jobs"]["pulumi"]
     texts = [f"{step.get('uses', '')} {step.get('run', '')}" for step in job["steps"]]
-    (compared,) = (index for index, text in enumerate(texts) if "gpu_tenancy charts" in text)
+    (compared,) = (index for index, text in enumerate(texts) if "gpu_tenancy cluster charts" in text)
     assert job["steps"][compared]["if"] == "inputs.command == 'up'"
     later = " ".join(texts[compared:])
     for name in ("pulumi up", "auth-actions", "configure-aws-credentials", "google-github-actions/auth", "azure/login"):
@@ -209,25 +207,25 @@ def told_commands() -> list[tuple[str, str]]:
     texts = [(name, step["run"]) for name in WORKFLOWS for _, step in steps(name) if "run" in step]
     texts += [("preview.sh", (FOLDER / "preview.sh").read_text()), (".gitlab-ci.yml", gitlab())]
     pages = ("docs/pull-requests.md", "docs/gitops.md")
-    texts += [(page, "\n".join(re.findall(r"`(tenancy \w+ [^`…<]*)`", (ROOT / page).read_text()))) for page in pages]
+    texts += [
+        (page, "\n".join(re.findall(r"`(tenancy (?:stack )?+\w+ [^`…<]*)`", (ROOT / page).read_text())))
+        for page in pages
+    ]
     texts += [(page, "\n".join(re.findall(r"^tenancy .*$", (ROOT / page).read_text(), re.MULTILINE))) for page in pages]
     return sorted({(place, " ".join(words)) for place, text in texts for words in commands(text)})
 
 
 @pytest.mark.parametrize(("place", "line"), told_commands())
 def test_every_command_line_is_one_that_the_program_takes(place: str, line: str) -> None:
-    group = typer.main.get_command(app)
-    assert isinstance(group, TyperGroup)
-    name, *words = line.split()
-    assert name in group.commands, place
-    group.commands[name].make_context(name, words)
+    command, words = command_of(line.split())
+    command.make_context(place, list(words))
 
 
 def test_command_lines_are_found_in_all_places() -> None:
     assert {place for place, _ in told_commands()} == {
         *("pull-request.yaml", "preview.sh", ".gitlab-ci.yml", "docs/pull-requests.md", "docs/gitops.md")
     }
-    assert {line.split()[0] for _, line in told_commands()} == {"changed", "comment", "preview", "render"}
+    assert {line.split()[0] for _, line in told_commands()} == {"stack", "preview"}
 
 
 @pytest.mark.process
@@ -272,7 +270,7 @@ def test_a_job_of_gitlab_with_an_identity_downloads_no_python_packages() -> None
 
 def test_a_deployment_of_gitlab_compares_the_charts_first() -> None:
     compared, deployed = yaml.safe_load(gitlab())[".up"]["script"]
-    assert compared == '.venv/bin/python -m gpu_tenancy charts "$STACK"'
+    assert compared == '.venv/bin/python -m gpu_tenancy cluster charts "$STACK"'
     assert deployed.startswith("pulumi up ")
 
 

@@ -35,7 +35,7 @@ while IFS= read -r stack; do
 done
 code=0
 # Below the limit of GitHub, because comment.yaml adds some text.
-.venv/bin/tenancy comment "$out" --out "$out/comment.md" --limit 64000 || code=$?
+.venv/bin/tenancy stack comment "$out" --out "$out/comment.md" --limit 64000 || code=$?
 case $code in
   0) ;;
   1) tell "error title=Invalid stack::The comment has the file, the line and the fix." ;;

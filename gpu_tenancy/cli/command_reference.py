@@ -13,16 +13,21 @@ from gpu_tenancy.cli.markdown import escaped, head, table
 
 def commands_page() -> str:
     """The command reference: every command with its arguments and options."""
-    group = typer.main.get_command(app)
-    if not isinstance(group, TyperGroup):
-        msg = "the command has no commands of its own"
-        raise TypeError(msg)
-    commands = {name: command for name, command in group.commands.items() if not command.hidden}
-    index = [[f"[`{name}`](#{name})", _summary(command.help)] for name, command in commands.items()]
+    commands = dict(command_tree(typer.main.get_command(app)))
+    index = [[f"[`{name}`](#{name.replace(' ', '-')})", _summary(command.help)] for name, command in commands.items()]
     lines = [head("commands"), "", *table(["command", "description"], index)]
     for name, command in commands.items():
         lines += ["", *_command(name, command)]
     return "\n".join(lines) + "\n"
+
+
+def command_tree(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """The commands of a group and of the groups in it, each with the words that follow `tenancy`."""
+    if not isinstance(command, TyperGroup):
+        yield name, command
+        return
+    for inner, below in command.commands.items():
+        yield from command_tree(below, f"{name} {inner}".strip())
 
 
 def _command(name: str, command: Any) -> Iterator[str]:

@@ -1,12 +1,16 @@
 """The command `tenancy`: everything that is not the Pulumi program."""
 
 import sys
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.cli.commands import (
     doctor,
+    environments,
     facts,
     live,
     people,
@@ -18,44 +22,103 @@ from gpu_tenancy.cli.commands import (
     starting,
 )
 
+_EVERY_DAY: Final = (previewing.preview, environments.up, live.usage, live.why, live.fit, simulating.whatif)
+_GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Callable[..., None]]]]] = {
+    "stack": (
+        "Stack files: create a project, check, explain, compare and publish them.",
+        {
+            "init": starting.init,
+            "validate": stacks.validate,
+            "explain": stacks.explain,
+            "diff": stacks.diff,
+            "render": render.render,
+            "changed": render.changed,
+            "comment": render.comment,
+            "destroy": environments.destroy,
+        },
+    ),
+    "cluster": (
+        "Checks of a real cloud and of Helm charts before a deployment.",
+        {"doctor": doctor.doctor, "charts": doctor.charts},
+    ),
+    "access": (
+        "Who may do what; kubeconfigs.",
+        {
+            "who-can": people.who_can,
+            "can": people.can,
+            "whoami": people.whoami,
+            "kubeconfig": people.kubeconfig_of,
+            "worker-kubeconfig": people.worker_kubeconfig,
+        },
+    ),
+    "local": (
+        "The embedded platform: a stack on this machine, with simulated GPU nodes.",
+        {"up": platform.up, "down": platform.down, "status": platform.status, "demo": simulating.demo},
+    ),
+    "catalogue": (
+        "What a stack can use: clouds, machine types, keys, policy packs.",
+        {"clouds": facts.clouds, "machines": facts.machines, "schema": facts.schema, "packs": facts.packs},
+    ),
+}
+RENAMED: Final[Mapping[str, str]] = {
+    "up --all": "up",
+    "up --controllers": "local up --controllers",
+    "up --replace": "local up --replace",
+    "down --all": "stack destroy",
+    "login-check": "access whoami",
+    "pack": "catalogue packs",
+    "simulate": "whatif --scenarios",
+    **{name: f"{group} {name}" for group, (_, commands) in _GROUPS.items() for name in commands if name != "up"},
+}
+"""Old command lines, before there were groups, and the new ones."""
+_WRONG_USAGE: Final = 2
+
+
+class _Commands(TyperGroup):
+    """The commands; an old name is answered with the new one."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Finds the command that the first word names."""
+        for old, new in RENAMED.items():
+            name, *options = old.split()
+            if args[0] == name and set(options) <= set(args):
+                terminal.error_line(f"`tenancy {old}` is now `tenancy {new}`")
+                raise typer.Exit(_WRONG_USAGE)
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     help="Preview, deploy and inspect GPU platforms that several teams share on Kubernetes.",
 )
-for command in (
-    starting.init,
-    starting.pack,
-    previewing.preview,
-    stacks.validate,
-    stacks.explain,
-    stacks.diff,
-    doctor.doctor,
-    doctor.charts,
-    simulating.whatif,
-    simulating.demo,
-    live.usage,
-    live.fit,
-    live.why,
-    people.who_can,
-    people.can,
-    people.kubeconfig_of,
-    people.login_check,
-    people.worker_kubeconfig,
-    platform.up,
-    platform.down,
-    platform.status,
-    render.render,
-    render.changed,
-    render.comment,
-    facts.clouds,
-    facts.machines,
-    facts.schema,
-    simulating.simulate,
-):
-    app.command("kubeconfig" if command is people.kubeconfig_of else None)(command)
+for command in _EVERY_DAY:
+    app.command(rich_help_panel="Every day")(command)
+for group, (summary, commands) in _GROUPS.items():
+    commands_of = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help=summary)
+    for name, command in commands.items():
+        commands_of.command(name)(command)
+    app.add_typer(commands_of, name=group, rich_help_panel="Groups of commands")
+
+
+def _print_version(asked: bool) -> None:  # noqa: FBT001 - Typer calls it
+    if asked:
+        from importlib.metadata import version  # noqa: PLC0415 - other commands do not need it
+
+        typer.echo(f"tenancy {version('gpu-tenancy')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(  # pyright: ignore[reportUnusedFunction]
+    *,
+    _: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
+    ] = False,
+) -> None: ...
 
 
 def main() -> None:

@@ -1,1 +1,1 @@
-"""`tenancy doctor`: checks before a deployment that the tools and, read-only, the cloud have what a stack needs."""
+"""`tenancy cluster doctor`: checks that tools and, read-only, the cloud have what a stack needs."""

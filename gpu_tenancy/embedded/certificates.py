@@ -99,7 +99,7 @@ def issue_client(places: Places, user: str, group: str | None, seconds: float) -
     file = Path(places.key(_ISSUER))
     if not file.is_file():
         what = "the embedded platform was started by an earlier version, which kept no key for certificates of people"
-        raise ConsoleError(what, "start it again: `tenancy down`, then `tenancy up`")
+        raise ConsoleError(what, "start it again: `tenancy local down`, then `tenancy local up`")
     signer = cast("_Key", load_pem_private_key(file.read_bytes(), password=None))  # written above
     authority = _Authority(x509.load_pem_x509_certificate(Path(places.certificate(_ISSUER)).read_bytes()), signer)
     subject = {NameOID.COMMON_NAME: user, **({NameOID.ORGANIZATION_NAME: group} if group else {})}

@@ -128,7 +128,7 @@ class Platform:
         if cluster.server != own:
             raise ConsoleError(
                 f"{self.kubeconfig}: context {CONTEXT}: {cluster.server} is not the embedded platform, which is {own}",
-                "run `tenancy up` with the stack that it carries, or `tenancy down`",
+                "run `tenancy local up` with the stack that it carries, or `tenancy local down`",
             )
         return cluster
 

@@ -68,7 +68,7 @@ def project_folder(given: Path | None = None) -> Path:
             return folder
     raise ConsoleError(
         f"{working}: no {_FILE} in this folder or its parents",
-        "change to a Pulumi project, specify one with --project, or create one with `tenancy init FOLDER`",
+        "change to a Pulumi project, specify one with --project, or create one with `tenancy stack init FOLDER`",
     )
 
 
@@ -150,7 +150,7 @@ def stack_of(team: str, folder: Path) -> str:
         return stacks[0]
     if not stacks:
         raise ConsoleError(
-            f"no stack has a team '{team}'", "specify a stack with --stack; `tenancy validate` lists all"
+            f"no stack has a team '{team}'", "specify a stack with --stack; `tenancy stack validate` lists all"
         )
     raise ConsoleError(f"{len(stacks)} stacks have a team '{team}'", f"specify --stack {' or --stack '.join(stacks)}")
 

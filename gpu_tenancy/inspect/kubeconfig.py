@@ -30,7 +30,8 @@ def kubeconfig(given: Path | None = None, environment: Mapping[str, str] = os.en
     if named or not usual.is_file():
         where = f"KUBECONFIG is {os.pathsep.join(named)}" if named else f"{usual} does not exist"
         raise ConsoleError(
-            f"no kubeconfig found: {where}", "set --kubeconfig, or use --embedded for the platform of `tenancy up`"
+            f"no kubeconfig found: {where}",
+            "set --kubeconfig, or use --embedded for the platform of `tenancy local up`",
         )
     return usual
 
@@ -50,5 +51,5 @@ def connect(given: Path | None, context: str | None, *, embedded: bool) -> Clust
         raise ConsoleError("--embedded cannot be combined with --kubeconfig or --context", "remove one of them")
     found = Platform().kubeconfig
     if not found.is_file():
-        raise ConsoleError("the embedded platform is not running", "start it with `tenancy up`")
+        raise ConsoleError("the embedded platform is not running", "start it with `tenancy local up`")
     return Cluster(found, CONTEXT)

@@ -156,7 +156,7 @@ def check_prunable(
         raise ConsoleError(
             f"objects are no longer in the stack, but have finalizers that only Kueue clears, which does not run: "
             f"{', '.join(held[:_LISTED])}{more}",
-            f"run `tenancy up {name}` with controllers, which starts Kueue, or `tenancy down` first",
+            f"run `tenancy local up {name}` with controllers, which starts Kueue, or `tenancy local down` first",
         )
 
 

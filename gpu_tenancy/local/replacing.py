@@ -4,7 +4,7 @@
 other stack's objects in place can block: for `local` followed by `example-tree` it did not end within 180 seconds,
 because a TrainJob's Workload has a finalizer that only Kubeflow Trainer clears, and the new stack does not run it.
 Deleting the platform takes 2 seconds, and starting it with the new stack 24 (two cores, 2026-11-22). This also deletes
-what users and demos left: the new stack finds the same platform as after `tenancy down`.
+what users and demos left: the new stack finds the same platform as after `tenancy local down`.
 """
 
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def not_replaced(other: str, name: str) -> ConsoleError:
     """The error for a user who did not ask for the other stack to be deleted."""
     return ConsoleError(
         f"the embedded platform carries stack {other}",
-        f"to delete it with everything on the platform and deploy {name}, run `tenancy up {name} --replace`"
+        f"to delete it with everything on the platform and deploy {name}, run `tenancy local up {name} --replace`"
         f" (`make up STACK={name} REPLACE=1`)",
     )
 

@@ -1,4 +1,4 @@
-"""Terminal output of `tenancy up` and `validate`: tables, and plain text where the output is not a terminal."""
+"""Terminal output of `tenancy local up` and `validate`: tables, and plain text where the output is not a terminal."""
 
 from rich.console import Console
 from rich.markup import escape
@@ -20,7 +20,7 @@ from gpu_tenancy.model.spec import Stack
 
 
 def outcome(console: Console, result: Outcome) -> None:
-    """Prints the result of `tenancy up`: changes, GPUs by team, and checks."""
+    """Prints the result of `tenancy local up`: changes, GPUs by team, and checks."""
     console.print()
     console.print(f"[bold]{escape(result.preview.name)}[/bold] on the embedded platform, {escape(result.server)}")
     console.print(f"{escape(changes(result))} [dim]({result.objects} objects, by {result.engine})[/dim]")

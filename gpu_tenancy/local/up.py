@@ -1,4 +1,4 @@
-"""`tenancy up`: deploys a stack to the embedded platform and verifies its guarantees."""
+"""`tenancy local up`: deploys a stack to the embedded platform and verifies its guarantees."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -126,7 +126,7 @@ def up(
                 raise
             fix = f"see {platform.places.log(API_SERVER)}, then run the same command again"
             if error.status == UNAUTHORIZED:
-                fix = "run `tenancy down`, then the same command again"
+                fix = "run `tenancy local down`, then the same command again"
             raise ConsoleError(f"the API server of the embedded platform rejected a request: {error}", fix) from error
 
 
@@ -268,7 +268,7 @@ def _by_pulumi(platform: Platform, stack_preview: Preview, project: Path) -> Cou
     if program is None:
         raise ConsoleError(
             "this platform was deployed with Pulumi, but pulumi is not on the PATH",
-            "add it to the PATH, or run `tenancy down` first",
+            "add it to the PATH, or run `tenancy local down` first",
         )
     cli = PulumiCli(program, platform.places.home / "pulumi", project)
     objects = [Reference.of(item.manifest) for item in stack_preview.objects]

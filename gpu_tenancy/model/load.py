@@ -155,7 +155,7 @@ _SPECIAL: Final = {
         "remove it: requests.nvidia.com/gpu is derived from the team's GPUs",
     ),
 }
-_KEYS_LISTING: Final = "tenancy schema"
+_KEYS_LISTING: Final = "tenancy catalogue schema"
 _MUST: Final = re.compile(r"^(Input|String|List|Dictionary|Set|Value) should ")
 """Start of pydantic's messages about values."""
 

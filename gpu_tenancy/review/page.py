@@ -86,7 +86,7 @@ def page(review: Review, outcome: Outcome | None = None) -> str:
 
     Args:
         review: the review.
-        outcome: result of `tenancy up`; its checks are shown first.
+        outcome: result of `tenancy local up`; its checks are shown first.
     """
     templates = environment()
     used = None

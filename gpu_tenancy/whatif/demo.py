@@ -1,4 +1,4 @@
-"""`tenancy demo`: plays a scenario of jobs; in a terminal event by event, with a table after each step."""
+"""`tenancy local demo`: plays a scenario of jobs; in a terminal event by event, with a table after each step."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -62,7 +62,7 @@ def platform_of_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plat
 
 @pytest.fixture(scope="module")
 def deployed(platform_of_local: Platform, tmp_path_factory: pytest.TempPathFactory, report: Report) -> Outcome:
-    """The stack `local`, whose guards deny, as `tenancy up` deploys it."""
+    """The stack `local`, whose guards deny, as `tenancy local up` deploys it."""
     project = Project.at(tmp_path_factory.mktemp("project") / "local")
     file = project.folder / "stacks/Pulumi.local.yaml"
     shutil.copy(ROOT / "stacks/Pulumi.local.yaml", file)

@@ -49,7 +49,7 @@ def with_files(platform: Platform, tmp_path: Path) -> Path:
 
 def test_a_robot_gets_a_bounded_token_and_is_who_it_is_meant_to_be(desk: Desk, tmp_path: Path) -> None:
     file = tmp_path / "robot"
-    assert desk.lines("kubeconfig", OWN, "--as", ROBOT, "--for", "10m", "--out", file) == []
+    assert desk.lines("access", "kubeconfig", OWN, "--as", ROBOT, "--for", "10m", "--out", file) == []
     assert file.stat().st_mode & 0o777 == 0o600
     config = yaml.safe_load(file.read_text(encoding="utf-8"))
     assert config["contexts"][0]["context"]["namespace"] == OWN
@@ -57,18 +57,20 @@ def test_a_robot_gets_a_bounded_token_and_is_who_it_is_meant_to_be(desk: Desk, t
     claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     assert claims["exp"] - claims["iat"] == 600
     assert claims["exp"] > time.time()
-    me = json.loads(desk.run("login-check", "--json", kubeconfig=file).stdout)
+    me = json.loads(desk.run("access", "whoami", "--json", kubeconfig=file).stdout)
     assert me["user"] == "system:serviceaccount:default:ci-vision"
     assert me["roles"] == [{"namespace": None, "role": "member"}, {"namespace": OWN, "role": "researcher"}]
-    assert desk.lines("kubeconfig", OWN, "--as", ROBOT, "--out", file) == []  # a token can be renewed
+    assert desk.lines("access", "kubeconfig", OWN, "--as", ROBOT, "--out", file) == []  # a token can be renewed
 
 
 def test_a_user_is_impersonated_without_a_copy_of_keys(desk: Desk, with_files: Path, tmp_path: Path) -> None:
     file = tmp_path / "lead"
-    made = desk.run("kubeconfig", SIBLING, "--as", PEOPLE["lead of the cohort"], "--out", file, kubeconfig=with_files)
+    made = desk.run(
+        "access", "kubeconfig", SIBLING, "--as", PEOPLE["lead of the cohort"], "--out", file, kubeconfig=with_files
+    )
     assert (made.exit_code, made.stderr) == (0, "")
     assert not any(secret in file.read_text(encoding="utf-8") for secret in ("key-data", "token"))
-    me = json.loads(desk.run("login-check", "--json", kubeconfig=file).stdout)
+    me = json.loads(desk.run("access", "whoami", "--json", kubeconfig=file).stdout)
     assert me["groups"] == ["research-leads", "system:authenticated"]
     assert me["roles"] == [
         {"namespace": None, "role": "member"},
@@ -86,8 +88,8 @@ def test_on_the_embedded_platform_a_role_is_tried_with_a_certificate_that_expire
     here, file = Desk(desk.project), tmp_path / "kubeconfig"
 
     def me(who: str) -> dict[str, Json]:
-        assert here.lines("kubeconfig", OWN, "--embedded", "--as", who, "--for", "10m", "--out", file) == []
-        found: dict[str, Json] = json.loads(here.run("login-check", "--json", kubeconfig=file).stdout)
+        assert here.lines("access", "kubeconfig", OWN, "--embedded", "--as", who, "--for", "10m", "--out", file) == []
+        found: dict[str, Json] = json.loads(here.run("access", "whoami", "--json", kubeconfig=file).stdout)
         return found
 
     user = me(PEOPLE["researcher"])
@@ -108,20 +110,20 @@ def test_a_name_that_a_certificate_has_no_room_for_is_refused(platform: Platform
 
 
 def test_an_administrator_and_a_stranger_are_told_apart(desk: Desk, with_files: Path, tmp_path: Path) -> None:
-    assert desk.lines("login-check")[-1] == "whole cluster admin"
+    assert desk.lines("access", "whoami")[-1] == "whole cluster admin"
     file = tmp_path / "auditor"
-    desk.run("kubeconfig", OWN, "--as", PEOPLE["auditor"], "--out", file, kubeconfig=with_files)
-    assert json.loads(desk.run("login-check", "--json", kubeconfig=file).stdout)["roles"] == [
+    desk.run("access", "kubeconfig", OWN, "--as", PEOPLE["auditor"], "--out", file, kubeconfig=with_files)
+    assert json.loads(desk.run("access", "whoami", "--json", kubeconfig=file).stdout)["roles"] == [
         {"namespace": None, "role": "auditor"}
     ]
     file.write_text(file.read_text(encoding="utf-8").replace("auditor@", "eve@"), encoding="utf-8")
-    stranger = desk.run("login-check", kubeconfig=file).stdout
+    stranger = desk.run("access", "whoami", kubeconfig=file).stdout
     assert "user    eve@example.com" in stranger
     assert "no role of stack people; ask for" in stranger
 
 
 def test_keys_in_the_file_are_left_there(desk: Desk) -> None:
-    result = desk.run("kubeconfig", OWN)
+    result = desk.run("access", "kubeconfig", OWN)
     assert "credentials of user admin are not copied; list both files in KUBECONFIG" in result.stderr
     assert yaml.safe_load(result.stdout)["users"] == []
 
@@ -138,7 +140,7 @@ def test_keys_in_the_file_are_left_there(desk: Desk) -> None:
     ],
 )
 def test_errors_of_kubeconfig(desk: Desk, arguments: tuple[str, ...], message: str) -> None:
-    assert message in desk.error("kubeconfig", *arguments)
+    assert message in desk.error("access", "kubeconfig", *arguments)
 
 
 def test_on_eks_the_aws_cli_gets_the_token_and_assumes_the_role() -> None:

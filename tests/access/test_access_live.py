@@ -48,15 +48,15 @@ def test_stack_and_api_server_agree_on_every_role_verb_and_resource(who: str, de
     "asked", [("create", "pods/exec"), ("list", "secrets"), ("get", "nodes"), ("patch", "lq"), ("bind", "clusterroles")]
 )
 def test_who_can_answers_the_same_from_the_stack_and_the_cluster(asked: tuple[str, str], desk: Desk) -> None:
-    live = desk.run("who-can", *asked, "--live", "--json")
+    live = desk.run("access", "who-can", *asked, "--live", "--json")
     # Parts of the embedded platform, such as kwok, are users too.
     people = [row for row in json.loads(live.stdout) if row["who"] in PEOPLE.values()]
-    assert (live.exit_code, people) == (0, json.loads(desk.run("who-can", *asked, "--json").stdout))
+    assert (live.exit_code, people) == (0, json.loads(desk.run("access", "who-can", *asked, "--json").stdout))
     assert people
 
 
 def test_the_control_plane_is_counted_and_shown_on_request(desk: Desk) -> None:
-    few, every = (desk.run("who-can", "list", "secrets", "--live", *more) for more in ((), ("--all",)))
+    few, every = (desk.run("access", "who-can", "list", "secrets", "--live", *more) for more in ((), ("--all",)))
     assert "of the control plane and of operators not shown (use --all)" in few.stderr
     assert "group:system:masters" not in few.stdout
     assert "group:system:masters whole cluster cluster-admin" in " ".join(every.stdout.split())
@@ -75,8 +75,8 @@ def test_a_binding_that_the_stack_does_not_have_is_reported(desk: Desk, cluster:
     }
     cluster.apply(binding)
     try:
-        who = desk.run("who-can", "create", "configmaps", "--live")
-        what = desk.run("can", "ann", "-n", OTHER, "--live")
+        who = desk.run("access", "who-can", "create", "configmaps", "--live")
+        what = desk.run("access", "can", "ann", "-n", OTHER, "--live")
     finally:
         cluster.delete(Reference.of(binding))
     reason = "allowed by the cluster, not by the stack; remove the binding, or add it to the stack"
@@ -91,7 +91,7 @@ def test_a_role_that_was_not_deployed_is_reported(desk: Desk, cluster: Cluster) 
     assert binding
     cluster.delete(Reference.of(binding))
     try:
-        result = desk.run("who-can", "get", "secrets", "-n", SIBLING, "--live")
+        result = desk.run("access", "who-can", "get", "secrets", "-n", SIBLING, "--live")
     finally:
         metadata: Manifest = {"name": "gpu-tenancy-leads", "namespace": SIBLING}
         kept: Manifest = {key: value for key, value in binding.items() if key != "metadata"}

@@ -41,54 +41,54 @@ def test_a_rule_allows_what_the_api_server_allows(given: Rule, expected: str) ->
 
 
 def test_who_can_lists_people_with_their_role_and_the_teams(desk: Desk) -> None:
-    assert desk.lines("who-can", "create", "pods/exec") == [
+    assert desk.lines("access", "who-can", "create", "pods/exec") == [
         "who where role",
         "group:platform-admins whole cluster cluster-admin",
         f"group:research-leads {SIBLING}, {OWN} gpu-tenancy-lead",
         f"serviceaccount:default/ci-vision {OWN} gpu-tenancy-researcher",
         f"user:ann@example.com {OWN} gpu-tenancy-researcher",
     ]
-    assert desk.lines("who-can", "get", "secret", "-n", OTHER) == [
+    assert desk.lines("access", "who-can", "get", "secret", "-n", OTHER) == [
         "who where role",
         "group:platform-admins whole cluster cluster-admin",
     ]
 
 
 def test_names_are_those_that_kubectl_accepts(desk: Desk) -> None:
-    first = desk.lines("who-can", "delete", "jobs.batch")
+    first = desk.lines("access", "who-can", "delete", "jobs.batch")
     assert len(first) == 5
-    assert [desk.lines("who-can", "delete", name) for name in ("job", "jobs", "Job")] == [first] * 3
-    assert desk.lines("who-can", "get", "no") == desk.lines("who-can", "get", "nodes")
-    assert len(desk.lines("who-can", "get", "nodes")) == 7
+    assert [desk.lines("access", "who-can", "delete", name) for name in ("job", "jobs", "Job")] == [first] * 3
+    assert desk.lines("access", "who-can", "get", "no") == desk.lines("access", "who-can", "get", "nodes")
+    assert len(desk.lines("access", "who-can", "get", "nodes")) == 7
 
 
 def test_rights_have_a_row_for_each_namespace_and_set_of_verbs(desk: Desk) -> None:
-    rows = json.loads(desk.run("can", "ann", "--json").stdout)
+    rows = json.loads(desk.run("access", "can", "ann", "--json").stdout)
     assert {namespace for row in rows for namespace in row["namespaces"]} == {None, OWN}
     (shells,) = (row for row in rows if "pods/exec" in row["resources"])
     assert (shells["namespaces"], shells["verbs"]) == ([OWN], ["get", "create"])
     assert not any("secrets" in row["resources"] for row in rows)
-    assert desk.lines("can", "group:platform-admins") == [
+    assert desk.lines("access", "can", "group:platform-admins") == [
         "where verbs resources",
         "whole cluster all verbs all resources",
     ]
-    assert desk.lines("can", "user:eve@example.com") == ["user:eve@example.com has no rights in this stack"]
+    assert desk.lines("access", "can", "user:eve@example.com") == ["user:eve@example.com has no rights in this stack"]
 
 
 def test_groups_of_a_user_are_taken_into_account(desk: Desk) -> None:
-    rows = json.loads(desk.run("can", "ann", "--group", "research-leads", "-n", SIBLING, "--json").stdout)
+    rows = json.loads(desk.run("access", "can", "ann", "--group", "research-leads", "-n", SIBLING, "--json").stdout)
     assert any("secrets" in row["resources"] and row["namespaces"] == [SIBLING] for row in rows)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("who-can", "gett", "pods"), "error: VERB: unknown verb 'gett'; did you mean 'get'?"),
-        (("who-can", "get", "podz"), "error: RESOURCE: unknown resource 'podz'; did you mean 'pods'?"),
-        (("who-can", "get", "pods", "-n", "nobody"), "error: no stack has a team 'nobody'; specify a stack"),
-        (("who-can", "get", "pods", "-n", "web", "--stack", "people"), "error: -n: stack people has no team 'web';"),
-        (("can", "an"), "error: NAME: 'an' is not a person; write user:NAME, group:NAME"),
-        (("can", "serviceaccount:ci"), "error: NAME: 'serviceaccount:ci' is not a person; write"),
+        (("access", "who-can", "gett", "pods"), "error: VERB: unknown verb 'gett'; did you mean 'get'?"),
+        (("access", "who-can", "get", "podz"), "error: RESOURCE: unknown resource 'podz'; did you mean 'pods'?"),
+        (("access", "who-can", "get", "pods", "-n", "nobody"), "error: no stack has a team 'nobody'; specify a stack"),
+        (("access", "who-can", "get", "pods", "-n", "web", "--stack", "people"), "error: -n: stack people has no team"),
+        (("access", "can", "an"), "error: NAME: 'an' is not a person; write user:NAME, group:NAME"),
+        (("access", "can", "serviceaccount:ci"), "error: NAME: 'serviceaccount:ci' is not a person; write"),
     ],
 )  # fmt: skip
 def test_errors_name_the_argument_the_value_and_the_fix(desk: Desk, arguments: tuple[str, ...], message: str) -> None:
@@ -97,15 +97,16 @@ def test_errors_name_the_argument_the_value_and_the_fix(desk: Desk, arguments: t
 
 def test_a_resource_of_several_groups_needs_one(tmp_path: Path) -> None:
     desk = Desk.at(tmp_path / "project", operators={"volcano": "installed"})
-    assert desk.error("who-can", "get", "jobs") == (
+    assert desk.error("access", "who-can", "get", "jobs") == (
         "error: RESOURCE: jobs is in 2 API groups; specify jobs.batch or jobs.batch.volcano.sh"
     )
 
 
 def test_without_people_a_stack_must_be_named(desk: Desk) -> None:
     desk.project.write("other", {"teams": {}})
-    assert len(desk.lines("who-can", "get", "nodes")) == 7
+    assert len(desk.lines("access", "who-can", "get", "nodes")) == 7
     desk.project.write("other", {"people": {}})
     assert (
-        desk.error("who-can", "get", "nodes") == "error: 2 stacks have people; specify --stack other or --stack people"
+        desk.error("access", "who-can", "get", "nodes")
+        == "error: 2 stacks have people; specify --stack other or --stack people"
     )

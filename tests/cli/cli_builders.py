@@ -108,7 +108,7 @@ class Home:
     def upping(self, stack: str = "good", *options: str, controllers: str = "none") -> list[str]:
         """The command that brings up a stack."""
         place = ("--project", self.project.folder, "--out", self.folder / "out")
-        return self.command("up", stack, *place, "--controllers", controllers, *options)
+        return self.command("local", "up", stack, *place, "--controllers", controllers, *options)
 
     def begin(self, command: list[str]) -> subprocess.Popen[str]:
         """Starts a command in a session of its own; its progress can be read while it runs."""

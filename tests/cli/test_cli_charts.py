@@ -1,4 +1,4 @@
-"""`tenancy charts` compares the archives of Helm charts with their pinned digests."""
+"""`tenancy cluster charts` compares the archives of Helm charts with their pinned digests."""
 
 import hashlib
 import json

@@ -109,20 +109,20 @@ def test_the_preview_ends_with_what_the_pools_cost_and_where_the_prices_come_fro
 
 
 def test_the_command_lists_features_of_each_cloud() -> None:
-    words = tenancy("clouds").output
+    words = tenancy("catalogue", "clouds").output
     assert all(rules.title in words for rules in clouds().values())
     assert "capacity-block" in words
 
 
 def test_the_command_lists_the_machines_of_one_cloud() -> None:
-    words = tenancy("machines", "--cloud", "azure").output
+    words = tenancy("catalogue", "machines", "--cloud", "azure").output
     own = {name for cloud, name in machines() if cloud == "azure"}
     assert all(name in words for name in own)
     assert "p5.48xlarge" not in words
 
 
 def test_the_command_knows_no_machines_of_a_misspelt_cloud() -> None:
-    result = tenancy("machines", "--cloud", "gpc")
+    result = tenancy("catalogue", "machines", "--cloud", "gpc")
     assert result.exit_code == 1
     assert "error: --cloud: unknown cloud 'gpc'; did you mean 'gcp'?" in result.output
 

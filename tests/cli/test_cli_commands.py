@@ -123,7 +123,7 @@ def test_a_file_of_others_is_never_overwritten(project: Project, tmp_path: Path)
 
 
 def is_fresh(file: Path) -> bool:
-    return file.read_text(encoding="utf-8") == tenancy("schema").stdout
+    return file.read_text(encoding="utf-8") == tenancy("catalogue", "schema").stdout
 
 
 def test_the_schema_is_up_to_date_and_a_stale_one_is_reported(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_the_schema_is_up_to_date_and_a_stale_one_is_reported(tmp_path: Path) ->
     stale = tmp_path / "schema.json"
     stale.write_text(own.read_text(encoding="utf-8").replace("guaranteed", "promised", 1), encoding="utf-8")
     assert not is_fresh(stale)
-    assert tenancy("schema", "--out", stale).exit_code == 0
+    assert tenancy("catalogue", "schema", "--out", stale).exit_code == 0
     assert is_fresh(stale)
     assert json.loads(stale.read_text())["$schema"].startswith("https://json-schema.org/")
 
@@ -163,7 +163,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     with (found.project.folder / "__main__.py").open("a") as program:
         program.write(SECRET)
     yield found
-    found.run("down")
+    found.run("local", "down")
 
 
 def versions(home: Home, stack: str) -> Mapping[str, tuple[object, object]]:
@@ -192,7 +192,7 @@ def test_up_again_changes_nothing_an_edit_is_applied_and_down_removes_everything
 
 
 def comes_up(home: Home) -> None:
-    asleep = home.run("status")
+    asleep = home.run("local", "status")
     assert asleep.returncode == 1
     assert asleep.stdout.count("not running") == 5
 
@@ -210,7 +210,7 @@ def comes_up(home: Home) -> None:
     assert sorted(each.name for each in home.folder.iterdir()) == ["out", "project", "state"]
 
     shows_no_secret(home, first.stdout + first.stderr)
-    awake = home.run("status")
+    awake = home.run("local", "status")
     assert awake.returncode == 0
     assert awake.stdout.count("pid ") == 5
     assert "good, deployed with server-side apply" in awake.stdout
@@ -274,7 +274,7 @@ def names_what_another_stack_would_replace(home: Home) -> None:
     assert (other.returncode, other.stdout) == (1, "")
     content = f"good ({len(before)} objects, deployed with server-side apply; running: 1 team, 1 server, 1 job, "
     assert f"the embedded platform carries stack {content}" in other.stderr
-    assert "run `tenancy up other --replace` (`make up STACK=other REPLACE=1`)" in other.stderr
+    assert "run `tenancy local up other --replace` (`make up STACK=other REPLACE=1`)" in other.stderr
     assert versions(home, "good") == before
 
 
@@ -292,7 +292,7 @@ def replaces_it_by_a_good_stack_only(home: Home) -> None:
     with Cluster(home.kubeconfig) as cluster:
         assert not any(cluster.exists("v1", "Namespace", name) for name in ("vision", "speech", "sandbox"))
         assert cluster.list("kueue.x-k8s.io/v1beta2", "ClusterQueue", labels="") != ()
-    assert "other, deployed with server-side apply" in home.run("status").stdout
+    assert "other, deployed with server-side apply" in home.run("local", "status").stdout
 
     again = home.up("other", "--replace", controllers="all")
     assert (again.returncode, "no changes" in again.stdout) == (0, True), again.stdout + again.stderr
@@ -307,7 +307,7 @@ def queues_with_controllers(home: Home) -> None:
     assert "gave way: Preempted to accommodate a workload due to reclamation within the cohort" in queued.stdout
     assert "a job without a queue does not run in" in queued.stdout
     assert "every workload of the stack runs, or is pending for a reason of its quota" in queued.stdout
-    status = home.run("status")
+    status = home.run("local", "status")
     assert status.returncode == 0
     assert "kueue-controller-manager" in status.stdout
 
@@ -315,11 +315,11 @@ def queues_with_controllers(home: Home) -> None:
 def restarts_a_controller_and_removes_a_team_whose_jobs_run_and_wait(home: Home) -> None:
     """Finalizers on pods, workloads and queues do not keep what is pruned, although Kueue has just started."""
     has_jobs(home, "speech", count=4, gpus=2)  # together twice the GPUs of the only node
-    pids = dict(line.split("pid") for line in home.run("status").stdout.splitlines() if "pid" in line)
+    pids = dict(line.split("pid") for line in home.run("local", "status").stdout.splitlines() if "pid" in line)
     kueue = psutil.Process(int(pids[next(name for name in pids if name.startswith("kueue-controller-manager"))]))
     kueue.kill()
     psutil.wait_procs([kueue], timeout=10)
-    status = home.run("status")
+    status = home.run("local", "status")
     assert status.returncode == 1
     assert "kueue-controller-manager exited. Last log lines" in status.stdout
     assert '"level":' in status.stdout
@@ -328,7 +328,7 @@ def restarts_a_controller_and_removes_a_team_whose_jobs_run_and_wait(home: Home)
     home.project.write("good", sections)
     again = home.up(controllers="all")
     assert (again.returncode, "starting kueue" in again.stderr) == (0, True), again.stdout + again.stderr
-    assert home.run("status").returncode == 0
+    assert home.run("local", "status").returncode == 0
     with Cluster(home.kubeconfig) as cluster:
         assert not cluster.exists("v1", "Namespace", "speech")
         assert not cluster.exists("kueue.x-k8s.io/v1beta2", "ClusterQueue", "speech")
@@ -388,8 +388,8 @@ def runs_without_them_again(home: Home) -> None:
 def goes(home: Home) -> None:
     has_jobs(home, "audio", count=3, gpus=4)
     assert len(home.processes()) > 5
-    gone = home.run("down")
+    gone = home.run("local", "down")
     assert gone.returncode == 0
     assert home.processes() == []
     assert files(home.folder / "state") == {}
-    assert home.run("down").returncode == 0
+    assert home.run("local", "down").returncode == 0

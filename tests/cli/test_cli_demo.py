@@ -1,4 +1,4 @@
-"""`tenancy demo`, as a person runs it, and its display beside a cluster."""
+"""`tenancy local demo`, as a person runs it, and its display beside a cluster."""
 
 import io
 import json
@@ -30,7 +30,7 @@ from gpu_tenancy.whatif.demo import Display, play_demo
 
 
 def demo(*arguments: object, project: Path = ROOT) -> Result:
-    return tenancy("demo", *arguments, project=project)
+    return tenancy("local", "demo", *arguments, project=project)
 
 
 def lines(seen: Result) -> list[str]:
@@ -94,7 +94,7 @@ def test_the_old_folder_and_option_of_scenarios_are_refused_with_the_new_ones(pr
     seen = demo("good", project=project.folder)
     assert seen.exit_code == 1
     assert "stacks/scenarios" in seen.stderr.replace("\n", "")
-    assert "use --scenarios" in tenancy("schema", "--stories").stderr
+    assert "use --scenarios" in tenancy("catalogue", "schema", "--stories").stderr
 
 
 def test_a_given_scenario_file_is_played(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`tenancy up` and `tenancy down` as processes that are killed, stopped, run side by side or meet a full disk.
+"""`tenancy local up` and `down` as processes that are killed, stopped, run side by side or meet a full disk.
 
 `make faults` kills `up` at more points, and has the tests that take minutes.
 """
@@ -64,7 +64,7 @@ def points(count: int) -> list[Point]:
 def home(tmp_path: Path) -> Iterator[Home]:
     found = Home.at(tmp_path)
     yield found
-    found.run("down")
+    found.run("local", "down")
 
 
 def wait_for_line(running: "subprocess.Popen[str]", start: str) -> None:
@@ -96,7 +96,7 @@ def is_whole(home: Home) -> None:
 
 
 def leaves_nothing(home: Home) -> None:
-    gone = home.run("down")
+    gone = home.run("local", "down")
     assert gone.returncode == 0, gone.stderr
     assert home.processes() == []
     assert [file for file in (home.folder / "state").rglob("*") if not file.is_dir()] == []
@@ -117,7 +117,7 @@ def test_after_a_kill_two_at_once_end_in_one_platform_and_down_waits_for_up(home
     changing = home.begin(home.upping())
     wait_for_line(changing, "reading")
     psutil.Process(changing.pid).suspend()  # so that it is not done before the other begins
-    going = home.begin(home.command("down"))
+    going = home.begin(home.command("local", "down"))
     wait_for_line(going, "waiting for another process that is deploying to this platform")
     psutil.Process(changing.pid).resume()
     text, _ = changing.communicate(timeout=300)
@@ -192,7 +192,7 @@ def test_a_full_disk_is_named_and_with_room_again_all_converges(home: Home) -> N
         full 0; step filled {up}; rm {state}/filler
         step whole {up}
         step again {up}
-        step down {" ".join(home.command("down"))}
+        step down {" ".join(home.command("local", "down"))}
         find {state} -type f > {home.folder}/left
     """)
     subprocess.run(

@@ -1,4 +1,4 @@
-"""The wheel, installed into an empty environment: a project that `tenancy init` makes works there."""
+"""The wheel, installed into an empty environment: a project that `tenancy stack init` makes works there."""
 
 import json
 import os
@@ -75,7 +75,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     run(sys.executable, "-m", "uv", "--quiet", "--offline", "pip", "install", "--no-deps", "--python", python, wheel)
     own = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
     found = Installed(wheel, python, folder / "my-platform", own)
-    done = found.run("tenancy", "init", str(found.project), folder=folder)
+    done = found.run("tenancy", "stack", "init", str(found.project), folder=folder)
     assert done.returncode == 0, done.stderr
     return found
 
@@ -105,7 +105,7 @@ def test_a_new_project_has_a_program_a_stack_policy_settings_a_workflow_and_a_te
 
 @pytest.mark.slow
 def test_the_new_projects_preview_evaluates_the_shipped_packs(installed: Installed) -> None:
-    assert installed.run("tenancy", "validate").returncode == 0
+    assert installed.run("tenancy", "stack", "validate").returncode == 0
     done = installed.run(
         *("tenancy", "preview", "dev", "--policy", "workloads", "--policy", "clouds", "--out", "out"),
     )
@@ -141,7 +141,7 @@ def test_its_test_passes_and_fails_with_a_mistake(installed: Installed) -> None:
 @pytest.mark.slow
 def test_commands_outside_a_project_report_it(installed: Installed) -> None:
     nowhere = installed.project.parent
-    for words in (["validate"], ["preview", "dev"], ["changed", "--base", "HEAD"]):
+    for words in (["stack", "validate"], ["preview", "dev"], ["stack", "changed", "--base", "HEAD"]):
         done = installed.run("tenancy", *words, folder=nowhere)
         assert done.returncode == 1, done.stderr
         assert "no Pulumi.yaml in" in done.stderr
@@ -149,7 +149,7 @@ def test_commands_outside_a_project_report_it(installed: Installed) -> None:
 
 
 def test_the_folder_of_a_pack_is_printed_for_pulumi(installed: Installed) -> None:
-    done = installed.run("tenancy", "pack", "clouds")
+    done = installed.run("tenancy", "catalogue", "packs", "clouds")
     folder = Path(done.stdout.strip())
     assert (folder / "PulumiPolicy.yaml").is_file()
     assert installed.python.parents[1] in folder.parents
@@ -183,7 +183,7 @@ def test_an_impossible_project_is_refused_and_not_written(
 ) -> None:
     parent = installed.project.parent
     before = sorted(parent.rglob("Pulumi.yaml"))
-    done = installed.run("tenancy", "init", folder, *options, folder=parent)
+    done = installed.run("tenancy", "stack", "init", folder, *options, folder=parent)
     assert done.returncode == 1
     assert problem in " ".join(done.stderr.split())
     assert sorted(parent.rglob("Pulumi.yaml")) == before
@@ -193,7 +193,9 @@ def test_an_impossible_project_is_refused_and_not_written(
 def test_the_clouds_sdk_is_an_extra_of_the_requirement(installed: Installed) -> None:
     parent = installed.project.parent
     assert (
-        installed.run("tenancy", "init", "two-clouds", "--cloud", "gcp", "--cloud", "aws", folder=parent).returncode
+        installed.run(
+            "tenancy", "stack", "init", "two-clouds", "--cloud", "gcp", "--cloud", "aws", folder=parent
+        ).returncode
         == 0
     )
     version = installed.run("python", "-c", "import importlib.metadata as m; print(m.version('gpu-tenancy'))")

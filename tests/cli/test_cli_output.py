@@ -108,7 +108,7 @@ def project(tmp_path: Path) -> Project:
 
 def validated(project: Project, sections: Data) -> Result:
     project.write("s", sections)
-    return tenancy("validate", "s", project=project.folder)
+    return tenancy("stack", "validate", "s", project=project.folder)
 
 
 @pytest.mark.parametrize("owner", ["o\n::error::boo", "\x1b[31mred", "##[error]boo", "[red]boo[/red]"])

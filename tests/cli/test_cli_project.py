@@ -36,7 +36,7 @@ def test_without_a_project_the_error_names_the_ways_to_one(tmp_path: Path, monke
         project_folder()
     assert refused.value.what == f"{tmp_path}: no Pulumi.yaml in this folder or its parents"
     assert refused.value.fix.startswith("change to a Pulumi project, specify one with --project")
-    assert "`tenancy init FOLDER`" in refused.value.fix
+    assert "`tenancy stack init FOLDER`" in refused.value.fix
 
 
 def test_a_folder_named_pulumi_yaml_is_not_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The report of `tenancy up`: one self-contained page."""
+"""The report of `tenancy local up`: one self-contained page."""
 
 from dataclasses import replace
 from pathlib import Path

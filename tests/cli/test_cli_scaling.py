@@ -68,7 +68,7 @@ class Metered:
     inventory: Path
 
     def deploy(self) -> set[str]:
-        """Applies the server, as `tenancy up` does; returns what happened to its objects."""
+        """Applies the server, as `tenancy local up` does; returns what happened to its objects."""
         return {change.action for change in apply(self.cluster, self.manifests, self.inventory)}
 
     def pods(self) -> tuple[Manifest, ...]:

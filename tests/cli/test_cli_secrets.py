@@ -37,7 +37,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
     found = Home.at(tmp_path)
     found.project.write("good", sections())
     yield found
-    found.run("down")
+    found.run("local", "down")
 
 
 def job() -> Data:
@@ -69,8 +69,8 @@ def test_values_in_the_cluster_are_in_no_output_and_no_file(home: Home) -> None:
         misspelt = run("fit", "vision", "-f", file, "--embedded")
         assert misspelt.returncode == 2
         assert "Secret wandb has no key TOKN (env B of container main)" in misspelt.stdout
-        for command in (("usage",), ("why", "vision/nightly"), ("why", "vision/api"), ("status",)):
-            run(*command, *(("--embedded",) if command != ("status",) else ()))
+        for command in (("usage",), ("why", "vision/nightly"), ("why", "vision/api"), ("local", "status")):
+            run(*command, *(("--embedded",) if command != ("local", "status") else ()))
         run("preview", "good", "--project", home.project.folder, "--out", home.folder / "out", "--json")
 
         again = home.up()

@@ -34,21 +34,21 @@ def raised() -> Data:
 
 
 def test_all_stacks_are_validated_and_a_wrong_one_among_them_is_exit_code_1(project: Project) -> None:
-    assert (run(project, "validate").stdout, run(project, "validate").exit_code) == ("✓ good\n", 0)
+    assert (run(project, "stack", "validate").stdout, run(project, "stack", "validate").exit_code) == ("✓ good\n", 0)
     wrong = small()
     wrong["teams"]["speech"]["gpus"] = {"l4": {"guaranteed": 9}}
     project.write("bad", wrong)
-    seen = run(project, "validate")
+    seen = run(project, "stack", "validate")
     assert (seen.exit_code, seen.stdout) == (1, "✓ good\n")
     assert "teams.speech.gpus.l4.guaranteed: 9 " in seen.stderr
-    assert run(project, "validate", "good").exit_code == 0
+    assert run(project, "stack", "validate", "good").exit_code == 0
 
 
 # Explain.
 
 
 def test_a_teams_numbers_are_explained_by_the_lines_of_the_only_stack_that_has_it(project: Project) -> None:
-    seen = run(project, "explain", "speech")
+    seen = run(project, "stack", "explain", "speech")
     assert (seen.exit_code, seen.stderr) == (0, "")
     text = Path(project.folder, "stacks/Pulumi.good.yaml").read_text(encoding="utf-8")
     line = text.splitlines().index("        l4:") + 1
@@ -59,7 +59,7 @@ def test_a_teams_numbers_are_explained_by_the_lines_of_the_only_stack_that_has_i
 
 
 def test_an_explanation_for_machines_has_the_same_numbers(project: Project) -> None:
-    seen = json.loads(run(project, "explain", "speech", "--json").stdout)
+    seen = json.loads(run(project, "stack", "explain", "speech", "--json").stdout)
     (nominal,) = [each for each in seen if each["field"] == "l4 nvidia.com/gpu nominalQuota"]
     assert (nominal["object"], nominal["value"], nominal["reason"]) == (
         "ClusterQueue speech",
@@ -70,12 +70,12 @@ def test_an_explanation_for_machines_has_the_same_numbers(project: Project) -> N
 
 def test_an_ambiguous_team_requires_the_stack(project: Project) -> None:
     project.write("other", small())
-    seen = run(project, "explain", "speech")
+    seen = run(project, "stack", "explain", "speech")
     assert (seen.exit_code, seen.stdout) == (1, "")
     assert "2 stacks have a team 'speech'; specify --stack good or --stack other" in seen.stderr
-    assert run(project, "explain", "speech", "--stack", "good").exit_code == 0
-    assert "no stack has a team 'nobody'; specify a stack" in run(project, "explain", "nobody").stderr
-    misspelt = run(project, "explain", "speach", "--stack", "good")
+    assert run(project, "stack", "explain", "speech", "--stack", "good").exit_code == 0
+    assert "no stack has a team 'nobody'; specify a stack" in run(project, "stack", "explain", "nobody").stderr
+    misspelt = run(project, "stack", "explain", "speach", "--stack", "good")
     assert "stack good: unknown team 'speach'; did you mean 'speech'?" in misspelt.stderr
 
 
@@ -85,7 +85,7 @@ def test_an_ambiguous_team_requires_the_stack(project: Project) -> None:
 @pytest.mark.slow
 def test_a_diff_shows_the_verdict_and_each_changed_value(project: Project) -> None:
     project.write("good", raised())
-    seen = run(project, "diff", "good", "HEAD")
+    seen = run(project, "stack", "diff", "good", "HEAD")
     assert (seen.exit_code, seen.stderr) == (0, "")
     verdict = seen.stdout.partition("compared with HEAD")[0]
     assert "- Team speech: l4 limit raised from 2 to 4 GPUs\n" in verdict

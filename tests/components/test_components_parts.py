@@ -102,7 +102,7 @@ def test_a_divided_environment_is_not_deployed_as_one_stack_by_accident() -> Non
         render(ROOT, project="gpu-tenancy", stack="example-tree", config=to_config(source))
     assert str(refused.value) == (
         "split: example-tree is divided into the stacks example-tree.tenancy, example-tree.cohort.products;"
-        " run `tenancy up example-tree --all`, or remove split"
+        " run `tenancy up example-tree`, or remove split"
     )
 
 

@@ -1,4 +1,4 @@
-"""`tenancy up STACK --all` with the official Pulumi CLI, where there is one."""
+"""`tenancy up STACK` with the official Pulumi CLI, where there is one."""
 
 import os
 import re
@@ -52,7 +52,7 @@ def deployed(project: Project, cluster: Cluster) -> Iterator[Project]:
 @pytest.mark.slow
 def test_a_missing_pulumi_cli_is_an_error_with_the_fix(project: Project, tmp_path: Path) -> None:
     project.write("good", sections(["a"]))
-    done = tenancy(project, "up", "good", "--all", PATH=str(tmp_path))
+    done = tenancy(project, "up", "good", PATH=str(tmp_path))
     assert (done.returncode, done.stderr) == (
         1,
         "error: pulumi is not on the PATH; install the Pulumi CLI, then run `pulumi login`\n",
@@ -95,26 +95,26 @@ def test_an_environment_is_divided_and_joined_without_a_change_in_the_cluster(
     deployed: Project, platform: Platform, cluster: Cluster
 ) -> None:
     write(deployed, platform, None)
-    done = tenancy(deployed, "up", "good", "--all", "--yes")
+    done = tenancy(deployed, "up", "good", "--yes")
     assert counts(done.stderr) == {"good": {"create"}}, done.stderr
     assert "encryptionsalt: " in (deployed.folder / "stacks" / "Pulumi.good.yaml").read_text()
     uids = {one: uid(cluster, one) for one in references(deployed)}
 
     write(deployed, platform, ["a", "b"])
-    done = tenancy(deployed, "up", "good", "--all", "--yes")
+    done = tenancy(deployed, "up", "good", "--yes")
     assert counts(done.stderr) == {"good.tenancy": {"same"}, "good.cohort.a": {"same"}, "good.cohort.b": {"same"}}
 
     write(deployed, platform, ["b"], one="b")
-    done = tenancy(deployed, "up", "good", "--all", "--yes")
+    done = tenancy(deployed, "up", "good", "--yes")
     assert counts(done.stderr) == {"good.tenancy": {"same"}, "good.cohort.b": {"same", "update"}}, done.stderr
     assert "removing stack good.cohort.a" in done.stderr
 
     write(deployed, platform, None)
-    done = tenancy(deployed, "up", "good", "--all", "--yes")
+    done = tenancy(deployed, "up", "good", "--yes")
     assert counts(done.stderr) == {"good": {"same", "update"}}, done.stderr  # the cohort of team one
     assert {one: uid(cluster, one) for one in uids} == uids
 
-    done = tenancy(deployed, "down", "--all", "good", "--yes")
+    done = tenancy(deployed, "stack", "destroy", "good", "--yes")
     assert counts(done.stderr) == {"good": {"delete"}}, done.stderr
     assert not [one for one in references(deployed) if cluster.get(*one)]
 
@@ -122,7 +122,7 @@ def test_an_environment_is_divided_and_joined_without_a_change_in_the_cluster(
 @WITH_PULUMI
 def test_nothing_happens_without_a_confirmation(project: Project, platform: Platform) -> None:
     write(project, platform, ["a"])
-    done = tenancy(project, "up", "good", "--all")
+    done = tenancy(project, "up", "good")
     assert done.returncode == 1
     assert "nothing was changed; confirm with --yes, because there is no terminal to ask" in done.stderr
     assert not list((project.folder / "backend").rglob("good*.json"))

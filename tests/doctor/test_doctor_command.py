@@ -22,7 +22,9 @@ def project(tmp_path: Path) -> Project:
 
 
 def doctor(project: Project, *arguments: str) -> tuple[int, str]:
-    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["doctor", *arguments, "--project", str(project.folder)])
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(
+        app, ["cluster", "doctor", *arguments, "--project", str(project.folder)]
+    )
     return done.exit_code, done.output
 
 

@@ -151,7 +151,7 @@ def run(*words: str) -> tuple[int, str, str]:
 def test_names_go_to_the_output_and_reasons_beside_it(project: Path) -> None:
     write(project, dev="2", prod="2")
     (project / "stacks/Pulumi.old.yaml").unlink()
-    code, said, beside = run("changed", "--base", "main", "--project", str(project))
+    code, said, beside = run("stack", "changed", "--base", "main", "--project", str(project))
     assert (code, said) == (0, "dev\nprod\n")
     assert beside.splitlines() == [
         "· dev: stacks/Pulumi.dev.yaml changed",
@@ -163,5 +163,5 @@ def test_names_go_to_the_output_and_reasons_beside_it(project: Path) -> None:
 @pytest.mark.parametrize(("among", "names"), [('["prod", "else"]', ["prod"]), ("", []), ("dev prod", ["dev", "prod"])])
 def test_a_matrix_has_those_that_the_pipeline_may_ask(project: Path, among: str, names: list[str]) -> None:
     write(project, dev="2", prod="2")
-    code, said, _ = run("changed", "--base", "main", "--project", str(project), "--among", among, "--json")
+    code, said, _ = run("stack", "changed", "--base", "main", "--project", str(project), "--among", among, "--json")
     assert (code, json.loads(said)) == (0, names)

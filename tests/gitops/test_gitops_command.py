@@ -1,4 +1,4 @@
-"""`tenancy render` as it is called."""
+"""`tenancy stack render` as it is called."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from gpu_tenancy.gitops.pieces import stays
 
 
 def run(*words: str) -> tuple[int, str, str]:
-    done = CliRunner().invoke(app, ["render", *words])
+    done = CliRunner().invoke(app, ["stack", "render", *words])
     return done.exit_code, done.stdout, done.stderr
 
 

@@ -111,6 +111,6 @@ def test_the_command_writes_the_comment_and_ends_as_the_gravest_preview(tmp_path
     leave(tmp_path / "out", "dev", code="0", report=REPORT)
     leave(tmp_path / "out", "prod", code="2", report=REPORT)
     file = tmp_path / "new/comment.md"
-    done = CliRunner().invoke(app, ["comment", str(tmp_path / "out"), "--out", str(file)])
+    done = CliRunner().invoke(app, ["stack", "comment", str(tmp_path / "out"), "--out", str(file)])
     assert done.exit_code == 2
     assert file.read_text(encoding="utf-8") == comment(read(tmp_path / "out"))

@@ -107,7 +107,7 @@ def test_tokens_are_never_written(
         "why": said(caplog, "why", f"{namespace}/p", *own),
         "usage": said(caplog, "usage", *own),
         "no team": said(caplog, "usage", namespace, "--json", *own),
-        "doctor": said(caplog, "doctor", "good", "--project", project.folder),
+        "doctor": said(caplog, "cluster", "doctor", "good", "--project", project.folder),
         "preview": said(caplog, "preview", "good", "--project", project.folder, "--out", place.folder / "out"),
     }
     assert "registry.example.com" in texts["why"] or f"{namespace}/p" in texts["why"]

@@ -109,7 +109,9 @@ def test_a_queue_with_kueues_finalizer_is_named_before_waiting(
     check_prunable(cluster, inventory, [], [], "local")  # nobody holds it
     cluster.patch(reference, {"metadata": {"finalizers": ["kueue.x-k8s.io/resource-in-use"]}})
     try:
-        with pytest.raises(ConsoleError, match=f"only Kueue clears.*: {reference}; run `tenancy up local` with contr"):
+        with pytest.raises(
+            ConsoleError, match=f"only Kueue clears.*: {reference}; run `tenancy local up local` with contr"
+        ):
             check_prunable(cluster, inventory, [], [], "local")
         check_prunable(cluster, inventory, [], ["kueue"], "local")
         check_prunable(cluster, inventory, [reference.key], [], "local")

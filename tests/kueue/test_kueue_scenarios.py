@@ -112,10 +112,10 @@ def test_observe_returns_the_admitted_and_the_pending_workloads_after_each_step(
 
 
 def simulated(folder: Path, text: str) -> tuple[int, str]:
-    """The exit code and the output of `tenancy simulate` for a file with this text."""
+    """The exit code and the output of `tenancy whatif --scenarios` for a file with this text."""
     (folder / "scenarios.jsonl").write_text(text, encoding="utf-8")
     out = folder / "out" / "observed.jsonl"
-    arguments = ["simulate", "--scenarios", str(folder / "scenarios.jsonl"), "--out", str(out)]
+    arguments = ["whatif", "--scenarios", str(folder / "scenarios.jsonl"), "--out", str(out)]
     result = CliRunner(env={"COLUMNS": "400"}).invoke(app, arguments)
     return result.exit_code, result.output.replace(str(folder), "AT")
 

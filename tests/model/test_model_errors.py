@@ -53,10 +53,10 @@ def test_a_short_list_of_names_is_complete_and_a_long_one_is_cut_to_the_nearest_
         f"use one of: {', '.join(flavors)}",
     )
     many = [f"m{number}" for number in range(130)]
-    shown, _, rest = listed("m77", many, "tenancy machines").partition(", …")
+    shown, _, rest = listed("m77", many, "tenancy catalogue machines").partition(", …")
     assert shown.split(", ")[0] == "m77"
     assert len(shown.split(", ")) == 5
-    assert rest == " (130 in total; list them with: tenancy machines)"
+    assert rest == " (130 in total; list them with: tenancy catalogue machines)"
     assert listed("m77", many).endswith(", … (130 in total)")
     assert nearest("m777", many).startswith("did you mean 'm77'? Known: m77, ")
 
@@ -68,7 +68,9 @@ def test_an_unknown_name_without_candidates_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cloud", "command"), [("aws", "tenancy machines --cloud aws"), (None, "tenancy machines")], ids=["aws", "existing"]
+    ("cloud", "command"),
+    [("aws", "tenancy catalogue machines --cloud aws"), (None, "tenancy catalogue machines")],
+    ids=["aws", "existing"],
 )
 def test_an_unknown_machine_type_lists_the_nearest_and_the_command_for_all(cloud: str | None, command: str) -> None:
     cluster = {"cloud": "existing", "provider": cloud} if cloud else {"cloud": "existing"}

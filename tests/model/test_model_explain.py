@@ -1,4 +1,4 @@
-"""Origin of a team's numbers, as `tenancy explain` prints it."""
+"""Origin of a team's numbers, as `tenancy stack explain` prints it."""
 
 from builders import Data, job, pool, server, stack, team
 

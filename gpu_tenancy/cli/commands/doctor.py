@@ -21,7 +21,7 @@ def doctor(
 
     Exit code 2 if something is missing; what cannot be asked is unknown, with the right that you need to ask.
 
-    [dim]tenancy doctor prod-aws --cloud[/dim]
+    [dim]tenancy cluster doctor prod-aws --cloud[/dim]
     """
     with terminal.errors(stack):
         from gpu_tenancy.doctor import results
@@ -45,7 +45,7 @@ def charts(
 
     Exit code 2 if an archive is not the pinned one. A chart without a digest is unknown.
 
-    [dim]tenancy charts prod-aws[/dim]
+    [dim]tenancy cluster charts prod-aws[/dim]
     """
     with terminal.errors(stack):
         from gpu_tenancy.cli.charts import chart_pins, chart_rows

@@ -1,4 +1,4 @@
-"""`--all`: the Pulumi stacks of an environment, on the cluster that it specifies."""
+"""Commands that reach the cluster of a stack through Pulumi: `up`, `destroy`, and `preview --all`."""
 
 import sys
 from contextlib import suppress
@@ -10,36 +10,56 @@ from rich.markup import escape
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.terminal import ProjectFolder, StackName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpu_tenancy.deploy.deploying import Environment, Result
 
-AtOnce = Annotated[
-    int, typer.Option("--at-once", min=1, help="With --all: most stacks to deploy at the same time.", show_default=True)
-]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask before anything is changed.")]
 AT_ONCE: Final = 4
+_AtOnce = Annotated[
+    int,
+    typer.Option(
+        "--at-once",
+        min=1,
+        help="Most Pulumi stacks to change at the same time, if `split` makes several.",
+        show_default=True,
+    ),
+]
+_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before anything is changed.")]
 
 
-def up(stack: str, project: Path | None, at_once: int, *, yes: bool) -> None:
-    """Deploys all Pulumi stacks of an environment."""
-    environment = _opened(stack, project)
-    for move in environment.moves:
-        terminal.out.print(
-            f"{move.resources} resources move from the state of {move.source} to that of {move.target};"
-            " none is created or deleted",
-            highlight=False,
-        )
-    _confirm(f"Deploy {_listed(environment.stacks.names)} to {environment.cluster}?", yes=yes)
-    _show(environment.up(at_once))
+def up(
+    stack: StackName,
+    *,
+    project: ProjectFolder = None,
+    at_once: _AtOnce = AT_ONCE,
+    yes: _Yes = False,
+) -> None:
+    """Deploy a stack to its real cluster, with `pulumi up`. Asks first. For this machine, use `tenancy local up`.
+
+    Needs the Pulumi CLI; its backend and your credentials of the cloud and cluster are used. A stack with `split` is
+    several Pulumi stacks: all are deployed, in order. The question names the stacks and the cluster.
+
+    [dim]tenancy up prod-aws[/dim]
+    """
+    with terminal.errors(stack):
+        environment = _opened(stack, project)
+        for move in environment.moves:
+            terminal.out.print(
+                f"{move.resources} resources move from the state of {move.source} to that of {move.target};"
+                " none is created or deleted",
+                highlight=False,
+            )
+        _confirm(f"Deploy {_listed(environment.stacks.names)} to {environment.cluster}?", yes=yes)
+        _show(environment.up(at_once))
 
 
-def preview(stack: str, project: Path | None, at_once: int) -> None:
+def preview(stack: str, project: Path | None) -> None:
     """Previews all Pulumi stacks of an environment, with Pulumi and the user's credentials."""
     environment = _opened(stack, project)
-    done = environment.preview(at_once)
+    done = environment.preview(AT_ONCE)
     _show(done)
     for move in environment.moves:
         terminal.out.print(
@@ -55,14 +75,26 @@ def preview(stack: str, project: Path | None, at_once: int) -> None:
         )
 
 
-def down(stack: str, project: Path | None, at_once: int, *, yes: bool) -> None:
-    """Deletes the resources of all Pulumi stacks of an environment, and the stacks."""
-    environment = _opened(stack, project)
-    if not environment.existing:
-        terminal.out.print(f"{stack} has no Pulumi stacks")
-        return
-    _confirm(f"Delete all resources of {_listed(environment.existing)} on {environment.cluster}?", yes=yes)
-    _show(environment.down(at_once))
+def destroy(
+    stack: StackName,
+    *,
+    project: ProjectFolder = None,
+    at_once: _AtOnce = AT_ONCE,
+    yes: _Yes = False,
+) -> None:
+    """Delete all resources of a stack from its real cluster, with `pulumi destroy`. Asks first.
+
+    The Pulumi stacks are deleted, too; the stack file is kept. For this machine, use `tenancy local down`.
+
+    [dim]tenancy stack destroy prod-aws[/dim]
+    """
+    with terminal.errors(stack):
+        environment = _opened(stack, project)
+        if not environment.existing:
+            terminal.out.print(f"{stack} has no Pulumi stacks")
+            return
+        _confirm(f"Delete all resources of {_listed(environment.existing)} on {environment.cluster}?", yes=yes)
+        _show(environment.down(at_once))
 
 
 def _opened(stack: str, project: Path | None) -> "Environment":

@@ -1,4 +1,4 @@
-"""Reference commands: cloud capabilities, machine types, and the schema of stack files."""
+"""Reference commands: cloud capabilities, machine types, the schema of stack files, policy packs."""
 
 import sys
 from pathlib import Path
@@ -7,13 +7,14 @@ from typing import Annotated
 import typer
 
 from gpu_tenancy.base import terminal
+from gpu_tenancy.base.terminal import ProjectFolder
 from gpu_tenancy.base.writing import write_text
 
 
 def clouds() -> None:
     """Show what each cloud supports in a node pool: capacity types, drivers, GPU sharing and networks.
 
-    [dim]tenancy clouds[/dim]
+    [dim]tenancy catalogue clouds[/dim]
     """
     from gpu_tenancy.cli.catalogue import abilities_table
 
@@ -25,7 +26,7 @@ def machines(
 ) -> None:
     """List the machine types that a stack can use, with allocatable resources and prices.
 
-    [dim]tenancy machines --cloud gcp[/dim]
+    [dim]tenancy catalogue machines --cloud gcp[/dim]
     """
     from gpu_tenancy.base.problems import nearest
     from gpu_tenancy.cli.catalogue import machines_table
@@ -47,7 +48,7 @@ def schema(
 ) -> None:
     """Print the JSON schema of stack files, for validation and completion in editors.
 
-    [dim]tenancy schema --out stacks/schema.json[/dim]
+    [dim]tenancy catalogue schema --out stacks/schema.json[/dim]
     """
     from gpu_tenancy.model.schema import schema_text
     from gpu_tenancy.simulation.scenarios.scenario_form import scenario_schema_text
@@ -60,3 +61,18 @@ def schema(
         write_text(out, text)
     else:
         sys.stdout.write(text)
+
+
+def packs(
+    name: Annotated[str, typer.Argument(help="A policy pack: workloads or clouds.")],
+    project: ProjectFolder = None,
+) -> None:
+    """Print the folder of a policy pack, for `pulumi preview --policy-pack`.
+
+    [dim]pulumi preview --policy-pack "$(tenancy catalogue packs workloads)"[/dim]
+    """
+    with terminal.errors():
+        from gpu_tenancy.engine.project import project_folder
+        from gpu_tenancy.packs.choosing import choose
+
+        typer.echo(choose(name, "", project_folder(project)).folder)

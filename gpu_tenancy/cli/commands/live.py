@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Kubeconfig = Annotated[Path | None, typer.Option(help="Kubeconfig to use; default: the one of kubectl.")]
 Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig; default: the current one.")]
-Embedded = Annotated[bool, typer.Option("--embedded", help="Use the embedded platform of `tenancy up`.")]
+Embedded = Annotated[bool, typer.Option("--embedded", help="Use the embedded platform of `tenancy local up`.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpu_tenancy.kube.client import Cluster
     from gpu_tenancy.model.spec.cluster import Cluster as ClusterSection
 
-_REVIEWS: Final = "ask as an administrator, or leave --live out; `tenancy login-check` shows your own rights"
+_REVIEWS: Final = "ask as an administrator, or leave --live out; `tenancy access whoami` shows your own rights"
 _TOKENS: Final = "ask somebody who may create serviceaccounts/token in that namespace"
 StackOption = Annotated[
     str | None,
@@ -53,7 +53,7 @@ def who_can(
     By roles and bindings of the stack; with --live by those of the cluster, each confirmed by a SubjectAccessReview.
     Guards (admission policies) can refuse more.
 
-    [dim]tenancy who-can create pods/exec -n ml-research[/dim]
+    [dim]tenancy access who-can create pods/exec -n ml-research[/dim]
     """
     with terminal.errors(stack or ""):
         from gpu_tenancy.access import resources, rules, show
@@ -102,7 +102,7 @@ def can(
     By roles and bindings of the stack; with --live as the API server answers (SubjectAccessReviews). Only the
     directory knows the groups of a user: name them with --group. Guards (admission policies) can refuse more.
 
-    [dim]tenancy can group:ml-leads -n ml-research[/dim]
+    [dim]tenancy access can group:ml-leads -n ml-research[/dim]
     """
     with terminal.errors(stack or ""):
         from gpu_tenancy.access import resources, rules, show
@@ -157,7 +157,7 @@ def kubeconfig_of(
     `cloud: existing`, the login of that kubeconfig is used; keys and tokens in it are not copied. On the embedded
     platform, --as tries a role: the kubeconfig has a certificate for it that expires.
 
-    [dim]tenancy kubeconfig ml-research --as research --embedded --out researcher.kubeconfig[/dim]
+    [dim]tenancy access kubeconfig ml-research --as research --embedded --out researcher.kubeconfig[/dim]
     """
     with terminal.errors(stack or ""):
         from gpu_tenancy.access import kubeconfigs
@@ -193,7 +193,7 @@ def kubeconfig_of(
             terminal.err.print(escape(note), highlight=False)
 
 
-def login_check(
+def whoami(
     *,
     stack: StackOption = None,
     project: ProjectFolder = None,
@@ -207,7 +207,7 @@ def login_check(
 
     Asks with your own login only (SelfSubjectReview, SelfSubjectRulesReview), which everybody may.
 
-    [dim]tenancy login-check --kubeconfig ml-research.kubeconfig[/dim]
+    [dim]tenancy access whoami --kubeconfig ml-research.kubeconfig[/dim]
     """
     with terminal.errors(stack or ""):
         from gpu_tenancy.access import live, show
@@ -243,7 +243,7 @@ def worker_kubeconfig(
     --manager-context, it is written to the Secret that the manager's stack names, and to no file. Repeat it before the
     token expires: Kueue reads the Secret again.
 
-    [dim]tenancy worker-kubeconfig train-west --context west --manager-context hub[/dim]
+    [dim]tenancy access worker-kubeconfig train-west --context west --manager-context hub[/dim]
     """
     with terminal.errors(worker):
         from gpu_tenancy.access import workers

@@ -8,7 +8,6 @@ from rich.markup import escape
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
-from gpu_tenancy.cli.commands import environments
 
 if TYPE_CHECKING:
     from gpu_tenancy.engine.project import Preview
@@ -28,27 +27,14 @@ def up(
     replace: Annotated[
         bool, typer.Option("--replace", help="Delete another stack that the platform carries, with everything on it.")
     ] = False,
-    all_: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            help="Deploy to the cluster that the stack specifies, not to the embedded platform: with the Pulumi CLI,"
-            " its backend and your credentials, all Pulumi stacks into which `split` divides it.",
-        ),
-    ] = False,
-    at_once: environments.AtOnce = environments.AT_ONCE,
-    yes: environments.Yes = False,
 ) -> None:
-    """Deploy a stack to the embedded platform: a local API server and scheduler with simulated GPU nodes.
+    """Deploy a stack to the embedded platform: an API server and scheduler on this machine, with simulated GPU nodes.
 
     Uses `pulumi up` if pulumi is on the PATH, otherwise server-side apply. Exit code 2 if a guarantee is not met.
 
-    [dim]tenancy up local[/dim]
+    [dim]tenancy local up local[/dim]
     """
     with terminal.errors(stack):
-        if all_:
-            environments.up(stack, project, at_once, yes=yes)
-            return
         from gpu_tenancy.embedded.platform import Platform
         from gpu_tenancy.engine.project import project_folder
         from gpu_tenancy.local import show
@@ -69,28 +55,12 @@ def up(
             raise typer.Exit(terminal.PROMISE_BROKEN)
 
 
-def down(
-    project: ProjectFolder = None,
-    *,
-    all_: Annotated[
-        str,
-        typer.Option(
-            "--all",
-            metavar="STACK",
-            help="Delete what `tenancy up STACK --all` deployed instead, with the Pulumi CLI and your credentials.",
-        ),
-    ] = "",
-    at_once: environments.AtOnce = environments.AT_ONCE,
-    yes: environments.Yes = False,
-) -> None:
+def down() -> None:
     """Stop the embedded platform and delete its data. Downloaded and built programs are kept.
 
-    [dim]tenancy down[/dim]
+    [dim]tenancy local down[/dim]
     """
-    with terminal.errors(all_):
-        if all_:
-            environments.down(all_, project, at_once, yes=yes)
-            return
+    with terminal.errors():
         from gpu_tenancy.embedded.platform import Platform
 
         platform = Platform()
@@ -102,7 +72,7 @@ def down(
 def status() -> None:
     """Show which parts of the embedded platform are running, and its stack. Exit code 1 if a part is not running.
 
-    [dim]tenancy status[/dim]
+    [dim]tenancy local status[/dim]
     """
     with terminal.errors():
         from gpu_tenancy.embedded.platform import Platform

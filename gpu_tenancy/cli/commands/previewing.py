@@ -50,7 +50,6 @@ def preview(
             " backend and your credentials.",
         ),
     ] = False,
-    at_once: environments.AtOnce = environments.AT_ONCE,
 ) -> None:
     """Preview what a stack will create, without credentials, a cluster or the Pulumi CLI.
 
@@ -67,7 +66,7 @@ def preview(
                     "--all cannot be combined with --base, --policy, --pulumi-preview, --out and --json",
                     "preview twice: with --all, and without it for the report of the whole environment",
                 )
-            environments.preview(stack, project, at_once)
+            environments.preview(stack, project)
             return
         from gpu_tenancy.engine import project as projects
         from gpu_tenancy.review.build import as_json as json_of

@@ -52,7 +52,7 @@ def render(
 
     Secrets are never written. Cloud resources stay with Pulumi and are listed.
 
-    [dim]tenancy render prod-aws --out clusters/prod --for flux[/dim]
+    [dim]tenancy stack render prod-aws --out clusters/prod --for flux[/dim]
     """
     with terminal.errors(stack):
         from gpu_tenancy.engine import project as projects
@@ -131,7 +131,7 @@ def changed(
 
     Prints one name per line. Reasons and removed stacks are printed on standard error.
 
-    [dim]tenancy changed --base origin/main[/dim]
+    [dim]tenancy stack changed --base origin/main[/dim]
     """
     with terminal.errors():
         from gpu_tenancy.engine.project import project_folder
@@ -157,7 +157,7 @@ def comment(
 ) -> None:
     """Write one pull request comment from the reports of several stacks. The exit code is the most severe of theirs.
 
-    [dim]tenancy comment out --out out/comment.md[/dim]
+    [dim]tenancy stack comment out --out out/comment.md[/dim]
     """
     with terminal.errors():
         from gpu_tenancy.gitops.comment import comment, read, worst

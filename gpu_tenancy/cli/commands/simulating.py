@@ -1,4 +1,4 @@
-"""Commands that simulate Kueue: `whatif` and `demo` for a stack's queues, `simulate` for recorded scenarios."""
+"""Commands that simulate Kueue: `whatif` and `demo`, for a stack's queues or for recorded scenarios."""
 
 import json
 import sys
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 def whatif(
-    stack: StackName,
+    stack: Annotated[
+        str | None, typer.Argument(help="Stack name. Required, except with --scenarios.", show_default=False)
+    ] = None,
     *,
     team: Annotated[str | None, typer.Option(help="Only this team submits jobs.")] = None,
     first: Annotated[
@@ -37,7 +39,20 @@ def whatif(
         Path | None,
         typer.Option(metavar="FILE", help="YAML file with jobs over time: steps, each with `finish` and `submit`."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for `whatif.html`, a page with pictures.")] = None,
+    scenarios: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="File with a JSON scenario per line, each with its own queues and workloads, in place of a stack.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for `whatif.html`, a page with pictures. With --scenarios: file for the admitted and pending"
+            " workloads, one line per scenario; default: standard output."
+        ),
+    ] = None,
     project: ProjectFolder = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -45,15 +60,20 @@ def whatif(
 
     [dim]tenancy whatif local --last ml-research[/dim]
     """
-    with terminal.errors(stack):
+    with terminal.errors(stack or ""):
         from gpu_tenancy.engine.project import project_folder, read_stack
         from gpu_tenancy.model.load import load
         from gpu_tenancy.model.plan.shares import Tree
 
-        chosen = [name for name, given in (("--team", team), ("--workloads", workloads)) if given]
-        chosen += ["--first or --last"] if first or last else []
+        given = {"--team": team, "--workloads": workloads, "--first or --last": first or last, "--scenarios": scenarios}
+        chosen = [name for name, value in given.items() if value]
         if len(chosen) > 1:
             raise ConsoleError(f"{' and '.join(chosen)} cannot be combined", "use one of them")
+        if scenarios:
+            _simulate(scenarios, out)
+            return
+        if stack is None:
+            raise ConsoleError("STACK is missing", "specify a stack, or --scenarios FILE")
         tree = Tree(load(read_stack(stack, project_folder(project))))
         for name in (team, first, last):
             _known(tree, name)
@@ -136,7 +156,7 @@ def demo(
 
     With `--live`, Kueue itself decides, and each step shows whether the simulation foresaw it. Exit code 2 if not.
 
-    [dim]tenancy demo example-elastic --live[/dim]
+    [dim]tenancy local demo example-elastic --live[/dim]
     """
     with terminal.errors(stack):
         from gpu_tenancy.engine.project import project_folder, read_stack
@@ -194,30 +214,25 @@ def _steps(tree: "Tree", folder: Path, stack: str, given: Path | None) -> "tuple
         raise typer.Exit(terminal.STACK_WRONG) from error
 
 
-def simulate(
-    scenarios: Annotated[Path, typer.Option(help="File with one JSON scenario per line.")],
-    out: Annotated[Path, typer.Option(help="File to write: admitted and pending workloads, one line per scenario.")],
-) -> None:
-    """Simulate how Kueue admits and preempts workloads, step by step and without a cluster.
-
-    A scenario has cohorts, cluster queues, priority classes, and steps that submit or finish workloads.
-
-    [dim]tenancy simulate --scenarios scenarios.jsonl --out observed.jsonl[/dim]
-    """
-    with terminal.errors():
-        try:
-            text = scenarios.read_text(encoding="utf-8")
-        except (FileNotFoundError, IsADirectoryError) as error:
-            raise ConsoleError(
-                f"--scenarios: {scenarios} is not a file", "specify a file with one JSON scenario per line"
-            ) from error
-        lines = [
-            _observed(line, f"{scenarios}:{number}")
-            for number, line in enumerate(text.splitlines(), start=1)
-            if line.strip()
-        ]
-        write_text(out, "".join(f"{line}\n" for line in lines))
-        terminal.out.print(f"{len(lines)} scenarios in {out}", highlight=False)
+def _simulate(scenarios: Path, out: Path | None) -> None:
+    """Simulates each scenario of a file; a line of JSON says what is admitted and pending after each step."""
+    try:
+        text = scenarios.read_text(encoding="utf-8")
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise ConsoleError(
+            f"--scenarios: {scenarios} is not a file", "specify a file with one JSON scenario per line"
+        ) from error
+    lines = [
+        _observed(line, f"{scenarios}:{number}")
+        for number, line in enumerate(text.splitlines(), start=1)
+        if line.strip()
+    ]
+    observed = "".join(f"{line}\n" for line in lines)
+    if out is None:
+        sys.stdout.write(observed)
+    else:
+        write_text(out, observed)
+        terminal.out.print(f"{len(lines)} scenarios in {escape(str(out))}", highlight=False)
 
 
 def _observed(line: str, place: str) -> str:

@@ -20,7 +20,7 @@ def validate(
 ) -> None:
     """Check stack files and print every problem with its place and fix. Nothing is rendered.
 
-    [dim]tenancy validate prod-aws[/dim]
+    [dim]tenancy stack validate prod-aws[/dim]
     """
     from gpu_tenancy.engine.project import project_folder, read_stack, stack_names
     from gpu_tenancy.model.load import load
@@ -50,7 +50,7 @@ def explain(
 ) -> None:
     """Show which lines of the stack file set a team's queue, quotas and container limits.
 
-    [dim]tenancy explain ml-research --stack local[/dim]
+    [dim]tenancy stack explain ml-research --stack local[/dim]
     """
     with terminal.errors(stack or ""):
         from gpu_tenancy.base.problems import nearest
@@ -98,7 +98,7 @@ def diff(
 ) -> None:
     """Compare a stack between two git refs: guarantees, costs and resources.
 
-    [dim]tenancy diff prod-aws v1.4 main[/dim]
+    [dim]tenancy stack diff prod-aws v1.4 main[/dim]
     """
     with terminal.errors(stack):
         from gpu_tenancy.engine.project import project_folder

@@ -8,7 +8,6 @@ import typer
 from rich.markup import escape
 
 from gpu_tenancy.base import terminal
-from gpu_tenancy.base.terminal import ProjectFolder
 
 
 def init(
@@ -20,7 +19,7 @@ def init(
 ) -> None:
     """Create a project: program, one commented stack, policy settings, a workflow and a test.
 
-    [dim]tenancy init my-platform --cloud aws[/dim]
+    [dim]tenancy stack init my-platform --cloud aws[/dim]
     """
     with terminal.errors():
         from gpu_tenancy.cli.starting import start
@@ -30,18 +29,3 @@ def init(
             terminal.out.print(f"  {escape(str(file))}", highlight=False)
         place = escape(shlex.quote(str(folder)))
         terminal.out.print(f"\nnext: cd {place} && git init && tenancy preview dev --out out", highlight=False)
-
-
-def pack(
-    name: Annotated[str, typer.Argument(help="A policy pack: workloads or clouds.")],
-    project: ProjectFolder = None,
-) -> None:
-    """Print the folder of a policy pack, for `pulumi preview --policy-pack`.
-
-    [dim]pulumi preview --policy-pack "$(tenancy pack workloads)"[/dim]
-    """
-    with terminal.errors():
-        from gpu_tenancy.engine.project import project_folder
-        from gpu_tenancy.packs.choosing import choose
-
-        typer.echo(choose(name, "", project_folder(project)).folder)

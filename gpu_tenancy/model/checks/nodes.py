@@ -45,7 +45,7 @@ def node_problems(tree: Tree) -> Iterator[Problem]:
     yield from driver_problems(tree, rules)
 
 
-_CLOUDS: Final = "tenancy clouds"
+_CLOUDS: Final = "tenancy catalogue clouds"
 
 
 def _prices(stack: Stack, service: str) -> Iterator[Problem]:

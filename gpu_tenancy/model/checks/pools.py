@@ -26,7 +26,9 @@ def pool_problems(tree: Tree) -> Iterator[Problem]:
 
 def machines_command(service: str) -> str:
     """The command that lists the machine types of a cloud, or of all clouds."""
-    return f"tenancy machines --cloud {service}" if service in cloud_tables() else "tenancy machines"
+    return (
+        f"tenancy catalogue machines --cloud {service}" if service in cloud_tables() else "tenancy catalogue machines"
+    )
 
 
 def _unknown_parts(resolved: ResolvedPool, own: Iterable[str]) -> Iterator[Problem]:

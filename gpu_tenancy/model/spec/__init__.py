@@ -22,7 +22,7 @@ NAMESPACE = "gpu-tenancy"
 
 
 class Split(Section):
-    """Several Pulumi stacks for one environment: `tenancy up STACK --all` deploys them in order and side by side.
+    """Several Pulumi stacks for one environment: `tenancy up STACK` deploys them in order and side by side.
 
     The stacks are `STACK.cluster` (a cloud's cluster and node pools), `STACK.operators` (with dashboards),
     `STACK.tenancy` (priorities, queues, guards, and all other teams) and `STACK.cohort.NAME` for each cohort below.

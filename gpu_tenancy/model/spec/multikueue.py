@@ -18,7 +18,7 @@ class Worker(Section):
     """Stack of the worker, whose file is beside this one. Its pools, teams and quotas are those of the manager."""
     secret: Name
     """Secret in Kueue's namespace of the manager's cluster, whose key `kubeconfig` has a kubeconfig of the worker.
-    `tenancy worker-kubeconfig` writes it; no stack and no program has its content."""
+    `tenancy access worker-kubeconfig` writes it; no stack and no program has its content."""
 
 
 class MultiKueue(Section):

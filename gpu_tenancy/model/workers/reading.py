@@ -81,7 +81,7 @@ def read_workers(source: Source, found: MultiKueue, read: Read) -> tuple[list[Wo
             stack = read(file)
         except StackError as error:
             rule = f"cannot be read: {first_of(error)}"
-            problems.append(Problem(place, rule, f"run `tenancy validate {worker.stack}`", worker.stack))
+            problems.append(Problem(place, rule, f"run `tenancy stack validate {worker.stack}`", worker.stack))
             continue
         manager = stack.multikueue.manager if stack.multikueue else None
         if manager is None or (own and manager != own):

@@ -229,9 +229,9 @@ def live_player(platform: Platform, stack: str, tree: Tree, report: Report) -> G
     if carried is None or carried.name != stack:
         what = f"carries stack {carried.name}" if carried else "carries no stack"
         replace = " --replace" if carried else ""
-        raise ConsoleError(f"the embedded platform {what}, not {stack}", f"run `tenancy up {stack}{replace}`")
+        raise ConsoleError(f"the embedded platform {what}, not {stack}", f"run `tenancy local up {stack}{replace}`")
     if "kueue" not in platform.controllers.running():
-        raise ConsoleError("Kueue does not run on the embedded platform", f"run `tenancy up {stack}`")
+        raise ConsoleError("Kueue does not run on the embedded platform", f"run `tenancy local up {stack}`")
     with platform.cluster() as cluster, ExitStack() as at_end:
         places = own_places(tree)
         used = [name for name, place in places.items() if cluster.list(KUEUE, "Workload", namespace=place.namespace)]

@@ -47,7 +47,7 @@ class ScenarioStep(Section):
 
 
 class Scenario(Section):
-    """Jobs over time, for `tenancy demo` and `tenancy whatif --workloads`.
+    """Jobs over time, for `tenancy local demo` and `tenancy whatif --workloads`.
 
     Example:
         >>> Scenario.model_validate({"steps": [{"submit": [{"name": "big", "team": "a", "gpus": 8, "pods": 4}]}]})

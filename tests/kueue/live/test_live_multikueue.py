@@ -130,10 +130,10 @@ def made(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[C
 
 
 def run(made: Clusters, worker: str, *arguments: object) -> str:
-    """What `tenancy worker-kubeconfig WORKER` prints."""
+    """What `tenancy access worker-kubeconfig WORKER` prints."""
     reached = made.platforms[worker].kubeconfig
     place = "--project", made.project.folder, "--kubeconfig", reached
-    given = ["worker-kubeconfig", worker, *place, "--for", "1h", *arguments]
+    given = ["access", "worker-kubeconfig", worker, *place, "--for", "1h", *arguments]
     result = CliRunner().invoke(app, [*map(str, given)])
     assert result.exit_code == 0, result.output
     return result.stdout

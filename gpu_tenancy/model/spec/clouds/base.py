@@ -265,7 +265,8 @@ class ClusterSection(Section):
         """Rule and fix if a service account cannot have a cloud identity for a CI job's subject; None if it can."""
         del subject
         fix = (
-            f"remove it, and use tokens of `tenancy kubeconfig {team} --as serviceaccount:{team}/{name} --for 1h`;"
+            "remove it, and use tokens of"
+            f" `tenancy access kubeconfig {team} --as serviceaccount:{team}/{name} --for 1h`;"
             f" or have the API server trust the issuer of the CI system's tokens, and list their user under"
             f" teams.{team}.members"
         )
