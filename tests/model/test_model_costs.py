@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from builders import Data, pool, stack
 
-from gpu_tenancy.model.catalogue import find_machine
+from gpu_tenancy.model.catalogue import Price, find_machine
 from gpu_tenancy.model.load import load
-from gpu_tenancy.model.plan.costs import PoolCost, pool_costs
+from gpu_tenancy.model.plan.costs import PoolCost, counted_on_demand, pool_costs
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.source import Source
 
@@ -21,12 +21,17 @@ def cost(nodes: int | Data = 2, *, cluster: Data | None = None, prices: Data | N
     return pool_cost
 
 
-def listed(kind: str) -> float:
-    machine = find_machine(MACHINE)
+def find_price(machine_type: str) -> Price:
+    machine = find_machine(machine_type)
     assert machine
-    price = machine.price.on_demand if kind == "on-demand" else machine.price.spot
-    assert price
-    return price
+    return machine.price
+
+
+def listed(kind: str) -> float:
+    price = find_price(MACHINE)
+    amount = price.on_demand if kind == "on-demand" else price.spot
+    assert amount
+    return amount
 
 
 def test_a_pool_costs_from_its_least_nodes_to_its_most() -> None:
@@ -36,6 +41,16 @@ def test_a_pool_costs_from_its_least_nodes_to_its_most() -> None:
 
 def test_spot_has_a_price_of_its_own() -> None:
     assert cost(capacity="spot").node == listed("spot") != listed("on-demand")
+
+
+def test_spot_without_a_price_costs_at_most_the_price_on_demand() -> None:
+    assert cost(prices={MACHINE: {"onDemand": 20.0}}, capacity="spot").node == 20.0
+    aws = {"cloud": "existing", "provider": "aws"}
+    sections = stack(cluster=aws, pools={"l4": pool("g6.12xlarge", 1, capacity="spot")}, teams={})
+    environment = Environment(load(Source(sections)))
+    (pool_cost,) = pool_costs(environment)
+    assert pool_cost.node == find_price("g6.12xlarge").on_demand
+    assert counted_on_demand(environment.stack, environment.pools["l4"])
 
 
 def test_a_reservation_costs_its_machines() -> None:
@@ -52,7 +67,7 @@ def test_capacity_with_an_unlisted_price_is_unknown(kind: str) -> None:
 def test_the_stacks_own_price_comes_first() -> None:
     prices = {MACHINE: {"onDemand": 20.0}}
     assert cost(prices=prices).node == 20.0
-    assert cost(prices=prices, capacity="spot").node is None
+    assert cost(prices={MACHINE: {"onDemand": 20.0, "spot": 5.0}}, capacity="spot").node == 5.0
     assert cost({"min": 0, "max": 2}, prices=prices, capacity={"kind": "flex-start", "maxRun": "1d"}).node == 20.0
 
 

@@ -152,7 +152,7 @@ def full() -> Review:
     del before["teams"]["search"]
     now = small()
     now["pools"]["h100"] |= {"capacity": "spot"}
-    now["prices"] = {"p5.48xlarge": {"onDemand": 50}}
+    now["prices"] = {"p5.48xlarge": {}}
     nasty = Rules((*RULES.lines, replace(SURGE, says=NASTY)), RULES.held, RULES.packs, RULES.levels)
     return reviewed(
         outlook_of(now),

@@ -8,6 +8,7 @@ from gpu_tenancy.model.catalogue import Price
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.pools import ResolvedPool
 from gpu_tenancy.model.plan.storage import service_of
+from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.data import Storage
 from gpu_tenancy.model.spec.machines import PriceEntry
@@ -77,13 +78,27 @@ def storage_cost(cluster: Cluster, prices: Mapping[str, PriceEntry], storage: St
     return None if price is None else price * storage.size / _GIB
 
 
+def counted_on_demand(stack: Stack, resolved: ResolvedPool) -> bool:
+    """Whether a pool of spot nodes counts at the price on demand, because the price of spot is unknown.
+
+    It is the most that spot costs: AWS never charges more
+    (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/using-spot-instances-history.html), Google grants a discount
+    (https://cloud.google.com/compute/docs/instances/spot), and Azure evicts at that price unless another is set
+    (https://learn.microsoft.com/azure/aks/spot-node-pool).
+    """
+    price = _price(stack.prices, resolved)
+    return bool(resolved.pool.capacity.kind == "spot" and price and price.on_demand and not price.spot)
+
+
 def _node(prices: Mapping[str, PriceEntry], resolved: ResolvedPool) -> float | None:
-    machine = resolved.machine
-    if machine is None:
-        return None
-    own = prices.get(machine.name)
+    price = _price(prices, resolved)
     kind = _PRICED_AS.get(resolved.pool.capacity.kind)
-    if own is not None:  # The stack's price applies to every kind of contract.
-        return own.spot if kind == "spot" else own.on_demand
-    listed: Price = machine.price
-    return None if kind is None else listed.spot if kind == "spot" else listed.on_demand
+    if price is None or (kind is None and isinstance(price, Price)):  # The stack's price applies to every kind of contract.
+        return None
+    return (price.spot if kind == "spot" else None) or price.on_demand
+
+
+def _price(prices: Mapping[str, PriceEntry], resolved: ResolvedPool) -> Price | PriceEntry | None:
+    """The stack's price of the pool's machine, else the catalogue's."""
+    machine = resolved.machine
+    return None if machine is None else prices.get(machine.name) or machine.price

@@ -13,7 +13,7 @@ class PriceEntry(Section):
     on_demand: Annotated[float, Field(gt=0, le=MOST_PRICE)] | None = None
     """Price per hour; default: unknown. Also used for reserved machines: set what you pay."""
     spot: Annotated[float, Field(gt=0, le=MOST_PRICE)] | None = None
-    """Spot price per hour; default: unknown."""
+    """Spot price per hour; default: the price on demand, the most that spot costs."""
     gib_month: Annotated[float, Field(gt=0, le=MOST_PRICE)] | None = None
     """Price of storage for a GiB in a month, by its class or StorageClass; machines have none."""
 
