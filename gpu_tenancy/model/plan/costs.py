@@ -93,7 +93,8 @@ def counted_on_demand(stack: Stack, resolved: ResolvedPool) -> bool:
 def _node(prices: Mapping[str, PriceEntry], resolved: ResolvedPool) -> float | None:
     price = _price(prices, resolved)
     kind = _PRICED_AS.get(resolved.pool.capacity.kind)
-    if price is None or (kind is None and isinstance(price, Price)):  # The stack's price applies to every kind of contract.
+    # The stack's price applies to every kind of contract.
+    if price is None or (kind is None and isinstance(price, Price)):
         return None
     return (price.spot if kind == "spot" else None) or price.on_demand
 
