@@ -9,12 +9,12 @@ from pulumi.runtime.config import CONFIG, get_config, get_config_env, is_config_
 
 from gpu_tenancy.base.problems import Problem, StackError
 from gpu_tenancy.model.load import load
+from gpu_tenancy.model.names import UNREAD
 from gpu_tenancy.model.plan import Plan, only
 from gpu_tenancy.model.plan.parts import KEY
 from gpu_tenancy.model.plan.secrets import config_names
 from gpu_tenancy.model.source import Source, read_config, read_file, with_files
 from gpu_tenancy.model.spec import NAMESPACE, Stack
-from gpu_tenancy.model.spec.base import UNREAD
 from gpu_tenancy.model.spec.secrets import CONFIG as SECRETS
 from gpu_tenancy.model.spec.secrets import set_command
 

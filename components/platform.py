@@ -9,9 +9,9 @@ from typing import Any, Final, cast
 import pulumi
 import pulumi_kubernetes as kubernetes
 
+from gpu_tenancy.model.names import adoptable
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.parts import CLUSTER, OPERATORS
-from gpu_tenancy.model.spec.adoption import adoptable
 
 from .clouds import open_cluster
 from .clouds.api import Api

@@ -8,9 +8,10 @@ import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.core.v1 import ContainerArgsDict, PodSpecArgsDict, ProbeArgsDict
 
+from gpu_tenancy.model.names import NODE, TRAINER_STEP
 from gpu_tenancy.model.plan.runtimes import RuntimePlan
 from gpu_tenancy.model.plan.workloads import SHIPPED, JobPlan, RolePlan
-from gpu_tenancy.model.spec.roles import LAUNCHER, NODE, TRAIN_JOB, TRAINER_STEP, Framework
+from gpu_tenancy.model.spec.roles import LAUNCHER, TRAIN_JOB, Framework
 
 from .conventions import NAME, wire
 from .job_objects import deadline_of, failing, job_object, job_of_role, policies

@@ -7,7 +7,7 @@ from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.batch.v1 import Job, JobSpecArgsDict
 from pulumi_kubernetes.core.v1 import PodSpecArgsDict
 
-from gpu_tenancy.model.plan.compute_domains import COMPUTE_DOMAIN
+from gpu_tenancy.model.names import COMPUTE_DOMAIN
 from gpu_tenancy.model.plan.multikueue import CONTROLLER
 from gpu_tenancy.model.plan.workloads import GANG, GangPlan, JobPlan, PodPlan
 from gpu_tenancy.model.spec.roles import KINDS

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.model.kinds import WorkloadKind
-from gpu_tenancy.model.plan.compute_domains import CHANNEL_CLASS
+from gpu_tenancy.model.names import CHANNEL_CLASS
 from gpu_tenancy.model.plan.guards import GuardsPlan
 from gpu_tenancy.model.plan.images import own_images, prefix_expression
 from gpu_tenancy.model.plan.service_accounts import ACCOUNTS_OF_PODS

@@ -10,7 +10,8 @@ from gpu_tenancy.base.json import Json, text_at
 from gpu_tenancy.embedded.nodes import node_shapes
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.model.plan.compute_domains import CHANNEL_CLASS, COMPUTE_DOMAIN, connected_flavors
+from gpu_tenancy.model.names import CHANNEL_CLASS, COMPUTE_DOMAIN
+from gpu_tenancy.model.plan.compute_domains import connected_flavors
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.pools import POOL_LABEL
 from gpu_tenancy.model.spec import Stack

@@ -16,7 +16,7 @@ from gpu_tenancy.inspect.pods import Manifest, name_of
 from gpu_tenancy.inspect.reading import Kind, State
 from gpu_tenancy.inspect.workloads import PodSet, Reason, Workload
 from gpu_tenancy.kube.waiting import condition
-from gpu_tenancy.model.plan.compute_domains import CHANNEL_CLASS
+from gpu_tenancy.model.names import CHANNEL_CLASS
 
 _NO_TEMPLATE: Final = re.compile(r"failed to get claim spec for ResourceClaimTemplate (\S+) .* not found")
 _UNMAPPED: Final = re.compile(r"DeviceClass (\S+) is not mapped")

@@ -11,8 +11,7 @@ from gpu_tenancy.base.json import Json, at, int_at, map_at, maps_at, text_at
 from gpu_tenancy.inspect.pods import Manifest, label, name_of, namespace_of, scheduler
 from gpu_tenancy.kueue.topology import PREFERRED, REQUIRED, UNCONSTRAINED
 from gpu_tenancy.model.kinds import Pods, WorkloadKind, kind_of, kinds, values_at
-from gpu_tenancy.model.plan.compute_domains import COMPUTE_DOMAIN
-from gpu_tenancy.model.spec.roles import RAY_JOB
+from gpu_tenancy.model.names import COMPUTE_DOMAIN, RAY_JOB
 from gpu_tenancy.model.written import UnreadableError, read_documents
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"

@@ -13,7 +13,7 @@ from gpu_tenancy.inspect.pods import label, name_of, namespace_of
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError, UnknownKindError
 from gpu_tenancy.kube.request import CONNECTIONS
-from gpu_tenancy.model.plan.compute_domains import COMPUTE_DOMAIN
+from gpu_tenancy.model.names import COMPUTE_DOMAIN
 
 Kind = Literal[
     "AdmissionCheck", "ClusterQueue", "Cohort", "ConfigMap", "Dataset", "Event", "LimitRange", "LocalQueue",

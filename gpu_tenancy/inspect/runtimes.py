@@ -11,7 +11,7 @@ from gpu_tenancy.base.json import Json, at, int_at, maps_at, text_at
 from gpu_tenancy.inspect.demand import Demand, Template, template_of
 from gpu_tenancy.inspect.pods import Manifest, name_of, namespace_of
 from gpu_tenancy.inspect.reading import State
-from gpu_tenancy.model.spec.roles import NODE, TRAINER_STEP
+from gpu_tenancy.model.names import NODE, TRAINER_STEP
 
 
 def with_runtime(demand: Demand, state: State) -> Demand:

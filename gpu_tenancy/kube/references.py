@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Self, TypeAlias
 
 from gpu_tenancy.base.json import Json, text_at
-from gpu_tenancy.model.spec.adoption import adoptable
+from gpu_tenancy.model.names import adoptable
 
 Key: TypeAlias = tuple[str, str, str, str]
 """Group, kind, namespace and name: an object's identity in every API version."""

@@ -33,8 +33,8 @@ from gpu_tenancy.local.checks import Check, check_all
 from gpu_tenancy.local.replacing import not_replaced, other_stack
 from gpu_tenancy.local.settling import settle
 from gpu_tenancy.local.summary import Summary, summarise
+from gpu_tenancy.model.names import COMPUTE_DOMAINS
 from gpu_tenancy.model.plan import Plan, plan
-from gpu_tenancy.model.plan.compute_domains import GROUP as COMPUTE_DOMAINS
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec.data import SNAPSHOT_GROUP
 

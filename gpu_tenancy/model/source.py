@@ -9,8 +9,8 @@ from typing import Any, Final, cast
 
 from gpu_tenancy.base.bounds import read_json
 from gpu_tenancy.base.problems import Path, Problem, StackError
+from gpu_tenancy.model.names import UNREAD
 from gpu_tenancy.model.spec import NAMESPACE
-from gpu_tenancy.model.spec.base import UNREAD
 from gpu_tenancy.model.spec.secrets import CONFIG
 from gpu_tenancy.model.written import Data, UnreadableError, Written, read_yaml
 

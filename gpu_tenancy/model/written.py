@@ -17,7 +17,7 @@ from yaml.resolver import Resolver
 from gpu_tenancy.base.bounds import DEEPEST, LARGEST, LONGEST_KEY, MAX_VALUES, MOST_DIGITS
 from gpu_tenancy.base.characters import shortened, visible
 from gpu_tenancy.base.problems import Path, Problem, dotted
-from gpu_tenancy.model.spec.base import UNREAD
+from gpu_tenancy.model.names import UNREAD
 
 Data: TypeAlias = dict[str, Any]
 

@@ -84,7 +84,7 @@ def another_server_is_refused(platform: Platform) -> None:
 
 def a_damaged_kubeconfig_is_written_again(platform: Platform) -> None:
     platform.kubeconfig.write_text("clusters: [")
-    is_repaired(platform, "invalid kubeconfig: while parsing a flow node")
+    is_repaired(platform, "invalid YAML in line")
 
 
 def is_repaired(platform: Platform, why: str) -> None:

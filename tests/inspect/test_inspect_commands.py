@@ -45,7 +45,7 @@ def test_a_cluster_that_does_not_answer_is_a_sentence(tmp_path: Path) -> None:
     assert words.endswith("then run the same command again")
     assert "HTTPConnection" not in words
     other = run("usage", "--kubeconfig", str(file), "--context", "other")
-    assert "invalid kubeconfig:" in other.stderr
+    assert "context other not found; specify --context c" in other.stderr
 
 
 def test_long_operations_report_progress(monkeypatch: pytest.MonkeyPatch) -> None:

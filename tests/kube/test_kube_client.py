@@ -187,7 +187,5 @@ def test_a_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
 
 
 def test_a_kubeconfig_that_cannot_be_used_is_named(tmp_path: Path) -> None:
-    with pytest.raises(
-        ConsoleError, match=r"kubeconfig: invalid kubeconfig: .*; specify another kubeconfig or context"
-    ):
+    with pytest.raises(ConsoleError, match="kubeconfig: No such file or directory; make it readable, or specify ano"):
         Cluster(tmp_path / "kubeconfig")

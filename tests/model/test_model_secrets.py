@@ -7,9 +7,9 @@ from builders import Data, errors, job, planned, server, stack, team
 
 from gpu_tenancy.model.catalogue.credentials import credential
 from gpu_tenancy.model.load import load
+from gpu_tenancy.model.names import UNREAD
 from gpu_tenancy.model.plan.secrets import CopiedSecret, Store, config_names, secret_rows
 from gpu_tenancy.model.source import Source, to_config
-from gpu_tenancy.model.spec.base import UNREAD
 
 SOURCES: Data = {
     "wandb": {"config": {"TOKEN": "wandb-vision"}},

@@ -7,10 +7,10 @@ from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.model.catalogue.credentials import credential
 from gpu_tenancy.model.checks.references import known_in
 from gpu_tenancy.model.checks.workloads import workloads
+from gpu_tenancy.model.names import UNREAD
 from gpu_tenancy.model.plan.images import is_allowed
 from gpu_tenancy.model.plan.secrets import READER, store_of
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.spec.base import UNREAD
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.images import ACR
 from gpu_tenancy.model.spec.secrets import DOCKER_CONFIG, EnvSource, FileSource, Variable, Variables

@@ -5,19 +5,10 @@ node: https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/tree/v0.4.1.
 """
 
 from collections.abc import Collection, Iterable
-from typing import Final
 
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import has_claims, installed_by, is_enabled
 from gpu_tenancy.model.plan.pools import ResolvedPool
-
-GROUP: Final = "resource.nvidia.com"
-"""API group of ComputeDomains."""
-COMPUTE_DOMAIN: Final = (f"{GROUP}/v1beta1", "ComputeDomain")
-"""API version and kind of a ComputeDomain."""
-CHANNEL_CLASS: Final = "compute-domain-default-channel.nvidia.com"
-"""DeviceClass of the channel of a node:
-https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/tree/v0.4.1/deployments/helm/dra-driver-nvidia-gpu/templates."""
 
 
 def channels_of(job: str) -> str:

@@ -15,19 +15,6 @@ _MOST: Final = 10_000
 """Names in one stack."""
 
 
-def adoptable(api_version: str, kind: str, namespace: str, name: str) -> str:
-    """The name by which a stack adopts an object: `Namespace/ml` or `Job.batch/ml/train`.
-
-    Args:
-        api_version: of the object, such as `batch/v1`; its version does not matter.
-        kind: such as `Job`.
-        namespace: empty for cluster-scoped objects.
-        name: `metadata.name`.
-    """
-    group = api_version.rpartition("/")[0]
-    return "/".join(part for part in (f"{kind}.{group}" if group else kind, namespace, name) if part)
-
-
 def _distinct(names: list[str]) -> list[str]:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:

@@ -22,10 +22,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import no_info_after_validator_function, no_info_before_validator_function
 
 from gpu_tenancy.base.quantity import AMOUNT_PATTERN, format_bytes, parse_bytes, parse_cpu
-
-UNREAD: Final = "unread-secret"
-"""Placeholder for a secret, where a stack is read without Pulumi to decrypt it."""
-
+from gpu_tenancy.model.names import UNREAD
 
 LONGEST_TEXT: Final = 2**17
 """Characters of a value: the longest argument or variable of a process on Linux (`MAX_ARG_STRLEN` in execve(2))."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from gpu_tenancy.model.kinds import kind_at, kinds
+from gpu_tenancy.model.names import RAY_JOB
 from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Image, Name, Positive, Section
 from gpu_tenancy.model.spec.secrets import Variables
 
@@ -19,12 +20,6 @@ HEAD: Final = "head"
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/raycluster/common.go."""
 LEADER: Final = "leader"
 """Role of the first pod of each group of a LeaderWorkerSet."""
-
-NODE: Final = "node"
-"""Name of the replicated job and of its container, by which Trainer finds the pods that train:
-https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/constants/constants.go."""
-TRAINER_STEP: Final = ("trainer.kubeflow.org/trainjob-ancestor-step", "trainer")
-"""Label of the replicated job to which a TrainJob's image, command and resources apply."""
 
 SSHD: Final = ("/usr/sbin/sshd", "-De", "-f", "/home/mpiuser/.sshd_config")
 """Command of the workers of an MPI job, in images as Trainer's own runtime of DeepSpeed expects them:
@@ -71,7 +66,6 @@ class Kind:
 
 
 TRAIN_JOB: Final = kinds()["trainer.kubeflow.org", "TrainJob"].api
-RAY_JOB: Final = kinds()["ray.io", "RayJob"].api
 LEADER_WORKER_SET: Final = kinds()["leaderworkerset.x-k8s.io", "LeaderWorkerSet"].api
 _MPI: Final = Kind(TRAIN_JOB, leader=LAUNCHER, roles=frozenset({LAUNCHER, WORKER}))
 _ENDLESS: Final = "a LeaderWorkerSet runs until it is deleted"

@@ -35,7 +35,7 @@ from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.model.load import load
-from gpu_tenancy.model.plan.compute_domains import COMPUTE_DOMAIN, GROUP
+from gpu_tenancy.model.names import COMPUTE_DOMAIN, COMPUTE_DOMAINS
 from gpu_tenancy.model.source import Source, to_config
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
@@ -118,7 +118,7 @@ class Running:
 def running(queueing: Queueing) -> Iterator[Running]:
     declared, cluster = load(Source(sections())), queueing.cluster
     queueing.run(declared)
-    definitions = fetch(needed(read_pins(), {GROUP}), queueing.platform.cache, queueing.report)
+    definitions = fetch(needed(read_pins(), {COMPUTE_DOMAINS}), queueing.platform.cache, queueing.report)
     install(cluster, definitions, queueing.report)
     made = kubernetes_objects(render(ROOT, project="gpu-tenancy", stack=TEAM, config=to_config(Source(sections()))))
     objects = [item.manifest for kind in APPLIED for item in made if item.kind == kind]

@@ -10,7 +10,8 @@ import yaml
 from gpu_tenancy.base.quantity import CHANNELS, CPU, MEMORY, go_duration
 from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.kinds import kinds
-from gpu_tenancy.model.plan.compute_domains import CHANNEL_CLASS, connected_flavors
+from gpu_tenancy.model.names import CHANNEL_CLASS
+from gpu_tenancy.model.plan.compute_domains import connected_flavors
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import OF_JOBS, there
 from gpu_tenancy.model.plan.operators.gpus import Values

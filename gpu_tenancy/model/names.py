@@ -1,0 +1,33 @@
+"""Names of kinds, labels and objects that several rooms share; they need no stack."""
+
+from typing import Final
+
+COMPUTE_DOMAINS: Final = "resource.nvidia.com"
+"""API group of ComputeDomains."""
+COMPUTE_DOMAIN: Final = (f"{COMPUTE_DOMAINS}/v1beta1", "ComputeDomain")
+"""API version and kind of a ComputeDomain."""
+CHANNEL_CLASS: Final = "compute-domain-default-channel.nvidia.com"
+"""DeviceClass of the channel of a node:
+https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/tree/v0.4.1/deployments/helm/dra-driver-nvidia-gpu/templates."""
+NODE: Final = "node"
+"""Name of the replicated job and of its container, by which Trainer finds the pods that train:
+https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/constants/constants.go."""
+TRAINER_STEP: Final = ("trainer.kubeflow.org/trainjob-ancestor-step", "trainer")
+"""Label of the replicated job to which a TrainJob's image, command and resources apply."""
+RAY_JOB: Final = ("ray.io/v1", "RayJob")
+"""API version and kind of a RayJob."""
+UNREAD: Final = "unread-secret"
+"""Placeholder for a secret, where a stack is read without Pulumi to decrypt it."""
+
+
+def adoptable(api_version: str, kind: str, namespace: str, name: str) -> str:
+    """The name by which a stack adopts an object: `Namespace/ml` or `Job.batch/ml/train`.
+
+    Args:
+        api_version: of the object, such as `batch/v1`; its version does not matter.
+        kind: such as `Job`.
+        namespace: empty for cluster-scoped objects.
+        name: `metadata.name`.
+    """
+    group = api_version.rpartition("/")[0]
+    return "/".join(part for part in (f"{kind}.{group}" if group else kind, namespace, name) if part)
