@@ -24,7 +24,7 @@ RUN := $(UV) run --frozen --no-sync
 PYTEST = $(RUN) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 10 --durations-min 1
 SYNC = $(UV) sync --frozen $$([ -t 2 ] || echo --quiet)
 
-.PHONY: up down preview unit test check tests attempts faults fuzz audit licenses sbom lint style types strict bench agree docs schema facts scopes requirements simulate ready ready-clouds
+.PHONY: up down preview unit test check tests attempts faults fuzz audit licenses sbom lint style types strict bench agree docs schema pictures facts scopes requirements simulate ready ready-clouds
 .DEFAULT_GOAL := help
 
 help: ## Show this help
@@ -121,6 +121,9 @@ docs: ready-clouds ## Generate docs pages from the model and commands; build the
 	@$(RUN) python -m gpu_tenancy.cli.documentation
 	@NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --quiet --strict --site-dir out/site
 	@echo "site: out/site/index.html"
+
+pictures: ready-clouds ## Draw the pictures of README and docs with Chromium
+	@PYTHONPATH=.:tests:tests/components:tests/cli:tests/observability $(RUN) python tests/pictures
 
 facts: ready ## Generate the facts of policy packs from the catalogue, and docs/policies.md from their rules
 	@$(RUN) python -m gpu_tenancy.packs.facts

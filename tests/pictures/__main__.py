@@ -1,0 +1,55 @@
+"""Draws the pictures of README and docs into docs/pictures: `make pictures`.
+
+- `borrowing.svg`, `architecture.svg`: drawn here; a test compares the first with the run that it shows.
+- `whatif.png`, `report.png`, `tree.png`, `comment.png`: pages and the comment of this program, opened in Chromium.
+- `board-*.png`: panels of the dashboards with the answers of the made-up cluster by which the tests judge every
+  expression (tests/observability). There is no Grafana here: places, titles and columns are those of the dashboards.
+"""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from browser_tool import browser
+from picture_boards import boards
+from picture_change import changed, comment_page, forecast_page
+from picture_drawn import architecture, borrowing
+from playwright.sync_api import Browser
+from repository import ROOT
+
+PICTURES = ROOT / "docs" / "pictures"
+
+
+def main() -> None:
+    """Writes all pictures."""
+    PICTURES.mkdir(exist_ok=True)
+    for name, text in {"borrowing": borrowing(), "architecture": architecture()}.items():
+        (PICTURES / f"{name}.svg").write_text(text, encoding="utf-8")
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        report, comment = changed(folder / "clone")
+        pages = {"comment": comment_page(comment), "whatif": forecast_page(), **dict(boards())}
+        for page, text in pages.items():
+            (folder / f"{page}.html").write_text(text, encoding="utf-8")
+        with browser() as chromium:
+            _picture(chromium, report, "report", height=1010)
+            _picture(chromium, report, "tree", part="#promises")
+            _picture(chromium, folder / "whatif.html", "whatif", part="#time")
+            for page in ("comment", *(page for page in pages if page.startswith("board-"))):
+                _picture(chromium, folder / f"{page}.html", page, part="main")
+
+
+def _picture(chromium: Browser, page: Path, name: str, part: str = "", height: int = 0) -> None:
+    """A part of a page, or so many pixels of its top."""
+    context = chromium.new_context(viewport={"width": 1000, "height": height or 900}, color_scheme="light")
+    opened = context.new_page()
+    opened.goto(page.as_uri())
+    file = PICTURES / f"{name}.png"
+    if part:
+        opened.locator(part).first.screenshot(path=file)
+    else:
+        opened.screenshot(path=file)
+    context.close()
+
+
+if __name__ == "__main__":
+    main()
