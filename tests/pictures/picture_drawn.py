@@ -28,7 +28,7 @@ def run_of(name: str) -> tuple[Tree, tuple[Moment, ...]]:
 def borrowing() -> str:
     """Four steps of three teams that share 64 GPUs: who uses its guarantee, who borrows, who reclaims."""
     tree, moments = run_of(_NAME)
-    height = 48 + _STEP * len(moments) + 24
+    height = 48 + _STEP * len(moments) - 12
     parts = [f'<rect class="paper" width="880" height="{height}" rx="8"/>', *_key()]
     for at, moment in enumerate(moments):
         parts += _step(tree, moment, 48 + at * _STEP)
