@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 from repository import ROOT
-from workflow_tools import FOLDER, run_script, script
+from workflow_tools import ACTION, run_script, script
 
 from gpu_tenancy.gitops.comment import MARK
 
@@ -28,23 +28,35 @@ def program(folder: Path, name: str, text: str) -> None:
 
 @pytest.fixture
 def previews(tmp_path: Path) -> Path:
-    """A project whose previews end as their stacks are called: `code-2` with 2."""
+    """A project whose previews end as their stacks are called: `code-2` with 2, and `killed` as one without memory."""
     ours = "from gpu_tenancy.cli.main import app; app()"
     program(
         tmp_path,
         ".venv/bin/tenancy",
         f"""#!/bin/bash
+if [[ "$1 $2" == "stack changed" ]]; then exec cat stacks; fi
 if [[ $1 == stack ]]; then PYTHONPATH='{ROOT}' exec '{sys.executable}' -c '{ours}' "$@"; fi
 echo "$*" >> asked
 all="$*"
 out=${{all##*--out }}
-[[ $2 == code-1 ]] || echo "## report of $2" > "${{out%% *}}/report.md"
-echo "output of $2"
-echo "words of $2" >&2
+out=${{out%% *}}
+if [[ $2 == killed ]]; then kill -9 $$; fi
+[[ $2 == code-1 ]] || echo "## report of $2" > "$out/report.md"
+echo "output of $2" > "$out/report.txt"
+echo "words of $2" > "$out/errors.txt"
 exit "${{2#code-}}"
 """,
     )
     return tmp_path
+
+
+def previewed(folder: Path, *stacks: str, real: str = "") -> tuple[int, str]:
+    """The exit code and the output of the action's preview of these stacks."""
+    (folder / "stacks").write_text("".join(f"{stack}\n" for stack in stacks))
+    environment = {"TENANCY": ".venv/bin/tenancy", "BASE": "origin/main", "OUT": "out", "REAL": real}
+    summary = {"GITHUB_STEP_SUMMARY": str(folder / "summary")}
+    done = run_script(script(ACTION.name, "Preview changed stacks"), folder, {**environment, **summary})
+    return done.returncode, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
@@ -54,15 +66,14 @@ exit "${{2#code-}}"
 def test_the_preview_ends_with_the_gravest_code_and_keeps_each_apart(
     previews: Path, stacks: tuple[str, ...], code: int
 ) -> None:
-    (previews / "stacks").write_text("".join(f"{stack}\n" for stack in stacks))
-    done = run_script(f"'{FOLDER}/preview.sh' origin/main out < stacks", previews, {})
-    assert done.returncode == code, done.stderr
+    ended, output = previewed(previews, *stacks)
+    assert ended == code, output
     assert {file.parent.name: file.read_text() for file in (previews / "out").glob("*/exit-code")} == {
         stack: f"{stack.removeprefix('code-')}\n" for stack in stacks
     }
-    assert "::" not in done.stdout  # words for GitHub's runner, to nobody else
     comment = (previews / "out/comment.md").read_text()
     assert comment.startswith(MARK)
+    assert (previews / "summary").read_text() == comment
     for stack in stacks:
         assert (f"words of {stack}" if stack == "code-1" else f"## report of {stack}") in comment
     assert (previews / "out/comment.txt").read_text() == "".join(
@@ -71,18 +82,24 @@ def test_the_preview_ends_with_the_gravest_code_and_keeps_each_apart(
     )
 
 
+def test_a_preview_that_was_killed_is_in_the_comment_and_fails_the_check(previews: Path) -> None:
+    ended, output = previewed(previews, "killed", "code-0")
+    assert ended == 137
+    assert "::error title=Preview exited with code 137::" in output
+    assert "| ✗ | `killed` | preview exited with code 137 |" in (previews / "out/comment.md").read_text()
+
+
 def test_pulumis_preview_is_merged_into_the_comment(previews: Path) -> None:
     for stack, text in (("code-0", "{}"), ("code-2", "")):
         (previews / f"real/real-{stack}").mkdir(parents=True)
         (previews / f"real/real-{stack}/preview.json").write_text(text)
-    (previews / "stacks").write_text("code-0\ncode-2\n")
-    done = run_script(f"'{FOLDER}/preview.sh' origin/main out real < stacks", previews, {"GITHUB_ACTIONS": "true"})
+    _, output = previewed(previews, "code-0", "code-2", real="real")
     asked = "--base origin/main --policy workloads --policy clouds --out out"
     assert (previews / "asked").read_text().splitlines() == [
         f"preview code-0 {asked}/code-0 --pulumi-preview real/real-code-0/preview.json",
         f"preview code-2 {asked}/code-2",
     ]
-    assert "::error title=Mandatory policy violation::" in done.stdout
+    assert "::error title=Mandatory policy violation::" in output
 
 
 GH = """#!/bin/bash
@@ -113,7 +130,7 @@ def commented(folder: Path, *, there: list[Any], **given: str) -> list[str]:
     names = {"REPOSITORY": "o/r", "RUN": "1", "PAGE": "https://run", "HEAD": "o:branch", "MARK": MARK}
     of_run = {"SHA": run["sha"], "REAL": run["real"], "SOURCE": run["source"]}
     environment = {**names, **of_run, "PATH": f"{folder / 'bin'}:/usr/bin:/bin"}
-    done = run_script(script("comment.yaml", STICKY), folder, environment)
+    done = run_script(script(ACTION.name, STICKY), folder, environment)
     assert done.returncode == 0, done.stderr
     return [line for line in (folder / "asked").read_text().splitlines() if "--input" in line]
 
@@ -215,7 +232,7 @@ def test_a_link_in_the_artifact_is_not_followed(tmp_path: Path) -> None:
         "MARK": "",
     }
     path = f"{tmp_path / 'bin'}:/usr/bin:/bin"
-    done = run_script(script("comment.yaml", STICKY), tmp_path, {**environment, "PATH": path})
+    done = run_script(script(ACTION.name, STICKY), tmp_path, {**environment, "PATH": path})
     assert done.returncode == 1
     assert "is a link; only a file is posted" in done.stdout
     assert not (tmp_path / "body.json").exists()

@@ -11,13 +11,15 @@ import pytest
 import yaml
 from command_lines import command_of
 from repository import ROOT
-from workflow_tools import FOLDER, WORKFLOWS, actionlint, commands, gitlab, run, steps, workflow
+from workflow_tools import ACTION, FOLDER, WORKFLOWS, actionlint, commands, gitlab, run, steps, workflow
 
 from gpu_tenancy.base.progress import Report
 
 BIN = Path(sys.executable).parent
 SHELLCHECK = BIN / "shellcheck"
-PINNED = re.compile(r"\./\.github/workflows/\w+\.yaml|[\w.-]+/[\w.-]+@[0-9a-f]{40}")
+FILES = {file.name: file for file in (*(FOLDER / name for name in WORKFLOWS), ACTION)}
+"""All that GitHub runs: the workflows, and the action that they share."""
+PINNED = re.compile(r"\./(?:\.github/workflows/\w+\.yaml)?|[\w.-]+/[\w.-]+@[0-9a-f]{40}")
 
 
 @pytest.mark.process
@@ -30,7 +32,7 @@ def test_actionlint_and_shellcheck_find_no_problems(report: Report) -> None:
 
 @pytest.mark.process
 def test_actionlint_would_find_a_mistake_of_a_script(report: Report, tmp_path: Path) -> None:
-    broken = (FOLDER / "comment.yaml").read_text().replace('gh run download "$RUN"', "gh run download $RUN")
+    broken = (FOLDER / "pulumi.yaml").read_text().replace('pulumi up --stack "$STACK"', "pulumi up --stack $STACK")
     (tmp_path / "broken.yaml").write_text(broken)
     done = run(actionlint(report), "-shellcheck", SHELLCHECK, "-no-color", tmp_path / "broken.yaml", cwd=tmp_path)
     assert done.returncode == 1
@@ -38,15 +40,23 @@ def test_actionlint_would_find_a_mistake_of_a_script(report: Report, tmp_path: P
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("name", ["packages.sh", "preview.sh"])
-def test_shellcheck_finds_no_problems_in_scripts(name: str) -> None:
-    done = run(SHELLCHECK, FOLDER / name)
-    assert (done.returncode, done.stdout) == (0, "")
+def test_shellcheck_finds_no_problems_in_scripts(tmp_path: Path) -> None:
+    scripts = [step["run"] for _, step in steps(ACTION.name) if "run" in step]
+    for number, text in enumerate(scripts):
+        (tmp_path / f"{number}.sh").write_text(f"#!/bin/bash\n{text}", encoding="utf-8")
+    done = run(SHELLCHECK, FOLDER / "packages.sh", *sorted(tmp_path.glob("*.sh")))
+    assert (len(scripts), done.returncode, done.stdout) == (2, 0, "")
 
 
-@pytest.mark.parametrize("name", WORKFLOWS)
+@pytest.mark.process
+def test_the_action_is_one_by_its_schema() -> None:
+    done = run(BIN / "check-jsonschema", "--builtin-schema", "vendor.github-actions", ACTION)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("name", FILES)
 def test_every_action_is_pinned_by_commit_with_its_version(name: str) -> None:
-    for line in (FOLDER / name).read_text().splitlines():
+    for line in FILES[name].read_text().splitlines():
         if not re.match(r"\s*(- )?uses:", line):
             continue
         used, _, remark = line.split("uses:")[1].strip().partition(" ")
@@ -55,19 +65,19 @@ def test_every_action_is_pinned_by_commit_with_its_version(name: str) -> None:
 
 
 def test_the_same_action_is_pinned_to_the_same_commit_everywhere() -> None:
-    used = {step["uses"] for name in WORKFLOWS for _, step in steps(name) if "uses" in step}
+    used = {step["uses"] for name in FILES for _, step in steps(name) if "uses" in step}
     assert len({each.partition("@")[0] for each in used}) == len(used)
 
 
-@pytest.mark.parametrize("name", WORKFLOWS)
+@pytest.mark.parametrize("name", FILES)
 def test_no_text_of_others_gets_into_a_shell_and_no_secret_into_a_workflow(name: str) -> None:
     assert [step["run"] for _, step in steps(name) if "${{" in step.get("run", "")] == []
-    assert "secrets." not in (FOLDER / name).read_text()
-    assert "pull_request_target" not in (FOLDER / name).read_text()
+    assert "secrets." not in FILES[name].read_text()
+    assert "pull_request_target" not in FILES[name].read_text()
 
 
 RIGHTS = {
-    "comment.yaml": {"comment": {"actions": "read", "pull-requests": "write"}},
+    "comment.yaml": {"comment": {"actions": "read", "contents": "read", "pull-requests": "write"}},
     "drift.yaml": {"issue": {"actions": "read", "issues": "write"}},
     "pull-request.yaml": {"offline": {"contents": "read"}, "together": {"contents": "read"}},
     "tests.yaml": {"tests": {"contents": "read"}},
@@ -85,11 +95,24 @@ def test_each_job_has_the_rights_that_it_needs_and_no_other(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
-def test_jobs_with_write_access_run_no_code_of_the_repository(name: str) -> None:
+def test_jobs_with_write_access_run_no_code_but_the_action_of_the_default_branch(name: str) -> None:
     for job, content in workflow(name)["jobs"].items():
         if "write" in {right for what, right in content["permissions"].items() if what != "id-token"}:
-            used = [step.get("uses", "") for step in content["steps"]]
-            assert not [each for each in used if each.startswith(("actions/checkout@", "./"))], job
+            used = [(step.get("uses", ""), step.get("with", {})) for step in content["steps"]]
+            local = [(uses, given) for uses, given in used if uses.startswith(("actions/checkout@", "./"))]
+            if name == "comment.yaml":  # `workflow_run` checks out the default branch if no other ref is given.
+                (_, given), action = local
+                assert (given["sparse-checkout"], "ref" in given, action) == ("/action.yml", False, ("./", {}))
+            else:
+                assert local == [], job
+
+
+def test_the_action_posts_in_runs_of_the_default_branch_and_previews_in_those_of_pull_requests_only() -> None:
+    conditions = [step["if"] for _, step in steps(ACTION.name)]
+    preview, upload, comment = conditions
+    assert preview == "github.event_name == 'pull_request'"
+    assert upload == f"always() && {preview}"
+    assert comment == "github.event_name == 'workflow_run'"
 
 
 def test_a_fork_and_a_branch_get_no_identity_that_writes() -> None:
@@ -204,8 +227,8 @@ def test_versions_are_those_of_the_lock_and_the_makefile() -> None:
 
 
 def told_commands() -> list[tuple[str, str]]:
-    texts = [(name, step["run"]) for name in WORKFLOWS for _, step in steps(name) if "run" in step]
-    texts += [("preview.sh", (FOLDER / "preview.sh").read_text()), (".gitlab-ci.yml", gitlab())]
+    texts = [(name, step["run"]) for name in FILES for _, step in steps(name) if "run" in step]
+    texts += [(".gitlab-ci.yml", gitlab())]
     pages = ("docs/pull-requests.md", "docs/gitops.md")
     texts += [
         (page, "\n".join(re.findall(r"`(tenancy (?:stack )?+\w+ [^`…<]*)`", (ROOT / page).read_text())))
@@ -223,7 +246,7 @@ def test_every_command_line_is_one_that_the_program_takes(place: str, line: str)
 
 def test_command_lines_are_found_in_all_places() -> None:
     assert {place for place, _ in told_commands()} == {
-        *("pull-request.yaml", "preview.sh", ".gitlab-ci.yml", "docs/pull-requests.md", "docs/gitops.md")
+        *("action.yml", "pull-request.yaml", ".gitlab-ci.yml", "docs/pull-requests.md", "docs/gitops.md")
     }
     assert {line.split()[0] for _, line in told_commands()} == {"stack", "preview"}
 

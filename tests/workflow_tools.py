@@ -19,6 +19,7 @@ from gpu_tenancy.embedded.toolchain import find_go
 
 FOLDER: Final = ROOT / ".github/workflows"
 WORKFLOWS: Final = sorted(file.name for file in FOLDER.glob("*.yaml"))
+ACTION: Final = ROOT / "action.yml"
 _ACTIONLINT: Final = "v1.7.12"
 _GO: Final = (1, 24)
 _ENDS: Final = frozenset({"|", "||", "&&", "&", ";", ";;", "<", ">", "2>", ">>", ")", "do", "then"})
@@ -30,13 +31,16 @@ def workflow(name: str) -> Any:
 
 
 def steps(name: str) -> Iterator[tuple[str, Any]]:
-    """Each step of a workflow, with its job."""
+    """Each step of a workflow, with its job; of `action.yml`, with none."""
+    if name == ACTION.name:
+        yield from (("", step) for step in yaml.safe_load(ACTION.read_text(encoding="utf-8"))["runs"]["steps"])
+        return
     for job, content in workflow(name)["jobs"].items():
         yield from ((job, step) for step in content.get("steps", ()))
 
 
 def script(name: str, step: str) -> str:
-    """The shell script of a named step."""
+    """The shell script of a named step of a workflow, or of `action.yml`."""
     (found,) = (each["run"] for _, each in steps(name) if each.get("name") == step)
     return found
 
@@ -77,7 +81,7 @@ def commands(text: str) -> list[list[str]]:
     for found_array in re.finditer(r"^\s*(\w+)\+?=\(([^)]*)\)", text, re.MULTILINE):
         arrays.setdefault(found_array[1], []).extend(shlex.split(found_array[2]))
     found: list[list[str]] = []
-    for line in re.findall(r"(?:^|[\s`(])(?:\.venv/bin/)?tenancy ([a-z]+[^\n`]*)", text):
+    for line in re.findall(r"(?:^|[\s`(])(?:\"\$TENANCY\"|(?:\.venv/bin/)?tenancy) ([a-z]+[^\n`]*)", text):
         words: list[str] = []
         lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>()")
         lexer.whitespace_split = True

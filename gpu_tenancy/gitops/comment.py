@@ -42,11 +42,15 @@ class StackPreview:
 
 
 def read(folder: Path) -> tuple[StackPreview, ...]:
-    """Reads the files of previews in a folder for each stack: `exit-code`, `report.md`, `errors.txt`.
+    """Reads what `tenancy preview STACK --out FOLDER/STACK` writes: `exit-code`, `report.md`, `errors.txt`.
 
     Raises:
-        ConsoleError: an exit code is not a number.
+        ConsoleError: an exit code is not a number, or the folder is that of one stack.
     """
+    if (folder / "exit-code").is_file():
+        raise ConsoleError(
+            f"{folder} is the folder of one preview", "preview each stack to a folder in it: --out OUT/STACK"
+        )
     previews: list[StackPreview] = []
     for place in sorted(file.parent for file in folder.glob("*/exit-code")):
         text = _text(place / "exit-code").strip()

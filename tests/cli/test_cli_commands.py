@@ -62,7 +62,7 @@ def test_the_same_stack_gives_the_same_bytes_and_an_edit_only_its_own_difference
     ]
 
 
-def test_an_invalid_stack_reports_every_error_and_writes_nothing(project: Project, tmp_path: Path) -> None:
+def test_an_invalid_stack_reports_every_error_and_writes_that_alone(project: Project, tmp_path: Path) -> None:
     sections = small()
     sections["teams"]["vision"]["gpus"]["h100"]["guaranteed"] = 24
     sections["teams"]["speech"]["teir"] = "critical"
@@ -85,7 +85,37 @@ def test_an_invalid_stack_reports_every_error_and_writes_nothing(project: Projec
         name, _, number = place.partition(":")
         assert name == "stacks/Pulumi.bad.yaml"
         assert text in numbered[int(number)]
-    assert not (tmp_path / "out").exists()
+    assert files(tmp_path / "out") == {"errors.txt": seen.stderr.encode(), "exit-code": b"1\n"}
+
+
+def test_a_comment_is_made_of_what_previews_write(project: Project, tmp_path: Path) -> None:
+    sections = small()
+    project.write("later-bad", sections)
+    out = tmp_path / "out"
+    for stack in ("good", "later-bad"):
+        assert tenancy("preview", stack, "--out", out / stack, project=project.folder).exit_code == 0
+    assert tenancy("stack", "comment", out, "--out", out / "comment.md").exit_code == 0
+    sections["teams"]["speech"]["teir"] = "critical"
+    project.write("later-bad", sections)
+    assert tenancy("preview", "later-bad", "--out", out / "later-bad", project=project.folder).exit_code == 1
+    seen = tenancy("stack", "comment", out, "--out", out / "comment.md")
+    assert (seen.exit_code, seen.output) == (1, "")
+    text = (out / "comment.md").read_text(encoding="utf-8")
+    assert "| ✗ | `later-bad` | invalid stack |\n| ✓ | `good` | OK |" in text
+    assert "teams.speech.teir: unknown key" in text
+    refused = tenancy("stack", "comment", out / "good", "--out", tmp_path / "comment.md")
+    assert refused.stderr == (
+        f"error: {out / 'good'} is the folder of one preview; preview each stack to a folder in it: --out OUT/STACK\n"
+    )
+
+
+def test_an_internal_error_of_a_preview_is_recorded(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpu_tenancy.review.build.review", lambda *_, **__: 1 / 0)
+    tenancy("preview", "good", "--out", tmp_path / "out", project=project.folder)
+    assert (tmp_path / "out" / "exit-code").read_text() == "3\n"
+    assert "ZeroDivisionError: division by zero" in (tmp_path / "out" / "errors.txt").read_text()
 
 
 def test_an_error_shows_values_that_look_like_markup(project: Project) -> None:
@@ -116,7 +146,8 @@ def test_a_file_of_others_is_never_overwritten(project: Project, tmp_path: Path)
     seen = tenancy("preview", "good", "--out", tmp_path / "out", project=project.folder)
     assert seen.exit_code == 1
     assert "file exists and was not written by tenancy; move it or specify another folder" in seen.stderr
-    assert files(tmp_path / "out") == {"objects/_cluster/namespace-vision.yaml": b"mine\n"}
+    assert files(tmp_path / "out").keys() == {"errors.txt", "exit-code", "objects/_cluster/namespace-vision.yaml"}
+    assert taken.read_text() == "mine\n"
 
 
 # Schema.

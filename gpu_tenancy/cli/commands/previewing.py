@@ -1,6 +1,9 @@
 """The command `preview`: resources, changes, policy violations, guarantees and costs of a stack."""
 
 import sys
+import traceback
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,7 +41,8 @@ def preview(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the report (HTML, Markdown, JSON) and the objects (YAML).")
+        Path | None,
+        typer.Option(help="Folder for the report (HTML, Markdown, JSON), the objects (YAML) and the exit code."),
     ] = None,
     project: ProjectFolder = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON only.")] = False,
@@ -59,7 +63,8 @@ def preview(
     """
     from gpu_tenancy.engine.isolation import relaxed_collector
 
-    with terminal.errors(stack), relaxed_collector():
+    # The first one for what cannot be recorded, such as on a full disk.
+    with terminal.errors(stack), _recorded(out), terminal.errors(stack), relaxed_collector():
         if all_:
             if base or policy or pulumi_preview or out or as_json:
                 raise ConsoleError(
@@ -85,6 +90,37 @@ def preview(
             _show(stack_preview, seen, written)
         if seen.rules and seen.rules.violated:
             raise typer.Exit(terminal.PROMISE_BROKEN)
+
+
+@contextmanager
+def _recorded(folder: Path | None) -> Generator[None]:
+    """Writes how a preview ends, for `tenancy stack comment`: `exit-code`, and its output."""
+    if folder is None:
+        yield
+        return
+    printed = {"report.txt": terminal.out, "errors.txt": terminal.err}
+    for console in printed.values():
+        console.record = True
+    for stale in (*folder.glob("report.*"), folder / "errors.txt"):
+        stale.unlink(missing_ok=True)
+    code, crash = 0, ""
+    try:
+        yield
+    except typer.Exit as end:
+        code = end.exit_code
+        raise
+    except Exception:
+        code, crash = terminal.INTERNAL, traceback.format_exc()
+        raise
+    finally:
+        texts = {name: console.export_text() for name, console in printed.items()}
+        for console in printed.values():
+            console.record = False
+        texts["errors.txt"] += crash
+        with suppress(OSError) if code else nullcontext():  # A folder that cannot be written is reported once.
+            for name, text in {**texts, "exit-code": f"{code}\n"}.items():
+                if text:
+                    write_text(folder / name, text)
 
 
 def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:

@@ -150,7 +150,7 @@ def changed(
 
 def comment(
     reports: Annotated[
-        Path, typer.Argument(help="Folder with a subfolder for each stack: exit-code, report.md, errors.txt.")
+        Path, typer.Argument(help="Folder with the folder that `tenancy preview STACK --out` wrote for each stack.")
     ],
     out: Annotated[Path, typer.Option(help="File to write.")],
     limit: Annotated[int, typer.Option(help="Maximum length of the comment, in characters.")] = 65_536,
