@@ -20,9 +20,10 @@ from typing import Final
 from pulumi.runtime.proto.analyzer_pb2 import AnalyzeStackRequest
 
 from benchmarks.preview import stack
-from gpu_tenancy.engine.project import preview, project_folder
+from gpu_tenancy.engine.project import preview
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered, render
+from gpu_tenancy.model.project import project_folder
 from gpu_tenancy.model.source import Source, to_config
 from gpu_tenancy.packs.choosing import choose
 from gpu_tenancy.packs.configuration import read_config

@@ -67,9 +67,10 @@ def _measure(teams: int) -> dict[str, float]:
     from gpu_tenancy.engine import files  # noqa: PLC0415 - not measured
     from gpu_tenancy.engine.checks import problems  # noqa: PLC0415 - not measured
     from gpu_tenancy.engine.objects import kubernetes_objects  # noqa: PLC0415 - not measured
-    from gpu_tenancy.engine.project import Preview, project_folder  # noqa: PLC0415
+    from gpu_tenancy.engine.project import Preview  # noqa: PLC0415
     from gpu_tenancy.engine.render import render  # noqa: PLC0415
     from gpu_tenancy.model.load import load  # noqa: PLC0415
+    from gpu_tenancy.model.project import project_folder  # noqa: PLC0415
     from gpu_tenancy.model.source import Source, to_config  # noqa: PLC0415
 
     config = to_config(Source(stack(1)))
@@ -101,7 +102,7 @@ def _measure(teams: int) -> dict[str, float]:
 
 
 def _review(preview: Any) -> Watch:
-    from gpu_tenancy.engine.project import project_folder  # noqa: PLC0415 - not measured
+    from gpu_tenancy.model.project import project_folder  # noqa: PLC0415 - not measured
     from gpu_tenancy.review.build import review  # noqa: PLC0415
     from gpu_tenancy.review.comment import comment  # noqa: PLC0415
     from gpu_tenancy.review.page import page  # noqa: PLC0415

@@ -14,9 +14,10 @@ from gpu_tenancy.embedded.definitions import fetch, install
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.embedded.platform import Platform
-from gpu_tenancy.engine.project import Preview, project_folder
+from gpu_tenancy.engine.project import Preview
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.local.up import api_groups
+from gpu_tenancy.model.project import project_folder
 
 NAME: Final = "benchmark"
 """Name of the only stack of each project."""

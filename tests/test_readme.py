@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from repository import ROOT
 
-from gpu_tenancy.engine.project import stack_names
 from gpu_tenancy.model.load import load
+from gpu_tenancy.model.project import stack_names
 from gpu_tenancy.model.source import read_file
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")

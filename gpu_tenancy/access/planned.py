@@ -11,9 +11,9 @@ from pydantic import TypeAdapter, ValidationError
 from gpu_tenancy.access.rules import ALL, EVERYBODY, Grant, Holder, Rule
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import nearest
-from gpu_tenancy.engine.project import declared, project_folder, read_stack, stack_names, stack_of
 from gpu_tenancy.model.plan.people import ADMIN, PREFIX, Subject, access, bindings, resolved, rules, subject
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.project import declared, project_folder, read_stack, stack_names, stack_of
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.base import Seconds
 from gpu_tenancy.model.spec.people import Person, person

@@ -13,11 +13,11 @@ from gpu_tenancy.cli.catalogue import abilities
 from gpu_tenancy.cli.command_reference import commands_page
 from gpu_tenancy.cli.markdown import table
 from gpu_tenancy.cli.stack_reference import Reference, stack_page
-from gpu_tenancy.engine.project import project_folder, read_stack, stack_names
 from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.catalogue.needs import Need, needs
 from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.catalogue.roles import Rule, roles
+from gpu_tenancy.model.project import project_folder, read_stack, stack_names
 from gpu_tenancy.model.schema import file_schema
 
 COMMANDS: Final = Path("docs/commands.md")

@@ -17,9 +17,9 @@ from gpu_tenancy.base.progress import Report
 from gpu_tenancy.deploy.moving import Move, Moving, is_scaffold, placement
 from gpu_tenancy.deploy.pulumi_cli import fix_for
 from gpu_tenancy.deploy.stacks import Stacks, stderr_of
-from gpu_tenancy.engine.project import Declared
 from gpu_tenancy.engine.render import render
 from gpu_tenancy.model.plan.parts import KEY
+from gpu_tenancy.model.project import Declared
 from gpu_tenancy.model.source import to_config
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
 

@@ -17,10 +17,11 @@ import yaml
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.deploy.leftovers import State, leftovers
-from gpu_tenancy.engine.project import for_embedded, project_name, read_stack
+from gpu_tenancy.engine.project import for_embedded
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.load import load
+from gpu_tenancy.model.project import project_name, read_stack
 from gpu_tenancy.model.source import to_config
 
 CONTINUE: Final = "fix the error and run the same command again to continue"

@@ -15,8 +15,8 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.deploy.moving import State
 from gpu_tenancy.deploy.pulumi_cli import find_pulumi, generated_project
-from gpu_tenancy.engine.project import Declared, stack_file
 from gpu_tenancy.model.plan.parts import KEY, Part, is_part
+from gpu_tenancy.model.project import Declared, stack_file
 
 _SALT: Final = "encryptionsalt"
 _ENVIRONMENT: Final = {"PULUMI_SKIP_UPDATE_CHECK": "true", "PULUMI_FALLBACK_TO_STATE_SECRETS_MANAGER": "true"}

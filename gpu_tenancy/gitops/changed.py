@@ -10,7 +10,7 @@ from gpu_tenancy.base.bounds import read_json
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.git import git
 from gpu_tenancy.base.problems import StackError
-from gpu_tenancy.engine.project import existing_stacks, read_stack
+from gpu_tenancy.model.project import existing_stacks, read_stack
 
 _SHARED: Final = {
     "gpu_tenancy/model/catalogue": "catalogue",

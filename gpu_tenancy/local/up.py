@@ -23,7 +23,7 @@ from gpu_tenancy.embedded.platform import Carried, Platform
 from gpu_tenancy.embedded.programs import find_programs
 from gpu_tenancy.embedded.volumes import bring_claims, bring_volumes, remove_claims
 from gpu_tenancy.engine.objects import KubernetesObject, waves
-from gpu_tenancy.engine.project import Declared, Preview, declared, rendered
+from gpu_tenancy.engine.project import Preview, rendered
 from gpu_tenancy.kube.apply import ApplyError, apply
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import UNAUTHORIZED, ApiError, UnreachableError, WaitTimeoutError
@@ -36,6 +36,7 @@ from gpu_tenancy.local.summary import Summary, summarise
 from gpu_tenancy.model.names import COMPUTE_DOMAINS
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.project import Declared, declared
 from gpu_tenancy.model.spec.data import SNAPSHOT_GROUP
 
 ControllerChoice: TypeAlias = Literal["all", "none"]

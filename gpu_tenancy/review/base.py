@@ -15,10 +15,10 @@ from typing import Any, Final, cast
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.git import git
 from gpu_tenancy.base.problems import StackError
-from gpu_tenancy.engine.project import read_stack, stack_file
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.model.load import load
+from gpu_tenancy.model.project import read_stack, stack_file
 from gpu_tenancy.model.spec import Stack
 
 # Runs the other ref's program, which may be old, so it uses only `preview`, wherever that version has it.

@@ -8,9 +8,10 @@ from typing import Any
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import StackError
-from gpu_tenancy.engine.project import Preview, preview, project_name, read_stack
+from gpu_tenancy.engine.project import Preview, preview
 from gpu_tenancy.local.show import price_note
 from gpu_tenancy.model.outlook import outlook
+from gpu_tenancy.model.project import project_name, read_stack
 from gpu_tenancy.packs.choosing import choose
 from gpu_tenancy.packs.evaluation import evaluate
 from gpu_tenancy.review.base import base, base_in, checkout

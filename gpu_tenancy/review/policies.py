@@ -18,9 +18,10 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.git import git
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.problems import StackError
-from gpu_tenancy.engine.project import Preview, read_stack
+from gpu_tenancy.engine.project import Preview
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.model.project import read_stack
 from gpu_tenancy.packs.choosing import choose_in_copy
 from gpu_tenancy.packs.evaluation import PackChoice, evaluate
 from gpu_tenancy.packs.findings import Finding, Kind, Outcome, PackResult, RuleState, by_weight

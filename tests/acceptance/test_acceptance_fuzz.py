@@ -24,10 +24,11 @@ from stack_mutations import STACKS, stack_files
 from gpu_tenancy.base.characters import hidden
 from gpu_tenancy.base.problems import Problem, StackError
 from gpu_tenancy.engine.objects import KubernetesObject, waves
-from gpu_tenancy.engine.project import Declared, project_name, rendered
+from gpu_tenancy.engine.project import rendered
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.model.load import load
+from gpu_tenancy.model.project import Declared, project_name
 from gpu_tenancy.model.source import read_file
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
 from gpu_tenancy.review.build import review

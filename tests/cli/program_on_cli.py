@@ -15,7 +15,7 @@ from builders import EXISTING, Data
 from chart_repository import StandIn
 from repository import ROOT
 
-from gpu_tenancy.engine.project import project_name
+from gpu_tenancy.model.project import project_name
 
 _PROGRAM = """
 import runpy

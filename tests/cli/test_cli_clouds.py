@@ -14,9 +14,9 @@ from cli_builders import Project, tenancy
 from rendered_stacks import stack_of_repository
 from repository import ROOT
 
-from gpu_tenancy.engine.project import stack_names
 from gpu_tenancy.model.catalogue import machines, price_table
 from gpu_tenancy.model.catalogue.clouds import clouds
+from gpu_tenancy.model.project import stack_names
 from gpu_tenancy.model.source import read_file
 
 SDKS: Final = {name: rules.package.replace("-", "_") for name, rules in clouds().items() if rules.package}

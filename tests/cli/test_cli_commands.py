@@ -13,9 +13,10 @@ from cli_builders import FIRST_LINE, Home, Project, small, tenancy
 from repository import ROOT
 
 from gpu_tenancy.base.json import Json, at
-from gpu_tenancy.engine.project import preview, stack_names
+from gpu_tenancy.engine.project import preview
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.waiting import is_true
+from gpu_tenancy.model.project import stack_names
 
 pytestmark = pytest.mark.platform
 

@@ -8,12 +8,12 @@ import pytest
 from builders import Data, errors, server, stack, team
 from rendered_stacks import stack_of_repository
 
-from gpu_tenancy.engine.project import stack_names
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.model.catalogue.needs import needs
 from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.checks.providers import places, provider_of
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.project import stack_names
 from gpu_tenancy.model.spec.clouds.base import Provided
 
 STACKS: Final = stack_names()

@@ -10,7 +10,8 @@ from test_components_storage import CREATED
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at
-from gpu_tenancy.engine.project import preview, project_folder, project_name, read_stack, stack_names
+from gpu_tenancy.engine.project import preview
+from gpu_tenancy.model.project import project_folder, project_name, read_stack, stack_names
 
 
 @pytest.mark.parametrize("place", [".", "stacks", "stacks/of/a/team"])

@@ -12,12 +12,12 @@ from rendered_stacks import stack_of_repository
 from repository import ROOT
 
 from gpu_tenancy.engine.objects import is_object
-from gpu_tenancy.engine.project import read_stack
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.parts import Part
+from gpu_tenancy.model.project import read_stack
 from gpu_tenancy.model.source import Source, to_config
 
 STACKS: Final = {

@@ -16,9 +16,9 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.deploy.deploying import Environment
 from gpu_tenancy.deploy.moving import State
 from gpu_tenancy.deploy.stacks import Stacks
-from gpu_tenancy.engine.project import declared
 from gpu_tenancy.model.plan import plan
 from gpu_tenancy.model.plan.parts import Part
+from gpu_tenancy.model.project import declared
 
 
 @dataclass

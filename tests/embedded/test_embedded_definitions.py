@@ -18,7 +18,6 @@ from gpu_tenancy.base.json import text_at
 from gpu_tenancy.embedded import definitions
 from gpu_tenancy.embedded.definitions import cached, fetch, install
 from gpu_tenancy.embedded.definitions.pins import Definitions, Module, Pin, needed, read_pins
-from gpu_tenancy.engine.project import stack_names
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.local.up import api_groups, groups_of
@@ -26,6 +25,7 @@ from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.catalogue.releases import cloud_charts
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import plan
+from gpu_tenancy.model.project import stack_names
 from gpu_tenancy.model.source import Source
 
 CONTENT = b"kind: CustomResourceDefinition\n"

@@ -10,7 +10,7 @@ from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine import block
 from gpu_tenancy.engine.block import as_yaml, by_pyyaml
 from gpu_tenancy.engine.objects import kubernetes_objects
-from gpu_tenancy.engine.project import stack_names
+from gpu_tenancy.model.project import stack_names
 
 NEAR_SIMPLE = st.text(st.sampled_from("aAzZ09_./-+=,():#'\" \n\t|>?%@`&*!~<[]{}\\\x85é"), max_size=12)
 TEXTS = (

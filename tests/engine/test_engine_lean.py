@@ -11,8 +11,9 @@ import pytest
 from offline_builders import Rendering
 
 from gpu_tenancy.engine import lean
-from gpu_tenancy.engine.project import preview, stack_names
+from gpu_tenancy.engine.project import preview
 from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.model.project import stack_names
 
 STACKS = stack_names()
 

@@ -9,13 +9,13 @@ from typing import Any
 import yaml
 from rendered_stacks import stack_of_repository
 
-from gpu_tenancy.engine.project import stack_names
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.gitops.argocd import Repository, argocd
 from gpu_tenancy.gitops.flux import flux
 from gpu_tenancy.gitops.manifests import plain
 from gpu_tenancy.gitops.pieces import Piece, pieces
+from gpu_tenancy.model.project import stack_names
 
 STACKS = stack_names()
 WITH_RELEASES = "dev-aws"

@@ -14,7 +14,7 @@ from rendered_stacks import SHARED
 from repository import ROOT
 
 from document import PACKS
-from gpu_tenancy.engine.project import stack_names
+from gpu_tenancy.model.project import stack_names
 from gpu_tenancy.packs.process import pack_process
 
 

@@ -22,7 +22,8 @@ from repository import ROOT
 
 from document import PACKS, read_set
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.engine.project import Preview, stack_names
+from gpu_tenancy.engine.project import Preview
+from gpu_tenancy.model.project import stack_names
 from gpu_tenancy.packs.choosing import choose
 from gpu_tenancy.packs.configuration import read_config
 from gpu_tenancy.packs.evaluation import Session

@@ -13,9 +13,10 @@ from cli_builders import Project
 from rendered_stacks import stack_of_repository
 from repository import ROOT
 
-from gpu_tenancy.engine.project import preview, read_stack
+from gpu_tenancy.engine.project import preview
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import StackOutlook, outlook
+from gpu_tenancy.model.project import read_stack
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.review.build import review
 from gpu_tenancy.review.changes import Change, FieldChange, changes

@@ -14,8 +14,9 @@ from review_drawn import coherent
 from review_solver import GPUS, Key, Manifest, Node, World
 
 from gpu_tenancy.base.quantity import is_extended
-from gpu_tenancy.engine.project import preview, stack_names
+from gpu_tenancy.engine.project import preview
 from gpu_tenancy.model.outlook import Pool, StackOutlook, outlook
+from gpu_tenancy.model.project import stack_names
 from gpu_tenancy.review.build import review
 from gpu_tenancy.review.page import page
 

@@ -26,8 +26,8 @@ def doctor(
     with terminal.errors(stack):
         from gpu_tenancy.doctor import results
         from gpu_tenancy.doctor.checks import cloud_rows, tools
-        from gpu_tenancy.engine.project import project_folder, read_stack
         from gpu_tenancy.model.load import load
+        from gpu_tenancy.model.project import project_folder, read_stack
 
         loaded = load(read_stack(stack, project_folder(project)))
         with terminal.reported_if_slow("asking the cloud"):
@@ -52,8 +52,9 @@ def charts(
         from gpu_tenancy.doctor import results
         from gpu_tenancy.engine import project as projects
         from gpu_tenancy.engine.releases import helm_releases
+        from gpu_tenancy.model.project import project_folder
 
-        preview = projects.preview(stack, projects.project_folder(project))
+        preview = projects.preview(stack, project_folder(project))
         with terminal.reported_if_slow("downloading charts"):
             rows = list(chart_rows(chart_pins(preview.stack, helm_releases(preview.rendered))))
         results.conclude(rows, as_json=as_json)

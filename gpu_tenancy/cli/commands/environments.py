@@ -100,8 +100,8 @@ def destroy(
 def _opened(stack: str, project: Path | None) -> "Environment":
     from gpu_tenancy.deploy.deploying import Environment
     from gpu_tenancy.deploy.stacks import Stacks
-    from gpu_tenancy.engine.project import declared
     from gpu_tenancy.model.plan import plan
+    from gpu_tenancy.model.project import declared
 
     read = declared(stack, project)
     folder = read.project / "out" / "pulumi" / stack

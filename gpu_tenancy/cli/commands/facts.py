@@ -72,7 +72,7 @@ def packs(
     [dim]pulumi preview --policy-pack "$(tenancy catalogue packs workloads)"[/dim]
     """
     with terminal.errors():
-        from gpu_tenancy.engine.project import project_folder
+        from gpu_tenancy.model.project import project_folder
         from gpu_tenancy.packs.choosing import choose
 
         typer.echo(choose(name, "", project_folder(project)).folder)

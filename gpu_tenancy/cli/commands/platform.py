@@ -36,10 +36,10 @@ def up(
     """
     with terminal.errors(stack):
         from gpu_tenancy.embedded.platform import Platform
-        from gpu_tenancy.engine.project import project_folder
         from gpu_tenancy.local import show
         from gpu_tenancy.local.up import Options
         from gpu_tenancy.local.up import up as bring_up
+        from gpu_tenancy.model.project import project_folder
         from gpu_tenancy.review.page import write_forecast, write_report
 
         def foreshow(preview: "Preview") -> None:

@@ -74,10 +74,11 @@ def preview(
             environments.preview(stack, project)
             return
         from gpu_tenancy.engine import project as projects
+        from gpu_tenancy.model.project import project_folder
         from gpu_tenancy.review.build import as_json as json_of
         from gpu_tenancy.review.build import review
 
-        folder = projects.project_folder(project)
+        folder = project_folder(project)
         terminal.progress(f"rendering {stack}")
         stack_preview = projects.preview(stack, folder)
         if base:

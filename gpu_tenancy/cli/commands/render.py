@@ -58,10 +58,11 @@ def render(
         from gpu_tenancy.engine import project as projects
         from gpu_tenancy.engine.files import write_texts
         from gpu_tenancy.gitops.pieces import pieces, refusals, stays
+        from gpu_tenancy.model.project import project_folder
 
         if target is Target.ARGOCD and not repo:
             raise ConsoleError("--for argocd requires --repo", "add --repo https://git.example.com/it.git")
-        rendered = projects.preview(stack, projects.project_folder(project)).rendered
+        rendered = projects.preview(stack, project_folder(project)).rendered
         if refused := refusals(rendered):
             terminal.problems(refused, f"the manifests of stack {stack}")
             raise typer.Exit(terminal.STACK_WRONG)
@@ -134,9 +135,9 @@ def changed(
     [dim]tenancy stack changed --base origin/main[/dim]
     """
     with terminal.errors():
-        from gpu_tenancy.engine.project import project_folder
         from gpu_tenancy.gitops.changed import changed as find
         from gpu_tenancy.gitops.changed import listed
+        from gpu_tenancy.model.project import project_folder
 
         affected = find(project_folder(project), base)
         only = None if among is None else frozenset(listed(among))

@@ -61,9 +61,9 @@ def whatif(
     [dim]tenancy whatif local --last ml-research[/dim]
     """
     with terminal.errors(stack or ""):
-        from gpu_tenancy.engine.project import project_folder, read_stack
         from gpu_tenancy.model.load import load
         from gpu_tenancy.model.plan.shares import Tree
+        from gpu_tenancy.model.project import project_folder, read_stack
 
         given = {"--team": team, "--workloads": workloads, "--first or --last": first or last, "--scenarios": scenarios}
         chosen = [name for name, value in given.items() if value]
@@ -159,9 +159,9 @@ def demo(
     [dim]tenancy local demo example-elastic --live[/dim]
     """
     with terminal.errors(stack):
-        from gpu_tenancy.engine.project import project_folder, read_stack
         from gpu_tenancy.model.load import load
         from gpu_tenancy.model.plan.shares import Tree
+        from gpu_tenancy.model.project import project_folder, read_stack
         from gpu_tenancy.simulation.scenarios import unmodelled_of
         from gpu_tenancy.whatif.data import Recorder, demo_json
         from gpu_tenancy.whatif.demo import Display, play_demo

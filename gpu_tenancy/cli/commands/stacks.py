@@ -22,8 +22,8 @@ def validate(
 
     [dim]tenancy stack validate prod-aws[/dim]
     """
-    from gpu_tenancy.engine.project import project_folder, read_stack, stack_names
     from gpu_tenancy.model.load import load
+    from gpu_tenancy.model.project import project_folder, read_stack, stack_names
 
     with terminal.errors():
         folder = project_folder(project)
@@ -54,10 +54,10 @@ def explain(
     """
     with terminal.errors(stack or ""):
         from gpu_tenancy.base.problems import nearest
-        from gpu_tenancy.engine.project import project_folder, read_stack, stack_of
         from gpu_tenancy.model.load import load
         from gpu_tenancy.model.outlook.explain import explain as reasons_of
         from gpu_tenancy.model.plan.shares import Tree
+        from gpu_tenancy.model.project import project_folder, read_stack, stack_of
 
         folder = project_folder(project)
         source = read_stack(stack or stack_of(team, folder), folder)
@@ -101,7 +101,7 @@ def diff(
     [dim]tenancy stack diff prod-aws v1.4 main[/dim]
     """
     with terminal.errors(stack):
-        from gpu_tenancy.engine.project import project_folder
+        from gpu_tenancy.model.project import project_folder
         from gpu_tenancy.review import text
         from gpu_tenancy.review.build import between
 

@@ -1,0 +1,161 @@
+"""A Pulumi project and its stacks, as their files declare them."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from gpu_tenancy.base.characters import shortened
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.source import Source, read_file
+from gpu_tenancy.model.spec import Stack
+
+_FILE: Final = "Pulumi.yaml"
+"""The file that marks a folder as a Pulumi project."""
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+
+
+def project_folder(given: Path | None = None) -> Path:
+    """The folder of `Pulumi.yaml`, the program and its stacks.
+
+    Args:
+        given: the folder that the user specified; None for the working directory or its nearest parent that has a
+            `Pulumi.yaml`.
+
+    Raises:
+        ConsoleError: there is no Pulumi project.
+    """
+    if given:
+        if not (given / _FILE).is_file():
+            raise ConsoleError(
+                f"{given}: no {_FILE} in this folder", "specify the folder of a Pulumi project with --project"
+            )
+        return given
+    working = Path.cwd()
+    for folder in (working, *working.parents):
+        if (folder / _FILE).is_file():
+            return folder
+    raise ConsoleError(
+        f"{working}: no {_FILE} in this folder or its parents",
+        "change to a Pulumi project, specify one with --project, or create one with `tenancy stack init FOLDER`",
+    )
+
+
+def stack_names(project: Path | None = None) -> list[str]:
+    """The names of a project's stacks, by their files in `stacks`, sorted.
+
+    Raises:
+        ConsoleError: the project does not exist or has no stacks.
+    """
+    project = project_folder(project)
+    names = existing_stacks(project)
+    if not names:
+        raise ConsoleError(f"{project / 'stacks'}: no stack files", "add a file stacks/Pulumi.NAME.yaml")
+    return names
+
+
+def existing_stacks(project: Path) -> list[str]:
+    """The same of a project that may have none, as after a change that removes its last stack.
+
+    Raises:
+        ConsoleError: a file has a name that is not one of a stack.
+    """
+    names = sorted(file.stem.removeprefix("Pulumi.") for file in (project / "stacks").glob("Pulumi.*.yaml"))
+    for name in names:
+        check_name(name)
+    return names
+
+
+def check_name(name: str) -> None:
+    """Checks a stack's name, which is part of paths and of lines that scripts read.
+
+    Raises:
+        ConsoleError: Pulumi does not allow it: https://www.pulumi.com/docs/iac/concepts/stacks/#create-stack.
+    """
+    if not _NAME.fullmatch(name):
+        fix = "use at most 100 letters, digits, '-', '_' and '.'; start with a letter, digit or '_'"
+        raise ConsoleError(f"stack {shortened(name)} is not a valid name", fix)
+
+
+def project_name(project: Path | None = None) -> str:
+    """The name in a project's `Pulumi.yaml`.
+
+    Raises:
+        ConsoleError: the project does not exist.
+    """
+    file = project_folder(project) / _FILE
+    return yaml.safe_load(file.read_text(encoding="utf-8"))["name"]
+
+
+def stack_file(project: Path, name: str) -> Path:
+    """Where a project has the file of a stack, whether or not it exists."""
+    return project / "stacks" / f"Pulumi.{name}.yaml"
+
+
+def read_stack(name: str, project: Path | None = None) -> Source:
+    """The source of a stack by its name.
+
+    Raises:
+        ConsoleError: the stack does not exist, or its name is not valid.
+        StackError: its file is not valid YAML or has no config.
+    """
+    project = project_folder(project)
+    check_name(name)
+    file = stack_file(project, name)
+    if not file.is_file():
+        known = nearest(name, existing_stacks(project))
+        raise ConsoleError(f"stack {name} does not exist", f"{known}; or add stacks/{file.name}")
+    return read_file(file, f"stacks/{file.name}")
+
+
+def stack_of(team: str, folder: Path) -> str:
+    """The only stack that has a team.
+
+    Raises:
+        ConsoleError: no stack or more than one has the team.
+    """
+    stacks = [name for name in stack_names(folder) if team in (read_stack(name, folder).sections.get("teams") or {})]
+    if len(stacks) == 1:
+        return stacks[0]
+    if not stacks:
+        raise ConsoleError(
+            f"no stack has a team '{team}'", "specify a stack with --stack; `tenancy stack validate` lists all"
+        )
+    raise ConsoleError(f"{len(stacks)} stacks have a team '{team}'", f"specify --stack {' or --stack '.join(stacks)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A stack as its file declares it, valid and not rendered yet.
+
+    Attributes:
+        project: folder of `Pulumi.yaml`, the program and its stacks.
+        project_name: name in its `Pulumi.yaml`.
+    """
+
+    name: str
+    project: Path
+    project_name: str
+    source: Source
+    stack: Stack
+
+
+def declared(name: str, project: Path | None = None) -> Declared:
+    """Reads and validates a stack.
+
+    Args:
+        name: of the stack.
+        project: folder of `Pulumi.yaml`, the program and its stacks; None to search from the working directory.
+
+    Raises:
+        ConsoleError: the project or the stack does not exist.
+        StackError: the stack file is invalid; it has every problem.
+    """
+    project = project_folder(project)
+    named = project_name(project)
+    source = read_stack(name, project)
+    return Declared(name, project, named, source, load(source))
