@@ -332,11 +332,21 @@ def test_the_reference_has_every_section_and_an_example_of_every_key(reference: 
 
 def test_the_reference_has_the_unit_of_an_amount(reference: Reference) -> None:
     page = stack_page(reference)
-    assert "| `cpu` | CPUs | none |" in page
-    assert "| `memory` | bytes | none |" in page
-    assert "| `startup` | duration | `10m` |" in page
-    assert "| `size` | bytes | `200Gi` |" in page
-    assert "`keda: off`" in page
+    assert "- **`cpu`** (CPUs): " in page
+    assert "- **`memory`** (bytes): " in page
+    assert "- **`startup`** (duration, default `10m`): " in page
+    assert "- **`size`** (bytes, default `200Gi`): " in page
+    assert "\nkeda: off\n" in page
+
+
+def test_the_reference_describes_what_clusters_share_once_and_its_examples_are_whole() -> None:
+    page = (ROOT / documentation.STACK).read_text(encoding="utf-8")
+    for key in ("provides", "adopt"):
+        assert page.count(f"- **`{key}`** (list of ") == 1
+    assert page.count("\nprovides: ") == 1
+    examples = [yaml.safe_load(block) for block in fenced(ROOT / documentation.STACK, "yaml")]
+    assert len(examples) > 70
+    assert all(isinstance(example, dict) for example in examples)
 
 
 def test_every_command_is_in_the_command_reference() -> None:

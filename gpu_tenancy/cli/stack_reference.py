@@ -1,28 +1,26 @@
 """The stack reference, docs/stack-reference.md: every section and key of a stack's file, from the model's schema."""
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache, cached_property
+from functools import cached_property
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast, get_args
+from typing import Any, Final, cast
 
-import yaml
-from pydantic import BeforeValidator
 from pydantic.alias_generators import to_camel
 
-from gpu_tenancy.base.quantity import format_bytes, format_cpu
 from gpu_tenancy.base.tables import read_table
-from gpu_tenancy.cli.markdown import escaped, head, table
+from gpu_tenancy.cli.markdown import escaped, head
+from gpu_tenancy.cli.reference_values import Schema, default_text, flow, unit_of
 from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.schema import SECRET
 from gpu_tenancy.model.spec import NAMESPACE
-from gpu_tenancy.model.spec.base import Bytes, Cpu, Seconds, Section
-
-Schema: TypeAlias = Mapping[str, Any]
 
 EXAMPLES: Final = Path(__file__).with_name("documentation.yaml")
 """Examples of the keys that no stack of the repository sets, by section and key."""
 _LONGEST: Final = 72
-"""Characters of an example from a stack; a longer one does not fit into a table."""
+"""Characters of an example from a stack; a longer one does not fit on a line."""
 _WIDEST: Final = 130
 """Characters of an example of this module's own; of a longer one each key has an example in its own section."""
 _UNITS: Final = {"cpu": "CPUs", "bytes": "bytes", "seconds": "duration"}
@@ -101,53 +99,89 @@ class Reference:
             self._collect(branch, value)
 
     def _add(self, section: str, key: str, value: Any) -> None:
-        if len(_flow({key: value})) <= _LONGEST:
+        if len(flow({key: value})) <= _LONGEST:
             self.examples.setdefault((section, key), value)
 
 
 def stack_page(reference: Reference) -> str:
     """The stack reference: every section and key."""
-    headings = ["key", "value", "default", "description", "example"]
-    top = [
-        _row(reference, "", key, schema, required=key in reference.required) for key, schema in reference.top.items()
-    ]
-    lines = [head("stack"), "", *table(headings, top)]
+    lines = [head("stack"), "", *_keys(reference, "", reference.top, reference.required)]
     for key in reference.top:
         sections = [(name, path) for name, path in reference.places.items() if path.partition(".")[0] == key]
         if sections:
             lines += ["", f"## {key}"]
-        for name, path in sections:
-            lines += _section(reference, name, path)
+        for path, inner in groupby(sections, lambda section: section[1]):
+            lines += _sections_at(reference, path, [name for name, _ in inner])
     return "\n".join(lines) + "\n"
 
 
-def _section(reference: Reference, name: str, path: str) -> Iterator[str]:
-    schema = reference.sections[name]
-    yield from ("", f'<a id="{_anchor(name)}"></a>', "", f"### `{path}`: {name}", "")
-    if "description" in schema:
-        yield from (escaped(schema["description"]), "")
-    required = schema.get("required", ())
-    rows = [
-        _row(reference, name, key, value, required=key in required)
-        for key, value in schema.get("properties", {}).items()
-    ]
-    yield from table(["key", "value", "default", "description", "example"], rows)
+def _sections_at(reference: Reference, path: str, names: list[str]) -> Iterator[str]:
+    """The sections that can be at one place; keys that several have are described once, before them."""
+    properties: dict[str, Schema] = {name: reference.sections[name].get("properties", {}) for name in names}
+    counts = Counter(key for keys in properties.values() for key in keys)
+    shared = {
+        key: schema
+        for name in names
+        for key, schema in properties[name].items()
+        if counts[key] > 1 and all(keys.get(key, schema) == schema for keys in properties.values())
+    }
+    anchor = f"section-{re.sub('[^a-z]+', '-', path.lower()).strip('-')}-shared"
+    if shared:
+        yield from ("", f'<a id="{anchor}"></a>', "", f"### `{path}`: shared keys", "")
+        for key, schema in shared.items():
+            holders = [name for name in names if key in properties[name]]
+            required = key in reference.sections[holders[0]].get("required", ())
+            where = "" if len(holders) == len(names) else f", in {', '.join(map(_link, holders))}"
+            yield _definition(holders[0], key, schema, required=required, where=where)
+        yield from _examples(reference, {key: _holder(key, properties) for key in shared})
+    for name in names:
+        schema = reference.sections[name]
+        yield from ("", f'<a id="{_anchor(name)}"></a>', "", f"### `{path}`: {name}", "")
+        if "description" in schema:
+            yield from (escaped(schema["description"]), "")
+        own = {key: value for key, value in properties[name].items() if key not in shared}
+        yield from _keys(reference, name, own, schema.get("required", ()))
+        if also := [f"`{key}`" for key in properties[name] if key in shared]:
+            yield from ("", f"And the [shared keys](#{anchor}) {', '.join(also)}.")
 
 
-def _row(reference: Reference, section: str, key: str, schema: Schema, *, required: bool) -> list[str]:
-    unit = _unit(section, key)
-    default = "required" if required else _default(schema, unit)
-    value = schema.get("const") or reference.examples.get((section, key))
-    example = f"`{_flow({key: value})}`" if value is not None else ""
-    if len(example) > _WIDEST:
-        example = f"see {_type(schema)}"
-    return [f"`{key}`", _UNITS.get(unit) or _type(schema), default, schema.get("description", ""), example]
+def _holder(key: str, properties: Mapping[str, Schema]) -> str:
+    return next(name for name, keys in properties.items() if key in keys)
+
+
+def _keys(reference: Reference, section: str, keys: Schema, required: Iterable[str]) -> Iterator[str]:
+    """A list of keys, and below it an example of each as YAML."""
+    for key, schema in keys.items():
+        yield _definition(section, key, schema, required=key in required)
+    yield from _examples(reference, dict.fromkeys(keys, section), keys)
+
+
+def _definition(section: str, key: str, schema: Schema, *, required: bool, where: str = "") -> str:
+    """A key with its values, default and description."""
+    unit = unit_of(section, key)
+    default = "required" if required else default_text(schema, unit)
+    shown = "" if default == "none" else f", {default}" if required else f", default {default}"
+    text = schema.get("description", "")
+    return f"- **`{key}`** ({_UNITS.get(unit) or _type(schema)}{shown}{where}){': ' if text else ''}{escaped(text)}"
+
+
+def _examples(reference: Reference, holders: Mapping[str, str], schemas: Schema | None = None) -> Iterator[str]:
+    """A block with one line of YAML per key, by the section that has the key."""
+    constants = {key: schema["const"] for key, schema in (schemas or {}).items() if "const" in schema}
+    values = {key: constants.get(key, reference.examples.get((name, key))) for key, name in holders.items()}
+    lines = [flow({key: value}) for key, value in values.items() if value is not None]
+    if lines:
+        yield from ("", "```yaml", *(line for line in lines if len(line) <= _WIDEST), "```")
+
+
+def _link(section: str) -> str:
+    return f"[{section}](#{_anchor(section)})"
 
 
 def _type(schema: Schema) -> str:
     """The values that a key takes, in words."""
     if "$ref" in schema:
-        return f"[{_name(schema)}](#{_anchor(_name(schema))})"
+        return _link(_name(schema))
     if "const" in schema:
         return f"`{schema['const']}`"
     if "enum" in schema:
@@ -182,73 +216,6 @@ def _bounds(schema: Schema) -> str:
     return "" if minimum is None else f", {minimum:,} to {maximum:,}"
 
 
-def _default(schema: Schema, unit: str) -> str:
-    default = _filled(schema.get("default"))
-    if default in (None, {}, [], ""):
-        return "none"
-    formats = {"cpu": format_cpu, "bytes": format_bytes, "seconds": _duration}
-    text = str(formats[unit](default)) if unit in formats else _flow(_readable(default))
-    return f"`{text}`"
-
-
-def _filled(value: Any) -> Any:
-    """A default without the keys that have none themselves."""
-    if not isinstance(value, dict):
-        return value
-    filled = {key: _filled(entry) for key, entry in cast("dict[str, Any]", value).items()}
-    return {key: entry for key, entry in filled.items() if entry not in (None, {}, [])}
-
-
-def _readable(value: Any, key: str = "") -> Any:
-    """A default with amounts as a stack writes them: inside sections they are millicores and bytes."""
-    if isinstance(value, dict):
-        return {key: _readable(entry, key) for key, entry in cast("dict[str, Any]", value).items()}
-    formats = {"cpu": format_cpu, "memory": format_bytes, "size": format_bytes}
-    return _number(formats[key](value)) if key in formats and isinstance(value, int) else value
-
-
-def _number(text: str) -> str | int:
-    return int(text) if text.isdigit() else text
-
-
-def _duration(seconds: float) -> str:
-    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= length and seconds % length == 0:
-            return f"{seconds / length:g}{unit}"
-    return f"{seconds:g}s"
-
-
-@cache
-def _units() -> Mapping[tuple[str, str], str]:
-    """The unit of each key that has one, by section and key: the schema has one form for CPUs and for bytes."""
-    return {(kind.__name__, key): unit for kind in _sections(Section) for key, unit in _units_of(kind)}
-
-
-def _sections(kind: type[Section]) -> Iterator[type[Section]]:
-    yield kind
-    for inner in kind.__subclasses__():
-        yield from _sections(inner)
-
-
-def _units_of(kind: type[Section]) -> Iterator[tuple[str, str]]:
-    kinds = {"cpu": Cpu, "bytes": Bytes, "seconds": Seconds}
-    for field in kind.model_fields.values():
-        # What marks a type lies in the field itself, or within an optional one.
-        marks = [*field.metadata, *_marks(field.annotation)]
-        for unit, alias in kinds.items():
-            if any(mark in marks for mark in get_args(alias) if isinstance(mark, BeforeValidator)):
-                yield field.alias or "", unit
-
-
-def _marks(annotation: Any) -> Iterator[Any]:
-    for argument in get_args(annotation):
-        yield from get_args(argument)[1:]
-
-
-def _unit(section: str, key: str) -> str:
-    return _units().get((section, key), "")
-
-
 def _values(schema: Schema) -> list[Schema]:
     """The schemas of a map's values, where its keys are names of the user's."""
     values = [schema.get("additionalProperties"), *schema.get("patternProperties", {}).values()]
@@ -272,20 +239,3 @@ def _singular(plural: str) -> str:
     known = {"gpus": "flavor", "quota": "flavor", "gangs": "flavor", "priorities": "class", "serving": "server"}
     known |= {"training": "job", "machines": "machine", "prices": "machine"}
     return known.get(plural, plural.removesuffix("[]").removesuffix("s"))
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes `off` without quotes, since a stack has no such word for false."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 - as the base class has it
-        first: [(tag, form) for tag, form in resolvers if first in "tTfF" or not tag.endswith(":bool")]
-        for first, resolvers in yaml.SafeDumper.yaml_implicit_resolvers.items()
-    }
-
-
-def _flow(value: Any) -> str:
-    """A value as YAML on one line."""
-    text = yaml.dump(value, Dumper=_Dumper, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True)
-    text = text.removesuffix("\n").removesuffix("\n...")
-    # At the top a pair needs no braces.
-    return text[1:-1] if isinstance(value, dict) and len(cast("dict[str, Any]", value)) == 1 else text
