@@ -172,7 +172,7 @@ class Evaluator:
         for part in parts:
             try:
                 for text in rule.messages(part, self.configuration.of(rule), stack):
-                    yield Outcome.BROKEN, f"{_place(part, resource)}: {text}"
+                    yield Outcome.BROKEN, f"{_place(part, resource)}: {self.pack.message(rule.name, text, resource)}"
             except UnknownValueError as error:
                 yield Outcome.UNKNOWN, _unknown(_place(part, resource), error)
             except Exception as error:  # noqa: BLE001 - as above

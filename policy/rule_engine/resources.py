@@ -11,6 +11,8 @@ from rule_engine.reading import Reader, Unknown, UnknownValueError, View
 from rule_engine.secrets import Secrets
 
 _KUBERNETES: Final = "kubernetes:"
+_STACK: Final = "gpu-tenancy:"
+"""Begins the types of this project's components."""
 _HIDDEN: Final = {"kubernetes:core/v1:Secret": ("data", "stringData")}
 
 
@@ -79,6 +81,12 @@ class Resource:
         if not self.type.startswith(_KUBERNETES):
             return ""
         return self.type.split(":")[1].split("/")[0]
+
+    @property
+    def of_stack(self) -> bool:
+        """Whether a component of GPU tenancy made it, from a stack's file: its URN has the types of its parents."""
+        _, _, types = self.urn.partition("::")[2].partition("::")
+        return types.startswith(_STACK) or f"${_STACK}" in types
 
     @property
     def place(self) -> str:

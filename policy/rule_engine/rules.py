@@ -1,7 +1,8 @@
 """Rules: a requirement for one kind of part, its rationale, and the fix for a violation."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import getdoc, signature
 from types import ModuleType
 from typing import Any, ClassVar, Generic, TypeVar, cast
@@ -158,6 +159,8 @@ class Pack:
 
     Attributes:
         exemptions: reads the exemptions of a resource, keyed by rule name: `2027-01-31 why`.
+        stack_fixes: fixes by rule, in the words of a GPU tenancy stack, for its resources; `{fix}` is the fix of the
+            message, `{number}` its last number.
     """
 
     name: str
@@ -165,6 +168,7 @@ class Pack:
     description: str
     rules: tuple[AnyRule, ...]
     exemptions: Callable[[Resource], Mapping[str, str]]
+    stack_fixes: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
         names = [rule.name for rule in self.rules]
@@ -172,6 +176,18 @@ class Pack:
         if duplicates:
             message = f"pack {self.name} has duplicate rules: {', '.join(duplicates)}"
             raise ValueError(message)
+        if unknown := self.stack_fixes.keys() - set(names):
+            message = f"pack {self.name} has fixes for unknown rules: {', '.join(sorted(unknown))}"
+            raise ValueError(message)
+
+    def message(self, rule: str, text: str, resource: Resource) -> str:
+        """The message of a rule, with the fix in the words of the stack if the resource is part of one."""
+        if rule not in self.stack_fixes or not resource.of_stack:
+            return text
+        problem, _, fix = text.partition("; ")
+        words = self.stack_fixes[rule].replace("{fix}", fix)
+        numbers = re.findall(r"\d+", fix)
+        return f"{problem}; {words.replace('{number}', numbers[-1]) if numbers else words}"
 
 
 def _flat(schema: dict[str, Any]) -> dict[str, Any]:

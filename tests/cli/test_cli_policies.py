@@ -101,6 +101,8 @@ def test_a_breach_of_our_own_pack_names_place_value_and_mend(project: Project, t
     seen = tenancy("preview", "good", "--policy", f"workloads={file}", project=project.folder)
     assert seen.exit_code == 2
     assert "✗ Deployment vision/api, container server: " in seen.stdout
+    words = " ".join(seen.stdout.split())
+    assert "not approved; use one of ghcr.io/ours, in `image` of the job or server in the stack" in words
     assert "  image-registries, high, gpu-workloads" in seen.stdout
 
 

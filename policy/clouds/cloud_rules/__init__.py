@@ -1,6 +1,9 @@
 """Rules for clusters and node pools on AWS, GCP and Azure, for any Pulumi program in any language."""
 
+from pathlib import Path
 from typing import Final
+
+import yaml
 
 from cloud_rules import access, buying, coverage, gpu_pools, hardening, keeping, sizes
 from cloud_rules.coverage import not_evaluated
@@ -15,4 +18,5 @@ PACK: Final = Pack(
     description="Rules for clusters and GPU node pools on AWS, GCP and Azure.",
     rules=rules_of(coverage, gpu_pools, sizes, buying, hardening, access, keeping),
     exemptions=exemptions,
+    stack_fixes=yaml.safe_load(Path(__file__).with_name("stack_fixes.yaml").read_bytes()),
 )

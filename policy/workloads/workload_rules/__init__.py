@@ -1,6 +1,9 @@
 """Rules for GPU workloads on Kubernetes, for any Pulumi program in any language."""
 
+from pathlib import Path
 from typing import Final
+
+import yaml
 
 from rule_engine import Pack, rules_of
 from rule_engine.exemptions import annotated_exemptions
@@ -48,4 +51,5 @@ PACK: Final = Pack(
         operators,
     ),
     exemptions=annotated_exemptions,
+    stack_fixes=yaml.safe_load(Path(__file__).with_name("stack_fixes.yaml").read_bytes()),
 )
