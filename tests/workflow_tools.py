@@ -22,7 +22,7 @@ WORKFLOWS: Final = sorted(file.name for file in FOLDER.glob("*.yaml"))
 ACTION: Final = ROOT / "action.yml"
 _ACTIONLINT: Final = "v1.7.12"
 _GO: Final = (1, 24)
-_ENDS: Final = frozenset({"|", "||", "&&", "&", ";", ";;", "<", ">", "2>", ">>", ")", "do", "then"})
+_ENDS: Final = re.compile(r"[|&;<>()]+|do|then")
 
 
 def workflow(name: str) -> Any:
@@ -86,7 +86,7 @@ def commands(text: str) -> list[list[str]]:
         lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>()")
         lexer.whitespace_split = True
         for word in lexer:
-            if word in _ENDS or (word == "2" and words):
+            if _ENDS.fullmatch(word) or (word == "2" and words):
                 break
             array = re.fullmatch(r"\$\{(\w+)\[@\]\}", word)
             words += arrays[array[1]] if array else [word]
