@@ -3,9 +3,13 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.kube.client import Cluster
+
+_ANSWER: Final = 10.0
+"""Seconds after which a user who waits for an answer is told that there is none."""
 
 
 def kubeconfig(given: Path | None = None, environment: Mapping[str, str] = os.environ) -> Path:
@@ -43,7 +47,7 @@ def connect(given: Path | None, context: str | None, *, embedded: bool) -> Clust
         ConsoleError: no kubeconfig exists, or it cannot be used.
     """
     if not embedded:
-        return Cluster(kubeconfig(given), context)
+        return Cluster(kubeconfig(given), context, answer_seconds=_ANSWER)
     from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - only --embedded needs it
     from gpu_tenancy.engine.embedded import CONTEXT  # noqa: PLC0415 - as below
 
@@ -52,4 +56,4 @@ def connect(given: Path | None, context: str | None, *, embedded: bool) -> Clust
     found = Platform().kubeconfig
     if not found.is_file():
         raise ConsoleError("the embedded platform is not running", "start it with `tenancy local up`")
-    return Cluster(found, CONTEXT)
+    return Cluster(found, CONTEXT, answer_seconds=_ANSWER)

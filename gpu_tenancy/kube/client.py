@@ -41,13 +41,16 @@ class Cluster:
     one CustomResourceDefinition can have a megabyte.
     """
 
-    def __init__(self, kubeconfig: Path, context: str | None = None, *, retry_seconds: float = 2) -> None:
+    def __init__(
+        self, kubeconfig: Path, context: str | None = None, *, retry_seconds: float = 2, answer_seconds: float = 60
+    ) -> None:
         """Reads the kubeconfig; nothing is sent yet.
 
         Args:
             kubeconfig: the file; the user's default kubeconfig is never used.
             context: a context of it; None for the current context.
             retry_seconds: how long requests are repeated while the server, or a webhook that it calls, fails.
+            answer_seconds: how long the server may take to answer a request.
 
         Raises:
             ConsoleError: the file or the context cannot be used.
@@ -55,7 +58,7 @@ class Cluster:
         # urllib3 takes a tenth of a second to import, which commands without a cluster do not need.
         from gpu_tenancy.kube.transport import Transport  # noqa: PLC0415 - see above
 
-        self._transport: Transport = Transport(kubeconfig, context, retry_seconds)
+        self._transport: Transport = Transport(kubeconfig, context, retry_seconds, answer_seconds)
         self._catalogue: Catalogue | None = None
         self._discovering = Lock()
 
@@ -75,6 +78,11 @@ class Cluster:
     def server(self) -> str:
         """The server's address."""
         return self._transport.server
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the kubeconfig's context; empty where it has none."""
+        return self._transport.namespace
 
     def ready(self) -> bool:
         """Whether the server reports that it is ready."""

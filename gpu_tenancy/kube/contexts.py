@@ -20,12 +20,14 @@ class Entry:
 
     Attributes:
         user: the entry; it may have credentials.
+        namespace: the default of its commands; empty where it has none.
     """
 
     name: str
     cluster: dict[str, Any]
     user_name: str
     user: dict[str, Any]
+    namespace: str = ""
 
     @property
     def server(self) -> str:
@@ -59,7 +61,7 @@ def entry_of(files: Path, context: str | None) -> Entry:
     if not isinstance(cluster.get("server"), str):
         raise ConsoleError(f"{files}: cluster {chosen['cluster']} has no server", _ANOTHER)
     user = chosen.get("user", "")
-    return Entry(current, cluster, user, found["users"].get(user, {}))
+    return Entry(current, cluster, user, found["users"].get(user, {}), chosen.get("namespace") or "")
 
 
 def _read(file: Path) -> dict[str, Any]:

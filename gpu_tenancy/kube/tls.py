@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from urllib3 import PoolManager, ProxyManager
-from urllib3.exceptions import HTTPError, MaxRetryError
+from urllib3.exceptions import HTTPError, MaxRetryError, ReadTimeoutError
 from urllib3.util import Retry
 
 from gpu_tenancy.base.errors import ConsoleError
@@ -102,6 +102,8 @@ def unreachable(server: str, error: Exception) -> UnreachableError:
     if problem := certificate_problem(error):
         return UnreachableError(server, problem.verify_message, _TLS.get(problem.verify_message, _OTHER_TLS))
     reason = error.reason if isinstance(error, MaxRetryError) and error.reason else error
+    if isinstance(reason, ReadTimeoutError):
+        return UnreachableError(server, "it accepts connections but does not answer")
     return UnreachableError(server, _CONNECTION.sub("", str(reason)))
 
 

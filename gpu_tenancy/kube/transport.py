@@ -18,7 +18,8 @@ from gpu_tenancy.kube.errors import UNAUTHORIZED, api_error
 from gpu_tenancy.kube.request import Request, RetryBudget, transient
 from gpu_tenancy.kube.tls import certificate_problem, connections, unreachable
 
-_TIMEOUT: Final = Timeout(connect=5, read=60)
+_CONNECT: Final = 5.0
+"""Seconds to wait for a connection."""
 _CHUNK: Final = 2**16
 _OK: Final = 200
 
@@ -26,11 +27,12 @@ _OK: Final = 200
 class Transport:
     """Sends requests with the server, credentials and CA of a kubeconfig; safe to share between threads."""
 
-    def __init__(self, kubeconfig: Path, context: str | None, retry_seconds: float) -> None:
-        """Reads the kubeconfig; see `RetryBudget` for the seconds."""
+    def __init__(self, kubeconfig: Path, context: str | None, retry_seconds: float, answer_seconds: float = 60) -> None:
+        """Reads the kubeconfig; see `RetryBudget` for the seconds of repetition."""
         self._budget = RetryBudget(retry_seconds)
+        self._timeout = Timeout(connect=_CONNECT, read=answer_seconds)
         entry = entry_of(kubeconfig, context)
-        self.server = entry.server
+        self.server, self.namespace = entry.server, entry.namespace
         self._login = Login(entry, kubeconfig)
         self._pool = connections(entry, self._login.certificate, kubeconfig)
 
@@ -42,11 +44,14 @@ class Transport:
             UnreachableError: the server did not answer.
         """
         for attempt in count():
+            started = time.monotonic()
             try:
                 answer = self._call(request)
                 content = answer.data
             except HTTPError as error:
-                repeatable = transient(request.method, 0) and not certificate_problem(error)
+                # A server that did not answer for longer than an outage may last is not asked again.
+                lasted = time.monotonic() - started > self._budget.seconds
+                repeatable = transient(request.method, 0) and not certificate_problem(error) and not lasted
                 if not (repeatable and self._repeats(request, attempt)):
                     raise unreachable(self.server, error) from error
                 continue
@@ -97,7 +102,7 @@ class Transport:
         url = f"{self.server}{request.path}{'?' if query else ''}{query}"
         body = None if request.body is None else json.dumps(request.body)
         return self._pool.request(
-            request.method, url, headers=headers, body=body, timeout=_TIMEOUT, preload_content=False
+            request.method, url, headers=headers, body=body, timeout=self._timeout, preload_content=False
         )
 
     def close(self) -> None:
