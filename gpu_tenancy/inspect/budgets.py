@@ -8,6 +8,7 @@ the checks of quota, queue and nodes need: https://kubernetes.io/docs/concepts/p
 request is a request, then come defaults.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -18,6 +19,10 @@ from gpu_tenancy.base.quantity import CPU, MEMORY, add, is_extended, times
 from gpu_tenancy.inspect.answers import Answer, Check, Verdict, worst
 from gpu_tenancy.inspect.pods import Manifest, limits, name_of, requests
 
+_EXCEEDED: Final = re.compile(
+    r"exceeded quota: (?P<quota>[^,]+), requested: (?P<resource>[^=]+)=(?P<requested>[^,]+),.*?"
+    r"used: [^=]+=(?P<used>[^,]+),.*?limited: [^=]+=(?P<limited>[^,]+)"
+)
 _COMPUTE: Final = (CPU, MEMORY, "ephemeral-storage")
 
 
@@ -112,9 +117,19 @@ def _bounded(spec: Manifest) -> bool:
     return any({**requests(spec), **limits(spec)}.get(name) for name in (CPU, MEMORY))
 
 
-def is_exceeded_quota(message: str) -> bool:
-    """Whether the ResourceQuota admission plugin rejected a pod; only the text of a Status tells."""
-    return "exceeded quota" in message
+def exceeded_quota(message: str) -> str:
+    """What the ResourceQuota admission plugin says of a pod that it rejected; empty for any other message.
+
+    Only the text of a Status tells: `checkRequest` in
+    https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apiserver/pkg/admission/plugin/resourcequota/controller.go
+    """
+    if not (match := _EXCEEDED.search(message)):
+        return ""
+    resource, used = match["resource"], match["used"]
+    return (
+        f"ResourceQuota {match['quota']} has {used} of {match['limited']} {resource} in use,"
+        f" and a pod requests {match['requested']}"
+    )
 
 
 def with_defaults(ranges: Iterable[Manifest], spec: Manifest) -> tuple[Manifest, tuple[str, ...]]:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from gpu_tenancy import kueue
 from gpu_tenancy.base.amounts import amount
-from gpu_tenancy.base.json import Json, at, maps_at, text_at
+from gpu_tenancy.base.json import Json, at, int_at, maps_at, text_at
 from gpu_tenancy.base.quantity import parse_quantity
 from gpu_tenancy.inspect.pods import Manifest, name_of
 from gpu_tenancy.kube.waiting import condition
@@ -35,6 +35,7 @@ class ClusterQueue:
         spec: with Kueue's defaults; a value that Kueue 0.19 does not know counts as the default.
         usage: quota that workloads have reserved.
         counted: whether Kueue reports usage; False where it has not seen the queue, or is not running.
+        pending: how many workloads are pending, as Kueue reports it.
         inactive: why the queue admits no workloads; empty where it does.
         stop_policy: `Hold` or `HoldAndDrain`; empty where it is not stopped.
         invalid: the value that Kueue does not know; empty where there is none.
@@ -43,6 +44,7 @@ class ClusterQueue:
     spec: kueue.ClusterQueue
     usage: Mapping[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
     counted: bool = True
+    pending: int = 0
     inactive: str = ""
     stop_policy: str = ""
     invalid: str = ""
@@ -70,6 +72,7 @@ def read_cluster_queue(manifest: Manifest) -> ClusterQueue:
         spec=_spec(manifest, unknown),
         usage=reserved,
         counted=bool(active) or bool(reserved),
+        pending=int_at(manifest, "status", "pendingWorkloads"),
         inactive=stopped or (text_at(active, "message") if text_at(active, "status") == "False" else ""),
         stop_policy=policy,
         invalid="; ".join(unknown),

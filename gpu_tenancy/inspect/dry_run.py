@@ -5,7 +5,7 @@ from typing import Final
 
 from gpu_tenancy.base.json import Json, at, text_at
 from gpu_tenancy.inspect.answers import Answer, Check, Verdict
-from gpu_tenancy.inspect.budgets import is_exceeded_quota
+from gpu_tenancy.inspect.budgets import exceeded_quota
 from gpu_tenancy.inspect.demand import Demand, Template
 from gpu_tenancy.inspect.pods import name_of
 from gpu_tenancy.kube.client import Cluster, Manifest
@@ -87,7 +87,7 @@ def _create(cluster: Cluster, manifest: Mapping[str, Json]) -> bool:
 def _verdict(error: ApiError, *, full: bool) -> Verdict:
     if _no_right(error) or error.status >= _SERVER:
         return "unknown"
-    return "later" if full and is_exceeded_quota(error.message) else "never"
+    return "later" if full and exceeded_quota(error.message) else "never"
 
 
 def _no_right(error: ApiError) -> bool:

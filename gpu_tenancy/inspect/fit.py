@@ -18,11 +18,11 @@ from gpu_tenancy.inspect.demand import QUEUE_LABEL, Demand
 from gpu_tenancy.inspect.gangs import gang_queues, judge_gang
 from gpu_tenancy.inspect.nodes import judge_nodes, read_nodes
 from gpu_tenancy.inspect.pods import Manifest, name_of, requests, scheduler
-from gpu_tenancy.inspect.queueing import STATE_PLACE, Offer, Source, judge_queue, unstated_text
+from gpu_tenancy.inspect.queueing import Offer, Source, judge_queue
 from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, NO_KUEUE, Queues
 from gpu_tenancy.inspect.reading import Kind, State
 from gpu_tenancy.inspect.references import judge_references
-from gpu_tenancy.inspect.snapshot import NotSimulatedError
+from gpu_tenancy.inspect.snapshot import NotSimulatedError, unseen_reclaim
 from gpu_tenancy.inspect.unblock import Unblock, forecast, not_simulated_text
 from gpu_tenancy.inspect.volumes import judge_volumes
 from gpu_tenancy.inspect.workloads import PodSet
@@ -34,6 +34,8 @@ KINDS: Final[tuple[Kind, ...]] = (
 """Kinds to list in the whole cluster, if the user may."""
 OWN: Final[tuple[Kind, ...]] = ("Dataset", "LimitRange", "PersistentVolumeClaim", "ResourceQuota", "TrainingRuntime")
 """Kinds to list in the team's namespace only."""
+
+_OWN_PODS: Final = "what pods of other teams use on these nodes is not counted: you may not read them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ def _queue(state: State, team: str, demand: Demand, sets: Sequence[PodSet]) -> t
         return [], Answer(Check.QUEUE, "now", (NO_KUEUE,))
     name = demand.queue or ("default" if "default" in own else "")
     if not name:
-        hint = f"; add the label {QUEUE_LABEL}: {min(own)}" if own else ""
+        hint = f"; add the label {QUEUE_LABEL}: {queues.usual(team)}" if own else ""
         line = f"no queue set, so it stays pending for ever in a team's namespace{hint}"
         return [], Answer(Check.QUEUE, "never", (line,))
     if name not in own:
@@ -168,7 +170,7 @@ def _cluster_queue(
     if not demand.whole and answer.verdict != "now":
         answer = _one_by_one(queues, queue, sets, demand.groups, answer)
     before = tuple(_already_pending(queues, target))
-    if not demand.whole or answer.verdict == "never" or queues.uncounted:
+    if not demand.whole or answer.verdict == "never" or queues.uncounted or unseen_reclaim(queues, offers):
         counted = (f"{KUEUE_NOT_RUNNING}; usage is counted from pods",) if queues.uncounted else ()
         return offers, replace(answer, lines=(*answer.lines, *before, *counted))
     try:
@@ -188,7 +190,7 @@ def _with_forecast(answer: Answer, offers: Sequence[Offer], before: tuple[str, .
         agree = simulated.admitted == (source is Source.RECLAIMED) and not undisturbed
     gaps = (not_simulated_text(simulated.not_simulated),) if simulated.not_simulated else ()
     if agree:
-        outcome = () if undisturbed else (simulated.of_submitted,)
+        outcome = () if undisturbed or not simulated.admitted else (simulated.of_submitted,)
         return replace(answer, lines=(*answer.lines, *before, *outcome, *gaps))
     numbers = dict.fromkeys(request.numbers for offer in offers for request in offer.requests)
     lines = (simulated.of_submitted, *numbers, *before, *gaps)
@@ -204,9 +206,9 @@ def _by_quota(target: str, offers: Sequence[Offer]) -> Answer:
     lines = [request.text for request in shown]
     if verdict == "never":
         refused = [refusal for offer in hardest for refusal in offer.refused]
-        unstated = unstated_text(refused)
-        hint = [f"{unstated}; {STATE_PLACE}"] if unstated else []
-        lines = [*hint, *lines, *(refusal.text for refusal in refused)]
+        first = [refusal for refusal in refused if refusal.decisive]
+        rest = [refusal.text for refusal in refused if not refusal.decisive]
+        lines = [*(refusal.advice for refusal in first), *lines, *rest]
     return Answer(Check.QUEUE, verdict, tuple(dict.fromkeys(lines)) or ("no resources requested",), target)
 
 
@@ -264,7 +266,7 @@ def _nodes(state: State, demand: Demand, sets: Sequence[PodSet], offers: Sequenc
         names = dict.fromkeys(assigned.get(pods.name, ()))
         answer, nodes = judge_nodes(nodes, pods, [flavors[name] for name in names if name in flavors])
         if not state.knows("Pod"):
-            answer = replace(answer, lines=(*answer.lines, state.missing["Pod"].text))
+            answer = replace(answer, lines=(*answer.lines, _OWN_PODS))
         yield _of(demand, pods.name, answer)
 
 

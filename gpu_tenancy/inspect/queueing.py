@@ -7,7 +7,7 @@ from typing import Final
 
 from gpu_tenancy.base.amounts import amount_text, ordered
 from gpu_tenancy.base.json import maps_at, text_at, texts_at
-from gpu_tenancy.base.quantity import CHANNELS
+from gpu_tenancy.base.quantity import CHANNELS, CPU
 from gpu_tenancy.inspect.answers import Verdict
 from gpu_tenancy.inspect.nodes import suits_node, untolerated
 from gpu_tenancy.inspect.pods import Manifest, name_of
@@ -75,21 +75,34 @@ class QuotaRequest:
         return self.used + self.requested > self.nominal
 
     @property
+    def noun(self) -> str:
+        """What its amounts count: `a100 GPUs`, `CPUs of a100`."""
+        if self.resource.endswith("/gpu"):
+            return f"{self.flavor} GPUs"
+        return f"{'CPUs' if self.resource == CPU else self.resource} of {self.flavor}"
+
+    @property
+    def state(self) -> str:
+        """How much of the limit is in use: `20 of 32 a100 GPUs in use, 16 requested`."""
+        amounts = f"{self.text_of(self.used)} of {self.text_of(self.limit)} {self.noun} in use"
+        return amounts if self.used >= self.limit else f"{amounts}, {self.text_of(self.requested)} requested"
+
+    @property
     def numbers(self) -> str:
         """What is requested and what of it is missing, without when it fits."""
-        state = f"{self._text(self.missing)} missing" if self.missing else f"{self._text(self.available)} available"
+        state = f"{self.text_of(self.missing)} missing" if self.missing else f"{self.text_of(self.available)} available"
         return f"{self._head}, {state} ({self._guarantee}; {self._limit})"
 
     @property
     def text(self) -> str:
         """What is requested, and when it fits."""
-        missing, guarantee = self._text(self.missing), self._guarantee
+        missing, guarantee = self.text_of(self.missing), self._guarantee
         match self.source:
             case Source.NOMINAL:
                 when = f"fits now ({guarantee})"
             case Source.BORROWED:
-                borrowed = self._text(min(self.requested, self.used + self.requested - self.nominal))
-                total = self._text(self.available)
+                borrowed = self.text_of(min(self.requested, self.used + self.requested - self.nominal))
+                total = self.text_of(self.available)
                 when = f"fits now by borrowing {borrowed} ({guarantee}; {total} available in total)"
             case Source.RECLAIMED:
                 when = f"fits after reclaiming {missing} that other queues borrowed ({guarantee})"
@@ -98,24 +111,25 @@ class QuotaRequest:
             case Source.OWN_QUEUE:
                 when = f"fits when workloads of its own queue end ({guarantee}; {self._limit})"
             case Source.NEVER:
-                when = f"exceeds the limit of {self._text(self.limit)}"
+                when = f"exceeds the limit of {self.text_of(self.limit)}"
         no_channels = self.source is Source.NEVER and self.resource == CHANNELS
         return f"nodes of flavor {self.flavor} have no channels" if no_channels else f"{self._head}, {when}"
 
-    def _text(self, amount: int) -> str:
+    def text_of(self, amount: int) -> str:
+        """An amount of its resource."""
         return amount_text(self.resource, amount)
 
     @property
     def _head(self) -> str:
-        return f"{self.flavor} {self.resource}: {self._text(self.requested)} requested"
+        return f"{self.flavor} {self.resource}: {self.text_of(self.requested)} requested"
 
     @property
     def _guarantee(self) -> str:
-        return f"guaranteed {self._text(self.nominal)}, unused {self._text(max(0, self.nominal - self.used))}"
+        return f"guaranteed {self.text_of(self.nominal)}, unused {self.text_of(max(0, self.nominal - self.used))}"
 
     @property
     def _limit(self) -> str:
-        return f"limit {self._text(self.limit)}, used {self._text(self.used)}"
+        return f"limit {self.text_of(self.limit)}, used {self.text_of(self.used)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +138,18 @@ class Refusal:
 
     Attributes:
         text: the reason.
-        unstated: whether the flavor has a topology, and the pods do not state their place in it.
+        fix: what to write in the pod template.
+        decisive: whether the flavor's limit is enough, so that only this excludes it.
     """
 
     text: str
-    unstated: bool = False
+    fix: str = ""
+    decisive: bool = False
+
+    @property
+    def advice(self) -> str:
+        """The reason with the fix."""
+        return f"{self.text}; {self.fix}" if self.fix else self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +171,6 @@ class Offer:
         if not self.requests:
             return Source.NEVER if self.refused else Source.NOMINAL
         return max(request.source for request in self.requests)
-
-
-def unstated_text(refused: Iterable[Refusal]) -> str:
-    """The first flavor that pods could use if they stated their place in its topology; empty for none."""
-    return next((refusal.text for refusal in refused if refusal.unstated), "")
 
 
 def judge_queue(
@@ -201,18 +217,25 @@ def _offer(
             continue
         choices: list[list[QuotaRequest]] = []
         for flavor in group.flavors:
-            if refusal := unfit(flavor.flavor, flavors, pods, of_queue):
-                refused.append(refusal)
-                continue
             lines = (((flavor.flavor, name), value) for name, value in asked.items())
-            choices.append([_request(quotas, queue, line, value + assumed.get(line, 0)) for line, value in lines])
-        if not choices:
-            return Offer(pods, (), tuple(refused))
-        requests += min(choices, key=_hardness)
+            choice = [_request(quotas, queue, line, value + assumed.get(line, 0)) for line, value in lines]
+            if refusal := unfit(flavor.flavor, flavors, pods, of_queue):
+                enough = all(request.source is not Source.NEVER for request in choice)
+                refused.append(replace(refusal, decisive=enough))
+            else:
+                choices.append(choice)
+        best = min(choices, key=_hardness, default=[])
+        # A flavor that has the quota, and that the pods cannot use, explains more than one that lacks it.
+        lacks = any(request.source is Source.NEVER for request in best)
+        deciding = tuple(refusal for refusal in refused if refusal.decisive)
+        if not best or (lacks and deciding):
+            return Offer(pods, (), deciding or tuple(refused))
+        requests += best
     uncovered = [name for name in ordered(wanted) if name not in covered and name != "pods"]
     for name in uncovered:
         lacks = "has nodes with channels" if name == CHANNELS else f"covers {name}"
-        refused.append(Refusal(f"no flavor of queue {queue.name} {lacks}, so Kueue never admits the workload"))
+        text = f"no flavor of queue {queue.name} {lacks}, so Kueue never admits the workload"
+        refused.append(Refusal(text, decisive=True))
     return Offer(pods, () if uncovered else tuple(requests), tuple(refused))
 
 
@@ -255,10 +278,15 @@ def unfit(name: str, flavors: Mapping[str, Manifest], pods: PodSet, of_queue: Co
         return None
     own = texts_at(flavor, "spec", "nodeLabels")
     if not suits_node(pods.spec, own, keys=own):
-        return Refusal(f"flavor {name}: does not match the pod's node selector or affinity")
+        labels = ", ".join(f"{key}: {value}" for key, value in own.items())
+        fix = f"use the labels of the flavor in the pod's node selector or affinity: {labels}"
+        return Refusal(f"flavor {name}: does not match the pod's node selector or affinity", fix)
     taint = untolerated(pods.spec, maps_at(flavor, "spec", "nodeTaints"), maps_at(flavor, "spec", "tolerations"))
     if taint:
-        return Refusal(f"flavor {name}: the pod does not tolerate the taint {taint}")
+        key, _, effect = taint.rpartition(":")
+        toleration = f"tolerations: [{{key: {key.partition('=')[0]}, operator: Exists, effect: {effect}}}]"
+        fix = f"add to the pod template: {toleration}"
+        return Refusal(f"flavor {name}: the pod does not tolerate the taint {taint}", fix)
     return _misplaced(name, flavors, pods, of_queue)
 
 
@@ -275,4 +303,4 @@ def _misplaced(name: str, flavors: Mapping[str, Manifest], pods: PodSet, of_queu
         return Refusal(f"flavor {name}: it has no topology, and an annotation of the pods requires one")
     mixed = any(other in flavors and not text_at(flavors[other], "spec", "topologyName") for other in of_queue)
     why = "it has a topology, other flavors of the queue have none, and the pods do not state their place"
-    return Refusal(f"flavor {name}: {why}", unstated=True) if mixed else None
+    return Refusal(f"flavor {name}: {why}", STATE_PLACE) if mixed else None

@@ -18,11 +18,12 @@ from gpu_tenancy.inspect.cluster_queues import (
 )
 from gpu_tenancy.inspect.pods import Manifest, ended, name_of, namespace_of, requests, scheduler, selects
 from gpu_tenancy.inspect.reading import State
-from gpu_tenancy.inspect.workloads import FIX_THIS, Reason, Workload, waiting
+from gpu_tenancy.inspect.workloads import FIX_THIS, Reason, Workload, read_workloads, waiting
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue import FAIR, FlavorResource, Quotas, Tenancy
 
 NO_KUEUE: Final = "Kueue is not installed: no queue to wait in"
+NO_LOCAL_QUEUE: Final = "the namespace has no LocalQueue; ask the platform team for one"
 KUEUE_NOT_RUNNING: Final = "Kueue has not reported usage for any queue: its controller is not running"
 
 
@@ -73,8 +74,13 @@ class Queues:
     def unknown_local(self, namespace: str, name: str) -> Reason:
         """What blocks workloads of a LocalQueue that does not exist."""
         known = self.homes.get(namespace)
-        fix = nearest(name, known) if known else "the namespace has no LocalQueue; ask the platform team for one"
+        fix = nearest(name, known) if known else NO_LOCAL_QUEUE
         return f"LocalQueue {name} not found in namespace {namespace}", fix
+
+    def usual(self, namespace: str) -> str:
+        """The LocalQueue to name in a label: the one with the namespace's name, else the first; empty for none."""
+        known = self.homes.get(namespace, {})
+        return namespace if namespace in known else min(known, default="")
 
     def users(self, queue: str) -> list[str]:
         """The namespaces with a LocalQueue of a ClusterQueue."""
@@ -83,8 +89,16 @@ class Queues:
     @cached_property
     def workloads(self) -> tuple[Workload, ...]:
         """All workloads that are not finished."""
-        workloads = (Workload.of(manifest) for manifest in self.state.of("Workload"))
+        workloads = read_workloads(self.state.of("Workload"))
         return tuple(workload for workload in workloads if workload.stage != "finished")
+
+    def unseen(self, queue: str) -> int:
+        """How many pending workloads of a ClusterQueue the user may not read, as Kueue counts them."""
+        return (
+            0
+            if self.state.knows("Workload")
+            else max(0, self.cluster_queues[queue].pending - len(self.waiting_in(queue)))
+        )
 
     def queue_of(self, workload: Workload) -> str:
         """The ClusterQueue of a workload; empty where its LocalQueue does not exist."""

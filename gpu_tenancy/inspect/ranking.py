@@ -21,9 +21,10 @@ class Ranking:
         self._priorities = {name: participant.workload.priority for name, participant in participants.items()}
         self._lacking = _lacking(queues, participants[lacks.label].workload)
         self._wanted = {line for each in self._lacking for line in each}
-        self._holds = {each.name: _held(each, participants[each.name].workload) for each in start.admitted}
+        visible = [each for each in start.admitted if each.name not in snapshot.unseen]
+        self._holds = {each.name: _held(each, participants[each.name].workload) for each in visible}
         self._lowest_first = sorted(
-            start.admitted, key=lambda each: (self._priorities[each.name], -participants[each.name].since)
+            visible, key=lambda each: (self._priorities[each.name], -participants[each.name].since)
         )
 
     def alone(self) -> list[str]:

@@ -133,6 +133,11 @@ class State:
         """Whether all objects of a kind were read."""
         return kind not in self.missing
 
+    def sees(self, kind: Kind) -> bool:
+        """Whether the objects of a kind in the team's own namespace were read, if not all."""
+        missing = self.missing.get(kind)
+        return missing is None or missing.partly
+
     @property
     def has_kueue(self) -> bool:
         """Whether the cluster has Kueue, even if the user may not read its objects."""
@@ -166,6 +171,7 @@ def read(cluster: Cluster, kinds: Collection[Kind], namespace: str = "", *, only
         ApiError: the API server rejects the request, except for a missing right.
     """
     wanted: list[Kind] = list(dict.fromkeys((*kinds, *only)))
+    cluster.resource("v1", "Namespace")  # A server that does not answer is asked once, not by each thread.
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         tasks: dict[Kind, Future[tuple[tuple[Manifest, ...], Missing | None]]] = {
             kind: pool.submit(_read, cluster, kind, namespace, alone=kind in only) for kind in wanted

@@ -6,7 +6,7 @@ from typing import Final
 
 from gpu_tenancy.base.json import at, map_at, maps_at, text_at
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.inspect.budgets import is_exceeded_quota
+from gpu_tenancy.inspect.budgets import exceeded_quota
 from gpu_tenancy.inspect.nodes import judge_nodes, read_nodes
 from gpu_tenancy.inspect.pods import Manifest, name_of, namespace_of, requests
 from gpu_tenancy.inspect.reading import State
@@ -28,6 +28,7 @@ class Why:
 
     Attributes:
         lines: what was found on the way from the queue to the nodes, one text each.
+        messages: what controllers say of it, in their own words.
         reason: what blocks it; where nothing does, that it is not pending.
         fix: what the user can do; empty where there is nothing to do.
         waits: whether something blocks it.
@@ -41,10 +42,11 @@ class Why:
     waits: bool = True
     unblock: Unblock | None = None
     title: str = ""
+    messages: Sequence[str] = ()
 
     @property
     def conclusion(self) -> str:
-        """The last line: reason and fix."""
+        """Reason and fix."""
         return f"{self.reason}; {self.fix}" if self.fix else self.reason
 
 
@@ -89,6 +91,11 @@ def blocked_pods(pods: Sequence[Manifest], state: State) -> Why | None:
     return None
 
 
+def gated(pods: Sequence[Manifest]) -> bool:
+    """Whether a pod is held by Kueue's scheduling gate."""
+    return any(text_at(gate, "name") == _GATE for pod in pods for gate in maps_at(pod, "spec", "schedulingGates"))
+
+
 def _gated(pods: Sequence[Manifest]) -> Why:
     gates = sorted({text_at(gate, "name") for pod in pods for gate in maps_at(pod, "spec", "schedulingGates")})
     fix = "check its Workload: kubectl get workloads" if _GATE in gates else "wait until its controller removes it"
@@ -98,7 +105,7 @@ def _gated(pods: Sequence[Manifest]) -> Why:
 def _unplaced(pods: Sequence[Manifest], state: State) -> Why:
     first = pods[0]
     message = text_at(condition(first, "PodScheduled"), "message")
-    lines = [f"{plural(len(pods), 'pod')} unschedulable; {name_of(first)}: {message}"]
+    lines = [f"{plural(len(pods), 'pod')} unschedulable, such as {name_of(first)}"]
     if claims := _claims(first, state):
         return Why((*lines, *claims), f"volumes not ready: {claims[0]}", "check the claim: kubectl describe pvc")
     if _NO_DEVICE in message and maps_at(first, "spec", "resourceClaims"):
@@ -109,7 +116,7 @@ def _unplaced(pods: Sequence[Manifest], state: State) -> Why:
         )
     if not state.knows("Node"):
         lines += [missing.text for missing in state.refused("Node")]
-        return Why(lines, "pods unschedulable", "check the message of the scheduler")
+        return Why(lines, f"pods unschedulable: {message}", "fix this error")
     nodes = read_nodes(state.of("Node"), state.of("Pod"))
     spec = map_at(first, "spec")
     answer, _ = judge_nodes(nodes, PodSet("pod", len(pods), requests(spec), spec))
@@ -145,10 +152,7 @@ def _stuck(pod: Manifest) -> str:
 def running(target: Target, state: State, lines: Sequence[str]) -> Why:
     """Whether the pods of an object that waits in no queue run, and what blocks those that do not."""
     if rejected := rejected_pods(target, state):
-        quota = is_exceeded_quota(rejected[0])
-        fix = f"release quota or raise it: tenancy usage {namespace_of(target.manifest)}" if quota else "fix this error"
-        messages = (f"pod rejected: {message}" for message in rejected)
-        return Why((*lines, *messages), "the API server rejects its pods", fix)
+        return replace(_rejected(target, rejected[0]), lines=lines)
     alive = sum(1 for pod in target.pods if text_at(pod, "status", "phase") == "Running")
     if blocked := blocked_pods(target.pods, state):
         others = [plural(alive, "other pod running", "other pods running")] if alive else []
@@ -156,6 +160,15 @@ def running(target: Target, state: State, lines: Sequence[str]) -> Why:
     if alive:
         return Why(lines, f"not pending: {plural(alive, 'pod running', 'pods running')}", waits=False)
     return _without_pods(target, state, lines)
+
+
+def _rejected(target: Target, message: str) -> Why:
+    """Why the API server rejects pods: the namespace's quota, or anything else in its own words."""
+    if not (exceeded := exceeded_quota(message)):
+        return Why((), f"the API server rejects its pods: {message.removeprefix('Error creating: ')}", "fix this error")
+    alive, wanted = len(target.pods), sum(template.count for template in target.demand.templates)
+    fix = f"the others are created when quota is free; see tenancy usage {namespace_of(target.manifest)}"
+    return Why((), f"{alive} of {plural(wanted, 'pod')} created: {exceeded}", fix)
 
 
 def _without_pods(target: Target, state: State, lines: Sequence[str]) -> Why:

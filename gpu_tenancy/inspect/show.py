@@ -60,10 +60,10 @@ def _quotas(budgets: Sequence[TeamBudget]) -> Table:
 
 
 def fitting(fitting: Fitting) -> Group:
-    """Output of `fit` for one workload: the checks and the conclusion."""
-    heading = Text.assemble((visible(fitting.title), "bold"), f": {visible(fitting.asks)}")
+    """Output of `fit` for one workload: the conclusion, what it requests, and the checks."""
     conclusion = Text(visible(fitting.conclusion), style=f"bold {_MARKS[fitting.verdict][1]}")
-    return Group(heading, *(_answer(answer) for answer in fitting.answers), conclusion)
+    asks = Text(visible(f"{fitting.title} requests {fitting.asks}"))
+    return Group(conclusion, asks, *(_answer(answer) for answer in fitting.answers))
 
 
 def _answer(answer: Answer) -> Text:
@@ -76,10 +76,17 @@ def _answer(answer: Answer) -> Text:
     return lines
 
 
-def why(why: Why) -> Group:
-    """Output of `why`: the way from the queue to the nodes, and reason and fix as the last line."""
-    conclusion = Text(visible(why.conclusion), style="bold yellow" if why.waits else "bold green")
-    return Group(Text(visible(why.title), style="bold"), *(Text(visible(line)) for line in why.lines), conclusion)
+def why(why: Why, *, verbose: bool = False) -> Group:
+    """Output of `why`: reason and fix, then the numbers; with `verbose`, what controllers say in their own words."""
+    answer = Text.assemble((visible(why.title), "bold"), ": ", (visible(why.reason), _style(why)))
+    fix = [Text(visible(f"fix: {why.fix}"), style="bold")] if why.fix else []
+    more = [Text(f"  {visible(line)}") for line in why.lines]
+    said = [Text(f"  {visible(message)}", style="dim") for message in why.messages] if verbose else []
+    return Group(answer, *fix, *more, *said)
+
+
+def _style(why: Why) -> str:
+    return "bold yellow" if why.waits else "bold green"
 
 
 def data(result: Usage | Why | Sequence[Fitting]) -> str:
@@ -112,6 +119,7 @@ def _why(why: Why) -> dict[str, Any]:
     return {
         "title": why.title,
         "lines": why.lines,
+        "messages": why.messages,
         "reason": why.reason,
         "fix": why.fix,
         "pending": why.waits,

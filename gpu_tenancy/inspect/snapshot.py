@@ -3,6 +3,9 @@
 Workloads with quota have it from the start, in the order in which they got it; pending workloads are in their queues.
 Workloads that cannot take part are left out: those that Kueue does not consider, those in a queue that admits nothing,
 and those that stop soon and do not come back.
+
+A user who may read Workloads of one namespace alone sees of the others only what Kueue counts: the quota that they hold
+in each queue takes part as one workload that neither ends nor is preempted, and those that are pending there do not.
 """
 
 from collections import defaultdict
@@ -15,14 +18,14 @@ from gpu_tenancy import kueue
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.json import Json, list_at, maps_at, text_at
 from gpu_tenancy.inspect.pods import Manifest, name_of
-from gpu_tenancy.inspect.queueing import unfit
+from gpu_tenancy.inspect.queueing import Offer, Source, unfit
 from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, Queues
 from gpu_tenancy.inspect.reading import Kind
 from gpu_tenancy.inspect.workloads import PodSet, Workload
 from gpu_tenancy.kube.waiting import condition, is_true
 
 _SEEN: Final[tuple[Kind, ...]] = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Workload")
-"""Kinds that must be readable in the whole cluster."""
+"""Kinds that must be readable, those of a namespace in the user's own at least."""
 _PODS: Final = "pods"
 MULTIKUEUE: Final = "kueue.x-k8s.io/multikueue"
 """The controller of the admission checks that send a workload to another cluster."""
@@ -62,11 +65,15 @@ class Snapshot:
     Attributes:
         participants: in the order of creation.
         left_out: what this tree uses and the simulation does not cover.
+        unseen: names of the participants that stand for workloads that the user may not read.
+        unseen_pending: how many pending workloads the user may not read.
     """
 
     tenancy: kueue.Tenancy
     participants: tuple[Participant, ...]
     left_out: tuple[kueue.Unmodelled, ...] = ()
+    unseen: frozenset[str] = frozenset()
+    unseen_pending: int = 0
 
     def play(self) -> kueue.Simulation:
         """A simulation that starts from the snapshot.
@@ -105,7 +112,7 @@ def take_snapshot(queues: Queues, target: str) -> Snapshot:
         NotSimulatedError: the tree cannot be simulated.
     """
     state = queues.state
-    if unseen := [state.missing[kind] for kind in _SEEN if not state.knows(kind)]:
+    if unseen := [state.missing[kind] for kind in _SEEN if not state.sees(kind)]:
         raise NotSimulatedError(unseen[0].text)
     if queues.uncounted:
         raise NotSimulatedError(KUEUE_NOT_RUNNING)
@@ -114,11 +121,11 @@ def take_snapshot(queues: Queues, target: str) -> Snapshot:
         (workload for workload in queues.workloads if queues.holder_of(workload) in names),
         key=lambda workload: (workload.since, workload.namespace, workload.name),
     )
-    _check_usage(queues, names, workloads)
+    unseen = _unseen(queues, names, workloads)
     latest = max((_reserved(workload) for workload in workloads), default=0)
     suits = Suits(queues)
     participants = (_participant(queues, workload, latest, suits) for workload in workloads)
-    there = tuple(participant for participant in participants if participant is not None)
+    there = (*unseen, *(participant for participant in participants if participant is not None))
     for name, queue in queues.cluster_queues.items():
         if name in names and queue.invalid:
             raise NotSimulatedError(f"the queue configuration is invalid: {queue.invalid}")
@@ -128,30 +135,66 @@ def take_snapshot(queues: Queues, target: str) -> Snapshot:
         cohorts=tuple(cohort for cohort in queues.tenancy.cohorts if cohort.name in cohorts),
     )
     try:
-        snapshot = Snapshot(tree, there, _left_out(queues, target, workloads))
+        snapshot = Snapshot(
+            tree,
+            there,
+            _left_out(queues, target, workloads),
+            frozenset(participant.workload.name for participant in unseen),
+            sum(queues.unseen(name) for name in names),
+        )
         snapshot.play()
     except ValueError as error:
         raise NotSimulatedError(f"the queue configuration is invalid: {error}") from error
     return snapshot
 
 
-def _check_usage(queues: Queues, names: Iterable[str], workloads: Iterable[Workload]) -> None:
-    """Checks that Kueue reports the usage of a queue that its workloads hold: otherwise not all of them are visible."""
+def _unseen(queues: Queues, names: Iterable[str], workloads: Iterable[Workload]) -> list[Participant]:
+    """What workloads that the user may not read hold of each queue.
+
+    Raises:
+        NotSimulatedError: Kueue reports another usage of a queue than its workloads hold, and all can be read.
+    """
     held: dict[str, dict[kueue.FlavorResource, int]] = defaultdict(lambda: defaultdict(int))
     for workload in workloads:
         for line, amount in workload.held.items():
             held[queues.holder_of(workload)][line] += amount
+    complete = queues.state.knows("Workload") and queues.state.knows("LocalQueue")
+    found: list[Participant] = []
     for name in sorted(names):
         queue = queues.cluster_queues[name]
+        rest: dict[str, dict[str, int]] = defaultdict(dict)
         for line in queue.spec.quotas:
             counted, seen = queue.usage.get(line, 0), held[name][line]
-            if counted != seen:
+            if counted > seen and not complete:
+                rest[line[0]][line[1]] = counted - seen
+            elif counted != seen:
                 flavor, resource = line
                 reported, summed = amount_text(resource, counted), amount_text(resource, seen)
                 raise NotSimulatedError(
                     f"Kueue reports {reported} {resource} of {flavor} in use in queue {name},"
                     f" but its workloads hold {summed}; retry in a moment"
                 )
+        if rest:
+            found.append(_stand_in(name, rest))
+    return found
+
+
+def unseen_reclaim(queues: Queues, offers: Iterable[Offer]) -> bool:
+    """Whether Kueue would preempt workloads that the user may not read, which the simulation cannot."""
+    return not queues.state.knows("Workload") and any(offer.source is Source.RECLAIMED for offer in offers)
+
+
+def _stand_in(queue: str, held: Mapping[str, Mapping[str, int]]) -> Participant:
+    """One workload that holds all the quota of a queue that is held by workloads that the user may not read."""
+    sets: list[kueue.PodSet] = []
+    flavors: list[Mapping[str, str]] = []
+    for flavor, amounts in held.items():
+        requests = {name: amount for name, amount in amounts.items() if name != _PODS}
+        for index, (asked, count) in enumerate(((requests, 1), ({}, amounts.get(_PODS, 1) - 1))):
+            if count:
+                sets.append(kueue.PodSet(asked, count, frozenset((flavor,)), f"{flavor}-{index}"))
+                flavors.append(dict.fromkeys(amounts, flavor))
+    return Participant(kueue.Workload(f"others in {queue}", queue, tuple(sets)), tuple(flavors), since=-1, fixed=True)
 
 
 def _participant(queues: Queues, workload: Workload, latest: int, suits: "Suits") -> Participant | None:

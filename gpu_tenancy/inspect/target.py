@@ -11,7 +11,7 @@ from gpu_tenancy.inspect.demand import QUEUE_LABEL, Demand, demand
 from gpu_tenancy.inspect.pods import Manifest, ended, label, name_of, namespace_of, selects
 from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.inspect.runtimes import with_runtime
-from gpu_tenancy.inspect.workloads import Workload
+from gpu_tenancy.inspect.workloads import Workload, read_workloads
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError, UnknownKindError
 from gpu_tenancy.kube.waiting import is_true
@@ -123,7 +123,7 @@ def target_of(manifest: Manifest, state: State) -> Target:
     namespace, uid = namespace_of(manifest), text_at(manifest, "metadata", "uid")
     pods = tuple(each for each in state.of("Pod", namespace) if belongs(each, manifest) and not ended(each))
     uids = {uid, *(text_at(each, "metadata", "uid") for each in pods)}
-    found = (Workload.of(each) for each in state.of("Workload", namespace))
+    found = (each for each in read_workloads(state.of("Workload")) if each.namespace == namespace)
     return Target(
         manifest,
         with_runtime(demand(manifest, namespace), state),

@@ -46,7 +46,8 @@ class Unblock:
         admitted_instead: who gets the quota that the other tested ends free.
         tested: how many ends were tested alone.
         tested_in_sequence: how many ends were tested in sequence.
-        running: how many workloads run in its cohort tree.
+        running: how many workloads run in its cohort tree, of those that the user may read.
+        unseen_pending: how many pending workloads of the tree the user may not read.
         not_simulated: what the cluster uses and the simulation does not cover.
         queue_head: the head of its StrictFIFO queue, if it waits for that one.
     """
@@ -61,6 +62,7 @@ class Unblock:
     tested: int = 0
     tested_in_sequence: int = 0
     running: int = 0
+    unseen_pending: int = 0
     not_simulated: tuple[Unmodelled, ...] = ()
     queue_head: str = ""
 
@@ -80,8 +82,10 @@ class Unblock:
             preempts = f"preempts {named(self.preempted)}" if self.preempted else "no preemption"
             yield f"simulation: admitted in the next scheduling cycle, {preempts}"
         else:
-            yield f"simulation: pending: {self.reason}"
             yield from self._ways()
+        if self.unseen_pending:
+            pending = plural(self.unseen_pending, "workload")
+            yield f"{pending} of other teams pending in the same cohorts can get freed quota first"
         if self.not_simulated:
             yield not_simulated_text(self.not_simulated)
 
@@ -158,7 +162,8 @@ def find_unblock(queues: Queues, workload: Workload) -> Unblock:
         admitted_instead=instead,
         tested=tested,
         tested_in_sequence=in_sequence,
-        running=len(start.admitted),
+        running=len(start.admitted) - len(snapshot.unseen),
+        unseen_pending=snapshot.unseen_pending,
         not_simulated=snapshot.left_out,
         queue_head=head.label if head else "",
     )

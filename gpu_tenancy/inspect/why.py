@@ -6,22 +6,23 @@ from dataclasses import replace
 from typing import Final
 
 from gpu_tenancy.base.amounts import amount_text, leading_text
-from gpu_tenancy.base.json import at, list_at, maps_at, text_at
+from gpu_tenancy.base.json import at, int_at, list_at, maps_at, text_at
 from gpu_tenancy.base.quantity import CHANNELS, add
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.channels import claim_pending
 from gpu_tenancy.inspect.demand import QUEUE_LABEL
 from gpu_tenancy.inspect.diagnosis import diagnose
-from gpu_tenancy.inspect.gangs import gang_queues, judge_gang, messages
+from gpu_tenancy.inspect.gangs import gang_queues, judge_gang
+from gpu_tenancy.inspect.messages import after_preemption, messages_of
 from gpu_tenancy.inspect.pods import name_of, named, namespace_of, requests
 from gpu_tenancy.inspect.queueing import Offer, QuotaRequest, Source, judge_queue
-from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, NO_KUEUE, Queues
+from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, NO_KUEUE, NO_LOCAL_QUEUE, Queues
 from gpu_tenancy.inspect.reading import Kind, State
-from gpu_tenancy.inspect.running import Why, blocked_pods, rejected_pods, running
-from gpu_tenancy.inspect.snapshot import NotSimulatedError
+from gpu_tenancy.inspect.running import Why, blocked_pods, gated, running
+from gpu_tenancy.inspect.snapshot import NotSimulatedError, unseen_reclaim
 from gpu_tenancy.inspect.target import Target
 from gpu_tenancy.inspect.unblock import Unblock, find_unblock
-from gpu_tenancy.inspect.workloads import Workload, ahead
+from gpu_tenancy.inspect.workloads import Reason, Workload, ahead
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue.topology import PREFERRED
 
@@ -37,7 +38,8 @@ _NO_ROOM: Final = re.compile(r'topology "[^"]*" (doesn\'t allow|allows) to fit')
 def why(target: Target, state: State) -> Why:
     """Follows one object from its queue to its pods."""
     found = _followed(target, state)
-    return replace(found, title=target.title, lines=tuple(found.lines))
+    messages = tuple(dict.fromkeys(messages_of(target, state)))
+    return replace(found, title=target.title, lines=tuple(found.lines), messages=messages)
 
 
 def _followed(target: Target, state: State) -> Why:
@@ -47,11 +49,23 @@ def _followed(target: Target, state: State) -> Why:
         return _gang(target, state)
     queues = Queues(state)
     if target.workloads:
-        workload = min(target.workloads, key=lambda workload: _FIRST.index(workload.stage))
-        return _queued(target, queues, workload)
+        return _with_workload(target, queues)
     if not state.has_kueue:
         return running(target, state, (NO_KUEUE,))
     return _unqueued(target, queues)
+
+
+def _with_workload(target: Target, queues: Queues) -> Why:
+    """The object has Workloads: the one that has come least far decides."""
+    workload = min(target.workloads, key=lambda workload: _FIRST.index(workload.stage))
+    count, replicas = sum(pods.count for pods in workload.sets), int_at(target.manifest, "spec", "replicas")
+    if text_at(target.manifest, "kind") == "StatefulSet" and replicas != count and gated(target.pods):
+        reason = f"its pods stay gated: it was scaled to {plural(replicas, 'pod')}, and its Workload has {count}"
+        fix = f"Kueue does not follow such a change: delete the StatefulSet, and create it with replicas: {replicas}"
+        return Why((), reason, fix)
+    if workload.stage == "waiting" and not workload.queue:
+        return Why((), *_without_label(target, queues))
+    return after_preemption(_queued(target, queues, workload), workload, queues)
 
 
 def _unqueued(target: Target, queues: Queues) -> Why:
@@ -59,18 +73,15 @@ def _unqueued(target: Target, queues: Queues) -> Why:
     state, namespace = queues.state, namespace_of(target.manifest)
     own = queues.homes.get(namespace, {})
     placed = [pod for pod in target.pods if text_at(pod, "spec", "nodeName")]
-    if "Workload" in state.missing and not state.of("Workload", namespace):
+    if not state.sees("Workload"):
         return running(target, state, (state.missing["Workload"].text,))
     if placed or blocked_pods(target.pods, state):
-        return running(target, state, ("no Workload: Kueue does not manage it",))
+        return running(target, state, ("Kueue does not manage it: it has no Workload",))
     if not target.queue:
-        fix = f"add the label {QUEUE_LABEL}={min(own, default='<a LocalQueue>')}"
-        return Why((), "not queued: no queue label", fix)
+        return Why((), *_without_label(target, queues))
     if target.queue not in own:
-        reason, fix = queues.unknown_local(namespace, target.queue)
-        return Why((), f"not queued: {reason}", fix)
-    rejected = (f"pod rejected: {message}" for message in rejected_pods(target, state))
-    lines = (f"queue label: LocalQueue {target.queue} (ClusterQueue {own[target.queue]})", *rejected)
+        return Why((), *queues.unknown_local(namespace, target.queue))
+    lines = (f"queue label: LocalQueue {target.queue} (ClusterQueue {own[target.queue]})",)
     if queues.uncounted:
         return running(target, state, (*lines, KUEUE_NOT_RUNNING))
     fix = "check that the Kueue controller is running, and that it manages this kind and this namespace"
@@ -82,7 +93,7 @@ def _queued(target: Target, queues: Queues, workload: Workload) -> Why:
     name = queues.queue_of(workload)
     behind = f" (ClusterQueue {name})" if name else ""
     place = f"Workload {workload.name} in LocalQueue {workload.queue or '(none)'}{behind}"
-    lines = [f"{place}, priority {workload.priority}", *_conditions(workload)]
+    lines = [f"{place}, priority {workload.priority}"]
     match workload.stage:
         case "finished":
             return Why(lines, "not pending: ended", waits=False)
@@ -102,13 +113,14 @@ def _queued(target: Target, queues: Queues, workload: Workload) -> Why:
             return _pending(queues, workload, lines)
 
 
-def _conditions(workload: Workload) -> Iterator[str]:
-    """Conditions of the Workload that explain why it is not admitted."""
-    for kind in ("QuotaReserved", "Evicted", "Admitted"):
-        current = condition(workload.manifest, kind)
-        blocks = text_at(current, "status") == ("True" if kind == "Evicted" else "False")
-        if current and blocks and text_at(current, "message"):
-            yield f"Kueue condition {kind} ({text_at(current, 'reason')}): {text_at(current, 'message')}"
+def _without_label(target: Target, queues: Queues) -> Reason:
+    """The object names no queue, and no LocalQueue of its namespace is the default one."""
+    namespace, kind = namespace_of(target.manifest), text_at(target.manifest, "kind")
+    reason = f"no queue is set: the {kind} has no label {QUEUE_LABEL}"
+    local = queues.usual(namespace)
+    if not local:
+        return reason, NO_LOCAL_QUEUE
+    return reason, f"kubectl -n {namespace} label {kind.lower()} {name_of(target.manifest)} {QUEUE_LABEL}={local}"
 
 
 def _checked(workload: Workload, lines: list[str]) -> Why:
@@ -133,10 +145,10 @@ def _pending(queues: Queues, workload: Workload, lines: list[str]) -> Why:
     """No quota is reserved."""
     state, name = queues.state, queues.queue_of(workload)
     own = queues.homes.get(workload.namespace, {})
-    if workload.queue not in own and state.knows("LocalQueue"):
+    if workload.queue not in own and state.sees("LocalQueue"):
         return Why(lines, *queues.unknown_local(workload.namespace, workload.queue))
     first = ahead(workload, queues.members.get(name, ()))
-    lines.append(_position(first, complete=state.knows("Workload")))
+    lines.append(_position(first, complete=name not in queues.cluster_queues or not queues.unseen(name)))
     if not state.knows("ClusterQueue"):
         lines += [missing.text for missing in state.refused("ClusterQueue", "Workload")]
         fix = f"ask {state.missing['ClusterQueue'].who}"
@@ -158,7 +170,7 @@ def _pending(queues: Queues, workload: Workload, lines: list[str]) -> Why:
     exceeds = any(offer.source is Source.NEVER for offer in offers)
     unblock, simulated = None, list[str]()
     try:
-        if not exceeds:
+        if not exceeds and not unseen_reclaim(queues, offers):
             unblock = find_unblock(queues, workload)
             simulated += unblock.lines
     except NotSimulatedError as error:
@@ -216,7 +228,6 @@ def _gang(target: Target, state: State) -> Why:
     for group in target.groups:
         phase, members = text_at(group, "status", "phase"), at(group, "spec", "minMember")
         lines.append(f"PodGroup {name_of(group)}: {phase or 'no phase yet'}, minMember {members}")
-        lines += messages(group)
     if any(text_at(group, "status", "phase") == "Running" for group in target.groups):
         return running(target, state, lines)
     pods = [(requests(template.spec), template.count) for template in target.demand.templates]
@@ -227,10 +238,11 @@ def _gang(target: Target, state: State) -> Why:
     lines += answer.lines if known else [state.missing["Queue"].text]
     blocked = blocked_pods(target.pods, state)
     if known and answer.verdict == "never":
-        reason = f"its queue can never admit it: {answer.lines[0]}"
+        reason = f"Volcano queue {name} can never admit it: {answer.lines[0]}"
         fix = "request less, or raise the capability of the queue"
     elif known and answer.verdict == "later":
-        reason, fix = f"its queue is at capacity: {answer.lines[0]}", "wait until other gangs of the team end"
+        reason = f"Volcano queue {name} is at capacity: {answer.lines[0]}"
+        fix = "wait until other gangs of the team end"
     elif blocked:
         lines += blocked.lines
         reason, fix = blocked.reason, blocked.fix

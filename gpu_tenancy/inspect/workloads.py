@@ -1,7 +1,8 @@
 """Kueue's Workloads: requests, stage of admission, and order in the queue."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 from gpu_tenancy.base.amounts import amounts
@@ -13,6 +14,8 @@ from gpu_tenancy.kueue import FlavorResource
 
 GATED_BY: Final = "kueue.x-k8s.io/admission-gated-by"
 """The annotation that names who gates a workload."""
+_GROUP_OWNER: Final = "kueue.x-k8s.io/job-owner-name"
+"""The annotation that names the object whose pods are a group, such as a StatefulSet."""
 FIX_THIS: Final = "fix this; Kueue then admits the workload without further action"
 
 Reason: TypeAlias = tuple[str, str]
@@ -51,6 +54,7 @@ class Workload:
     """One Workload.
 
     Attributes:
+        label: namespace and name of its job, such as `ml-research/nightly`, by which people know it.
         queue: the LocalQueue that it names.
         since: time that decides its place in the queue, as text that sorts by time.
         assigned: its reserved quota; empty while it is pending.
@@ -59,6 +63,7 @@ class Workload:
 
     namespace: str
     name: str
+    label: str
     queue: str
     priority: int
     since: str
@@ -75,6 +80,7 @@ class Workload:
         return cls(
             namespace=namespace_of(manifest),
             name=name_of(manifest),
+            label=f"{namespace_of(manifest)}/{_owner(manifest) or name_of(manifest)}",
             queue=text_at(manifest, "spec", "queueName"),
             priority=int_at(manifest, "spec", "priority"),
             since=_since(manifest),
@@ -101,11 +107,6 @@ class Workload:
         return held
 
     @property
-    def label(self) -> str:
-        """Such as `ml-research/job-train-1a2b3`."""
-        return f"{self.namespace}/{self.name}"
-
-    @property
     def holder(self) -> str:
         """The ClusterQueue whose quota it holds; its LocalQueue may have moved since. Empty while pending."""
         return text_at(self.manifest, "status", "admission", "clusterQueue")
@@ -128,6 +129,23 @@ class Workload:
         if text_at(requeued, "status") == "False":
             return f"not requeued by Kueue: {text_at(requeued, 'message')}", FIX_THIS
         return None
+
+
+def read_workloads(manifests: Iterable[Manifest]) -> tuple[Workload, ...]:
+    """Reads Workloads; those of one namespace whose jobs have the same name are labelled by their own names."""
+    found = [Workload.of(manifest) for manifest in manifests]
+    times_used = Counter(each.label for each in found if each.stage != "finished")
+    return tuple(
+        replace(each, label=f"{each.namespace}/{each.name}") if times_used[each.label] > 1 else each for each in found
+    )
+
+
+def _owner(manifest: Manifest) -> str:
+    """Name of the one object that it was made for; empty for the pods of a group without an owner."""
+    if of_group := text_at(manifest, "metadata", "annotations", _GROUP_OWNER):
+        return of_group
+    names = [text_at(owner, "name") for owner in maps_at(manifest, "metadata", "ownerReferences")]
+    return names[0] if len(names) == 1 else ""
 
 
 def _since(manifest: Manifest) -> str:

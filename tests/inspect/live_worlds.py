@@ -9,7 +9,7 @@ from live_builders import ACTIVE, GPU, Data, condition, flavor, job, local_queue
 
 from gpu_tenancy import kueue
 from gpu_tenancy.inspect.queues import Queues
-from gpu_tenancy.inspect.reading import State
+from gpu_tenancy.inspect.reading import Kind, Missing, State
 from gpu_tenancy.kueue import (
     FAIR,
     Admitted,
@@ -153,6 +153,7 @@ def _workload(world: World, at: int, each: kueue.Workload) -> Data:
     runs = world.running.get(each.name)
     found = workload(about, f"2026-01-01T00:00:{at:02}Z", each.priority, admitted=runs is not None)
     found["metadata"]["name"] = each.name.partition("/")[2]
+    found["metadata"]["ownerReferences"][0]["name"] = found["metadata"]["name"]
     if runs is not None:
         found["status"]["admission"]["podSetAssignments"][0]["flavors"] = dict(runs.flavors[0])
         reserved = condition("QuotaReserved", "True", "QuotaReserved", "")
@@ -160,12 +161,15 @@ def _workload(world: World, at: int, each: kueue.Workload) -> Data:
     return found
 
 
-def queues_of(world: World) -> Queues:
-    """What was read of the world's cluster."""
+def queues_of(world: World, of: str = "") -> Queues:
+    """What was read of the world's cluster: by an administrator, or by a member of the team `of`."""
     objects: Any = {
         "ClusterQueue": [_queue(world, each) for each in world.tenancy.queues],
-        "LocalQueue": [local_queue(each.name) for each in world.tenancy.queues],
+        "LocalQueue": [local_queue(each.name) for each in world.tenancy.queues if of in {"", each.name}],
         "ResourceFlavor": [flavor(name) for name in FLAVORS],
-        "Workload": [_workload(world, at, each) for at, each in enumerate(world.workloads)],
+        "Workload": [_workload(world, at, each) for at, each in enumerate(world.workloads) if of in {"", each.queue}],
     }
-    return Queues(State({kind: tuple(each) for kind, each in objects.items()}))
+    hidden: dict[Kind, Missing] = {
+        kind: Missing(kind, "", "", "an admin", partly=True) for kind in (("Workload", "LocalQueue") if of else ())
+    }
+    return Queues(State({kind: tuple(each) for kind, each in objects.items()}, hidden))

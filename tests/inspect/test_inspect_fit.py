@@ -179,15 +179,14 @@ def test_the_queue_is_simulated(
     assert (queue.verdict, queue.lines) == (verdict, lines)
 
 
-def test_a_pending_job_has_the_simulations_reason() -> None:
+def test_what_the_simulation_repeats_of_the_numbers_is_left_out() -> None:
     held = [came("all", "other", 32)]
     queue = answer(
         judged(only_gpus(job(pods=2)), ClusterQueue=lender(32), LocalQueue=BOTH, Workload=held),
         "queue",
     )
     assert queue.verdict == "later"
-    assert queue.lines[1].startswith(f"{SUBMITTED} pending: ")
-    assert "in flavor a100" in queue.lines[1]
+    assert not [line for line in queue.lines if line.startswith("simulation")]
 
 
 def test_a_state_that_could_not_come_about_is_not_simulated() -> None:

@@ -1,6 +1,6 @@
 """What lets a waiting workload in, by the simulation on the cluster's own state: each kind of answer, in its words."""
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from live_builders import (
@@ -105,15 +105,12 @@ def test_a_single_sufficient_workload_is_named() -> None:
     assert said(found) == (
         "1 workload is ahead of it, requesting 4 nvidia.com/gpu: research/first",
         f"{HEAD} 4 requested, 4 missing (guaranteed 8, unused 0; limit 16, used 8)",
-        (
-            "simulation: pending: insufficient unused quota for nvidia.com/gpu in flavor"
-            " a100, 4 more needed; no workload may be preempted for it"
-        ),
         "simulation: admitted after the end of speech/s1 (tested 3 of 3 running workloads)",
         "quota freed by the others would go to: research/first",
     )
     assert found.conclusion == (
-        f"the quota it needs beyond its guarantee is in use: 4 nvidia.com/gpu of a100; wait until speech/s1 ends; {ASK}"
+        f"queue research cannot borrow enough: 4 of 4 a100 GPUs missing (8 in use, 8 guaranteed);"
+        f" wait until speech/s1 ends; {ASK}"
     )
 
 
@@ -139,8 +136,8 @@ def test_a_team_at_capacity_waits_for_its_own_workloads() -> None:
 
     found = asked(waits("me"), [came("own", "research")], bounded)
     assert found.conclusion == (
-        "its own queue uses all that it may use: 8 nvidia.com/gpu of a100 missing; wait until research/own ends; or end"
-        " some of them, or raise the limit"
+        "queue research is at its limit: 8 of 8 a100 GPUs in use; wait until research/own ends; or raise the"
+        " limit of the team"
     )
 
 
@@ -148,7 +145,7 @@ def test_without_reclaim_a_guarantee_can_be_pending() -> None:
     found = asked(waits("me"), [came("s1", "speech"), came("s2", "speech")], mine_takes_nothing)
     assert said(found)[0] == f"{HEAD} 8 requested, 8 missing (guaranteed 8, unused 8; limit 16, used 0)"
     assert found.conclusion == (
-        "pending: insufficient unused quota for nvidia.com/gpu in flavor a100, 8 more"
+        "other workloads get the quota first: insufficient unused quota for nvidia.com/gpu in flavor a100, 8 more"
         " needed; no workload may be preempted for"
         " it; wait until one of these ends: speech/s1, speech/s2"
     )
@@ -192,17 +189,15 @@ def test_an_impossible_head_of_a_strict_queue_must_be_removed() -> None:
         own["spec"]["queueingStrategy"] = "StrictFIFO"
 
     found = asked(waits("me"), [came("s", "speech", 4), waits("huge", gpus=24, day=10)], strict)
-    behind = (
-        "pending: behind research/huge, the head of a StrictFIFO queue: insufficient quota for"
-        " nvidia.com/gpu in flavor a100, request > maximum capacity (24 > 16)"
-    )
     assert said(found)[2:] == (
         f"{HEAD} 8 requested, 12 available (guaranteed 8, unused 8; limit 16, used 0)",
-        f"simulation: {behind}",
         "simulation: ending one workload would not admit it (tested 1 of 1 running workload)",
         "simulation: admitted after the removal of the workloads ahead of it: research/huge",
     )
-    assert found.conclusion == f"{behind}; wait, or remove the workloads ahead of it: research/huge"
+    assert found.conclusion == (
+        "queue research is StrictFIFO, and research/huge is ahead of it;"
+        " wait, or remove the workloads ahead of it: research/huge"
+    )
 
 
 def test_a_large_tree_is_simulated_less_and_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +218,7 @@ def test_impossible_workloads_are_not_simulated() -> None:
     found = asked(waits("me", gpus=24), [])
     assert (found.unblock, [each for each in found.lines if "simulat" in each]) == (None, [])
     assert found.conclusion.startswith(
-        "its queue can never admit it: a100 nvidia.com/gpu: 24 requested, exceeds the limit of 16;"
+        "queue research can never admit it: 24 a100 GPUs requested, limit 16; request at most 16,"
     )
 
 
@@ -236,7 +231,7 @@ def test_inconsistent_usage_is_not_simulated() -> None:
         "not simulated: Kueue reports 16 nvidia.com/gpu of a100 in use in queue speech, but its"
         " workloads hold 8; retry in a moment"
     )
-    assert found.conclusion.startswith("other queues borrow its guaranteed quota")
+    assert found.conclusion.startswith("others borrow guaranteed quota of queue research: 8 a100 GPUs;")
 
 
 def test_unknown_queue_fields_are_reported() -> None:
@@ -263,14 +258,53 @@ def test_a_livelock_is_reported() -> None:
     )
 
 
-def test_hidden_pending_workloads_name_who_can_read_them() -> None:
-    hidden = Missing("Workload", "what waits beyond research", "you may not list workloads", "an admin", partly=True)
-    me = waits("me")
-    found = state((hidden,), ClusterQueue=counted([me]), Workload=[me])
-    about = only_gpus(job("me"))
+HIDDEN: Final = tuple(
+    Missing(kind, f"{kind}s, outside research", "you may not list them", "an admin", partly=True)
+    for kind in ("Workload", "LocalQueue")
+)
+
+
+def as_member(me: Data, own: list[Data], others: list[Data], change: Any = None, /) -> Why:
+    """`why` for a member of research, who reads no Workload of speech; Kueue counts its quota and what is pending."""
+    there = counted([me, *own, *others])
+    there[1]["status"]["pendingWorkloads"] = sum("admission" not in each["status"] for each in others)
+    if change:
+        change(*there)
+    found = state(HIDDEN, ClusterQueue=there, Cohort=[], Workload=[me, *own], LocalQueue=[local_queue("research")])
+    about = only_gpus(job(me["metadata"]["name"], gpus=int(me["spec"]["podSets"][0]["count"])))
     me["metadata"]["ownerReferences"][0]["uid"] = about["metadata"]["uid"]
-    told = why(target_of(about, found), found)
-    assert told.lines[-1] == f"not simulated: {hidden.text}"
+    return why(target_of(about, found), found)
+
+
+def test_a_member_of_a_team_reads_the_names_of_its_own_workloads_that_would_have_to_end() -> None:
+    own = [came("r1", "research", 4), came("r2", "research", 4)]
+    found = as_member(waits("me", gpus=4), own, [came("s", "speech"), waits("next", "speech")])
+    assert found.fix == f"wait until one of these ends: research/r1, research/r2; {ASK}"
+    assert said(found)[1:] == (
+        (
+            "simulation: admitted after the end of any one of these: research/r1, research/r2"
+            " (tested 2 of 2 running workloads)"
+        ),
+        "1 workload of other teams pending in the same cohorts can get freed quota first",
+    )
+
+
+def test_a_member_of_a_team_learns_amounts_of_others_and_no_names() -> None:
+    found = as_member(waits("me", gpus=8), [], [came("s1", "speech"), came("s2", "speech")])
+    assert found.conclusion == (
+        "others borrow guaranteed quota of queue research: 8 a100 GPUs; no action needed: Kueue reclaims it from speech"
+    )
+    waiting = as_member(waits("me", gpus=8), [], [came("s1", "speech"), came("s2", "speech")], mine_takes_nothing)
+    assert waiting.unblock == Unblock(admitted=False, reason=waiting.unblock.reason if waiting.unblock else "")
+    assert "speech/" not in " ".join((*waiting.lines, waiting.conclusion, found.conclusion, *found.lines))
+
+
+def test_workloads_that_hold_more_than_kueue_reports_are_not_simulated_for_a_member_either() -> None:
+    def otherwise(own: Data, _: Data) -> None:
+        own["status"]["flavorsReservation"][0]["resources"][0]["total"] = "4"
+
+    found = as_member(waits("me"), [came("r", "research")], [], otherwise)
+    assert said(found)[-1].startswith("not simulated: Kueue reports 4 nvidia.com/gpu of a100 in use in queue research")
 
 
 # What Kueue uses and the simulation does not know.

@@ -4,7 +4,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, event, example, given, settings
+from hypothesis import HealthCheck, assume, event, example, given, settings
 from live_builders import GPU
 from live_worlds import FLAVORS, World, queues_of, worlds
 
@@ -94,6 +94,25 @@ def test_no_other_workloads_are_sufficient(world: World) -> None:
             continue
         assert found.tested == found.running == len(at_rest)
         assert not [each for each in at_rest if name in world.again(each)]
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(worlds())
+def test_what_a_member_of_one_team_is_told_is_true_where_no_other_team_waits(world: World) -> None:
+    mine = [each for each in world.workloads if each.queue == "a" or each.name in world.running]
+    alone = replace(world, workloads=tuple(mine))
+    at_rest = alone.again()
+    assume(at_rest == set(world.running))  # Else those of others that wait have decided who runs.
+    queues = queues_of(alone, of="a")
+    for each in queues.workloads:
+        if each.stage != "waiting":
+            continue
+        found = find_unblock(queues, each)
+        assert all(name.startswith("a/") for name in (*found.ends, *found.together, *found.ahead))
+        for ended in found.ends:
+            event("one end")
+            assert each.label in alone.again(ended)
 
 
 def gets_in(world: World, queue: str, name: str, gpus: int, *, alone: bool) -> bool:

@@ -8,6 +8,7 @@ from live_builders import (
     Data,
     cluster_queue,
     condition,
+    flavor,
     job,
     local_queue,
     meta,
@@ -50,7 +51,16 @@ def test_a_job_without_the_label_is_not_queued_at_all() -> None:
     bare = only_gpus(job())
     bare["metadata"]["labels"] = {}
     found = asked(bare)
-    assert found.conclusion == ("not queued: no queue label; add the label kueue.x-k8s.io/queue-name=research")
+    assert found.conclusion == (
+        "no queue is set: the Job has no label kueue.x-k8s.io/queue-name;"
+        " kubectl -n research label job train kueue.x-k8s.io/queue-name=research"
+    )
+    held = workload(bare)
+    held["spec"]["queueName"] = ""  # Kueue makes a Workload of a Job without the label too, where it manages all Jobs.
+    assert asked(bare, Workload=[held]).conclusion == found.conclusion
+    assert asked(bare, LocalQueue=[]).fix == "the namespace has no LocalQueue; ask the platform team for one"
+    both = [local_queue("research"), {"metadata": meta("default", "research"), "spec": {"clusterQueue": "research"}}]
+    assert asked(bare, LocalQueue=both).fix == found.fix
 
 
 def test_a_missing_queue_is_reported() -> None:
@@ -58,7 +68,7 @@ def test_a_missing_queue_is_reported() -> None:
     assert found.conclusion.startswith("not queued yet: Kueue has not created a Workload for it; check that the Kueue")
     lost = asked(LocalQueue=[{"metadata": meta("reserch", "research"), "spec": {"clusterQueue": "research"}}])
     assert lost.conclusion == (
-        "not queued: LocalQueue research not found in namespace research; did you mean 'reserch'? Known: reserch"
+        "LocalQueue research not found in namespace research; did you mean 'reserch'? Known: reserch"
     )
 
 
@@ -69,7 +79,6 @@ def test_a_pending_job_names_workloads_that_use_its_quota() -> None:
     found = asked(Workload=[workload(JOB)], ClusterQueue=queues(8, 32, borrowingLimit=24))
     assert found.lines == (
         HELD,
-        SAYS,
         NOBODY,
         (
             "a100 nvidia.com/gpu: 8 requested, fits when other queues release 8 (guaranteed 8, unused"
@@ -81,9 +90,10 @@ def test_a_pending_job_names_workloads_that_use_its_quota() -> None:
             " workloads hold 0; retry in a moment"
         ),
     )
+    assert found.messages == (SAYS,)
     assert found.conclusion == (
-        "it needs quota beyond its guarantee that other queues use: 8 nvidia.com/gpu of a100; wait"
-        " for speech to release it, request less, or raise the guarantee"
+        "queue research cannot borrow enough: 8 of 8 a100 GPUs missing (8 in use, 8 guaranteed); wait for speech to"
+        " release it, request less, or raise the guarantee"
     )
 
 
@@ -94,7 +104,7 @@ def test_a_pending_job_names_workloads_that_use_its_quota() -> None:
             0,
             36,
             (
-                "other queues borrow its guaranteed quota: 4 nvidia.com/gpu of a100; no action needed: Kueue"
+                "others borrow guaranteed quota of queue research: 4 a100 GPUs; no action needed: Kueue"
                 " reclaims it from speech"
             ),
         ),
@@ -102,8 +112,8 @@ def test_a_pending_job_names_workloads_that_use_its_quota() -> None:
             28,
             0,
             (
-                "its own queue uses all that it may use: 4 nvidia.com/gpu of a100 missing; wait for workloads of its"
-                " own queue to end, end some of them, or raise the limit"
+                "queue research would exceed its limit: 28 of 32 a100 GPUs in use, 8 requested; wait for workloads of"
+                " the queue to end, end some of them, or raise the limit of the team"
             ),
         ),
         (0, 0, "quota is free but the workload is not admitted; if this persists, check the Kueue controller"),
@@ -126,8 +136,8 @@ def test_a_job_larger_than_its_queue_shows_the_limit() -> None:
     large = only_gpus(job(pods=5))
     found = asked(large, Workload=[workload(large)])
     assert found.conclusion == (
-        "its queue can never admit it: a100 nvidia.com/gpu: 40 requested, exceeds the limit of 32;"
-        " request less, request another flavor, or raise the limit"
+        "queue research can never admit it: 40 a100 GPUs requested, limit 32; request at most 32, or raise the limit"
+        " of the team"
     )
 
 
@@ -141,9 +151,8 @@ def test_those_ahead_are_counted_by_priority_then_time() -> None:
         workload(only_gpus(job("done")), "2025-01-01T00:00:00Z", admitted=True),
     ]
     found = asked(Workload=waiting)
-    assert found.lines[2] == (
-        "2 workloads are ahead of it, requesting 16 nvidia.com/gpu: research/job-higher-abcde,"
-        " research/job-earlier-abcde"
+    assert found.lines[1] == (
+        "2 workloads are ahead of it, requesting 16 nvidia.com/gpu: research/higher, research/earlier"
     )
     assert found.conclusion == "other workloads are ahead of it in its queue; wait, or set a higher priority class"
 
@@ -155,7 +164,7 @@ def test_a_workload_requeued_by_an_admission_check_loses_its_position() -> None:
         {**condition("Evicted", "True", "AdmissionCheck", "x"), "lastTransitionTime": "2026-01-05T00:00:00Z"}
     )
     found = asked(back, Workload=[sent, workload(fresh, "2026-01-02T00:00:00Z")])
-    assert "1 workload is ahead of it, requesting 8 nvidia.com/gpu: research/job-fresh-abcde" in found.lines
+    assert "1 workload is ahead of it, requesting 8 nvidia.com/gpu: research/fresh" in found.lines
 
 
 def test_strict_fifo_has_no_overtaking() -> None:
@@ -229,8 +238,91 @@ def test_a_backoff_workload_shows_its_end_and_has_no_position(status: Data, gate
 
 def test_without_rights_to_read_queues_kueues_message_is_shown() -> None:
     found = asked(JOB, (HIDDEN_QUEUES,), Workload=[workload(JOB)], ClusterQueue=[])
-    assert found.lines == (HELD, SAYS, NOBODY, HIDDEN_QUEUES.text)
+    assert (found.lines, found.messages) == ((HELD, NOBODY, HIDDEN_QUEUES.text), (SAYS,))
     assert found.conclusion == "pending for quota; you may not see how much is free; ask an admin"
+
+
+def test_an_untolerated_taint_has_the_toleration_to_write() -> None:
+    tainted = only_gpus(job())
+    del tainted["spec"]["template"]["spec"]["tolerations"]
+    found = asked(tainted, Workload=[workload(tainted)])
+    assert found.conclusion == (
+        "queue research can never admit it: flavor a100: the pod does not tolerate the taint"
+        " nvidia.com/gpu=present:NoSchedule; add to the pod template: tolerations: [{key: nvidia.com/gpu, operator:"
+        " Exists, effect: NoSchedule}]"
+    )
+
+
+def test_a_flavor_without_the_gpus_is_not_the_reason_if_another_excludes_the_pod_by_its_taint() -> None:
+    tainted = only_gpus(job())
+    del tainted["spec"]["template"]["spec"]["tolerations"]
+    del tainted["spec"]["template"]["spec"]["nodeSelector"]
+    first = cluster_queue("research")
+    flavors = first["spec"]["resourceGroups"][0]["flavors"]
+    flavors.insert(0, {"name": "cpu", "resources": [{"name": "nvidia.com/gpu", "nominalQuota": "0"}]})
+    cpu = {"metadata": meta("cpu"), "spec": {"nodeLabels": {"node-type": "cpu"}}}
+    found = asked(tainted, Workload=[workload(tainted)], ClusterQueue=[first], ResourceFlavor=[cpu, flavor()])
+    assert "flavor a100: the pod does not tolerate the taint" in found.reason
+    assert "cpu" not in found.conclusion
+
+
+def preempted(by: str, cause: str, path: str) -> Data:
+    """A workload that waits since another one preempted it, as Kueue 0.19.2 says it."""
+    held = workload(JOB)
+    words = (
+        f"Preempted to accommodate a workload (UID: {by}, JobUID: job-{by}) due to reasons;"
+        f" preemptor path: {path}; preemptee path: /org/research"
+    )
+    held["status"]["conditions"] += [
+        condition("Evicted", "True", "Preempted", words),
+        condition("Preempted", "True", cause, words),
+    ]
+    return held
+
+
+def test_a_preempted_workload_names_who_preempted_it() -> None:
+    urgent = workload(only_gpus(job("urgent")), priority=10, admitted=True)
+    urgent["metadata"]["uid"] = "uid-w"
+    full = [cluster_queue("research", used=8)]
+    own = asked(Workload=[preempted("uid-w", "InClusterQueue", "/org/research"), urgent], ClusterQueue=full)
+    assert own.reason == (
+        "preempted by research/urgent, which has a higher priority in the same queue; now queue research is at its"
+        " limit: 8 of 8 a100 GPUs in use"
+    )
+    other = asked(Workload=[preempted("uid-x", "InCohortReclamation", "/org/speech"), urgent], ClusterQueue=full)
+    assert other.reason.startswith(
+        "preempted by a workload of queue speech, which reclaims its guaranteed quota; now queue research"
+    )
+
+
+def test_a_stateful_set_that_was_scaled_says_that_kueue_does_not_follow() -> None:
+    server = {**JOB, "kind": "StatefulSet", "apiVersion": "apps/v1"}
+    server["spec"] = {"replicas": 3, "selector": {"matchLabels": {"app": "x"}}, "template": JOB["spec"]["template"]}
+    held = owned(pod("train-0"))
+    held["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+    done = workload(JOB, admitted=True)
+    done["status"]["conditions"].append(condition("Finished", "True", "Succeeded", ""))
+    found = asked(server, Pod=[held], Workload=[done])
+    assert found.conclusion == (
+        "its pods stay gated: it was scaled to 3 pods, and its Workload has 1; Kueue does not follow such a change:"
+        " delete the StatefulSet, and create it with replicas: 3"
+    )
+
+
+def test_a_member_of_the_team_gets_the_same_sentences() -> None:
+    hidden = tuple(
+        Missing(kind, "those of others", "you may not list them", "an admin", partly=True)
+        for kind in ("Workload", "LocalQueue")
+    )
+    bare = only_gpus(job())
+    bare["metadata"]["labels"] = {}
+    nameless = workload(bare)
+    nameless["spec"]["queueName"] = ""
+    assert asked(bare, hidden, Workload=[nameless]).conclusion == asked(bare).conclusion
+    lost = [{"metadata": meta("reserch", "research"), "spec": {"clusterQueue": "research"}}]
+    reason = asked(JOB, hidden, Workload=[workload(JOB)], LocalQueue=lost).reason
+    assert reason == "LocalQueue research not found in namespace research"
+    assert asked(JOB, hidden).reason == "not queued yet: Kueue has not created a Workload for it"
 
 
 # Past the quota.
@@ -267,11 +359,22 @@ def event(message: str, about: str = "train") -> Data:
 
 
 def test_pods_rejected_by_quota_show_the_api_servers_message() -> None:
-    words = 'Error creating: pods "train-x" is forbidden: exceeded quota: budget'
+    words = (
+        'Error creating: pods "train-x" is forbidden: exceeded quota: budget, requested: requests.cpu=5,'
+        "requests.memory=4Gi, used: requests.cpu=17500m,requests.memory=8Gi,"
+        " limited: requests.cpu=20,requests.memory=9Gi"
+    )
     admitted = workload(JOB, admitted=True)
     found = asked(Workload=[admitted], Event=[event(words)])
-    assert found.lines[-1] == f"pod rejected: {words}"
-    assert found.conclusion == ("the API server rejects its pods; release quota or raise it: tenancy usage research")
+    assert found.messages == (f"pod rejected: {words}",)
+    assert found.conclusion == (
+        "0 of 1 pod created: ResourceQuota budget has 17500m of 20 requests.cpu in use, and a pod requests 5;"
+        " the others are created when quota is free; see tenancy usage research"
+    )
+    other = asked(Workload=[admitted], Event=[event('Error creating: pods "train-x" is forbidden: no such class')])
+    assert other.conclusion == (
+        'the API server rejects its pods: pods "train-x" is forbidden: no such class; fix this error'
+    )
     own = owned(pod("train-x", on="n1"))
     assert asked(Workload=[admitted], Event=[event(words)], Pod=[own]).conclusion == "not pending: 1 pod running"
 
@@ -287,11 +390,11 @@ def test_an_unschedulable_pod_lists_existing_nodes() -> None:
     words = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
     found = asked(Workload=[workload(JOB, admitted=True)], Pod=[unplaced(words), *others])
     assert found.lines[1:] == (
-        f"1 pod unschedulable; train-x: {words}",
+        "1 pod unschedulable, such as train-x",
         "1 suitable node, room for 0 such pods now and 1 when empty",
         "free nvidia.com/gpu: 2 on 1 node",
     )
-    assert found.fix == "wait, or add nodes"
+    assert (found.fix, found.messages) == ("wait, or add nodes", (f"pod train-x: {words}",))
     lost = asked(Workload=[workload(JOB, admitted=True)], Pod=[unplaced(words)], Node=[node(model="l4")])
     assert lost.conclusion == (
         "pods unschedulable: no node has the label model=a100; existing values: l4; request what the"
@@ -342,7 +445,7 @@ def test_a_deployments_pods_are_found_by_its_selector_and_their_workloads_by_the
     full = [cluster_queue("research", used=8)]
     found = asked(server, Pod=[runs, waits, others], Workload=[own, held], ClusterQueue=full)
     assert found.lines[0] == "Workload pod-uid-api-2 in LocalQueue research (ClusterQueue research), priority 0"
-    assert found.reason == "its own queue uses all that it may use: 8 nvidia.com/gpu of a100 missing"
+    assert found.reason == "queue research is at its limit: 8 of 8 a100 GPUs in use"
     assert asked(server, Pod=[runs, others], Workload=[own]).conclusion == "not pending: 1 pod running"
 
 
@@ -381,13 +484,15 @@ def gang_state(used: int) -> dict[str, list[Data]]:
 
 def test_a_gang_waits_for_room_in_its_queue_all_at_once() -> None:
     found = asked(GANG, **gang_state(1))
-    assert found.lines[:3] == (
+    assert found.lines[:2] == (
         "gang in Volcano queue research-l4: all pods start together",
         "PodGroup gang-1: Pending, minMember 4",
+    )
+    assert found.messages == (
         "Unschedulable: 3/4 tasks in gang unschedulable: pod group is not ready, 4 Pending, 4 minAvailable",
     )
     assert found.conclusion == (
-        "its queue is at capacity: nvidia.com/gpu 4 requested, fits when other gangs end (1 of 4"
+        "Volcano queue research-l4 is at capacity: nvidia.com/gpu 4 requested, fits when other gangs end (1 of 4"
         " used); wait until other gangs of the team end"
     )
     assert asked(GANG, **gang_state(0)).reason == "no capacity for all pods of the gang at the same time"

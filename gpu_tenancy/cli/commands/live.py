@@ -23,22 +23,26 @@ Kubeconfig = Annotated[Path | None, typer.Option(help="Kubeconfig to use; defaul
 Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig; default: the current one.")]
 Embedded = Annotated[bool, typer.Option("--embedded", help="Use the embedded platform of `tenancy local up`.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Team = Annotated[str | None, typer.Argument(help="Namespace of a team; default: the one of the kubeconfig's context.")]
 
 
 _RIGHTS: Final = "check your rights: kubectl auth can-i --list"
 
 
 def usage(
-    team: Annotated[str | None, typer.Argument(help="Namespace of a team; default: all teams.")] = None,
+    team: Team = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between two reads, with --watch.")] = 5.0,
     *,
+    everybody: Annotated[bool, typer.Option("--all", "-A", help="Show all teams.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh until interrupted.")] = False,
     embedded: Embedded = False,
     as_json: AsJson = False,
 ) -> None:
     """Show guaranteed, limit, used, borrowed, lent and pending of each team and flavor, and the namespace quotas.
+
+    Without a team and a namespace in the kubeconfig's context, it shows all teams.
 
     [dim]tenancy usage ml-research --watch[/dim]
     """
@@ -47,8 +51,12 @@ def usage(
         from gpu_tenancy.inspect.reading import read
         from gpu_tenancy.inspect.usage import KINDS, Usage, measure
 
+        if everybody and team:
+            raise ConsoleError(f"{team}: --all shows all teams", "remove one of them")
+        chosen = "" if everybody else team or cluster.namespace
+
         def ask() -> Usage:
-            return measure(read(cluster, KINDS, team or ""), team or "")
+            return measure(read(cluster, KINDS, chosen), chosen)
 
         if watch and as_json:
             raise ConsoleError("--watch and --json cannot be combined", "remove one of them")
@@ -62,11 +70,11 @@ def usage(
 
 
 def fit(
-    team: Annotated[str, typer.Argument(help="Namespace of a team.")],
+    team: Team = None,
+    *,
     file: Annotated[Path, typer.Option("--file", "-f", help="YAML file with Pods, Jobs or other workloads.")],
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    *,
     now: Annotated[bool, typer.Option("--now", help="Exit with code 2 also if it fits, but not now.")] = False,
     embedded: Embedded = False,
     as_json: AsJson = False,
@@ -86,6 +94,9 @@ def fit(
         from gpu_tenancy.inspect.references import kinds_named
         from gpu_tenancy.inspect.runtimes import with_runtime
 
+        team = team or cluster.namespace
+        if not team:
+            raise ConsoleError("no team: the kubeconfig's context has no namespace", "specify it: tenancy fit TEAM")
         demands = read_demands(file, team)
         with terminal.reported_if_slow("reading the cluster and running a dry run"):
             state = read(cluster, KINDS, team, only=OWN)
@@ -117,20 +128,25 @@ def _fitting(cluster: "Cluster", state: "State", team: str, demand: "Demand") ->
 
 
 def why(
-    job: Annotated[str, typer.Argument(help="NAMESPACE/NAME of a job, server or pod; or NAME with -n.")],
-    namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of the object.")] = None,
+    job: Annotated[str, typer.Argument(help="NAMESPACE/NAME or NAME of a job, server or pod.")],
+    namespace: Annotated[
+        str | None,
+        typer.Option("--namespace", "-n", help="Namespace of NAME; default: the one of the kubeconfig's context."),
+    ] = None,
     kind: Annotated[str, typer.Option(help="Kind of the object, if several kinds have the name.")] = "",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     *,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also print what Kueue, the scheduler and the API server say.")
+    ] = False,
     embedded: Embedded = False,
     as_json: AsJson = False,
 ) -> None:
     """Explain why a job is pending: queue order, quota, borrowers, admission checks, nodes or volumes.
 
-    For a workload that is pending in a queue of Kueue, a simulation shows what would get it admitted.
-
-    The last line has the reason and the fix.
+    The first lines have the reason and the fix, the others the numbers. For a workload that is pending in a queue of
+    Kueue, a simulation shows what would get it admitted.
 
     [dim]tenancy why ml-research/nightly[/dim]
     """
@@ -142,14 +158,16 @@ def why(
         from gpu_tenancy.inspect.why import why as follow
 
         home, _, name = job.rpartition("/")
-        if bool(home) == bool(namespace):
+        if home and namespace:
             raise ConsoleError(f"{job}: specify one namespace", "NAMESPACE/NAME or -n NAMESPACE")
-        home = home or namespace or ""
+        home = home or namespace or cluster.namespace
+        if not home:
+            raise ConsoleError(f"{job}: no namespace", "specify NAMESPACE/NAME or -n NAMESPACE")
         with terminal.reported_if_slow("reading the cluster"):
             manifest = look_up(cluster, home, name, kind)
             state = read(cluster, KINDS, home, only=OWN)
             result = follow(target_of(manifest, state), state)
-        _print(show.data(result)) if as_json else terminal.out.print(show.why(result), highlight=False)
+        _print(show.data(result)) if as_json else terminal.out.print(show.why(result, verbose=verbose), highlight=False)
 
 
 @contextmanager
