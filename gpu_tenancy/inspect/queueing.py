@@ -224,7 +224,7 @@ def _offer(
                 refused.append(replace(refusal, decisive=enough))
             else:
                 choices.append(choice)
-        best = min(choices, key=_hardness, default=[])
+        best = min(choices, key=_hardness, default=list[QuotaRequest]())
         # A flavor that has the quota, and that the pods cannot use, explains more than one that lacks it.
         lacks = any(request.source is Source.NEVER for request in best)
         deciding = tuple(refusal for refusal in refused if refusal.decisive)

@@ -190,7 +190,7 @@ def _stand_in(queue: str, held: Mapping[str, Mapping[str, int]]) -> Participant:
     flavors: list[Mapping[str, str]] = []
     for flavor, amounts in held.items():
         requests = {name: amount for name, amount in amounts.items() if name != _PODS}
-        for index, (asked, count) in enumerate(((requests, 1), ({}, amounts.get(_PODS, 1) - 1))):
+        for index, (asked, count) in enumerate(((requests, 1), (dict[str, int](), amounts.get(_PODS, 1) - 1))):
             if count:
                 sets.append(kueue.PodSet(asked, count, frozenset((flavor,)), f"{flavor}-{index}"))
                 flavors.append(dict.fromkeys(amounts, flavor))

@@ -178,7 +178,7 @@ def test_a_group_for_which_half_the_quota_is_free_waits_with_all_of_its_pods(ser
         _scale(served, minimum=3)
         served.cluster.wait_for(lambda: len(served.workloads()) == 3, timeout=PATIENCE, what="the third Workload")
         served.cluster.wait_for(
-            lambda: "1 nvidia.com/gpu of h100 missing" in _why(served), timeout=PATIENCE, what="the reason why it waits"
+            lambda: "would exceed its limit" in _why(served), timeout=PATIENCE, what="the reason why it waits"
         )
         served.run("0", "1")
         fitting = fit.judge(

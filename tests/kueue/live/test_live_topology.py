@@ -149,7 +149,7 @@ def test_a_job_that_states_no_place_is_pending_and_both_commands_name_the_annota
         )
         answer = asked(placed, "plain")
         assert answer.fix == STATE_PLACE
-        assert any("supports only TopologyAwareScheduling" in line for line in answer.lines)
+        assert any("supports only TopologyAwareScheduling" in line for line in answer.messages)
         assert judged(placed, plain).verdict == "never"
     finally:
         placed.cluster.delete(Reference.of(plain))
