@@ -148,7 +148,7 @@ ready-clouds: .venv/ready-clouds
 
 .venv/ready: pyproject.toml uv.lock | $(OWN_UV)
 	@echo "installing Python packages"
-	@$(SYNC) --inexact || { $(FAILED); }
+	@$(SYNC) --inexact --extra deploy || { $(FAILED); }
 	@touch $@
 
 # The SDKs of the clouds are extras, because `make up` does not need them.

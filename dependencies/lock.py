@@ -9,8 +9,9 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).parents[1]
 LOCK: Final = ROOT / "uv.lock"
 PROJECT: Final = "gpu-tenancy"
-RUN, DEVELOPMENT = "run", "development"
-"""Uses of a package: of every user, and of this repository only. Between them are the extras, such as `aws`."""
+RUN, DEPLOY, DEVELOPMENT = "run", "deploy", "development"
+"""Uses of a package: of every user, of those who deploy, and of this repository only. The other extras, such as `aws`,
+include `deploy`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,8 @@ def _entries(file: Path) -> dict[str, Any]:
 def _wanted(project: Any) -> Iterator[tuple[str, list[str]]]:
     yield RUN, list(_names(project["dependencies"]))
     extras: Mapping[str, Any] = project.get("optional-dependencies", {})
-    for extra, wanted in sorted(extras.items()):
-        yield extra, list(_names(wanted))
+    for extra in sorted(extras, key=lambda name: (name != DEPLOY, name)):
+        yield extra, list(_names(extras[extra]))
 
 
 def _files(entry: Any) -> Iterator[tuple[str, str]]:

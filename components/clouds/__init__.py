@@ -11,6 +11,7 @@ from typing import Protocol, cast
 import pulumi
 import pulumi_kubernetes as kubernetes
 
+from gpu_tenancy.base.installing import missing
 from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 
@@ -45,15 +46,11 @@ def open_cluster(name: str, plan: ClusterPlan, opts: pulumi.ResourceOptions | No
         pulumi.RunError: the cloud's package is not installed.
     """
     cloud = plan.section.cloud
-    package = clouds()[cloud].package or ""
     try:
         module = cast("_Module", import_module(f"{__name__}.{cloud}"))
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.replace("_", "-") != package:
+        problem = missing(error, f"cluster.cloud: {cloud}")
+        if problem is None or (error.name or "").replace("_", "-") != clouds()[cloud].package:
             raise
-        message = (
-            f"cluster.cloud: {cloud} needs the package {package}, which is not installed;"
-            f" install gpu-tenancy[{cloud}], or run `uv sync --extra {cloud}`"
-        )
-        raise pulumi.RunError(message) from error
+        raise pulumi.RunError(str(problem)) from error
     return module.open_cluster(name, plan, opts)

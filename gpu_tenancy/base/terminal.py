@@ -10,7 +10,6 @@ from typing import Annotated, Final
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from gpu_tenancy.base.errors import SPACE, ConsoleError, RenderError
 from gpu_tenancy.base.output import Output, PlainTable
@@ -70,6 +69,8 @@ class Drawn(Lines):
     @contextmanager
     def bar(self, what: str, total: int, unit: str) -> Generator[Advance]:
         """A bar with the number of units and the remaining time; it is removed at the end."""
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415 - slow to import
+
         columns = (
             TextColumn("[dim]·[/dim] {task.description}"),
             BarColumn(),
@@ -110,8 +111,6 @@ def errors(stack: str = "") -> Generator[None]:
     Args:
         stack: the name for messages about a stack file; empty for commands without a stack.
     """
-    from pulumi import RunError  # noqa: PLC0415 - `--help` can do without Pulumi's SDK
-
     try:
         yield
     except StackError as error:
@@ -120,7 +119,7 @@ def errors(stack: str = "") -> Generator[None]:
     except RenderError as error:
         problems(error.problems, f"the resources of stack {stack}")
         raise typer.Exit(INTERNAL) from error
-    except (ConsoleError, RunError) as error:  # RunError: raised by the program, with its own message.
+    except (ConsoleError, *_of_program()) as error:
         error_line(str(error))
         raise typer.Exit(STACK_WRONG) from error
     except OSError as error:
@@ -131,6 +130,12 @@ def errors(stack: str = "") -> Generator[None]:
     except KeyboardInterrupt as error:
         err.print("interrupted; run the same command again to continue", highlight=False)
         raise typer.Exit(INTERRUPTED) from error
+
+
+def _of_program() -> tuple[type[Exception], ...]:
+    """Pulumi's RunError, which a program raises with its own message; there is none if nothing imported Pulumi."""
+    pulumi = sys.modules.get("pulumi")
+    return (pulumi.RunError,) if pulumi else ()
 
 
 def problems(problems: Iterable[object], where: str) -> None:

@@ -125,6 +125,12 @@ def main() -> None:
     """Runs the command; an unexpected error prints its traceback for a bug report and exits with code 3."""
     try:
         app()
-    except Exception:  # noqa: BLE001 - the last place that can report it
+    except Exception as error:  # noqa: BLE001 - the last place that can report it
+        if isinstance(error, ModuleNotFoundError):
+            from gpu_tenancy.base.installing import missing  # noqa: PLC0415 - only for this error
+
+            if problem := missing(error, "this command"):
+                terminal.error_line(str(problem))
+                sys.exit(terminal.STACK_WRONG)
         terminal.err.print_exception(max_frames=20)
         sys.exit(terminal.INTERNAL)

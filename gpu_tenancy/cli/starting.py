@@ -66,7 +66,7 @@ def _texts(name: str, clouds: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     facts = {
         "name": name,
         "version": version("gpu-tenancy"),
-        "extra": f"[{','.join(sorted(set(clouds)))}]" if clouds else "",
+        "extra": f"[{','.join(sorted(set(clouds)) or ['deploy'])}]",
         "cloud": clouds[0] if clouds else "",
     }
     for path, template in _TEMPLATES.items():

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.installing import install_command
 from gpu_tenancy.doctor import aws, azure, gcp
 from gpu_tenancy.doctor.programs import PROGRAMS, Run, run
 from gpu_tenancy.doctor.results import Question, Row, answers, judged
@@ -22,8 +23,7 @@ def tools(stack: Stack) -> Iterator[Row]:
     if package := clouds()[cloud].package:
         there = find_spec(package.replace("-", "_")) is not None
         available = "installed" if there else "not installed"
-        fix = f"run pip install 'gpu-tenancy[{cloud}]'"
-        yield judged("package", package, "installed", available, fits=there, fix=fix)
+        yield judged("package", package, "installed", available, fits=there, fix=f"run {install_command(package)}")
     if cloud in PROGRAMS:
         name, page, _ = PROGRAMS[cloud]
         yield _program(name, page)

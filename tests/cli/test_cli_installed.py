@@ -68,6 +68,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     # What the wheel depends on, at the versions of the lock, without anything that only this repository's tests need.
     run(
         *(sys.executable, "-m", "uv", "--quiet", "sync", "--frozen", "--no-dev", "--no-install-project"),
+        *("--extra", "deploy"),
         *("--python", sys.executable),
         UV_PROJECT_ENVIRONMENT=str(environment),
     )

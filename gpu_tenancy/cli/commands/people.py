@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-import yaml
 from rich.markup import escape
 
 from gpu_tenancy.base import terminal
@@ -246,6 +245,8 @@ def worker_kubeconfig(
     [dim]tenancy access worker-kubeconfig train-west --context west --manager-context hub[/dim]
     """
     with terminal.errors(worker):
+        import yaml
+
         from gpu_tenancy.access import workers
         from gpu_tenancy.access.planned import seconds_of
         from gpu_tenancy.base.writing import write_private
