@@ -125,11 +125,11 @@ def exceeded_quota(message: str) -> str:
     """
     if not (match := _EXCEEDED.search(message)):
         return ""
-    resource, used = match["resource"], match["used"]
-    return (
-        f"ResourceQuota {match['quota']} has {used} of {match['limited']} {resource} in use,"
-        f" and a pod requests {match['requested']}"
+    resource = match["resource"]
+    used, hard, requested = (
+        amount_text(resource, amount(resource, match[key])) for key in ("used", "limited", "requested")
     )
+    return f"ResourceQuota {match['quota']} has {used} of {hard} {resource} in use, and a pod requests {requested}"
 
 
 def with_defaults(ranges: Iterable[Manifest], spec: Manifest) -> tuple[Manifest, tuple[str, ...]]:

@@ -76,10 +76,10 @@ class QuotaRequest:
 
     @property
     def noun(self) -> str:
-        """What its amounts count: `a100 GPUs`, `CPUs of a100`."""
+        """What its amounts count: `a100 GPUs`, `CPUs of flavor a100`."""
         if self.resource.endswith("/gpu"):
             return f"{self.flavor} GPUs"
-        return f"{'CPUs' if self.resource == CPU else self.resource} of {self.flavor}"
+        return f"{'CPUs' if self.resource == CPU else self.resource} of flavor {self.flavor}"
 
     @property
     def state(self) -> str:

@@ -152,7 +152,7 @@ def _stuck(pod: Manifest) -> str:
 def running(target: Target, state: State, lines: Sequence[str]) -> Why:
     """Whether the pods of an object that waits in no queue run, and what blocks those that do not."""
     if rejected := rejected_pods(target, state):
-        return replace(_rejected(target, rejected[0]), lines=lines)
+        return replace(explain_rejection(target, rejected[0]), lines=lines)
     alive = sum(1 for pod in target.pods if text_at(pod, "status", "phase") == "Running")
     if blocked := blocked_pods(target.pods, state):
         others = [plural(alive, "other pod running", "other pods running")] if alive else []
@@ -162,7 +162,7 @@ def running(target: Target, state: State, lines: Sequence[str]) -> Why:
     return _without_pods(target, state, lines)
 
 
-def _rejected(target: Target, message: str) -> Why:
+def explain_rejection(target: Target, message: str) -> Why:
     """Why the API server rejects pods: the namespace's quota, or anything else in its own words."""
     if not (exceeded := exceeded_quota(message)):
         return Why((), f"the API server rejects its pods: {message.removeprefix('Error creating: ')}", "fix this error")

@@ -18,7 +18,7 @@ from gpu_tenancy.inspect.pods import name_of, named, namespace_of, requests
 from gpu_tenancy.inspect.queueing import Offer, QuotaRequest, Source, judge_queue
 from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, NO_KUEUE, NO_LOCAL_QUEUE, Queues
 from gpu_tenancy.inspect.reading import Kind, State
-from gpu_tenancy.inspect.running import Why, blocked_pods, gated, running
+from gpu_tenancy.inspect.running import Why, blocked_pods, explain_rejection, gated, rejected_pods, running
 from gpu_tenancy.inspect.snapshot import NotSimulatedError, unseen_reclaim
 from gpu_tenancy.inspect.target import Target
 from gpu_tenancy.inspect.unblock import Unblock, find_unblock
@@ -39,7 +39,10 @@ def why(target: Target, state: State) -> Why:
     """Follows one object from its queue to its pods."""
     found = _followed(target, state)
     messages = tuple(dict.fromkeys(messages_of(target, state)))
-    return replace(found, title=target.title, lines=tuple(found.lines), messages=messages)
+    # Pods of a Deployment are created and queued one by one: some wait for the queue while others are rejected.
+    others = (explain_rejection(target, message).reason for message in rejected_pods(target, state)[:1])
+    lines = (*found.lines, *(other for other in others if other != found.reason))
+    return replace(found, title=target.title, lines=lines, messages=messages)
 
 
 def _followed(target: Target, state: State) -> Why:

@@ -368,7 +368,7 @@ def test_pods_rejected_by_quota_show_the_api_servers_message() -> None:
     found = asked(Workload=[admitted], Event=[event(words)])
     assert found.messages == (f"pod rejected: {words}",)
     assert found.conclusion == (
-        "0 of 1 pod created: ResourceQuota budget has 17500m of 20 requests.cpu in use, and a pod requests 5;"
+        "0 of 1 pod created: ResourceQuota budget has 17.5 of 20 requests.cpu in use, and a pod requests 5;"
         " the others are created when quota is free; see tenancy usage research"
     )
     other = asked(Workload=[admitted], Event=[event('Error creating: pods "train-x" is forbidden: no such class')])
@@ -447,6 +447,11 @@ def test_a_deployments_pods_are_found_by_its_selector_and_their_workloads_by_the
     assert found.lines[0] == "Workload pod-uid-api-2 in LocalQueue research (ClusterQueue research), priority 0"
     assert found.reason == "queue research is at its limit: 8 of 8 a100 GPUs in use"
     assert asked(server, Pod=[runs, others], Workload=[own]).conclusion == "not pending: 1 pod running"
+    server["spec"]["replicas"] = 3
+    full_quota = event("exceeded quota: budget, requested: pods=1, used: pods=2, limited: pods=2", about="api-5f7d")
+    last = asked(server, Pod=[runs, waits], Workload=[own, held], ClusterQueue=full, Event=[full_quota])
+    assert last.reason == found.reason
+    assert last.lines[-1] == "2 of 3 pods created: ResourceQuota budget has 2 of 2 pods in use, and a pod requests 1"
 
 
 # Gangs.
