@@ -1,6 +1,8 @@
 """Shared by all commands of `tenancy`: output streams, exit codes, error messages and common options."""
 
 import errno
+import os
+import shutil
 import sys
 import threading
 from collections.abc import Generator, Iterable
@@ -84,6 +86,18 @@ class Drawn(Lines):
 
 report: Final[Report] = Drawn() if err.is_terminal else Lines()
 """Prints progress lines, and bars on a terminal."""
+
+
+def program() -> str:
+    """What to type to run this program in the shell from which it was started.
+
+    `uv run` adds the folder of the program to its PATH, but not to that of the shell.
+    """
+    own = Path(sys.executable).with_name("tenancy")
+    found = shutil.which("tenancy")
+    if not own.is_file() or (found and own.samefile(found) and "UV_RUN_RECURSION_DEPTH" not in os.environ):
+        return "tenancy"
+    return str(own.relative_to(Path.cwd())) if own.is_relative_to(Path.cwd()) else str(own)
 
 
 def progress(line: str) -> None:

@@ -30,7 +30,7 @@ def kubeconfig(given: Path | None = None, environment: Mapping[str, str] = os.en
     there = [path for path in named if Path(path).expanduser().is_file()]
     if there:
         return Path(os.pathsep.join(there))
-    usual = Path(environment.get("HOME") or Path.home()) / ".kube" / "config"
+    usual = _usual(environment)
     if named or not usual.is_file():
         where = f"KUBECONFIG is {os.pathsep.join(named)}" if named else f"{usual} does not exist"
         raise ConsoleError(
@@ -38,6 +38,23 @@ def kubeconfig(given: Path | None = None, environment: Mapping[str, str] = os.en
             "set --kubeconfig, or use --embedded for the platform of `tenancy local up`",
         )
     return usual
+
+
+def uses_embedded(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether kubectl would find no kubeconfig, and there is an embedded platform.
+
+    Args:
+        environment: with KUBECONFIG and HOME.
+    """
+    if environment.get("KUBECONFIG") or _usual(environment).is_file():
+        return False
+    from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - as below
+
+    return Platform().kubeconfig.is_file()
+
+
+def _usual(environment: Mapping[str, str]) -> Path:
+    return Path(environment.get("HOME") or Path.home()) / ".kube" / "config"
 
 
 def connect(given: Path | None, context: str | None, *, embedded: bool) -> Cluster:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from gpu_tenancy.kube.client import Cluster
 
 
-Kubeconfig = Annotated[Path | None, typer.Option(help="Kubeconfig to use; default: the one of kubectl.")]
+Kubeconfig = Annotated[
+    Path | None, typer.Option(help="Kubeconfig to use; default: the one of kubectl, else the embedded platform.")
+]
 Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig; default: the current one.")]
 Embedded = Annotated[bool, typer.Option("--embedded", help="Use the embedded platform of `tenancy local up`.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -175,10 +177,13 @@ def asking(
     kubeconfig: Path | None, context: str | None, *, embedded: bool, rights: str = _RIGHTS
 ) -> Generator["Cluster"]:
     """A client of the cluster, with API errors as console errors; `rights` is the fix for a missing right."""
-    from gpu_tenancy.inspect.kubeconfig import connect
+    from gpu_tenancy.inspect.kubeconfig import connect, uses_embedded
     from gpu_tenancy.kube.errors import UNAUTHORIZED, ApiError
 
     with terminal.errors():
+        if not (embedded or kubeconfig or context) and uses_embedded():
+            embedded = True
+            terminal.err.print("no kubeconfig is set; using the embedded platform", highlight=False)
         try:
             with connect(kubeconfig, context, embedded=embedded) as cluster:
                 yield cluster
