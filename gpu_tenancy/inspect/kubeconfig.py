@@ -48,8 +48,10 @@ def uses_embedded(environment: Mapping[str, str] = os.environ) -> bool:
     """
     if environment.get("KUBECONFIG") or _usual(environment).is_file():
         return False
-    from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - as below
-
+    try:
+        from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - as below
+    except ImportError:  # a client that only asks is installed without the platform
+        return False
     return Platform().kubeconfig.is_file()
 
 

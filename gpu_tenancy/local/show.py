@@ -1,5 +1,7 @@
 """Terminal output of `tenancy local up` and `validate`: tables, and plain text where the output is not a terminal."""
 
+from textwrap import fill
+
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -30,9 +32,12 @@ def outcome(console: Console, result: Outcome) -> None:
         console.print(f"[dim]{unscheduled}[/dim]")
     console.print()
     for check in result.checks:
-        console.print(_line(check))
-    for pod in result.summary.astray:
-        console.print(f"[red]✗[/red] {escape(pod)} runs on a node with a different GPU model than requested")
+        _print_check(console, check)
+    verdict = result.verdict
+    style = {"good": "green", "notice": "yellow", "bad": "red"}[verdict.tone]
+    console.print(f"\n[bold {style}]{verdict.title}[/bold {style}]")
+    for reason in verdict.reasons:
+        console.print(escape(_wrapped(console, reason)), highlight=False)
 
 
 def changes(result: Outcome) -> str:
@@ -138,6 +143,19 @@ def promises(summary: Summary) -> Table:
     return listed
 
 
-def _line(check: Check) -> str:
-    mark = {True: "[green]✓[/green]", False: "[red]✗[/red]", None: "[yellow]?[/yellow]"}[check.holds]
-    return f"{mark} {escape(check.promise)}\n  [dim]{escape(check.seen)}[/dim]"
+def _print_check(console: Console, check: Check) -> None:
+    """The message of a controller is in the report; here only that of a failed check."""
+    mark, style = {True: ("✓", "green"), False: ("✗", "red"), None: ("?", "yellow")}[check.holds]
+    seen = f"not checked: {check.seen}" if check.holds is None else check.seen
+    if check.message and check.holds is False:
+        seen = f"{seen}: {check.message}"
+    promise = _wrapped(console, check.promise).lstrip()
+    console.print(f"[{style}]{mark}[/{style}] {escape(promise)}\n[dim]{escape(_wrapped(console, seen))}[/dim]")
+
+
+def _wrapped(console: Console, text: str) -> str:
+    """Indented lines; on a terminal they break at spaces only, so that names can be copied."""
+    if not console.is_terminal:
+        return f"  {text}"
+    indent = "  "
+    return fill(text, console.width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)

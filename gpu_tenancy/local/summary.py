@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpu_tenancy.base.amounts import amount_text, amounts
-from gpu_tenancy.base.json import at, map_at, text_at
+from gpu_tenancy.base.json import at, map_at, maps_at, text_at
 from gpu_tenancy.inspect.budgets import budgets
 from gpu_tenancy.inspect.cluster_queues import ClusterQueue
 from gpu_tenancy.inspect.pods import ended, name_of
@@ -12,6 +12,7 @@ from gpu_tenancy.inspect.queues import Queues
 from gpu_tenancy.inspect.reading import State, read
 from gpu_tenancy.inspect.usage import KINDS, Row
 from gpu_tenancy.inspect.usage import measure as measure_usage
+from gpu_tenancy.inspect.workloads import waiting
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.measures import Measure, measures, measures_of
@@ -74,6 +75,8 @@ class Summary:
     waiting: int
     astray: tuple[str, ...]
     """Pods on nodes with a different GPU model than requested; empty if the scheduler works."""
+    pending: tuple[tuple[str, str], ...] = ()
+    """Namespace and name of what is pending in a queue of Kueue, in the order of the queues."""
 
 
 def summarise(cluster: Cluster, plan: Plan, tree: Tree) -> Summary:
@@ -98,6 +101,11 @@ def summarise(cluster: Cluster, plan: Plan, tree: Tree) -> Summary:
         supply=tuple(_supply(tree, measure, queues, holdings) for measure in counted.values()),
         waiting=sum(1 for pod in pods if not text_at(pod, "spec", "nodeName")),
         astray=tuple(_astray(pods, nodes)),
+        pending=tuple(
+            (workload.namespace, text_at(owner, "name"))
+            for workload in waiting(queues.workloads)
+            for owner in maps_at(workload.manifest, "metadata", "ownerReferences")
+        ),
     )
 
 

@@ -14,13 +14,14 @@ from gpu_tenancy.deploy.pulumi_cli import PulumiCli, find_pulumi
 from gpu_tenancy.embedded.channels import bring_channels, bring_templates
 from gpu_tenancy.embedded.controllers import choosing
 from gpu_tenancy.embedded.controllers.launching import Wanted
-from gpu_tenancy.embedded.controllers.table import Row
+from gpu_tenancy.embedded.controllers.table import Row, read_rows
 from gpu_tenancy.embedded.definitions import fetch, install
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.embedded.parts import API_SERVER
 from gpu_tenancy.embedded.platform import Carried, Platform
 from gpu_tenancy.embedded.programs import find_programs
+from gpu_tenancy.embedded.secrets import bring_secrets
 from gpu_tenancy.embedded.volumes import bring_claims, bring_volumes, remove_claims
 from gpu_tenancy.engine.objects import KubernetesObject, waves
 from gpu_tenancy.engine.project import Preview, rendered
@@ -29,14 +30,18 @@ from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import UNAUTHORIZED, ApiError, UnreachableError, WaitTimeoutError
 from gpu_tenancy.kube.pruning import check_prunable
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.local.checks import Check, check_all
+from gpu_tenancy.local.checks import Check, Controllers, check_all
+from gpu_tenancy.local.checks.workloads import check_models
 from gpu_tenancy.local.replacing import not_replaced, other_stack
 from gpu_tenancy.local.settling import settle
 from gpu_tenancy.local.summary import Summary, summarise
+from gpu_tenancy.local.verdict import Verdict, verdict
+from gpu_tenancy.model.catalogue.operators import operators as catalogue
 from gpu_tenancy.model.names import COMPUTE_DOMAINS
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.project import Declared, declared
+from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.data import SNAPSHOT_GROUP
 
 ControllerChoice: TypeAlias = Literal["all", "none"]
@@ -70,9 +75,9 @@ class Outcome:
     checks: tuple[Check, ...]
 
     @property
-    def holds(self) -> bool:
-        """Whether every check of the guarantees passed."""
-        return all(check.holds is not False for check in self.checks) and not self.summary.astray
+    def verdict(self) -> Verdict:
+        """How many checks passed, and what was not checked."""
+        return verdict(self.checks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +162,7 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
     platform.up(report)
     with platform.cluster() as cluster:
         install(cluster, definitions, report)
-        wanted = _wanted(platform, stack_preview, operators, report)
+        wanted, unavailable = _wanted(platform, stack_preview, operators, report)
         later = platform.controllers.superfluous(wanted)
         with ThreadPoolExecutor(1) as pool:
             bringing = pool.submit(bring_nodes, cluster, node_shapes(stack_preview.stack))
@@ -167,8 +172,7 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
             nodes = bringing.result()
         bring_channels(cluster, stack_preview.stack)
         bring_volumes(cluster, [claim for team in planned.teams for claim in team.claims])
-        cached = [cached for team in planned.teams for cached in team.cached]
-        remove_claims(cluster, cached)
+        remove_claims(cluster, [cached for team in planned.teams for cached in team.cached])
         engine = _engine(platform, name, len(stack_preview.objects))
         report(f"applying {len(stack_preview.objects)} objects with {engine}")
         changes = (
@@ -176,16 +180,15 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
             if engine == "pulumi"
             else _by_apply(cluster, platform, stack_preview, report)
         )
-        bring_claims(cluster, cached)
-        if planned.guards.channels:
-            bring_templates(cluster)
+        _bring_rest(cluster, planned, stack_preview.stack)
         if later:  # controllers that are no longer needed have removed the finalizers of pruned objects
             platform.controllers.bring(cluster, wanted, platform.cache, report)
         report("waiting for the controllers and the scheduler")
         for line in settle(cluster, planned, report):
             report(f"not ready: {line}")
         report("verifying the guarantees")
-        checks = check_all(cluster, planned, tree, platform.controllers.running(), report)
+        controllers = Controllers(platform.controllers.running(), unavailable)
+        checks = check_all(cluster, planned, tree, controllers, report)
         summary = summarise(cluster, planned, tree)
         return Outcome(
             preview=stack_preview,
@@ -196,8 +199,16 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
             kubeconfig=platform.kubeconfig,
             server=cluster.server,
             summary=summary,
-            checks=checks,
+            checks=(*checks, check_models(summary.astray)),
         )
+
+
+def _bring_rest(cluster: Cluster, planned: Plan, stack: Stack) -> None:
+    """Creates what other programs and people create in a stack's namespaces elsewhere."""
+    bring_claims(cluster, [cached for team in planned.teams for cached in team.cached])
+    bring_secrets(cluster, stack)
+    if planned.guards.channels:
+        bring_templates(cluster)
 
 
 def _rendered_meanwhile(read: Declared, platform: Platform, operators: Mapping[str, Row], report: Report) -> Preview:
@@ -230,15 +241,18 @@ def _rendered_meanwhile(read: Declared, platform: Platform, operators: Mapping[s
 
 def _wanted(
     platform: Platform, stack_preview: Preview, operators: Mapping[str, Row], report: Report
-) -> tuple[Wanted, ...]:
-    """The charts whose controllers run; says which programs are not available."""
+) -> tuple[tuple[Wanted, ...], Mapping[str, str]]:
+    """The charts whose controllers run, and why others do not; says which programs are not available."""
     if not operators:
-        return ()
+        return (), dict.fromkeys(read_rows(), "no controllers run here (--controllers none)")
     found, unavailable = choosing.find(operators, platform.cache, report)
     for reason in dict.fromkeys(unavailable.values()):
         missing = ", ".join(sorted(program for program, why in unavailable.items() if why == reason))
         report(f"not started: {missing}: {reason}; set {choosing.FOLDER} to a folder with these programs")
-    return choosing.wanted(stack_preview.declared, found)
+    started = choosing.wanted(stack_preview.declared, found)
+    titles = {chart: catalogue()[row.operator].title if row.operator else chart for chart, row in operators.items()}
+    charts = titles.keys() - {one.name for one in started}
+    return started, {chart: f"{titles[chart]} could not be built" for chart in charts}
 
 
 def groups_of(planned: Plan, objects: Iterable[KubernetesObject]) -> set[str]:

@@ -12,7 +12,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.characters import visible
 from gpu_tenancy.base.quantity import CPU, is_extended
-from gpu_tenancy.base.texts import available, plural
+from gpu_tenancy.base.texts import available
 from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.engine.project import Preview
 from gpu_tenancy.local.show import changes, price_note, waiting
@@ -144,17 +144,9 @@ def _top(review: Review, outcome: Outcome | None) -> Top:
     verdict = review.verdict
     if outcome is None:
         return Top(verdict.tone, verdict.title, verdict.sentences)
-    checked = [check for check in outcome.checks if check.holds is not None]
-    skipped = len(outcome.checks) - len(checked)
-    passed = sum(1 for check in checked if check.holds)
-    sentences = [
-        f"{passed} of {len(checked)} checks passed on the running platform",
-        *([f"{plural(skipped, 'promise')} not checked, because a controller does not run"] if skipped else ()),
-        *(f"{pod} runs on a node with a different GPU model than requested" for pod in outcome.summary.astray),
-        *(sentence for sentence in verdict.sentences if sentence != NOT_EVALUATED),
-    ]
-    title = "All checks passed" if outcome.holds else "Checks failed"
-    return Top("good" if outcome.holds else "bad", title, tuple(sentences))
+    found = outcome.verdict
+    rest = (sentence for sentence in verdict.sentences if sentence != NOT_EVALUATED)
+    return Top(found.tone, found.title, (*found.reasons, *rest))
 
 
 def _words(outlook: StackOutlook, name: str) -> str:

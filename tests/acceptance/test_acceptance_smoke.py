@@ -74,7 +74,7 @@ def deployed(platform_of_local: Platform, tmp_path_factory: pytest.TempPathFacto
 def test_kueue_runs_and_every_check_of_the_stack_passes(deployed: Outcome, platform_of_local: Platform) -> None:
     assert "kueue" in platform_of_local.controllers.running()
     assert [check for check in deployed.checks if check.holds is False] == []
-    assert deployed.holds
+    assert deployed.verdict.tone != "bad"
 
 
 def test_the_guards_deny_what_each_is_for_and_admit_what_keeps_their_rules(

@@ -4,11 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from builders import GPU
 from page_reader import Page, well_formed
 from rendered_stacks import stack_of_repository
 
+from gpu_tenancy.base.output import Output
+from gpu_tenancy.local import show
 from gpu_tenancy.local.checks import Check
+from gpu_tenancy.local.next_steps import next_steps
 from gpu_tenancy.local.summary import Budget, Holding, Summary, Supply
 from gpu_tenancy.local.up import Outcome
 from gpu_tenancy.review.page import write_report
@@ -81,13 +85,40 @@ def test_the_clusters_messages_are_shown_verbatim(outcome: Outcome, tmp_path: Pa
     assert CHECKS[0].seen in "".join(Page(text).texts)
 
 
-def test_a_failed_check_comes_first_on_the_page(outcome: Outcome, tmp_path: Path) -> None:
-    assert "All checks passed" in Page(page(outcome, tmp_path)).texts
-    broken = replace(outcome, checks=(replace(CHECKS[0], holds=False),))
-    texts = Page(page(broken, tmp_path)).texts
-    assert "Checks failed" in texts
-    assert "All checks passed" not in texts
-    astray = replace(outcome, summary=replace(SUMMARY, astray=("ml-serving/p",)))
-    assert any(
-        "ml-serving/p runs on a node with a different GPU model" in text for text in Page(page(astray, tmp_path)).texts
+SKIPPED = Check("a gang starts whole or not at all", "Volcano could not be built", holds=None)
+FAILED = Check("a limit holds", "a pod with 9 is admitted", holds=False, message="no quota")
+
+
+@pytest.mark.parametrize(
+    ("checks", "title", "reasons"),
+    [
+        (CHECKS, "All 1 check passed", []),
+        ((*CHECKS, SKIPPED), "1 of 2 checks passed, 1 not checked", ["1 not checked: Volcano could not be built"]),
+        ((*CHECKS, FAILED), "1 of 2 checks passed, 1 failed", ["failed: a limit holds"]),
+        ((), "0 of 0 checks passed", []),
+    ],
+)
+def test_terminal_and_page_count_what_was_not_checked(
+    outcome: Outcome, tmp_path: Path, checks: tuple[Check, ...], title: str, reasons: list[str]
+) -> None:
+    result = replace(outcome, checks=checks)
+    texts = Page(page(result, tmp_path)).texts
+    console = Output()
+    with console.capture() as captured:
+        show.outcome(console, result)
+    assert title in texts
+    assert {*reasons} <= {*texts}
+    assert captured.get().rstrip().endswith("\n  ".join([title, *reasons]))
+    assert [text for text in texts if "checks passed" in text.lower()] == ([title] if "checks" in title else [])
+
+
+def test_next_steps_are_about_a_pending_workload_and_a_job_of_its_team(outcome: Outcome, tmp_path: Path) -> None:
+    pending = replace(outcome, summary=replace(SUMMARY, pending=(("other", "x"), ("ml-research", "finetune"))))
+    file = tmp_path / "job.yaml"
+    assert next_steps(pending, tmp_path) == (
+        "usage ml-research",
+        "why ml-research/finetune",
+        f"fit ml-research -f {file}",
     )
+    job = yaml.safe_load(file.read_text(encoding="utf-8"))
+    assert (job["kind"], job["metadata"]["name"], job["metadata"]["namespace"]) == ("Job", "example", "ml-research")

@@ -162,10 +162,11 @@ def test_a_server_grows_to_its_limit_and_shrinks_and_everything_is_as_before(met
     before = metered.cluster.get(*SCALER)
     assert before
     reported = list[str]()
-    (check,) = check_scaling(metered.cluster, metered.plan, reported.append, metered=True)
+    (check,) = check_scaling(metered.cluster, metered.plan, reported.append)
     assert (check.holds, len(reported)) == (True, 1), check.seen
     assert check.promise == "vision/api grows under load to its limit of 3 pods and shrinks again"
-    assert "pods, “the desired replica count is more than the maximum replica count”; without load: 3 → " in check.seen
+    assert "; without load: 3 → " in check.seen
+    assert check.message == "“the desired replica count is more than the maximum replica count”"
     assert check.seen.endswith("without latency_p99_seconds, which nothing serves here")
 
     after = metered.cluster.get(*SCALER)
@@ -192,7 +193,7 @@ def test_a_server_that_does_not_grow_in_time_breaks_the_promise_and_is_restored(
     monkeypatch.setattr(scaling, "PATIENCE", 1.0)  # less than between two measurements
     monkeypatch.setattr(scaling, "_OVERLOAD", 0.01)  # which one pod carries
     before = metered.cluster.get(*SCALER)
-    (check,) = check_scaling(metered.cluster, metered.plan, lambda _: None, metered=True)
+    (check,) = check_scaling(metered.cluster, metered.plan, lambda _: None)
     assert check.holds is False
     assert "without load" not in check.seen
     after = metered.cluster.get(*SCALER)
@@ -242,6 +243,6 @@ def test_a_run_that_was_killed_is_undone_by_the_next_deployment_without_a_confli
 def test_without_metrics_server_scaling_is_not_checked(metered: Metered) -> None:
     metered.platform.controllers.remove(metered.cluster)
     assert not metered.cluster.exists(*API_SERVICE)
-    (check,) = check_scaling(metered.cluster, metered.plan, lambda _: None, metered=False)
-    assert (check.holds, check.seen) == (None, "not checked: metrics-server does not run")
+    (check,) = check_scaling(metered.cluster, metered.plan, lambda _: None, "metrics-server could not be built")
+    assert (check.holds, check.seen) == (None, "metrics-server could not be built")
     metered.cluster.delete(Reference("v1", "Namespace", "vision"))  # would wait for an API server that does not answer

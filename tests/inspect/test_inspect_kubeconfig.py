@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.inspect.kubeconfig import connect, kubeconfig
+from gpu_tenancy.inspect.kubeconfig import connect, kubeconfig, uses_embedded
 
 
 def a_file(folder: Path, name: str) -> Path:
@@ -34,6 +34,19 @@ def test_a_missing_kubeconfig_lists_the_places_searched(tmp_path: Path) -> None:
         kubeconfig(None, {"HOME": str(tmp_path), "KUBECONFIG": "/no/where"})
     with pytest.raises(ConsoleError, match="kubeconfig /no/where not found; set --kubeconfig"):
         kubeconfig(Path("/no/where"), {})
+
+
+def test_without_a_kubeconfig_a_running_embedded_platform_is_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    home = {"HOME": str(tmp_path / "home")}
+    assert not uses_embedded(home)
+    a_file(tmp_path, "state/gpu-tenancy/embedded/kubeconfig")
+    assert uses_embedded(home)
+    assert not uses_embedded({**home, "KUBECONFIG": "/no/where"})
+    a_file(tmp_path, "home/.kube/config")
+    assert not uses_embedded(home)
 
 
 def test_embedded_excludes_another_kubeconfig(tmp_path: Path) -> None:

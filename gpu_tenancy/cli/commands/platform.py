@@ -36,7 +36,9 @@ def up(
     """
     with terminal.errors(stack):
         from gpu_tenancy.embedded.platform import Platform
+        from gpu_tenancy.inspect.kubeconfig import uses_embedded
         from gpu_tenancy.local import show
+        from gpu_tenancy.local.next_steps import next_steps
         from gpu_tenancy.local.up import Options
         from gpu_tenancy.local.up import up as bring_up
         from gpu_tenancy.model.project import project_folder
@@ -51,7 +53,11 @@ def up(
         show.outcome(terminal.out, result)
         page = write_report(result, out / stack)
         terminal.out.print(escape(f"\nkubeconfig  {result.kubeconfig}\nreport      {page}"))
-        if not result.holds:
+        terminal.out.print("\nnext")
+        where = "" if uses_embedded() else " --embedded"
+        for step in next_steps(result, out / stack):
+            terminal.out.print(escape(f"  {terminal.program()} {step}{where}"), highlight=False)
+        if result.verdict.tone == "bad":
             raise typer.Exit(terminal.PROMISE_BROKEN)
 
 

@@ -3,34 +3,57 @@
 They leave no objects: samples are dry runs, or run on temporary nodes, in temporary namespaces and temporary queues.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Final
 
 from gpu_tenancy.base.progress import Report
+from gpu_tenancy.embedded.controllers.table import read_rows
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.local.checks.access import check_access
 from gpu_tenancy.local.checks.check import Check
 from gpu_tenancy.local.checks.gangs import check_gangs
 from gpu_tenancy.local.checks.placement import check_placement
 from gpu_tenancy.local.checks.queueing import check_queueing, manifest_of_anyone
-from gpu_tenancy.local.checks.scaling import check_scaling
+from gpu_tenancy.local.checks.scaling import check_metrics, check_scaling
 from gpu_tenancy.local.checks.workloads import check_topology, check_workloads
+from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.simulation.live.copies import copied
 
-__all__ = ["Check", "check_all"]
+__all__ = ["Check", "Controllers", "check_all"]
 
 KUEUE: Final = "kueue"
 METRICS: Final = "metrics-server"
 VOLCANO: Final = "volcano"
-_WITHOUT_FLUID: Final = "not checked: Fluid's controllers, its CSI driver and its mounts do not run here"
-_WITHOUT_VOLCANO: Final = "not checked: Volcano does not run"
+
+
+@dataclass(frozen=True, slots=True)
+class Controllers:
+    """Which controllers run on the platform.
+
+    Attributes:
+        running: charts whose controllers run, such as `kueue`.
+        unavailable: why those of other charts were not started, by chart.
+    """
+
+    running: Collection[str]
+    unavailable: Mapping[str, str]
+
+    def why_not(self, name: str) -> str:
+        """Why an operator, or a chart without one, does not run; empty if it does."""
+        charts = [chart for chart, row in read_rows().items() if (row.operator or chart) == name]
+        title = operators()[name].title if name in operators() else name
+        if not charts:
+            return f"{title} does not run on the embedded platform"
+        missing = (chart for chart in charts if chart not in self.running)
+        return next((self.unavailable.get(chart, f"{title} does not run") for chart in missing), "")
 
 
 def check_all(
-    cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str], report: Report = lambda _: None
+    cluster: Cluster, plan: Plan, tree: Tree, controllers: Controllers, report: Report = lambda _: None
 ) -> tuple[Check, ...]:
     """Runs all checks, on a cluster whose nodes are simulated by kwok.
 
@@ -38,36 +61,39 @@ def check_all(
         cluster: of the embedded platform, with the stack.
         plan: of the stack.
         tree: of the stack.
-        running: charts whose controllers run, such as `kueue`.
+        controllers: of the platform.
         report: receives a line for a check that takes long.
     """
-    return tuple(_all(cluster, plan, tree, running, report))
+    return tuple(_all(cluster, plan, tree, controllers, report))
 
 
-def _all(cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str], report: Report) -> Iterator[Check]:
+def _all(cluster: Cluster, plan: Plan, tree: Tree, controllers: Controllers, report: Report) -> Iterator[Check]:
     yield from check_placement(cluster, plan, tree)
     yield from check_access(cluster, tree)
     if plan.caches:
         names = ", ".join(cache.dataset for cache in plan.caches.caches)
-        yield Check(f"pods read the caches of datasets ({names})", _WITHOUT_FLUID, holds=None)
-    if not running:
-        return
+        yield Check(f"pods read the caches of datasets ({names})", controllers.why_not("fluid"), holds=None)
     with ThreadPoolExecutor(1) as pool:
         # It waits for the autoscaler most of the time, and touches neither queues nor temporary nodes.
-        scaled = pool.submit(lambda: tuple(check_scaling(cluster, plan, report, metered=METRICS in running)))
-        if KUEUE in running:
-            yield from _queued(cluster, plan, tree, running)
+        metered = controllers.why_not(METRICS)
+        scaled = pool.submit(lambda: tuple(check_scaling(cluster, plan, report, metered)))
+        if missing := controllers.why_not(KUEUE):
+            promise = "queues give each team its guarantee, and no more than its limit"
+            yield from (Check(promise, missing, holds=None) for _ in plan.queues.cluster_queues[:1])
+        else:
+            yield from _queued(cluster, plan, tree, controllers.why_not(VOLCANO))
         yield from scaled.result()
-    if KUEUE in running:
-        yield from check_workloads(cluster, plan, gangs=VOLCANO in running)
+    yield from check_metrics(plan, controllers.why_not("keda"))
+    if not missing:
+        yield from check_workloads(cluster, plan, controllers.why_not)
         yield from check_topology(cluster, plan)
 
 
-def _queued(cluster: Cluster, plan: Plan, tree: Tree, running: Collection[str]) -> Iterator[Check]:
+def _queued(cluster: Cluster, plan: Plan, tree: Tree, no_volcano: str) -> Iterator[Check]:
     with copied(cluster, tree, more=(manifest_of_anyone(tree),)) as places:
         yield from check_queueing(cluster, tree, places)
-        if VOLCANO in running:
+        if not no_volcano:
             yield from check_gangs(cluster, plan, tree, places)
-    if VOLCANO not in running and plan.queues.gang_queues:
-        yield Check("a gang starts whole or not at all", _WITHOUT_VOLCANO, holds=None)
-        yield Check("no GPU is promised by both schedulers", _WITHOUT_VOLCANO, holds=None)
+    if no_volcano and plan.queues.gang_queues:
+        yield Check("a gang starts whole or not at all", no_volcano, holds=None)
+        yield Check("no GPU is promised by both schedulers", no_volcano, holds=None)

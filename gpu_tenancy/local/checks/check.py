@@ -21,13 +21,15 @@ class Check:
 
     Attributes:
         promise: the checked fact, in the present tense.
-        seen: observation, with the messages of the API server or the controller.
-        holds: whether the observation confirms the fact; None if it was not checked, for the reason in `seen`.
+        seen: observation; if the fact was not checked, the reason.
+        holds: whether the observation confirms the fact; None if it was not checked.
+        message: what the API server or a controller wrote about it.
     """
 
     promise: str
     seen: str
     holds: bool | None
+    message: str = ""
 
 
 def temporary_node(flavor: Flavor, name: str, amounts: Mapping[str, int]) -> NodeShape:

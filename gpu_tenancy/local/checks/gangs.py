@@ -94,7 +94,7 @@ def _whole(cluster: Cluster, flavor: Flavor, place: Place, job: Manifest, what: 
         while time.monotonic() < deadline:
             early = max(early, _running(cluster, place))
             time.sleep(0.2)
-        message = _message(cluster, place)
+        answer = _message(cluster, place)
         add_node(cluster, nodes[1])
         began = time.monotonic()
         late = _all_running(cluster, place)
@@ -104,9 +104,10 @@ def _whole(cluster: Cluster, flavor: Flavor, place: Place, job: Manifest, what: 
             cluster.delete(Reference("v1", "Node", shape.name))
     return Check(
         f"{what} starts whole or not at all",
-        f"with {_SIZE - 1} GPUs free, {early} of {_SIZE} pods started ({message}); with {_SIZE} free,"
+        f"with {_SIZE - 1} GPUs free, {early} of {_SIZE} pods started; with {_SIZE} free,"
         f" {late} started after {time.monotonic() - began:.1f} s",
         holds=early == 0 and late == _SIZE,
+        message=answer,
     )
 
 

@@ -56,7 +56,7 @@ def _quota(cluster: Cluster, team: NamespacePlan, tree: Tree, priority: str | No
         free, unit = hard - used, 1000 if resource == CPU else 1
         rejection = _rejection(cluster, _sample(team, resource, free + unit, maximum, priority))
         fits = free == 0 or _rejection(cluster, _sample(team, resource, free, maximum, priority)) is None
-        result = f"is rejected: {rejection}" if rejection else "is admitted"
+        result = "is rejected" if rejection else "is admitted"
         hard_text, used_text, free_text, more = (
             amount_text(resource, value) for value in (hard, used, free, free + unit)
         )
@@ -65,6 +65,7 @@ def _quota(cluster: Cluster, team: NamespacePlan, tree: Tree, priority: str | No
             f"{team.name} cannot use more than its {hard_text} {'CPUs' if resource == CPU else resource}",
             f"{used_text} used; {admitted}a pod with {more} {result}",
             holds=fits and rejection is not None and "exceeded quota" in rejection,
+            message=rejection or "",
         )
 
 
@@ -157,8 +158,9 @@ def _without_toleration(cluster: Cluster, flavor: Flavor) -> Check:
     )
     return Check(
         f"pods without a toleration for the GPU taint do not run on {flavor.name} nodes",
-        message,
-        holds="untolerated taint" in message,
+        "a pod without it is pending" if (tainted := "untolerated taint" in message) else "a pod without it was tried",
+        holds=tainted,
+        message=message,
     )
 
 

@@ -77,7 +77,8 @@ class _Stage:
             f"{self._used(used, measure)}, {self._borrowing(borrowed, measure)};"
             f" {scenario.queue} requested {_of(guarantee, measure)}"
             + (f" and was admitted after {max(admitted):.1f} s" if admitted else " and is pending")
-            + f"; {self._gave_way(after, measure, messages)}",
+            + f"; {self._gave_way(after, measure)}",
+            message=messages[0] if messages else "",
             holds=had == guarantee and self._amounts(after, measure) == self._amounts(scenario.foreseen, measure),
         )
 
@@ -90,6 +91,7 @@ class _Stage:
             f"{excess.queue} cannot use more than its limit, {limit}, although more is idle",
             f"{limit} {'admitted' if fits else 'pending'}, {idle} idle; a job beyond it is {_state(message)}",
             holds=fits and message is not None,
+            message=message or "",
         )
 
     def kept(self, excess: Excess) -> Check:
@@ -109,6 +111,7 @@ class _Stage:
             f"{' and '.join(owners)} stay idle rather than be lent",
             f"a queue without a limit {around}; a job beyond that is {_state(message)}",
             holds=fits and message is not None,
+            message=message or "",
         )
 
     def _tried(self, excess: Excess) -> tuple[bool, str | None]:
@@ -141,14 +144,14 @@ class _Stage:
         )
         return ", ".join(parts)
 
-    def _gave_way(self, after: Moment, measure: Measure, messages: list[str]) -> str:
+    def _gave_way(self, after: Moment, measure: Measure) -> str:
         if not after.evicted:
-            return "nobody gave way"
+            return "none preempted"
         by_team = groupby(sorted(after.evicted, key=lambda job: job.team), lambda job: job.team)
         teams = [
             f"{_called(team)} {_of(sum(amount_of(job, measure) for job in jobs), measure)}" for team, jobs in by_team
         ]
-        return f"{' and '.join(teams)} gave way: {messages[0]}"
+        return f"{' and '.join(teams)} preempted"
 
 
 def _called(queue: str) -> str:
@@ -164,7 +167,7 @@ def _of(amount: int, measure: Measure) -> str:
 
 
 def _state(message: str | None) -> str:
-    return "admitted" if message is None else f"pending: {message}"
+    return "admitted" if message is None else "pending"
 
 
 def manifest_of_anyone(tree: Tree) -> Manifest:
@@ -195,7 +198,7 @@ def _unqueued(cluster: Cluster, tree: Tree) -> Iterator[Check]:
     try:
         created = cluster.create({**job, "spec": {**_spec(job), "suspend": False}}, dry_run=True)
     except ApiError as error:
-        yield Check(promise, f"is rejected: {error}", holds=True)
+        yield Check(promise, "is rejected", holds=True, message=str(error))
         return
     suspended = at(created, "spec", "suspend") is True
     yield Check(promise, "Kueue suspends it until it has a queue" if suspended else "is not suspended", holds=suspended)

@@ -41,7 +41,7 @@ _IDLE: Final = 1
 _POLL: Final = 0.5
 
 
-def check_scaling(cluster: Cluster, plan: Plan, report: Report, *, metered: bool) -> Iterator[Check]:
+def check_scaling(cluster: Cluster, plan: Plan, report: Report, missing: str = "") -> Iterator[Check]:
     """Checks that the autoscaler of one server grows it under load up to its maximum, and shrinks it again.
 
     It is the server whose maximum is nearest. Its autoscaler has other settings during the check, because its own would
@@ -54,7 +54,7 @@ def check_scaling(cluster: Cluster, plan: Plan, report: Report, *, metered: bool
         cluster: with the stack.
         plan: of the stack; without a server that scales on CPU by a HorizontalPodAutoscaler, there is nothing to check.
         report: receives a line, because the check takes long.
-        metered: whether metrics-server runs; without it, nothing is checked.
+        missing: why metrics-server does not run, without which nothing is checked; empty if it does.
 
     Raises:
         ApiError: the API server rejects a change of the autoscaler.
@@ -62,13 +62,30 @@ def check_scaling(cluster: Cluster, plan: Plan, report: Report, *, metered: bool
     server = _server(cluster, plan)
     if server is None or server.scaling is None:
         return
-    if not metered:
-        yield Check(_promise(server, server.scaling), "not checked: metrics-server does not run", holds=None)
+    if missing:
+        yield Check(_promise(server, server.scaling), missing, holds=None)
         return
     report(f"verifying the autoscaler of {server.team}/{server.name} under simulated load (about 40 s)")
     scaler = Reference(*_HPA, server.name, server.team)
     with simplified(cluster, scaler, _adds(server)) as others, _simulated(cluster, server) as run:
         yield _check(run, server.scaling, others)
+
+
+def check_metrics(plan: Plan, keda: str) -> Iterator[Check]:
+    """Names the servers whose autoscaler has a metric, or is one, that the embedded platform does not have.
+
+    Args:
+        plan: of the stack.
+        keda: why KEDA does not run.
+    """
+    scaled: dict[tuple[str, str], list[str]] = {}
+    for server in (server for team in plan.teams for server in team.servers):
+        if server.scaling and server.scaling.latency:
+            metric = server.scaling.latency[0]
+            reason = keda if server.scaling.query else f"nothing serves {metric} on the embedded platform"
+            scaled.setdefault((metric, reason), []).append(f"{server.team}/{server.name}")
+    for (metric, reason), servers in scaled.items():
+        yield Check(f"{', '.join(servers)}: the autoscaler follows {metric}", reason, holds=None)
 
 
 def _server(cluster: Cluster, plan: Plan) -> ServerPlan | None:
@@ -88,17 +105,14 @@ def _check(run: "_Run", scaling: Scaling, others: tuple[str, ...]) -> Check:
     load = math.ceil(server.pod.amounts[CPU] * scaling.maximum * (scaling.cpu or 0) / 100 * _OVERLOAD)
     # A metric that nothing serves may have kept pods of an earlier load.
     grown = run.settle(0, scaling.minimum) and run.settle(load, scaling.maximum)
-    seen = [f"{amount_text(CPU, load)} CPUs of simulated load: {run.path} pods, {run.autoscaler(grown=grown)}"]
+    seen, message = [f"{amount_text(CPU, load)} CPUs of simulated load: {run.path} pods"], run.autoscaler(grown=grown)
     shrunk = grown and run.settle(0, scaling.minimum)
     if grown:
-        seen.append(f"without load: {run.path} pods" + ("" if shrunk else f", {run.autoscaler(grown=False)}"))
-    ignored = f" and without {', '.join(others)}, which nothing serves here" if others else ""
+        seen.append(f"without load: {run.path} pods")
+        message = message if shrunk else run.autoscaler(grown=False)
+    ignored = f" and without {', '.join(others)}" if others else ""
     seen.append(f"checked without stabilization windows{ignored}")
-    return Check(
-        _promise(server, scaling),
-        "; ".join(seen),
-        holds=grown and shrunk,
-    )
+    return Check(_promise(server, scaling), "; ".join(seen), holds=grown and shrunk, message=message)
 
 
 def _promise(server: ServerPlan, scaling: Scaling) -> str:

@@ -1,6 +1,6 @@
 """Checks that the stack's own workloads run, or are pending for a reason, and that they are placed as they require."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,19 +20,21 @@ from gpu_tenancy.model.plan.workloads import GANG, JobPlan, ServerPlan
 from gpu_tenancy.model.spec.roles import KINDS as JOBS
 
 
-def check_workloads(cluster: Cluster, plan: Plan, *, gangs: bool) -> Iterator[Check]:
-    """Asks `tenancy why` about each workload of the stack.
+def check_workloads(cluster: Cluster, plan: Plan, why_not: Callable[[str], str]) -> Iterator[Check]:
+    """Asks `tenancy why` about each workload of the stack; those whose operator does not run are not checked.
 
     Args:
         cluster: with the stack.
         plan: of the stack.
-        gangs: whether Volcano runs, which schedules gangs and the pods of jobs that start together.
+        why_not: why an operator does not run, by its field in `operators`; empty if it does.
     """
-    found = {
-        f"{team}/{name}": (team, manifest)
-        for team, name, kind in _workloads(plan, gangs=gangs)
-        if (manifest := cluster.get(*kind, name, team))
-    }
+    found: dict[str, tuple[str, Manifest]] = {}
+    for workload in _workloads(plan):
+        title = f"{workload.team}/{workload.name}"
+        if missing := next(filter(None, map(why_not, workload.operators)), ""):
+            yield Check(f"{title} runs, or is pending for a reason of its quota", missing, holds=None)
+        elif manifest := cluster.get(*workload.api, workload.name, workload.team):
+            found[title] = workload.team, manifest
     if not found:
         return
     answers = {title: _why(cluster, team, manifest) for title, (team, manifest) in found.items()}
@@ -41,21 +43,52 @@ def check_workloads(cluster: Cluster, plan: Plan, *, gangs: bool) -> Iterator[Ch
     unexplained = [title for title, answer in waiting.items() if not _explained(answer)]
     parts = [f"{plural(len(running), 'workload')} admitted", *(f"{t} pending: {a.reason}" for t, a in waiting.items())]
     yield Check(
-        "every workload of the stack runs, or is pending for a reason of its quota",
+        f"{plural(len(found), 'workload')} of the stack run, or are pending for a reason of their quota",
         "; ".join(parts),
         holds=not unexplained,
     )
 
 
-def _workloads(plan: Plan, *, gangs: bool) -> Iterator[tuple[str, str, tuple[str, str]]]:
-    """Namespace, name and kind with its version; jobs that finish are deleted after a while."""
+def check_models(astray: Sequence[str]) -> Check:
+    """The check that the scheduler gives each pod of the stack a node of the GPU model that it requests.
+
+    Args:
+        astray: the pods on other nodes.
+    """
+    return Check(
+        "pods of the stack run on nodes of the GPU model that they request",
+        f"on other nodes: {', '.join(astray)}" if astray else "no pod on another node",
+        holds=not astray,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Workload:
+    """A workload of the stack.
+
+    Attributes:
+        api: version and kind.
+        operators: what must run for its pods to run, by the fields in `operators`.
+    """
+
+    team: str
+    name: str
+    api: tuple[str, str]
+    operators: tuple[str, ...]
+
+
+def _workloads(plan: Plan) -> Iterator[_Workload]:
+    """All workloads; jobs that finish are deleted after a while."""
     for team in plan.teams:
-        yield from ((team.namespace.name, server.name, server.api) for server in team.servers)
-        for job in team.jobs:
-            if gangs or not job.gang:
-                yield team.namespace.name, job.name, JOBS[job.framework].api
-        if gangs:
-            yield from ((team.namespace.name, gang.name, GANG) for gang in team.gangs)
+        gangs = {job.name for job in team.jobs if job.gang} | {gang.name for gang in team.gangs}
+        named = [
+            *((server.name, server.api) for server in team.servers),
+            *((job.name, JOBS[job.framework].api) for job in team.jobs),
+            *((gang.name, GANG) for gang in team.gangs),
+        ]
+        for name, api in named:
+            operators = (kind_at(api).operator, "volcano" if name in gangs else None)
+            yield _Workload(team.namespace.name, name, api, tuple(filter(None, operators)))
 
 
 def _why(cluster: Cluster, namespace: str, manifest: Manifest) -> Why:
@@ -137,7 +170,9 @@ def _in_one_part(cluster: Cluster, placed: _Placed) -> Check:
     of_each = " per group" if placed.groups != 1 else ""
     return Check(
         f"all pods of {placed.team}/{placed.name} run on nodes with one {placed.label}{of_each}",
-        f"{plural(len(running), 'pod')} on {', '.join(sorted(nodes))}: {where}" if running else "pending",
+        f"{plural(len(running), 'pod')} on {', '.join(sorted(nodes))}: {where}"
+        if running
+        else f"{placed.team}/{placed.name} is pending",
         holds=(whole and len(parts) == groups) if running else None,
     )
 
