@@ -20,9 +20,10 @@ HALF_OF_MEMORY = $(shell $(RUN) python -c 'import psutil; print(psutil.virtual_m
 OWN_UV := $(if $(shell command -v uv 2>/dev/null),,.uv/bin/uv)
 UV := $(or $(OWN_UV),uv)
 RUN := $(UV) run --frozen --no-sync
-# On a terminal uv draws its own progress; elsewhere its long list of packages would hide other output.
 PYTEST = $(RUN) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 10 --durations-min 1
-SYNC = $(UV) sync --frozen $$([ -t 2 ] || echo --quiet)
+# uv ends with a list of all packages, and --quiet leaves out its progress with it; so a line is printed each 15 s.
+SYNC = while sleep 15 >/dev/null; do echo "still installing"; done & trap "kill $$! 2>/dev/null" EXIT INT TERM; \
+  $(UV) sync --frozen --quiet
 
 .PHONY: up down preview unit test check tests attempts faults fuzz audit licenses sbom lint style types strict bench agree docs schema pictures facts scopes requirements simulate ready ready-clouds
 .DEFAULT_GOAL := help

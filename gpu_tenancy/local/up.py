@@ -151,6 +151,8 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
         raise not_replaced(other, name)
     if not prepared:
         options.foreshow(stack_preview)
+    if not platform.prepared:
+        report("first run: programs are downloaded or built, which takes 2 to 15 minutes on two cores")
     # Downloads come before the build, so that a missing network is reported in seconds and not after minutes.
     pins = needed(read_pins(), groups_of(planned, stack_preview.objects), operators)
     definitions = fetch(pins, platform.cache, report)
