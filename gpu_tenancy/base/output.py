@@ -7,6 +7,7 @@ tenants create in a cluster.
 import re
 import threading
 from collections.abc import Iterable
+from textwrap import TextWrapper
 from typing import Final
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -34,6 +35,15 @@ def as_text(text: str) -> str:
 
 def _escaped(match: re.Match[str]) -> str:
     return rf"{match['key']}\x3a" if match["key"] else rf"{match['old']}\x5b"
+
+
+def wrapped(console: Console, text: str, first: str = "  ") -> str:
+    """Text after `first`. On a terminal its lines break at spaces only, so that names can be copied."""
+    if not console.is_terminal:
+        return f"{first}{text}"
+    after = " " * len(first)
+    wrapper = TextWrapper(console.width, after, after, break_long_words=False, break_on_hyphens=False)
+    return first + "\n".join(map(wrapper.fill, text.splitlines())).lstrip()
 
 
 class PlainTable(Table):

@@ -14,7 +14,7 @@ import typer
 from rich.markup import escape
 
 from gpu_tenancy.base.errors import SPACE, ConsoleError, RenderError
-from gpu_tenancy.base.output import Output, PlainTable
+from gpu_tenancy.base.output import Output, PlainTable, wrapped
 from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.base.progress import Advance, Report
 from gpu_tenancy.base.texts import plural
@@ -62,7 +62,7 @@ class Lines:
 
     def __call__(self, line: str) -> None:
         """Prints one progress line."""
-        err.print(f"[dim]· {escape(line)}[/dim]", highlight=False)
+        err.print(f"[dim]{escape(wrapped(err, line, '· '))}[/dim]", highlight=False)
 
 
 class Drawn(Lines):
