@@ -31,7 +31,6 @@ from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.schema import file_schema
 from gpu_tenancy.model.source import Source, read_file
-from gpu_tenancy.model.spec import NAMESPACE
 from gpu_tenancy.simulation.scenarios import play_scenario, read_scenario
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -230,33 +229,6 @@ def test_every_make_target_exists(page: Path) -> None:
     assert wanted.get(page.name, set()) <= named
 
 
-def stacks() -> Iterator[Any]:
-    """The stacks and the parts of stacks that pages show, but for those that another test follows."""
-    for page in PAGES:
-        for number, block in enumerate(fenced(page, "yaml")):
-            if f"{NAMESPACE}:" in block and not block.startswith("# file:"):
-                yield pytest.param(block, id=f"{page.name}-{number}")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("block", list(stacks()))
-def test_every_stack_loads(block: str, tmp_path: Path) -> None:
-    """A part of a stack is loaded over a whole one: operators over one that creates nodes, others over `local`."""
-    file = tmp_path / "Pulumi.page.yaml"
-    content = yaml.safe_load(block)
-    if "config" in content:
-        file.write_text(block, encoding="utf-8")
-    else:
-        base = "dev-aws" if f"{NAMESPACE}:operators" in content else "local"
-        shutil.copy(ROOT / "stacks" / "people-aws.yaml", tmp_path)
-        whole = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{base}.yaml").read_text(encoding="utf-8"))["config"]
-        around: dict[str, Any] = {} if f"{NAMESPACE}:pools" in content else whole
-        if f"{NAMESPACE}:teams" in content:
-            around.pop(f"{NAMESPACE}:datasets", None)  # they name the teams of `local`
-        file.write_text(yaml.safe_dump({"config": around | content}), encoding="utf-8")
-    load(read_file(file))
-
-
 def test_the_clusters_of_the_page_agree(tmp_path: Path) -> None:
     """The manager of docs/multikueue.md has the sum of its workers."""
     for block in fenced(ROOT / "docs" / "multikueue.md", "yaml"):
@@ -265,12 +237,6 @@ def test_the_clusters_of_the_page_agree(tmp_path: Path) -> None:
     loaded = {one: load(read_file(tmp_path / f"Pulumi.train-{one}.yaml")) for one in ("hub", "west", "east")}
     assert loaded["hub"].teams["ml-research"].quota["h100"].guaranteed == 16 + 8
     assert loaded["west"].multikueue == loaded["east"].multikueue
-
-
-def test_the_added_cloud_is_read_from_its_page(tmp_path: Path) -> None:
-    file = tmp_path / "Pulumi.page.yaml"
-    file.write_text("config:\n" + fenced(ROOT / "docs" / "clouds.md", "yaml")[0], encoding="utf-8")
-    assert load(read_file(file)).pools["h100"].capacity.kind == "spot"
 
 
 def test_the_jobs_of_the_page_are_simulated_on_the_stack_local(tmp_path: Path) -> None:

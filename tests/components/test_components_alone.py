@@ -6,6 +6,7 @@ import re
 import pytest
 from builders import GPU, Data, job, pool, server, stack, team
 from components_builders import HEADER, Program, program
+from repository import ROOT
 
 from components import caches, guards, namespace, queues, serving, storage, tenancy, training
 
@@ -109,6 +110,12 @@ def test_the_docstrings_example_runs_and_declares_its_children_and_nothing_else(
         if not registration.parent and registration.custom
     ]
     assert strays == ["cluster"]
+
+
+def test_the_program_of_the_page_declares_a_tenancy() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert {child.name for child in program(ALL, block).children("Tenancy")} >= {"ml-research"}
 
 
 @pytest.mark.parametrize("kind", [kind for kind in COMPONENTS if kind != "Tenancy"])

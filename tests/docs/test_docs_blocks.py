@@ -1,0 +1,73 @@
+"""Each block of each page has a mark that says how it is tested; what needs no server is tested here."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blocks import PAGES, Block, Mark, blocks
+from fragments import load_fragment, merged
+from repository import ROOT
+
+from gpu_tenancy.base.problems import StackError
+
+ALL = [block for page in PAGES for block in blocks(page)]
+
+
+def marked(kind: str) -> list[Any]:
+    """The blocks of all pages with marks of one kind, each as a case."""
+    return [pytest.param(block, id=block.place) for block in ALL if block.mark and block.mark.kind == kind]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_each_block_has_a_mark_that_says_how_it_is_tested(page: Path) -> None:
+    fences = re.findall(r"^\s*```", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(fences) == 2 * len(blocks(page)), "a block is not closed, or its fences are not indented alike"
+    assert [
+        f"{block.place}: {block.mark.problem if block.mark else 'no mark; add one of tests/docs/blocks.py'}"
+        for block in blocks(page)
+        if block.mark is None or block.mark.problem
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "problem"),
+    [
+        ("run", "as=researcher exit=2", ""),
+        ("run", "as=somebody", "run: as=somebody"),
+        ("run", "", "run: as=None"),
+        ("run", "as=user pods=2", "unknown options ['pods']"),
+        ("file", "", "file: nothing named"),
+        ("not run", "it is hard", "unknown reason 'it is hard'"),
+        ("skip", "as=user", "unknown mark 'skip'"),
+    ],
+)
+def test_a_mark_is_one_of_the_list(kind: str, text: str, problem: str) -> None:
+    found = Mark(kind, text).problem
+    assert problem in found
+    assert bool(problem) == bool(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", marked("stack"))
+def test_each_stack_and_each_part_of_one_is_valid(block: Block, tmp_path: Path) -> None:
+    load_fragment(block, tmp_path)
+
+
+def test_a_part_with_a_misspelt_key_is_refused_at_its_place(tmp_path: Path) -> None:
+    mark = Mark("stack", "into=local at=teams.ml-research.gpus")
+    page = ROOT / "docs" / "submitting.md"
+    block = Block(page, 1, "yaml", "a100: {garanteed: 8}\n", mark, 0, 0, "")
+    with pytest.raises(StackError, match=r"teams\.ml-research\.gpus\.a100"):
+        load_fragment(block, tmp_path)
+
+
+def test_parts_are_merged_key_by_key() -> None:
+    assert merged({"a": {"b": 1, "c": [1]}, "d": 2}, {"a": {"c": [2]}}) == {"a": {"b": 1, "c": [2]}, "d": 2}
+
+
+@pytest.mark.parametrize("block", marked("tested"))
+def test_the_test_of_a_block_exists(block: Block) -> None:
+    assert block.mark is not None
+    texts = (file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("test_*.py"))
+    assert any(f"def {block.mark.text}(" in text for text in texts), block.mark.text
