@@ -223,6 +223,7 @@ def test_versions_are_those_of_the_lock_and_the_makefile() -> None:
     (uv,) = re.findall(r"^UV_VERSION := ([\d.]+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert told == {("pulumi/actions", locked["pulumi"]), ("astral-sh/setup-uv", uv)}
     assert f"CLI {locked['pulumi']}" in gitlab()
+    assert f"/pulumi-base:{locked['pulumi']}\n" in (ROOT / "Containerfile").read_text()
     assert f"uv:{uv}-" in gitlab()
 
 

@@ -101,7 +101,7 @@ def run(program: Path, *arguments: object, cwd: Path = ROOT) -> subprocess.Compl
 
 
 def run_script(
-    text: str, folder: Path, environment: dict[str, str], *arguments: str
+    text: str, folder: Path, environment: dict[str, str], *arguments: str, seconds: int = 60
 ) -> subprocess.CompletedProcess[str]:
     """Runs a step as GitHub does, by bash, with only the environment that it is given and the PATH."""
     return subprocess.run(
@@ -111,5 +111,5 @@ def run_script(
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=seconds,
     )

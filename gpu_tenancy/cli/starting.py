@@ -1,10 +1,12 @@
 """A new project of a team's own, around the installed package."""
 
+import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -20,22 +22,48 @@ _TEMPLATES: Final = {
     "requirements.txt": "requirements.txt.j2",
     "README.md": "README.md.j2",
     ".gitignore": "gitignore.j2",
-    ".github/workflows/pull-request.yaml": "pull-request.yaml.j2",
     "stacks/Pulumi.dev.yaml": "stack.yaml.j2",
     "tests/test_stacks.py": "test_stacks.py.j2",
 }
 """Files of a new project, each with its template in `starter/`."""
+_PIPELINES: Final = {
+    "github": {
+        ".github/workflows/pull-request.yaml": "pull-request.yaml.j2",
+        ".github/workflows/comment.yaml": "comment.yaml.j2",
+    },
+    "gitlab": {".gitlab-ci.yml": "gitlab-ci.yml.j2"},
+}
+"""The templates for each service that runs pipelines."""
+_ACTION: Final = Path(__file__).parent / "starter" / "action.yml"
+"""The action of this repository, which its own workflows use too."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 """What Pulumi takes for a project's name: https://www.pulumi.com/docs/iac/concepts/projects/project-file/"""
+_REGISTRY: Final = re.compile(r"[a-z0-9][a-z0-9.:/_-]{0,199}")
+"""A registry's host, with a port or the first part of paths."""
 
 
-def start(folder: Path, clouds: tuple[str, ...] = ()) -> list[Path]:
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What a new project is for.
+
+    Attributes:
+        clouds: whose SDKs it installs; each is an extra of the package. The stack is for the first.
+        registry: of its images: a host, with the first part of the path if any.
+        ci: the service that runs its pipelines: github or gitlab.
+    """
+
+    clouds: tuple[str, ...] = ()
+    registry: str = "registry.example.com"
+    ci: str = "github"
+
+
+def start(folder: Path, choices: Choices) -> list[Path]:
     """Writes a new project and returns its files, in their order.
 
     Args:
         folder: of the project, named as it is to be called; made where it does not exist.
-        clouds: whose SDKs it installs; each is an extra of the package. The stack is for the first.
+        choices: what it is for.
 
     Raises:
         ConsoleError: the name is not valid, a cloud is unknown, or a file exists already; then nothing is written.
@@ -45,9 +73,11 @@ def start(folder: Path, clouds: tuple[str, ...] = ()) -> list[Path]:
     if not _NAME.fullmatch(name):
         raise ConsoleError(f"{name!r} is not a valid project name", "use letters, digits, '_', '.' and '-'")
     extras = sorted(cloud for cloud, rules in known_clouds().items() if rules.package)
-    if unknown := sorted(set(clouds) - set(extras)):
+    if unknown := sorted(set(choices.clouds) - set(extras)):
         raise ConsoleError(f"unknown cloud {unknown[0]!r}", f"use one of {', '.join(extras)}")
-    texts = dict(_texts(name, clouds))
+    if not _REGISTRY.fullmatch(choices.registry):
+        raise ConsoleError(f"{choices.registry!r} is not a registry", "use its host, such as ghcr.io/example")
+    texts = dict(_texts(name, choices))
     if existing := [path for path in texts if (folder / path).exists()]:
         raise ConsoleError(f"{folder / existing[0]} already exists", "specify a new folder")
     for path, text in texts.items():
@@ -55,7 +85,7 @@ def start(folder: Path, clouds: tuple[str, ...] = ()) -> list[Path]:
     return [folder / path for path in texts]
 
 
-def _texts(name: str, clouds: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _texts(name: str, choices: Choices) -> Iterator[tuple[str, str]]:
     environment = Environment(
         loader=PackageLoader("gpu_tenancy.cli", "starter"),
         undefined=StrictUndefined,
@@ -66,11 +96,24 @@ def _texts(name: str, clouds: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     facts = {
         "name": name,
         "version": version("gpu-tenancy"),
-        "extra": f"[{','.join(sorted(set(clouds)) or ['deploy'])}]",
-        "cloud": clouds[0] if clouds else "",
+        "extra": f"[{','.join(sorted(set(choices.clouds)) or ['deploy'])}]",
+        "cloud": choices.clouds[0] if choices.clouds else "",
+        "registry": choices.registry,
+        "ci": choices.ci,
     }
-    for path, template in _TEMPLATES.items():
+    for path, template in {**_TEMPLATES, **_PIPELINES[choices.ci]}.items():
         yield path, environment.get_template(template).render(facts)
+    if choices.ci == "github":
+        yield ".github/actions/tenancy/action.yml", _ACTION.read_text(encoding="utf-8")
     yield "stacks/schema.json", schema_text()
     for file in shipped_sets():
-        yield f"policy/config/{file.name}", file.read_text(encoding="utf-8")
+        yield f"policy/config/{file.name}", _settings(file, choices.registry)
+
+
+def _settings(file: Path, registry: str) -> str:
+    """The settings of a pack without the names of this repository's own stacks."""
+    settings: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    if "no-cluster-admin" in settings:
+        settings["no-cluster-admin"]["admins"] = ["Group:system:masters"]
+        settings["image-registries"] = {"enforcementLevel": "mandatory", "registries": [registry]}
+    return json.dumps(settings, indent=2) + "\n"

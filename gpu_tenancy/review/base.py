@@ -113,14 +113,13 @@ def checkout(project: Path, ref: str) -> Generator[Copy]:
     # In a subfolder, `git archive` would pack only files below it.
     whole = git(project, ref, "rev-parse", "--show-toplevel").strip()
     archive = subprocess.run(
-        ["git", "-C", whole, "archive", "--format=tar", f"{ref}:{within}" if within else ref],
+        ["git", "-C", whole, "archive", "--format=tar", f"{ref}^{{tree}}:{within}" if within else f"{ref}^{{tree}}"],
         check=False,
         capture_output=True,
     )
-    if archive.returncode:
-        raise ConsoleError(f"{ref}: folder {within} not found", "specify a ref that contains this project")
+    # A ref before the project was added has no such folder: the copy is empty.
     with tempfile.TemporaryDirectory(prefix="gpu-tenancy-base-") as folder:
-        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
+        with tarfile.open(fileobj=io.BytesIO(archive.stdout or bytes(tarfile.RECORDSIZE)), mode="r:") as tar:
             # Python 3.11.0 to 3.11.3 have no filters; paths in an archive made by git stay inside the folder.
             tar.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
             tar.extractall(folder)  # noqa: S202 - filtered by the line above

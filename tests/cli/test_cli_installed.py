@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -11,11 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from cli_builders import git
 from plugin_process import plugin
 from repository import ROOT
+from workflow_tools import ACTION, WORKFLOWS, actionlint, run_script, script, steps
+from workflow_tools import run as run_tool
 
+from gpu_tenancy.base import installing
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.cli.starting import start
+from gpu_tenancy.base.progress import Report
+from gpu_tenancy.cli.starting import Choices, start
 from gpu_tenancy.engine.project import preview
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import read_file
@@ -31,6 +37,10 @@ class Installed:
     python: Path
     project: Path
     environment: Mapping[str, str]
+
+    @property
+    def version(self) -> str:
+        return self.wheel.name.split("-")[1]
 
     def run(self, *words: str, folder: Path | None = None) -> "subprocess.CompletedProcess[str]":
         """Runs a program of the environment in a folder; left out, in the project."""
@@ -62,19 +72,31 @@ def run(*words: object, **variables: str) -> None:
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     folder = tmp_path_factory.mktemp("installed")
-    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder / "dist")
+    # The source distribution, and the wheel from that.
+    own_python = ("--python", sys.executable, "--no-build-isolation", "--offline", "--quiet")
+    run(sys.executable, "-m", "uv", "build", *own_python, "--out-dir", folder / "dist")
     (wheel,) = (folder / "dist").glob("*.whl")
     environment = folder / "environment"
     # What the wheel depends on, at the versions of the lock, without anything that only this repository's tests need.
     run(
-        *(sys.executable, "-m", "uv", "--quiet", "sync", "--frozen", "--no-dev", "--no-install-project"),
-        *("--extra", "deploy"),
+        *(
+            sys.executable,
+            "-m",
+            "uv",
+            "--quiet",
+            "sync",
+            "--frozen",
+            "--no-dev",
+            "--all-extras",
+            "--no-install-project",
+        ),
         *("--python", sys.executable),
         UV_PROJECT_ENVIRONMENT=str(environment),
     )
     python = environment / "bin" / "python"
     run(sys.executable, "-m", "uv", "--quiet", "--offline", "pip", "install", "--no-deps", "--python", python, wheel)
     own = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
+    own |= {"PATH": f"{environment / 'bin'}:{own['PATH']}"}
     found = Installed(wheel, python, folder / "my-platform", own)
     done = found.run("tenancy", "stack", "init", str(found.project), folder=folder)
     assert done.returncode == 0, done.stderr
@@ -88,6 +110,16 @@ def test_the_wheel_has_one_name_and_no_links(installed: Installed) -> None:
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"gpu_tenancy"}
     assert "gpu_tenancy/policy/workloads/rule_engine/server.py" in names
     assert not [name for name in names if name.endswith(".pyc")]
+    assert f"gpu_tenancy-{installed.version}.dist-info/licenses/LICENSE" in names
+
+
+@pytest.mark.slow
+def test_a_wheel_of_the_tree_is_the_same_as_that_of_the_source_distribution(
+    installed: Installed, tmp_path: Path
+) -> None:
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.read_bytes() == installed.wheel.read_bytes()
 
 
 def test_a_new_project_has_a_program_a_stack_policy_settings_a_workflow_and_a_test(installed: Installed) -> None:
@@ -100,20 +132,43 @@ def test_a_new_project_has_a_program_a_stack_policy_settings_a_workflow_and_a_te
         "stacks/schema.json",
         "policy/config/workloads-prod.json",
         ".github/workflows/pull-request.yaml",
+        ".github/workflows/comment.yaml",
+        ".github/actions/tenancy/action.yml",
         "tests/test_stacks.py",
     }
+    action = installed.project / ".github/actions/tenancy/action.yml"
+    assert action.read_bytes() == ACTION.read_bytes()
 
 
 @pytest.mark.slow
-def test_the_new_projects_preview_evaluates_the_shipped_packs(installed: Installed) -> None:
-    assert installed.run("tenancy", "stack", "validate").returncode == 0
-    done = installed.run(
-        *("tenancy", "preview", "dev", "--policy", "workloads", "--policy", "clouds", "--out", "out"),
-    )
-    assert done.returncode == 0, done.stderr
-    assert "gpu-workloads" in done.stdout
-    assert (installed.project / "out" / "report.html").is_file()
-    assert len(list((installed.project / "out" / "objects").rglob("*.yaml"))) > 20
+@pytest.mark.parametrize("cloud", ["", "aws", "azure", "gcp"])
+def test_a_new_project_is_green_with_the_commands_that_are_printed_and_in_its_first_pull_request(
+    installed: Installed, tmp_path: Path, cloud: str
+) -> None:
+    options = ("--cloud", cloud) if cloud else ()
+    made = installed.run("tenancy", "stack", "init", "my-platform", *options, folder=tmp_path)
+    commands = made.stdout.partition("\nnext:\n")[2]
+    done = run_script(commands, tmp_path, dict(installed.environment), seconds=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("OK\n")
+    assert "no mandatory violations" in done.stdout
+    project = tmp_path / "my-platform"
+    assert len(list((project / "out/dev/objects").rglob("*.yaml"))) > 20
+    shutil.rmtree(project / "out")
+
+    # The action of its workflow, in a pull request that adds the project to an empty repository.
+    git(project, "commit", "--quiet", "--allow-empty", "--message", "empty")
+    git(project, "update-ref", "refs/remotes/origin/main", "HEAD")
+    git(project, "add", "--all")
+    git(project, "commit", "--quiet", "--message", "project")
+    given = {"TENANCY": "tenancy", "BASE": "origin/main", "OUT": "out", "REAL": "", "GITHUB_STEP_SUMMARY": "summary.md"}
+    action = script(ACTION.name, "Preview changed stacks")
+    done = run_script(action, project, {**installed.environment, **given}, seconds=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    comment = (project / "out/comment.md").read_text(encoding="utf-8")
+    assert "| ✓ | `dev` | OK |" in comment
+    assert "no mandatory violations" in comment
+    assert (project / "summary.md").read_text(encoding="utf-8") == comment
 
 
 @pytest.mark.slow
@@ -199,19 +254,70 @@ def test_the_clouds_sdk_is_an_extra_of_the_requirement(installed: Installed) -> 
         ).returncode
         == 0
     )
-    version = installed.run("python", "-c", "import importlib.metadata as m; print(m.version('gpu-tenancy'))")
-    assert f"gpu-tenancy[aws,gcp]=={version.stdout.strip()}\n" in (parent / "two-clouds/requirements.txt").read_text()
+    requirement = f"gpu-tenancy[aws,gcp]=={installed.version}\n"
+    assert requirement in (parent / "two-clouds/requirements.txt").read_text()
+
+
+def test_the_registry_of_images_is_that_of_the_example_and_of_both_sets_of_settings(tmp_path: Path) -> None:
+    start(tmp_path / "new", Choices(registry="ghcr.io/example"))
+    assert 'image: "ghcr.io/example/ml/train:1.0.0"' in (tmp_path / "new/stacks/Pulumi.dev.yaml").read_text()
+    for name in ("workloads-dev.json", "workloads-prod.json"):
+        settings = json.loads((tmp_path / "new/policy/config" / name).read_text())
+        assert settings["image-registries"]["registries"] == ["ghcr.io/example"]
+    with pytest.raises(ConsoleError, match="'Docker Hub' is not a registry; use its host"):
+        start(tmp_path / "other", Choices(registry="Docker Hub"))
+
+
+def test_workflows_of_a_new_project_are_right_and_pin_what_this_repositorys_do(tmp_path: Path, report: Report) -> None:
+    start(tmp_path / "github", Choices())
+    workflows = sorted((tmp_path / "github/.github/workflows").glob("*.yaml"))
+    done = run_tool(actionlint(report), "-no-color", *workflows, cwd=tmp_path / "github")
+    assert (done.returncode, done.stdout) == (0, "")
+    used = {step["uses"] for name in WORKFLOWS for _, step in steps(name) if "uses" in step}
+    for file in workflows:
+        pinned = re.findall(r"uses: (\w\S+)", file.read_text(encoding="utf-8"))
+        assert pinned
+        assert set(pinned) <= used
+    start(tmp_path / "gitlab", Choices(ci="gitlab"))
+    pipeline = tmp_path / "gitlab/.gitlab-ci.yml"
+    checker = ("--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci", pipeline)
+    done = run_tool(Path(sys.executable).parent / "check-jsonschema", *checker)
+    assert done.returncode == 0, done.stdout
+    assert not (tmp_path / "gitlab/.github").exists()
+
+
+def test_what_is_not_installed_is_named_with_the_installer_that_the_user_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Own:
+        """The distribution, as an installer leaves it."""
+
+        requires = ("pulumi<4,>=3.272", 'pulumi-aws<8,>=7; extra == "aws"')
+
+        def __init__(self, **files: str) -> None:
+            self.files = files
+
+        def read_text(self, name: str) -> str | None:
+            return self.files.get(name.partition(".")[0])
+
+    def command(**files: str) -> str:
+        monkeypatch.setattr(installing, "distribution", lambda _: Own(**files))
+        return installing.install_command("pulumi-aws")
+
+    monkeypatch.setattr(installing, "which", lambda _: "/usr/bin/uv")
+    monkeypatch.setattr(sys, "executable", "/opt/my env/bin/python")
+    assert command(INSTALLER="pip\n") == "'/opt/my env/bin/python' -m pip install 'pulumi-aws<8,>=7'"
+    assert command(INSTALLER="uv") == "uv pip install --python '/opt/my env/bin/python' 'pulumi-aws<8,>=7'"
+    assert command(INSTALLER="uv", direct_url='{"dir_info": {"editable": true}}') == "make ready-clouds"
 
 
 @pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
 def test_the_stack_of_a_new_project_is_for_its_cloud(tmp_path: Path, cloud: str) -> None:
-    start(tmp_path / cloud, (cloud, "aws"))
+    start(tmp_path / cloud, Choices((cloud, "aws")))
     stack = load(read_file(tmp_path / cloud / "stacks" / "Pulumi.dev.yaml"))
     assert stack.cluster.cloud == cloud
 
 
 def test_a_program_without_its_packages_reports_them(tmp_path: Path) -> None:
-    start(tmp_path / "new")
+    start(tmp_path / "new", Choices())
     with pytest.raises(
         ConsoleError, match=r"__main__\.py imports gpu_tenancy\.components, .* install the requirements"
     ):
