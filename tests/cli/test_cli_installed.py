@@ -18,7 +18,6 @@ from repository import ROOT
 from workflow_tools import ACTION, WORKFLOWS, actionlint, run_script, script, steps
 from workflow_tools import run as run_tool
 
-from gpu_tenancy.base import installing
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.cli.starting import Choices, start
@@ -284,29 +283,6 @@ def test_workflows_of_a_new_project_are_right_and_pin_what_this_repositorys_do(t
     done = run_tool(Path(sys.executable).parent / "check-jsonschema", *checker)
     assert done.returncode == 0, done.stdout
     assert not (tmp_path / "gitlab/.github").exists()
-
-
-def test_what_is_not_installed_is_named_with_the_installer_that_the_user_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Own:
-        """The distribution, as an installer leaves it."""
-
-        requires = ("pulumi<4,>=3.272", 'pulumi-aws<8,>=7; extra == "aws"')
-
-        def __init__(self, **files: str) -> None:
-            self.files = files
-
-        def read_text(self, name: str) -> str | None:
-            return self.files.get(name.partition(".")[0])
-
-    def command(**files: str) -> str:
-        monkeypatch.setattr(installing, "distribution", lambda _: Own(**files))
-        return installing.install_command("pulumi-aws")
-
-    monkeypatch.setattr(installing, "which", lambda _: "/usr/bin/uv")
-    monkeypatch.setattr(sys, "executable", "/opt/my env/bin/python")
-    assert command(INSTALLER="pip\n") == "'/opt/my env/bin/python' -m pip install 'pulumi-aws<8,>=7'"
-    assert command(INSTALLER="uv") == "uv pip install --python '/opt/my env/bin/python' 'pulumi-aws<8,>=7'"
-    assert command(INSTALLER="uv", direct_url='{"dir_info": {"editable": true}}') == "make ready-clouds"
 
 
 @pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
