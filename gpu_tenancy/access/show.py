@@ -1,6 +1,5 @@
 """Answers about people, as text and JSON."""
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -13,7 +12,8 @@ from gpu_tenancy.access.planned import shown
 from gpu_tenancy.access.resources import VERBS, Resource
 from gpu_tenancy.access.rules import WHOLE, Holder, Right
 from gpu_tenancy.base import terminal
-from gpu_tenancy.base.output import PlainTable
+from gpu_tenancy.base.json import Json
+from gpu_tenancy.base.listing import PlainTable
 from gpu_tenancy.model.plan.people import Subject
 from gpu_tenancy.model.spec.people import Person
 
@@ -32,24 +32,23 @@ def holders(found: Iterable[Holder], names: Names) -> PlainTable:
     rows: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for holder in found:
         rows[shown(holder.subject, names), holder.role].append(place(holder.place))
-    table = terminal.table("who", "where", "role")
+    table = terminal.table("who", "where~", "role")
     for (who, role), places in rows.items():
         table.add_row(who, ", ".join(places), role)
     return table
 
 
-def holders_json(found: Iterable[Holder], names: Names) -> str:
-    """The same as JSON; the namespace of a right in the whole cluster is null."""
-    rows = [
+def holders_data(found: Iterable[Holder], names: Names) -> list[Json]:
+    """The same for programs; the namespace of a right in the whole cluster is null."""
+    return [
         {"who": shown(one.subject, names), "role": one.role, "namespace": one.place or None, "kind": one.subject.kind}
         for one in found
     ]
-    return json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
 
 
 def rights(found: Iterable[Right], known: Sequence[Resource]) -> PlainTable:
     """What somebody may do."""
-    table = terminal.table("where", "verbs", "resources")
+    table = terminal.table("where~", "verbs~", "resources~")
     for right in found:
         verbs = "all verbs" if right.verbs == VERBS else ", ".join(right.verbs)
         everything = set(right.resources) == set(known)
@@ -58,17 +57,16 @@ def rights(found: Iterable[Right], known: Sequence[Resource]) -> PlainTable:
     return table
 
 
-def rights_json(found: Iterable[Right]) -> str:
-    """The same as JSON."""
-    rows = [
+def rights_data(found: Iterable[Right]) -> list[Json]:
+    """The same for programs."""
+    return [
         {
             "namespaces": [place or None for place in right.places],
-            "verbs": right.verbs,
+            "verbs": list(right.verbs),
             "resources": [str(resource) for resource in right.resources],
         }
         for right in found
     ]
-    return json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
 
 
 def holder_lines(found: Iterable[Holder], names: Names) -> list[str]:
@@ -94,13 +92,13 @@ def login(me: Me, roles: Mapping[str, Sequence[str]], stack: str) -> Iterator[Re
     if not roles:
         yield escape(f"no role of stack {stack}; ask for one of the groups above to be added to members of a team")
         return
-    table = terminal.table("where", "role")
+    table = terminal.table("where", "role~")
     for where, found in roles.items():
         table.add_row(place(where), ", ".join(found))
     yield table
 
 
-def login_json(me: Me, roles: Mapping[str, Sequence[str]]) -> str:
-    """The same as JSON; the namespace of a role in the whole cluster is null."""
-    rows = [{"namespace": where or None, "role": role} for where, found in roles.items() for role in found]
-    return json.dumps({"user": me.user, "groups": me.groups, "roles": rows}, indent=2, ensure_ascii=False) + "\n"
+def login_data(me: Me, roles: Mapping[str, Sequence[str]]) -> Json:
+    """The same for programs; the namespace of a role in the whole cluster is null."""
+    rows: list[Json] = [{"namespace": where or None, "role": role} for where, found in roles.items() for role in found]
+    return {"user": me.user, "groups": list(me.groups), "roles": rows}

@@ -10,10 +10,9 @@ from collections.abc import Iterable
 from textwrap import TextWrapper
 from typing import Final
 
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
-from rich.style import StyleType
-from rich.table import Table
 from rich.text import Text
 
 from gpu_tenancy.base.characters import visible
@@ -24,6 +23,8 @@ _COMMAND: Final = re.compile(r"(?:(?<=\n)|^)(?P<key>[^\S\n]*:):|(?P<old>##)\[")
 """Start of a workflow command of GitHub's runner: at the start of a line, or anywhere as `##[error]`, also of Azure
 Pipelines: https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands and
 https://learn.microsoft.com/azure/devops/pipelines/scripts/logging-commands."""
+_GUIDES: Final = "├─│└"
+"""What leads to the branches of a tree."""
 _OTHER: Final = re.compile(r"##(?=vso\[|teamcity\[)")
 """Commands of Azure Pipelines and TeamCity."""
 
@@ -46,22 +47,25 @@ def wrapped(console: Console, text: str, first: str = "  ") -> str:
     return first + "\n".join(map(wrapper.fill, text.splitlines())).lstrip()
 
 
-class PlainTable(Table):
-    """A table whose cells are text: `[red]` in a cell is shown, not obeyed. Pass a `Text` for a style."""
-
-    def add_row(self, *cells: RenderableType | None, style: StyleType | None = None, end_section: bool = False) -> None:
-        """Adds a row."""
-        shown = (Text(cell) if isinstance(cell, str) else cell for cell in cells)
-        super().add_row(*shown, style=style, end_section=end_section)
-
-
 class Output(Console):
-    """A console that escapes what is not text; its own styles and markup still work."""
+    """A console that escapes what is not text; its own styles and markup still work.
 
-    def __init__(self, *, stderr: bool = False, soft_wrap: bool = False, width: int | None = None) -> None:
+    On a terminal, lines wrap at words, and no word is broken. Elsewhere, lines are as long as their text.
+
+    Attributes:
+        wide: whether tables have all columns and lines are not wrapped, however narrow the terminal is.
+    """
+
+    def __init__(self, *, stderr: bool = False, width: int | None = None, terminal: bool | None = None) -> None:
         # Without emoji: `:key:` in a value is not a name of one.
-        super().__init__(stderr=stderr, soft_wrap=soft_wrap, width=width, emoji=False)
+        super().__init__(stderr=stderr, soft_wrap=True, width=width, force_terminal=terminal, emoji=False)
+        self.wide = False
         self._inside = threading.local()
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the width of the terminal counts."""
+        return self.is_terminal and not self.wide
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Renders to segments; only the outermost call sees whole lines."""
@@ -70,9 +74,66 @@ class Output(Console):
         self._inside.rendering = True
         try:
             segments = list(super().render(renderable, options))
+            if self.is_narrow:
+                segments = [part for line in _lines(segments) for part in self._wrapped(line)]
         finally:
             self._inside.rendering = False
         return _plain(segments)
+
+    def _wrapped(self, line: list[Segment]) -> Iterable[Segment]:
+        """A line in lines that fit, those after the first one with its indentation; a longer word has its own line."""
+        if sum(segment.cell_length for segment in line) <= self.width:
+            return line
+        text = Text()
+        for segment in line:
+            text.append(segment.text, segment.style)
+        before = len(text.plain) - len(text.plain.lstrip(f" {_GUIDES}"))
+        indent = Text(text.plain[:before].translate(str.maketrans(_GUIDES, "│ │ ")))
+        pieces = text.divide(_breaks(text.plain, self.width, len(indent)))
+        for piece in pieces[:-1]:
+            piece.rstrip()
+            piece.append("\n")
+        return [part for at, piece in enumerate(pieces) for part in (indent + piece if at else piece).render(self)]
+
+
+class Unbounded:
+    """Lines that wrap as others do, and not as their renderable would: its width is not that of the terminal."""
+
+    def __init__(self, renderable: RenderableType) -> None:
+        self._renderable = renderable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from console.render(self._renderable, options.update(width=10_000))
+
+
+def _lines(segments: Iterable[Segment]) -> Iterable[list[Segment]]:
+    """The segments of each line; those of controls alone."""
+    line: list[Segment] = []
+    for segment in segments:
+        if segment.control:
+            yield from (line, [segment])
+            line = []
+            continue
+        *ended, rest = segment.text.split("\n")
+        for text in ended:
+            yield [*line, Segment(f"{text}\n", segment.style)]
+            line = []
+        if rest:
+            line.append(Segment(rest, segment.style))
+    yield line
+
+
+def _breaks(text: str, width: int, indent: int) -> list[int]:
+    """The offsets at which lines after the first one start."""
+    found: list[int] = []
+    used = indent
+    for word in re.finditer(r"\S+\s*", text):
+        length = cell_len(word[0].rstrip())
+        if used > indent and used + length > width:
+            found.append(word.start())
+            used = indent
+        used += cell_len(word[0])
+    return found
 
 
 def _plain(segments: Iterable[Segment]) -> Iterable[Segment]:

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
@@ -14,7 +14,8 @@ import typer
 from rich.markup import escape
 
 from gpu_tenancy.base.errors import SPACE, ConsoleError, RenderError
-from gpu_tenancy.base.output import Output, PlainTable, wrapped
+from gpu_tenancy.base.listing import PlainTable
+from gpu_tenancy.base.output import Output, wrapped
 from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.base.progress import Advance, Report
 from gpu_tenancy.base.texts import plural
@@ -27,9 +28,9 @@ INTERRUPTED: Final = 130
 SLOW_AFTER: Final = 2.0
 """Seconds after which a command reports what it is doing."""
 
-# Output to a file or another program is not truncated to the width of a terminal.
-out: Final = Output(soft_wrap=True, width=None if sys.stdout.isatty() else 240)
-err: Final = Output(stderr=True, soft_wrap=True)
+# Trees and boxes elsewhere than on a terminal have the width of a wide one.
+out: Final = Output(width=None if sys.stdout.isatty() else 240)
+err: Final = Output(stderr=True)
 
 StackName = Annotated[str, typer.Argument(help="Stack name, for the file stacks/Pulumi.<stack>.yaml.")]
 ProjectFolder = Annotated[
@@ -40,21 +41,9 @@ ProjectFolder = Annotated[
 ]
 
 
-def table(*headings: str, title: str = "") -> PlainTable:
-    """A table without borders, as all commands print it; it has no rows yet, and its cells are text.
-
-    Args:
-        headings: from left to right; one that ends in `#` is of numbers, which are aligned right.
-        title: above the headings; empty for none.
-    """
-    empty = PlainTable(box=None, pad_edge=False, header_style="dim", title=title or None, title_justify="left")
-    for heading in headings:
-        number = heading.endswith("#")
-        # On a narrow terminal names wrap; a truncated number would be wrong.
-        empty.add_column(
-            heading.removesuffix("#"), justify="right" if number else "left", no_wrap=number, overflow="fold"
-        )
-    return empty
+def table(*headings: str, title: str = "", drop: Sequence[str] = ()) -> PlainTable:
+    """A table as all commands print it: see `PlainTable`."""
+    return PlainTable(headings, title=title, drop=drop)
 
 
 class Lines:

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from rich.table import Table
-
+from gpu_tenancy.base.listing import PlainTable
 from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.model.catalogue import Machine, allocatable, find_gpu, machines
@@ -55,16 +54,16 @@ def _sharing(rules: CloudRules, way: Literal["mig", "timeSlicing", "mps"]) -> st
     return ", ".join(cells) or NO
 
 
-def abilities_table() -> Table:
+def abilities_table() -> PlainTable:
     """The table of `abilities`, for a terminal."""
     headings, rows = abilities()
-    listed = table(*headings)
+    listed = table("setting", *(f"{heading}~" for heading in headings[1:]))
     for row in rows:
         listed.add_row(*(cell.replace("`", "") for cell in row))
     return listed
 
 
-def machines_table(cloud: str | None) -> Table:
+def machines_table(cloud: str | None) -> PlainTable:
     """The machine types of one cloud; of all clouds for None."""
     listed = table(
         "machine",
@@ -77,6 +76,7 @@ def machines_table(cloud: str | None) -> Table:
         "fabric",
         "$/hour#",
         "$/hour spot#",
+        drop=("fabric", "memory", "CPUs", "cloud", "$/hour spot", "memory per GPU", "allocatable"),
     )
     for machine in _sorted(cloud):
         listed.add_row(*_cells(machine))

@@ -77,6 +77,10 @@ _WRONG_USAGE: Final = 2
 class _Commands(TyperGroup):
     """The commands; an old name is answered with the new one."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads `--json`, of all commands, as what it is now."""
+        return super().parse_args(ctx, ["--output=json" if word == "--json" else word for word in args])
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Finds the command that the first word names."""
         for old, new in RENAMED.items():

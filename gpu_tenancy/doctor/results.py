@@ -1,17 +1,15 @@
 """Results of a preflight: rows with what is needed and what there is, and their output as a table or JSON."""
 
-import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final, Literal, TypeAlias
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.text import Text
 
 from gpu_tenancy.base import terminal
+from gpu_tenancy.base.answer import Form, answer
+from gpu_tenancy.base.listing import PlainTable
 from gpu_tenancy.base.terminal import table
 
 Verdict: TypeAlias = Literal["OK", "missing", "unknown"]
@@ -140,41 +138,28 @@ def present(check: str, needed: Iterable[str], available: Iterable[str], fix: st
 _STYLES: Final[dict[Verdict, str]] = {"OK": "green", "missing": "red", "unknown": "yellow"}
 
 
-def conclude(rows: Sequence[Row], *, as_json: bool) -> None:
-    """Prints the rows of a command, as a table or as JSON.
+def conclude(rows: Sequence[Row], output: Form | None) -> None:
+    """Prints the rows of a command: all rows, the fixes of those that are not OK, and how many there are of each.
 
     Raises:
         typer.Exit: something is missing.
     """
-    if as_json:
-        sys.stdout.write(to_json(rows))
-    else:
-        show(terminal.out, rows)
+    fixes = [Text(f"{row.check} {row.subject}: {row.available}; {row.fix}") for row in rows if row.fix]
+    parts = [_table(rows), *([Text("")] if fixes else []), *fixes, Text(f"\n{counts(rows)}")]
+    answer(output, [asdict(row) for row in rows], *parts)
     if any(row.verdict == "missing" for row in rows):
         raise typer.Exit(terminal.PROMISE_BROKEN)
 
 
-def show(console: Console, rows: Sequence[Row]) -> None:
-    """Prints all rows, the fixes of those that are not OK, and how many there are of each."""
-    listed = table("check", "of", "needed", "available", "result")
+def _table(rows: Sequence[Row]) -> PlainTable:
+    listed = table("check", "of", "needed~", "available~", "result", drop=("needed", "available"))
     for row in rows:
         cells = (row.check, row.subject, row.needed, row.available)
         listed.add_row(*cells, Text(row.verdict, style=_STYLES[row.verdict]))
-    console.print(listed, highlight=False)
-    fixes = [row for row in rows if row.fix]
-    if fixes:
-        console.print()
-    for row in fixes:
-        console.print(escape(f"{row.check} {row.subject}: {row.available}; {row.fix}"), highlight=False)
-    console.print(f"\n{counts(rows)}", highlight=False)
+    return listed
 
 
 def counts(rows: Sequence[Row]) -> str:
     """`12 OK, 1 missing, 2 unknown`."""
     verdicts = [row.verdict for row in rows]
     return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in _STYLES)
-
-
-def to_json(rows: Sequence[Row]) -> str:
-    """The rows for programs."""
-    return json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False) + "\n"

@@ -1,6 +1,5 @@
 """Output of `usage`, `fit` and `why`: tables and lines for people, JSON for programs."""
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -14,6 +13,7 @@ from rich.text import Text
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.characters import visible
 from gpu_tenancy.base.terminal import table
+from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.answers import Answer, Verdict
 from gpu_tenancy.inspect.fit import Fitting
 from gpu_tenancy.inspect.running import Why
@@ -39,19 +39,31 @@ def usage(usage: Usage) -> Group:
 
 
 def _shares(usage: Usage) -> Table:
-    shares = table(
-        "team", "flavor", "resource", "scheduler", "guaranteed#", "limit#", "used#", "borrowed#", "lent#", "pending#"
+    heads = (
+        "team",
+        "flavor",
+        "resource",
+        "scheduler",
+        "guaranteed#",
+        "limit#",
+        "used#",
+        "borrowed#",
+        "lent#",
+        "pending#",
     )
+    shares = table(*heads, drop=("scheduler", "lent", "resource", "borrowed", "limit"))
     for row in usage.rows:
         numbers = (row.guaranteed, row.limit, row.used, row.borrowed, row.lent)
-        pending = f"{amount_text(row.resource, row.waiting)} in {row.workloads}" if row.waiting else "0"
+        pending = (
+            f"{amount_text(row.resource, row.waiting)} in {plural(row.workloads, 'workload')}" if row.waiting else "0"
+        )
         amounts = ("?" if number is None else amount_text(row.resource, number) for number in numbers)
         shares.add_row(row.title, row.flavor, row.resource, row.scheduler, *amounts, pending)
     return shares
 
 
 def _quotas(budgets: Sequence[TeamBudget]) -> Table:
-    quotas = table("namespace", "quota", "resource", "used#", "limit#")
+    quotas = table("namespace", "quota", "resource", "used#", "limit#", drop=("quota",))
     for team_budget in budgets:
         budget = team_budget.budget
         amounts = (amount_text(budget.resource, value) for value in (budget.used, budget.hard))
@@ -89,16 +101,15 @@ def _style(why: Why) -> str:
     return "bold yellow" if why.waits else "bold green"
 
 
-def data(result: Usage | Why | Sequence[Fitting]) -> str:
-    """A result as JSON for programs; amounts in base units."""
+def data(result: Usage | Why | Sequence[Fitting]) -> object:
+    """A result for programs; amounts in base units."""
     match result:
         case Usage():
-            plain: object = _usage(result)
+            return _usage(result)
         case Why():
-            plain = _why(result)
+            return _why(result)
         case _:
-            plain = [_fitting(fitting) for fitting in result]
-    return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
+            return [_fitting(fitting) for fitting in result]
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

@@ -65,7 +65,9 @@ def pools(stack: Stack) -> Table:
     per_node = "GPUs per node" if with_gpus else "allocatable per node"
     prices = "per node#", "min nodes#", "max nodes#"
     heads = "pool", "machine", "flavor", per_node, "nodes#", "capacity type", *prices
-    listed = table(*heads, title="Node pools, USD per hour")
+    listed = table(
+        *heads, title="Node pools, USD per hour", drop=("capacity type", "per node", "machine", "min nodes", per_node)
+    )
     for cost in pool_costs(environment):
         supply, pool = supplies[cost.pool], stack.pools.get(cost.pool)
         if supply is None:
@@ -124,6 +126,7 @@ def promises(summary: Summary) -> Table:
         "used#",
         "flavor in use#",
         "lends",
+        drop=("scheduler", "lends", "flavor in use"),
         title=f"{counts}, read from the API server",
     )
     supply = {flavor.flavor: flavor for flavor in summary.supply}

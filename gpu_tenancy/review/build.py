@@ -105,7 +105,11 @@ def _places(current: Preview, project: Path) -> dict[str, str]:
     return {what: f"{source.file}:{line}" for what, path in named.items() if (line := source.line(path))}
 
 
+def as_data(done: Review) -> Mapping[str, Any]:
+    """The review for programs; keys are the attributes of the classes."""
+    return asdict(done) | {"verdict": asdict(done.verdict) | {"line": done.verdict.line}}
+
+
 def as_json(done: Review) -> str:
-    """The review as JSON; keys are the attributes of the classes."""
-    data: Mapping[str, Any] = asdict(done) | {"verdict": asdict(done.verdict) | {"line": done.verdict.line}}
-    return json.dumps(data, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+    """The same as JSON."""
+    return json.dumps(as_data(done), indent=2, ensure_ascii=False, sort_keys=True) + "\n"

@@ -111,7 +111,8 @@ def promises(now: StackOutlook, before: StackOutlook | None = None) -> Renderabl
         "everyone busy#",
         "alone#",
         "limit#",
-        "reclaims",
+        "reclaims~",
+        drop=("scheduler", "alone", "reclaims"),
         title=f"{available(now.resources.values())} per team",
     )
     old = {

@@ -1,6 +1,5 @@
-"""Simulated and played scenarios as JSON for programs."""
+"""Simulated and played scenarios for programs."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -20,13 +19,12 @@ from gpu_tenancy.simulation.scenarios import (
 from gpu_tenancy.whatif.narrative import Played
 
 
-def as_json(played: Played) -> str:
+def played_data(played: Played) -> dict[str, Any]:
     """Each moment with its jobs, its evictions and their reasons, and the usage of each team and flavor."""
-    plain = {
+    return {
         "moments": [_moment(played.tree, moment) for moment in played.moments],
         "notModelled": list(played.left_out),
     }
-    return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
 
 
 def _moment(tree: Tree, moment: Moment) -> dict[str, Any]:
@@ -64,12 +62,12 @@ class Recorder:
         """A step has ended."""
 
 
-def demo_json(
+def demo_data(
     tree: Tree, results: Sequence[StepResult], events: Sequence[Sequence[Event]], left_out: Sequence[str]
-) -> str:
+) -> dict[str, Any]:
     """Each step with its events, and the state that the simulation foresaw and that of a cluster; null for none."""
     steps = [_step(tree, result, told) for result, told in zip(results, events, strict=True)]
-    return json.dumps({"steps": steps, "notModelled": list(left_out)}, indent=2, ensure_ascii=False) + "\n"
+    return {"steps": steps, "notModelled": list(left_out)}
 
 
 def _step(tree: Tree, result: StepResult, events: Sequence[Event]) -> dict[str, Any]:

@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from rich.table import Table
-
 from gpu_tenancy.base.amounts import amount_text
+from gpu_tenancy.base.listing import PlainTable
 from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import counted, plural
@@ -24,12 +23,14 @@ def teams_of(scenario: Iterable[JobStep]) -> list[str]:
     return list(dict.fromkeys(job.queue for step in scenario for job in step.submit))
 
 
-def step_table(tree: Tree, teams: Sequence[str], result: StepResult) -> Table:
+def step_table(tree: Tree, teams: Sequence[str], result: StepResult) -> PlainTable:
     """What each team uses, borrows and waits for after a step, and whose jobs were preempted for whom."""
     moment = result.shown
     live = ("foreseen#",) if result.live else ()
     listed = table(
-        "team", "flavor", "guaranteed#", "limit#", "used#", "borrowed#", "pending#", "running jobs#", *live, "preempted"
+        *("team", "flavor", "guaranteed#", "limit#", "used#", "borrowed#", "pending#", "running jobs#", *live),
+        "preempted~",
+        drop=("limit", "guaranteed", "borrowed"),
     )
     jobs = Counter(job.team for job in moment.running)
     foreseen = Counter(job.team for job in result.foreseen.running)
@@ -53,7 +54,7 @@ def summary_title(scenario: Iterable[JobStep]) -> str:
     return f"Running jobs after each step{_size(scenario)}"
 
 
-def summary_table(scenario: Sequence[JobStep], results: Sequence[StepResult]) -> Table:
+def summary_table(scenario: Sequence[JobStep], results: Sequence[StepResult]) -> PlainTable:
     """The running jobs of each team after each step; beside a cluster whether they are as foreseen."""
     teams = teams_of(scenario)
     cells = {

@@ -6,9 +6,9 @@ from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from gpu_tenancy.base.amounts import amount_text
+from gpu_tenancy.base.listing import PlainTable
 from gpu_tenancy.base.quantity import is_extended
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.model.plan.measures import Measure, supply_of
@@ -16,6 +16,8 @@ from gpu_tenancy.simulation.scenarios import GaveWay, Held, every_measure, meani
 from gpu_tenancy.whatif.narrative import Played, Turn, job_amount, livelock, turns
 
 _WIDTH: Final = 40
+"""Cells of the longest bar; half of it on a terminal with at most `_NARROW` columns."""
+_NARROW: Final = 100
 _NAMED: Final = 8
 
 
@@ -27,7 +29,9 @@ def show(console: Console, played: Played) -> None:
         console.print("[bold]state at the end[/bold]", highlight=False)
     else:
         console.print(f"[bold]{escape(played.last.label)}[/bold]", highlight=False)
-    console.print(_table(played), highlight=False)
+    console.print(
+        _table(played, _WIDTH // 2 if console.is_terminal and console.width <= _NARROW else _WIDTH), highlight=False
+    )
     if not played.scenario:
         _evicted(console, played.last.evicted)
         _restless(console, played.last.restless)
@@ -36,8 +40,8 @@ def show(console: Console, played: Played) -> None:
     console.print()
 
 
-def _table(played: Played) -> Table:
-    listed = table("team", "flavor", "guaranteed#", "limit#", "used#", "pending#", "")
+def _table(played: Played, width: int) -> PlainTable:
+    listed = table("team", "flavor", "guaranteed#", "limit#", "used#", "pending#", "", drop=("", "limit"))
     capacities = {measure: supply_of(played.tree, measure) for measure in every_measure(played.tree)}
     largest = {
         measure.label: _largest(capacities, measure.resource) or capacity or 1
@@ -45,7 +49,7 @@ def _table(played: Played) -> Table:
     }
     for held in played.held:
         amounts = (amount_text(held.resource, n) for n in (held.guaranteed, held.limit, held.runs, held.waits))
-        listed.add_row(held.team, held.flavor, *amounts, _bar(held, largest[held.flavor]))
+        listed.add_row(held.team, held.flavor, *amounts, _bar(held, width / largest[held.flavor]))
     return listed
 
 
@@ -60,9 +64,8 @@ def _largest(capacities: Mapping[Measure, int], resource: str) -> int:
     return max(listed, default=0)
 
 
-def _bar(held: Held, largest: int) -> str:
+def _bar(held: Held, scale: float) -> str:
     """█ used of the guarantee, ▒ borrowed, · not used up to the limit."""
-    scale = _WIDTH / largest
     parts = (("█", held.own), ("▒", held.borrowed), ("·", held.limit - held.runs))
     ends, drawn, text = 0, 0, ""
     for mark, amount in parts:

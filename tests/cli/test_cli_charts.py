@@ -9,6 +9,7 @@ from chart_repository import StandIn
 from chart_repository import repository as serve
 from repository import ROOT
 
+from gpu_tenancy.base.answer import Form
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.cli.charts import ChartPin, chart_pins, chart_rows
 from gpu_tenancy.doctor import results
@@ -83,5 +84,6 @@ def test_every_release_of_a_stack_is_compared_with_the_digest_of_the_catalogue(s
         assert pin.place
 
 
-def test_rows_are_shown_as_those_of_the_preflight() -> None:
-    assert json.loads(results.to_json(list(chart_rows([IN_OCI]))))[0]["verdict"] == "OK"
+def test_rows_are_shown_as_those_of_the_preflight(capsys: pytest.CaptureFixture[str]) -> None:
+    results.conclude(list(chart_rows([IN_OCI])), Form.JSON)
+    assert json.loads(capsys.readouterr().out)[0]["verdict"] == "OK"

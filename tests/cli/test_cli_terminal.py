@@ -21,7 +21,7 @@ from gpu_tenancy.base.output import Output
 def test_file_errors_are_one_line_with_a_fix(
     error: BaseException, code: int, words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminal, "err", Output(stderr=True, soft_wrap=True))
+    monkeypatch.setattr(terminal, "err", Output(stderr=True))
     with pytest.raises(typer.Exit) as ended, terminal.errors():
         raise error
     assert (ended.value.exit_code, capsys.readouterr().err) == (code, f"{words}\n")

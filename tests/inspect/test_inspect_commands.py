@@ -105,4 +105,4 @@ def test_watching_gives_no_data_for_programs(tmp_path: Path) -> None:
     file = nowhere(tmp_path)
     seen = run("usage", "--watch", "--json", "--kubeconfig", str(file))
     assert seen.exit_code == 1
-    assert "error: --watch and --json cannot be combined; remove one of them" in seen.stderr
+    assert "error: --watch and -o cannot be combined; remove one of them" in seen.stderr

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from gpu_tenancy.base import terminal
+from gpu_tenancy.base.answer import Output
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 
 
@@ -15,7 +16,7 @@ def doctor(
         bool, typer.Option("--cloud", help="Also ask the stack's cloud, read-only, with the login of its CLI.")
     ] = False,
     project: ProjectFolder = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    output: Output = None,
 ) -> None:
     """Check before a deployment that tools, quotas, zones, subnets, rights and versions are there. Nothing is changed.
 
@@ -32,14 +33,14 @@ def doctor(
         loaded = load(read_stack(stack, project_folder(project)))
         with terminal.reported_if_slow("asking the cloud"):
             rows = [*tools(loaded), *(cloud_rows(loaded) if cloud else ())]
-        results.conclude(rows, as_json=as_json)
+        results.conclude(rows, output)
 
 
 def charts(
     stack: StackName,
     *,
     project: ProjectFolder = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    output: Output = None,
 ) -> None:
     """Compare the Helm charts of a stack with their pinned digests, before a deployment. Downloads the archives.
 
@@ -57,4 +58,4 @@ def charts(
         preview = projects.preview(stack, project_folder(project))
         with terminal.reported_if_slow("downloading charts"):
             rows = list(chart_rows(chart_pins(preview.stack, helm_releases(preview.rendered))))
-        results.conclude(rows, as_json=as_json)
+        results.conclude(rows, output)

@@ -7,22 +7,25 @@ from typing import Annotated
 import typer
 
 from gpu_tenancy.base import terminal
+from gpu_tenancy.base.answer import Output, answer
 from gpu_tenancy.base.terminal import ProjectFolder
 from gpu_tenancy.base.writing import write_text
 
 
-def clouds() -> None:
+def clouds(output: Output = None) -> None:
     """Show what each cloud supports in a node pool: capacity types, drivers, GPU sharing and networks.
 
     [dim]tenancy catalogue clouds[/dim]
     """
     from gpu_tenancy.cli.catalogue import abilities_table
 
-    terminal.out.print(abilities_table(), highlight=False)
+    table = abilities_table()
+    answer(output, table.records, table)
 
 
 def machines(
     cloud: Annotated[str | None, typer.Option(help="Show one cloud only: aws, gcp or azure.")] = None,
+    output: Output = None,
 ) -> None:
     """List the machine types that a stack can use, with allocatable resources and prices.
 
@@ -35,7 +38,8 @@ def machines(
     if cloud is not None and cloud not in cloud_tables():
         terminal.error_line(f"--cloud: unknown cloud '{cloud}'; {nearest(cloud, cloud_tables())}")
         raise typer.Exit(terminal.STACK_WRONG)
-    terminal.out.print(machines_table(cloud), highlight=False)
+    table = machines_table(cloud)
+    answer(output, table.records, table)
 
 
 def schema(
@@ -64,15 +68,23 @@ def schema(
 
 
 def packs(
-    name: Annotated[str, typer.Argument(help="A policy pack: workloads or clouds.")],
+    name: Annotated[str | None, typer.Argument(help="Print only the folder of this pack.", show_default=False)] = None,
     project: ProjectFolder = None,
+    output: Output = None,
 ) -> None:
-    """Print the folder of a policy pack, for `pulumi preview --policy-pack`.
+    """List the policy packs and their folders; with NAME, print its folder for `pulumi preview --policy-pack`.
 
     [dim]pulumi preview --policy-pack "$(tenancy catalogue packs workloads)"[/dim]
     """
     with terminal.errors():
         from gpu_tenancy.model.project import project_folder
-        from gpu_tenancy.packs.choosing import choose
+        from gpu_tenancy.packs.choosing import choose, pack_names
 
-        typer.echo(choose(name, "", project_folder(project)).folder)
+        folder = project_folder(project)
+        if name:
+            typer.echo(choose(name, "", folder).folder)
+            return
+        table = terminal.table("pack", "folder")
+        for pack in pack_names(folder):
+            table.add_row(pack, str(choose(pack, "", folder).folder))
+        answer(output, table.records, table)

@@ -1,16 +1,16 @@
 """Commands that read a running cluster through the user's kubeconfig: `usage`, `fit` and `why`."""
 
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from rich.text import Text
 
 from gpu_tenancy.base import terminal
+from gpu_tenancy.base.answer import Output, answer
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.output import Output
 
 if TYPE_CHECKING:
     from gpu_tenancy.inspect.demand import Demand
@@ -24,7 +24,6 @@ Kubeconfig = Annotated[
 ]
 Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig; default: the current one.")]
 Embedded = Annotated[bool, typer.Option("--embedded", help="Use the embedded platform of `tenancy local up`.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Team = Annotated[str | None, typer.Argument(help="Namespace of a team; default: the one of the kubeconfig's context.")]
 
 
@@ -40,7 +39,7 @@ def usage(
     everybody: Annotated[bool, typer.Option("--all", "-A", help="Show all teams.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh until interrupted.")] = False,
     embedded: Embedded = False,
-    as_json: AsJson = False,
+    output: Output = None,
 ) -> None:
     """Show guaranteed, limit, used, borrowed, lent and pending of each team and flavor, and the namespace quotas.
 
@@ -60,15 +59,14 @@ def usage(
         def ask() -> Usage:
             return measure(read(cluster, KINDS, chosen), chosen)
 
-        if watch and as_json:
-            raise ConsoleError("--watch and --json cannot be combined", "remove one of them")
+        if watch and output:
+            raise ConsoleError("--watch and -o cannot be combined", "remove one of them")
         if watch:
-            console = Output() if sys.stdout.isatty() else terminal.out
-            show.follow(console, lambda: show.usage(ask()), every)
+            show.follow(terminal.out, lambda: show.usage(ask()), every)
             return
         with terminal.reported_if_slow("reading the cluster"):
             result = ask()
-        _print(show.data(result)) if as_json else terminal.out.print(show.usage(result), highlight=False)
+        answer(output, show.data(result), show.usage(result))
 
 
 def fit(
@@ -79,7 +77,7 @@ def fit(
     context: Context = None,
     now: Annotated[bool, typer.Option("--now", help="Exit with code 2 also if it fits, but not now.")] = False,
     embedded: Embedded = False,
-    as_json: AsJson = False,
+    output: Output = None,
 ) -> None:
     """Check a workload against quota, queue, nodes and a dry run of the API server.
 
@@ -107,10 +105,8 @@ def fit(
             more = (*kinds_named(demands), *kinds_claimed(demands))
             state = state.joined(read(cluster, (), team, only=more))
             results = [_fitting(cluster, state, team, demand) for demand in demands]
-        if as_json:
-            _print(show.data(results))
-        for number, result in enumerate(() if as_json else results):
-            terminal.out.print(*([""] if number else []), show.fitting(result), sep="\n", highlight=False)
+        parts = [part for result in results for part in (Text(""), show.fitting(result))][1:]
+        answer(output, show.data(results), *parts, names=[result.title for result in results])
         missed = {"never", "later"} if now else {"never"}
         if any(result.verdict in missed for result in results):
             raise typer.Exit(terminal.PROMISE_BROKEN)
@@ -143,7 +139,7 @@ def why(
         bool, typer.Option("--verbose", "-v", help="Also print what Kueue, the scheduler and the API server say.")
     ] = False,
     embedded: Embedded = False,
-    as_json: AsJson = False,
+    output: Output = None,
 ) -> None:
     """Explain why a job is pending: queue order, quota, borrowers, admission checks, nodes or volumes.
 
@@ -169,7 +165,7 @@ def why(
             manifest = look_up(cluster, home, name, kind)
             state = read(cluster, KINDS, home, only=OWN)
             result = follow(target_of(manifest, state), state)
-        _print(show.data(result)) if as_json else terminal.out.print(show.why(result, verbose=verbose), highlight=False)
+        answer(output, show.data(result), show.why(result, verbose=verbose), names=[f"{home}/{name}"])
 
 
 @contextmanager
@@ -193,7 +189,3 @@ def asking(
             raise ConsoleError(f"API server: {error}", fix) from error
         except KeyboardInterrupt:
             return
-
-
-def _print(text: str) -> None:
-    sys.stdout.write(text)

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.markup import escape
+from rich.text import Text
 
 from gpu_tenancy.base import terminal
+from gpu_tenancy.base.answer import Output, answer
 from gpu_tenancy.base.terminal import ProjectFolder
-from gpu_tenancy.cli.commands.live import AsJson, Context, Embedded, Kubeconfig, asking
+from gpu_tenancy.cli.commands.live import Context, Embedded, Kubeconfig, asking
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -45,7 +47,7 @@ def who_can(
         bool, typer.Option("--all", help="With --live: also the control plane and service accounts of operators.")
     ] = False,
     embedded: Embedded = False,
-    as_json: AsJson = False,
+    output: Output = None,
 ) -> None:
     """Show who may do something, by which role, and in which teams.
 
@@ -69,13 +71,9 @@ def who_can(
                 found = who_can_live(cluster, asked, wanted, namespace)
             planned = access.comparable(planned)
         visible = [holder for holder in found if everybody or access.tenant(holder.subject)]
-        if as_json:
-            sys.stdout.write(show.holders_json(visible, access.names))
-        elif visible:
-            terminal.out.print(show.holders(visible, access.names), highlight=False)
-        else:
-            where = f" in {namespace}" if namespace else ""
-            terminal.out.print(escape(f"nobody may {asked} {wanted}{where}"), highlight=False)
+        where = f" in {namespace}" if namespace else ""
+        table = show.holders(visible, access.names) if visible else Text(f"nobody may {asked} {wanted}{where}")
+        answer(output, show.holders_data(visible, access.names), table)
         if hidden := len(found) - len(visible):
             terminal.err.print(f"{hidden} of the control plane and of operators not shown (use --all)", highlight=False)
         _compare(show.holder_lines(planned, access.names), show.holder_lines(access.of_stack(found), access.names))
@@ -94,7 +92,7 @@ def can(
     context: Context = None,
     live: Live = False,
     embedded: Embedded = False,
-    as_json: AsJson = False,
+    output: Output = None,
 ) -> None:
     """Show what a person, a group or a service account may do in the whole cluster and in each team.
 
@@ -122,12 +120,8 @@ def can(
                     f"asking for {len(known)} resources in {count}; -n TEAM asks for one team"
                 ):
                     found = rules.can(partial(reviews, cluster, Caller.of(who, groups)), known, places)
-        if as_json:
-            sys.stdout.write(show.rights_json(found))
-        elif found:
-            terminal.out.print(show.rights(found, known), highlight=False)
-        else:
-            terminal.out.print(escape(f"{name} has no rights in this stack"), highlight=False)
+        table = show.rights(found, known) if found else Text(f"{name} has no rights in this stack")
+        answer(output, show.rights_data(found), table)
         _compare(show.right_lines(planned), show.right_lines(found))
 
 
@@ -200,7 +194,7 @@ def whoami(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     embedded: Embedded = False,
-    as_json: AsJson = False,
+    output: Output = None,
 ) -> None:
     """Show who the cluster thinks that you are, and which teams and roles follow.
 
@@ -216,10 +210,7 @@ def whoami(
         with asking(kubeconfig, context, embedded=embedded) as cluster:
             me = live.who_am_i(cluster)
             roles = live.roles(cluster, access.stack, access.namespaces(namespace))
-        if as_json:
-            sys.stdout.write(show.login_json(me, roles))
-        else:
-            terminal.out.print(*show.login(me, roles, access.name), sep="\n", highlight=False)
+        answer(output, show.login_data(me, roles), *show.login(me, roles, access.name), names=[me.user])
 
 
 def worker_kubeconfig(

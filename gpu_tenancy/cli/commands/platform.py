@@ -1,12 +1,15 @@
 """Commands for the embedded platform: start it with a stack, show its status, remove it."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 from rich.markup import escape
+from rich.text import Text
 
 from gpu_tenancy.base import terminal
+from gpu_tenancy.base.answer import Output, answer
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 
 if TYPE_CHECKING:
@@ -75,7 +78,7 @@ def down() -> None:
         terminal.out.print("embedded platform removed")
 
 
-def status() -> None:
+def status(output: Output = None) -> None:
     """Show which parts of the embedded platform are running, and its stack. Exit code 1 if a part is not running.
 
     [dim]tenancy local status[/dim]
@@ -86,19 +89,25 @@ def status() -> None:
 
         platform = Platform()
         parts = platform.status()
-        width = max(len(part.part) for part in parts) + 2
+        table = terminal.table("part", "state")
         for part in parts:
-            terminal.out.print(
-                f"{part.part:{width}}{f'pid {part.pid}' if part.runs else 'not running'}", highlight=False
-            )
+            table.add_row(part.part, f"pid {part.pid}" if part.runs else "not running")
         carried = platform.carried()
-        if carried:
-            terminal.out.print(escape(f"\nstack       {carried.name}, deployed with {carried.engine}"), highlight=False)
-            terminal.out.print(escape(f"kubeconfig  {platform.kubeconfig}"), highlight=False)
+        stack = (
+            {"stack": carried.name, "engine": carried.engine, "kubeconfig": str(platform.kubeconfig)}
+            if carried
+            else None
+        )
+        more = (
+            [f"\nstack       {carried.name}, deployed with {carried.engine}", f"kubeconfig  {platform.kubeconfig}"]
+            if carried
+            else []
+        )
+        answer(output, {"parts": [asdict(part) for part in parts], "deployed": stack}, table, *map(Text, more))
         for part in parts if any(part.runs for part in parts) else ():
             if not part.runs:
                 log = platform.places.log(part.part)
-                terminal.out.print(
+                terminal.err.print(
                     escape(f"\n{part.part} exited. Last log lines ({log}):\n{tail(log)}"), highlight=False
                 )
         if not all(part.runs for part in parts):

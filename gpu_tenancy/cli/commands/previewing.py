@@ -1,6 +1,5 @@
 """The command `preview`: resources, changes, policy violations, guarantees and costs of a stack."""
 
-import sys
 import traceback
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext, suppress
@@ -11,7 +10,9 @@ import typer
 from rich.markup import escape
 
 from gpu_tenancy.base import terminal
+from gpu_tenancy.base.answer import Output, for_programs, is_for_programs
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.output import Unbounded
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.cli.commands import environments
@@ -45,7 +46,7 @@ def preview(
         typer.Option(help="Folder for the report (HTML, Markdown, JSON), the objects (YAML) and the exit code."),
     ] = None,
     project: ProjectFolder = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON only.")] = False,
+    output: Output = None,
     all_: Annotated[
         bool,
         typer.Option(
@@ -66,17 +67,16 @@ def preview(
     # The first one for what cannot be recorded, such as on a full disk.
     with terminal.errors(stack), _recorded(out), terminal.errors(stack), relaxed_collector():
         if all_:
-            if base or policy or pulumi_preview or out or as_json:
+            if base or policy or pulumi_preview or out or output:
                 raise ConsoleError(
-                    "--all cannot be combined with --base, --policy, --pulumi-preview, --out and --json",
+                    "--all cannot be combined with --base, --policy, --pulumi-preview, --out and -o",
                     "preview twice: with --all, and without it for the report of the whole environment",
                 )
             environments.preview(stack, project)
             return
         from gpu_tenancy.engine import project as projects
         from gpu_tenancy.model.project import project_folder
-        from gpu_tenancy.review.build import as_json as json_of
-        from gpu_tenancy.review.build import review
+        from gpu_tenancy.review.build import as_data, review
 
         folder = project_folder(project)
         terminal.progress(f"rendering {stack}")
@@ -85,8 +85,9 @@ def preview(
             terminal.progress(f"rendering {stack} at {base}")
         seen = review(stack_preview, folder, ref=base, policies=policy or (), real=pulumi_preview)
         written = _write(stack_preview, seen, out) if out else ""
-        if as_json:
-            sys.stdout.write(json_of(seen))
+        if is_for_programs(output):
+            names = ("/".join(filter(None, (one.kind, one.namespace, one.name))) for one in stack_preview.objects)
+            for_programs(output, as_data(seen), names)
         else:
             _show(stack_preview, seen, written)
         if seen.rules and seen.rules.violated:
@@ -139,7 +140,7 @@ def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
         if not changes:
             out.print("no changes")
     else:
-        out.print(tree(stack_preview.rendered))
+        out.print(Unbounded(tree(stack_preview.rendered)))
     out.print()
     out.print(text.promises(seen.now, seen.comparison.before if seen.comparison else None), highlight=False)
     out.print()

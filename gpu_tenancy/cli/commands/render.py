@@ -1,8 +1,6 @@
 """Commands for pipelines: manifests for GitOps tools, the stacks that a change affects, pull request comments."""
 
-import json
 import subprocess
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from gpu_tenancy.base import terminal
+from gpu_tenancy.base.answer import Form, Output, for_programs
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 from gpu_tenancy.base.writing import write_text
@@ -123,14 +122,12 @@ def changed(
         str | None, typer.Option(help="List these stacks only: names separated by spaces or commas, or a JSON list.")
     ] = None,
     project: ProjectFolder = None,
-    *,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON list of names, for the matrix of a pipeline.")
-    ] = False,
+    output: Output = None,
 ) -> None:
     """List the stacks that a change affects: by their own file, or all if the program, catalogue or policies changed.
 
-    Prints one name per line. Reasons and removed stacks are printed on standard error.
+    Prints one name per line; `-o json` prints a list on one line, for the matrix of a pipeline. Reasons and removed
+    stacks are printed on standard error.
 
     [dim]tenancy stack changed --base origin/main[/dim]
     """
@@ -146,7 +143,7 @@ def changed(
             terminal.report(f"{name}: {'; '.join(affected.stacks[name])}")
         for name in affected.gone:
             terminal.report(f"{name}: stack file removed; delete its resources with `pulumi destroy -s {name}`")
-        sys.stdout.write(json.dumps(names) + "\n" if as_json else "".join(f"{name}\n" for name in names))
+        for_programs(output or Form.NAME, names, names)
 
 
 def comment(

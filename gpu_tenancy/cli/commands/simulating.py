@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 
 from gpu_tenancy.base import terminal
+from gpu_tenancy.base.answer import Form, Output, for_programs, is_for_programs
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 from gpu_tenancy.base.writing import write_text
@@ -54,7 +55,7 @@ def whatif(
         ),
     ] = None,
     project: ProjectFolder = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    output: Output = None,
 ) -> None:
     """Simulate Kueue: who gets which GPUs if everyone is busy, one team is alone, or jobs start and end over time.
 
@@ -79,15 +80,15 @@ def whatif(
             _known(tree, name)
         played = _scenario(stack, tree, workloads) if workloads else _state(stack, tree, team, first, last)
         written = _write(played, out) if out else None
-        _print(played, written, as_json=as_json)
+        _print(played, written, output)
 
 
-def _print(played: "Played", written: Path | None, *, as_json: bool) -> None:
+def _print(played: "Played", written: Path | None, output: Form | None) -> None:
     from gpu_tenancy.whatif import show
-    from gpu_tenancy.whatif.data import as_json as json_of
+    from gpu_tenancy.whatif.data import played_data
 
-    if as_json:
-        sys.stdout.write(json_of(played))
+    if is_for_programs(output):
+        for_programs(output, played_data(played), played.tree.team_shares)
         return
     show.show(terminal.out, played)
     for part in played.left_out:
@@ -150,7 +151,7 @@ def demo(
         typer.Option("--live", help="Play it on the Kueue of the embedded platform as well."),
     ] = False,
     project: ProjectFolder = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    output: Output = None,
 ) -> None:
     """Play a scenario of jobs on a stack, in the simulation of Kueue: who borrows, who gives way to whom, and why.
 
@@ -163,7 +164,7 @@ def demo(
         from gpu_tenancy.model.plan.shares import Tree
         from gpu_tenancy.model.project import project_folder, read_stack
         from gpu_tenancy.simulation.scenarios import unmodelled_of
-        from gpu_tenancy.whatif.data import Recorder, demo_json
+        from gpu_tenancy.whatif.data import Recorder, demo_data
         from gpu_tenancy.whatif.demo import Display, play_demo
 
         folder = project_folder(project)
@@ -172,10 +173,10 @@ def demo(
         left_out = unmodelled_of(tree)
         where = "on Kueue and in its simulation" if live else "in the simulation of Kueue"
         with _live_player(stack, tree, live=live) as player:
-            if as_json:
+            if is_for_programs(output):
                 recorder = Recorder()
                 results = play_demo(tree, scenario, recorder, player)
-                sys.stdout.write(demo_json(tree, results, recorder.events, left_out))
+                for_programs(output, demo_data(tree, results, recorder.events, left_out), tree.team_shares)
             else:
                 terminal.out.print(f"{escape(stack)}, {escape(source)}, {where}\n", highlight=False)
                 display = Display(terminal.out, tree, scenario)

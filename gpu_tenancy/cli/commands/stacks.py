@@ -1,13 +1,13 @@
 """Commands about stack files: validate them, explain their values, compare them between git refs."""
 
-import json
-import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 
 from gpu_tenancy.base import terminal
+from gpu_tenancy.base.answer import Output, answer, for_programs, is_for_programs
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 
@@ -17,6 +17,7 @@ Ref = Annotated[str, typer.Argument(help="Git ref: a branch, tag or commit.")]
 def validate(
     stacks: Annotated[list[str] | None, typer.Argument(help="Stack names. Default: all stacks of the project.")] = None,
     project: ProjectFolder = None,
+    output: Output = None,
 ) -> None:
     """Check stack files and print every problem with its place and fix. Nothing is rendered.
 
@@ -28,16 +29,14 @@ def validate(
     with terminal.errors():
         folder = project_folder(project)
         stacks = stacks or stack_names(folder)
-    wrong = False
+    valid: list[str] = []
     for stack in stacks:
-        try:
-            with terminal.errors(stack):
-                load(read_stack(stack, folder))
-        except typer.Exit:
-            wrong = True
-        else:
-            terminal.out.print(f"[green]✓[/green] {escape(stack)}", highlight=False)
-    if wrong:
+        with suppress(typer.Exit), terminal.errors(stack):
+            load(read_stack(stack, folder))
+            valid.append(stack)
+    lines = [Text.assemble(("✓", "green"), f" {stack}") for stack in valid]
+    answer(output, [{"stack": stack, "valid": stack in valid} for stack in stacks], *lines, names=valid)
+    if len(valid) < len(stacks):
         raise typer.Exit(terminal.STACK_WRONG)
 
 
@@ -46,7 +45,7 @@ def explain(
     stack: Annotated[str | None, typer.Option(help="Stack name. Default: the only stack that has the team.")] = None,
     project: ProjectFolder = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    output: Output = None,
 ) -> None:
     """Show which lines of the stack file set a team's queue, quotas and container limits.
 
@@ -68,26 +67,23 @@ def explain(
             (reason, [f"{source.file}:{source.line(path)} {'.'.join(map(str, path))}" for path in reason.paths])
             for reason in reasons_of(tree, team)
         ]
-        if as_json:
-            fields = [
-                {
-                    "object": reason.object,
-                    "field": reason.field,
-                    "value": reason.value,
-                    "reason": reason.because,
-                    "sources": where,
-                }
-                for reason, where in rows
-            ]
-            sys.stdout.write(json.dumps(fields, indent=2, ensure_ascii=False) + "\n")
-            return
-        table = terminal.table("object", "field", "value#", "reason", "source")
+        fields = [
+            {
+                "object": reason.object,
+                "field": reason.field,
+                "value": reason.value,
+                "reason": reason.because,
+                "sources": where,
+            }
+            for reason, where in rows
+        ]
+        table = terminal.table("object", "field", "value#", "reason~", "source~", drop=("source",))
         shown = ""
         for reason, where in rows:
             name = "" if reason.object == shown else reason.object
             shown = reason.object
             table.add_row(name, reason.field, reason.value, reason.because, "; ".join(where[:2]))
-        terminal.out.print(table, highlight=False)
+        answer(output, fields, table)
 
 
 def diff(
@@ -95,6 +91,7 @@ def diff(
     before: Ref,
     after: Annotated[str | None, typer.Argument(help="Second git ref. Default: the working tree.")] = None,
     project: ProjectFolder = None,
+    output: Output = None,
 ) -> None:
     """Compare a stack between two git refs: guarantees, costs and resources.
 
@@ -103,10 +100,13 @@ def diff(
     with terminal.errors(stack):
         from gpu_tenancy.model.project import project_folder
         from gpu_tenancy.review import text
-        from gpu_tenancy.review.build import between
+        from gpu_tenancy.review.build import as_data, between
 
         terminal.progress(f"rendering {stack} at {before} and {after or 'in the working tree'}")
         review = between(stack, before, after, project_folder(project))
+        if is_for_programs(output):
+            for_programs(output, as_data(review), (change.place for change in review.changes))
+            return
         text.show_verdict(terminal.out, review)
         terminal.out.print()
         text.show_changes(terminal.out, review.changes)
