@@ -4,6 +4,7 @@
 """
 
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -100,11 +101,36 @@ def operators_table() -> str:
     return _block(("operator", "installed if"), rows)
 
 
+_KUBERNETES: Final = re.compile(r"^\s*k8s\.io/kubernetes v([\d.]+)$", re.MULTILINE)
+"""In the Go module of the embedded control plane, with whose API server everything is tested."""
+
+
+def versions_table() -> str:
+    """What this version requires, is tested with and installs, as a Markdown table."""
+    project = project_folder()
+    declared = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pulumi = next(entry for entry in declared["optional-dependencies"]["deploy"] if entry.startswith("pulumi>"))
+    module = (project / "gpu_tenancy/embedded/controlplane/go.mod").read_text(encoding="utf-8")
+    (kubernetes,) = _KUBERNETES.findall(module)
+    rows = [
+        ("Python", f"`{declared['requires-python']}`", "required"),
+        ("Pulumi, SDK and CLI", f"`{pulumi.removeprefix('pulumi')}`", "required"),
+        ("Kubernetes", kubernetes, "tested"),
+        *(
+            (f"{operator.title}, chart `{name}`", chart.version, "installed; `operators` overrides it")
+            for operator in operators().values()
+            for name, chart in operator.charts.items()
+        ),
+    ]
+    return _block(("of", "version", "which is"), rows)
+
+
 _TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "clouds": clouds_table,
     "needs": needs_table,
     "operators": operators_table,
     "roles": roles_table,
+    "versions": versions_table,
 }
 """The generated tables, by their name in the page."""
 
