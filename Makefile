@@ -25,7 +25,7 @@ PYTEST = $(RUN) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --d
 SYNC = while sleep 15 >/dev/null; do echo "still installing"; done & trap "kill $$! 2>/dev/null" EXIT INT TERM; \
   $(UV) sync --frozen --quiet
 
-.PHONY: up down preview unit test check tests attempts faults fuzz audit licenses sbom lint style types strict bench agree docs schema pictures facts scopes requirements simulate ready ready-clouds
+.PHONY: up down preview unit test check tests attempts faults fuzz audit licenses sbom lint style types strict bench agree docs schema screens pictures facts scopes requirements simulate ready ready-clouds
 .DEFAULT_GOAL := help
 
 help: ## Show this help
@@ -122,6 +122,9 @@ docs: ready-clouds ## Generate docs pages from the model and commands; build the
 	@$(RUN) python -m gpu_tenancy.cli.documentation
 	@NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --quiet --strict --site-dir out/site
 	@echo "site: out/site/index.html"
+
+screens: ready-clouds ## Run the commands of README and docs as they stand, on a platform, and record the screens that the pages show
+	@GPU_TENANCY_SCREENS=write $(RUN) python -m pytest tests/docs/test_docs_running.py
 
 pictures: ready-clouds ## Draw the pictures of README and docs with Chromium
 	@PYTHONPATH=.:tests:tests/components:tests/cli:tests/observability $(RUN) python tests/pictures

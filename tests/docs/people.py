@@ -1,0 +1,218 @@
+"""The people for whom pages are written: each has a folder, programs on the PATH, and the rights that the pages give.
+
+| who | folder | `tenancy` | kubeconfig |
+|---|---|---|---|
+| newcomer | a fresh clone | not on the PATH; `make` installs it into `.venv/bin` | none |
+| engineer | the same clone | that one, on the PATH, with the SDKs of all clouds | none |
+| admin | the same clone | the same | the administrator's of the embedded platform |
+| user | an empty folder | of the built wheel | none |
+| researcher, lead, auditor | the same | of the built wheel | what `tenancy access kubeconfig` writes for them |
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import platformdirs
+from repository import ROOT
+
+from gpu_tenancy.base.progress import Report
+
+CLONED: Final = frozenset({"newcomer", "engineer", "admin"})
+"""Who has a clone."""
+IDENTITIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "researcher": ("ml-research", "--as", "group:ml-research"),
+    "lead": ("ml-research", "--as", "user:rosa"),
+    "auditor": ("ml-research", "--as", "group:security"),
+}
+"""Who they are in the stack `local`."""
+SCREEN: Final = "80"
+"""Columns of a terminal."""
+LONGEST: Final = 600.0
+"""Seconds that a block may take."""
+_DROPPED: Final = ("GPU_TENANCY_", "KUBE", "MAKE", "MFLAGS", "PULUMI_", "PYTEST", "PYTHON", "VIRTUAL_ENV", "XDG_")
+"""How variables begin that would tell a program of this run; proxies and certificates of the machine stay."""
+_SAVED: Final = ".saved"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a block did: standard output and standard error as a terminal shows them."""
+
+    code: int
+    output: str
+
+
+@dataclass
+class People:
+    """Everybody's folders, for all pages; what they need is made when it is first needed."""
+
+    home: Path
+    report: Report
+    _made: dict[str, Path] = field(default_factory=dict[str, Path])
+    _up: Ran | None = None
+
+    def run(self, who: str, command: str) -> Ran:
+        """Runs a block by bash in the folder of a person, after what that person ran before.
+
+        Folder and variables stay for the next block, as in a terminal.
+        """
+        place = self.folder(who)
+        saved = self.home / f"{who}{_SAVED}"
+        before = f". {saved}\n" if saved.is_file() else ""
+        text = f"{before}trap 'code=$?; {{ export -p; echo cd \"$PWD\"; }} > {saved}; exit $code' EXIT\n{command}"
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", text],
+            cwd=place,
+            env=self.environment(who),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=LONGEST,
+        )
+        return Ran(done.returncode, done.stdout)
+
+    def turn(self) -> None:
+        """Ends everybody's terminals and empties their folders, before another page."""
+        for saved in self.home.glob(f"*{_SAVED}"):
+            saved.unlink()
+        if "clone" in self._made:
+            _git(self._made["clone"], "reset", "--quiet", "--hard", "start")
+            _git(self._made["clone"], "clean", "--quiet", "--force", "-dx", "-e", ".venv", "-e", ".uv")
+        shutil.rmtree(self.home / "empty", ignore_errors=True)
+
+    def folder(self, who: str) -> Path:
+        """Where a person starts."""
+        if who in CLONED:
+            return self.clone()
+        empty = self.home / "empty"
+        empty.mkdir(exist_ok=True)
+        return empty
+
+    def environment(self, who: str) -> dict[str, str]:
+        """The variables of a person: caches of programs and packages are the machine's, nothing else is."""
+        programs = [] if who == "newcomer" else [str(self._programs(who))]
+        own = {
+            "HOME": str(self.home),
+            "PATH": os.pathsep.join([*programs, *_system_path()]),
+            "COLUMNS": SCREEN,
+            "LANG": "C.UTF-8",
+            "XDG_CACHE_HOME": str(platformdirs.user_cache_path()),
+            "XDG_STATE_HOME": str(self.home / "state"),
+            "GIT_AUTHOR_NAME": "n",
+            "GIT_AUTHOR_EMAIL": "n@example.com",
+            "GIT_COMMITTER_NAME": "n",
+            "GIT_COMMITTER_EMAIL": "n@example.com",
+            "UV_PYTHON": sys.executable,
+            "GOMODCACHE": os.environ.get("GOMODCACHE") or str(Path.home() / "go" / "pkg" / "mod"),
+        }
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED)}
+        return {**kept, **own, **({"KUBECONFIG": str(self.kubeconfig(who))} if who in {"admin", *IDENTITIES} else {})}
+
+    def clone(self) -> Path:
+        """A clone of the repository as it is now, with what is not committed, whose branch `main` is on the remote."""
+        if "clone" not in self._made:
+            place = self._made["clone"] = self.home / "gpu-tenancy"
+            _git(self.home, "clone", "--quiet", "--no-local", str(ROOT), str(place))
+            listed = _git(ROOT, "ls-files", "--modified", "--others", "--exclude-standard", "-z")
+            for name in filter(None, listed.split("\0")):
+                (place / name).unlink(missing_ok=True)
+                if (ROOT / name).is_file():
+                    (place / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(ROOT / name, place / name)
+            _git(place, "checkout", "--quiet", "-B", "main")
+            _git(place, "add", "--all")
+            _git(place, "commit", "--quiet", "--allow-empty", "--message", "As it is now")
+            _git(place, "tag", "start")
+            _git(place, "update-ref", "refs/remotes/origin/main", "HEAD")
+        return self._made["clone"]
+
+    def up(self) -> Ran:
+        """What `make up` shows a newcomer; it runs once for all pages."""
+        if self._up is None:
+            self._up = self.run("newcomer", "make up")
+            assert self._up.code == 0, self._up.output
+        return self._up
+
+    def down(self) -> None:
+        """Stops the platform, if it was started."""
+        if self._up is not None:
+            self.run("newcomer", ".venv/bin/tenancy local down")
+
+    def kubeconfig(self, who: str) -> Path:
+        """The kubeconfig of a person on the platform of `make up`."""
+        self.up()
+        if who == "admin":
+            return self.home / "state" / "gpu-tenancy" / "embedded" / "kubeconfig"
+        file = self.home / f"kubeconfig-{who}"
+        if not file.is_file():
+            words = (*IDENTITIES[who], "--embedded", "--out", str(file))
+            done = self.run("engineer", f"tenancy access kubeconfig {' '.join(words)}")
+            assert done.code == 0, done.output
+        return file
+
+    def _programs(self, who: str) -> Path:
+        """The folder with the `tenancy` of a person."""
+        if who in CLONED:
+            place = self.clone()
+            if not (place / ".venv" / "ready-clouds").is_file():
+                self._succeed(["make", "ready-clouds"], place, self.environment("newcomer"))
+            return place / ".venv" / "bin"
+        if "wheel" not in self._made:
+            self._made["wheel"] = installed_wheel(self.home / "wheel")
+        return self._made["wheel"] / "bin"
+
+    @staticmethod
+    def _succeed(words: list[str], folder: Path, environment: Mapping[str, str]) -> None:
+        done = subprocess.run(
+            words, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=LONGEST
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def installed_wheel(folder: Path) -> Path:
+    """An environment with the wheel of this repository and what it depends on, at the versions of the lock."""
+    place = folder / "environment"
+    uv = (sys.executable, "-m", "uv", "--quiet")
+    sync = ("sync", "--frozen", "--no-dev", "--no-install-project", "--python", sys.executable)
+    for words in (
+        (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "dist")),
+        (*uv, *sync),
+    ):
+        variables = {**os.environ, "UV_PROJECT_ENVIRONMENT": str(place)}
+        subprocess.run(words, cwd=ROOT, env=variables, check=True, capture_output=True, timeout=LONGEST)
+    (wheel,) = (folder / "dist").glob("*.whl")
+    install = ("--offline", "pip", "install", "--no-deps", "--python", str(place / "bin" / "python"), str(wheel))
+    subprocess.run((*uv, *install), cwd=ROOT, check=True, capture_output=True, timeout=LONGEST)
+    return place
+
+
+def _git(folder: Path, *words: str) -> str:
+    identity = ("-c", "user.name=n", "-c", "user.email=n@example.com", "-c", "commit.gpgsign=false")
+    done = subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def _system_path() -> list[str]:
+    """The PATH without environments of Python: programs of the system, kubectl, uv."""
+    return [
+        folder
+        for folder in os.environ["PATH"].split(os.pathsep)
+        if folder and not (Path(folder) / "tenancy").is_file() and not (Path(folder) / "activate").is_file()
+    ]
+
+
+def within(seconds: float, attempt: Callable[[], Ran], code: int) -> Ran:
+    """Repeats a block until it has its exit code, for at most so many seconds."""
+    deadline = time.monotonic() + seconds
+    while (ran := attempt()).code != code and time.monotonic() < deadline:
+        time.sleep(1)
+    return ran

@@ -1,0 +1,63 @@
+"""Screens of pages: what a command shows at 80 columns, as it was recorded, and what of it differs between two runs."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from blocks import Block
+
+GAP: Final = "..."
+"""A line in place of lines that a page leaves out."""
+
+_DIFFERS: Final[Iterable[tuple[str, str]]] = (
+    (r"\b\d+(\.\d+)? ?(ms|s|min|h)\b", "TIME"),
+    (r"\b\d+m\d+s\b", "TIME"),
+    (r"\b\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?Z?)?", "DATE"),
+    (r"\b(127\.0\.0\.1|localhost):\d+", "ADDRESS"),
+    (r"/\S*/(gpu-tenancy|empty)\b", "FOLDER"),
+    (r"-[0-9a-f]{5}\b", "-HASH"),
+    (r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b", "-HASH"),
+    (r"\b[0-9a-f]{7,40}\b", "HASH"),
+    (r"-{3,}|─{3,}", "LINE"),
+)
+"""Durations, dates, addresses, folders and the random ends of names."""
+
+
+def alike(text: str) -> str:
+    """A screen without what differs between runs: names, times, and the spaces that follow from their length."""
+    for pattern, word in _DIFFERS:
+        text = re.sub(pattern, word, text)
+    return " ".join(text.split())
+
+
+def command_of(block: Block) -> str:
+    """The command of a screen: its lines until the first that ends without a backslash."""
+    lines = block.text.removeprefix("$ ").splitlines()
+    last = next(number for number, line in enumerate(lines) if not line.endswith("\\"))
+    return "\n".join(lines[: last + 1])
+
+
+def screen(block: Block, output: str) -> str:
+    """The text of a screen as it is to be: the command, and the lines of the output that the mark names."""
+    lines = [line.rstrip() for line in output.rstrip().splitlines()]
+    wanted = block.mark.options.get("lines", "") if block.mark else ""
+    return "\n".join([f"$ {command_of(block)}", *(_chosen(lines, wanted) if wanted else lines)]) + "\n"
+
+
+def _chosen(lines: list[str], wanted: str) -> Iterator[str]:
+    """The lines of ranges such as 1-3,7,-2 (the last two), with a gap between them."""
+    numbers: list[int] = []
+    for part in wanted.split(","):
+        if part.startswith("-"):
+            numbers += range(max(0, len(lines) - int(part[1:])), len(lines))
+        else:
+            first, _, last = part.partition("-")
+            numbers += range(int(first) - 1, min(int(last or first), len(lines)))
+    after = 0
+    for number in sorted(set(numbers)):
+        if number != after:
+            yield GAP
+        yield lines[number]
+        after = number + 1
+    if after < len(lines):
+        yield GAP

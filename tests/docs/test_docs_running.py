@@ -1,0 +1,142 @@
+"""The pages are run: each command as it stands, in the order of its page, by whom the page is for.
+
+`make screens` writes the screens of the pages from these runs; without it, a screen that differs beyond names and times
+fails.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+from blocks import PAGES, Block, blocks
+from people import People, Ran, within
+from screens import alike, command_of, screen
+
+from gpu_tenancy.base.progress import Report
+
+pytestmark = [pytest.mark.platform, pytest.mark.slow]
+
+RECORDING: Final = "GPU_TENANCY_SCREENS"
+"""Set by `make screens`."""
+RUN: Final = frozenset({"run", "screen", "submit"})
+SCHEDULED: Final = 90.0
+"""Seconds until the pods of a submitted job have nodes."""
+
+
+NOT_SEEN: Final = frozenset(
+    {
+        "README.md",
+        "data.md",
+        "getting-started.md",
+        "operators.md",
+        "people.md",
+        "pull-requests.md",
+        "submitting.md",
+        "troubleshooting.md",
+    }
+)
+"""Pages whose blocks have marks, but which nobody has seen run from their first block to their last yet."""
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[People]:
+    everybody = People(tmp_path_factory.mktemp("pages"), report)
+    yield everybody
+    everybody.down()
+
+
+def runs(page: Path) -> bool:
+    return any(block.mark and block.mark.kind in RUN for block in blocks(page))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if runs(page)], ids=lambda page: page.name)
+def test_each_command_of_the_page_runs_as_it_stands(people: People, page: Path) -> None:
+    if page.name in NOT_SEEN and not os.environ.get(RECORDING):
+        pytest.skip("not seen to run from its first block to its last yet: run `make screens`")
+    found = blocks(page)
+    if any("kubectl" in block.text for block in found if block.mark and block.mark.kind in {*RUN, "each"}):
+        kubectl_or_skip()
+    people.turn()
+    recorded: dict[Block, str] = {}
+    for block in found:
+        if block.mark is None:
+            continue
+        if block.mark.kind == "file":
+            write(people, found, block)
+        elif block.mark.kind == "submit":
+            submit(people, found, block)
+        elif block.mark.kind in {"run", "screen"}:
+            recorded[block] = run(people, block)
+    if os.environ.get(RECORDING):
+        rewrite(page, recorded)
+
+
+def kubectl_or_skip() -> None:
+    if shutil.which("kubectl") is None:
+        pytest.skip("no kubectl on the PATH, which the page's reader has")
+
+
+def write(people: People, found: list[Block], block: Block) -> None:
+    """Writes a file into the folders of all who run a block of the page."""
+    assert block.mark is not None
+    for who in {other.mark.options["as"] for other in found if other.mark and "as" in other.mark.options}:
+        file = people.folder(who) / block.mark.text
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(block.text, encoding="utf-8")
+
+
+def run(people: People, block: Block) -> str:
+    """Runs a block, and returns the text that it is to have in the page."""
+    assert block.mark is not None
+    options = block.mark.options
+    command = command_of(block) if block.mark.kind == "screen" else block.text
+    if options.get("starts") == "platform":
+        assert command.partition("#")[0].strip() == "make up"
+        ran = people.up()
+    else:
+        ran = attempted(
+            people, options["as"], command, int(options.get("exit", "0")), float(options.get("within", "0"))
+        )
+    assert ran.code == int(options.get("exit", "0")), f"{block.place}: exit code {ran.code}\n{command}\n{ran.output}"
+    if block.mark.kind == "run":
+        return block.text
+    text = screen(block, ran.output)
+    if not os.environ.get(RECORDING):
+        assert alike(text) == alike(block.text), f"{block.place}: run `make screens`. It shows now:\n{text}"
+    return text
+
+
+def attempted(people: People, who: str, command: str, code: int, seconds: float) -> Ran:
+    return within(seconds, lambda: people.run(who, command), code)
+
+
+def submit(people: People, found: list[Block], block: Block) -> None:
+    """Submits a manifest by the commands of the page, and sees its pods scheduled."""
+    assert block.mark is not None
+    options = block.mark.options
+    name, namespace = (yaml.safe_load(block.text)["metadata"][key] for key in ("name", "namespace"))
+    file = people.folder(options["as"]) / "job.yaml"
+    file.write_text(block.text, encoding="utf-8")
+    for step in found:
+        if step.mark and step.mark.kind == "each":
+            ran = people.run(step.mark.options["as"], step.text.replace("NAME", name))
+            assert ran.code == 0, f"{block.place}: {step.text}{ran.output}"
+    pods = f"kubectl get pods -n {namespace} -o custom-columns=NAME:.metadata.name,NODE:.spec.nodeName --no-headers"
+    counted = f'test "$({pods} | grep "^{name}-" | grep -vc "<none>")" = {options["pods"]}'
+    ran = attempted(people, options["as"], counted, 0, SCHEDULED)
+    seen = people.run(options["as"], f"{pods}; tenancy why {namespace}/{name} || true").output if ran.code else ""
+    people.run(options["as"], "kubectl delete -f job.yaml --wait && rm job.yaml")
+    assert ran.code == 0, f"{block.place}: not {options['pods']} scheduled pods\n{seen}"
+
+
+def rewrite(page: Path, recorded: dict[Block, str]) -> None:
+    """Writes the screens of a page as they were recorded; the last first, so that places stay."""
+    text = page.read_text(encoding="utf-8")
+    for block, new in sorted(recorded.items(), key=lambda item: -item[0].start):
+        indented = "".join(block.indent + line if line.strip() else line for line in new.splitlines(keepends=True))
+        text = text[: block.start] + indented + text[block.end :]
+    page.write_text(text, encoding="utf-8")
