@@ -8,6 +8,7 @@ from people_builders import OTHER, OWN, SIBLING, Desk
 
 from gpu_tenancy.access.resources import Resource
 from gpu_tenancy.access.rules import Rule
+from gpu_tenancy.embedded.platform import Carried, Platform
 
 PODS, SCALE = Resource("", "pods", namespaced=True), Resource("apps", "deployments/scale", namespaced=True)
 
@@ -110,3 +111,16 @@ def test_without_people_a_stack_must_be_named(desk: Desk) -> None:
         desk.error("access", "who-can", "get", "nodes")
         == "error: 2 stacks have people; specify --stack other or --stack people"
     )
+
+
+def test_the_stack_of_the_embedded_platform_is_the_default_where_that_is_the_cluster_in_use(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    desk.project.write("other", {"people": {}})
+    platform = Platform()
+    platform.places.carried.parent.mkdir(parents=True)
+    platform.carry(Carried("people", "server-side apply", 1))
+    assert len(desk.lines("access", "who-can", "get", "nodes", "--embedded")) == 7
+    platform.carry(Carried("elsewhere", "server-side apply", 1))
+    assert "2 stacks have people" in desk.error("access", "who-can", "get", "nodes", "--embedded")

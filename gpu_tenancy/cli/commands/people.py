@@ -25,7 +25,7 @@ _REVIEWS: Final = "ask as an administrator, or leave --live out; `tenancy access
 _TOKENS: Final = "ask somebody who may create serviceaccounts/token in that namespace"
 StackOption = Annotated[
     str | None,
-    typer.Option(help="Stack name. Default: the only stack that has the team or, without a team, that has people."),
+    typer.Option(help="Stack name. Default: the one of the embedded platform in use, or the only one that fits."),
 ]
 Team = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of a team. Default: all teams.")]
 Live = Annotated[
@@ -60,7 +60,7 @@ def who_can(
         from gpu_tenancy.access import resources, rules, show
         from gpu_tenancy.access.planned import access_of
 
-        access = access_of(stack, namespace, project)
+        access = access_of(stack, namespace, project, embedded=embedded)
         access.namespaces(namespace)
         asked, wanted = resources.verb_of(verb), resources.resource_of(resource, access.stack)
         planned = found = rules.who_can(access.grants, asked, wanted, namespace)
@@ -106,7 +106,7 @@ def can(
         from gpu_tenancy.access.planned import access_of, named
         from gpu_tenancy.model.plan.people import subject
 
-        access = access_of(stack, namespace, project)
+        access = access_of(stack, namespace, project, embedded=embedded)
         who, groups = subject(named(name, access.stack, access.names.values(), "NAME")), group or []
         known, places = resources.known(access.stack), access.namespaces(namespace)
         own = [grant for grant in access.grants if grant.subject in rules.identity(who, groups)]
@@ -156,11 +156,9 @@ def kubeconfig_of(
         from gpu_tenancy.access import kubeconfigs
         from gpu_tenancy.access.kubeconfigs import helper_config, source
         from gpu_tenancy.access.planned import access_of, named, seconds_of
-        from gpu_tenancy.embedded.platform import Platform
         from gpu_tenancy.kube.contexts import entry_of
 
-        carried = Platform().carried() if embedded and not stack else None
-        access = access_of(carried.name if carried else stack, team, project)
+        access = access_of(stack, team, project, embedded=embedded)
         access.namespaces(team)
         who = named(name, access.stack, access.names.values(), "--as") if name else None
         if who:
@@ -208,7 +206,7 @@ def whoami(
         from gpu_tenancy.access import live, show
         from gpu_tenancy.access.planned import access_of
 
-        access = access_of(stack, namespace, project)
+        access = access_of(stack, namespace, project, embedded=embedded)
         with asking(kubeconfig, context, embedded=embedded) as cluster:
             me = live.who_am_i(cluster)
             roles = live.roles(cluster, access.stack, access.namespaces(namespace))
