@@ -110,7 +110,7 @@ def _check(run: "_Run", scaling: Scaling, others: tuple[str, ...]) -> Check:
     if grown:
         seen.append(f"without load: {run.path} pods")
         message = message if shrunk else run.autoscaler(grown=False)
-    ignored = f" and without {', '.join(others)}" if others else ""
+    ignored = f" and without {', '.join(others)}, which nothing serves here" if others else ""
     seen.append(f"checked without stabilization windows{ignored}")
     return Check(_promise(server, scaling), "; ".join(seen), holds=grown and shrunk, message=message)
 
