@@ -89,6 +89,7 @@ def fit(
         from gpu_tenancy.inspect import show
         from gpu_tenancy.inspect.channels import kinds_claimed
         from gpu_tenancy.inspect.demand import read_demands
+        from gpu_tenancy.inspect.dry_run import completed
         from gpu_tenancy.inspect.fit import KINDS, OWN, require_team
         from gpu_tenancy.inspect.reading import read
         from gpu_tenancy.inspect.references import kinds_named
@@ -101,7 +102,7 @@ def fit(
         with terminal.reported_if_slow("reading the cluster and running a dry run"):
             state = read(cluster, KINDS, team, only=OWN)
             require_team(state, team)
-            demands = [with_runtime(demand, state) for demand in demands]
+            demands = [with_runtime(completed(cluster, demand), state) for demand in demands]
             more = (*kinds_named(demands), *kinds_claimed(demands))
             state = state.joined(read(cluster, (), team, only=more))
             results = [_fitting(cluster, state, team, demand) for demand in demands]
