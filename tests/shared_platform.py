@@ -41,6 +41,8 @@ OF_ALL: Final = (
     ("v1", "Namespace"),
     ("v1", "Node"),
     ("v1", "PersistentVolume"),
+    ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicy"),
+    ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicyBinding"),
     ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"),
     ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"),
     ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),

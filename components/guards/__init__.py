@@ -1,20 +1,29 @@
-"""ValidatingAdmissionPolicies for objects that tenants create after the deployment."""
+"""Admission policies for objects that tenants create after the deployment."""
 
 from typing import Any, Final
 
 import pulumi
-from pulumi_kubernetes.admissionregistration.v1 import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding
+from pulumi_kubernetes.admissionregistration.v1 import (
+    MutatingAdmissionPolicy,
+    MutatingAdmissionPolicyBinding,
+    ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicyBinding,
+)
 
 from gpu_tenancy.model.plan.guards import GuardsPlan
 
-from .sources import scope, spec
+from .sources import mutation, scope, spec
 
+DEFAULTS: Final = ("queue", "tolerations", "priority", "resources", "ray")
+"""What MutatingAdmissionPolicies complete."""
 _ACTIONS: Final = {"deny": ["Deny"], "warn": ["Warn", "Audit"], "audit": ["Audit"]}
 """Validation actions of the API. `warn` also writes to the audit log, to count what `deny` would reject."""
 
 
 class Guards(pulumi.ComponentResource):
     """Admission policies in the teams' namespaces. They apply to tenants with all permissions in their namespace, too.
+
+    Before the guards, which reject, defaults complete what members of teams submit; they are no guards.
 
     There is one policy per rule, whatever the number of teams: facts about a team are annotations of its Namespace,
     which tenants cannot change. Objects that controllers of Kubernetes and the operators create for an owner that was
@@ -30,9 +39,9 @@ class Guards(pulumi.ComponentResource):
 
     def __init__(self, name: str, guards: GuardsPlan, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Guards", name, {}, opts)
-        self.bindings = [
-            self._policy(f"{name}-{rule}", rule, action, guards) for rule, action in actions(guards).items()
-        ]
+        guarding = [self._policy(f"{name}-{rule}", rule, action, guards) for rule, action in actions(guards).items()]
+        defaults = [self._default(f"{name}-default-{what}", what, guards) for what in DEFAULTS if guards.defaults]
+        self.bindings: list[pulumi.Resource] = [*guarding, *defaults]
         self.register_outputs({"action": guards.action})
 
     def _policy(self, name: str, rule: str, action: str, guards: GuardsPlan) -> ValidatingAdmissionPolicyBinding:
@@ -47,6 +56,18 @@ class Guards(pulumi.ComponentResource):
         return ValidatingAdmissionPolicyBinding(
             f"{name}-binding", metadata={"name": policy_name}, spec=binding, opts=after
         )
+
+    def _default(self, name: str, what: str, guards: GuardsPlan) -> MutatingAdmissionPolicyBinding:
+        metadata: Any = {"name": f"gpu-tenancy-default-{what}"}
+        own = pulumi.ResourceOptions(parent=self)
+        policy_spec: Any = mutation(what, guards)
+        policy = MutatingAdmissionPolicy(name, metadata=metadata, spec=policy_spec, opts=own)
+        binding: Any = {
+            "policy_name": metadata["name"],
+            "match_resources": {"namespace_selector": _selector(guards)},
+        }
+        after = pulumi.ResourceOptions(parent=self, depends_on=[policy])
+        return MutatingAdmissionPolicyBinding(f"{name}-binding", metadata=metadata, spec=binding, opts=after)
 
 
 def actions(guards: GuardsPlan) -> dict[str, str]:
@@ -66,7 +87,7 @@ def actions(guards: GuardsPlan) -> dict[str, str]:
         "toleration": bool(guards.taints),
         "scheduling": True,
         "amount": True,
-        "ratio": any(bounds.ratios for bounds in teams),
+        "ratio": any(bounds.ratios or bounds.defaults or bounds.least for bounds in teams),
         "images": bool(guards.registries),
         **dict.fromkeys(("queue-objects", "network", "namespace"), True),
     }

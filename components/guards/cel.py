@@ -80,6 +80,31 @@ def _templates(pods: Iterable[tuple[WorkloadKind, Pods]]) -> Iterator[str]:
         yield f"[{found}]\n      .map(m, m.map(k, m[k]{rest}))[0]"
 
 
+def template_places() -> str:
+    """CEL of the pod templates of the object `object`, each with its JSON pointer, as a list of maps.
+
+    Fields that the object's kind does not have give no entry. A pod is its own template.
+    """
+    alone: dict[str, None] = {}
+    several: dict[str, None] = {}
+    for path in (pods.path for kind in KINDS for pods in kind.pods if pods.template):
+        many = next((index for index, step in enumerate(path) if step.form in {"[]", "{}"}), None)
+        if many is None:
+            alone[f"?'{_pointer(path)}': object{_fields(path)}"] = None
+            continue
+        empty = "[]" if path[many].form == "[]" else "{}"
+        name = "string(k)" if empty == "[]" else "k.replace('~', '~0').replace('/', '~1')"
+        pointer = f"'{_pointer(path[: many + 1])}/' + {name} + '{_pointer(path[many + 1 :])}'"
+        items = f"object{_fields(path[: many + 1])}.orValue({empty})"
+        several[f"{items}\n    .transformMapEntry(k, v, {{?({pointer}): v{_fields(path[many + 1 :])}}})"] = None
+    listed = ",\n  ".join((f"{{{_joined(alone)}}}", *several))
+    return f"[{listed}]"
+
+
+def _pointer(path: Iterable[Step]) -> str:
+    return "".join(f"/{step.field}" for step in path)
+
+
 def gang_specs() -> str:
     """CEL of the specs of the object `o` that name a Volcano queue."""
     kinds_of: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""The admission policies of `policies/`, with the values of a stack."""
+"""The admission policies of `policies/` and `defaults/`, with the values of a stack."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -7,15 +7,19 @@ from pathlib import Path
 from string import Template
 from typing import Any, Final
 
+from gpu_tenancy.base.quantity import format_amounts
 from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.model.kinds import WorkloadKind
 from gpu_tenancy.model.names import CHANNEL_CLASS
-from gpu_tenancy.model.plan.guards import GuardsPlan
+from gpu_tenancy.model.plan.guards import USUAL_LIMITS, GuardsPlan
 from gpu_tenancy.model.plan.images import own_images, prefix_expression
+from gpu_tenancy.model.plan.operators.kueue import UNCOVERED
+from gpu_tenancy.model.plan.pools import GPU_TAINT_VALUE
 from gpu_tenancy.model.plan.service_accounts import ACCOUNTS_OF_PODS
+from gpu_tenancy.model.plan.workloads import SHIPPED
 
 from ..pods import ACCOUNT
-from .cel import KINDS, gang_specs, key, literal, places_of_pods, queue_place
+from .cel import KINDS, gang_specs, key, literal, places_of_pods, queue_place, template_places
 
 _READ: Final = re.compile(r"\bvariables\.(\w+)")
 _OWNERS: Final = ("apps/Deployment", "apps/ReplicaSet", "apps/StatefulSet", "batch/Job", "/Pod")
@@ -29,32 +33,13 @@ def scope(name: str) -> str:
 
 def spec(name: str, guards: GuardsPlan) -> dict[str, Any]:
     """The spec of the ValidatingAdmissionPolicy `gpu-tenancy-<name>`."""
-    source, shared = _source(name), _source("shared")
-    own_values = {**shared["values"], **source.get("values", {})}
-    marks = {**shared["expressions"], **_values(guards), **{name: literal(value) for name, value in own_values.items()}}
-
-    def filled(texts: Mapping[str, str]) -> dict[str, str]:
-        return {name: Template(text).substitute(marks) for name, text in texts.items()}
-
-    variables = filled({**source.get("variables", {}), **source["violations"]})
+    source = _source(name)
     unless = f"!({source['onlyIf']}) || " if "onlyIf" in source else ""
-    used = _used(filled(shared["variables"]), (unless, *variables.values()))
-    conditions = filled({condition: shared["conditions"][condition] for condition in source["conditions"]})
+    variables = _filled(source, {**source.get("variables", {}), **source["violations"]}, guards)
     return {
         "failure_policy": "Fail",
-        "match_constraints": {
-            "resource_rules": [
-                {
-                    **_resources(rule, guards),
-                    "api_versions": ["*"],
-                    "operations": rule.get("operations", ["CREATE", "UPDATE"]),
-                    "scope": scope(name),
-                }
-                for rule in source["resources"]
-            ]
-        },
-        "match_conditions": _expressions(conditions),
-        "variables": _expressions({**used, **variables}),
+        **_matching(source, guards),
+        "variables": _expressions({**_shared(source, (unless, *variables.values()), guards), **variables}),
         "validations": [
             {
                 "expression": f"{unless}size(variables.{violation}) == 0",
@@ -67,13 +52,72 @@ def spec(name: str, guards: GuardsPlan) -> dict[str, Any]:
     }
 
 
+def mutation(name: str, guards: GuardsPlan) -> dict[str, Any]:
+    """The spec of the MutatingAdmissionPolicy `gpu-tenancy-default-<name>`.
+
+    If it cannot be evaluated, the object stays as it is, and the guards say what to write.
+    """
+    source = _source(name, "defaults")
+    variables, patches = (_filled(source, source[texts], guards) for texts in ("variables", "patches"))
+    read = (source["onlyIf"], *variables.values(), *patches.values())
+    return {
+        "failure_policy": "Ignore",
+        "reinvocation_policy": "Never",
+        **_matching(source, guards),
+        "variables": _expressions({**_shared(source, read, guards), **variables}),
+        # One mutation: the expressions of a second one would see what the first has changed.
+        "mutations": [
+            {
+                "patch_type": "JSONPatch",
+                "json_patch": {
+                    "expression": f"!({source['onlyIf']}) ? [] :\n"
+                    + "\n+ ".join(f"({patch})" for patch in patches.values())
+                },
+            }
+        ],
+    }
+
+
+def _filled(source: Mapping[str, Any], texts: Mapping[str, str], guards: GuardsPlan) -> dict[str, str]:
+    """Expressions of a policy with the values of a stack."""
+    shared = _source("shared")
+    own_values = {**shared["values"], **source.get("values", {})}
+    marks = {**shared["expressions"], **_values(guards), **{name: literal(value) for name, value in own_values.items()}}
+    return {name: Template(text).substitute(marks) for name, text in texts.items()}
+
+
+def _shared(source: Mapping[str, Any], texts: Iterable[str], guards: GuardsPlan) -> dict[str, str]:
+    return _used(_filled(source, _source("shared")["variables"], guards), texts)
+
+
+def _matching(source: Mapping[str, Any], guards: GuardsPlan) -> dict[str, Any]:
+    """The requests that a policy is about."""
+    conditions = _source("shared")["conditions"]
+    return {
+        "match_constraints": {
+            "resource_rules": [
+                {
+                    **_resources(rule, guards),
+                    "api_versions": ["*"],
+                    "operations": rule.get("operations", ["CREATE", "UPDATE"]),
+                    "scope": source.get("scope", "Namespaced"),
+                }
+                for rule in source["resources"]
+            ]
+        },
+        "match_conditions": _expressions(
+            _filled(source, {name: conditions[name] for name in source["conditions"]}, guards)
+        ),
+    }
+
+
 def _expressions(texts: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"name": name, "expression": text} for name, text in texts.items()]
 
 
 @cache
-def _source(name: str) -> dict[str, Any]:
-    return read_table(Path(__file__).with_name("policies") / f"{name}.yaml")
+def _source(name: str, folder: str = "policies") -> dict[str, Any]:
+    return read_table(Path(__file__).with_name(folder) / f"{name}.yaml")
 
 
 def _used(shared: Mapping[str, str], texts: Iterable[str]) -> dict[str, str]:
@@ -120,10 +164,17 @@ def _values(guards: GuardsPlan) -> dict[str, str]:
         "teamLabelValue": guards.label[1],
         "spared": guards.spared,
         "gpuResources": guards.names,
-        "gpuTaints": guards.taints,
+        "gpuTaints": list(dict.fromkeys(taint for taints in guards.taints.values() for taint in taints)),
+        "taintsOf": guards.taints,
+        "taintValue": GPU_TAINT_VALUE,
         "claimsAreGpus": not guards.channels,
+        "uncovered": UNCOVERED,
+        "usualLimits": ",".join(f"{name}={amount}" for name, amount in format_amounts(USUAL_LIMITS).items()),
         "maxPerNode": guards.max_per_node,
-        "priorityClasses": guards.classes,
+        "priorityClasses": list(guards.priorities),
+        "priorities": guards.priorities,
+        "preempting": guards.preempting,
+        "runtimes": list(SHIPPED.values()),
         "allowedImages": "|".join(images),
         "registries": guards.registries,
         "accountsOfPods": ACCOUNTS_OF_PODS,
@@ -136,9 +187,17 @@ def _values(guards: GuardsPlan) -> dict[str, str]:
         "queuedByPods": queued("templates"),
         "queuedByEither": queued("either"),
         "neverQueued": queued("never"),
+        "queuedKinds": [key(kind) for kind in KINDS if _is_queued(kind, guards)],
     }
     return {
         **{name: literal(value) for name, value in values.items()},
         **places_of_pods(),
         "gangSpecs": gang_specs(),
+        "templatePlaces": template_places(),
     }
+
+
+def _is_queued(kind: WorkloadKind, guards: GuardsPlan) -> bool:
+    """Whether Kueue holds back an object of the kind, or its pods, until a queue admits it."""
+    place = queue_place(kind, guards.frameworks)
+    return kind.integration in guards.frameworks if place == "object" else place != "never"

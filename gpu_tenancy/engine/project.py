@@ -83,6 +83,8 @@ def for_embedded(source: Source, stack: Stack, kubeconfig: Path, adopt: Sequence
     """
     service = service_of(stack.cluster)
     like = {"provider": service} if service != "existing" else {}
+    if stack.cluster.kubernetes:
+        like["version"] = stack.cluster.kubernetes
     cluster = {
         "cloud": "existing",
         "kubeconfig": str(kubeconfig),

@@ -277,7 +277,10 @@ def train_job(namespace: str, queue: str | None, gpus: int = 1) -> Any:
     found = _object("trainer.kubeflow.org/v1alpha1", "TrainJob", "t", namespace, labels=labels(queue))
     resources = {"limits": {GPU: gpus}, "requests": {GPU: gpus}}
     trainer = {"numNodes": 2, "resourcesPerNode": resources}
-    return {**found, "spec": {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}}
+    node = {"name": "node", "template": {"spec": {"template": {"spec": {"tolerations": [TOLERATION]}}}}}
+    patch = {"manager": "example.com/me", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [node]}}}}
+    spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}
+    return {**found, "spec": {**spec, **({"runtimePatches": [patch]} if gpus else {})}}
 
 
 def gang(namespace: str, queue: str | None, spec: Any | None = None, **more: Any) -> Any:

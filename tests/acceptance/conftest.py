@@ -31,6 +31,8 @@ from gpu_tenancy.kube.waiting import is_true
 def stack() -> Waves:
     """The stack `local`, but for what the samples need."""
     sections = sections_of("local")
+    # Guards hold without defaults, which complete what they would refuse.
+    del sections["cluster"]["version"]
     # Its own jobs have all GPUs that ml-research may have; two more are for the samples.
     sections["teams"]["ml-research"]["gangs"]["l4"]["guaranteed"] = 6
     sections["teams"]["ml-production"]["containers"] = {"max": {"gpu": 4}}

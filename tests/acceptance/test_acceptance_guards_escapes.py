@@ -12,6 +12,7 @@ from acceptance_guards import (
     PRODUCTION,
     QUEUE,
     RESEARCH,
+    TOLERATION,
     Door,
     Person,
     cron_job,
@@ -311,7 +312,7 @@ BOTH: Any = {**LIMITS_ONLY, "resources": {"limits": {GPU: "1"}, "requests": {GPU
 
 def limited(container: Any = BOTH, **spec: Any) -> Any:
     """A pod with one container, and what else is in its spec."""
-    return {"restartPolicy": "Never", "containers": [container], **spec}
+    return {"restartPolicy": "Never", "containers": [container], "tolerations": [TOLERATION], **spec}
 
 
 ALONE = f"sets {GPU} under limits only, and Kueue would count 0; set the same number under requests"

@@ -161,7 +161,10 @@ def test_a_limit_beyond_the_namespaces_ratio_is_refused_before_the_queue_admits_
         " rejected after admission; raise the request or lower the limit"
     )
     assert words in tenant.refusal(job(RESEARCH, RESEARCH, bounded(cpu=("1", "4"))))
-    words = "limits cpu to 2 for a request of 500m"
+    words = (
+        "sets no limit of cpu for a request of 500m, so LimitRange containers sets 2, which is above the maximum ratio"
+        " of 2 in this namespace, and its pods would be rejected; set limits.cpu: 500m"
+    )
     assert words in tenant.refusal(job(RESEARCH, RESEARCH, bounded(cpu=("500m", None))))
 
 

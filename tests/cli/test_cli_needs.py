@@ -18,7 +18,8 @@ from gpu_tenancy.model.spec.clouds.base import Provided
 
 STACKS: Final = stack_names()
 ALONE: Final = {
-    "ClusterRole", "ClusterRoleBinding", "ConfigMap", "DaemonSet", "Deployment", "Job", "LimitRange", "Namespace",
+    "ClusterRole", "ClusterRoleBinding", "ConfigMap", "DaemonSet", "Deployment", "Job", "LimitRange",
+    "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "Namespace",
     "PodDisruptionBudget", "PriorityClass", "ResourceQuota", "Role", "RoleBinding", "Service", "ServiceAccount",
     "StorageClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 }  # fmt: skip

@@ -10,8 +10,9 @@ import pytest
 from builders import Data, planned, pool, stack, team
 from components_builders import Program, tenancy
 
-from components.guards import sources
+from components.guards import DEFAULTS, sources
 from components.guards.cel import KINDS, literal, queue_place
+from components.guards.sources import mutation
 from components.guards.sources import spec as filled
 from gpu_tenancy.base.tables import read_table
 
@@ -20,6 +21,7 @@ OBJECTS = ["namespace", "network", "queue-objects"]
 RULES = sorted([*PODS, *OBJECTS])
 POLICIES = Path(sources.__file__).with_name("policies")
 SOURCES = sorted(file.stem for file in POLICIES.glob("*.yaml") if file.stem != "shared")
+MUTATION = "MutatingAdmissionPolicy"
 POLICY, BINDING = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
 
 
@@ -82,7 +84,7 @@ def test_a_rule_that_has_nothing_to_judge_is_not_there() -> None:
     without = made(
         pools={"cpu": {"machine": "m7i.8xlarge", "nodes": 1}}, teams={"a": team(quota={"cpu": {"cpu": {"limit": 1}}})}
     )
-    assert names(without, POLICY) == sorted({*RULES} - {"ratio", "toleration"})
+    assert names(without, POLICY) == sorted({*RULES} - {"toleration"})
     assert names(made(teams={}), POLICY) == []
 
 
@@ -209,3 +211,46 @@ def test_own_variables_of_a_policy_do_not_hide_shared_ones() -> None:
         for source in [read_table(POLICIES / f"{name}.yaml")]
     }
     assert {name: names for name, names in hidden.items() if names} == {}
+
+
+ON_136 = {"cloud": "existing", "version": "1.36"}
+
+
+def test_defaults_are_there_from_kubernetes_136_on_whatever_the_action_of_the_guards() -> None:
+    for action in ("deny", "off"):
+        program = made(cluster=ON_136, guards=action)
+        assert names(program, MUTATION) == [f"default-{name}" for name in sorted(DEFAULTS)]
+        assert names(program, f"{MUTATION}Binding") == names(program, MUTATION)
+    for cluster in ({"cloud": "existing"}, {"cloud": "existing", "version": "1.35"}):
+        assert names(made(cluster=cluster), MUTATION) == []
+    assert names(made(cluster=ON_136, teams={}), MUTATION) == []
+
+
+def test_defaults_complete_what_the_guards_evaluate_and_never_refuse() -> None:
+    program = made(cluster=ON_136)
+    (guarded,) = {json.dumps(spec(program, BINDING, "queue")["matchResources"])}
+    for name in DEFAULTS:
+        policy = spec(program, MUTATION, f"default-{name}")
+        assert policy["failurePolicy"] == "Ignore"
+        assert json.dumps(spec(program, f"{MUTATION}Binding", f"default-{name}")["matchResources"]) == guarded
+        conditions = {condition["name"] for condition in policy["matchConditions"]}
+        assert {"not-exempt", "not-of-an-operator"} <= conditions
+        assert len(policy["mutations"]) == 1, "a second mutation would see what the first has changed"
+
+
+def test_teams_come_after_the_defaults() -> None:
+    program = made(cluster=ON_136)
+    bindings = {resource.urn for resource in program.every(f"{MUTATION}Binding")}
+    assert bindings <= set(program.component("Team").dependencies)
+
+
+def test_expressions_of_defaults_read_only_what_is_there() -> None:
+    plan = planned(stack(cluster=ON_136)).guards
+    wrong: list[str] = []
+    for name in DEFAULTS:
+        policy = mutation(name, plan)
+        known = [each["name"] for each in policy["variables"]]
+        text = json.dumps([policy["variables"], policy["mutations"]])
+        wrong += [f"{name}: {one} is not read" for one in known if f"variables.{one}" not in text]
+        wrong += [f"{name}: {one} is not there" for one in re.findall(r"variables\.(\w+)", text) if one not in known]
+    assert wrong == []

@@ -95,7 +95,11 @@ def test_the_gpus_of_the_largest_node_count_under_each_name() -> None:
     }
     guards_plan = guards(pools=parts, teams={})
     assert guards_plan.max_per_node == {"example.com/npu": 2, GPU: 8, "nvidia.com/mig-1g.10gb": 56}
-    assert set(guards_plan.taints) == {GPU, "example.com/npu"}
+    assert guards_plan.taints == {
+        "example.com/npu": ("example.com/npu",),
+        "nvidia.com/gpu": (GPU,),
+        "nvidia.com/mig-1g.10gb": (GPU,),
+    }
     assert guards_plan.names == (
         "nvidia.com/gpu",
         "nvidia.com/mig-",
@@ -133,7 +137,7 @@ def test_the_bounds_of_a_container_are_those_of_the_namespaces_limits() -> None:
     assert bounds(containers={"max": {"gpu": 4}}).gpus == {GPU: 4}
     budget = {"requests": {"cpu": 256, "memory": "2000Gi"}, "limits": {"cpu": 384}}
     team_bounds = bounds(compute=budget)
-    assert (team_bounds.ratios, team_bounds.defaults) == ({"cpu": 1.5}, {"cpu": 1500})
+    assert (team_bounds.ratios, team_bounds.defaults) == ({"cpu": 1.5}, {"cpu": 1500, "memory": 8 * 2**30})
 
 
 def test_only_namespaces_with_a_default_of_gpus_need_requests_beside_limits() -> None:
@@ -156,7 +160,7 @@ def test_the_facts_of_a_team_are_annotations_of_its_namespace() -> None:
         f"guards.gpu-tenancy.dev/{name}": text
         for name, text in {
             "default-gpus": "0",
-            "default-limits": "cpu=1500m",
+            "default-limits": "cpu=1500m,memory=8Gi",
             "max-gpus-per-container": f"{GPU}=4",
             "max-limit-request-ratio": "cpu=1.5",
             "priority-class-required": "true",

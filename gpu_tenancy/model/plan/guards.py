@@ -6,7 +6,7 @@ own protects the annotations from tenants who can edit their Namespace.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from gpu_tenancy.base.quantity import format_amounts, is_extended
@@ -14,8 +14,9 @@ from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.plan.cluster import PROTECTED
 from gpu_tenancy.model.plan.compute_domains import connected_flavors
 from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.limits import container_defaults
 from gpu_tenancy.model.plan.namespaces import NamespacePlan
-from gpu_tenancy.model.plan.needs import AMD, INTEL, NVIDIA, there
+from gpu_tenancy.model.plan.needs import AMD, INTEL, NVIDIA, reaches, there
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL, integrations
 from gpu_tenancy.model.plan.queues import gang_queue_name
 from gpu_tenancy.model.plan.shares import Tree
@@ -37,6 +38,11 @@ _CACHES: Final = "fluid"
 _MAKERS: Final = {"volcano": "volcano", "kueue": "kueue", _CACHES: "fluid", "kuberay": "kuberay-operator", "lws": "lws"}
 """Operators, with their charts, that create pods in teams' namespaces for objects that were evaluated, or change
 admitted objects."""
+USUAL_LIMITS: Final = container_defaults(Team(owner="x", costCenter="x")).limits
+"""Default limits of containers of a team that sets none."""
+MUTATING: Final = (1, 36)
+"""Kubernetes from which MutatingAdmissionPolicies are generally available (`admissionregistration.k8s.io/v1`):
+https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +58,11 @@ class Bounds:
         volcano: whether Volcano may schedule its pods.
         gpus: maximum of each GPU resource per container; resources that are not listed are unlimited.
         ratios: maximum ratio of a container's limit to its request, by resource.
-        defaults: default limits of containers, in base units.
+        defaults: default limits of CPU and memory of containers, in base units.
+        least: minimum request of CPU and memory of a container, in base units.
+        most: maximum limit of CPU and memory of a container, in base units.
         default_gpus: whether containers get 0 GPUs by default, which a maximum of GPUs requires.
+        priority: default priority class of its workloads; empty without one.
     """
 
     classes: tuple[str, ...]
@@ -66,6 +75,9 @@ class Bounds:
     default_gpus: bool = False
     secrets: tuple[str, ...] = ()
     own_classes: bool = False
+    priority: str = ""
+    least: Mapping[str, int] = field(default_factory=dict[str, int])
+    most: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
     def annotations(self) -> dict[str, str]:
@@ -76,16 +88,23 @@ class Bounds:
         facts: dict[str, Iterable[str]] = {
             "priority-classes": self.classes if self.own_classes else [],
             "priority-class-required": ["true"] if self.must_name else [],
+            "default-priority": [self.priority] if self.priority else [],
             "schedulers": ["default-scheduler", "volcano"] if self.volcano else [],
             "volcano-queues": self.gangs,
             "max-gpus-per-container": (f"{resource}={amount}" for resource, amount in self.gpus.items()),
             "max-limit-request-ratio": (f"{resource}={ratio:g}" for resource, ratio in self.ratios.items()),
-            "default-limits": (f"{resource}={amount}" for resource, amount in format_amounts(self.defaults).items()),
+            "default-limits": [] if self.defaults == USUAL_LIMITS else _listed(self.defaults),
+            "min-per-container": _listed(self.least),
+            "max-per-container": _listed(self.most),
             "default-gpus": ["0"] if self.default_gpus else [],
             "workload-secrets": self.secrets,
         }
         texts = {FACTS + name: ",".join(values) for name, values in facts.items()}
         return {key: text for key, text in sorted(texts.items()) if text}
+
+
+def _listed(amounts: Mapping[str, int]) -> Iterator[str]:
+    return (f"{resource}={amount}" for resource, amount in format_amounts(amounts).items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +121,16 @@ class GuardsPlan:
         frameworks: Kueue's integrations.
         external: kinds (`group/Kind`) whose children Kueue leaves to their operator.
         trainer: group that creates JobSets from TrainJobs and their runtimes; None without Kubeflow Trainer.
-        classes: priority classes of the stack.
-        taints: keys of the taints of GPU nodes.
+        priorities: priority classes of the stack, with their values.
+        preempting: those of them whose pods preempt others.
+        taints: keys of the taints of the nodes that have each GPU resource.
         names: prefixes of GPU resources.
         max_per_node: maximum of each GPU resource on any node of the stack.
         registries: registries of images, each with the start of a path; empty for any.
         members: whether teams have members, whose rights the policies complete.
         teams: bounds by namespace.
         channels: whether pods can claim channels of ComputeDomains, so that Kueue admits pods with claims.
+        defaults: whether the cluster has MutatingAdmissionPolicies, which complete what members of teams submit.
     """
 
     action: Literal["deny", "warn", "audit", "off"]
@@ -121,14 +142,16 @@ class GuardsPlan:
     frameworks: tuple[str, ...]
     external: tuple[str, ...]
     trainer: str | None
-    classes: tuple[str, ...]
-    taints: tuple[str, ...]
+    priorities: Mapping[str, int]
+    taints: Mapping[str, tuple[str, ...]]
     names: tuple[str, ...]
     max_per_node: Mapping[str, int]
     members: bool
     teams: Mapping[str, Bounds]
     registries: tuple[str, ...] = ()
     channels: bool = False
+    preempting: tuple[str, ...] = ()
+    defaults: bool = False
 
 
 def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
@@ -152,15 +175,25 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
         frameworks=tuple(integrated["frameworks"]),
         external=tuple(_key(name) for name in integrated.get("externalFrameworks", ())),
         trainer=next(_accounts_of(tree, "trainer", "kubeflow-trainer"), None),
-        classes=tuple(sorted(stack.priorities)),
-        taints=tuple(dict.fromkeys(pool.resource for pool in tree.gpu_pools())),
+        priorities={name: entry.value for name, entry in sorted(stack.priorities.items())},
+        preempting=tuple(name for name, entry in sorted(stack.priorities.items()) if entry.preempts),
+        taints=_taints(tree),
         names=(*_VENDORS, *own),
         max_per_node=dict(sorted(maximum.items())),
         members=any(namespace.bindings for namespace in namespaces),
         teams={namespace.name: _bounds(stack, namespace) for namespace in namespaces},
         registries=tuple(stack.images.allowed),
         channels=bool(connected_flavors(tree)),
+        defaults=bool(namespaces) and reaches(stack.cluster, MUTATING),
     )
+
+
+def _taints(tree: Tree) -> dict[str, tuple[str, ...]]:
+    """The keys of the GPU taints by the resource that pods request; the flavors tolerate the other taints."""
+    keys: dict[str, dict[str, None]] = {}
+    for pool in (pool for pool in tree.all_pools.values() if pool.gpus):
+        keys.setdefault(pool.cut.resource if pool.cut else pool.resource, {})[pool.resource] = None
+    return {resource: tuple(keys[resource]) for resource in sorted(keys)}
 
 
 def _key(framework: str) -> str:
@@ -196,8 +229,11 @@ def _bounds(stack: Stack, namespace: NamespacePlan) -> Bounds:
         volcano=bool(team.gangs) or gang,
         gpus={resource: amount for resource, amount in namespace.limits.max.items() if is_extended(resource)},
         ratios={resource: float(ratio) for resource, ratio in namespace.limits.ratio.items()},
-        defaults={resource: namespace.limits.default[resource] for resource in namespace.limits.ratio},
+        defaults={name: amount for name, amount in namespace.limits.default.items() if not is_extended(name)},
         default_gpus=namespace.limits.gives_gpus,
         own_classes=bool(own),
         secrets=tuple(sorted(set(team.workload_secrets))),
+        priority=team.priority or "",
+        least=dict(namespace.limits.min),
+        most={resource: amount for resource, amount in namespace.limits.max.items() if not is_extended(resource)},
     )

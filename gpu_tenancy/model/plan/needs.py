@@ -45,8 +45,16 @@ def nvlink_pool(environment: Environment) -> str | None:
 
 def predates(cluster: Cluster, version: tuple[int, int]) -> bool:
     """Whether the cluster's Kubernetes is older than a version; False where its version is unknown."""
-    creation = cluster.creation
-    return creation is not None and tuple(int(part) for part in creation.version.split(".")) < version
+    return cluster.kubernetes is not None and _minor(cluster.kubernetes) < version
+
+
+def reaches(cluster: Cluster, version: tuple[int, int]) -> bool:
+    """Whether the cluster's Kubernetes is known to have a version or a later one."""
+    return cluster.kubernetes is not None and _minor(cluster.kubernetes) >= version
+
+
+def _minor(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
 
 
 def has_claims(cluster: Cluster) -> bool:

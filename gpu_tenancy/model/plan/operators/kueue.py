@@ -21,7 +21,7 @@ from gpu_tenancy.model.spec.tenancy import Usage
 TEAM_LABEL: Final = ("app.kubernetes.io/managed-by", "gpu-tenancy")
 """Label of the teams' namespaces (`model.plan.namespaces`), which no other namespace has."""
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
-_UNCOVERED: Final = (
+UNCOVERED: Final = (
     "ephemeral-storage",
     "hugepages-",
     "networking.gke.io.networks/",
@@ -181,4 +181,4 @@ def integrations(environment: Environment) -> dict[str, list[str]]:
 def _excluded(environment: Environment) -> list[str]:
     supplies = [pool.supply for pool in environment.pools.values() if pool.supply]
     covered = [supply.resource for supply in supplies if supply.resource]
-    return [prefix for prefix in _UNCOVERED if not any(resource.startswith(prefix) for resource in covered)]
+    return [prefix for prefix in UNCOVERED if not any(resource.startswith(prefix) for resource in covered)]

@@ -192,6 +192,11 @@ class ClusterSection(Section):
         """Settings of the cluster to create; None for an existing one."""
         return None
 
+    @property
+    def kubernetes(self) -> str | None:
+        """Minor version of Kubernetes, such as `1.36`; None if it is unknown."""
+        return self.creation.version if self.creation else None
+
     def zone_rule(self, zone: str) -> tuple[str, str] | None:
         """Rule and fix for a zone that the cluster does not have; None for a valid zone."""
         del zone

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from gpu_tenancy.model.spec.clouds.base import ClusterSection
+from gpu_tenancy.model.spec.clouds.base import ClusterSection, KubernetesVersion
 
 
 class ExistingCluster(ClusterSection):
@@ -23,6 +23,9 @@ class ExistingCluster(ClusterSection):
 
     `kubectl get namespace kube-system -o jsonpath={.metadata.uid}` prints it. Default: not checked.
     """
+    version: KubernetesVersion | None = None
+    """Minor version of Kubernetes, such as `1.36`. From 1.36 on, defaults complete what members of teams submit: queue,
+    tolerations, priority, requests and limits. Default: unknown, so members write these themselves."""
     provider: str | None = None
     """Cloud of the cluster, such as `aws`, whose conventions for drivers, taints and MIG then apply to nodes."""
     autoscaler: bool = True
@@ -32,3 +35,8 @@ class ExistingCluster(ClusterSection):
     def grows(self) -> bool:
         """As set in the stack; it cannot be detected."""
         return self.autoscaler
+
+    @property
+    def kubernetes(self) -> str | None:
+        """As set in the stack."""
+        return self.version
