@@ -160,7 +160,7 @@ def _in_use(team: str | None, folder: Path, *, embedded: bool) -> str | None:
     carried = Platform().carried()
     if carried is None or carried.name not in stack_names(folder):
         return None
-    teams = read_stack(carried.name, folder).sections.get("teams") or {}
+    teams: Mapping[str, Any] = read_stack(carried.name, folder).sections.get("teams") or {}
     return carried.name if team is None or team in teams else None
 
 
