@@ -88,6 +88,7 @@ strict: ready-clouds
 bench: ready-clouds ## Measure previews, policy packs, admission, apply, `pulumi up` and peers; compare with the record; RECORD=yes replaces it
 	@mkdir -p out/bench
 	@$(RUN) python -m benchmarks.preview --json out/bench/preview.json
+	@$(RUN) python -m benchmarks.starting --json out/bench/starting.json
 	@$(RUN) python -m benchmarks.policies
 	@$(RUN) python -m benchmarks.kueue
 	@$(RUN) python -m benchmarks.apply --json out/bench/apply.json
