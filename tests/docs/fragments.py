@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import yaml
 from blocks import Block, Mark, blocks
@@ -77,4 +77,5 @@ def merged(base: Any, over: Any, levels: int = 4) -> Any:
     """Data with other data put into it: sections, teams and their keys are merged, a job or a server is replaced."""
     if not levels or not isinstance(base, dict) or not isinstance(over, dict):
         return over
-    return {**base, **{key: merged(base.get(key), value, levels - 1) for key, value in over.items()}}
+    inner, outer = cast("dict[str, Any]", over), cast("dict[str, Any]", base)
+    return {**outer, **{key: merged(outer.get(key), value, levels - 1) for key, value in inner.items()}}

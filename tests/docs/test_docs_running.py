@@ -29,11 +29,8 @@ SCHEDULED: Final = 90.0
 
 NOT_SEEN: Final = frozenset(
     {
-        "README.md",
         "data.md",
-        "getting-started.md",
         "operators.md",
-        "people.md",
         "pull-requests.md",
         "submitting.md",
         "troubleshooting.md",
