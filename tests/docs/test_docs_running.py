@@ -30,6 +30,7 @@ SCHEDULED: Final = 90.0
 NOT_SEEN: Final = frozenset(
     {
         "data.md",
+        "getting-started.md",  # its screens depend on whether Volcano could be built
         "operators.md",
         "pull-requests.md",
         "submitting.md",
