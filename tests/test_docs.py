@@ -322,7 +322,7 @@ def test_every_command_is_in_the_command_reference() -> None:
         assert found, name
         section = section.partition("\n## ")[0]
         for parameter in command.params:
-            shown = [] if getattr(parameter, "hidden", False) else parameter.opts
+            shown: list[str] = [] if getattr(parameter, "hidden", False) else parameter.opts
             assert all(f"`{option}`" in section for option in shown if option.startswith("-")), name
 
 

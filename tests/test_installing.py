@@ -22,9 +22,16 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The metadata of an environment in which pip installed the package."""
     (tmp_path / "METADATA").write_text(METADATA)
     (tmp_path / "INSTALLER").write_text("pip\n")
-    monkeypatch.setattr(installing, "distribution", lambda _name: PathDistribution(tmp_path))
+
+    def installed(_name: str) -> PathDistribution:
+        return PathDistribution(tmp_path)
+
+    def found(_name: str) -> str:
+        return "/usr/bin/uv"
+
+    monkeypatch.setattr(installing, "distribution", installed)
     monkeypatch.setattr("sys.executable", "/env/python")
-    monkeypatch.setattr(installing, "which", lambda _name: "/usr/bin/uv")
+    monkeypatch.setattr(installing, "which", found)
     return tmp_path
 
 

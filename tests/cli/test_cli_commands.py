@@ -114,7 +114,10 @@ def test_a_comment_is_made_of_what_previews_write(project: Project, tmp_path: Pa
 def test_an_internal_error_of_a_preview_is_recorded(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpu_tenancy.review.build.review", lambda *_, **__: 1 / 0)
+    def broken(*_: object, **__: object) -> float:
+        return 1 / 0
+
+    monkeypatch.setattr("gpu_tenancy.review.build.review", broken)
     tenancy("preview", "good", "--out", tmp_path / "out", project=project.folder)
     assert (tmp_path / "out" / "exit-code").read_text() == "3\n"
     assert "ZeroDivisionError: division by zero" in (tmp_path / "out" / "errors.txt").read_text()

@@ -31,7 +31,7 @@ def check_workloads(cluster: Cluster, plan: Plan, why_not: Callable[[str], str])
     found: dict[str, tuple[str, Manifest]] = {}
     for workload in _workloads(plan):
         title = f"{workload.team}/{workload.name}"
-        if missing := next(filter(None, map(why_not, workload.operators)), ""):
+        if missing := next((reason for name in workload.operators if (reason := why_not(name))), ""):
             yield Check(f"{title} runs, or is pending for a reason of its quota", missing, holds=None)
         elif manifest := cluster.get(*workload.api, workload.name, workload.team):
             found[title] = workload.team, manifest
