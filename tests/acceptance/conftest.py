@@ -41,6 +41,7 @@ def stack() -> Waves:
         del sections["teams"]["ml-research"]["training"][name]
     # Beside it, so that Kueue leaves its objects alone; nothing of it runs.
     sections["operators"] = {**sections.get("operators", {}), "fluid": "installed"}
+    sections["teams"]["ml-research"]["secrets"]["shared"] = {"existing": True}
     sections["teams"]["ml-research"]["workloadSecrets"] = ["shared"]
     sections["people"] |= {"admins": ["group:admins"], "auditors": ["group:auditors"]}
     for section, node, members in MEMBERS:

@@ -39,8 +39,8 @@ def test_no_team_can_use_more_than_its_cpus(cluster: Cluster, elastic: tuple[Pla
     assert [check.promise for check in found] == [f"{team} cannot use more than its 20 CPUs" for team in TEAMS]
     assert [check.seen for check in found if not check.holds] == []
     for check in found:
-        assert check.seen.startswith("0 used; a pod with 20 is admitted, a pod with 21 is rejected: ")
-        assert "exceeded quota: budget, requested: requests.cpu=21, used: requests.cpu=0" in check.seen
+        assert check.seen == "0 used; a pod with 20 is admitted, a pod with 21 is rejected"
+        assert "exceeded quota: budget, requested: requests.cpu=21, used: requests.cpu=0" in check.message
     cluster.wait_gone(Reference("v1", "Namespace", NAMESPACE))
 
 

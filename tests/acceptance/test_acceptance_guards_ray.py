@@ -106,7 +106,7 @@ def test_the_options_of_the_autoscaler_are_a_container(person: Person) -> None:
     assert "sets NVIDIA_VISIBLE_DEVICES" in person.refusal(found)
     asking = ray_cluster(TEAM, None, pod_of(0))
     asking["spec"]["autoscalerOptions"] = {"resources": {"limits": {GPU: "1"}, "requests": {GPU: "1"}}}
-    assert NO_QUEUE in person.refusal(asking)
+    assert "set tolerations: [{key: nvidia.com/gpu" in person.refusal(asking), "the container has no tolerations"
     harmless = deepcopy(asking)
     harmless["spec"]["autoscalerOptions"] = {"env": [{"name": "LOG", "value": "info"}]}
     assert not person.refusal(harmless)

@@ -60,6 +60,7 @@ def test_an_edit_changes_only_its_objects_and_prunes_removed_ones(cluster: Clust
         "ResourceQuota ml-research/budget",
         "HorizontalPodAutoscaler ml-serving/model-server",
         "ValidatingAdmissionPolicy /gpu-tenancy-scheduling",  # it lists the classes, of which one is new
+        "MutatingAdmissionPolicy /gpu-tenancy-default-priority",  # the classes of priority, likewise
     }
     assert (
         keys(changes, "created")

@@ -66,7 +66,7 @@ def test_all_checks_pass_and_leave_no_objects(cluster: Cluster, local: Tenancy) 
     assert promises >= {f"pods that request {flavor} run on {flavor} nodes only" for flavor in ("a100", "h100", "l4")}
     assert "ml-critical preempts ml-low on a full node" in promises
     assert "pods without a toleration for the GPU taint do not run on a100 nodes" in promises
-    assert all("exceeded quota: budget" in check.seen for check in found if "cannot use more" in check.promise)
+    assert all("exceeded quota: budget" in check.message for check in found if "cannot use more" in check.promise)
     assert cluster.list("v1", "Node", labels=CHECK) == ()
     cluster.wait_gone(Reference("v1", "Namespace", NAMESPACE))  # `check_placement` does not wait for the deletion.
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from acceptance_guards import (
-    NO_QUEUE,
     PRODUCTION,
     RESEARCH,
     TEAMS,
@@ -30,7 +29,6 @@ from gpu_tenancy.local.up import Outcome, up
 pytestmark = [pytest.mark.platform, pytest.mark.smoke]
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "no queue": (job(RESEARCH, None), NO_QUEUE),
     "the queue of another team": (job(RESEARCH, PRODUCTION), "queue"),
     "a toleration without GPUs": (pod(RESEARCH, None, pod_of(0, tolerations=[TOLERATION])), "requests no GPU"),
     "another scheduler": (job(RESEARCH, RESEARCH, pod_of(schedulerName="mine")), "sets schedulerName mine"),
@@ -46,6 +44,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 ADMITTED: tuple[Any, ...] = (
     pod(RESEARCH, RESEARCH),
     job(RESEARCH, RESEARCH),
+    job(RESEARCH, None),
     train_job(RESEARCH, RESEARCH),
     gang(RESEARCH, "ml-research-l4"),
 )
