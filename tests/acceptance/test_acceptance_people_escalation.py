@@ -5,7 +5,20 @@ from typing import Any
 
 import pytest
 from acceptance_builders import Waves
-from acceptance_guards import EXPERIMENTS, QUEUE, RESEARCH, Person, gang, job, job_set, labels, pod, pod_of, train_job
+from acceptance_guards import (
+    EXPERIMENTS,
+    QUEUE,
+    RESEARCH,
+    TOLERATION,
+    Person,
+    gang,
+    job,
+    job_set,
+    labels,
+    pod,
+    pod_of,
+    train_job,
+)
 
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
@@ -153,7 +166,8 @@ def using(**fields: Any) -> Any:
 
 
 def patched_runtime(spec: Mapping[str, Any]) -> Any:
-    jobs = [{"name": "node", "template": {"spec": {"template": {"spec": spec}}}}]
+    """A patch of the pods, which tolerate the taint of GPU nodes."""
+    jobs = [{"name": "node", "template": {"spec": {"template": {"spec": {"tolerations": [TOLERATION], **spec}}}}}]
     return [{"manager": "x.io/y", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}]
 
 

@@ -239,7 +239,7 @@ def comes_up(home: Home) -> None:
     assert f"{objects} created" in first.stdout
     assert "server-side apply" in first.stdout
     assert "✗" not in first.stdout
-    assert first.stdout.count("✓") == 6  # two quotas, two models, the taint, preemption
+    assert first.stdout.count("✓") == 7  # two quotas, two models, the taint, preemption, the verdict
     assert f"kubeconfig  {home.kubeconfig}" in first.stdout
     assert (home.folder / "out" / "good" / "report.html").is_file()
     assert not (home.folder / "nobodys").exists()

@@ -93,7 +93,7 @@ def by_hand(cluster: Cluster) -> None:
     """What people do with kubectl: create the Secret that the stack refers to, and write a real value into its own."""
     name = {"name": "signing", "namespace": "vision"}
     signing: Manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": {**name}}
-    cluster.create({**signing, "stringData": {"a.key": CANARIES["signing"]}})
+    cluster.patch(Reference.of(signing), {"stringData": {"a.key": CANARIES["signing"]}})
     values: Manifest = {"TOKEN": CANARIES["wandb"], "KEY": CANARIES["key"]}
     cluster.patch(Reference("v1", "Secret", "wandb", "vision"), {"stringData": values})
 
