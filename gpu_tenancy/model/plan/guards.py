@@ -38,7 +38,7 @@ _CACHES: Final = "fluid"
 _MAKERS: Final = {"volcano": "volcano", "kueue": "kueue", _CACHES: "fluid", "kuberay": "kuberay-operator", "lws": "lws"}
 """Operators, with their charts, that create pods in teams' namespaces for objects that were evaluated, or change
 admitted objects."""
-USUAL_LIMITS: Final = container_defaults(Team(owner="x", costCenter="x")).limits
+USUAL_LIMITS: Final = container_defaults(Team.model_validate({"owner": "x", "costCenter": "x"})).limits
 """Default limits of containers of a team that sets none."""
 MUTATING: Final = (1, 36)
 """Kubernetes from which MutatingAdmissionPolicies are generally available (`admissionregistration.k8s.io/v1`):

@@ -150,8 +150,8 @@ def test_each_object_of_the_page_fits_and_becomes_its_pods(researcher: Researche
         uid = text_at(made, "metadata", "uid")
         workloads = [one for one in researcher.own.list(KUEUE, "Workload", namespace=TEAM) if uid in owners(one)]
         assert workloads
-        assert {at(workload, "status", "admission", "clusterQueue") for workload in workloads} == {TEAM}
-        assert {at(workload, "spec", "priority") for workload in workloads} == {100000}
+        assert all(at(workload, "status", "admission", "clusterQueue") == TEAM for workload in workloads)
+        assert all(at(workload, "spec", "priority") == 100000 for workload in workloads)
     finally:
         researcher.end(made)
 
