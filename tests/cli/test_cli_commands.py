@@ -358,8 +358,8 @@ def restarts_a_controller_and_removes_a_team_whose_jobs_run_and_wait(home: Home)
     psutil.wait_procs([kueue], timeout=10)
     status = home.run("local", "status")
     assert status.returncode == 1
-    assert "kueue-controller-manager exited. Last log lines" in status.stdout
-    assert '"level":' in status.stdout
+    assert "kueue-controller-manager exited. Last log lines" in status.stderr
+    assert '"level":' in status.stderr
     sections = small()
     del sections["teams"]["speech"]
     home.project.write("good", sections)
