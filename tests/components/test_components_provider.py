@@ -480,7 +480,7 @@ def test_a_cloud_whose_sdk_is_not_installed_is_an_error_with_the_fix(tmp_path: P
     with plugin(PYTHONPATH=str(tmp_path)) as started:
         with pytest.raises(ConstructError) as refused:
             started.construct("Platform", sections_of("prod-aws"))
-        assert "aws needs the package pulumi-aws, which is not installed; run `make ready-clouds`" in refused.value.message
+        assert "pulumi-aws, which is not installed; run `make ready-clouds`" in refused.value.message
         assert "Traceback" not in refused.value.text + started.words()
 
 
