@@ -20,7 +20,7 @@ TENANCY_SECTIONS: Final = (
     "operators", "guards", "images", "people", "multikueue",
 )  # fmt: skip
 """Sections that decide objects on the cluster; prices only matter for reports."""
-TENANCY_CLUSTER: Final = ("provider", "autoscaler", "provides")
+TENANCY_CLUSTER: Final = ("provider", "version", "autoscaler", "provides")
 """Keys of an existing cluster that its Kubernetes provider does not know."""
 
 _ANY: Final = {"$ref": "pulumi.json#/Any"}

@@ -52,8 +52,9 @@ def for_tenancy(sections: Data) -> Data:
     """A stack's sections as a program passes them to Tenancy, whose cluster is that of its provider."""
     kept = {key: value for key, value in sections.items() if key in TENANCY_SECTIONS}
     cluster = sections.get("cluster", {})
-    cloud = cluster.get("provider") or cluster.get("cloud", "existing")
-    return {**kept, "cluster": PROVIDED if cloud == "existing" else {**PROVIDED, "provider": cloud}}
+    said = {"provider": cluster.get("provider") or cluster.get("cloud"), "version": cluster.get("version")}
+    known = {key: value for key, value in said.items() if value not in {None, "existing"}}
+    return {**kept, "cluster": {**PROVIDED, **known}}
 
 
 def stack(**sections: Any) -> Data:
