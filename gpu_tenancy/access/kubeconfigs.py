@@ -121,7 +121,7 @@ def with_token(
     _check_validity(seconds, longest)
     namespace, _, account = who.name.partition("/")
     if not cluster.exists("v1", "ServiceAccount", account, namespace):
-        fix = f"deploy the stack if it declares it; else kubectl create serviceaccount {account} -n {namespace}"
+        fix = f"deploy the stack if it declares it; else run `kubectl create serviceaccount {account} -n {namespace}`"
         raise ConsoleError(f"--as: service account {namespace}/{account} does not exist", fix)
     token = cluster.token(namespace, account, seconds=int(seconds))
     (entry,) = config["clusters"]

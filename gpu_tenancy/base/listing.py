@@ -9,7 +9,7 @@ from rich.style import StyleType
 from rich.table import Table
 from rich.text import Text
 
-from gpu_tenancy.base.output import Output
+from gpu_tenancy.base.output import Output, folded, words
 
 _GAP: Final = 2
 """Cells between two columns."""
@@ -80,7 +80,7 @@ class PlainTable(Table):
             justify = "right" if self._numbers[at] else "left"
             table.add_column(self._headings[at], justify=justify, no_wrap=not self._texts[at], width=width)
         for line in self._lines:
-            table.add_row(*(line[at] for at in kept))
+            table.add_row(*(_folded(line[at], width) for at, width in zip(kept, widths, strict=True)))
         return table
 
     def _widths(self, kept: Sequence[int], width: int | None) -> list[int] | None:
@@ -90,7 +90,7 @@ class PlainTable(Table):
             return natural
         free = width - _GAP * (len(kept) - 1)
         least = [
-            max(min(full, _TEXT), *(cell_len(word) for cell in self._cells(at) for word in cell.split()), 1)
+            max(min(full, _TEXT), *(cell_len(word) for cell in self._cells(at) for word in words(cell)), 1)
             if self._texts[at]
             else full
             for at, full in zip(kept, natural, strict=True)
@@ -120,3 +120,7 @@ class PlainTable(Table):
             for heading, cell in zip(self._headings, line, strict=True):
                 if cell.plain:
                     yield Text.assemble((f"{heading:{width}}", "dim"), cell)
+
+
+def _folded(cell: Text, width: int) -> Text:
+    return Text("\n").join(folded(line, width) for line in cell.split("\n", allow_blank=True))

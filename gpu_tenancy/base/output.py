@@ -7,12 +7,12 @@ tenants create in a cluster.
 import re
 import threading
 from collections.abc import Iterable
-from textwrap import TextWrapper
 from typing import Final
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
+from rich.style import Style
 from rich.text import Text
 
 from gpu_tenancy.base.characters import visible
@@ -23,8 +23,13 @@ _COMMAND: Final = re.compile(r"(?:(?<=\n)|^)(?P<key>[^\S\n]*:):|(?P<old>##)\[")
 """Start of a workflow command of GitHub's runner: at the start of a line, or anywhere as `##[error]`, also of Azure
 Pipelines: https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands and
 https://learn.microsoft.com/azure/devops/pipelines/scripts/logging-commands."""
-_GUIDES: Final = "├─│└"
-"""What leads to the branches of a tree."""
+_BEFORE: Final = re.compile(r"[ ├─│└]*(?:[·✓✗…?] )?")
+"""What precedes the text of a line: spaces, what leads to the branches of a tree, and a mark."""
+_AFTER: Final = str.maketrans("├─└·✓✗…?", "│       ")
+"""What precedes it in the lines after the first one."""
+_WORD: Final = re.compile(r"(?:`[^`]*`|\S)+\s*")
+"""A word, or a command between backticks, with the spaces after it."""
+_WHOLE: Final = Style(meta={"whole": True})
 _OTHER: Final = re.compile(r"##(?=vso\[|teamcity\[)")
 """Commands of Azure Pipelines and TeamCity."""
 
@@ -38,13 +43,22 @@ def _escaped(match: re.Match[str]) -> str:
     return rf"{match['key']}\x3a" if match["key"] else rf"{match['old']}\x5b"
 
 
-def wrapped(console: Console, text: str, first: str = "  ") -> str:
-    """Text after `first`. On a terminal its lines break at spaces only, so that names can be copied."""
-    if not console.is_terminal:
-        return f"{first}{text}"
-    after = " " * len(first)
-    wrapper = TextWrapper(console.width, after, after, break_long_words=False, break_on_hyphens=False)
-    return first + "\n".join(map(wrapper.fill, text.splitlines())).lstrip()
+def command(line: str) -> Text:
+    """A line with a command, which is never wrapped: it works when it is pasted."""
+    return Text(line, _WHOLE)
+
+
+def folded(text: Text, width: int) -> Text:
+    """A line in lines that fit, those after the first one below its text.
+
+    Lines break at spaces, but neither in a word nor in a `command`: one that is longer has its own line.
+    """
+    before = _BEFORE.match(text.plain)
+    indent = Text((before[0] if before else "").translate(_AFTER))
+    pieces = text.divide(_breaks(text.plain, width, len(indent)))
+    for piece in pieces[:-1]:
+        piece.rstrip()
+    return Text("\n").join(indent + piece if at else piece for at, piece in enumerate(pieces))
 
 
 class Output(Console):
@@ -81,19 +95,10 @@ class Output(Console):
         return _plain(segments)
 
     def _wrapped(self, line: list[Segment]) -> Iterable[Segment]:
-        """A line in lines that fit, those after the first one with its indentation; a longer word has its own line."""
-        if sum(segment.cell_length for segment in line) <= self.width:
+        if sum(segment.cell_length for segment in line) <= self.width or any(map(_is_whole, line)):
             return line
-        text = Text()
-        for segment in line:
-            text.append(segment.text, segment.style)
-        before = len(text.plain) - len(text.plain.lstrip(f" {_GUIDES}"))
-        indent = Text(text.plain[:before].translate(str.maketrans(_GUIDES, "│ │ ")))
-        pieces = text.divide(_breaks(text.plain, self.width, len(indent)))
-        for piece in pieces[:-1]:
-            piece.rstrip()
-            piece.append("\n")
-        return [part for at, piece in enumerate(pieces) for part in (indent + piece if at else piece).render(self)]
+        text = Text.assemble(*((segment.text, segment.style or "") for segment in line))
+        return folded(text, self.width).render(self)
 
 
 class Unbounded:
@@ -104,6 +109,15 @@ class Unbounded:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from console.render(self._renderable, options.update(width=10_000))
+
+
+def words(text: str) -> list[str]:
+    """What no line breaks."""
+    return [word[0].rstrip() for word in _WORD.finditer(text)]
+
+
+def _is_whole(segment: Segment) -> bool:
+    return segment.style is not None and "whole" in segment.style.meta
 
 
 def _lines(segments: Iterable[Segment]) -> Iterable[list[Segment]]:
@@ -127,7 +141,7 @@ def _breaks(text: str, width: int, indent: int) -> list[int]:
     """The offsets at which lines after the first one start."""
     found: list[int] = []
     used = indent
-    for word in re.finditer(r"\S+\s*", text):
+    for word in _WORD.finditer(text, indent):
         length = cell_len(word[0].rstrip())
         if used > indent and used + length > width:
             found.append(word.start())

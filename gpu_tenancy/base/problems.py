@@ -120,4 +120,4 @@ def listed(name: str, known: Iterable[str], listing: str = "") -> str:
     if len(names) <= _LISTED:
         return ", ".join(names)
     some = ", ".join(get_close_matches(name[:_LONGEST], names, n=_NEAREST, cutoff=0.0))
-    return f"{some}, … ({len(names)} in total{f'; list them with: {listing}' if listing else ''})"
+    return f"{some}, … ({len(names)} in total{f'; list them with: `{listing}`' if listing else ''})"

@@ -15,7 +15,7 @@ from rich.markup import escape
 
 from gpu_tenancy.base.errors import SPACE, ConsoleError, RenderError
 from gpu_tenancy.base.listing import PlainTable
-from gpu_tenancy.base.output import Output, wrapped
+from gpu_tenancy.base.output import Output
 from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.base.progress import Advance, Report
 from gpu_tenancy.base.texts import plural
@@ -51,7 +51,7 @@ class Lines:
 
     def __call__(self, line: str) -> None:
         """Prints one progress line."""
-        err.print(f"[dim]{escape(wrapped(err, line, '· '))}[/dim]", highlight=False)
+        err.print(f"[dim]· {escape(line)}[/dim]", highlight=False)
 
 
 class Drawn(Lines):

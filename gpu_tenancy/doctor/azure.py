@@ -101,14 +101,14 @@ def questions(stack: Stack, section: AzureCluster, run: Run) -> Iterator[Questio
 
 def _provider(arm: Arm, home: str, provider: str) -> Iterator[Row]:
     state = str(arm.get(f"{home}/providers/{provider}", "2025-04-01").get("registrationState", "unknown"))
-    yield _registered("provider", provider, state, f"run az provider register --namespace {provider}")
+    yield _registered("provider", provider, state, f"run `az provider register --namespace {provider}`")
 
 
 def _feature(arm: Arm, home: str, feature: str) -> Iterator[Row]:
     namespace, _, name = feature.partition("/")
     path = f"{home}/providers/Microsoft.Features/providers/{namespace}/features/{name}"
     state = str(arm.get(path, "2021-07-01").get("properties", {}).get("state", "unknown"))
-    yield _registered("feature", feature, state, f"run az feature register --namespace {namespace} --name {name}")
+    yield _registered("feature", feature, state, f"run `az feature register --namespace {namespace} --name {name}`")
 
 
 def _registered(check: str, name: str, state: str, fix: str) -> Row:

@@ -168,7 +168,7 @@ def _on_folder(google: Google, place: Folder, rights: list[str]) -> Iterator[Row
     url, what, fix = f"{STORAGE}/b/{place.bucket}", "a bucket", "correct its name, or set create"
     if place.prefix:
         url += f"/managedFolders/{urllib.parse.quote(f'{place.prefix}/', safe='')}"
-        what, fix = "a managed folder", f"gcloud storage managed-folders create {place}/"
+        what, fix = "a managed folder", f"run `gcloud storage managed-folders create {place}/`"
     try:
         granted = google.get(f"{url}/iam/testPermissions", "", permissions=rights).get("permissions", [])
     except NotFoundError:
@@ -197,7 +197,7 @@ def _rights(google: Google, project: str, rights: list[str]) -> Iterator[Row]:
 def _service(google: Google, project: str, service: str) -> Iterator[Row]:
     answer = google.get(f"{SERVICES}/projects/{project}/services/{service}", "serviceusage.services.get")
     state = str(answer.get("state", "unknown")).lower()
-    fix = f"run gcloud services enable {service} --project {project}"
+    fix = f"run `gcloud services enable {service} --project {project}`"
     yield judged("API", service, "enabled", state, fits=state == "enabled", fix=fix)
 
 

@@ -98,7 +98,7 @@ def gated(pods: Sequence[Manifest]) -> bool:
 
 def _gated(pods: Sequence[Manifest]) -> Why:
     gates = sorted({text_at(gate, "name") for pod in pods for gate in maps_at(pod, "spec", "schedulingGates")})
-    fix = "check its Workload: kubectl get workloads" if _GATE in gates else "wait until its controller removes it"
+    fix = "check its Workload: `kubectl get workloads`" if _GATE in gates else "wait until its controller removes it"
     return Why((), f"{plural(len(pods), 'pod')} blocked by scheduling gate {', '.join(gates)}", fix)
 
 
@@ -107,7 +107,7 @@ def _unplaced(pods: Sequence[Manifest], state: State) -> Why:
     message = text_at(condition(first, "PodScheduled"), "message")
     lines = [f"{plural(len(pods), 'pod')} unschedulable, such as {name_of(first)}"]
     if claims := _claims(first, state):
-        return Why((*lines, *claims), f"volumes not ready: {claims[0]}", "check the claim: kubectl describe pvc")
+        return Why((*lines, *claims), f"volumes not ready: {claims[0]}", "check the claim: `kubectl describe pvc`")
     if _NO_DEVICE in message and maps_at(first, "spec", "resourceClaims"):
         return Why(
             lines,
@@ -167,7 +167,7 @@ def explain_rejection(target: Target, message: str) -> Why:
     if not (exceeded := exceeded_quota(message)):
         return Why((), f"the API server rejects its pods: {message.removeprefix('Error creating: ')}", "fix this error")
     alive, wanted = len(target.pods), sum(template.count for template in target.demand.templates)
-    fix = f"the others are created when quota is free; see tenancy usage {namespace_of(target.manifest)}"
+    fix = f"the others are created when quota is free; see `tenancy usage {namespace_of(target.manifest)}`"
     return Why((), f"{alive} of {plural(wanted, 'pod')} created: {exceeded}", fix)
 
 
@@ -178,4 +178,4 @@ def _without_pods(target: Target, state: State, lines: Sequence[str]) -> Why:
         return Why(lines, "its pods are not readable by you", f"ask {state.missing['Pod'].who}")
     if at(target.manifest, "spec", "suspend") is True:
         return Why(lines, "suspended (spec.suspend is true)", "set spec.suspend to false, or let Kueue do it")
-    return Why(lines, "no pods created yet", "check the events of its controller: kubectl describe")
+    return Why(lines, "no pods created yet", "check the events of its controller: `kubectl describe`")

@@ -96,7 +96,7 @@ def look_up(cluster: Cluster, namespace: str, name: str, kind: str = "") -> Mani
     )
     raise ConsoleError(
         f"{namespace}/{name}: {kind or 'object'} not found, or not readable by you",
-        nearest(name, known) if known else f"check the name and the namespace: kubectl get all -n {namespace}",
+        nearest(name, known) if known else f"check the name and the namespace: `kubectl get all -n {namespace}`",
     )
 
 

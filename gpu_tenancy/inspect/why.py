@@ -102,7 +102,7 @@ def _queued(target: Target, queues: Queues, workload: Workload) -> Why:
             return Why(lines, "not pending: ended", waits=False)
         case "switched off":
             patch = """--type merge -p '{"spec":{"active":true}}'"""
-            fix = f"kubectl -n {workload.namespace} patch workload {workload.name} {patch}"
+            fix = f"run `kubectl -n {workload.namespace} patch workload {workload.name} {patch}`"
             return Why(lines, "its Workload is deactivated (spec.active is false)", fix)
         case "checked":
             return _checked(workload, lines)
@@ -123,7 +123,8 @@ def _without_label(target: Target, queues: Queues) -> Reason:
     local = queues.usual(namespace)
     if not local:
         return reason, NO_LOCAL_QUEUE
-    return reason, f"kubectl -n {namespace} label {kind.lower()} {name_of(target.manifest)} {QUEUE_LABEL}={local}"
+    command = f"kubectl -n {namespace} label {kind.lower()} {name_of(target.manifest)} {QUEUE_LABEL}={local}"
+    return reason, f"run `{command}`"
 
 
 def _checked(workload: Workload, lines: list[str]) -> Why:

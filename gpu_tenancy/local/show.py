@@ -1,11 +1,12 @@
 """Terminal output of `tenancy local up` and `validate`: tables, and plain text where the output is not a terminal."""
 
+from textwrap import indent
+
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from gpu_tenancy.base.amounts import amount_text
-from gpu_tenancy.base.output import wrapped
 from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import available, counted
@@ -36,7 +37,7 @@ def outcome(console: Console, result: Outcome) -> None:
     style = {"good": "green", "notice": "yellow", "bad": "red"}[verdict.tone]
     console.print(f"\n[bold {style}]{verdict.title}[/bold {style}]")
     for reason in verdict.reasons:
-        console.print(escape(wrapped(console, reason)), highlight=False)
+        console.print(f"  {escape(reason)}", highlight=False)
 
 
 def changes(result: Outcome) -> str:
@@ -151,5 +152,4 @@ def _print_check(console: Console, check: Check) -> None:
     seen = f"not checked: {check.seen}" if check.holds is None else check.seen
     if check.message and check.holds is False:
         seen = f"{seen}: {check.message}"
-    promise = wrapped(console, check.promise).lstrip()
-    console.print(f"[{style}]{mark}[/{style}] {escape(promise)}\n[dim]{escape(wrapped(console, seen))}[/dim]")
+    console.print(f"[{style}]{mark}[/{style}] {escape(check.promise)}\n[dim]{escape(indent(seen, '  '))}[/dim]")

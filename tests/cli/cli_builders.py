@@ -1,6 +1,8 @@
 """A project of a test's own, with stacks that a test writes."""
 
+import io
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,8 +15,11 @@ import psutil
 import yaml
 from builders import EXISTING, Data, job, pool, server, team
 from repository import ROOT
+from rich.console import RenderableType
+from rich.text import Text
 from typer.testing import CliRunner, Result
 
+from gpu_tenancy.base.output import Output
 from gpu_tenancy.cli.main import app
 
 TENANCY = Path(sys.executable).with_name("tenancy")
@@ -150,3 +155,35 @@ class Home:
         return [
             one.pid for one in found if any(str(self.folder / "state") in each for each in one.info["cmdline"] or ())
         ]
+
+
+@dataclass(frozen=True)
+class Screen:
+    """A terminal of some columns."""
+
+    output: Output
+
+    @classmethod
+    def of(cls, width: int, *parts: RenderableType) -> "Screen":
+        """A terminal on which these parts of an answer are printed."""
+        output = Output(width=width, terminal=True)
+        output.file = io.StringIO()
+        for part in parts:
+            output.print(part, highlight=False)
+        return cls(output)
+
+    @property
+    def lines(self) -> list[str]:
+        assert isinstance(self.output.file, io.StringIO)
+        return Text.from_ansi(self.output.file.getvalue()).plain.split("\n")
+
+    @property
+    def words(self) -> set[str]:
+        """Words, without those that say which columns are left out."""
+        return {word for line in self.lines if "not shown" not in line for word in re.findall(r"[\w./:@-]+", line)}
+
+    @property
+    def too_long(self) -> list[str]:
+        """Lines that do not fit; what has no space, and a command, can be longer."""
+        found = [line.strip() for line in self.lines if len(line.rstrip()) > self.output.width]
+        return [line for line in found if " " in line and not re.fullmatch("`[^`]*`[.,;]?", line)]

@@ -1,18 +1,24 @@
 """Tables on a terminal of 80 and of 60 columns: no line is longer, no name is broken; elsewhere nothing is left out."""
 
-import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+import typer
 import yaml
-from cli_builders import Project, small, tenancy
+from cli_builders import Project, Screen, git, small, tenancy
 from repository import ROOT
-from rich.text import Text
+from rich.console import RenderableType
 
+from gpu_tenancy.access.live import Me
+from gpu_tenancy.access.rules import WHOLE
+from gpu_tenancy.access.show import login
 from gpu_tenancy.base import terminal
-from gpu_tenancy.base.output import Output
+from gpu_tenancy.base.output import command
+from gpu_tenancy.doctor.results import Row, conclude
+from gpu_tenancy.embedded.platform import PartStatus, Platform
 
 LONG = "large-language-model-research"
 COMMANDS = [
@@ -29,14 +35,13 @@ COMMANDS = [
 WIDE = "catalogue machines"
 
 
-def on_a_terminal(line: str, width: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The lines that a command prints on a terminal."""
-    narrow = Output(width=width, terminal=True)
-    narrow.file = file = io.StringIO()
+def on_a_terminal(line: str, width: int, monkeypatch: pytest.MonkeyPatch) -> Screen:
+    """What a command prints on a terminal."""
+    screen = Screen.of(width)
     with monkeypatch.context() as patched:
-        patched.setattr(terminal, "out", narrow)
+        patched.setattr(terminal, "out", screen.output)
         assert tenancy(*line.split(), project=ROOT if "catalogue" not in line else None).exit_code == 0
-    return Text.from_ansi(file.getvalue()).plain.split("\n")
+    return screen
 
 
 def words(lines: list[str]) -> Iterator[str]:
@@ -50,7 +55,7 @@ def words(lines: list[str]) -> Iterator[str]:
 def test_no_line_is_longer_than_the_terminal_and_no_word_is_broken(
     line: str, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown = on_a_terminal(line, width, monkeypatch)
+    shown = on_a_terminal(line, width, monkeypatch).lines
     # Only a URL or a path alone may be longer.
     assert [text for text in shown if len(text.rstrip()) > width and " " in text.strip()] == []
     whole = set(words(tenancy(*line.split(), project=ROOT if "catalogue" not in line else None).stdout.splitlines()))
@@ -66,17 +71,15 @@ def test_a_long_name_is_whole_where_only_a_line_for_each_column_fits(
     sections = small()
     sections["teams"] = {LONG: next(iter(sections["teams"].values()))}
     project.write("good", sections)
-    narrow = Output(width=40, terminal=True)
-    narrow.file = file = io.StringIO()
-    monkeypatch.setattr(terminal, "out", narrow)
+    screen = Screen.of(40)
+    monkeypatch.setattr(terminal, "out", screen.output)
     assert tenancy("whatif", "good", project=project.folder).exit_code == 0
-    lines = Text.from_ansi(file.getvalue()).plain.splitlines()
-    assert {"team", LONG} <= {text.strip() for text in lines}
-    assert max(map(len, lines)) <= 40
+    assert {"team", LONG} <= {text.strip() for text in screen.lines}
+    assert max(map(len, screen.lines)) <= 40
 
 
 def test_wide_and_a_pipe_have_every_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    narrow, wide = (on_a_terminal(f"{WIDE}{more}", 80, monkeypatch) for more in ("", " -o wide"))
+    narrow, wide = (on_a_terminal(f"{WIDE}{more}", 80, monkeypatch).lines for more in ("", " -o wide"))
     piped = tenancy(*WIDE.split()).stdout.splitlines()
     assert ("fabric" in narrow[0], "fabric" in wide[0], "fabric" in piped[0]) == (False, True, True)
     assert [text.rstrip() for text in wide] == [*(text.rstrip() for text in piped), ""]
@@ -87,3 +90,66 @@ def test_the_forms_for_programs_have_the_same_answer() -> None:
     rows = json.loads(made["json"])
     assert (yaml.safe_load(made["yaml"]), made["name"].split()) == (rows, [row["machine"] for row in rows])
     assert tenancy("catalogue", "machines", "--json").stdout == made["json"]
+
+
+# Commands that ask a cluster, a cloud or the platform of this machine.
+
+ROWS = [
+    Row("provider", "Microsoft.ContainerService", "registered", "NotRegistered", "missing", "run `az provider x`"),
+    Row("quota", "Standard NDASv4_A100 Family vCPUs", "1,152 vCPUs", "96 vCPUs, 0 in use", "unknown", "raise it"),
+]
+ROLES = {LONG: ("gpu-tenancy-researcher", "gpu-tenancy-lead"), WHOLE: ("gpu-tenancy-auditor",)}
+GROUPS = ("system:authenticated", "researchers@example.com", "platform-engineers@example.com")
+
+
+def doctor() -> None:
+    with pytest.raises(typer.Exit):
+        conclude(ROWS, None)
+
+
+def status() -> None:
+    tenancy("local", "status")
+
+
+def whoami() -> None:
+    parts: list[RenderableType] = [*login(Me("arn:aws:iam::123456789012:role/researcher", GROUPS), ROLES, "prod")]
+    for part in parts:
+        terminal.out.print(part, highlight=False)
+
+
+@pytest.mark.parametrize("width", [80, 60])
+@pytest.mark.parametrize("show", [doctor, status, whoami])
+def test_what_others_answer_fits_and_no_word_is_broken(
+    show: Callable[[], None], width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = [PartStatus("kube-controller-manager", 4194304), PartStatus("etcd", None)]
+    monkeypatch.setattr(Platform, "status", lambda _: parts)
+    screen, wide = Screen.of(width), Screen.of(240)
+    for one in (screen, wide):
+        monkeypatch.setattr(terminal, "out", one.output)
+        show()
+    assert screen.words
+    assert (screen.too_long, screen.words - wide.words) == ([], set())
+
+
+@pytest.mark.process
+def test_names_of_changed_stacks_are_never_wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = Project.at(tmp_path / "project")
+    git(project.folder, "init", "--quiet")
+    git(project.folder, "add", "--all")
+    git(project.folder, "commit", "--quiet", "--message", "first")
+    name = "production-of-language-models-in-europe-west4-with-a-long-name"
+    project.write(name, small())
+    monkeypatch.setattr(terminal, "out", Screen.of(60).output)
+    assert tenancy("stack", "changed", "--base", "HEAD", project=project.folder).stdout == f"{name}\n"
+
+
+def test_a_line_with_a_command_is_whole() -> None:
+    line = "  tenancy fit ml-research -f out/local/job.yaml --embedded"
+    assert Screen.of(20, command(line)).lines == [line, ""]
+
+
+def test_lines_after_the_first_one_are_below_its_text() -> None:
+    assert Screen.of(12, "✓ one two three", "· one two three", "  one two three").lines == [
+        *("✓ one two", "  three", "· one two", "  three", "  one two", "  three", ""),
+    ]

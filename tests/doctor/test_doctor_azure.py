@@ -109,7 +109,7 @@ def test_a_right_that_is_not_granted_and_a_feature_that_is_not_registered_are_mi
     assert row(rows, "rights", "managedClusters/read").verdict == "OK"
     assert row(rows, "rights", "subnets/join").verdict == "missing"
     assert row(rows, "feature", "Encryption").fix == (
-        "run az feature register --namespace Microsoft.Compute --name EncryptionAtHost"
+        "run `az feature register --namespace Microsoft.Compute --name EncryptionAtHost`"
     )
 
 

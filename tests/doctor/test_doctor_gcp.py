@@ -135,7 +135,7 @@ def test_a_missing_right_api_zone_range_and_version_have_their_fixes() -> None:
     assert row(rows, "rights", "container.clusters.create").verdict == "OK"
     assert row(rows, "rights", "iam.serviceAccounts.actAs").verdict == "missing"
     assert row(rows, "API", "container.").fix == (
-        "run gcloud services enable container.googleapis.com --project example-ml"
+        "run `gcloud services enable container.googleapis.com --project example-ml`"
     )
     assert row(rows, "zones", "l4").fix == "set pools.l4.zones: [us-central1-f]"
     assert row(rows, "subnets", "pods").fix == "set cluster.create.podRange to one of gke-pods"
@@ -175,7 +175,7 @@ def test_rights_for_data_are_checked_on_each_existing_bucket_folder_and_secret()
 def test_a_folder_that_does_not_exist_is_missing_and_a_secret_unknown() -> None:
     rows = asked(with_data(), project(folder=404, bucket={"permissions": []}, secret=403))
     assert row(rows, "rights", "gs://ml-evals/set/v2").fix == (
-        "gcloud storage managed-folders create gs://ml-evals/set/v2/"
+        "run `gcloud storage managed-folders create gs://ml-evals/set/v2/`"
     )
     assert row(rows, "rights", "storage.buckets.setIamPolicy on").fix == "grant a role with it on gs://ml-corpus"
     assert row(rows, "rights", "hub").verdict == "unknown"

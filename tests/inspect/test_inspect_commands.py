@@ -74,7 +74,7 @@ def test_a_server_that_accepts_and_never_answers_is_asked_once(tmp_path: Path) -
 def test_a_command_without_a_team_needs_a_namespace_of_the_context(tmp_path: Path) -> None:
     bare = nowhere(tmp_path)
     fit = run("fit", "-f", "job.yaml", "--kubeconfig", str(bare))
-    assert "no team: the kubeconfig's context has no namespace; specify it: tenancy fit TEAM" in " ".join(
+    assert "no team: the kubeconfig's context has no namespace; specify it: `tenancy fit TEAM`" in " ".join(
         fit.stderr.split()
     )
     assert "train: no namespace; specify NAMESPACE/NAME" in run("why", "train", "--kubeconfig", str(bare)).stderr

@@ -53,7 +53,7 @@ def test_a_job_without_the_label_is_not_queued_at_all() -> None:
     found = asked(bare)
     assert found.conclusion == (
         "no queue is set: the Job has no label kueue.x-k8s.io/queue-name;"
-        " kubectl -n research label job train kueue.x-k8s.io/queue-name=research"
+        " run `kubectl -n research label job train kueue.x-k8s.io/queue-name=research`"
     )
     held = workload(bare)
     held["spec"]["queueName"] = ""  # Kueue makes a Workload of a Job without the label too, where it manages all Jobs.
@@ -333,7 +333,7 @@ def test_an_inactive_workload_shows_how_to_activate_it() -> None:
     off["spec"]["active"] = False
     assert asked(Workload=[off]).conclusion == (
         "its Workload is deactivated (spec.active is false);"
-        ' kubectl -n research patch workload job-train-abcde --type merge -p \'{"spec":{"active":true}}\''
+        ' run `kubectl -n research patch workload job-train-abcde --type merge -p \'{"spec":{"active":true}}\'`'
     )
 
 
@@ -369,7 +369,7 @@ def test_pods_rejected_by_quota_show_the_api_servers_message() -> None:
     assert found.messages == (f"pod rejected: {words}",)
     assert found.conclusion == (
         "0 of 1 pod created: ResourceQuota budget has 17.5 of 20 requests.cpu in use, and a pod requests 5;"
-        " the others are created when quota is free; see tenancy usage research"
+        " the others are created when quota is free; see `tenancy usage research`"
     )
     other = asked(Workload=[admitted], Event=[event('Error creating: pods "train-x" is forbidden: no such class')])
     assert other.conclusion == (
@@ -407,7 +407,7 @@ def test_a_pod_whose_claim_is_not_bound_waits_for_it() -> None:
     claim = {"metadata": meta("corpus", "research"), "status": {"phase": "Pending"}}
     waiting = unplaced("pod has unbound immediate PersistentVolumeClaims", volumes=volumes)
     found = asked(Workload=[workload(JOB, admitted=True)], Pod=[waiting], PersistentVolumeClaim=[claim])
-    assert found.conclusion == ("volumes not ready: claim corpus is Pending; check the claim: kubectl describe pvc")
+    assert found.conclusion == ("volumes not ready: claim corpus is Pending; check the claim: `kubectl describe pvc`")
 
 
 def test_a_container_that_cannot_start_shows_the_reason() -> None:

@@ -56,7 +56,7 @@ def test_a_short_list_of_names_is_complete_and_a_long_one_is_cut_to_the_nearest_
     shown, _, rest = listed("m77", many, "tenancy catalogue machines").partition(", …")
     assert shown.split(", ")[0] == "m77"
     assert len(shown.split(", ")) == 5
-    assert rest == " (130 in total; list them with: tenancy catalogue machines)"
+    assert rest == " (130 in total; list them with: `tenancy catalogue machines`)"
     assert listed("m77", many).endswith(", … (130 in total)")
     assert nearest("m777", many).startswith("did you mean 'm77'? Known: m77, ")
 
@@ -76,7 +76,7 @@ def test_an_unknown_machine_type_lists_the_nearest_and_the_command_for_all(cloud
     cluster = {"cloud": "existing", "provider": cloud} if cloud else {"cloud": "existing"}
     message = one(stack(cluster=cluster, pools={"h100": pool("p5.48xlarg")}, teams={}))
     assert message.startswith("pools.h100.machine: unknown machine type 'p5.48xlarg' (did you mean 'p5.48xlarge'?); ")
-    assert message.endswith(f"; list them with: {command}), or add it under machines")
+    assert message.endswith(f"; list them with: `{command}`), or add it under machines")
     assert len(message) < 300
 
 

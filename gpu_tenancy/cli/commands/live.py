@@ -27,7 +27,7 @@ Embedded = Annotated[bool, typer.Option("--embedded", help="Use the embedded pla
 Team = Annotated[str | None, typer.Argument(help="Namespace of a team; default: the one of the kubeconfig's context.")]
 
 
-_RIGHTS: Final = "check your rights: kubectl auth can-i --list"
+_RIGHTS: Final = "check your rights: `kubectl auth can-i --list`"
 
 
 def usage(
@@ -97,7 +97,7 @@ def fit(
 
         team = team or cluster.namespace
         if not team:
-            raise ConsoleError("no team: the kubeconfig's context has no namespace", "specify it: tenancy fit TEAM")
+            raise ConsoleError("no team: the kubeconfig's context has no namespace", "specify it: `tenancy fit TEAM`")
         demands = read_demands(file, team)
         with terminal.reported_if_slow("reading the cluster and running a dry run"):
             state = read(cluster, KINDS, team, only=OWN)

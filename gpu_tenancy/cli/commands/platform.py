@@ -10,6 +10,7 @@ from rich.text import Text
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output, answer
+from gpu_tenancy.base.output import command
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def up(
         terminal.out.print("\nnext")
         where = "" if uses_embedded() else " --embedded"
         for step in next_steps(result, out / stack):
-            terminal.out.print(escape(f"  {terminal.program()} {step}{where}"), highlight=False)
+            terminal.out.print(command(f"  {terminal.program()} {step}{where}"), highlight=False)
         if result.verdict.tone == "bad":
             raise typer.Exit(terminal.PROMISE_BROKEN)
 

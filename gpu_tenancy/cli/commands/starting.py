@@ -13,6 +13,7 @@ import typer
 from rich.markup import escape
 
 from gpu_tenancy.base import terminal
+from gpu_tenancy.base.output import command
 
 
 class Pipelines(StrEnum):
@@ -45,7 +46,7 @@ def init(
             terminal.out.print(f"  {escape(str(file))}", highlight=False)
         terminal.out.print("\nnext:", highlight=False)
         for line in _next(folder, clouds):
-            terminal.out.print(f"  {escape(line)}", highlight=False)
+            terminal.out.print(command(f"  {line}"), highlight=False)
 
 
 def _next(folder: Path, clouds: tuple[str, ...]) -> Iterator[str]:
