@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeAlias
 
+from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.doctor.needs import NodesNeed, grants_of, nodes_of, parts_of, secrets_of, zone_fix
 from gpu_tenancy.doctor.programs import Run, not_logged_in
 from gpu_tenancy.doctor.results import (
@@ -39,7 +40,7 @@ STORAGE: Final = "https://storage.googleapis.com/storage/v1"
 SERVICES: Final = "https://serviceusage.googleapis.com/v1"
 _QUEUED: Final = {"flex-start", "queued"}
 """They count against the quota of preemptible GPUs: https://cloud.google.com/kubernetes-engine/docs/concepts/dws."""
-_SECONDS: Final = 60
+_SECONDS: Final = 10
 
 Send: TypeAlias = Callable[[str, str, str, bytes | None], tuple[int, str]]
 """Sends a request (method, URL, token, body); returns status and text."""
@@ -50,6 +51,7 @@ def send(method: str, url: str, token: str, body: bytes | None) -> tuple[int, st
 
     Raises:
         NoAnswerError: the API cannot be reached.
+        ConsoleError: it does not answer, so that other questions would wait in vain, too.
     """
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     request = urllib.request.Request(url, body, headers, method=method)  # noqa: S310 - constant https addresses
@@ -58,8 +60,13 @@ def send(method: str, url: str, token: str, body: bytes | None) -> tuple[int, st
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode(errors="replace")
-    except (urllib.error.URLError, TimeoutError) as error:
-        raise NoAnswerError(f"{url.split('/')[2]} cannot be reached: {error}") from error
+    except OSError as error:
+        host = url.split("/")[2]
+        if isinstance(error, TimeoutError) or isinstance(getattr(error, "reason", None), TimeoutError):
+            raise ConsoleError(
+                f"{host} does not answer within {_SECONDS} s", "check the network and the proxy, then run it again"
+            ) from error
+        raise NoAnswerError(f"{host} cannot be reached: {error}") from error
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from gpu_tenancy.base.json import Json, map_at, maps_at, text_at
 from gpu_tenancy.inspect.answers import Answer, Check
 from gpu_tenancy.inspect.pods import label, name_of, namespace_of
 from gpu_tenancy.kube.client import Cluster, Manifest
-from gpu_tenancy.kube.errors import ApiError, UnknownKindError
+from gpu_tenancy.kube.errors import ApiError, UnknownKindError, UnreachableError
 from gpu_tenancy.kube.request import CONNECTIONS
 from gpu_tenancy.model.names import COMPUTE_DOMAIN
 
@@ -171,10 +171,21 @@ def read(cluster: Cluster, kinds: Collection[Kind], namespace: str = "", *, only
         ApiError: the API server rejects the request, except for a missing right.
     """
     wanted: list[Kind] = list(dict.fromkeys((*kinds, *only)))
+    silent: list[UnreachableError] = []
+
+    def ask(kind: Kind) -> tuple[tuple[Manifest, ...], Missing | None]:
+        if silent:  # The first requests waited long enough.
+            raise silent[0]
+        try:
+            return _read(cluster, kind, namespace, alone=kind in only)
+        except UnreachableError as error:
+            silent.append(error)
+            raise
+
     cluster.resource("v1", "Namespace")  # A server that does not answer is asked once, not by each thread.
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         tasks: dict[Kind, Future[tuple[tuple[Manifest, ...], Missing | None]]] = {
-            kind: pool.submit(_read, cluster, kind, namespace, alone=kind in only) for kind in wanted
+            kind: pool.submit(ask, kind) for kind in wanted
         }
     objects, missing = dict[Kind, tuple[Manifest, ...]](), dict[Kind, Missing]()
     for kind, task in tasks.items():

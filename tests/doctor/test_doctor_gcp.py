@@ -1,14 +1,18 @@
 """The preflight on Google Cloud, with recorded answers that have the shapes of its discovery documents."""
 
 import json
+import urllib.request
 from typing import Any
+from urllib.error import URLError
 
 import pytest
 from builders import pool, team
 from doctor_builders import Data, GoogleProject, row, rows_of
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.doctor.gcp import send
 from gpu_tenancy.doctor.programs import Done
+from gpu_tenancy.doctor.results import NoAnswerError
 from gpu_tenancy.model.catalogue.preflight import preflight
 
 CREATE: Data = {
@@ -202,3 +206,23 @@ def test_no_query_is_sent_without_a_login() -> None:
 
 def test_the_token_is_in_no_row() -> None:
     assert "token-of-gcloud" not in json.dumps([str(row) for row in asked(stack(), project())])
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "message"),
+    [
+        (TimeoutError("timed out"), ConsoleError, "x.googleapis.com does not answer within 10 s; check the network"),
+        (URLError(TimeoutError("timed out")), ConsoleError, "x.googleapis.com does not answer within 10 s"),
+        (URLError("no route"), NoAnswerError, "x.googleapis.com cannot be reached: .*no route"),
+    ],
+)
+def test_an_api_that_does_not_answer_ends_the_preflight(
+    error: OSError, raised: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: object, timeout: float) -> None:
+        assert timeout == 10
+        raise error
+
+    monkeypatch.setattr(urllib.request, "urlopen", silent)
+    with pytest.raises(raised, match=message):
+        send("GET", "https://x.googleapis.com/v1", "token", None)

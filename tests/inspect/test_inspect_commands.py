@@ -1,18 +1,24 @@
 """The commands about a running cluster, apart from what they say of it."""
 
+import json
 import socket
 import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
+from repository import ROOT
 from typer.testing import CliRunner, Result
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.cli.main import app
-from gpu_tenancy.inspect.reading import read
+from gpu_tenancy.inspect import kubeconfig
+from gpu_tenancy.inspect.reading import Kind, read
 from gpu_tenancy.inspect.usage import KINDS
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import UnreachableError
+from gpu_tenancy.kube.request import CONNECTIONS
 
 
 def run(*arguments: str) -> Result:
@@ -69,6 +75,83 @@ def test_a_server_that_accepts_and_never_answers_is_asked_once(tmp_path: Path) -
         silent.accept()[0].close()
         with pytest.raises(TimeoutError):
             silent.accept()
+
+
+CORE: tuple[Kind, ...] = (
+    *(
+        "ConfigMap",
+        "Event",
+        "LimitRange",
+        "Namespace",
+        "Node",
+        "PersistentVolumeClaim",
+        "Pod",
+        "ResourceQuota",
+        "Secret",
+    ),
+)
+
+
+class Discovering(BaseHTTPRequestHandler):
+    """Says which kinds it serves, and never answers anything else."""
+
+    asked: ClassVar[list[str]] = []
+    over: ClassVar[threading.Event] = threading.Event()
+
+    def do_GET(self) -> None:
+        if self.path not in {"/api", "/apis"}:
+            self.asked.append(self.path)
+            self.over.wait(60)
+            return
+        served = [{"resource": kind.lower(), "responseKind": {"kind": kind}, "scope": "Cluster"} for kind in CORE]
+        group = {"metadata": {"name": ""}, "versions": [{"version": "v1", "resources": served}]}
+        body = json.dumps({"kind": "APIGroupDiscoveryList", "items": [group] if self.path == "/api" else []}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.mark.process
+def test_a_server_that_falls_silent_is_not_asked_by_each_thread_again(tmp_path: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Discovering) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        file = nowhere(tmp_path, server.server_port)
+        with (
+            Cluster(file, retry_seconds=0.1, answer_seconds=0.5) as cluster,
+            pytest.raises(UnreachableError, match="it accepts connections but does not answer"),
+        ):
+            read(cluster, CORE)
+        Discovering.over.set()
+        server.shutdown()
+    assert len(Discovering.asked) <= CONNECTIONS < len(CORE)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "words", ["usage", "usage team", "why job", "fit -f {job}", "access whoami --stack local --project {root}"]
+)
+def test_each_command_gives_up_on_a_silent_server_with_one_sentence(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "job.yaml").write_text("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: []}}")
+    limits: list[float] = []
+
+    def impatient(file: Path, context: str | None, *, answer_seconds: float) -> Cluster:
+        limits.append(answer_seconds)
+        return Cluster(file, context, retry_seconds=0.1, answer_seconds=0.2)
+
+    monkeypatch.setattr(kubeconfig, "Cluster", impatient)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        file = nowhere(tmp_path, port, namespace="team")
+        line = words.format(job=tmp_path / "job.yaml", root=ROOT)
+        seen = run(*line.split(), "--kubeconfig", str(file))
+    assert (seen.exit_code, seen.stdout, limits) == (1, "", [10])
+    assert " ".join(seen.stderr.split()) == (
+        f"error: the API server at http://127.0.0.1:{port} is not reachable: it accepts connections but does not"
+        " answer; check that it is running and that the kubeconfig is correct, then run the same command again"
+    )
 
 
 def test_a_command_without_a_team_needs_a_namespace_of_the_context(tmp_path: Path) -> None:
