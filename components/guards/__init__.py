@@ -12,7 +12,7 @@ from pulumi_kubernetes.admissionregistration.v1 import (
 
 from gpu_tenancy.model.plan.guards import GuardsPlan
 
-from .sources import mutation, scope, spec
+from .sources import has_parameters, mutation, scope, spec
 
 DEFAULTS: Final = ("queue", "tolerations", "priority", "resources", "ray")
 """What MutatingAdmissionPolicies complete."""
@@ -52,6 +52,8 @@ class Guards(pulumi.ComponentResource):
         binding: Any = {"policy_name": policy_name, "validation_actions": _ACTIONS[action]}
         if scope(rule) == "Namespaced":
             binding["match_resources"] = {"namespace_selector": _selector(guards)}
+        if has_parameters(rule):
+            binding["param_ref"] = {"selector": {}, "parameter_not_found_action": "Allow"}
         after = pulumi.ResourceOptions(parent=self, depends_on=[policy])
         return ValidatingAdmissionPolicyBinding(
             f"{name}-binding", metadata={"name": policy_name}, spec=binding, opts=after
@@ -83,7 +85,7 @@ def actions(guards: GuardsPlan) -> dict[str, str]:
     if guards.action == "off" or not teams:
         return denying
     others = {
-        **dict.fromkeys(("queue", "kueue-metadata", "release", "devices"), True),
+        **dict.fromkeys(("queue", "kueue-metadata", "release", "rollout", "scale", "devices"), True),
         "toleration": bool(guards.taints),
         "scheduling": True,
         "amount": True,

@@ -115,6 +115,11 @@ def gang_specs() -> str:
     return " : ".join((*choices, "[]"))
 
 
+def partitions() -> str:
+    """CEL of the partitions of rollouts of the object `o`, as a list of optional values."""
+    return _list(_at(kind.partition) for kind in KINDS if kind.partition)
+
+
 def _at(path: Iterable[Step]) -> str:
     return f"o{_fields(path)}"
 

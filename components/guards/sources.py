@@ -19,7 +19,7 @@ from gpu_tenancy.model.plan.service_accounts import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.workloads import SHIPPED
 
 from ..pods import ACCOUNT
-from .cel import KINDS, gang_specs, key, literal, places_of_pods, queue_place, template_places
+from .cel import KINDS, gang_specs, key, literal, partitions, places_of_pods, queue_place, template_places
 
 _READ: Final = re.compile(r"\bvariables\.(\w+)")
 _OWNERS: Final = ("apps/Deployment", "apps/ReplicaSet", "apps/StatefulSet", "batch/Job", "/Pod")
@@ -31,13 +31,20 @@ def scope(name: str) -> str:
     return _source(name).get("scope", "Namespaced")
 
 
+def has_parameters(name: str) -> bool:
+    """Whether a policy is evaluated for each object of a kind in the namespace of the request."""
+    return "params" in _source(name)
+
+
 def spec(name: str, guards: GuardsPlan) -> dict[str, Any]:
     """The spec of the ValidatingAdmissionPolicy `gpu-tenancy-<name>`."""
     source = _source(name)
     unless = f"!({source['onlyIf']}) || " if "onlyIf" in source else ""
     variables = _filled(source, {**source.get("variables", {}), **source["violations"]}, guards)
+    parameter = source.get("params")
     return {
         "failure_policy": "Fail",
+        **({"param_kind": {"api_version": parameter["api"], "kind": parameter["kind"]}} if parameter else {}),
         **_matching(source, guards),
         "variables": _expressions({**_shared(source, (unless, *variables.values()), guards), **variables}),
         "validations": [
@@ -137,9 +144,13 @@ def _resources(rule: Mapping[str, Any], guards: GuardsPlan) -> dict[str, list[st
         "all": KINDS,
         "fromTemplate": [kind for kind in KINDS if kind.counts_template],
         "counted": _counted(guards),
+        "countedAsOne": [kind for kind in _counted(guards) if not kind.groups],
+        "revised": [kind for kind in _counted(guards) if kind.partition],
     }
+    below = f"/{rule['subresource']}" if "subresource" in rule else ""
     groups = dict.fromkeys(kind.group for kind in kinds[rule["kinds"]])
-    return {"api_groups": [*groups], "resources": [*dict.fromkeys(kind.plural for kind in kinds[rule["kinds"]])]}
+    resources = dict.fromkeys(kind.plural + below for kind in kinds[rule["kinds"]])
+    return {"api_groups": [*groups], "resources": [*resources]}
 
 
 def _counted(guards: GuardsPlan) -> list[WorkloadKind]:
@@ -182,6 +193,9 @@ def _values(guards: GuardsPlan) -> dict[str, str]:
         "channelClass": CHANNEL_CLASS,
         "kinds": [key(kind) for kind in KINDS],
         "counted": [key(kind) for kind in _counted(guards)],
+        "groupKinds": [key(kind) for kind in _counted(guards) if kind.groups],
+        "groupLabels": [kind.label for kind in _counted(guards) if kind.groups],
+        "revised": [key(kind) for kind in _counted(guards) if kind.partition],
         "trustedOwners": list(dict.fromkeys((*_OWNERS, *integrated, *guards.external))),
         "queuedByJobs": queued("jobs"),
         "queuedByPods": queued("templates"),
@@ -193,6 +207,7 @@ def _values(guards: GuardsPlan) -> dict[str, str]:
         **{name: literal(value) for name, value in values.items()},
         **places_of_pods(),
         "gangSpecs": gang_specs(),
+        "partitions": partitions(),
         "templatePlaces": template_places(),
     }
 

@@ -125,7 +125,8 @@ class WorkloadKind(_Row):
     integration: str = ""
     queue: Queued = "object"
     without: Queued | None = None
-    counts_template: bool = False
+    counted_by: Literal["template", "pods"] | None = None
+    partition: Steps = ()
     label: str = ""
     named: Steps = ()
     ready: str = ""
@@ -134,6 +135,11 @@ class WorkloadKind(_Row):
     def api(self) -> tuple[str, str]:
         """API version, with its group, and kind."""
         return f"{self.group}/{self.version}" if self.group else self.version, self.kind
+
+    @property
+    def counts_template(self) -> bool:
+        """Whether Kueue counts the pod template, and not the pods, which have defaults."""
+        return bool(self.integration) if self.counted_by is None else self.counted_by == "template"
 
     def pod_sets(self, manifest: Mapping[str, Json]) -> Iterator[PodSet]:
         """The pods of an object, as Kueue counts them; for a kind with groups, those of one group."""

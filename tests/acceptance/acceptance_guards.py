@@ -39,6 +39,8 @@ POLICIES = (
     "queue-objects",
     "ratio",
     "release",
+    "rollout",
+    "scale",
     "scheduling",
     "secrets",
     "tokens",

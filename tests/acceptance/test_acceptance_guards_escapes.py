@@ -330,7 +330,8 @@ ALONE = f"sets {GPU} under limits only, and Kueue would count 0; set the same nu
 def test_gpus_as_limits_alone_are_refused_in_every_kind_that_kueue_counts_by_its_template(
     tenant: Person, spec: Any
 ) -> None:
-    for attempt in (job(RESEARCH, RESEARCH, spec), job_set(RESEARCH, RESEARCH, spec)):
+    counted = replicas("StatefulSet", RESEARCH, RESEARCH, spec=spec)
+    for attempt in (job(RESEARCH, RESEARCH, spec), job_set(RESEARCH, RESEARCH, spec), counted):
         assert ALONE in tenant.refusal(attempt)
         # Where no container gets 0 GPUs by default, Kueue takes the limits.
         elsewhere = {
@@ -340,8 +341,7 @@ def test_gpus_as_limits_alone_are_refused_in_every_kind_that_kueue_counts_by_its
         assert not tenant.refusal(elsewhere)
     assert not tenant.refusal(job(RESEARCH, RESEARCH, limited()))
     # The pods of these are counted themselves, with the requests that the API server adds.
-    for kind in ("Deployment", "StatefulSet"):
-        assert not tenant.refusal(replicas(kind, RESEARCH, RESEARCH, spec=spec))
+    assert not tenant.refusal(replicas("Deployment", RESEARCH, RESEARCH, spec=spec))
 
 
 def test_a_train_jobs_gpus_as_limits_alone_are_refused(tenant: Person) -> None:

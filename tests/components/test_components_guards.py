@@ -16,8 +16,8 @@ from components.guards.sources import mutation
 from components.guards.sources import spec as filled
 from gpu_tenancy.base.tables import read_table
 
-PODS = ["amount", "devices", "kueue-metadata", "queue", "ratio", "release", "scheduling", "toleration"]
-OBJECTS = ["namespace", "network", "queue-objects"]
+PODS = ["amount", "devices", "kueue-metadata", "queue", "ratio", "release", "rollout", "scheduling", "toleration"]
+OBJECTS = ["namespace", "network", "queue-objects", "scale"]
 RULES = sorted([*PODS, *OBJECTS])
 POLICIES = Path(sources.__file__).with_name("policies")
 SOURCES = sorted(file.stem for file in POLICIES.glob("*.yaml") if file.stem != "shared")
@@ -109,10 +109,10 @@ def test_they_are_bound_to_the_teams_namespaces_by_the_label_that_these_carry() 
 def test_what_fails_to_be_judged_is_refused_and_no_parameter_can_be_missing() -> None:
     program = made()
     for name in RULES:
-        policy = spec(program, POLICY, name)
+        policy, reference = spec(program, POLICY, name), spec(program, BINDING, name).get("paramRef")
         assert policy["failurePolicy"] == "Fail"
-        assert "paramKind" not in policy
-        assert "paramRef" not in spec(program, BINDING, name)
+        assert ("paramKind" in policy) == (reference is not None) == (name == "rollout")
+        assert reference in (None, {"selector": {}, "parameterNotFoundAction": "Allow"})
 
 
 def test_status_and_binding_of_pods_are_never_judged_nor_deletions_but_of_what_kueue_counts() -> None:
@@ -121,7 +121,8 @@ def test_status_and_binding_of_pods_are_never_judged_nor_deletions_but_of_what_k
         parts = {item for rule in rules for item in rule["resources"] if "/" in item or "*" in item}
         assert parts == ({"pods/ephemeralcontainers"} if name == "devices" else set())
         operations = {operation for rule in rules for operation in rule["operations"]}
-        assert operations == {"CREATE", "UPDATE"} | ({"DELETE"} if name == "release" else set())
+        more = {"release": {"CREATE", "DELETE"}, "rollout": set[str]()}
+        assert operations == {"UPDATE"} | more.get(name, {"CREATE"})
 
 
 def test_every_refusal_speaks_of_its_own_fault() -> None:
@@ -169,11 +170,25 @@ def test_the_policies_are_the_same_for_one_team_and_for_many() -> None:
 def test_only_what_kueue_counts_by_its_template_must_keep_its_pods() -> None:
     rules: Any = spec(made(), POLICY, "release")["matchConstraints"]["resourceRules"]
     deleted = {group for rule in rules if "DELETE" in rule["operations"] for group in rule["apiGroups"]}
-    assert deleted == {"batch", "jobset.x-k8s.io", "keda.sh", "trainer.kubeflow.org"}
+    assert deleted == {"", "apps", "batch", "jobset.x-k8s.io", "keda.sh", "trainer.kubeflow.org"}
     plan = planned(stack())
     integrated = replace(plan.guards, frameworks=(*plan.guards.frameworks, "ray.io/raycluster"))
     counted, _ = filled("release", integrated)["match_constraints"]["resource_rules"]
     assert "ray.io" in counted["api_groups"]
+
+
+def test_kueue_counts_each_kind_that_it_integrates_by_its_template_unless_the_row_says_otherwise() -> None:
+    by_pods = {kind.kind for kind in KINDS if kind.integration and not kind.counts_template}
+    assert by_pods == {"Pod", "Deployment"}
+    frameworks = tuple(kind.integration for kind in KINDS)
+    everything = replace(planned(stack()).guards, frameworks=frameworks)
+    for name, left in {"gpu-requests": {"pods", "deployments"}, "release": {"deployments"}}.items():
+        rules: Any = filled(name, everything)["match_constraints"]["resource_rules"]
+        of = {resource for rule in rules for resource in rule["resources"]}
+        assert {kind.plural for kind in KINDS if kind.integration} - of == left
+    (scaled,) = filled("scale", everything)["match_constraints"]["resource_rules"]
+    assert "statefulsets/scale" in scaled["resources"]
+    assert "leaderworkersets/scale" not in scaled["resources"], "each of its groups is counted when it is there"
 
 
 def test_where_kueue_integrates_a_kind_its_queue_is_on_the_object() -> None:
