@@ -31,6 +31,7 @@ POLICIES = (
     "accounts",
     "amount",
     "devices",
+    "grace",
     "kueue-metadata",
     "namespace",
     "network",

@@ -45,6 +45,13 @@ POD_BY_POD: Final = {
     "ray.io/v1/RayCluster",
     "v1/ReplicationController",
 }
+SERVERS: Final = {"apps/v1/Deployment", "apps/v1/StatefulSet", "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"}
+DEVICE_PATHS: Final = (
+    "/var/run/nvidia-container-devices/all",
+    "/var/run/x/../nvidia-container-devices/0",
+    "var//run/nvidia-container-devices",
+)
+"""Mounts that stand for GPUs: the container runtime reads them after it has cleaned the paths."""
 PATHS: Final[dict[str, tuple[str, ...]]] = {
     "v1/Pod": (),
     "v1/ReplicationController": ("spec", "template"),
@@ -120,7 +127,20 @@ def containers(draw: st.DrawFn, name: str) -> Any:
     variable = draw(st.sampled_from([None, None, None, "all", "0", "none"]))
     if variable is not None:
         found["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": variable}]
+    path = draw(st.sampled_from([None] * 16 + ["/var/run/nvidia", *DEVICE_PATHS]))
+    if path is not None:
+        found["volumeMounts"] = [{"name": "d", "mountPath": path}]
     return found
+
+
+REACHES: Final = ({}, {"namespaces": [RESEARCH]}, {"namespaceSelector": {}}, {"namespaces": ["ml-serving"]})
+
+
+@st.composite
+def affinities(draw: st.DrawFn) -> Any:
+    term = {"topologyKey": "kubernetes.io/os", "labelSelector": {}, **draw(st.sampled_from(REACHES))}
+    field = draw(st.sampled_from(["podAffinity", "podAntiAffinity"]))
+    return {field: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
 @st.composite
@@ -133,6 +153,11 @@ def specs(draw: st.DrawFn) -> Any:
     scheduler, node = draw(SCHEDULERS), draw(st.sampled_from([None] * 6 + ["l4-0"]))
     spec |= {} if scheduler is None else {"schedulerName": scheduler}
     spec |= {} if node is None else {"nodeName": node}
+    spec["volumes"] = [{"name": "d", "emptyDir": {}}]
+    affinity = draw(st.none() | st.none() | affinities())
+    grace = draw(st.sampled_from([None] * 4 + [60, 1000, 31536000]))
+    spec |= {} if affinity is None else {"affinity": affinity}
+    spec |= {} if grace is None else {"terminationGracePeriodSeconds": grace}
     if draw(st.integers(0, 9)) == 0:
         spec["resourceClaims"] = [{"name": "g", "resourceClaimTemplateName": "g"}]
     return spec
@@ -152,6 +177,7 @@ def metadata(draw: st.DrawFn) -> Any:
         f"{VOLCANO}queue-name": [OWN_GANG, OTHERS_GANG, "default"],
         "scheduling.k8s.io/group-name": ["podgroup-1", "own"],
         "cdi.k8s.io/gpus": ["nvidia.com/gpu=all"],
+        "nvidia.cdi.k8s.io/container.c": ["nvidia.com/gpu=all"],
     }
     for key, values in notes.items():
         if draw(st.integers(0, 11)) == 0:
@@ -227,12 +253,7 @@ def losses(found: Any) -> Iterator[Loss]:
     template = within(found, PATHS[kind])
     spec, meta = template["spec"], template["metadata"]
     asked = sum(gpus_of(container) for container in every_container(spec)) + (8 if spec.get("resourceClaims") else 0)
-    for container in every_container(spec):
-        visible = [each["value"] for each in container.get("env", ()) if each["name"] == "NVIDIA_VISIBLE_DEVICES"]
-        if not gpus_of(container) and visible and visible[0] not in {"none", "void", ""}:
-            yield Loss(8, "the container runtime adds all GPUs of the node")
-    if any(key.startswith("cdi.k8s.io/") for key in meta["annotations"]):
-        yield Loss(8, "the container runtime adds devices by an annotation")
+    yield from other_losses(kind, spec, meta, asked)
     named = {each["annotations"].get(f"{VOLCANO}queue-name") for each in (meta, found["metadata"])}
     if OTHERS_GANG in named:
         yield Loss(asked, "it is in another team's Volcano queue")
@@ -242,6 +263,24 @@ def losses(found: Any) -> Iterator[Loss]:
         yield from gang_losses(found, kind, spec, asked)
         return
     yield from kueue_losses(found, kind, template, asked)
+
+
+def other_losses(kind: str, spec: Any, meta: Any, asked: int) -> Iterator[Loss]:
+    """What a pod takes from others beside the GPUs that it requests."""
+    for container in every_container(spec):
+        visible = [each["value"] for each in container.get("env", ()) if each["name"] == "NVIDIA_VISIBLE_DEVICES"]
+        if visible and visible[0] not in {"none", "void", ""}:
+            yield Loss(8, "the container runtime adds all GPUs of the node")
+        if any(each["mountPath"] in DEVICE_PATHS for each in container.get("volumeMounts", ())):
+            yield Loss(8, "the container runtime adds GPUs by a mount")
+    if any(key.partition("/")[0].endswith("cdi.k8s.io") for key in meta["annotations"]):
+        yield Loss(8, "the container runtime adds devices by an annotation")
+    for terms in spec.get("affinity", {}).values():
+        (term,) = terms["requiredDuringSchedulingIgnoredDuringExecution"]
+        if term in ({**term, **reach} for reach in REACHES[2:]):
+            yield Loss(8, "pods of other teams are kept from nodes")
+    if asked and spec.get("terminationGracePeriodSeconds", 30) > (3600 if kind in SERVERS else 600):
+        yield Loss(asked, "it keeps its GPUs after its queue gave them to others")
 
 
 def gang_losses(found: Any, kind: str, spec: Any, asked: int) -> Iterator[Loss]:

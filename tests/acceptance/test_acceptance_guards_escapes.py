@@ -364,80 +364,6 @@ def test_a_queued_job_may_not_come_to_have_gpus_as_limits_alone(cluster: Cluster
     cluster.delete(Reference.of(own))
 
 
-def env(name: str, **value: Any) -> Any:
-    """A pod with a GPU, and a second container without."""
-    second = {"name": "second", "image": "a:1", "env": [{"name": name, **value}]}
-    return pod_of(containers=[*pod_of()["containers"], second])
-
-
-@pytest.mark.parametrize(
-    ("attempt", "words", "twin"),
-    {
-        "all": (
-            env("NVIDIA_VISIBLE_DEVICES", value="all"),
-            (
-                "sets NVIDIA_VISIBLE_DEVICES in container second, which requests no GPU; remove the variable or request"
-                " GPUs"
-            ),
-            env("NVIDIA_VISIBLE_DEVICES", value="none"),
-        ),
-        "of a source": (
-            env("NVIDIA_VISIBLE_DEVICES", valueFrom={"fieldRef": {"fieldPath": "metadata.labels['x']"}}),
-            "sets NVIDIA_VISIBLE_DEVICES in container second",
-            env("OTHER", valueFrom={"fieldRef": {"fieldPath": "metadata.labels['x']"}}),
-        ),
-        "of AMD": (
-            env("AMD_VISIBLE_DEVICES", value="0"),
-            "sets AMD_VISIBLE_DEVICES in container second",
-            env("AMD_VISIBLE_DEVICES", value="void"),
-        ),
-        "of an init container": (
-            pod_of(
-                initContainers=[
-                    {"name": "i", "image": "a:1", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "0"}]}
-                ]
-            ),
-            "sets NVIDIA_VISIBLE_DEVICES in container i",
-            pod_of(
-                initContainers=[{"name": "i", "image": "a:1", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": ""}]}]
-            ),
-        ),
-        "by a mount": (
-            pod_of(
-                0,
-                containers=[
-                    {
-                        "name": "c",
-                        "image": "a:1",
-                        "volumeMounts": [{"name": "d", "mountPath": "/var/run/nvidia-container-devices/all"}],
-                    }
-                ],
-                volumes=[{"name": "d", "emptyDir": {}}],
-            ),
-            (
-                "mounts /var/run/nvidia-container-devices in container c, which selects GPUs; remove the mount and"
-                " request GPUs"
-            ),
-            pod_of(
-                0,
-                containers=[{"name": "c", "image": "a:1", "volumeMounts": [{"name": "d", "mountPath": "/var/run/x"}]}],
-                volumes=[{"name": "d", "emptyDir": {}}],
-            ),
-        ),
-    }.values(),
-)
-def test_devices_past_the_scheduler_are_refused(tenant: Person, attempt: Any, words: str, twin: Any) -> None:
-    for make in (pod, job, job_set):
-        message = tenant.refusal(make(RESEARCH, RESEARCH, attempt))
-        assert words in message, message
-        assert not tenant.refusal(make(RESEARCH, RESEARCH, twin))
-
-
-def test_devices_by_an_annotation_are_refused(tenant: Person) -> None:
-    attempt = annotated(pod(RESEARCH, None, pod_of(0)), **{"cdi.k8s.io/gpus": "nvidia.com/gpu=all"})
-    assert "sets annotation cdi.k8s.io/gpus, which adds devices to containers" in tenant.refusal(attempt)
-
-
 def test_a_container_for_debugging_gets_no_gpus(cluster: Cluster, door: Door, tenant: Person) -> None:
     assert tenant
     own = pod(RESEARCH, None, pod_of(0))
@@ -451,7 +377,7 @@ def test_a_container_for_debugging_gets_no_gpus(cluster: Cluster, door: Door, te
     # Kubernetes' own `edit` may not add them.
     with door.let_in("debugger", "cluster-admin", RESEARCH) as person:
         cluster.wait_for(lambda: not person.refusal(job(RESEARCH, RESEARCH)), what="rights")
-        words = "sets NVIDIA_VISIBLE_DEVICES in container d, which requests no GPU"
+        words = "sets NVIDIA_VISIBLE_DEVICES in container d, which adds devices that no queue counts"
         assert words in person.patch_refusal(own, debugging("all"), subresource="ephemeralcontainers")
         assert not person.patch_refusal(own, debugging("none"), subresource="ephemeralcontainers")
     cluster.delete(Reference.of(own), grace=0)

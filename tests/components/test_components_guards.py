@@ -16,7 +16,18 @@ from components.guards.sources import mutation
 from components.guards.sources import spec as filled
 from gpu_tenancy.base.tables import read_table
 
-PODS = ["amount", "devices", "kueue-metadata", "queue", "ratio", "release", "rollout", "scheduling", "toleration"]
+PODS = [
+    "amount",
+    "devices",
+    "grace",
+    "kueue-metadata",
+    "queue",
+    "ratio",
+    "release",
+    "rollout",
+    "scheduling",
+    "toleration",
+]
 OBJECTS = ["namespace", "network", "queue-objects", "scale"]
 RULES = sorted([*PODS, *OBJECTS])
 POLICIES = Path(sources.__file__).with_name("policies")
@@ -115,13 +126,13 @@ def test_what_fails_to_be_judged_is_refused_and_no_parameter_can_be_missing() ->
         assert reference in (None, {"selector": {}, "parameterNotFoundAction": "Allow"})
 
 
-def test_status_and_binding_of_pods_are_never_judged_nor_deletions_but_of_what_kueue_counts() -> None:
+def test_status_and_binding_of_pods_are_never_judged_nor_deletions_but_of_what_keeps_gpus() -> None:
     for name in PODS:
         rules = spec(made(), POLICY, name)["matchConstraints"]["resourceRules"]
         parts = {item for rule in rules for item in rule["resources"] if "/" in item or "*" in item}
-        assert parts == ({"pods/ephemeralcontainers"} if name == "devices" else set())
+        assert parts == {"devices": {"pods/ephemeralcontainers"}, "grace": {"pods/eviction"}}.get(name, set())
         operations = {operation for rule in rules for operation in rule["operations"]}
-        more = {"release": {"CREATE", "DELETE"}, "rollout": set[str]()}
+        more = {**dict.fromkeys(("grace", "release"), {"CREATE", "DELETE"}), "rollout": set[str]()}
         assert operations == {"UPDATE"} | more.get(name, {"CREATE"})
 
 

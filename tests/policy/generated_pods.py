@@ -63,6 +63,9 @@ def containers(least: int, most: int) -> st.SearchStrategy[list[Json]]:
     return bodies.map(lambda some: [{**body, "name": f"c{n}", "image": IMAGE} for n, body in enumerate(some)])
 
 
+_APART: Final = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, "namespaces": [NAMESPACE]}
+
+
 @st.composite
 def pods(draw: st.DrawFn) -> Json:
     """The spec of a pod that keeps every rule."""
@@ -72,7 +75,9 @@ def pods(draw: st.DrawFn) -> Json:
         spec["initContainers"] = [{**body, "name": f"i{n}"} for n, body in enumerate(first)]
     spec |= draw(
         _some(
+            affinity=st.just({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_APART]}}),
             nodeSelector=st.just({"kubernetes.io/os": "linux"}),
+            terminationGracePeriodSeconds=st.integers(1, 600),
             priorityClassName=st.just("ml-low"),
             restartPolicy=st.just("Never"),
             securityContext=_some(**_USERS),
@@ -122,6 +127,22 @@ def _limit(spec: Json, at: int, name: str, count: object) -> None:
     _one(spec, at)["resources"] = {"limits": {name: count}}
 
 
+_DEVICES: Final = "nvidia-container-devices/all"
+
+
+def _linger(spec: Json, at: int) -> None:
+    _limit(spec, at, GPU, 1)
+    spec["terminationGracePeriodSeconds"] = 86400 + at
+
+
+def _apart(at: int) -> Json:
+    """An affinity that reaches other namespaces."""
+    term = {"topologyKey": "kubernetes.io/os", "labelSelector": {}}
+    reach = ({"namespaceSelector": {}}, {"namespaces": ["ml-serving"]}, {"namespaces": [NAMESPACE, "x"]})[at % 3]
+    field = "podAffinity" if at % 2 else "podAntiAffinity"
+    return {field: {"requiredDuringSchedulingIgnoredDuringExecution": [term, {**term, **reach}]}}
+
+
 VIOLATIONS: Final[Mapping[str, Violation]] = {
     "privileged": Violation("no-privileged", lambda spec, at: _context(spec, at, privileged=True)),
     "capability": Violation("no-privileged", lambda spec, at: _context(spec, at, capabilities={"add": ["SYS_ADMIN"]})),
@@ -165,6 +186,17 @@ VIOLATIONS: Final[Mapping[str, Violation]] = {
         "gpu-visible-devices",
         lambda spec, at: _one(spec, at).update(envFrom=[{"prefix": "NVIDIA_", "secretRef": {"name": "keys"}}]),
     ),
+    "mount": Violation(
+        "gpu-visible-devices",
+        lambda spec, at: _add(
+            _one(spec, at),
+            "volumeMounts",
+            {"name": "scratch", "mountPath": ("/var/run/", "/run//", "/var/run/x/../", "var/run/")[at % 4] + _DEVICES},
+            at,
+        ),
+    ),
+    "grace": Violation("gpu-grace-bounded", _linger),
+    "affinity": Violation("affinity-own-namespace", lambda spec, at: spec.update(affinity=_apart(at))),
     "system class": Violation(
         "priority-not-system", lambda spec, _: spec.update(priorityClassName="system-node-critical")
     ),

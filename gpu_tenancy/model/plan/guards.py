@@ -21,6 +21,7 @@ from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL, integrations
 from gpu_tenancy.model.plan.queues import gang_queue_name
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.guards import Grace
 from gpu_tenancy.model.spec.teams import Team
 
 FACTS: Final = "guards.gpu-tenancy.dev/"
@@ -130,6 +131,7 @@ class GuardsPlan:
         members: whether teams have members, whose rights the policies complete.
         teams: bounds by namespace.
         channels: whether pods can claim channels of ComputeDomains, so that Kueue admits pods with claims.
+        grace: maximum termination grace periods of pods with GPUs, in seconds.
         defaults: whether the cluster has MutatingAdmissionPolicies, which complete what members of teams submit.
     """
 
@@ -152,6 +154,7 @@ class GuardsPlan:
     channels: bool = False
     preempting: tuple[str, ...] = ()
     defaults: bool = False
+    grace: Grace = field(default_factory=Grace)
 
 
 def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
@@ -184,6 +187,7 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
         teams={namespace.name: _bounds(stack, namespace) for namespace in namespaces},
         registries=tuple(stack.images.allowed),
         channels=bool(connected_flavors(tree)),
+        grace=stack.guards.grace or Grace(),
         defaults=bool(namespaces) and reaches(stack.cluster, MUTATING),
     )
 

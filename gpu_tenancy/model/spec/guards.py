@@ -3,7 +3,9 @@
 import re
 from typing import Annotated, Literal, TypeAlias
 
-from gpu_tenancy.model.spec.base import OFF, Matching, Section, Shorthand
+from pydantic import Field
+
+from gpu_tenancy.model.spec.base import OFF, Matching, Seconds, Section, Shorthand
 
 Action: TypeAlias = Annotated[Literal["deny", "warn", "audit", "off"], OFF]
 """`deny`: rejected. `warn`: accepted with a warning and an audit log entry. `audit`: audit log entry only. `off`: not
@@ -23,6 +25,22 @@ Account: TypeAlias = Annotated[
 """A user, group or service account, by its API server name."""
 
 
+GracePeriod: TypeAlias = Annotated[Seconds, Field(ge=1, le=86_400)]
+"""Maximum termination grace period."""
+
+
+class Grace(Section):
+    """Maximum termination grace periods of pods with GPUs.
+
+    A deleted or preempted pod keeps its GPUs for this time, while its queue admits another workload in its place.
+    """
+
+    jobs: GracePeriod = 600.0
+    """Of pods and jobs: the time to write a checkpoint. The default is what the Cluster Autoscaler waits at most."""
+    servers: GracePeriod = 3600.0
+    """Of Deployments, StatefulSets, LeaderWorkerSets, RayServices and Rollouts: the time to complete requests."""
+
+
 class Guards(Section):
     """Admission policies in the teams' namespaces. A string sets the action."""
 
@@ -33,6 +51,8 @@ class Guards(Section):
     """Users, groups and service accounts that the policies do not apply to, in addition to Kubernetes' own
     controllers, the operators of this stack and `system:masters`: such as the controller of another batch system, if
     the owners of its objects are restricted in another way."""
+    grace: Grace | None = None
+    """Maximum termination grace periods of pods with GPUs."""
 
 
 GuardsEntry: TypeAlias = Annotated[Guards, Shorthand(str, ("action",)), OFF]

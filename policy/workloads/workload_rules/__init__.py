@@ -12,6 +12,7 @@ from workload_rules import (
     borrowing,
     budgets,
     credentials,
+    devices,
     fabric,
     gpus,
     images,
@@ -33,6 +34,7 @@ PACK: Final = Pack(
     description="Rules for GPU workloads on Kubernetes.",
     rules=rules_of(
         gpus,
+        devices,
         placement,
         fabric,
         jobs,

@@ -1,16 +1,15 @@
 """Rules for GPU requests of pods, and for GPU sharing."""
 
-from base64 import b64decode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import ClassVar, Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, MUST, Part, Resource, Severity, Stack, Subject, View, format_number, quantity, rule
+from rule_engine import ADVICE, MUST, Severity, Stack, View, format_number, quantity, rule
 from workload_rules import nodes
-from workload_rules.kinds import COMMUNICATE, COUNTS
+from workload_rules.kinds import COMMUNICATE, COUNTS, SERVING
 from workload_rules.pods import (
     CONTAINERS,
     POD_PARTS,
@@ -19,9 +18,7 @@ from workload_rules.pods import (
     Gpus,
     Pod,
     TenantGpus,
-    Tenants,
     for_tenants,
-    holds_pods,
     kind_of,
     views_at,
 )
@@ -103,86 +100,38 @@ def gpu_per_node(pod: Pod, settings: LargestNode) -> Iterator[str]:
             )
 
 
-class VisibleDevices(Tenants):
-    """Environment variables that bypass GPU allocation by Kubernetes."""
+class Grace(TenantGpus):
+    """Maximum termination grace periods of pods with GPUs."""
 
-    variables: list[str] = Field(
-        [
-            "NVIDIA_VISIBLE_DEVICES",
-            "NVIDIA_MIG_CONFIG_DEVICES",
-            "NVIDIA_MIG_MONITOR_DEVICES",
-            "AMD_VISIBLE_DEVICES",
-        ],
-        description="Environment variables that the container runtime treats as GPU requests.",
-    )
+    jobs: int = Field(600, gt=0, description="Seconds for pods and jobs, to write a checkpoint.")
+    servers: int = Field(3600, gt=0, description="Seconds for servers, to complete requests.")
 
 
-_NONE: Final = frozenset({"", "none", "void"})
-"""Values that select no GPU."""
-_SOURCES: Final = frozenset({"core:ConfigMap", "core:Secret"})
-
-
-def _of_container(container: Container, settings: VisibleDevices) -> Iterator[str]:
-    for source in container.view.items("envFrom"):
-        prefix = source.text("prefix")
-        for name in settings.variables:
-            if prefix and name.startswith(prefix):
-                yield f"envFrom with prefix {prefix} can set {name}; use another prefix"
-    for variable in container.view.items("env"):
-        name = variable.text("name")
-        if name not in settings.variables:
-            continue
-        if variable.has("valueFrom"):
-            yield f"sets {name} from a reference; remove it (the device plugin sets it)"
-        elif variable.text("value") not in _NONE:
-            yield f"sets {name} itself, which bypasses GPU allocation; remove it, or set it to none"
-
-
-def _of_source(source: Part, settings: VisibleDevices) -> Iterator[str]:
-    """A ConfigMap or a Secret, of which `envFrom` makes variables."""
-    for field in ("data", "stringData"):
-        entries = source.resource.props.entries(field)
-        for name in settings.variables:
-            if name in entries and _value(source.resource, field, entries[name]) not in _NONE:
-                yield f"has the key {name}, which bypasses GPU allocation in containers with envFrom; remove it"
-
-
-def _value(source: Resource, field: str, entry: View) -> str:
-    if kind_of(source) != "core:Secret" or field == "stringData":
-        return entry.text()
-    try:
-        return b64decode(entry.text()).decode(errors="replace")
-    except ValueError:
-        return entry.text()
-
-
-def _find_variables(resource: Resource) -> Iterable[Container | Part]:
-    return (Part(resource),) if kind_of(resource) in _SOURCES else resource.parts(CONTAINERS)
-
-
-_VARIABLES: Final = Subject(
-    "containers, ConfigMaps and Secrets",
-    lambda resource: kind_of(resource) in _SOURCES or holds_pods(resource),
-    _find_variables,
-)
+def _has_gpus(pod: Pod, settings: Gpus) -> bool:
+    """Whether a pod requests GPUs; a part of one does if any pod of its object does."""
+    pods = (pod,) if pod.form == "pod" else pod.resource.parts(POD_PARTS)
+    return any(other.gpus(settings) or other.claims for other in pods)
 
 
 @rule(
-    "gpu-visible-devices",
-    rationale=(
-        "If the container runtime honors the variable, the container uses GPUs that are allocated to another team,"
-        " or all GPUs of the node."
-    ),
-    fix="Request GPUs under `limits` and remove the variable; the values `none` and `void` are allowed.",
-    link="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html",
-    severity=Severity.CRITICAL,
-    level=MUST,
-    on=_VARIABLES,
+    "gpu-grace-bounded",
+    rationale="A deleted or preempted pod keeps its GPUs for this time, while its queue gives them to others.",
+    fix="Lower `terminationGracePeriodSeconds` to what a checkpoint, or the last requests, need.",
+    link=f"{_DOCS}/concepts/workloads/pods/pod-lifecycle/#pod-termination",
+    severity=Severity.HIGH,
+    level=ADVICE,
+    on=POD_PARTS,
 )
 @for_tenants
-def gpu_visible_devices(part: Container | Part, settings: VisibleDevices) -> Iterator[str]:
-    """A container must not select GPUs by an environment variable, nor by a ConfigMap or Secret with one."""
-    yield from _of_container(part, settings) if isinstance(part, Container) else _of_source(part, settings)
+def gpu_grace_bounded(pod: Pod, settings: Grace) -> Iterator[str]:
+    """A pod with GPUs must end soon after it is deleted."""
+    seconds = pod.spec.number("terminationGracePeriodSeconds")
+    maximum = settings.servers if kind_of(pod.resource) in SERVING else settings.jobs
+    if seconds is not None and seconds > maximum and _has_gpus(pod, settings):
+        yield (
+            f"has a termination grace period of {format_number(seconds)} s, in which it keeps its GPUs; set"
+            f" terminationGracePeriodSeconds: {maximum} or less"
+        )
 
 
 class SharedMemory(TenantGpus):

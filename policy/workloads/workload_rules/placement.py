@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
-from rule_engine import ADVICE, Severity, rule
+from rule_engine import ADVICE, Severity, View, rule
 from rule_engine.remedies import resource_of, value_at
 from workload_rules import nodes
 from workload_rules.kinds import RUNTIMES
@@ -202,3 +202,47 @@ def toleration_has_key(pod: Pod, settings: DaemonSettings) -> Iterator[str]:
     for index, toleration in enumerate(nodes.tolerations(pod)):
         if not toleration.get("key"):
             yield f"toleration {index} has no key and tolerates every taint; set the key of one taint"
+
+
+_TERMS: Final = ("podAffinity", "podAntiAffinity")
+_EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+"""Annotation by which JobSet adds such terms, against the JobSets of all namespaces:
+https://github.com/kubernetes-sigs/jobset/blob/v0.12.0/pkg/webhooks/pod_webhook.go."""
+
+
+def _reaches(term: View, namespace: str) -> bool:
+    """Whether a term of an affinity is about pods of other namespaces, too."""
+    if any(name != namespace for name in term.texts("namespaces")):
+        return True
+    selector = term.at("namespaceSelector")
+    own = {"kubernetes.io/metadata.name": namespace}
+    return term.has("namespaceSelector") and (
+        selector.has("matchExpressions") or selector.string_map("matchLabels") != own
+    )
+
+
+@rule(
+    "affinity-own-namespace",
+    rationale=(
+        "The scheduler places no pod where it breaks the required anti-affinity of a pod that is there already: one"
+        " small pod can keep all pods of other teams from the nodes of a zone or a pool."
+    ),
+    fix="Remove `namespaces` and `namespaceSelector` from required terms; Kueue places pods together by topology.",
+    link=f"{_AFFINITY}#namespace-selector",
+    severity=Severity.HIGH,
+    level=ADVICE,
+    on=POD_PARTS,
+)
+@for_tenants
+def affinity_own_namespace(pod: Pod, _: Tenants) -> Iterator[str]:
+    """Required affinities to pods must be about pods of the same namespace."""
+    for field in _TERMS:
+        terms = pod.spec.items("affinity", field, "requiredDuringSchedulingIgnoredDuringExecution")
+        if any(_reaches(term, pod.namespace) for term in terms):
+            yield (
+                f"has a required {field} to pods of other namespaces; remove namespaces and namespaceSelector of its"
+                " terms"
+            )
+    metas = (pod.resource.props.at("metadata"), pod.meta, pod.value_at("spec.replicatedJobs.*.template.metadata"))
+    if any(_EXCLUSIVE in meta.entries("annotations") for meta in metas):
+        yield f"has annotation {_EXCLUSIVE}, which keeps JobSets of other namespaces from nodes; remove it"

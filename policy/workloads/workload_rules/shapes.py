@@ -172,6 +172,8 @@ def _is_part(value: dict[str, Plain]) -> bool:
         not _FLAGS.isdisjoint(value)
         or any(_of_maps(value.get(key)) for key in _LISTS)
         or isinstance(value.get("priorityClassName"), str)
+        or isinstance(value.get("terminationGracePeriodSeconds"), int | float | str)
+        or _has(value.get("affinity"), frozenset({"podAffinity", "podAntiAffinity"}))
         or _has(value.get("podSecurityContext"), frozenset({"windowsOptions", "seccompProfile", "sysctls"}))
         or _has(value.get("securityContext"), frozenset({"windowsOptions", "sysctls"}))
     )

@@ -91,23 +91,14 @@ def _turns(one: str, other: str, name: str = "nvidia.com/gpu") -> str:
     )
 
 
-CONFIG: Final = manifest("""
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: settings, namespace: ml-research}
-data: {EPOCHS: "3"}
-""")
-SECRET: Final = manifest("""
-apiVersion: v1
-kind: Secret
-metadata: {name: keys, namespace: ml-research}
-data: {TOKEN: aHVudGVyMg==}
-""")
-_VARIABLE: Final = "NVIDIA_VISIBLE_DEVICES"
+_GRACE: Final = f"{_SPEC}.terminationGracePeriodSeconds"
 
 
-def _source(place: str) -> str:
-    return f"{place}: has the key {_VARIABLE}, which bypasses GPU allocation in containers with envFrom; remove it"
+def _grace(place: str, seconds: str, maximum: int = 600) -> str:
+    return (
+        f"{place}: has a termination grace period of {seconds} s, in which it keeps its GPUs; set"
+        f" terminationGracePeriodSeconds: {maximum} or less"
+    )
 
 
 CASES: Final = (
@@ -203,65 +194,39 @@ CASES: Final = (
         ],
     ),
     Case(
-        name="variables that select GPUs",
-        rule=gpus.gpu_visible_devices,
-        given={"job": JOB, "train": TRAIN_JOB},
+        name="the grace period of pods with GPUs",
+        rule=gpus.gpu_grace_bounded,
+        given={"job": JOB, "train": TRAIN_JOB, "one": ONE},
         also=[
-            (f"{_CONTAINER}.env.0", {"name": "NVIDIA_VISIBLE_DEVICES", "value": "none"}),
-            (f"{_CONTAINER}.env.0", {"name": "NVIDIA_VISIBLE_DEVICES"}),
-            (f"{_CONTAINER}.env.0", {"name": "CUDA_VISIBLE_DEVICES", "value": "0"}),
+            (_GRACE, 600),
+            ("one: spec.template.spec.terminationGracePeriodSeconds", 3600),
+            (_SPEC, {"terminationGracePeriodSeconds": 86400, "containers": [{"name": "cpu"}]}),
+            ("job: metadata.namespace", "kube-system"),
         ],
         breaks=[
+            Break(_GRACE, 31536000, _grace(_NIGHTLY, "31536000")),
+            Break(_GRACE, "601", _grace(_NIGHTLY, "601")),
             Break(
-                f"{_CONTAINER}.env.0",
-                {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
-                f"{_TRAIN}: sets NVIDIA_VISIBLE_DEVICES itself, which bypasses GPU allocation; remove it, or set it"
-                " to none",
+                "one: spec.template.spec.terminationGracePeriodSeconds",
+                3601,
+                _grace("Deployment ml-one/one", "3601", 3600),
             ),
             Break(
-                f"{_CONTAINER}.env.0",
-                {"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"configMapKeyRef": {"name": "gpus", "key": "all"}}},
-                f"{_TRAIN}: sets NVIDIA_VISIBLE_DEVICES from a reference; remove it (the device plugin sets it)",
+                "train: spec.podTemplateOverrides",
+                [{"spec": {"terminationGracePeriodSeconds": 86400}}],
+                _grace("TrainJob ml-research/finetune, spec.podTemplateOverrides.0", "86400"),
             ),
             Break(
-                "train: spec.trainer.env.0",
-                {"name": "NVIDIA_MIG_CONFIG_DEVICES", "value": "all"},
-                f"{_TRAINER}: sets NVIDIA_MIG_CONFIG_DEVICES itself, which bypasses GPU allocation; remove it, or"
-                " set it to none",
-            ),
-        ],
-        unknown={f"{_CONTAINER}.env.0.name": _TRAIN},
-    ),
-    Case(
-        name="variables of ConfigMaps and Secrets",
-        rule=gpus.gpu_visible_devices,
-        given={"job": JOB, "config": CONFIG, "secret": SECRET},
-        also=[
-            ("config: data.NVIDIA_VISIBLE_DEVICES", "none"),
-            ("config: data", GONE),
-            ("config: metadata.namespace", "gpu-operator"),
-            ("secret: data.NVIDIA_VISIBLE_DEVICES", "bm9uZQ=="),
-            (f"{_CONTAINER}.envFrom", [{"configMapRef": {"name": "settings"}}]),
-            (f"{_CONTAINER}.envFrom", [{"prefix": "APP_", "configMapRef": {"name": "settings"}}]),
-        ],
-        breaks=[
-            Break("config: data.NVIDIA_VISIBLE_DEVICES", "all", _source("ConfigMap ml-research/settings")),
-            Break("secret: data.NVIDIA_VISIBLE_DEVICES", "YWxs", _source("Secret ml-research/keys")),
-            Break("secret: data.NVIDIA_VISIBLE_DEVICES", "all", _source("Secret ml-research/keys")),
-            Break("secret: stringData.NVIDIA_VISIBLE_DEVICES", "all", _source("Secret ml-research/keys")),
-            Break(
-                f"{_CONTAINER}.envFrom",
-                [{"prefix": "NVIDIA_VISIBLE", "configMapRef": {"name": "settings"}}],
-                f"{_TRAIN}: envFrom with prefix NVIDIA_VISIBLE can set NVIDIA_VISIBLE_DEVICES; use another prefix",
+                _SPEC,
+                {
+                    "terminationGracePeriodSeconds": 86400,
+                    "containers": [{"name": "train"}],
+                    "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
+                },
+                _grace(_NIGHTLY, "86400"),
             ),
         ],
-        unknown={"config: data.NVIDIA_VISIBLE_DEVICES": "ConfigMap ml-research/settings"},
-    ),
-    Case(
-        name="variables in a system namespace",
-        rule=gpus.gpu_visible_devices,
-        given={"job": JOB},
-        also=[("job: metadata", {"name": "plugin", "namespace": "gpu-operator"})],
+        unknown={_GRACE: _NIGHTLY},
     ),
     Case(
         name="time-sliced GPUs",

@@ -40,6 +40,18 @@ spec:
       tolerations: [{operator: Exists}, {key: nvidia.com/gpu, operator: Exists}]
       containers: [{name: logs}]
 """)
+JOB_SET: Final = manifest("""
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: pretrain, namespace: ml-research}
+spec: {replicatedJobs: [{name: w, template: {spec: {template: {spec: {containers: [{name: w}]}}}}}]}
+""")
+_OWN: Final = {"matchLabels": {"kubernetes.io/metadata.name": "ml-research"}}
+_EXCLUSIVE: Final = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "topology.kubernetes.io/zone"}
+_EXCLUDING: Final = (
+    "JobSet ml-research/pretrain, w: has annotation alpha.jobset.sigs.k8s.io/exclusive-topology, which keeps JobSets of"
+    " other namespaces from nodes; remove it"
+)
 _NIGHTLY: Final = "Job ml-research/nightly"
 _WEB: Final = "Deployment ml-research/web"
 _SPEC: Final = "job: spec.template.spec"
@@ -63,6 +75,26 @@ def _untolerated(key: str) -> str:
     return (
         f"{_NIGHTLY}: requests GPUs but does not tolerate {key}; add {{key: {key}, operator: Exists, effect:"
         " NoSchedule}"
+    )
+
+
+def _term(**more: Any) -> dict[str, Any]:
+    return {"labelSelector": {}, "topologyKey": "topology.kubernetes.io/zone", **more}
+
+
+def _apart(field: str = "podAntiAffinity", **more: Any) -> dict[str, Any]:
+    return {field: {"requiredDuringSchedulingIgnoredDuringExecution": [_term(), _term(**more)]}}
+
+
+def _preferred(**more: Any) -> dict[str, Any]:
+    weighted = [{"weight": 100, "podAffinityTerm": _term(**more)}]
+    return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": weighted}}
+
+
+def _reaching(place: str, field: str = "podAntiAffinity") -> str:
+    return (
+        f"{place}: has a required {field} to pods of other namespaces; remove namespaces and namespaceSelector of its"
+        " terms"
     )
 
 
@@ -224,5 +256,30 @@ CASES: Final = (
                 "DaemonSet logging/logs: toleration 0 has no key and tolerates every taint; set the key of one taint",
             )
         ],
+    ),
+    Case(
+        name="affinities to pods of other namespaces",
+        rule=placement.affinity_own_namespace,
+        given={"job": JOB, "set": JOB_SET},
+        also=[
+            (f"{_SPEC}.affinity", _apart()),
+            (f"{_SPEC}.affinity", _apart(namespaces=["ml-research"])),
+            (f"{_SPEC}.affinity", _apart(namespaceSelector=_OWN)),
+            (f"{_SPEC}.affinity", _preferred(namespaceSelector={})),
+            ("set: metadata.annotations", {"alpha.jobset.sigs.k8s.io/note": "x"}),
+            ("job: metadata.namespace", "kube-system"),
+        ],
+        breaks=[
+            Break(f"{_SPEC}.affinity", _apart(namespaceSelector={}), _reaching(_NIGHTLY)),
+            Break(f"{_SPEC}.affinity", _apart(namespaces=["ml-research", "ml-serving"]), _reaching(_NIGHTLY)),
+            Break(
+                f"{_SPEC}.affinity",
+                _apart("podAffinity", namespaceSelector={**_OWN, "matchExpressions": []}),
+                _reaching(_NIGHTLY, "podAffinity"),
+            ),
+            Break("set: metadata.annotations", _EXCLUSIVE, _EXCLUDING),
+            Break("set: spec.replicatedJobs.0.template.metadata", {"annotations": _EXCLUSIVE}, _EXCLUDING),
+        ],
+        unknown={f"{_SPEC}.affinity": _NIGHTLY},
     ),
 )

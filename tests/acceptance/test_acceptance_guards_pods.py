@@ -1,0 +1,290 @@
+"""What a pod's own fields take from others, without more GPUs for a queue to count: devices, nodes, time, CPUs."""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any, Final
+
+import pytest
+from acceptance_guards import (
+    GPU,
+    RESEARCH,
+    Person,
+    cron_job,
+    gang,
+    job,
+    job_set,
+    labels,
+    pod,
+    pod_of,
+    ray_cluster,
+    replicas,
+)
+
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
+
+OWN_GANG: Final = "ml-research-l4"
+COUNTED: Final = "which adds devices that no queue counts; remove the variable, and request GPUs under resources.limits"
+
+
+MOUNTED: Final = (
+    "mounts /var/run/nvidia-container-devices in container c, which adds GPUs that no queue counts; remove the mount,"
+    " and request GPUs under resources.limits"
+)
+
+
+def first(**fields: Any) -> Any:
+    """A pod whose container has a GPU, and these fields."""
+    spec = pod_of(volumes=[{"name": "d", "emptyDir": {}}])
+    spec["containers"][0] |= fields
+    return spec
+
+
+def env(name: str, **value: Any) -> Any:
+    """A pod with a GPU, and a second container without."""
+    second = {"name": "second", "image": "a:1", "env": [{"name": name, **value}]}
+    return pod_of(containers=[*pod_of()["containers"], second])
+
+
+def starting(value: str) -> Any:
+    container = {"name": "i", "image": "a:1", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": value}]}
+    return pod_of(initContainers=[container])
+
+
+def mounting(path: str) -> Any:
+    return first(volumeMounts=[{"name": "d", "mountPath": path}])
+
+
+@pytest.mark.parametrize(
+    ("attempt", "words", "twin"),
+    {
+        "all": (
+            env("NVIDIA_VISIBLE_DEVICES", value="all"),
+            f"sets NVIDIA_VISIBLE_DEVICES in container second, {COUNTED}",
+            env("NVIDIA_VISIBLE_DEVICES", value="none"),
+        ),
+        "of a source": (
+            env("NVIDIA_VISIBLE_DEVICES", valueFrom={"fieldRef": {"fieldPath": "metadata.labels['x']"}}),
+            f"sets NVIDIA_VISIBLE_DEVICES in container second, {COUNTED}",
+            env("OTHER", valueFrom={"fieldRef": {"fieldPath": "metadata.labels['x']"}}),
+        ),
+        "of AMD": (
+            env("AMD_VISIBLE_DEVICES", value="0"),
+            f"sets AMD_VISIBLE_DEVICES in container second, {COUNTED}",
+            env("AMD_VISIBLE_DEVICES", value="void"),
+        ),
+        "of an init container": (
+            starting("0"),
+            f"sets NVIDIA_VISIBLE_DEVICES in container i, {COUNTED}",
+            starting(""),
+        ),
+        "of a container with a GPU": (
+            first(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]),
+            f"sets NVIDIA_VISIBLE_DEVICES in container c, {COUNTED}",
+            first(env=[{"name": "CUDA_VISIBLE_DEVICES", "value": "0"}]),
+        ),
+        "of a memory channel": (
+            first(env=[{"name": "NVIDIA_IMEX_CHANNELS", "value": "0"}]),
+            f"sets NVIDIA_IMEX_CHANNELS in container c, {COUNTED}",
+            first(env=[{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "all"}]),
+        ),
+        **{
+            f"by a mount at {path}": (
+                mounting(path),
+                MOUNTED,
+                mounting("/var/run/nvidia"),
+            )
+            for path in (
+                "/var/run/nvidia-container-devices/all",
+                "/var/run/x/../nvidia-container-devices/all",
+                "//var//run//nvidia-container-devices",
+                "var/run/nvidia-container-devices/0",
+            )
+        },
+    }.values(),
+)
+def test_devices_past_the_scheduler_are_refused(tenant: Person, attempt: Any, words: str, twin: Any) -> None:
+    for make in (pod, job, job_set):
+        message = tenant.refusal(make(RESEARCH, RESEARCH, attempt))
+        assert words in message, message
+        assert not tenant.refusal(make(RESEARCH, RESEARCH, twin))
+
+
+@pytest.mark.parametrize("key", ["cdi.k8s.io/gpus", "nvidia.cdi.k8s.io/container.c"])
+def test_devices_by_an_annotation_are_refused_also_of_a_pod_that_exists(
+    cluster: Cluster, tenant: Person, key: str
+) -> None:
+    words = f"sets annotation {key}, which adds devices that no queue counts; remove it"
+    own = pod(RESEARCH, None, pod_of(0))
+    own["metadata"]["name"] = "plain"
+    attempt = deepcopy(own)
+    attempt["metadata"]["annotations"] = {key: "nvidia.com/gpu=all"}
+    assert words in tenant.refusal(attempt)
+    cluster.create(own)
+    assert words in tenant.patch_refusal(own, {"metadata": {"annotations": {key: "nvidia.com/gpu=all"}}})
+    assert not tenant.patch_refusal(own, {"metadata": {"annotations": {f"example.com/{key.partition('/')[0]}": "x"}}})
+    cluster.delete(Reference.of(own), grace=0)
+
+
+def every_kind(spec: Any) -> Iterator[Any]:
+    """Objects of kinds that have their pods at different places, with the pod."""
+    yield pod(RESEARCH, RESEARCH, spec)
+    yield job(RESEARCH, RESEARCH, spec)
+    yield job_set(RESEARCH, RESEARCH, spec)
+    yield gang(RESEARCH, OWN_GANG, spec)
+    yield ray_cluster(RESEARCH, None, {**spec, "restartPolicy": "Always"}, inside=RESEARCH)
+    cron = cron_job(RESEARCH, RESEARCH)
+    cron["spec"]["jobTemplate"]["spec"]["template"]["spec"] = spec
+    yield cron
+
+
+def apart(field: str, **reach: Any) -> Any:
+    own = {"labelSelector": {"matchLabels": labels(None)}, "topologyKey": "kubernetes.io/os"}
+    return pod_of(affinity={field: {"requiredDuringSchedulingIgnoredDuringExecution": [own, {**own, **reach}]}})
+
+
+OWN: Final = {"matchLabels": {"kubernetes.io/metadata.name": RESEARCH}}
+
+
+@pytest.mark.parametrize(
+    "reach",
+    [
+        {"namespaceSelector": {}},
+        {"namespaceSelector": {"matchLabels": {"x": "y"}}},
+        {"namespaceSelector": {**OWN, "matchExpressions": [{"key": "x", "operator": "Exists"}]}},
+        {"namespaces": [RESEARCH, "ml-serving"]},
+    ],
+)
+def test_no_pod_keeps_pods_of_other_teams_from_nodes(tenant: Person, reach: Any) -> None:
+    words = (
+        "sets affinity.podAntiAffinity to pods of other namespaces, which keeps these from nodes; remove namespaces and"
+        " namespaceSelector of its terms under requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    for manifest in every_kind(apart("podAntiAffinity", **reach)):
+        assert words in tenant.refusal(manifest), manifest["kind"]
+    words = "sets affinity.podAffinity to pods of other namespaces; remove namespaces"
+    assert words in tenant.refusal(job(RESEARCH, RESEARCH, apart("podAffinity", **reach)))
+
+
+@pytest.mark.parametrize("reach", [{}, {"namespaces": [RESEARCH]}, {"namespaceSelector": OWN}])
+def test_pods_may_stay_apart_within_their_namespace(tenant: Person, reach: Any) -> None:
+    for manifest in every_kind(apart("podAntiAffinity", **reach)):
+        assert not tenant.refusal(manifest), manifest["kind"]
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, "namespaceSelector": {}}
+    wish = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}
+    assert not tenant.refusal(job(RESEARCH, RESEARCH, pod_of(affinity={"podAntiAffinity": wish})))
+
+
+def test_jobset_keeps_no_jobsets_of_other_teams_from_nodes(tenant: Person) -> None:
+    words = (
+        "sets annotation alpha.jobset.sigs.k8s.io/exclusive-topology, which keeps JobSets of other namespaces from"
+        " nodes; remove it"
+    )
+    exclusive = {"annotations": {"alpha.jobset.sigs.k8s.io/exclusive-topology": "kubernetes.io/os"}}
+    together = {"annotations": {"kueue.x-k8s.io/podset-required-topology": "kubernetes.io/hostname"}}
+    for path in (
+        (),
+        ("spec", "replicatedJobs", 0, "template"),
+        ("spec", "replicatedJobs", 0, *["template", "spec"] * 2),
+    ):
+        for metadata, refused in ((exclusive, True), (together, False)):
+            place = found = job_set(RESEARCH, RESEARCH)
+            for key in path[: -1 if path[-1:] == ("spec",) else None]:
+                place = place[key]
+            place["metadata"] = {**place.get("metadata", {}), **metadata}
+            assert (words in tenant.refusal(found)) == refused
+
+
+LONG: Final = "in a pod with GPUs, for which it would keep them after its queue gave them to others"
+
+
+def lingering(seconds: int, gpus: int = 1) -> Any:
+    return pod_of(gpus, terminationGracePeriodSeconds=seconds)
+
+
+def test_pods_with_gpus_end_soon_after_they_are_deleted(tenant: Person) -> None:
+    words = f"sets terminationGracePeriodSeconds: 601 {LONG}; set terminationGracePeriodSeconds: 600 or less"
+    for manifest in every_kind(lingering(601)):
+        assert words in tenant.refusal(manifest), manifest["kind"]
+    for spec in (lingering(600), lingering(31536000, 0)):
+        for manifest in every_kind(spec):
+            assert not tenant.refusal(manifest), manifest["kind"]
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_servers_may_take_longer(tenant: Person, kind: str) -> None:
+    assert not tenant.refusal(replicas(kind, RESEARCH, RESEARCH, spec=lingering(3600)))
+    words = f"sets terminationGracePeriodSeconds: 3601 {LONG}; set terminationGracePeriodSeconds: 3600 or less"
+    assert words in tenant.refusal(replicas(kind, RESEARCH, RESEARCH, spec=lingering(3601)))
+
+
+def test_a_deletion_lengthens_no_grace_period(cluster: Cluster, tenant: Person) -> None:
+    own, light = pod(RESEARCH, RESEARCH, lingering(60)), pod(RESEARCH, None, lingering(60, 0))
+    for name, manifest in (("ends", own), ("light", light)):
+        manifest["metadata"]["name"] = name
+        # A pod without a node is deleted at once, whatever the period.
+        manifest["spec"]["nodeName"] = "l4-0"
+        cluster.create(manifest)
+    words = (
+        "is deleted with a grace period of 31536000 s, longer than that of the pod, for which it would keep its GPUs;"
+        " set --grace-period=60 or less"
+    )
+    assert words in tenant.delete_refusal(own, gracePeriodSeconds=31536000)
+    for options in ({}, {"gracePeriodSeconds": 60}, {"gracePeriodSeconds": 0}):
+        assert not tenant.delete_refusal(own, **options)
+    assert not tenant.delete_refusal(light, gracePeriodSeconds=31536000)
+    for manifest in (own, light):
+        cluster.delete(Reference.of(manifest), grace=0)
+
+
+def test_nor_does_an_eviction(cluster: Cluster, tenant: Person) -> None:
+    own = pod(RESEARCH, RESEARCH, lingering(60))
+    own["metadata"]["name"] = "evicted"
+    cluster.create(own)
+    # Kubernetes' own `edit` may evict pods.
+    path = f"/api/v1/namespaces/{RESEARCH}/pods/evicted/eviction"
+
+    def evicting(**options: Any) -> tuple[int, str]:
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": "evicted", "namespace": RESEARCH},
+            "deleteOptions": {"dryRun": ["All"], **options},
+        }
+        status, answer = tenant.asked("POST", path, body)
+        return status, str(answer.get("message", ""))
+
+    status, message = evicting(gracePeriodSeconds=31536000)
+    assert status in {403, 422}, message
+    assert "sets deleteOptions.gracePeriodSeconds: 31536000, for which the pod could keep GPUs" in message
+    for options in ({}, {"gracePeriodSeconds": 3600}):
+        status, message = evicting(**options)
+        assert status < 300, message
+    cluster.delete(Reference.of(own), grace=0)
+
+
+def whole(limit: str, request: str | None, *, container: str | None = "1") -> Any:
+    """A pod with resources of its own, beside those of its container."""
+    resources = {"limits": {"cpu": limit}, **({"requests": {"cpu": request}} if request else {})}
+    spec = pod_of(0, resources=resources)
+    amounts = {"cpu": container, "memory": "1Gi"} if container else {"memory": "1Gi"}
+    spec["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
+    return spec
+
+
+def test_the_ratio_of_a_whole_pod_is_bounded(tenant: Person) -> None:
+    # ml-research has requests of 64 cpus and limits of 128.
+    words = (
+        "limits cpu of the whole pod to 64 for a request of 1, but the maximum ratio in this namespace is 2; raise"
+        " spec.resources.requests.cpu or lower spec.resources.limits.cpu"
+    )
+    for make in (pod, job):
+        for spec in (whole("64", "1"), whole("64", None)):
+            assert words in tenant.refusal(make(RESEARCH, RESEARCH, spec))
+        for spec in (whole("2", "1"), whole("2", None), whole("8", "4")):
+            assert not tenant.refusal(make(RESEARCH, RESEARCH, spec))
+
+
+def test_a_pod_that_requests_gpus_names_them_in_its_containers(tenant: Person) -> None:
+    spec = pod_of(0, resources={"limits": {GPU: "1"}})
+    assert "resources" in tenant.refusal(pod(RESEARCH, RESEARCH, spec))
