@@ -132,7 +132,7 @@ def test_status_and_binding_of_pods_are_never_judged_nor_deletions_but_of_what_k
         parts = {item for rule in rules for item in rule["resources"] if "/" in item or "*" in item}
         assert parts == {"devices": {"pods/ephemeralcontainers"}, "grace": {"pods/eviction"}}.get(name, set())
         operations = {operation for rule in rules for operation in rule["operations"]}
-        more = {**dict.fromkeys(("grace", "release"), {"CREATE", "DELETE"}), "rollout": set[str]()}
+        more = {"grace": {"CREATE", "DELETE"}, "release": {"CREATE", "DELETE"}, "rollout": set[str]()}
         assert operations == {"UPDATE"} | more.get(name, {"CREATE"})
 
 
