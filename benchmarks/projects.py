@@ -10,7 +10,7 @@ import yaml
 
 from benchmarks.leftovers import kill_at_end
 from benchmarks.preview import stack
-from gpu_tenancy.embedded.definitions import fetch, install
+from gpu_tenancy.embedded.definitions import fetch
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.embedded.platform import Platform
@@ -56,8 +56,8 @@ def platform_in(home: Path) -> Generator[Platform]:
 def prepared(platform: Platform, declared: Preview) -> Generator[Cluster]:
     """Starts a platform, installs the definitions of a stack's objects, and creates its nodes."""
     platform.up(quiet)
+    platform.install(fetch(needed(read_pins(), api_groups(declared.objects)), platform.cache, quiet), quiet)
     with platform.cluster() as cluster:
-        install(cluster, fetch(needed(read_pins(), api_groups(declared.objects)), platform.cache, quiet), quiet)
         bring_nodes(cluster, node_shapes(declared.stack))
         yield cluster
 

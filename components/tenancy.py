@@ -11,6 +11,7 @@ from gpu_tenancy.model.plan import Plan, TeamPlan
 from gpu_tenancy.model.plan.secrets import NO_SECRETS
 
 from .caches import CachedVolume, Caches
+from .flow_control import FlowControl
 from .guards import Guards
 from .multikueue import ManagerAccess
 from .namespace import TeamNamespace
@@ -101,6 +102,8 @@ class Tenancy(pulumi.ComponentResource):
                 self._shared.append(Caches(f"{prefix}caches", plan.caches, own))
             if plan.snapshots:
                 self._shared.append(Snapshots(f"{prefix}snapshots", plan.snapshots, own))
+            if plan.flows:
+                FlowControl(f"{prefix}flow-control", plan.flows, own)
             if plan.manager:
                 self._shared.append(ManagerAccess(f"{prefix}manager", plan.manager, own))
         self.teams: dict[str, Team] = {}

@@ -17,7 +17,7 @@ from xdist.remote import Producer
 
 from benchmarks.leftovers import kill_at_end
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.embedded.definitions import fetch, install
+from gpu_tenancy.embedded.definitions import fetch
 from gpu_tenancy.embedded.definitions.pins import Module, read_pins
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
@@ -86,8 +86,8 @@ def queueing(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterat
 def cluster(platform: Platform, report: Report) -> Iterator[Cluster]:
     """The platform's API server, with every definition that a Go module carries: those that stacks have objects of."""
     pins = [pin for pin in read_pins() if isinstance(pin.source, Module)]
+    platform.install(fetch(pins, platform.cache, report), report)
     with platform.cluster() as found:
-        install(found, fetch(pins, platform.cache, report), report)
         install_documented(found)
         yield found
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.controllers import choosing
-from gpu_tenancy.embedded.definitions import fetch, install
+from gpu_tenancy.embedded.definitions import fetch
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
@@ -31,7 +31,7 @@ class Queueing:
         """
         rows = choosing.rows_of(Tree(stack))
         pins = needed(read_pins(), {QUEUES}, rows)
-        install(self.cluster, fetch(pins, self.platform.cache, self.report), self.report)
+        self.platform.install(fetch(pins, self.platform.cache, self.report), self.report)
         found, unavailable = choosing.find(rows, self.platform.cache, self.report)
         assert unavailable == {}
         wanted = choosing.wanted(stack, found)

@@ -46,6 +46,8 @@ OF_ALL: Final = (
     ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"),
     ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"),
     ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+    ("flowcontrol.apiserver.k8s.io/v1", "FlowSchema"),
+    ("flowcontrol.apiserver.k8s.io/v1", "PriorityLevelConfiguration"),
     ("kueue.x-k8s.io/v1beta2", "AdmissionCheck"),
     ("kueue.x-k8s.io/v1beta2", "ClusterQueue"),
     ("kueue.x-k8s.io/v1beta2", "Cohort"),

@@ -4,7 +4,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
@@ -19,6 +19,8 @@ from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.writing import write_private
 from gpu_tenancy.embedded.certificates import CONTEXT, address, make_certificates, write_client_configs
 from gpu_tenancy.embedded.controllers import Controllers
+from gpu_tenancy.embedded.definitions import install
+from gpu_tenancy.embedded.definitions.pins import Pin
 from gpu_tenancy.embedded.parts import API_SERVER, CONTROLLERS, ETCD, PARTS, Places, Ports, flags, read_ports
 from gpu_tenancy.embedded.processes import (
     Started,
@@ -181,6 +183,26 @@ class Platform:
             make_certificates(self.places)
             self._start(programs, _STARTS)
 
+    def install(self, files: Mapping[Pin, Path], report: Report) -> None:
+        """Installs missing definitions of operators, and has the controllers know their kinds.
+
+        The controller of quotas looks for new kinds each 30 s. Until it counts them, the API server rejects objects of
+        these kinds where a ResourceQuota counts them (`status unknown for quota`); when it starts, it knows all kinds.
+
+        Args:
+            files: the file of each definition, as `fetch` returns them.
+            report: receives a line with the number of definitions.
+
+        Raises:
+            ConsoleError: the cluster rejects a definition, or a definition is not served in time.
+        """
+        with self.cluster() as cluster:
+            installed = install(cluster, files, report)
+        with self._alone(report):
+            if installed and (running := self._running()):
+                stop([running.parts[CONTROLLERS]])
+                self._start_part(find_programs(self.cache, report), running, CONTROLLERS)
+
     def down(self, report: Report = lambda _: None) -> None:
         """Stops every process and deletes all data; built and downloaded programs are kept."""
         if not self.places.home.exists():
@@ -202,25 +224,26 @@ class Platform:
             self._start(programs, attempts - 1)
 
     def _start_parts(self, programs: Programs, running: _Running) -> None:
-        def start_parts(*parts: str) -> None:
-            for part in parts:
-                command = [*(programs.command(part) or ()), *flags(part, self.places, running.ports)]
-                environment = {"KWOK_WORKDIR": str(self.places.home / "kwok")}
-                with uninterrupted():
-                    running.parts[part] = start(command, self.places.log(part), environment=environment)
-                    write_private(self.places.state, _STATE.dump_json(running, indent=2).decode())
-
         write_client_configs(self.places, running.ports)
-        start_parts(ETCD, API_SERVER)
+        self._start_part(programs, running, ETCD)
+        self._start_part(programs, running, API_SERVER)
         self._await(API_SERVER, self._answers, running)
         cluster = self.cluster()
         for manifest in yaml.safe_load_all(_RBAC.read_text(encoding="utf-8")):
             cluster.apply(manifest)
-        start_parts(*(part for part in PARTS if part not in {ETCD, API_SERVER}))
+        for part in (part for part in PARTS if part not in {ETCD, API_SERVER}):
+            self._start_part(programs, running, part)
         # The controllers work if they have created the service account of a namespace.
         account = ("v1", "ServiceAccount", "default", "default")
         self._await(CONTROLLERS, lambda: cluster.get(*account) is not None, running)
         self._check_running(running)  # a part with an invalid flag exits in this time
+
+    def _start_part(self, programs: Programs, running: _Running, part: str) -> None:
+        command = [*(programs.command(part) or ()), *flags(part, self.places, running.ports)]
+        environment = {"KWOK_WORKDIR": str(self.places.home / "kwok")}
+        with uninterrupted():
+            running.parts[part] = start(command, self.places.log(part), environment=environment)
+            write_private(self.places.state, _STATE.dump_json(running, indent=2).decode())
 
     def _await(self, part: str, works: Callable[[], bool], running: _Running) -> None:
         deadline = time.monotonic() + READY_WITHIN

@@ -15,7 +15,7 @@ from gpu_tenancy.embedded.channels import bring_channels, bring_templates
 from gpu_tenancy.embedded.controllers import choosing
 from gpu_tenancy.embedded.controllers.launching import Wanted
 from gpu_tenancy.embedded.controllers.table import Row, read_rows
-from gpu_tenancy.embedded.definitions import fetch, install
+from gpu_tenancy.embedded.definitions import fetch
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.embedded.parts import API_SERVER
@@ -162,8 +162,8 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
         report(f"deleting stack {other}")
         platform.down(report)
     platform.up(report)
+    platform.install(definitions, report)
     with platform.cluster() as cluster:
-        install(cluster, definitions, report)
         wanted, unavailable = _wanted(platform, stack_preview, operators, report)
         later = platform.controllers.superfluous(wanted)
         with ThreadPoolExecutor(1) as pool:
@@ -221,8 +221,7 @@ def _rendered_meanwhile(read: Declared, platform: Platform, operators: Mapping[s
 
     def start() -> None:
         platform.up(report)
-        with platform.cluster() as cluster:
-            install(cluster, fetch(needed(read_pins(), (), operators), platform.cache, report), report)
+        platform.install(fetch(needed(read_pins(), (), operators), platform.cache, report), report)
 
     # Here, because the program imports packages meanwhile that both have: two threads that import each half of a circle
     # of modules see unfinished ones.

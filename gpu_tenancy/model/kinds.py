@@ -115,6 +115,7 @@ class WorkloadKind(_Row):
     version: str = ""
     work: Literal["batch", "serving"] | None = None
     guarded: bool = True
+    made: bool = False
     operator: str | None = None
     pods: tuple[Pods, ...] = ()
     patches: tuple[Steps, ...] = ()
@@ -140,6 +141,11 @@ class WorkloadKind(_Row):
     def counts_template(self) -> bool:
         """Whether Kueue counts the pod template, and not the pods, which have defaults."""
         return bool(self.integration) if self.counted_by is None else self.counted_by == "template"
+
+    @property
+    def resource(self) -> str:
+        """Its resource with the API group, as in a ResourceQuota: `jobs.batch`."""
+        return f"{self.plural}.{self.group}".rstrip(".")
 
     def pod_sets(self, manifest: Mapping[str, Json]) -> Iterator[PodSet]:
         """The pods of an object, as Kueue counts them; for a kind with groups, those of one group."""

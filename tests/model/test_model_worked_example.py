@@ -53,7 +53,7 @@ def test_each_namespace_may_hold_all_that_its_queues_admit(team: str, gpus: int)
 
 def test_the_references_namespace_budgets_are_there() -> None:
     research = next(team.namespace for team in local().teams if team.namespace.name == "ml-research")
-    assert dict(research.quotas[0].hard) == {
+    assert {name: amount for name, amount in research.quotas[0].hard.items() if not name.startswith("count/")} == {
         "requests.cpu": 64_000,
         "limits.cpu": 128_000,
         "requests.memory": 256 * GIB,

@@ -176,8 +176,8 @@ _ANNOTATION: Final = "gpu-tenancy.dev/sha256"
 """The checksum of the file of an installed definition."""
 
 
-def install(cluster: Cluster, files: Mapping[Pin, Path], report: Report) -> None:
-    """Installs every missing definition, and waits until all of them are served.
+def install(cluster: Cluster, files: Mapping[Pin, Path], report: Report) -> bool:
+    """Installs every missing definition, and waits until all of them are served; returns whether any was missing.
 
     Args:
         cluster: of the embedded platform.
@@ -191,7 +191,7 @@ def install(cluster: Cluster, files: Mapping[Pin, Path], report: Report) -> None
     present = {text_at(definition, "metadata", "annotations", _ANNOTATION) for definition in there}
     missing = [pin for pin in files if pin.sha256 not in present]
     if not missing:
-        return
+        return False
     report(f"installing {len(missing)} custom resource definitions")
     with ThreadPoolExecutor(8) as pool:
         names = list(pool.map(partial(_install, cluster), missing, (files[pin] for pin in missing)))
@@ -200,6 +200,7 @@ def install(cluster: Cluster, files: Mapping[Pin, Path], report: Report) -> None
             lambda name=name: is_true(cluster.get(*_KIND, name) or {}, "Established"), what=f"{name} to be served"
         )
     cluster.forget_kinds()
+    return True
 
 
 def _install(cluster: Cluster, pin: Pin, file: Path) -> str:

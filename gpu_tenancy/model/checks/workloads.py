@@ -6,6 +6,7 @@ from typing import Final
 from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, format_amount
 from gpu_tenancy.model.catalogue.fabrics import fabrics
+from gpu_tenancy.model.plan.counts import needed
 from gpu_tenancy.model.plan.fabric import lack, pod_fabric
 from gpu_tenancy.model.plan.latency import metric_name, monitor
 from gpu_tenancy.model.plan.pods import PodSize, choices, is_gang, limits, parts, pod_size
@@ -18,6 +19,12 @@ from gpu_tenancy.model.spec.workloads import Server, Training
 _WAITING: Final = {CPU: 200, MEMORY: 256 * 2**20}
 """Requests and limits of the init container `wait-gcs-ready` of Ray's workers:
 https://github.com/ray-project/kuberay/blob/v1.6.2/ray-operator/controllers/ray/common/pod.go."""
+_COUNTED: Final = {
+    "services": "Services of the team's servers and distributed jobs",
+    "pods": "pods of the team's servers at their peak and its largest job",
+    "jobs": "its servers or jobs of one kind",
+}
+"""What the stack itself creates, by key of `objects`."""
 _RAY_NAME: Final = 47
 """Maximum length of a RayJob's name, above which KubeRay does not run it (`MaxRayJobNameLength` in
 https://github.com/ray-project/kuberay/blob/v1.6.2/ray-operator/controllers/ray/utils/constant.go)."""
@@ -28,8 +35,7 @@ def workload_problems(tree: Tree) -> Iterator[Problem]:
     for name, team in tree.stack.teams.items():
         for path, workload in workloads(name, team):
             yield from dict.fromkeys(_workload(tree, path, workload))  # Roles can have the same problem.
-        yield from _pods(name, team)
-        yield from _services(name, team)
+        yield from _objects(tree, name, team)
 
 
 def workloads(name: str, team: Team) -> Iterator[tuple[Path, Server | Training]]:
@@ -271,35 +277,13 @@ def _ray(tree: Tree, path: Path, job: Training) -> Iterator[Problem]:
             )
 
 
-def _services(name: str, team: Team) -> Iterator[Problem]:
-    """Servers have a Service each, and so have gangs and all jobs but Jobs, so that their pods find each other.
-
-    Of a server of several nodes, each group has one, too.
-    """
-    jobs = [job for job in team.training.values() if is_gang(job) or job.framework != "job"]
-    groups = sum(server.most_replicas for server in team.serving.values() if server.grouped)
-    needed, budget = len(team.serving) + groups + len(jobs), team.objects.services
-    if budget is not None and needed > budget:
-        yield Problem(
-            ("teams", name, "objects", "services"),
-            f"is less than the number of Services of the team's servers and distributed jobs ({needed})",
-            f"raise it to {needed}",
-            str(budget),
-            about=(("teams", name),),
-        )
-
-
-def _pods(name: str, team: Team) -> Iterator[Problem]:
-    """The pod budget must cover all servers at their peak, and the largest job."""
-    budget = team.objects.pods
-    servers = sum(spec.most_pods for spec in team.serving.values())
-    largest = max((spec.most_pods for spec in team.training.values()), default=0)
-    if budget is not None and servers + largest > budget:
-        yield Problem(
-            ("teams", name, "objects", "pods"),
-            f"is less than the number of pods of the team's servers at their peak and its largest job"
-            f" ({servers + largest})",
-            f"raise it to {servers + largest}",
-            str(budget),
-            about=(("teams", name),),
-        )
+def _objects(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
+    """The counts must cover what the stack itself creates in the namespace."""
+    least = needed(tree, team)
+    for key, what in _COUNTED.items():
+        budget = getattr(team.objects, key)
+        if budget is not None and least[key] > budget:
+            rule = f"is less than the number of {what} ({least[key]})"
+            yield Problem(
+                ("teams", name, "objects", key), rule, f"raise it to {least[key]}", str(budget), (("teams", name),)
+            )

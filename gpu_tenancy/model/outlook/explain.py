@@ -145,8 +145,10 @@ def _bounded(tree: Tree, team: str, resource: str, bare: str) -> tuple[str, tupl
         value = getattr(spec.compute.requests if kind == "requests" else spec.compute.limits, bare)
         if value is not None:
             return "set in the stack", (("teams", team, "compute", kind, bare),)
-    elif "/" not in bare:
-        return "set in the stack", (("teams", team, "objects", "storage" if bare == "storage" else bare),)
+    elif "/" not in bare or bare.startswith("count/"):
+        keys = ("jobs", "pods") if "/" in bare else (bare,)
+        set_keys = tuple(("teams", team, "objects", key) for key in keys if getattr(spec.objects, key) is not None)
+        return ("set in the stack", set_keys) if set_keys else ("default of objects", (("teams", team),))
     parts = [
         f"{format_amount(bare, share.limit or 0)} of {flavor}"
         for flavor, shares in tree.shares_of(team).items()

@@ -8,6 +8,7 @@ from gpu_tenancy.model.observability import ObservabilityPlan, observability
 from gpu_tenancy.model.plan.caches import CachedDataset, CachesPlan, cached_datasets, caches_plan
 from gpu_tenancy.model.plan.cluster import ClusterPlan, cluster_plan
 from gpu_tenancy.model.plan.datasets import VolumePlan, volumes
+from gpu_tenancy.model.plan.flow_control import FlowsPlan, flows
 from gpu_tenancy.model.plan.guards import GuardsPlan, guards
 from gpu_tenancy.model.plan.multikueue import WorkerAccess, WorkerCluster, worker_access, worker_clusters
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, namespace
@@ -97,6 +98,7 @@ class Plan:
         manager: what a MultiKueue manager may do in the cluster; None if the stack is not one of its workers.
         caches: caches of datasets; None without any.
         snapshots: what the snapshots of all teams share; None without any.
+        flows: whose requests API Priority and Fairness keeps apart; None without teams.
         parts: the Pulumi stacks into which it is divided, in the order of their deployment; empty for one.
         part: whose queues and teams this plan has; None for those of the whole environment.
     """
@@ -117,6 +119,7 @@ class Plan:
     manager: WorkerAccess | None = None
     caches: CachesPlan | None = None
     snapshots: SnapshotsPlan | None = None
+    flows: FlowsPlan | None = None
     parts: tuple[Part, ...] = ()
     part: Part | None = None
 
@@ -164,6 +167,7 @@ def plan(stack: Stack) -> Plan:
         manager=worker_access(tree),
         caches=caches_plan(tree),
         snapshots=snapshots_plan(stack),
+        flows=flows(spaces),
         parts=parts(tree, operators=bool(installed or observed or wired)),
     )
 

@@ -10,6 +10,7 @@ from typing import Final, Literal
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, is_extended
 from gpu_tenancy.model.catalogue.clouds import NodeEndpoint, rules_of
 from gpu_tenancy.model.catalogue.operators import charts
+from gpu_tenancy.model.plan.counts import counts
 from gpu_tenancy.model.plan.latency import Monitor, monitor
 from gpu_tenancy.model.plan.limits import container_defaults, ratios
 from gpu_tenancy.model.plan.multikueue import WorkerAccess, worker_access
@@ -202,7 +203,7 @@ def _quotas(tree: Tree, name: str, team: Team) -> tuple[ResourceQuota, ...]:
     # Every GPU resource is listed, even with 0: a quota does not limit resources that it does not list.
     gpus = {f"requests.{resource}": admissible.get(resource, 0) for resource in gpu_resources(tree)}
     compute = _compute(team, admissible)
-    objects = _objects(team)
+    objects = counts(tree, team) | ({} if team.objects.storage is None else {"requests.storage": team.objects.storage})
     if not team.compute.priorities:
         return (ResourceQuota("budget", compute | gpus | objects),)
     classes = tuple(sorted(team.compute.priorities))
@@ -223,11 +224,6 @@ def _compute(team: Team, admissible: Amounts) -> dict[str, int]:
         if limits is not None:
             hard[f"limits.{resource}"] = limits
     return hard
-
-
-def _objects(team: Team) -> dict[str, int]:
-    objects = team.objects.model_dump(exclude_none=True)
-    return {"requests.storage" if kind == "storage" else kind: amount for kind, amount in objects.items()}
 
 
 def _limits(tree: Tree, name: str, team: Team) -> LimitRange:

@@ -101,20 +101,28 @@ class Claims(Section):
 
 
 class Objects(Section):
-    """Object counts in the namespace's ResourceQuota; default: unlimited."""
+    """Object counts in the namespace's ResourceQuota: no team can fill the cluster's store with objects.
+
+    The defaults are for people: if the team's own servers and jobs in the stack need more than half of one, it is twice
+    what they need.
+    """
 
     pods: Count | None = None
-    """Maximum number of pods that are not terminated."""
+    """Maximum number of pods that are not terminated; default: 3000."""
+    jobs: Count | None = None
+    """Maximum number of objects of each kind that has pods, such as Jobs, JobSets and Deployments; default: 500. Kinds
+    that controllers create too, such as the Jobs of a JobSet, may have as many more as `pods`. Workloads of Kueue may
+    have as many as all of these together, so that none that is submitted waits for its count."""
     services: Count | None = None
-    """Maximum number of Services."""
+    """Maximum number of Services; default: 1000."""
     secrets: Count | None = None
-    """Maximum number of Secrets."""
+    """Maximum number of Secrets; default: 1000."""
     configmaps: Count | None = None
-    """Maximum number of ConfigMaps, including `kube-root-ca.crt`, which every namespace has."""
+    """Maximum number of ConfigMaps, including `kube-root-ca.crt`, which every namespace has; default: 1000."""
     persistentvolumeclaims: Count | None = None
-    """Maximum number of PersistentVolumeClaims."""
+    """Maximum number of PersistentVolumeClaims; default: 500."""
     storage: Bytes | None = None
-    """Maximum sum of the storage requests of all PersistentVolumeClaims."""
+    """Maximum sum of the storage requests of all PersistentVolumeClaims; default: unlimited."""
 
 
 class Gang(Gpus):

@@ -1,0 +1,107 @@
+"""One team cannot fill the cluster's store, nor keep the API server from others."""
+
+import http.client
+import ssl
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from acceptance_builders import Waves, declared, flat, in_waves, remove, sections_of
+from acceptance_guards import EXPERIMENTS, PRODUCTION, RESEARCH, TEAMS, Door, Person, cron_job, job, job_set, pod_of
+
+from gpu_tenancy.base.json import at, map_at
+from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.kube.apply import apply
+from gpu_tenancy.kube.client import Cluster
+
+FLOWS = "flowcontrol.apiserver.k8s.io/v1"
+NAME = "gpu-tenancy-teams"
+
+
+@pytest.fixture(scope="module")
+def stack() -> Waves:
+    """The stack `local`, with a team that may have few objects. Kueue does not run."""
+    sections = sections_of("local")
+    sections["teams"][EXPERIMENTS]["objects"] = {"jobs": 2, "pods": 1}
+    return in_waves(declared(sections))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def deployed(cluster: Cluster, stack: Waves, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Waves]:
+    apply(cluster, stack, tmp_path_factory.mktemp("floods") / "inventory.json")
+    yield stack
+    remove(cluster, flat(stack))
+
+
+@pytest.fixture(scope="module")
+def people(
+    cluster: Cluster, platform: Platform, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Person, Person]]:
+    """A service account of a team, and that of an operator elsewhere."""
+    door = Door(cluster, platform.kubeconfig, tmp_path_factory.mktemp("people"))
+    with (
+        door.let_in("ci", "edit", EXPERIMENTS, PRODUCTION, home="test-flood-home") as foreign,
+        door.let_in("flooder", "edit", EXPERIMENTS, home=EXPERIMENTS) as own,
+    ):
+        yield own, foreign
+
+
+def test_every_count_of_a_team_is_in_force_and_has_room_for_what_the_stack_created(cluster: Cluster) -> None:
+    used = {
+        team: cluster.wait_for(lambda team=team: _used(cluster, team), what=f"the counts of {team}") for team in TEAMS
+    }
+    assert all(counts["count/workloads.kueue.x-k8s.io"] == 0 for counts in used.values()), "Kueue does not run here"
+    assert used["ml-serving"]["count/deployments.apps"] == 1
+    assert used[RESEARCH]["count/jobsets.jobset.x-k8s.io"] >= 1
+
+
+def _used(cluster: Cluster, team: str) -> dict[str, int] | None:
+    """How many objects of each counted kind a team has; None until all are counted."""
+    quota = cluster.get("v1", "ResourceQuota", "budget", team) or {}
+    hard, used = (map_at(quota, "status", key) for key in ("hard", "used"))
+    if not hard or hard.keys() != used.keys():
+        return None
+    return {name: int(str(used[name])) for name in hard if name.startswith("count/")}
+
+
+def test_a_job_too_many_of_any_kind_is_refused_and_no_other_team_notices(cluster: Cluster) -> None:
+    made: list[Any] = []
+    try:
+        for flood, allowed in ((job, 3), (job_set, 3), (cron_job, 2)):
+            for number in range(allowed + 1):
+                one = flood(EXPERIMENTS, EXPERIMENTS, *([pod_of()] if flood is not cron_job else []))
+                one["metadata"]["name"] = f"flood-{number}"
+                one.get("spec", {})["suspend"] = True
+                if number == allowed:
+                    with pytest.raises(Exception, match=f"exceeded quota: budget.*count/{one['kind'].lower()}s"):
+                        cluster.create(one)
+                else:
+                    made.append(one)
+                    cluster.create(one)
+        cluster.create(job(RESEARCH, RESEARCH), dry_run=True)
+    finally:
+        remove(cluster, made)
+
+
+def _flow(person: Person, path: str) -> str:
+    """The uid of the FlowSchema that the API server classified a request by."""
+    trust = ssl.create_default_context(cadata=person.authority)
+    connection = http.client.HTTPSConnection(urlsplit(person.cluster.server).netloc, context=trust)
+    connection.request("GET", path, headers={"Authorization": f"Bearer {person.token}", **person.headers})
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return answer.headers["X-Kubernetes-PF-FlowSchema-UID"]
+
+
+def test_requests_of_teams_have_their_own_level_and_those_of_operators_theirs(
+    cluster: Cluster, people: tuple[Person, Person]
+) -> None:
+    own, foreign = people
+    uids = {
+        name: at(cluster.get(FLOWS, "FlowSchema", name) or {}, "metadata", "uid") for name in (NAME, "service-accounts")
+    }
+    for path in (f"/api/v1/namespaces/{EXPERIMENTS}/pods", f"/api/v1/namespaces/{PRODUCTION}/pods", "/api/v1/nodes"):
+        cluster.wait_for(lambda path=path: _flow(own, path) == uids[NAME], what="the FlowSchema to be in force")
+        assert _flow(foreign, path) == uids["service-accounts"]
