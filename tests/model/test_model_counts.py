@@ -51,10 +51,8 @@ def test_the_team_may_have_as_many_workloads_as_all_kinds_and_pods_together() ->
     counts = counts_of(stack(teams={"a": team(gpus=GUARANTEE, objects={"jobs": 7, "pods": 20})}))
     of_kinds = {name: count for name, count in counts.items() if name.startswith("count/") and name != WORKLOADS}
     assert counts[WORKLOADS] == 7 * len(of_kinds) + counts["pods"]
-    assert of_kinds["count/trainjobs.trainer.kubeflow.org"] == 7
-    assert of_kinds["count/jobs.batch"] == of_kinds["count/jobsets.jobset.x-k8s.io"] == 27, (
-        "controllers create them too"
-    )
+    assert of_kinds["count/deployments.apps"] == of_kinds["count/cronjobs.batch"] == 7
+    assert of_kinds["count/jobs.batch"] == of_kinds["count/statefulsets.apps"] == 27, "controllers create them too"
 
 
 def test_what_the_stack_itself_creates_fits_twice_in_a_count_that_the_stack_does_not_set() -> None:
