@@ -6,6 +6,7 @@ from typing import Any, Final, cast
 
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
+from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.model.plan.workloads import JobPlan
@@ -45,11 +46,20 @@ def queued(queue: str, priority: str | None) -> dict[str, str]:
     return {QUEUE: queue, **({QUEUE_PRIORITY: priority} if priority else {})}
 
 
-def kueue_object(
-    name: str, kind: str, called: str, spec: Mapping[str, Any], opts: pulumi.ResourceOptions
+def kueue_object(  # noqa: PLR0913 - what an object has
+    name: str,
+    kind: str,
+    called: str,
+    spec: Mapping[str, Any],
+    opts: pulumi.ResourceOptions,
+    *,
+    annotations: dict[str, str] | None = None,
 ) -> CustomResource:
     """A cluster-scoped object of Kueue with the name `called`."""
-    return CustomResource(name, api_version=KUEUE, kind=kind, metadata={"name": called}, spec=spec, opts=opts)
+    metadata: ObjectMetaArgsDict = {"name": called}
+    if annotations:
+        metadata["annotations"] = annotations
+    return CustomResource(name, api_version=KUEUE, kind=kind, metadata=metadata, spec=spec, opts=opts)
 
 
 def admission_check(

@@ -9,8 +9,10 @@ from pulumi_kubernetes.scheduling.v1 import PriorityClass
 
 from gpu_tenancy.base.quantity import CHANNELS, format_amount, format_amounts
 from gpu_tenancy.kueue import Cohort, Quota, ResourceGroup
+from gpu_tenancy.model.names import STACK
 from gpu_tenancy.model.plan import PriorityPlan, QueuesPlan
 from gpu_tenancy.model.plan.multikueue import CHECK
+from gpu_tenancy.model.plan.parts import TENANCY
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.queues import ClusterQueue, GangQueue, ProvisioningCheck, ResourceFlavor
 
@@ -125,7 +127,9 @@ class Queues(pulumi.ComponentResource):
         }
         above = [self.cohorts[cohort.parent]] if cohort.parent else []
         after = pulumi.ResourceOptions(parent=self, depends_on=[*self.flavors.values(), *above])
-        return kueue_object(name, "Cohort", cohort.name, spec, after)
+        # Without the name of the part, if the environment is several Pulumi stacks.
+        stack = None if cohort.parent else {STACK: pulumi.get_stack().removesuffix(f".{TENANCY}")}
+        return kueue_object(name, "Cohort", cohort.name, spec, after, annotations=stack)
 
     def _queue(self, name: str, queue: ClusterQueue) -> CustomResource:
         spec = queue.spec

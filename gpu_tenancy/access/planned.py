@@ -4,17 +4,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from gpu_tenancy.access.rules import ALL, EVERYBODY, Grant, Holder, Rule
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import nearest
-from gpu_tenancy.inspect.kubeconfig import uses_embedded
+from gpu_tenancy.inspect.in_use import Place, default_stack
 from gpu_tenancy.model.plan.people import ADMIN, PREFIX, Subject, access, bindings, resolved, rules, subject
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.project import declared, project_folder, read_stack, stack_names, stack_of
+from gpu_tenancy.model.project import declared, project_folder
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.base import Seconds
 from gpu_tenancy.model.spec.people import Person, person
@@ -132,53 +131,22 @@ class Access:
         return (namespace,) if namespace else tuple(self.stack.teams)
 
 
-def access_of(stack: str | None, team: str | None, project: Path | None, *, embedded: bool = False) -> Access:
+def access_of(stack: str | None, team: str | None, project: Path | None, place: Place) -> Access:
     """The access that a stack plans.
 
     Args:
-        stack: its name; None for the one that the embedded platform carries, if that is the cluster in use; else for
-            the only stack that has the team or, without a team, that has people.
+        stack: its name; None for the default: see `default_stack`.
         team: that the question is about.
         project: folder of the Pulumi project; None to search from the working directory.
-        embedded: whether the user named the embedded platform as the cluster.
+        place: the cluster that the user named.
 
     Raises:
         ConsoleError: the stack does not exist, or several could be meant.
         StackError: its file is invalid.
     """
     folder = project_folder(project)
-    name = stack or _in_use(team, folder, embedded=embedded) or (stack_of(team, folder) if team else _only(folder))
+    name = stack or default_stack(team, folder, place)
     return Access(name, Tree(declared(name, folder).stack))
-
-
-def _in_use(team: str | None, folder: Path, *, embedded: bool) -> str | None:
-    """The stack that the embedded platform carries, if it is the cluster in use and the stack is of this project."""
-    if not (embedded or uses_embedded()):
-        return None
-    from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - not part of a client that only asks
-
-    carried = Platform().carried()
-    if carried is None or carried.name not in stack_names(folder):
-        return None
-    teams: Mapping[str, Any] = read_stack(carried.name, folder).sections.get("teams") or {}
-    return carried.name if team is None or team in teams else None
-
-
-def _only(folder: Path) -> str:
-    names = stack_names(folder)
-    found = [name for name in names if _has_people(read_stack(name, folder).sections)]
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise ConsoleError("no stack has people", "add people.admins, or members to a team, to a stack; or set --stack")
-    raise ConsoleError(f"{len(found)} stacks have people", f"specify --stack {' or --stack '.join(found)}")
-
-
-def _has_people(sections: Mapping[str, Any]) -> bool:
-    nodes: list[Mapping[str, Any] | None] = []
-    for key in ("teams", "cohorts"):
-        nodes += (sections.get(key) or {}).values()
-    return "people" in sections or any(node and node.keys() & {"members", "serviceAccounts"} for node in nodes)
 
 
 def seconds_of(text: str, place: str) -> float:

@@ -16,6 +16,8 @@ TRAINER_STEP: Final = ("trainer.kubeflow.org/trainjob-ancestor-step", "trainer")
 """Label of the replicated job to which a TrainJob's image, command and resources apply."""
 RAY_JOB: Final = ("ray.io/v1", "RayJob")
 """API version and kind of a RayJob."""
+STACK: Final = "gpu-tenancy.dev/stack"
+"""Annotation of the root Cohort, with the name of its stack. Whoever may read quota may read it."""
 UNREAD: Final = "unread-secret"
 """Placeholder for a secret, where a stack is read without Pulumi to decrypt it."""
 

@@ -112,22 +112,6 @@ def read_stack(name: str, project: Path | None = None) -> Source:
     return read_file(file, f"stacks/{file.name}")
 
 
-def stack_of(team: str, folder: Path) -> str:
-    """The only stack that has a team.
-
-    Raises:
-        ConsoleError: no stack or more than one has the team.
-    """
-    stacks = [name for name in stack_names(folder) if team in (read_stack(name, folder).sections.get("teams") or {})]
-    if len(stacks) == 1:
-        return stacks[0]
-    if not stacks:
-        raise ConsoleError(
-            f"no stack has a team '{team}'", "specify a stack with --stack; `tenancy stack validate` lists all"
-        )
-    raise ConsoleError(f"{len(stacks)} stacks have a team '{team}'", f"specify --stack {' or --stack '.join(stacks)}")
-
-
 @dataclass(frozen=True, slots=True)
 class Declared:
     """A stack as its file declares it, valid and not rendered yet.

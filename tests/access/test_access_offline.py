@@ -4,11 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
+from object_server import serving
 from people_builders import OTHER, OWN, SIBLING, Desk
 
 from gpu_tenancy.access.resources import Resource
 from gpu_tenancy.access.rules import Rule
+from gpu_tenancy.base.json import at
 from gpu_tenancy.embedded.platform import Carried, Platform
+from gpu_tenancy.engine.project import preview
+from gpu_tenancy.inspect.reading import KUEUE
+from gpu_tenancy.model.names import STACK
 
 PODS, SCALE = Resource("", "pods", namespaced=True), Resource("apps", "deployments/scale", namespaced=True)
 
@@ -103,7 +108,8 @@ def test_a_resource_of_several_groups_needs_one(tmp_path: Path) -> None:
     )
 
 
-def test_without_people_a_stack_must_be_named(desk: Desk) -> None:
+def test_without_people_a_stack_must_be_named(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "none")
     desk.project.write("other", {"teams": {}})
     assert len(desk.lines("access", "who-can", "get", "nodes")) == 7
     desk.project.write("other", {"people": {}})
@@ -124,3 +130,35 @@ def test_the_stack_of_the_embedded_platform_is_the_default_where_that_is_the_clu
     assert len(desk.lines("access", "who-can", "get", "nodes", "--embedded")) == 7
     platform.carry(Carried("elsewhere", "server-side apply", 1))
     assert "2 stacks have people" in desk.error("access", "who-can", "get", "nodes", "--embedded")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("stacks", "answer"),
+    [
+        (["people"], 0),
+        (["people", ""], 0),
+        ([], "error: 2 stacks have people; specify --stack other or --stack people"),
+        (["people", "other"], "error: 2 stacks have people; specify --stack other or --stack people"),
+        (["prod"], "stacks: no file of stack prod, which the cluster in use has; change to its project, or specify"),
+    ],
+)
+def test_of_several_stacks_the_default_is_the_one_that_the_cluster_has(
+    desk: Desk, tmp_path: Path, stacks: list[str], answer: object
+) -> None:
+    desk.project.write("other", {"people": {}})
+    cohorts = [{"metadata": {"name": f"c{at}", "annotations": {STACK: name}}} for at, name in enumerate(stacks)]
+    with serving(tmp_path, {(KUEUE, "Cohort"): cohorts}) as kubeconfig:
+        words = "access", "who-can", "get", "nodes", "--kubeconfig", kubeconfig
+        if answer == 0:
+            assert len(desk.lines(*words)) == 7
+        else:
+            assert str(answer) in desk.error(*words)
+    # An unknown cluster is no reason to fail otherwise.
+    assert "2 stacks have people; specify" in desk.error("access", "who-can", "get", "nodes", "--kubeconfig", "gone")
+
+
+def test_the_root_cohort_has_the_name_of_its_stack(desk: Desk) -> None:
+    made = preview("people", desk.project.folder).objects
+    marks = {one.name: at(one.manifest, "metadata", "annotations", STACK) for one in made if one.kind == "Cohort"}
+    assert marks == {"org": "people", "research": None, "product": None}

@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 from builders import Data
 from cli_builders import Project, git, small, tenancy
+from object_server import serving
 from typer.testing import Result
+
+from gpu_tenancy.embedded.platform import Carried, Platform
+from gpu_tenancy.inspect.reading import KUEUE
+from gpu_tenancy.model.names import STACK
 
 pytestmark = pytest.mark.process
 
@@ -68,7 +73,10 @@ def test_an_explanation_for_machines_has_the_same_numbers(project: Project) -> N
     )
 
 
-def test_an_ambiguous_team_requires_the_stack(project: Project) -> None:
+def test_an_ambiguous_team_requires_the_stack(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "none")
     project.write("other", small())
     seen = run(project, "stack", "explain", "speech")
     assert (seen.exit_code, seen.stdout) == (1, "")
@@ -77,6 +85,26 @@ def test_an_ambiguous_team_requires_the_stack(project: Project) -> None:
     assert "no stack has a team 'nobody'; specify a stack" in run(project, "stack", "explain", "nobody").stderr
     misspelt = run(project, "stack", "explain", "speach", "--stack", "good")
     assert "stack good: unknown team 'speach'; did you mean 'speech'?" in misspelt.stderr
+    for stack in ("good", "other"):
+        cohort = {"metadata": {"name": "org", "annotations": {STACK: stack}}}
+        with serving(tmp_path, {(KUEUE, "Cohort"): [cohort]}) as kubeconfig:
+            monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+            assert f"stacks/Pulumi.{stack}.yaml:" in run(project, "stack", "explain", "speech").stdout
+
+
+def test_the_stack_of_the_embedded_platform_explains_a_team(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.write("other", small())
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    platform = Platform()
+    platform.kubeconfig.parent.mkdir(parents=True, exist_ok=True)
+    platform.kubeconfig.touch()
+    platform.places.carried.parent.mkdir(parents=True, exist_ok=True)
+    platform.carry(Carried("other", "server-side apply", 1))
+    assert "stacks/Pulumi.other.yaml:" in run(project, "stack", "explain", "speech").stdout
 
 
 # Diff, and the preview against a base.

@@ -14,19 +14,17 @@ from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output, answer
 from gpu_tenancy.base.terminal import ProjectFolder
 from gpu_tenancy.cli.commands.live import Context, Embedded, Kubeconfig, asking
+from gpu_tenancy.cli.commands.stacks import StackOption
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
+    from gpu_tenancy.inspect.in_use import Place
     from gpu_tenancy.kube.client import Cluster
     from gpu_tenancy.model.spec.cluster import Cluster as ClusterSection
 
 _REVIEWS: Final = "ask as an administrator, or leave --live out; `tenancy access whoami` shows your own rights"
 _TOKENS: Final = "ask somebody who may create serviceaccounts/token in that namespace"
-StackOption = Annotated[
-    str | None,
-    typer.Option(help="Stack name. Default: the one of the embedded platform in use, or the only one that fits."),
-]
 Team = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of a team. Default: all teams.")]
 Live = Annotated[
     bool, typer.Option("--live", help="Ask the cluster. Exit code 2 if it differs from the stack for its people.")
@@ -59,8 +57,9 @@ def who_can(
     with terminal.errors(stack or ""):
         from gpu_tenancy.access import resources, rules, show
         from gpu_tenancy.access.planned import access_of
+        from gpu_tenancy.inspect.in_use import Place
 
-        access = access_of(stack, namespace, project, embedded=embedded)
+        access = access_of(stack, namespace, project, Place(kubeconfig, context, embedded))
         access.namespaces(namespace)
         asked, wanted = resources.verb_of(verb), resources.resource_of(resource, access.stack)
         planned = found = rules.who_can(access.grants, asked, wanted, namespace)
@@ -104,9 +103,10 @@ def can(
     with terminal.errors(stack or ""):
         from gpu_tenancy.access import resources, rules, show
         from gpu_tenancy.access.planned import access_of, named
+        from gpu_tenancy.inspect.in_use import Place
         from gpu_tenancy.model.plan.people import subject
 
-        access = access_of(stack, namespace, project, embedded=embedded)
+        access = access_of(stack, namespace, project, Place(kubeconfig, context, embedded))
         who, groups = subject(named(name, access.stack, access.names.values(), "NAME")), group or []
         known, places = resources.known(access.stack), access.namespaces(namespace)
         own = [grant for grant in access.grants if grant.subject in rules.identity(who, groups)]
@@ -156,16 +156,17 @@ def kubeconfig_of(
         from gpu_tenancy.access import kubeconfigs
         from gpu_tenancy.access.kubeconfigs import helper_config, source
         from gpu_tenancy.access.planned import access_of, named, seconds_of
+        from gpu_tenancy.inspect.in_use import Place
         from gpu_tenancy.kube.contexts import entry_of
 
-        access = access_of(stack, team, project, embedded=embedded)
+        place = Place(kubeconfig, context, embedded)
+        access = access_of(stack, team, project, place)
         access.namespaces(team)
         who = named(name, access.stack, access.names.values(), "--as") if name else None
         if who:
             kubeconfigs.check_member(access, team, who)
         note, seconds = "", seconds_of(valid, "--for")
         if who and who.kind == "serviceaccount":
-            place = kubeconfig, context, embedded
             with token_maker(access.stack.cluster, place, _TOKENS) as (cluster, plain):
                 config = kubeconfigs.with_token(cluster, plain, who, seconds)
         elif helper := None if kubeconfig or context or embedded else helper_config(access.stack.cluster, who):
@@ -205,8 +206,9 @@ def whoami(
     with terminal.errors(stack or ""):
         from gpu_tenancy.access import live, show
         from gpu_tenancy.access.planned import access_of
+        from gpu_tenancy.inspect.in_use import Place
 
-        access = access_of(stack, namespace, project, embedded=embedded)
+        access = access_of(stack, namespace, project, Place(kubeconfig, context, embedded))
         with asking(kubeconfig, context, embedded=embedded) as cluster:
             me = live.who_am_i(cluster)
             roles = live.roles(cluster, access.stack, access.namespaces(namespace))
@@ -241,10 +243,11 @@ def worker_kubeconfig(
         from gpu_tenancy.access import workers
         from gpu_tenancy.access.planned import seconds_of
         from gpu_tenancy.base.writing import write_private
+        from gpu_tenancy.inspect.in_use import Place
 
         found, seconds = workers.worker_of(worker, project), seconds_of(valid, "--for")
         rights = "ask somebody who may create serviceaccounts/token in Kueue's namespace"
-        place = kubeconfig, context, embedded
+        place = Place(kubeconfig, context, embedded)
         with token_maker(found.stack.cluster, place, rights) as (cluster, plain):
             config = workers.worker_config(cluster, plain, found, seconds)
         if manager_kubeconfig or manager_context:
@@ -258,15 +261,12 @@ def worker_kubeconfig(
 
 
 @contextmanager
-def token_maker(
-    section: "ClusterSection", place: "tuple[Path | None, str | None, bool]", rights: str
-) -> "Generator[tuple[Cluster, dict[str, Any]]]":
+def token_maker(section: "ClusterSection", place: "Place", rights: str) -> "Generator[tuple[Cluster, dict[str, Any]]]":
     """A connection to a stack's cluster for whoever makes tokens there, and a kubeconfig of it without a login.
 
     Args:
         section: of the stack.
-        place: kubeconfig, context and whether it is the embedded platform, as the user names them; without any, the
-            login of the cluster's cloud is used.
+        place: as the user names it; without a name, the login of the cluster's cloud is used.
         rights: what to do without the right to make tokens.
     """
     from gpu_tenancy.access import kubeconfigs
@@ -274,7 +274,7 @@ def token_maker(
     from gpu_tenancy.kube.contexts import entry_of
 
     kubeconfig, context, embedded = place
-    config = None if kubeconfig or context or embedded else helper_config(section)
+    config = helper_config(section) if not any(place) else None
     if config is None:
         file, selected = source(section, kubeconfig, context, embedded=embedded)
         entry = entry_of(file, selected)

@@ -11,6 +11,10 @@ from gpu_tenancy.base.answer import Output, answer, for_programs, is_for_program
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 
+StackOption = Annotated[
+    str | None,
+    typer.Option(help="Stack name. Default: the one of the cluster in use, or the only one that fits."),
+]
 Ref = Annotated[str, typer.Argument(help="Git ref: a branch, tag or commit.")]
 
 
@@ -42,7 +46,7 @@ def validate(
 
 def explain(
     team: Annotated[str, typer.Argument(help="Team name.")],
-    stack: Annotated[str | None, typer.Option(help="Stack name. Default: the only stack that has the team.")] = None,
+    stack: StackOption = None,
     project: ProjectFolder = None,
     *,
     output: Output = None,
@@ -53,13 +57,15 @@ def explain(
     """
     with terminal.errors(stack or ""):
         from gpu_tenancy.base.problems import nearest
+        from gpu_tenancy.inspect.in_use import Place, default_stack
         from gpu_tenancy.model.load import load
         from gpu_tenancy.model.outlook.explain import explain as reasons_of
         from gpu_tenancy.model.plan.shares import Tree
-        from gpu_tenancy.model.project import project_folder, read_stack, stack_of
+        from gpu_tenancy.model.project import project_folder, read_stack
 
         folder = project_folder(project)
-        source = read_stack(stack or stack_of(team, folder), folder)
+        stack = stack or default_stack(team, folder, Place())
+        source = read_stack(stack, folder)
         tree = Tree(load(source))
         if team not in tree.stack.teams:
             raise ConsoleError(f"stack {stack}: unknown team '{team}'", nearest(team, tree.stack.teams))
