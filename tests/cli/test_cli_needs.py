@@ -18,9 +18,9 @@ from gpu_tenancy.model.spec.clouds.base import Provided
 
 STACKS: Final = stack_names()
 ALONE: Final = {
-    "ClusterRole", "ClusterRoleBinding", "ConfigMap", "DaemonSet", "Deployment", "Job", "LimitRange",
+    "ClusterRole", "ClusterRoleBinding", "ConfigMap", "DaemonSet", "Deployment", "FlowSchema", "Job", "LimitRange",
     "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "Namespace",
-    "PodDisruptionBudget", "PriorityClass", "ResourceQuota", "Role", "RoleBinding", "Service", "ServiceAccount",
+    "PodDisruptionBudget", "PriorityClass", "PriorityLevelConfiguration", "ResourceQuota", "Role", "RoleBinding", "Service", "ServiceAccount",
     "StorageClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 }  # fmt: skip
 """Kinds that the API server and its controllers serve alone."""
