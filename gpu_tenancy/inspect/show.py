@@ -54,12 +54,15 @@ def _shares(usage: Usage) -> Table:
     shares = table(*heads, drop=("scheduler", "lent", "resource", "borrowed", "limit"))
     for row in usage.rows:
         numbers = (row.guaranteed, row.limit, row.used, row.borrowed, row.lent)
-        pending = (
-            f"{amount_text(row.resource, row.waiting)} in {plural(row.workloads, 'workload')}" if row.waiting else "0"
-        )
         amounts = ("?" if number is None else amount_text(row.resource, number) for number in numbers)
-        shares.add_row(row.title, row.flavor, row.resource, row.scheduler, *amounts, pending)
+        shares.add_row(row.title, row.flavor, row.resource, row.scheduler, *amounts, _pending(row))
     return shares
+
+
+def _pending(row: Row) -> str:
+    if row.waiting is None:
+        return "?"
+    return f"{amount_text(row.resource, row.waiting)} in {plural(row.workloads, 'workload')}" if row.waiting else "0"
 
 
 def _quotas(budgets: Sequence[TeamBudget]) -> Table:

@@ -41,8 +41,9 @@ class Row:
         scheduler: `Kueue`, or `Volcano` for gangs.
         borrowed: used beyond the guarantee.
         lent: upper bound of the idle guarantee that others use.
-        waiting: requested by pending workloads, at the first flavor that they could get.
-        workloads: how many workloads are pending.
+        waiting: requested by pending workloads, at the first flavor that they could get; None where the user may not
+            read all of them.
+        workloads: how many pending workloads request it.
         part_of: the queue, where the row is one of several namespaces that share it.
     """
 
@@ -55,7 +56,7 @@ class Row:
     used: int
     borrowed: int | None
     lent: int | None
-    waiting: int
+    waiting: int | None
     workloads: int
     part_of: str = ""
 
@@ -178,8 +179,8 @@ def _require(state: State, team: str) -> None:
             raise ConsoleError(
                 f"team {team} not found", nearest(team, known) if known else "no namespace has a LocalQueue"
             )
-    elif hidden and not known:
-        raise ConsoleError(f"teams not readable: {hidden[0].why}", "specify your team: tenancy usage TEAM")
+    elif hidden and not known and not state.knows("ClusterQueue"):
+        raise ConsoleError(f"teams not readable: {hidden[0].why}", "specify your team: `tenancy usage TEAM`")
 
 
 def _kueue_rows(queues: Queues, team: str) -> Iterator[Row]:
@@ -188,12 +189,14 @@ def _kueue_rows(queues: Queues, team: str) -> Iterator[Row]:
     for name in sorted(wanted & set(known)):
         queue = known[name]
         pending = _pending_lines(queues, name, queues.waiting_in(name))
+        unseen = queues.unseen(name)
         for line in _sorted({*queue.spec.quotas, *queue.usage, *pending}):
             nominal, limit, used = (of(name, line) for of in (quotas.nominal, quotas.potential_available, quotas.usage))
             requested, count = pending.get(line, (0, 0))
             if nominal or limit or used or requested:
                 borrowed, lent = quotas.borrowed(name, line), quotas.lent(name, line)
-                yield Row(name, *line, "Kueue", nominal, limit, used, borrowed, lent, requested, count)
+                waits = None if unseen else requested
+                yield Row(name, *line, "Kueue", nominal, limit, used, borrowed, lent, waits, count)
         users = queues.users(name)
         if len(users) > 1:
             yield from (row for user in users if team in {"", user} for row in _part(queues, user, name))
@@ -308,7 +311,8 @@ def _total(rows: Sequence[Row], queues: Queues, team: str) -> Total:
     names = [name for name in ordered({row.resource for row in whole}) if is_extended(name)]
     pending = [each for each in queues.workloads if team in {"", each.namespace} and each.stage == "waiting"]
     totals = [_resource_total(name, [row for row in whole if row.resource == name]) for name in names]
-    return Total((*totals, *_cpu_totals(whole)), len(pending), tuple(_requested(pending)))
+    unseen = 0 if team else sum(map(queues.unseen, queues.cluster_queues))
+    return Total((*totals, *_cpu_totals(whole)), len(pending) + unseen, tuple(_requested(pending)))
 
 
 def _cpu_totals(rows: Sequence[Row]) -> Iterator[ResourceTotal]:

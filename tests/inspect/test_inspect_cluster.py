@@ -648,5 +648,5 @@ def test_a_lead_must_name_a_team(busy: Local, leader: Path) -> None:
     assert (seen.exit_code, seen.stdout) == (1, "")
     assert seen.stderr.replace("\n", " ").strip() == (
         "error: teams not readable: you may not list localqueues.kueue.x-k8s.io in the whole cluster;"
-        " specify your team: tenancy usage TEAM"
+        " specify your team: `tenancy usage TEAM`"
     )

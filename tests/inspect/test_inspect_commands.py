@@ -166,6 +166,19 @@ def test_a_command_without_a_team_needs_a_namespace_of_the_context(tmp_path: Pat
     assert "is not reachable" in run("why", "train", "--kubeconfig", str(own)).stderr
 
 
+def test_the_team_is_an_argument_or_a_namespace(tmp_path: Path) -> None:
+    file = nowhere(tmp_path, namespace="research")
+    job = tmp_path / "job.yaml"
+    job.write_text("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: []}}")
+    for words in (["usage"], ["fit", "-f", str(job)]):
+        same = run(*words, "speech", "-n", "speech", "--kubeconfig", str(file))
+        assert "is not reachable" in same.stderr
+        both = run(*words, "speech", "-n", "vision", "--kubeconfig", str(file))
+        assert "error: speech and -n vision are different namespaces; specify one" in both.stderr
+    seen = run("usage", "--all", "-n", "vision", "--kubeconfig", str(file))
+    assert "vision: --all shows all teams; remove one of them" in seen.stderr
+
+
 def test_long_operations_report_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     said, told = threading.Event(), list[str]()
 

@@ -4,6 +4,7 @@ import io
 import json
 
 import pytest
+from cli_builders import Screen
 from live_builders import (
     GPU,
     HIDDEN_QUEUES,
@@ -24,7 +25,7 @@ from rich.text import Text
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import Output
 from gpu_tenancy.inspect import show
-from gpu_tenancy.inspect.reading import Missing, State
+from gpu_tenancy.inspect.reading import Kind, Missing, State
 from gpu_tenancy.inspect.usage import Note, Row, measure
 
 
@@ -140,7 +141,28 @@ def test_a_missing_team_suggests_the_nearest_name() -> None:
         measure(state(), "reserch")
     unseen = Missing("LocalQueue", "queues", "you may not list localqueues", "somebody")
     with pytest.raises(ConsoleError, match="teams not readable: you may not list localqueues; specify your team"):
-        measure(state((unseen,), LocalQueue=[], Namespace=[]))
+        measure(state((unseen, HIDDEN_QUEUES), ClusterQueue=[], LocalQueue=[], Namespace=[]))
+
+
+def test_a_researcher_who_asks_for_all_teams_gets_what_may_be_read() -> None:
+    def hidden(kind: Kind) -> Missing:
+        return Missing(kind, "queues, outside research", f"you may not list {kind}", "somebody", partly=True)
+
+    others = cluster_queue("speech", "org", used=12)
+    others["status"]["pendingWorkloads"] = 3
+    queues = [cluster_queue("research", "org", used=1, borrowingLimit=24), others]
+    own = workload(only_gpus(job("a")))
+    missing = (hidden("LocalQueue"), hidden("Workload"))
+    found = measure(state(missing, ClusterQueue=queues, Cohort=[], Namespace=[], Workload=[own]))
+    assert [(row.team, row.used, row.waiting) for row in found.rows] == [("research", 1, 8), ("speech", 12, None)]
+    assert "unknown pending; 4 workloads pending" in found.total.text
+    assert [line for line in found.remarks if "not readable" in line] == [one.text for one in missing]
+    shown = " ".join(" ".join(line.split()) for line in Screen.of(130, show.usage(found)).lines)
+    assert "speech a100 nvidia.com/gpu Kueue 8 16 12 4 0 ?" in shown
+    # The same without a namespace in the context: nothing of one's own is marked.
+    bare = (Missing("LocalQueue", "queues", "no", "somebody"), Missing("Workload", "pending", "no", "somebody"))
+    rows = measure(state(bare, ClusterQueue=queues, LocalQueue=[], Namespace=[])).rows
+    assert [(row.team, row.waiting) for row in rows] == [("research", 0), ("speech", None)]
 
 
 # Shown.

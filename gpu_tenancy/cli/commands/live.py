@@ -25,6 +25,7 @@ Kubeconfig = Annotated[
 Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig; default: the current one.")]
 Embedded = Annotated[bool, typer.Option("--embedded", help="Use the embedded platform of `tenancy local up`.")]
 Team = Annotated[str | None, typer.Argument(help="Namespace of a team; default: the one of the kubeconfig's context.")]
+TeamOption = Annotated[str | None, typer.Option("--namespace", "-n", help="The same as TEAM, as kubectl has it.")]
 
 
 _RIGHTS: Final = "check your rights: `kubectl auth can-i --list`"
@@ -32,6 +33,7 @@ _RIGHTS: Final = "check your rights: `kubectl auth can-i --list`"
 
 def usage(
     team: Team = None,
+    namespace: TeamOption = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between two reads, with --watch.")] = 5.0,
@@ -43,7 +45,7 @@ def usage(
 ) -> None:
     """Show guaranteed, limit, used, borrowed, lent and pending of each team and flavor, and the namespace quotas.
 
-    Without a team and a namespace in the kubeconfig's context, it shows all teams.
+    Without a team and a namespace in the kubeconfig's context, it shows all teams. What you may not read is `?`.
 
     [dim]tenancy usage ml-research --watch[/dim]
     """
@@ -52,12 +54,13 @@ def usage(
         from gpu_tenancy.inspect.reading import read
         from gpu_tenancy.inspect.usage import KINDS, Usage, measure
 
+        team = _one(team, namespace)
         if everybody and team:
             raise ConsoleError(f"{team}: --all shows all teams", "remove one of them")
-        chosen = "" if everybody else team or cluster.namespace
+        own = team or cluster.namespace
 
         def ask() -> Usage:
-            return measure(read(cluster, KINDS, chosen), chosen)
+            return measure(read(cluster, KINDS, own), "" if everybody else own)
 
         if watch and output:
             raise ConsoleError("--watch and -o cannot be combined", "remove one of them")
@@ -72,6 +75,7 @@ def usage(
 def fit(
     team: Team = None,
     *,
+    namespace: TeamOption = None,
     file: Annotated[Path, typer.Option("--file", "-f", help="YAML file with Pods, Jobs or other workloads.")],
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -95,7 +99,7 @@ def fit(
         from gpu_tenancy.inspect.references import kinds_named
         from gpu_tenancy.inspect.runtimes import with_runtime
 
-        team = team or cluster.namespace
+        team = _one(team, namespace) or cluster.namespace
         if not team:
             raise ConsoleError("no team: the kubeconfig's context has no namespace", "specify it: `tenancy fit TEAM`")
         demands = read_demands(file, team)
@@ -111,6 +115,17 @@ def fit(
         missed = {"never", "later"} if now else {"never"}
         if any(result.verdict in missed for result in results):
             raise typer.Exit(terminal.PROMISE_BROKEN)
+
+
+def _one(team: str | None, namespace: str | None) -> str | None:
+    """The team that the user names, as the argument or as the option.
+
+    Raises:
+        ConsoleError: both, and they differ.
+    """
+    if team and namespace and team != namespace:
+        raise ConsoleError(f"{team} and -n {namespace} are different namespaces", "specify one")
+    return team or namespace
 
 
 def _fitting(cluster: "Cluster", state: "State", team: str, demand: "Demand") -> "Fitting":
