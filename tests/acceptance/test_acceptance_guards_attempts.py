@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
-from acceptance_guards import GPU, QUEUE, RESEARCH, Person, job, pod, pod_of
+from acceptance_guards import GPU, QUEUE, RESEARCH, TOLERATION, Person, job, pod, pod_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -45,13 +45,6 @@ POD_BY_POD: Final = {
     "ray.io/v1/RayCluster",
     "v1/ReplicationController",
 }
-SERVERS: Final = {"apps/v1/Deployment", "apps/v1/StatefulSet", "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"}
-DEVICE_PATHS: Final = (
-    "/var/run/nvidia-container-devices/all",
-    "/var/run/x/../nvidia-container-devices/0",
-    "var//run/nvidia-container-devices",
-)
-"""Mounts that stand for GPUs: the container runtime reads them after it has cleaned the paths."""
 PATHS: Final[dict[str, tuple[str, ...]]] = {
     "v1/Pod": (),
     "v1/ReplicationController": ("spec", "template"),
@@ -127,20 +120,7 @@ def containers(draw: st.DrawFn, name: str) -> Any:
     variable = draw(st.sampled_from([None, None, None, "all", "0", "none"]))
     if variable is not None:
         found["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": variable}]
-    path = draw(st.sampled_from([None] * 16 + ["/var/run/nvidia", *DEVICE_PATHS]))
-    if path is not None:
-        found["volumeMounts"] = [{"name": "d", "mountPath": path}]
     return found
-
-
-REACHES: Final = ({}, {"namespaces": [RESEARCH]}, {"namespaceSelector": {}}, {"namespaces": ["ml-serving"]})
-
-
-@st.composite
-def affinities(draw: st.DrawFn) -> Any:
-    term = {"topologyKey": "kubernetes.io/os", "labelSelector": {}, **draw(st.sampled_from(REACHES))}
-    field = draw(st.sampled_from(["podAffinity", "podAntiAffinity"]))
-    return {field: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
 @st.composite
@@ -153,11 +133,8 @@ def specs(draw: st.DrawFn) -> Any:
     scheduler, node = draw(SCHEDULERS), draw(st.sampled_from([None] * 6 + ["l4-0"]))
     spec |= {} if scheduler is None else {"schedulerName": scheduler}
     spec |= {} if node is None else {"nodeName": node}
-    spec["volumes"] = [{"name": "d", "emptyDir": {}}]
-    affinity = draw(st.none() | st.none() | affinities())
-    grace = draw(st.sampled_from([None] * 4 + [60, 1000, 31536000]))
-    spec |= {} if affinity is None else {"affinity": affinity}
-    spec |= {} if grace is None else {"terminationGracePeriodSeconds": grace}
+    # Without it, all that has GPUs would be refused for that alone.
+    spec |= {"tolerations": [TOLERATION]} if any(gpus_of(container) for container in every_container(spec)) else {}
     if draw(st.integers(0, 9)) == 0:
         spec["resourceClaims"] = [{"name": "g", "resourceClaimTemplateName": "g"}]
     return spec
@@ -185,14 +162,11 @@ def metadata(draw: st.DrawFn) -> Any:
     return found
 
 
-@st.composite
-def attempts(draw: st.DrawFn) -> Any:
-    """An object of some kind, as a tenant might write it."""
-    kind = draw(st.sampled_from(sorted(PATHS)))
+def assembled(kind: str, own: Any, template: Any) -> Any:
+    """An object of a kind with its metadata and its pod template."""
     api, _, name = kind.rpartition("/")
     found: dict[str, Any] = {**deepcopy(AROUND.get(kind, {})), "apiVersion": api, "kind": name}
-    found["metadata"] = {**draw(metadata()), "name": "attempt", "namespace": RESEARCH}
-    template = {"metadata": draw(metadata()), "spec": draw(specs())}
+    found["metadata"] = {**own, "name": "attempt", "namespace": RESEARCH}
     restart = "Always" if kind.startswith("apps/") or name == "ReplicationController" else "Never"
     template["spec"]["restartPolicy"] = restart
     if kind == "v1/Pod":
@@ -201,6 +175,14 @@ def attempts(draw: st.DrawFn) -> Any:
         put(found, PATHS[kind], template)
     if kind.startswith("apps/"):
         found["spec"]["selector"] = {"matchLabels": {"app": "x"}}
+    return found
+
+
+@st.composite
+def attempts(draw: st.DrawFn) -> Any:
+    """An object of some kind, as a tenant might write it."""
+    kind = draw(st.sampled_from(sorted(PATHS)))
+    found = assembled(kind, draw(metadata()), {"metadata": draw(metadata()), "spec": draw(specs())})
     if kind == "batch/v1/CronJob":
         found["spec"]["jobTemplate"]["metadata"] = draw(metadata())
     if kind in GANGS:
@@ -253,7 +235,12 @@ def losses(found: Any) -> Iterator[Loss]:
     template = within(found, PATHS[kind])
     spec, meta = template["spec"], template["metadata"]
     asked = sum(gpus_of(container) for container in every_container(spec)) + (8 if spec.get("resourceClaims") else 0)
-    yield from other_losses(kind, spec, meta, asked)
+    for container in every_container(spec):
+        visible = [each["value"] for each in container.get("env", ()) if each["name"] == "NVIDIA_VISIBLE_DEVICES"]
+        if visible and visible[0] not in {"none", "void", ""}:
+            yield Loss(8, "the container runtime adds all GPUs of the node")
+    if any(key.partition("/")[0].endswith("cdi.k8s.io") for key in meta["annotations"]):
+        yield Loss(8, "the container runtime adds devices by an annotation")
     named = {each["annotations"].get(f"{VOLCANO}queue-name") for each in (meta, found["metadata"])}
     if OTHERS_GANG in named:
         yield Loss(asked, "it is in another team's Volcano queue")
@@ -263,24 +250,6 @@ def losses(found: Any) -> Iterator[Loss]:
         yield from gang_losses(found, kind, spec, asked)
         return
     yield from kueue_losses(found, kind, template, asked)
-
-
-def other_losses(kind: str, spec: Any, meta: Any, asked: int) -> Iterator[Loss]:
-    """What a pod takes from others beside the GPUs that it requests."""
-    for container in every_container(spec):
-        visible = [each["value"] for each in container.get("env", ()) if each["name"] == "NVIDIA_VISIBLE_DEVICES"]
-        if visible and visible[0] not in {"none", "void", ""}:
-            yield Loss(8, "the container runtime adds all GPUs of the node")
-        if any(each["mountPath"] in DEVICE_PATHS for each in container.get("volumeMounts", ())):
-            yield Loss(8, "the container runtime adds GPUs by a mount")
-    if any(key.partition("/")[0].endswith("cdi.k8s.io") for key in meta["annotations"]):
-        yield Loss(8, "the container runtime adds devices by an annotation")
-    for terms in spec.get("affinity", {}).values():
-        (term,) = terms["requiredDuringSchedulingIgnoredDuringExecution"]
-        if term in ({**term, **reach} for reach in REACHES[2:]):
-            yield Loss(8, "pods of other teams are kept from nodes")
-    if asked and spec.get("terminationGracePeriodSeconds", 30) > (3600 if kind in SERVERS else 600):
-        yield Loss(asked, "it keeps its GPUs after its queue gave them to others")
 
 
 def gang_losses(found: Any, kind: str, spec: Any, asked: int) -> Iterator[Loss]:
