@@ -1,5 +1,6 @@
 """What work in a team's namespace may tolerate, name and ask for, beside its queue."""
 
+import re
 from typing import Any
 
 import pytest
@@ -158,7 +159,7 @@ def test_a_limit_beyond_the_namespaces_ratio_is_refused_before_the_queue_admits_
     assert not tenant.refusal(job(RESEARCH, RESEARCH, bounded(cpu=("1500m", None))))
     words = (
         "limits cpu to 4 for a request of 1, but the maximum ratio in this namespace is 2, so its pods would be"
-        " rejected after admission; raise the request or lower the limit"
+        " rejected after admission; set limits.cpu: 1, or raise the request"
     )
     assert words in tenant.refusal(job(RESEARCH, RESEARCH, bounded(cpu=("1", "4"))))
     words = (
@@ -166,6 +167,30 @@ def test_a_limit_beyond_the_namespaces_ratio_is_refused_before_the_queue_admits_
         " of 2 in this namespace, and its pods would be rejected; set limits.cpu: 500m"
     )
     assert words in tenant.refusal(job(RESEARCH, RESEARCH, bounded(cpu=("500m", None))))
+
+
+@pytest.mark.parametrize(
+    "requests",
+    [
+        {"cpu": "3"},
+        {"memory": "200Mi"},
+        {"cpu": "6", "memory": "12Gi"},
+        {"cpu": "100m", "memory": "1Gi"},
+        {"cpu": "6", "memory": "200Mi"},
+    ],
+)
+def test_what_a_refusal_of_requests_without_limits_says_to_write_is_accepted(tenant: Person, requests: Any) -> None:
+    """As most examples of Kueue are written, where no defaults complete them."""
+    for make in (job, job_set):
+        spec = pod_of(0)
+        resources: Any = {"requests": requests}
+        spec["containers"][0]["resources"] = resources
+        said = tenant.refusal(make(RESEARCH, RESEARCH, spec))
+        assert "sets no limit of" in said
+        assert "so LimitRange containers sets" in said
+        resources["limits"] = dict(re.findall(r"limits\.(cpu|memory): (\w+)", said.rpartition("; set ")[2]))
+        assert resources["limits"] == requests
+        assert not tenant.refusal(make(RESEARCH, RESEARCH, spec))
 
 
 def test_a_running_pod_cannot_add_a_forbidden_toleration(cluster: Cluster, tenant: Person) -> None:

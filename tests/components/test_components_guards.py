@@ -91,6 +91,19 @@ def test_a_channel_is_no_gpu_for_which_a_pod_may_tolerate_a_taint() -> None:
     assert list(reads.values()) == ["false", "true"]
 
 
+def test_grace_periods_are_those_of_the_stack_and_servers_take_longer_by_default() -> None:
+    read = [expressions(program, "grace")["maximum"] for program in (made(), made(guards={"grace": {"jobs": "15m"}}))]
+    assert [text.rpartition(" ? ")[2] for text in read] == ["3600 : 600", "3600 : 900"]
+    for kind in (
+        "apps/Deployment",
+        "apps/StatefulSet",
+        "leaderworkerset.x-k8s.io/LeaderWorkerSet",
+        "ray.io/RayService",
+    ):
+        assert literal(kind) in read[0]
+    assert literal("batch/Job") not in read[0]
+
+
 def test_a_rule_that_has_nothing_to_judge_is_not_there() -> None:
     without = made(
         pools={"cpu": {"machine": "m7i.8xlarge", "nodes": 1}}, teams={"a": team(quota={"cpu": {"cpu": {"limit": 1}}})}
