@@ -15,7 +15,7 @@ from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.people import TEAM_ROLES, Subject, rules
 from gpu_tenancy.model.spec import Stack
 
-_RBAC: Final = "rbac.authorization.k8s.io/v1"
+RBAC: Final = "rbac.authorization.k8s.io/v1"
 _ANONYMOUS: Final = "system:unauthenticated"
 
 
@@ -27,13 +27,19 @@ def grants(cluster: Cluster) -> tuple[Grant, ...]:
     """
     kinds = ("ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding")
     with ThreadPoolExecutor(CONNECTIONS) as pool:
-        cluster_roles, roles, *bindings = pool.map(partial(cluster.list, _RBAC), kinds)
-    rules = {_key(role): tuple(rules_of(maps_at(role, "rules"))) for role in (*cluster_roles, *roles)}
-    return tuple(grant for listed in bindings for binding in listed for grant in _granted(binding, rules))
+        cluster_roles, roles, *bindings = pool.map(partial(cluster.list, RBAC), kinds)
+    rules = rules_by_role((*cluster_roles, *roles))
+    return tuple(grant for listed in bindings for binding in listed for grant in granted(binding, rules))
 
 
-def _key(role: Manifest) -> tuple[str, str]:
-    return text_at(role, "metadata", "namespace"), text_at(role, "metadata", "name")
+def rules_by_role(roles: Iterable[Manifest]) -> dict[tuple[str, str], tuple[Rule, ...]]:
+    """Rules by namespace, which is empty for a ClusterRole, and name."""
+    return {
+        (text_at(role, "metadata", "namespace"), text_at(role, "metadata", "name")): tuple(
+            rules_of(maps_at(role, "rules"))
+        )
+        for role in roles
+    }
 
 
 def rules_of(rules: Iterable[Mapping[str, Json]]) -> Iterator[Rule]:
@@ -42,7 +48,8 @@ def rules_of(rules: Iterable[Mapping[str, Json]]) -> Iterator[Rule]:
         yield Rule(*(frozenset(list_at(rule, key)) for key in ("apiGroups", "resources", "verbs", "resourceNames")))
 
 
-def _granted(binding: Manifest, rules: Mapping[tuple[str, str], tuple[Rule, ...]]) -> Iterator[Grant]:
+def granted(binding: Manifest, rules: Mapping[tuple[str, str], tuple[Rule, ...]]) -> Iterator[Grant]:
+    """What a binding gives, a grant for each subject; without rules where those of its role are unknown."""
     namespace = text_at(binding, "metadata", "namespace")
     role = text_at(binding, "roleRef", "name")
     home = namespace if text_at(binding, "roleRef", "kind") == "Role" else ""

@@ -71,21 +71,23 @@ def known(stack: Stack) -> tuple[Resource, ...]:
     )
 
 
-def resource_of(text: str, stack: Stack) -> Resource:
+def resource_of(text: str, stack: Stack | None) -> Resource:
     """The resource that a user names.
 
     Args:
         text: such as `pods`, `po`, `jobs.batch`, `pods/exec`; a resource with an unknown group is taken as namespaced.
         stack: a name of a resource that several of its operators serve needs a group. The core group comes first, as in
-            kubectl.
+            kubectl. None for all operators, after the groups of Kubernetes.
 
     Raises:
         ConsoleError: the resource is unknown, or has no group and exists in several.
     """
     named, slash, subresource = text.partition("/")
     name, _, group = named.lower().partition(".")
-    served = _served(stack)
-    found = [row.resource for row in served if name in row.names and (not group or row.resource.group == group)]
+    served = _served(stack) if stack else list(_rows())
+    rows = [row for row in served if name in row.names and (not group or row.resource.group == group)]
+    builtin = [row for row in rows if row.operator is None]
+    found = [row.resource for row in (builtin if builtin and not stack else rows)]
     core = [resource for resource in found if not resource.group]
     if not found and group and group not in {row.resource.group for row in served}:
         found = [Resource(group, name, namespaced=True)]

@@ -10,11 +10,10 @@ from gpu_tenancy.inspect.budgets import exceeded_quota
 from gpu_tenancy.inspect.demand import PRIORITY_LABEL, QUEUE_LABEL, Demand, Template, demand
 from gpu_tenancy.inspect.pods import name_of
 from gpu_tenancy.kube.client import Cluster, Manifest
-from gpu_tenancy.kube.errors import ApiError, UnknownKindError
+from gpu_tenancy.kube.errors import FORBIDDEN, ApiError, UnknownKindError
 from gpu_tenancy.model.kinds import kind_of
 
 _CONFLICT: Final = 409
-_FORBIDDEN: Final = 403
 _SERVER: Final = 500
 
 
@@ -130,4 +129,4 @@ def _verdict(error: ApiError, *, full: bool) -> Verdict:
 
 def _no_right(error: ApiError) -> bool:
     """Whether the user may not create such objects, whatever is in them."""
-    return error.status == _FORBIDDEN and "cannot create resource" in error.message
+    return error.status == FORBIDDEN and "cannot create resource" in error.message

@@ -11,7 +11,7 @@ from gpu_tenancy.base.json import Json, map_at, maps_at, text_at
 from gpu_tenancy.inspect.answers import Answer, Check
 from gpu_tenancy.inspect.pods import label, name_of, namespace_of
 from gpu_tenancy.kube.client import Cluster, Manifest
-from gpu_tenancy.kube.errors import ApiError, UnknownKindError, UnreachableError
+from gpu_tenancy.kube.errors import FORBIDDEN, ApiError, UnknownKindError, UnreachableError
 from gpu_tenancy.kube.request import CONNECTIONS
 from gpu_tenancy.model.names import COMPUTE_DOMAIN
 
@@ -33,7 +33,6 @@ _TENANT: Final = "a user with the role kueue-batch-user-role"
 _VIEW: Final = "a user with the role view in the namespace"
 _EDIT: Final = "a user with the role edit in the namespace"
 _WHOLE: Final = "a user who may list them in the whole cluster"
-_FORBIDDEN: Final = 403
 _FORBIDDEN_LIST: Final = re.compile(
     r'cannot list resource "([^"]+)" in API group "([^"]*)" (at the cluster scope|in the namespace "[^"]+")'
 )
@@ -216,7 +215,7 @@ def _read(cluster: Cluster, kind: Kind, namespace: str, *, alone: bool) -> tuple
     except UnknownKindError as error:
         return (), Missing(kind, source.tells, error.message, "")
     except ApiError as error:
-        if error.status != _FORBIDDEN:
+        if error.status != FORBIDDEN:
             raise
         if not source.namespaced or within or not namespace:
             return (), Missing(kind, source.tells, _without_user(error.message), source.who)

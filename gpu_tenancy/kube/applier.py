@@ -9,14 +9,13 @@ from typing import Final, NamedTuple, cast
 
 from gpu_tenancy.base.json import Json, map_at
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.errors import ApiError, UnknownKindError
+from gpu_tenancy.kube.errors import FORBIDDEN, ApiError, UnknownKindError
 from gpu_tenancy.kube.inventory import Entry
 from gpu_tenancy.kube.live import Live, digest
 from gpu_tenancy.kube.outcome import Action
 from gpu_tenancy.kube.references import Reference, is_definition, is_namespace
 
 _UNPROCESSABLE: Final = 422
-_FORBIDDEN: Final = 403
 _IMMUTABLE: Final = re.compile(
     r"immutable|may not (be )?(change|update)|cannot change|updates to .* are forbidden", re.DOTALL
 )
@@ -173,7 +172,7 @@ def immutable(error: ApiError) -> bool:
 
 def _immutable_causes(error: ApiError) -> list[bool]:
     """For each problem of a manifest whether it is a changed immutable field; none for other errors."""
-    if error.status == _FORBIDDEN and _DENIED.match(error.message):
+    if error.status == FORBIDDEN and _DENIED.match(error.message):
         problems, unchangeable = len(_OF_FIELDS.findall(error.message)), error.message.count(": field is immutable")
         return [number < unchangeable for number in range(problems)]
     if error.status == _UNPROCESSABLE:

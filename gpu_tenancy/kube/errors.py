@@ -9,6 +9,8 @@ from gpu_tenancy.base.json import Json, at, text_at
 
 UNAUTHORIZED: Final = 401
 """Status for credentials that the server does not accept."""
+FORBIDDEN: Final = 403
+"""Status for a missing right, and for an object that admission refuses."""
 _MAX_BODY: Final = 500
 _REACH: Final = "check that it is running and that the kubeconfig is correct, then run the same command again"
 

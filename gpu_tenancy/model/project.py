@@ -45,6 +45,12 @@ def project_folder(given: Path | None = None) -> Path:
     )
 
 
+def in_project() -> bool:
+    """Whether the working directory is in a Pulumi project."""
+    working = Path.cwd()
+    return any((folder / _FILE).is_file() for folder in (working, *working.parents))
+
+
 def stack_names(project: Path | None = None) -> list[str]:
     """The names of a project's stacks, by their files in `stacks`, sorted.
 

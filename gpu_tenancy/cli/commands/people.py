@@ -19,11 +19,13 @@ from gpu_tenancy.cli.commands.stacks import StackOption
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
+    from gpu_tenancy.access.resources import Resource
     from gpu_tenancy.inspect.in_use import Place
     from gpu_tenancy.kube.client import Cluster
     from gpu_tenancy.model.spec.cluster import Cluster as ClusterSection
 
 _REVIEWS: Final = "ask as an administrator, or leave --live out; `tenancy access whoami` shows your own rights"
+_HIDDEN: Final = "of the control plane and of operators not shown (use --all)"
 _TOKENS: Final = "ask somebody who may create serviceaccounts/token in that namespace"
 Team = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of a team. Default: all teams.")]
 Live = Annotated[
@@ -50,6 +52,7 @@ def who_can(
     """Show who may do something, by which role, and in which teams.
 
     By roles and bindings of the stack; with --live by those of the cluster, each confirmed by a SubjectAccessReview.
+    Outside of a project, by the roles and bindings of the cluster that you may read, in the namespace of the context.
     Guards (admission policies) can refuse more.
 
     [dim]tenancy access who-can create pods/exec -n ml-research[/dim]
@@ -58,8 +61,20 @@ def who_can(
         from gpu_tenancy.access import resources, rules, show
         from gpu_tenancy.access.planned import access_of
         from gpu_tenancy.inspect.in_use import Place
+        from gpu_tenancy.model.project import in_project
 
-        access = access_of(stack, namespace, project, Place(kubeconfig, context, embedded))
+        place = Place(kubeconfig, context, embedded)
+        if not (stack or project or in_project()):
+            _who_can_seen(
+                resources.verb_of(verb),
+                resources.resource_of(resource, None),
+                namespace,
+                place,
+                output,
+                everybody=everybody,
+            )
+            return
+        access = access_of(stack, namespace, project, place)
         access.namespaces(namespace)
         asked, wanted = resources.verb_of(verb), resources.resource_of(resource, access.stack)
         planned = found = rules.who_can(access.grants, asked, wanted, namespace)
@@ -74,8 +89,29 @@ def who_can(
         table = show.holders(visible, access.names) if visible else Text(f"nobody may {asked} {wanted}{where}")
         answer(output, show.holders_data(visible, access.names), table)
         if hidden := len(found) - len(visible):
-            terminal.err.print(f"{hidden} of the control plane and of operators not shown (use --all)", highlight=False)
+            terminal.err.print(f"{hidden} {_HIDDEN}", highlight=False)
         _compare(show.holder_lines(planned, access.names), show.holder_lines(access.of_stack(found), access.names))
+
+
+def _who_can_seen(
+    verb: str, resource: "Resource", namespace: str | None, place: "Place", output: Output, *, everybody: bool
+) -> None:
+    """Who may do something, by what the caller may read in the cluster."""
+    from gpu_tenancy.access import rules, show
+    from gpu_tenancy.access.seen import is_tenant, seen
+
+    kubeconfig, context, embedded = place
+    with asking(kubeconfig, context, embedded=embedded) as cluster:
+        home = namespace or cluster.namespace
+        read = seen(cluster, home)
+    every = rules.who_can(read.grants, verb, resource, home or None)
+    found = [holder for holder in every if everybody or is_tenant(holder, home)]
+    where = f" in {home}" if home else ""
+    table = show.holders(found, {}) if found else Text(f"nobody may {verb} {resource}{where}, as far as you may see")
+    answer(output, show.holders_data(found, {}), table)
+    hidden = len(every) - len(found)
+    for note in (*([f"{hidden} {_HIDDEN}"] if hidden else []), *read.notes):
+        terminal.err.print(escape(note), highlight=False)
 
 
 def can(
