@@ -1,6 +1,6 @@
 """Evaluates rules on resources: violations, exemptions, unknown values and internal errors."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from difflib import get_close_matches
@@ -10,10 +10,12 @@ from typing import Any, Final, Literal
 from pulumi_policy import EnforcementLevel
 
 from rule_engine.exemptions import NAME, Exempted, Exemption, ExemptionSettings, exemption_rule
-from rule_engine.reading import UnknownValueError
+from rule_engine.patches import item_type, object_type
+from rule_engine.reading import Plain, UnknownValueError
+from rule_engine.reads import Reads
 from rule_engine.resources import Placed, Resource
 from rule_engine.rules import AnyRule, ConfigError, Pack, Settings
-from rule_engine.stacks import Stack
+from rule_engine.stacks import NOT_SET, Stack
 
 
 class Outcome(StrEnum):
@@ -31,6 +33,10 @@ _LONGEST: Final = 2000
 _EMPTY: Final = Stack(())
 _LISTED: Final = 5
 """Maximum number of rule names in an error."""
+_LIST: Final = "kubernetes:core/v1:List"
+_ANY: Final[Plain] = {"apiVersion": "v1", "kind": "Any"}
+"""An item of a list of any kinds."""
+_SET_IT: Final = "set it in the patch too, or change the object in its own stack"
 _ALL: Final = "all"
 """Instead of a rule's name: all rules. The engine has applied it already."""
 
@@ -110,12 +116,20 @@ class Evaluator:
 
     def covers(self, type_: str) -> bool:
         """Whether any rule, for a resource or for a stack, checks resources of this type."""
-        return bool(self._rules(Resource(type_)))
+        token, _ = object_type(type_)
+        if item := item_type(token, _ANY):
+            return item == item_type(_LIST, _ANY) or self.covers(item)
+        return bool(self._rules(Resource(token)))
 
     def evaluate(self, resource: Resource) -> list[Finding]:
         """The findings of rules that check single resources."""
-        rules = [rule for rule in self._rules(resource) if not rule.whole]
-        return [finding for rule in rules for finding in self.findings(rule, resource, _EMPTY)]
+        return [
+            finding
+            for found in resource.objects()
+            for rule in self._rules(found)
+            if not rule.whole
+            for finding in self.findings(rule, found, _EMPTY)
+        ]
 
     def evaluate_stack(self, stack: Stack) -> list[Finding]:
         """The findings of rules that compare resources."""
@@ -147,7 +161,11 @@ class Evaluator:
         if level is EnforcementLevel.REMEDIATE:
             level = EnforcementLevel.MANDATORY
         exemption: Exemption | UnknownValueError | Literal["unread"] | None = "unread"
-        for outcome, text in self._messages(rule, resource, stack):
+        if resource.reads is None:
+            messages = self._messages(rule, resource, stack)
+        else:
+            messages = [*self._messages_of_patch(rule, resource, resource.reads, stack)]
+        for outcome, text in messages:
             enforced = outcome in _ENFORCED
             if enforced and exemption == "unread":
                 exemption = self.exemption(resource, rule)
@@ -161,22 +179,62 @@ class Evaluator:
             yield Finding(rule, reported, level if enforced else EnforcementLevel.ADVISORY, resource.urn, shown)
 
     def _messages(self, rule: AnyRule, resource: Resource, stack: Stack) -> Iterator[tuple[Outcome, str]]:
-        try:
-            parts = resource.parts(rule.on)
-        except UnknownValueError as error:
-            yield Outcome.UNKNOWN, _unknown(_place(resource, resource), error)
-            return
-        except Exception as error:  # noqa: BLE001 - a failing rule must not stop the others
-            yield Outcome.ERROR, _internal_error(rule, _place(resource, resource), error)
-            return
+        parts = list[Placed]()
+        unread = self._find(rule, resource, parts)
+        if unread is not None:
+            yield unread
         for part in parts:
-            try:
-                for text in rule.messages(part, self.configuration.of(rule), stack):
-                    yield Outcome.BROKEN, f"{_place(part, resource)}: {self.pack.message(rule.name, text, resource)}"
-            except UnknownValueError as error:
-                yield Outcome.UNKNOWN, _unknown(_place(part, resource), error)
-            except Exception as error:  # noqa: BLE001 - as above
-                yield Outcome.ERROR, _internal_error(rule, _place(part, resource), error)
+            yield from self._messages_of_part(rule, part, resource, stack)
+
+    def _find(self, rule: AnyRule, resource: Resource, parts: list[Placed]) -> tuple[Outcome, str] | None:
+        """Adds the parts of a resource that a rule checks; returns why they are not known, if so."""
+        try:
+            parts += resource.parts(rule.on)
+        except UnknownValueError as error:
+            return _unread(_place(resource, resource), error)
+        except Exception as error:  # noqa: BLE001 - a failing rule must not stop the others
+            return Outcome.ERROR, _internal_error(rule, _place(resource, resource), error)
+        return None
+
+    def _messages_of_part(
+        self, rule: AnyRule, part: Placed, resource: Resource, stack: Stack
+    ) -> Iterator[tuple[Outcome, str]]:
+        try:
+            for text in rule.messages(part, self.configuration.of(rule), stack):
+                yield Outcome.BROKEN, f"{_place(part, resource)}: {self.pack.message(rule.name, text, resource)}"
+        except UnknownValueError as error:
+            yield _unread(_place(part, resource), error)
+        except Exception as error:  # noqa: BLE001 - as above
+            yield Outcome.ERROR, _internal_error(rule, _place(part, resource), error)
+
+    def _messages_of_patch(
+        self, rule: AnyRule, resource: Resource, reads: Reads, stack: Stack
+    ) -> Iterator[tuple[Outcome, str]]:
+        """The messages about the object that a patch leaves.
+
+        A rule that reads nothing of what the patch sets has none: the patch changes nothing for it. Messages name the
+        fields that the rule read and the patch does not set. Without a message, the object is not evaluated, at the
+        level of the rule, if there are such fields, or if the rule compares it with objects that are not in the stack.
+        """
+        parts = list[Placed]()
+        reads.take()
+        unread = self._find(rule, resource, parts)
+        found = reads.take()
+        sets_fields = not self.pack.holds_parts(resource) and (
+            self.pack.fields is None or not self.pack.fields.isdisjoint(resource.content())
+        )
+        if not parts:
+            yield from _of_patch(resource, resource, [] if unread is None else [(*unread, found)], found, sets_fields)
+        for part in parts:
+            messages, read, stack.unmatched = list[tuple[Outcome, str, Reads]](), Reads(), False
+            for outcome, text in self._messages_of_part(rule, part, resource, stack):
+                since = reads.take()
+                read.add(since)
+                messages.append((outcome, text, since))
+            read.add(reads.take())
+            if messages:
+                read.present.update(found.present)
+            yield from _of_patch(part, resource, messages, read, sets_fields, lonely=stack.unmatched)
 
     def exemption(self, resource: Resource, rule: AnyRule) -> Exemption | UnknownValueError | None:
         """The exemption of a resource from a rule, if it has a valid one."""
@@ -212,8 +270,65 @@ def _cut(message: str) -> str:
     return message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…"
 
 
-def _unknown(place: str, error: UnknownValueError) -> str:
-    return f"{place}: not evaluated: {error}; check again after deployment, or set a literal value"
+def _unread(place: str, error: UnknownValueError) -> tuple[Outcome, str]:
+    if error.why == NOT_SET:
+        return Outcome.BROKEN, f"{place}: not evaluated: {error}; {_SET_IT}"
+    return Outcome.UNKNOWN, f"{place}: not evaluated: {error}; check again after deployment, or set a literal value"
+
+
+def _of_patch(  # noqa: PLR0913 - what is known of the evaluation
+    part: Placed,
+    resource: Resource,
+    messages: Sequence[tuple[Outcome, str, Reads]],
+    read: Reads,
+    sets_fields: bool,  # noqa: FBT001 - as above
+    *,
+    lonely: bool = False,
+) -> Iterator[tuple[Outcome, str]]:
+    """What is said of a part of a patch.
+
+    Args:
+        part: the part.
+        resource: the patch.
+        messages: those of the rule, each with what was read for it.
+        read: all that was read.
+        sets_fields: whether the patch sets a field that a rule can read: one that was not read may be, if the object
+            has what the patch does not set.
+        lonely: whether the rule looked for other objects, and found none.
+    """
+    needs_more = any(path[0] != "metadata" for path in read.absent)
+    of_all = any(not since.absent for _, _, since in messages)  # of the whole object, such as all strings in it
+    is_read = bool(read.present) or (sets_fields and needs_more) or (of_all and bool(resource.content()))
+    if not is_read and not any(outcome is Outcome.ERROR for outcome, _, _ in messages):
+        return
+    for outcome, text, since in messages:
+        if _lacks(outcome, since) or (outcome is Outcome.BROKEN and since.absent and not read.present):
+            yield Outcome.BROKEN, _unevaluated(_place(part, resource), since)
+        else:
+            yield outcome, f"{text} ({_not_set(since)})" if since.absent else text
+    if not messages and (read.absent or lonely):
+        yield Outcome.BROKEN, _unevaluated(_place(part, resource), read)
+
+
+def _lacks(outcome: Outcome, since: Reads) -> bool:
+    """Whether a rule needs a field that the patch does not set."""
+    return outcome is Outcome.UNKNOWN and bool(since.absent)
+
+
+def _unevaluated(place: str, read: Reads) -> str:
+    """What is said of a patch if a rule needs more than the patch has."""
+    if not read.absent:
+        return (
+            f"{place}: not evaluated: it depends on objects that are not in this stack; change it in the stack that has"
+            " them"
+        )
+    return f"{place}: not evaluated: {_not_set(read)}; {_SET_IT}"
+
+
+def _not_set(read: Reads) -> str:
+    paths = [".".join(path) for path in read.absent]
+    more = ", …" if len(paths) > _LISTED else ""
+    return f"{', '.join(paths[:_LISTED])}{more} {'is' if len(paths) == 1 else 'are'} not set by the patch"
 
 
 def _internal_error(rule: AnyRule, place: str, error: Exception) -> str:

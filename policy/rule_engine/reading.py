@@ -1,6 +1,6 @@
 """A resource's properties as rules read them: plain values with their paths, and unknown values."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, ItemsView, Iterator, KeysView, Mapping, ValuesView
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -8,8 +8,10 @@ from typing import Any, Final, TypeAlias
 
 from google.protobuf.struct_pb2 import Struct, Value
 from pulumi_policy import proxy
+from typing_extensions import override
 
 from rule_engine.quantities import format_float, quantity
+from rule_engine.reads import Path, Reads, is_whole
 from rule_engine.secrets import Secrets
 
 
@@ -25,7 +27,6 @@ class Unknown:
 
 
 Plain: TypeAlias = "bool | float | str | list[Plain] | dict[str, Plain] | Unknown | None"
-Path: TypeAlias = tuple[str, ...]
 
 # Published constants of Pulumi's protocol: sdk/go/common/resource/properties.go in pulumi/pulumi.
 SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
@@ -165,18 +166,19 @@ class View:
     """One value and its path. Missing values read as empty; unknown values raise.
 
     All methods take the keys of the path below this value, and raise `UnknownValueError` if a value on that path is
-    unknown or has another type.
+    unknown or has another type. A view of a patch notes what is read of it.
 
     Example:
         >>> View({"spec": {"replicas": 3.0}}).number("spec", "replicas")
         Decimal('3')
     """
 
-    __slots__ = ("path", "value")
+    __slots__ = ("path", "reads", "value")
 
-    def __init__(self, value: Plain, path: Path = ()) -> None:
+    def __init__(self, value: Plain, path: Path = (), reads: Reads | None = None) -> None:
         self.value = value
         self.path = path
+        self.reads = reads
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, View) and (self.path, self.value) == (other.path, other.value)
@@ -185,6 +187,8 @@ class View:
 
     def at(self, *keys: str) -> "View":
         """The value under these keys; a view of None if one of them is missing."""
+        if self.reads is not None:
+            return self._at_noted(keys, self.reads)
         value, path = self.value, self.path
         for key in keys:
             mapping = _mapping(value, path)
@@ -193,12 +197,36 @@ class View:
             raise UnknownValueError(path, value.why)
         return View(value, path)
 
+    def _at_noted(self, keys: Path, reads: Reads) -> "View":
+        """As `at`, and notes what was read."""
+        value, path = self.value, self.path
+        for key in keys:
+            mapping = _mapping(value, path)
+            value, path = mapping.get(key), (*path, key)
+            if isinstance(value, Unknown):
+                reads.note(path, present=True)
+            elif _is_whole(value, path):
+                reads = reads.of_whole()
+                reads.note(path, present=True)
+        if path and not isinstance(value, (dict, list)):
+            reads.note(path, present=value is not None)
+        if isinstance(value, Unknown):
+            raise UnknownValueError(path, value.why)
+        return View(value, path, reads)
+
+    def as_part(self) -> "View":
+        """The same value, whose readers know that it is a part: what is missing is not noted."""
+        return self if self.reads is None else View(self.value, self.path, self.reads.of_part())
+
     def has(self, *keys: str) -> bool:
         """Whether a value exists, known or unknown."""
         if not keys:
             return self.value is not None
         above = self.at(*keys[:-1])
-        return _mapping(above.value, above.path).get(keys[-1]) is not None
+        value = _mapping(above.value, above.path).get(keys[-1])
+        if above.reads is not None:
+            above.reads.note((*above.path, keys[-1]), present=value is not None)
+        return value is not None
 
     def text(self, *keys: str, default: str = "") -> str:
         """A string; numbers and booleans are converted."""
@@ -247,7 +275,7 @@ class View:
             case None:
                 return []
             case list():
-                return [View(item, (*view.path, str(index))) for index, item in enumerate(view.value)]
+                return [View(item, (*view.path, str(index)), view.reads) for index, item in enumerate(view.value)]
             case _:
                 raise UnknownValueError(view.path, "is not a list")
 
@@ -258,11 +286,71 @@ class View:
     def entries(self, *keys: str) -> dict[str, "View"]:
         """The entries of a map, sorted by key because the protocol keeps no order; single entries may be unknown."""
         view = self.at(*keys)
-        return {key: View(item, (*view.path, key)) for key, item in sorted(_mapping(view.value, view.path).items())}
+        values = sorted(_mapping(view.value, view.path).items())
+        if view.reads is None:
+            return {key: View(item, (*view.path, key)) for key, item in values}
+        return _Entries({key: View(item, (*view.path, key), view.reads) for key, item in values}, view.path, view.reads)
 
     def string_map(self, *keys: str) -> dict[str, str]:
         """The entries of a map of strings, such as labels."""
         return {key: item.text() for key, item in self.entries(*keys).items()}
+
+
+class _Entries(dict[str, View]):
+    """The entries of a map of a patch, which note their keys as they are read."""
+
+    def __init__(self, entries: dict[str, View], path: Path, reads: Reads) -> None:
+        super().__init__(entries)
+        self._path = path
+        self._reads = reads
+
+    def _note(self, key: str) -> None:
+        view = super().get(key)
+        if view is None or not isinstance(view.value, (dict, list)) or _is_whole(view.value, view.path):
+            self._reads.note((*self._path, key), present=view is not None)
+
+    @override
+    def __contains__(self, key: object) -> bool:
+        self._note(str(key))
+        return super().__contains__(key)
+
+    @override
+    def __getitem__(self, key: str) -> View:
+        self._note(key)
+        return super().__getitem__(key)
+
+    @override
+    def get(self, key: str, default: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        self._note(key)
+        return super().get(key, default)
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        for key in super().__iter__():
+            self._note(key)
+            yield key
+
+    @override
+    def __len__(self) -> int:
+        for key in super().__iter__():
+            self._note(key)
+        return super().__len__()
+
+    @override
+    def keys(self) -> KeysView[str]:  # pyright: ignore[reportIncompatibleMethodOverride] - as a dict's
+        return KeysView(self)
+
+    @override
+    def items(self) -> ItemsView[str, View]:  # pyright: ignore[reportIncompatibleMethodOverride] - as a dict's
+        return ItemsView(self)
+
+    @override
+    def values(self) -> ValuesView[View]:  # pyright: ignore[reportIncompatibleMethodOverride] - as a dict's
+        return ValuesView(self)
+
+
+def _is_whole(value: Plain, path: Path) -> bool:
+    return isinstance(value, (dict, list)) and is_whole(path, is_list=isinstance(value, list))
 
 
 def _mapping(value: Plain, path: Path) -> Mapping[str, Plain]:

@@ -9,7 +9,8 @@ from pulumi_policy import EnforcementLevel
 
 from rule_engine.evaluator import Evaluator
 from rule_engine.exemptions import Exemption
-from rule_engine.reading import SIGNATURE, Path, UnknownValueError
+from rule_engine.reading import SIGNATURE, UnknownValueError
+from rule_engine.reads import Path
 from rule_engine.resources import Resource, read
 from rule_engine.rules import AnyRule
 

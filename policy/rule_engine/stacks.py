@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from rule_engine.reading import UnknownValueError
 from rule_engine.resources import Placed, Resource, Subject
@@ -11,13 +11,22 @@ T = TypeVar("T")
 S = TypeVar("S", bound=Placed)
 Among: TypeAlias = tuple[Callable[[S], object], object]
 """An index key of parts (a named function, not a lambda, so that the index is reused) and the wanted value."""
+NOT_SET: Final = "is not set by the patch"
+"""Why a value of the object of a patch is unknown."""
 
 
 class Stack:
-    """All resources of a stack, indexed by subject and key."""
+    """All resources of a stack, indexed by subject and key.
+
+    Lists are the objects that they have, and an object with a patch in the same stack is what the patch leaves of it.
+
+    Attributes:
+        unmatched: whether a lookup since the last reset found nothing; the evaluator resets it.
+    """
 
     def __init__(self, resources: Iterable[Resource]) -> None:
-        self.resources = tuple(resources)
+        self.resources = tuple(_patched([found for resource in resources for found in resource.objects()]))
+        self.unmatched = False
         self._secrets = {id(resource.secrets): resource.secrets for resource in self.resources}.values()
         self._known: dict[object, tuple[list[object], list[UnknownValueError]]] = {}
         self._sorted: dict[object, tuple[dict[object, list[Any]], list[UnknownValueError]]] = {}
@@ -122,16 +131,19 @@ class Stack:
     ) -> Iterator[S]:
         known, unknown = self._among(subject, [key for key in among if key is not None])
         unknown_values = unknown
+        matched = False
         for part in known:
             try:
-                matches = predicate(part)
+                matches = _known(part, predicate)
             except UnknownValueError as error:
                 unknown_values = unknown_values or [_of(part, error)]
                 continue
             if matches:
+                matched = True
                 yield part
                 if first:
                     return
+        self.unmatched = self.unmatched or not matched
         if unknown_values:
             raise unknown_values[0]
 
@@ -161,13 +173,65 @@ class Stack:
         return self._known[subject]  # pyright: ignore[reportReturnType] - what `parts` of this subject gave
 
 
+def _patched(resources: list[Resource]) -> Iterator[Resource]:
+    """The same resources, with each patch of one of them in its place."""
+    plain = {_unversioned(resource) for resource in resources if resource.reads is None}
+    patches: dict[tuple[str, ...], list[Resource]] = {}
+    for resource in resources:
+        if resource.reads is not None and _unversioned(resource) in plain and (identity := _identity(resource)):
+            patches.setdefault(identity, []).append(resource)
+    types = {type_ for type_, *_ in patches}
+    applied: set[int] = set()
+    changed: dict[int, Resource] = {}
+    for resource in resources if patches else ():
+        if resource.reads is None and _unversioned(resource) in types:
+            for patch in patches.get(_identity(resource), ()):
+                changed[id(resource)] = changed.get(id(resource), resource).patched(patch)
+                applied.add(id(patch))
+    yield from (changed.get(id(resource), resource) for resource in resources if id(resource) not in applied)
+
+
+def _unversioned(resource: Resource) -> str:
+    return f"{resource.group}:{resource.kind}"
+
+
+def _identity(resource: Resource) -> tuple[str, ...]:
+    """API group, kind, namespace and name of an object; empty if one of them is unknown."""
+    try:
+        metadata = [resource.props.text("metadata", key) for key in ("namespace", "name")]
+    except UnknownValueError:
+        return ()
+    return (_unversioned(resource), *metadata) if metadata[-1] else ()
+
+
+def _known(part: S, function: Callable[[S], T]) -> T:
+    """What a function says of a part, if it needs no field that a patch does not set.
+
+    Raises:
+        UnknownValueError: it does.
+    """
+    resource = part if isinstance(part, Resource) else getattr(part, "resource", None)
+    reads = resource.reads if isinstance(resource, Resource) else None
+    if reads is None:
+        return function(part)
+    before = reads.take()
+    try:
+        value, absent = function(part), [*reads.absent]
+    finally:
+        reads.take()
+        reads.add(before)
+    if absent:
+        raise UnknownValueError(absent[0], NOT_SET)
+    return value
+
+
 def _sorted_by(key: Callable[[S], object], parts: Iterable[S]) -> tuple[dict[object, list[S]], list[UnknownValueError]]:
     """Parts by a key, and the first unknown key."""
     groups: dict[object, list[S]] = {}
     unknown_values: list[UnknownValueError] = []
     for part in parts:
         try:
-            groups.setdefault(key(part), []).append(part)
+            groups.setdefault(_known(part, key), []).append(part)
         except UnknownValueError as error:
             unknown_values = unknown_values or [_of(part, error)]
     return groups, unknown_values

@@ -11,12 +11,15 @@ import yaml
 from google.protobuf.struct_pb2 import Struct
 from pulumi.runtime.proto import analyzer_pb2
 
+from cloud_rules import PACK as CLOUDS
 from rule_engine.evaluator import Evaluator, Finding
 from rule_engine.reading import SECRET, SIGNATURE
 from rule_engine.resources import Resource, read
 from rule_engine.rules import AnyRule, Pack
 from rule_engine.stacks import Stack
+from workload_rules import PACK as WORKLOADS
 
+PACKS: Final = (WORKLOADS, CLOUDS)
 UNKNOWN: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """What Pulumi's engine sends for a text that a preview cannot know."""
 TODAY: Final = date(2026, 11, 21)
@@ -148,7 +151,7 @@ def changed(given: Mapping[str, Sample], at: str, to: object) -> dict[str, Sampl
             resources[which] = to
         return resources
     props = deepcopy(resources[which].props)
-    *way, last = _keys(path)
+    *way, last = keys(path)
     part: Any = props
     for key in way:
         part = _below(part, key)
@@ -167,9 +170,9 @@ def _below(part: list[Any] | dict[str, Any], key: str) -> Any:
     return part[int(key)] if isinstance(part, list) else part.setdefault(key, {})
 
 
-def _keys(path: str) -> list[str]:
+def keys(path: str) -> list[str]:
     """`a.b.'c.d/e'.0` in its parts; quotes keep dots."""
-    keys: list[str] = []
+    parts: list[str] = []
     rest = path
     while rest:
         if rest.startswith("'"):
@@ -177,15 +180,17 @@ def _keys(path: str) -> list[str]:
             rest = rest.removeprefix(".")
         else:
             key, _, rest = rest.partition(".")
-        keys.append(key)
-    return keys
+        parts.append(key)
+    return parts
 
 
 def findings(
     rule: AnyRule, given: Mapping[str, Sample], settings: Mapping[str, Any] | None = None, pack: Pack | None = None
 ) -> list[Finding]:
     """What one rule finds in resources, judged as the pack's process does."""
-    evaluator = Evaluator(pack or Pack("test", "1", "One rule.", (rule,), lambda _: {}), TODAY)
+    own = next((one for one in PACKS if rule in one.rules), None)
+    alone = replace(own, rules=(rule,), exemptions=lambda _: {}, stack_fixes={}) if own else None
+    evaluator = Evaluator(pack or alone or Pack("test", "1", "One rule.", (rule,), lambda _: {}), TODAY)
     evaluator.configure({}, {rule.name: settings or {}})
     resources = [resource.resource() for resource in given.values()]
     diagnostics = (
@@ -217,9 +222,9 @@ def doubts(case: Case, at: str) -> tuple[str, ...]:
     """What is said if the value at a place of a case is unknown."""
     which, _, path = at.partition(": ")
     changed_place = changed(case.given, at, UNKNOWN)[which].resource().place
-    keys = ".".join(_keys(path))
+    where = ".".join(keys(path))
     return tuple(
-        doubt(place, keys if place.partition(", ")[0] == changed_place else f"{changed_place}: {keys}")
+        doubt(place, where if place.partition(", ")[0] == changed_place else f"{changed_place}: {where}")
         for place in as_tuple(case.unknown[at])
     )
 

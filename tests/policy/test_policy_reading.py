@@ -79,7 +79,7 @@ def test_a_resource_whose_type_no_rule_checks_is_not_read(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Reader, "read", read)
     foreign = Sample("aws:s3/bucket:Bucket", {"bucket": "data"})
-    patch = Sample("kubernetes:apps/v1:DeploymentPatch", {"spec": {"replicas": 9}})
+    patch = Sample("kubernetes:apps/v1:StatefulSetPatch", {"spec": {"replicas": 9}})
     assert (
         PackClient().analyze(foreign) == PackClient().analyze(patch) == PackClient().analyze_stack(foreign, patch) == []
     )

@@ -60,7 +60,7 @@ KINDS: Final = {
         " {apiVersion: v1, kind: Pod, metadata: {name: inner}, spec: POD}}}}"
     ),
     "a kind of nobody": "{apiVersion: example.com/v1, kind: Anything, spec: {a: [[{b: {c: POD}}]]}}",
-    "a list": "{apiVersion: apps/v1, kind: DeploymentList, items: [{spec: {template: {spec: POD}}}]}",
+    "a list": ("{apiVersion: apps/v1, kind: DeploymentList, items: [{spec: {template: {spec: POD}}}]}"),
 }
 """Objects with a pod that no table has."""
 
@@ -86,6 +86,8 @@ def filled(text: str, word: str, value: dict[str, Any], namespace: str = "ml-res
     """An object, as text in which a word stands for a value."""
     props = yaml.safe_load(text.replace(word, yaml.safe_dump(value, default_flow_style=True, width=100_000).strip()))
     props["metadata"] = {"name": "it", "namespace": namespace}
+    for item in props.get("items", ()):
+        item["metadata"] = props["metadata"]
     return manifest(yaml.safe_dump(props))
 
 
@@ -261,12 +263,15 @@ def test_settings_list_further_kinds_of_serving() -> None:
 
 
 @pytest.mark.parametrize("kind", ["batch/v1:JobPatch", "batch/v1:CronJobPatch"])
-def test_a_patch_of_batch_work_needs_no_queue(kind: str) -> None:
+def test_a_patch_with_gpus_of_batch_work_is_not_evaluated_without_its_queue(kind: str) -> None:
     """The label can be on the object that it patches."""
     version, _, name = kind.partition(":")
     spec = {"template": {"spec": {"containers": [{"name": "a", "resources": {"limits": {_GPU: 8}}}]}}}
     props = {"metadata": {"name": "it", "namespace": "ml"}, "spec": {**spec, "jobTemplate": {"spec": spec}}}
-    assert found(jobs.batch_names_queue, Sample(f"kubernetes:{version}:{name}", props)) == set()
+    (finding,) = findings(jobs.batch_names_queue, {"it": Sample(f"kubernetes:{version}:{name}", props)})
+    assert "metadata.labels.kueue.x-k8s.io/queue-name" in finding.message
+    assert finding.message.endswith("not set by the patch)")
+    assert finding.level is jobs.batch_names_queue.level
 
 
 # Values of other types beside a pod.

@@ -8,7 +8,7 @@ from rule_engine import ADVICE, MUST, Settings, Severity, Stack, UnknownValues, 
 from workload_rules.bindings import Reviewed
 from workload_rules.objects import matches_any
 from workload_rules.pods import Tenants
-from workload_rules.rbac import BINDINGS, PRACTICES, ApiObject, PolicyRule, in_all_forms, role_ref, subject_of
+from workload_rules.rbac import BINDINGS, PRACTICES, ApiObject, PolicyRule, api_objects, role_ref, subject_of
 
 
 @rule(
@@ -117,7 +117,7 @@ class Tokens(Settings):
     link="https://kubernetes.io/docs/concepts/configuration/secret/#serviceaccount-token-secrets",
     severity=Severity.HIGH,
     level=ADVICE,
-    on=in_all_forms("Secrets and ServiceAccounts", "core", "Secret", "ServiceAccount"),
+    on=api_objects("Secrets and ServiceAccounts", "core", "Secret", "ServiceAccount"),
 )
 def no_static_tokens(keeper: ApiObject, settings: Tokens) -> Iterator[str]:
     """Service accounts must not have static tokens."""

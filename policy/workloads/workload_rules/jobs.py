@@ -30,7 +30,6 @@ from workload_rules.pods import (
     TenantGpus,
     for_tenants,
     holds_pods,
-    is_patch,
     is_searched,
     kind_of,
     namespace_of,
@@ -90,8 +89,6 @@ class Work(Part):
 def _is_batch(resource: Resource) -> bool:
     """Whether an object is batch work: of a known kind, or of any kind of an operator that is not known to serve."""
     kind = kind_of(resource)
-    if is_patch(resource):
-        return False
     return kind in BATCH or (is_searched(resource) and kind not in SERVING and kind not in PODS_IN)
 
 

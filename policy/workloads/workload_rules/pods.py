@@ -62,8 +62,6 @@ UNSEARCHED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """API groups of operators whose objects are not searched for pods by shape, by the reason."""
 _WITHOUT_PODS: Final = _KUBERNETES.union(*UNSEARCHED.values())
-_PATCH: Final = "Patch"
-"""Suffix of the types of Pulumi's patches, which have a part of an object: `DeploymentPatch`."""
 
 SYSTEM: Final[list[str]] = yaml.safe_load(Path(__file__).with_name("namespaces.yaml").read_bytes())
 """Namespaces that do not belong to a tenant: those of Kubernetes, of clouds and of operators."""
@@ -347,25 +345,19 @@ def holds_pods(resource: Resource) -> bool:
 
 def kind_of(resource: Resource) -> str:
     """API group and kind of an object, also of a patch: `apps:Deployment`."""
-    return f"{resource.group}:{resource.kind.removesuffix(_PATCH)}"
-
-
-def is_patch(resource: Resource) -> bool:
-    """Whether it is a patch of an object, of which the rest is unknown."""
-    return resource.kind.endswith(_PATCH)
+    return f"{resource.group}:{resource.kind}"
 
 
 def is_searched(resource: Resource) -> bool:
-    """Whether an object is searched for pods by shape: those of operators, and lists of objects with pods."""
-    if resource.group in _KUBERNETES:
-        return resource.kind.endswith("List") and kind_of(resource).removesuffix("List") in PODS_IN
+    """Whether an object is searched for pods by shape: those of operators."""
     return bool(resource.group) and resource.group not in _WITHOUT_PODS
 
 
 def _pods_by_table(resource: Resource) -> Iterator[Pod]:
     for path in PODS_IN.get(kind_of(resource), ()):
-        for names, view in views_at(resource.props, path):
-            if view.has("spec"):
+        for names, view in views_at(resource.props.as_part(), path):
+            parts = ("spec", "metadata") if resource.reads is not None else ("spec",)
+            if any(view.at(part).value is not None for part in parts):
                 yield Pod(resource, view.at("metadata"), view.at("spec"), ".".join(names))
 
 
@@ -375,7 +367,7 @@ def _pods_by_shape(resource: Resource) -> Iterator[Pod]:
     known = {pod.spec.path for pod in resource.once("pods by table", lambda: list(_pods_by_table(resource)))}
     if kind_of(resource) == TRAIN_JOB:
         known.add(("spec", "trainer"))
-    for found in find_pods(resource.props, frozenset(known)):
+    for found in find_pods(resource.props.as_part(), frozenset(known)):
         # In a known kind, what its table does not have overrides what it has.
         form = "part" if found.form == "pod" and known else found.form
         alone = found.form == "container"
@@ -386,7 +378,7 @@ def _pods_by_shape(resource: Resource) -> Iterator[Pod]:
 def _all_pods(resource: Resource) -> list[Pod]:
     """The pods of an object and parts of pods, by table and by shape; those of a patch are parts."""
     pods = [*resource.once("pods by table", lambda: list(_pods_by_table(resource))), *_pods_by_shape(resource)]
-    if not is_patch(resource):
+    if resource.reads is None:
         return pods
     return [replace(pod, form="part") if pod.form == "pod" else pod for pod in pods]
 

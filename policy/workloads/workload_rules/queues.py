@@ -49,7 +49,8 @@ def _references(resource: Resource) -> Iterator[Reference]:
         yield Reference(resource, spec, "clusterQueue", "ClusterQueue")
         return
     for key in ("parentName",) if resource.kind == "Cohort" else ("cohortName", "cohort"):
-        yield Reference(resource, spec, key, "Cohort")
+        if spec.has(key):
+            yield Reference(resource, spec, key, "Cohort")
     for group in spec.items("resourceGroups"):
         for flavor in group.items("flavors"):
             yield Reference(resource, flavor, "name", "ResourceFlavor")

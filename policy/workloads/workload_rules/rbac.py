@@ -11,8 +11,6 @@ from rule_engine import Resource, Subject, UnknownValueError, View, kubernetes
 
 RBAC: Final = "rbac.authorization.k8s.io"
 PRACTICES: Final = "https://kubernetes.io/docs/concepts/security/rbac-good-practices/"
-_FORMS: Final = ("", "Patch", "List")
-"""Suffixes of the types in which a program can have an object: itself, a part of it, a list."""
 _ACCOUNT: Final = "system:serviceaccount:"
 """Prefix of the user name of a service account."""
 _ACCOUNTS: Final = "system:serviceaccounts:"
@@ -27,12 +25,12 @@ _EVERYBODY: Final = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ApiObject:
-    """An object, a patch of one, or an item of a list.
+    """An object.
 
     Attributes:
         resource: the resource that has it.
         view: its properties.
-        kind: without the suffixes of patches and lists: `Role`.
+        kind: its kind: `Role`.
         is_built_in: whether the API server creates it.
     """
 
@@ -44,10 +42,7 @@ class ApiObject:
     @property
     def place(self) -> str:
         """Kind, namespace and name."""
-        if not self.resource.kind.endswith("List"):
-            return self.resource.place
-        namespace = self.view.text("metadata", "namespace")
-        return f"{self.kind} {namespace}/{self.name}" if namespace else f"{self.kind} {self.name}"
+        return self.resource.place
 
     @property
     def name(self) -> str:
@@ -62,32 +57,24 @@ class ApiObject:
         return self.view.text("metadata", "namespace", default="default")
 
 
-def in_all_forms(name: str, group: str, *kinds: str) -> Subject[ApiObject]:
-    """The subject of all objects of these kinds, also in patches and lists.
+def api_objects(name: str, group: str, *kinds: str) -> Subject[ApiObject]:
+    """The subject of all objects of these kinds.
 
     Args:
         name: its name in the documentation.
         group: their API group.
         kinds: their kinds.
     """
-    selected = kubernetes(*(f"{group}:{kind}{form}" for kind in kinds for form in _FORMS))
-    return Subject(name, selected, _objects)
+    return Subject(name, kubernetes(*(f"{group}:{kind}" for kind in kinds)), _objects)
 
 
 def _objects(resource: Resource) -> list[ApiObject]:
-    return resource.once("objects", lambda: list(_read(resource)))
+    return resource.once("objects", lambda: [ApiObject(resource, resource.props, resource.kind)])
 
 
-def _read(resource: Resource) -> Iterator[ApiObject]:
-    kind = resource.kind.removesuffix("List").removesuffix("Patch")
-    is_list = resource.kind.endswith("List")
-    for view in resource.props.items("items") if is_list else [resource.props]:
-        yield ApiObject(resource, view, kind)
-
-
-ROLES: Final = in_all_forms("roles", RBAC, "Role", "ClusterRole")
-BINDINGS: Final = in_all_forms("bindings of roles", RBAC, "RoleBinding", "ClusterRoleBinding")
-ROLES_AND_BINDINGS: Final = in_all_forms(
+ROLES: Final = api_objects("roles", RBAC, "Role", "ClusterRole")
+BINDINGS: Final = api_objects("bindings of roles", RBAC, "RoleBinding", "ClusterRoleBinding")
+ROLES_AND_BINDINGS: Final = api_objects(
     "roles and their bindings", RBAC, "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"
 )
 

@@ -166,7 +166,7 @@ def _is_of_tenant(part: Pod | Resource, settings: HostPaths) -> bool:
     return not namespace or settings.tenant(namespace)
 
 
-_VOLUMES: Final = kubernetes("core:PersistentVolume", "core:PersistentVolumePatch")
+_VOLUMES: Final = kubernetes("core:PersistentVolume")
 
 
 def _find_mounts(resource: Resource) -> Iterable[Pod | Resource]:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from rule_engine import Unknown, UnknownValueError, View
-from rule_engine.reading import Path, Plain
+from rule_engine.reading import Plain
+from rule_engine.reads import Path, Reads
 
 CONTAINER_LISTS: Final = ("containers", "initContainers", "ephemeralContainers")
 """Fields of a pod spec with containers:
@@ -81,6 +82,7 @@ class _Node:
     path: Path
     label: tuple[str, ...]
     above: dict[str, Plain] | None
+    reads: Reads | None
     is_container: bool = False
     is_inside: bool = False
     """Whether it is in a field of a pod spec or of a container, in which only whole pod specs are found."""
@@ -106,7 +108,7 @@ def find_pods(properties: View, known: frozenset[Path] = frozenset()) -> Iterato
         if isinstance(view.value, Unknown):
             raise UnknownValueError(view.path, view.value.why)
         top[key] = view.value
-    pending: list[_Node] = [_Node(top, properties.path, (), None)]
+    pending: list[_Node] = [_Node(top, properties.path, (), None, properties.reads)]
     while pending:
         node = pending.pop()
         if node.path in known:
@@ -126,7 +128,7 @@ def _below(node: _Node, fields: frozenset[str]) -> Iterator[_Node]:
             if isinstance(value, dict):
                 is_item = key in _MORE_LISTS and len(path) > len(node.path) + 1
                 is_container = is_item or path[-1] in _CONTAINER_MAPS
-                yield _Node(value, path, label, node.value, is_container, is_inside)
+                yield _Node(value, path, label, node.value, node.reads, is_container, is_inside)
             elif isinstance(value, list):
                 values += [
                     (inner, (*path, str(index)), (*label, _name(inner) or str(index)))
@@ -136,12 +138,12 @@ def _below(node: _Node, fields: frozenset[str]) -> Iterator[_Node]:
 
 def _of(node: _Node) -> Iterator[Found]:
     """What a map is."""
-    view, value = View(node.value, node.path), node.value
+    view, value = View(node.value, node.path, node.reads), node.value
     is_pod = _is_pod(value)
     if is_pod or _is_part(value):
         label = node.label[:-1] if node.label[-1:] == ("spec",) else node.label
         above = value if "metadata" in value else node.above or {}
-        meta = View(above.get("metadata"), (*node.path[: None if above is value else -1], "metadata"))
+        meta = View(above.get("metadata"), (*node.path[: None if above is value else -1], "metadata"), node.reads)
         yield Found("pod" if is_pod else "part", view, meta, ".".join(label))
     if is_pod:
         return
@@ -149,9 +151,10 @@ def _of(node: _Node) -> Iterator[Found]:
     resources = [key for key in sorted(value) if _are_resources(key, value[key])]
     if node.is_container or resources or _is_container(value):
         first, *more = resources or ["resources"]
-        yield Found("container", view, View(value.get("metadata"), (*node.path, "metadata")), label, first)
+        meta = View(value.get("metadata"), (*node.path, "metadata"), node.reads)
+        yield Found("container", view, meta, label, first)
         for key in more:
-            yield Found("container", View({key: value[key]}, node.path), View(None), f"{label}.{key}", key)
+            yield Found("container", View({key: value[key]}, node.path, node.reads), View(None), f"{label}.{key}", key)
 
 
 def _is_pod(value: dict[str, Plain]) -> bool:
@@ -213,7 +216,7 @@ def _name(value: Plain) -> str:
 
 def strings(properties: View) -> Iterator[View]:
     """All strings of an object, except those of its metadata and its status."""
-    pending = [View(properties.value, properties.path)]
+    pending = [View(properties.value, properties.path, properties.reads)]
     while pending:
         view = pending.pop()
         if isinstance(view.value, str):

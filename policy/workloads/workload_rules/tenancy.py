@@ -6,7 +6,7 @@ from typing import ClassVar, Final, Literal
 
 from pydantic import Field
 
-from rule_engine import ADVICE, Resource, Severity, Stack, UnknownValueError, located_at, rule
+from rule_engine import ADVICE, Resource, Severity, Stack, UnknownValueError, View, located_at, rule
 from workload_rules.kinds import BATCH, PODS_IN
 from workload_rules.objects import QUOTAS, always, matches_any, name, objects
 from workload_rules.pods import POD_PARTS, Claim, Pod, TenantGpus, Tenants, for_tenants, namespace_of
@@ -142,6 +142,47 @@ def default_deny(space: Resource, settings: DenySettings, stack: Stack) -> Itera
             f"no NetworkPolicy denies {' and '.join(missing)} by default; create one with podSelector {{}},"
             f" policyTypes [{', '.join(missing)}] and no rules"
         )
+
+
+_EVERYWHERE: Final = frozenset({"0.0.0.0/0", "::/0"})
+
+
+def _is_open(allowed: View) -> bool:
+    """Whether a rule of a NetworkPolicy allows all traffic from all namespaces or networks."""
+    if allowed.items("ports"):
+        return False
+    peers = allowed.items("from")
+    return not peers or any(
+        peer.text("ipBlock", "cidr") in _EVERYWHERE
+        or (peer.has("namespaceSelector") and not _selects_some(peer, "namespaceSelector", "podSelector"))
+        for peer in peers
+    )
+
+
+def _selects_some(view: View, *selectors: str) -> bool:
+    """Whether one of these label selectors excludes anything."""
+    return any(
+        view.entries(selector, "matchLabels") or view.items(selector, "matchExpressions") for selector in selectors
+    )
+
+
+@rule(
+    "network-policy-open",
+    rationale="NetworkPolicies add up: one that allows everything has the effect of none that denies.",
+    fix="Name the pods or the ports that others need, and the namespaces that need them.",
+    link=f"{_NETWORK}#allow-all-ingress-traffic",
+    severity=Severity.HIGH,
+    level=ADVICE,
+    on=_POLICIES,
+)
+def network_policy_open(policy: Resource, settings: Tenants) -> Iterator[str]:
+    """A NetworkPolicy must not allow all traffic into all pods of a tenant namespace."""
+    if not settings.tenant(namespace_of(policy)):
+        return
+    spec = policy.props.at("spec")
+    for allowed in spec.items("ingress"):
+        if _is_open(allowed) and not _selects_some(spec, "podSelector"):
+            yield f"{'.'.join(allowed.path)} allows all traffic into all pods; set `from` or `ports`, or a podSelector"
 
 
 class SpaceQuota(TenantGpus):
