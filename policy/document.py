@@ -3,8 +3,11 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
+
+import yaml
 
 import cloud_rules
 import workload_rules
@@ -20,6 +23,38 @@ PACKS: Final[Mapping[str, Pack]] = {"workloads": workload_rules.PACK, "clouds": 
 NOT_EVALUATED: Final[Mapping[str, Callable[[], Iterator[str]]]] = {"clouds": cloud_rules.not_evaluated}
 """What a pack reports as not evaluated, by the name of its folder: items of a list."""
 SETS: Final = ("dev", "prod")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form in which a program can have an object.
+
+    Attributes:
+        title: its name on the page.
+        evaluated: what rules see of the object.
+        silent: the rules that report nothing of a violation, by the reason.
+        is_silent: whether that is every rule.
+    """
+
+    title: str
+    evaluated: str
+    silent: Mapping[str, list[str]]
+    is_silent: bool
+
+    @property
+    def rules(self) -> list[str]:
+        """The rules that report nothing of a violation."""
+        return [name for names in self.silent.values() for name in names]
+
+
+def _forms() -> dict[str, Form]:
+    rows: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("forms.yaml").read_bytes())
+    return {
+        name: Form(row["title"], row["evaluated"], _object(row.get("silent")), row.get("silent") == "all")
+        for name, row in rows.items()
+    }
+
+
 _MANY: Final = 4
 """Minimum number of rules for a shared setting to be described once, at the top of its pack."""
 _SHORT: Final = 24
@@ -47,12 +82,19 @@ def level(rule: AnyRule, config: Mapping[str, Any]) -> EnforcementLevel:
 def page() -> str:
     """The whole page."""
     groups = "; ".join(f"{reason} ({_code(names)})" for reason, names in workload_rules.pods.UNSEARCHED.items())
-    parts = [_HEAD.read_text(encoding="utf-8").replace("UNSEARCHED", groups)]
+    parts = [_HEAD.read_text(encoding="utf-8").replace("UNSEARCHED", groups).replace("FORMS", "\n".join(_table()))]
     for folder, pack in PACKS.items():
         sets = {name: read_set(folder, name) for name in SETS}
         rules = Evaluator(pack).rules
         parts += _pack(folder, pack, rules, sets)
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _table() -> Iterator[str]:
+    yield "| form | rules evaluate | rules that report nothing |\n|---|---|---|"
+    for form in FORMS.values():
+        silent = [f"{reason}: {_code(names)}" for reason, names in form.silent.items()]
+        yield f"| {form.title} | {form.evaluated} | {'all' if form.is_silent else '<br>'.join(silent) or 'none'} |"
 
 
 def _pack(folder: str, pack: Pack, rules: Iterable[AnyRule], sets: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
@@ -149,6 +191,10 @@ def _value(value: object) -> str:
     if len(text) <= _WIDE or not isinstance(value, list):
         return f"`{_cell(text)}`"
     return ", ".join(f"`{item}`" for item in cast("list[str]", value))
+
+
+FORMS: Final = _forms()
+"""The forms by name, from `forms.yaml`."""
 
 
 def main() -> None:
