@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -174,6 +175,22 @@ class Cluster:
         reference = Reference.of(manifest)
         path = self._located(reference).path(reference.namespace)
         return self._ask(Request("POST", path, writing(dry_run=dry_run), manifest))
+
+    def impersonating(self, user: str, group: str = "") -> "Cluster":
+        """The same API server, asked as somebody else; `group` is empty for a user in no group of a directory."""
+        other = copy(self)
+        other._transport = self._transport.impersonating(user, group)
+        return other
+
+    def tried(self, target: Reference | None, manifest: Mapping[str, Json]) -> tuple[str, ...]:
+        """The warnings of a dry run that creates an object, or changes `target` by a JSON merge patch."""
+        if target:
+            request = Request("PATCH", self._path(target), writing(dry_run=True), manifest, MERGE)
+        else:
+            reference = Reference.of(manifest)
+            path = self._located(reference).path(reference.namespace)
+            request = Request("POST", path, writing(dry_run=True), manifest)
+        return self._transport.answer(request)[1]
 
     def apply(
         self, manifest: Mapping[str, Json], *, dry_run: bool = False, force: bool = False, metadata_only: bool = False

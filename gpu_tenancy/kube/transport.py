@@ -3,9 +3,10 @@
 import json
 import time
 from collections.abc import Generator
+from copy import copy
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 from urllib.parse import urlencode
 
 from urllib3 import BaseHTTPResponse
@@ -34,10 +35,25 @@ class Transport:
         entry = entry_of(kubeconfig, context)
         self.server, self.namespace = entry.server, entry.namespace
         self._login = Login(entry, kubeconfig)
+        self._as: dict[str, str] = {}
         self._pool = connections(entry, self._login.certificate, kubeconfig)
+
+    def impersonating(self, user: str, group: str) -> Self:
+        """The same connections and login, for requests as somebody else."""
+        other = copy(self)
+        other._as = {"Impersonate-User": user, **({"Impersonate-Group": group} if group else {})}
+        return other
 
     def send(self, request: Request) -> bytes:
         """Returns the body of the answer; repeats the request while the server does not work.
+
+        Raises:
+            ApiError, UnreachableError: as for `answer`.
+        """
+        return self.answer(request)[0]
+
+    def answer(self, request: Request) -> tuple[bytes, tuple[str, ...]]:
+        """Returns the body and the warnings of the answer; repeats the request while the server does not work.
 
         Raises:
             ApiError: the server rejected the request.
@@ -61,7 +77,7 @@ class Transport:
             self._check(answer, content)
             if attempt:
                 self._budget.over()
-            return content
+            return content, tuple(answer.headers.getlist("Warning"))
         raise AssertionError("unreachable: every attempt returns, raises or repeats")
 
     def _repeats(self, request: Request, attempt: int, retry_after: str | None = None) -> bool:
@@ -97,7 +113,7 @@ class Transport:
             raise api_error(answer.status, answer.reason or "", content)
 
     def _call(self, request: Request) -> BaseHTTPResponse:
-        headers = {"Accept": request.accept, "Content-Type": request.content_type, **self._login.headers()}
+        headers = {"Accept": request.accept, "Content-Type": request.content_type, **self._login.headers(), **self._as}
         query = urlencode([(key, value) for key, value in request.query.items() if value])
         url = f"{self.server}{request.path}{'?' if query else ''}{query}"
         body = None if request.body is None else json.dumps(request.body)

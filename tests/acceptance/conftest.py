@@ -20,6 +20,7 @@ from acceptance_guards import (
     pod,
     pod_of,
 )
+from builders import Data
 
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
@@ -28,7 +29,7 @@ from gpu_tenancy.kube.waiting import is_true
 
 
 @pytest.fixture(scope="module")
-def stack() -> Waves:
+def sections() -> Data:
     """The stack `local`, but for what the samples need."""
     sections = sections_of("local")
     # Guards hold without defaults, which complete what they would refuse.
@@ -47,6 +48,12 @@ def stack() -> Waves:
     for section, node, members in MEMBERS:
         sections[section][node]["members"] = members
     sections["guards"] = {"action": "deny", "exempt": ["system:serviceaccounts:guards-exempt"]}
+    return sections
+
+
+@pytest.fixture(scope="module")
+def stack(sections: Data) -> Waves:
+    """The objects of the stack."""
     return in_waves(declared(sections))
 
 

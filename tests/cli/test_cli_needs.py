@@ -20,7 +20,8 @@ STACKS: Final = stack_names()
 ALONE: Final = {
     "ClusterRole", "ClusterRoleBinding", "ConfigMap", "DaemonSet", "Deployment", "FlowSchema", "Job", "LimitRange",
     "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "Namespace",
-    "PodDisruptionBudget", "PriorityClass", "PriorityLevelConfiguration", "ResourceQuota", "Role", "RoleBinding", "Service", "ServiceAccount",
+    "PodDisruptionBudget", "PriorityClass", "PriorityLevelConfiguration", "ResourceQuota", "Role", "RoleBinding",
+    "Service", "ServiceAccount",
     "StorageClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 }  # fmt: skip
 """Kinds that the API server and its controllers serve alone."""

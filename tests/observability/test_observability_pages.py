@@ -188,7 +188,7 @@ def test_a_stack_without_gpus_has_the_quotas_and_alerts_of_cpus() -> None:
     assert [name for name, _ in found.dashboards] == ["gpu-tenancy-quota.json"]
     board = json.loads(found.dashboards[0][1])
     assert (board["title"], board["panels"][1]["title"]) == ("CPU quota", "CPUs now")
-    assert [group["name"] for group in found.rules] == ["gpu-tenancy-teams"]
+    assert [group["name"] for group in found.rules] == ["gpu-tenancy-teams", "gpu-tenancy-guards"]
     assert "GPU" not in found.dashboards[0][1] + json.dumps(found.rules)
     assert "Gangs" not in [panel["title"] for panel in board["panels"]]
     selected = [selector for expr in _expressions(found) for selector in _selectors(expr)]

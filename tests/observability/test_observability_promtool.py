@@ -37,6 +37,14 @@ _SCALED = {
     'kube_horizontalpodautoscaler_spec_max_replicas{namespace="b", horizontalpodautoscaler="api"}': 4,
 }
 
+
+def _requests(verb: str = "DELETE", code: str = "200", subresource: str = "", dry_run: str = "") -> str:
+    return (
+        'apiserver_request_total{group="admissionregistration.k8s.io", resource="validatingadmissionpolicybindings",'
+        f' verb="{verb}", code="{code}", subresource="{subresource}", dry_run="{dry_run}"}}'
+    )
+
+
 # What there is, what fires, when it does not yet, and when it does: labels beside the alert's own.
 ALARMS: dict[str, tuple[dict[str, Any], str, str, list[str]]] = {
     "GpuNodeUnhealthy": (WORLD, "9m", "11m", ['node="n2"', 'node="n3"']),
@@ -46,10 +54,28 @@ ALARMS: dict[str, tuple[dict[str, Any], str, str, list[str]]] = {
     "GuaranteeInDoubt": (_two_flavors(4), "29m", "31m", [_QUEUE]),
     "QueueStuck": (_STUCK, "29m", "91m", ['cluster_queue="a"']),
     "TeamAtLimit": (_FULL, "23h", "25h", [_QUEUE]),
+    "AdmissionPolicyChanged": (
+        {_requests("WATCH"): 3, _requests(): "_x89 1x100", _requests("APPLY"): "7x89 8x100"},
+        "88m",
+        "95m",
+        [f'verb="{verb}", resource="validatingadmissionpolicybindings"' for verb in ("DELETE", "APPLY")],
+    ),
     "AutoscalerAtMaximum": (_SCALED, "14m", "16m", ['namespace="b", horizontalpodautoscaler="api"']),
 }
 _ASKED = 'kueue_cluster_queue_resource_pending{cluster_queue="a", resource="nvidia.com/gpu"}'
 QUIET: dict[str, dict[str, Any]] = {
+    "AdmissionPolicyChanged, but Prometheus has just begun": {
+        _requests("WATCH"): "_x60 3x100",
+        _requests(): "_x60 1x100",
+    },
+    "AdmissionPolicyChanged": {
+        _requests("APPLY"): "7x200",
+        _requests("WATCH"): 3,
+        _requests("APPLY", code="201"): "_x89 1x100",
+        _requests("APPLY", dry_run="All"): "_x89 1x100",
+        _requests("APPLY", subresource="status"): "_x89 1x100",
+        _requests("DELETE", code="403"): "_x89 1x100",
+    },
     "GuaranteeNotHonoured": {**_QUOTA, f"kueue_cluster_queue_resource_reservation{{{_QUEUE}}}": 8},
     "GuaranteeNotHonoured, what waits asks for no GPU": {**_QUOTA, _ASKED: 0},
     "GuaranteeNotHonoured, what waits may want the other flavor": _two_flavors(4),

@@ -7,6 +7,7 @@ import typer
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
+from gpu_tenancy.cli.commands.live import Context, Embedded, Kubeconfig, asking
 
 
 def doctor(
@@ -15,12 +16,24 @@ def doctor(
     cloud: Annotated[
         bool, typer.Option("--cloud", help="Also ask the stack's cloud, read-only, with the login of its CLI.")
     ] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Also try in the cluster whether the guards are in force, by dry runs.")
+    ] = False,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="With --live: namespace of one team. Default: all teams.")
+    ] = None,
     project: ProjectFolder = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    embedded: Embedded = False,
     output: Output = None,
 ) -> None:
     """Check before a deployment that tools, quotas, zones, subnets, rights and versions are there. Nothing is changed.
 
     Exit code 2 if something is missing; what cannot be asked is unknown, with the right that you need to ask.
+
+    With --live, a dozen harmless attempts in each team's namespace show whether each guard rejects what it is for, as a
+    member of the team if you may impersonate one, and the policies of the cluster are compared with those of the stack.
 
     [dim]tenancy cluster doctor prod-aws --cloud[/dim]
     """
@@ -33,6 +46,18 @@ def doctor(
         loaded = load(read_stack(stack, project_folder(project)))
         with terminal.reported_if_slow("asking the cloud"):
             rows = [*tools(loaded), *(cloud_rows(loaded) if cloud else ())]
+        if live:
+            from gpu_tenancy.doctor.live import live_rows
+            from gpu_tenancy.engine.project import preview
+            from gpu_tenancy.model.plan import plan
+
+            rendered = preview(stack, project_folder(project))
+            manifests = [item.manifest for item in rendered.objects]
+            with (
+                asking(kubeconfig, context, embedded=embedded) as cluster,
+                terminal.reported_if_slow("trying the guards; -n TEAM tries those of one team"),
+            ):
+                rows += live_rows(cluster, plan(rendered.stack), manifests, namespace or "")
         results.conclude(rows, output)
 
 

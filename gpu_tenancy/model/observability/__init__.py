@@ -62,6 +62,7 @@ def observability(tree: "Tree", servers: "Sequence[ServerPlan]") -> Observabilit
         "gpus": bool(resources),
         "flavors": [name for name, flavor in tree.flavors.items() if flavor.resource or not resources],
         "servers": servers,
+        "guards": bool(teams),
     }
     boards = [_dashboard(row, names) for row in _table("dashboards.yaml") if _applies(row, names)]
     return ObservabilityPlan(

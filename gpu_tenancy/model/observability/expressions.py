@@ -62,6 +62,19 @@ class Expressions:
         """Matcher for the label `namespace`: the teams' namespaces."""
         return f'namespace=~"{_one_of(self.teams)}"'
 
+    @staticmethod
+    def policy_changes(modifier: str = "") -> str:
+        """Requests that changed or deleted admission policies or their bindings, by verb and resource.
+
+        Not the policies' creation (code 201), dry runs, and the status that a controller writes.
+        """
+        resources = "(validating|mutating)admissionpolic(ies|ybindings)"
+        matchers = (
+            f'group="admissionregistration.k8s.io", resource=~"{resources}", subresource="", dry_run="", code="200",'
+            ' verb=~"APPLY|PATCH|PUT|DELETE|DELETECOLLECTION"'
+        )
+        return f"sum by (verb, resource) (apiserver_request_total{{{matchers}}}{modifier})"
+
     def capacity(self, more: str = "") -> str:
         """GPUs by node, healthy or not."""
         return f"sum by (node) (kube_node_status_capacity{{{self.written}{more}}})"

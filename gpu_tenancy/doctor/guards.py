@@ -1,0 +1,271 @@
+"""Whether the guards of a stack are in force in a cluster: a harmless attempt for each, and their live specs.
+
+An attempt is a server-side dry run: admission evaluates it, nothing is stored.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import product
+from pathlib import Path
+from string import Template
+from typing import Final, Literal, TypeAlias, cast
+
+from pydantic import BaseModel, ConfigDict
+
+from gpu_tenancy.base.json import Json, at, list_at, map_at, text_at
+from gpu_tenancy.base.tables import read_table
+from gpu_tenancy.base.texts import plural
+from gpu_tenancy.doctor.results import Row, judged
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.request import CONNECTIONS
+from gpu_tenancy.model.plan import Plan, TeamPlan
+from gpu_tenancy.model.plan.guards import Bounds, GuardsPlan
+from gpu_tenancy.model.plan.people import Subject, TeamRole
+
+TABLE: Final = Path(__file__).with_name("attempts.yaml")
+POLICY: Final = "gpu-tenancy-"
+_BINDING: Final = "ValidatingAdmissionPolicyBinding"
+_POLICY: Final = re.compile(r"ValidatingAdmissionPolicy '([^']+)'")
+_IMPERSONATE: Final = re.compile(r"cannot impersonate\S* ")
+"""Also with constrained impersonation, whose verbs begin with `impersonate:`."""
+_RBAC: Final = re.compile(r"cannot (create|patch) resource")
+
+Outcome: TypeAlias = Literal["denied", "warning", "accepted"]
+_EXPECTED: Final[Mapping[str, Outcome]] = {"Deny": "denied", "Warn": "warning"}
+_EVERYWHERE: Final = (
+    ("patch", "admissionregistration.k8s.io", "validatingadmissionpolicies"),
+    ("create", "batch", "jobs"),
+)
+"""Rights of those whom no guard binds, or not all: in all namespaces."""
+
+
+class Attempt(BaseModel):
+    """What a guard must reject; the fields are explained in `attempts.yaml`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    by: tuple[TeamRole, ...] = ()
+    create: dict[str, object] = {}
+    patch: dict[str, str] = {}
+    change: dict[str, object] = {}
+    needs: Literal["", "default_gpus", "ratios"] = ""
+    completed: bool = False
+    untried: str = ""
+
+
+@cache
+def attempts() -> Mapping[str, Attempt]:
+    """The attempt of each guard, by the guard's name."""
+    return {name: Attempt.model_validate(row) for name, row in read_table(TABLE).items() if not name.startswith(".")}
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What the API server answered.
+
+    Attributes:
+        policies: that rejected the attempt, or warned.
+        why: it was rejected, in the server's words.
+        member: whether it was tried as a member of the team, or else as the caller.
+    """
+
+    outcome: Outcome
+    policies: tuple[str, ...]
+    why: str
+    member: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A team's namespace, and who asks.
+
+    Attributes:
+        exempt: whether the guards do not bind the caller, or not all of them.
+    """
+
+    team: TeamPlan
+    bounds: Bounds
+    exempt: bool
+
+    def member(self, attempt: Attempt) -> Subject | None:
+        """The member as whom to try."""
+        by_role = {binding.role: binding.subjects[0] for binding in self.team.namespace.bindings}
+        return next((by_role[role] for role in attempt.by if role in by_role), None)
+
+    def applies(self, attempt: Attempt, *, defaults: bool) -> bool:
+        """Whether the attempt breaks the rule, and somebody of the team could make it."""
+        needed = not attempt.needs or bool(getattr(self.bounds, attempt.needs))
+        somebody = not self.team.namespace.bindings or self.member(attempt) is not None
+        return needed and somebody and not attempt.untried and not (attempt.completed and defaults)
+
+
+def guard_rows(cluster: Cluster, plan: Plan, rendered: Iterable[Mapping[str, Json]], team: str = "") -> Iterator[Row]:
+    """A row for each guard and namespace that is not as in the stack, and one for each guard that is.
+
+    Args:
+        cluster: asked as members of the teams, or as the caller who may not impersonate them.
+        plan: of the stack.
+        rendered: its objects.
+        team: the only namespace to try; empty for those of all teams.
+
+    Raises:
+        ApiError: the caller may not even ask who they are.
+    """
+    expected = {
+        text_at(one, "metadata", "name").removeprefix(POLICY): _expected(one)
+        for one in rendered
+        if one.get("kind") == _BINDING
+    }
+    exempt = _is_exempt(cluster, plan.guards)
+    places = [
+        _Place(one, plan.guards.teams[one.namespace.name], exempt)
+        for one in plan.teams
+        if team in {"", one.namespace.name}
+    ]
+    values = partial(_values, plan.guards)
+
+    def row(item: tuple[str, _Place]) -> Row | None:
+        guard, place = item
+        attempt = attempts()[guard]
+        if not place.applies(attempt, defaults=plan.guards.defaults):
+            return None
+        answer = _tried(cluster, _filled(attempt, values(place)), place)
+        return _row(guard, expected[guard], place, answer)
+
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        yield from _folded(found for found in pool.map(row, product(expected, places)) if found)
+
+
+def _expected(binding: Mapping[str, Json]) -> Outcome:
+    actions = list_at(binding, "spec", "validationActions")
+    return next((outcome for action, outcome in _EXPECTED.items() if action in actions), "accepted")
+
+
+def _is_exempt(cluster: Cluster, guards: GuardsPlan) -> bool:
+    """Whether the guards do not bind the caller, or not all of them."""
+    review: Manifest = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {}}
+    me = map_at(cluster.create(review), "status", "userInfo")
+    names = {text_at(me, "username"), *map(str, list_at(me, "groups"))}
+    return bool(names & {*guards.exempt, *guards.makers}) or any(_may(cluster, *right) for right in _EVERYWHERE)
+
+
+def _may(cluster: Cluster, verb: str, group: str, resource: str) -> bool:
+    attributes: Manifest = {"verb": verb, "group": group, "resource": resource}
+    review: Manifest = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "metadata": {},
+        "spec": {"resourceAttributes": attributes},
+    }
+    return at(cluster.create(review), "status", "allowed") is True
+
+
+def _values(guards: GuardsPlan, place: _Place) -> dict[str, str]:
+    gpu, most = next(iter(guards.max_per_node.items()), ("nvidia.com/gpu", 0))
+    taints = guards.taints.get(gpu) or (gpu,)
+    priority = place.bounds.classes[0] if place.bounds.classes else ""
+    values = {"gpu": gpu, "taint": taints[0], "many": str(most + 1), "class": priority}
+    return {"namespace": place.team.namespace.name, **values}
+
+
+def _filled(attempt: Attempt, values: Mapping[str, str]) -> Attempt:
+    filled = _substituted(cast("Json", attempt.model_dump()), values)
+    return Attempt.model_validate(filled)
+
+
+def _substituted(value: Json, values: Mapping[str, str]) -> Json:
+    if isinstance(value, str):
+        return Template(value).substitute(values)
+    if isinstance(value, list):
+        return [_substituted(item, values) for item in value]
+    if isinstance(value, dict):
+        items = ((_substituted(key, values), _substituted(item, values)) for key, item in value.items())
+        return {str(key): item for key, item in items if item != ""}
+    return value
+
+
+def _tried(cluster: Cluster, attempt: Attempt, place: _Place) -> _Answer | None:
+    """The answer to an attempt; None if the namespace has no object to change."""
+    member = place.member(attempt)
+    target = None
+    if attempt.patch:
+        target = _target(cluster, attempt.patch, place.team.namespace.name)
+        if target is None:
+            return None
+    if member:
+        answer = _asked(cluster.impersonating(*_identity(member)), attempt, target, member=True)
+        if not _IMPERSONATE.search(answer.why):
+            return answer
+    return _asked(cluster, attempt, target, member=False)
+
+
+def _identity(member: Subject) -> tuple[str, str]:
+    """The user and the group to impersonate."""
+    if member.kind == "ServiceAccount":
+        return f"system:serviceaccount:{member.namespace}:{member.name}", ""
+    return ("tenancy-doctor", member.name) if member.kind == "Group" else (member.name, "")
+
+
+def _target(cluster: Cluster, patch: Mapping[str, str], namespace: str) -> Reference | None:
+    kind = patch["apiVersion"], patch["kind"]
+    if name := patch.get("name"):
+        return Reference(*kind, name, namespace if cluster.resource(*kind).namespaced else "")
+    listed = cluster.list(*kind, namespace=namespace, metadata_only=True)
+    return Reference.of({**listed[0]}) if listed else None
+
+
+def _asked(cluster: Cluster, attempt: Attempt, target: Reference | None, *, member: bool) -> _Answer:
+    try:
+        warnings = cluster.tried(target, cast("Manifest", attempt.change if target else attempt.create))
+    except ApiError as error:
+        return _Answer("denied", tuple(_POLICY.findall(error.message)), error.message, member)
+    policies = tuple(name for warning in warnings for name in _POLICY.findall(warning))
+    return _Answer("warning" if policies else "accepted", policies, "", member)
+
+
+def _row(guard: str, expected: Outcome, place: _Place, answer: _Answer | None) -> Row:
+    """The row of one guard in one namespace."""
+    subject = f"{guard} in {place.team.namespace.name}"
+    needed = "audit" if expected == "accepted" else expected
+    make = partial(Row, "guard", subject, needed)
+    if answer is None:
+        return make(
+            "not tried: nothing to change", "unknown", f"run it again when {place.team.namespace.name} has a job"
+        )
+    if POLICY + guard in answer.policies:
+        fix = "deploy the stack again, and read the audit log of its policy binding"
+        return judged("guard", subject, needed, answer.outcome, fits=answer.outcome == expected, fix=fix)
+    if answer.outcome == "denied" and answer.member:
+        return make(f"denied before the guard, by {_by(answer)}", "OK")
+    if not answer.member and (answer.outcome == "denied" or place.exempt):
+        reason = f"denied by {_by(answer)}" if answer.outcome == "denied" else "guards do not bind you"
+        fix = "run it as somebody who may impersonate users and groups, on a stack whose teams have members"
+        return make(f"not tried as a member: {reason}", "unknown", fix)
+    if expected == "accepted":
+        return make("accepted", "unknown", "look for it in the audit log; its action has no other effect")
+    fix = "deploy the stack again: the policy or its binding is missing, or does not match the namespace"
+    return make(answer.outcome, "missing", fix)
+
+
+def _by(answer: _Answer) -> str:
+    if answer.policies:
+        return answer.policies[0]
+    return "RBAC" if _RBAC.search(answer.why) else answer.why
+
+
+def _folded(rows: Iterable[Row]) -> Iterator[Row]:
+    """Those that are not OK, and one for each guard that is, in all of its namespaces."""
+    fine: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.verdict == "OK":
+            fine.setdefault(row.subject.partition(" ")[0], []).append(row)
+        else:
+            yield row
+    for guard, same in fine.items():
+        seen = ", ".join(dict.fromkeys(row.available for row in same))
+        yield Row("guard", f"{guard} in {plural(len(same), 'namespace')}", same[0].needed, seen, "OK")
