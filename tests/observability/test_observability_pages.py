@@ -58,7 +58,7 @@ def _expressions(plan: ObservabilityPlan) -> list[str]:
 
 def _selectors(expr: str) -> list[tuple[str, list[str]]]:
     """Every metric that an expression names, with the labels it is picked by."""
-    matches = re.findall(r"\b((?:kube|kueue|volcano|keda|DCGM|inference)_\w+)(?:\{([^}]*)\})?", expr)
+    matches = re.findall(r"\b((?:apiserver|kube|kueue|volcano|keda|DCGM|inference)_\w+)(?:\{([^}]*)\})?", expr)
     return [(name, re.findall(r"(\w+)\s*(?:=|!=|=~|!~)\"", labels)) for name, labels in matches]
 
 
