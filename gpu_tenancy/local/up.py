@@ -35,6 +35,7 @@ from gpu_tenancy.local.checks.workloads import check_models
 from gpu_tenancy.local.replacing import not_replaced, other_stack
 from gpu_tenancy.local.settling import settle
 from gpu_tenancy.local.summary import Summary, summarise
+from gpu_tenancy.local.turns import in_turns
 from gpu_tenancy.local.verdict import Verdict, verdict
 from gpu_tenancy.model.catalogue.operators import operators as catalogue
 from gpu_tenancy.model.names import COMPUTE_DOMAINS
@@ -292,7 +293,7 @@ def _by_pulumi(platform: Platform, stack_preview: Preview, project: Path) -> Cou
 
 
 def _by_apply(cluster: Cluster, platform: Platform, stack_preview: Preview, report: Report) -> Counter[str]:
-    manifests = [[dict(item.manifest) for item in wave] for wave in waves(stack_preview.objects)]
+    manifests = [[dict(item.manifest) for item in wave] for wave in in_turns(waves(stack_preview.objects))]
     inventory = platform.places.home / "applied.json"
     wanted = [Reference.of(manifest).key for wave in manifests for manifest in wave]
     check_prunable(cluster, inventory, wanted, platform.controllers.running(), stack_preview.name)
