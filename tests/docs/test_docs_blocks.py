@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from blocks import PAGES, Block, Mark, blocks
 from fragments import load_fragment, merged
 from repository import ROOT
@@ -64,6 +65,17 @@ def test_a_part_with_a_misspelt_key_is_refused_at_its_place(tmp_path: Path) -> N
 
 def test_parts_are_merged_key_by_key() -> None:
     assert merged({"a": {"b": 1, "c": [1]}, "d": 2}, {"a": {"c": [2]}}) == {"a": {"b": 1, "c": [2]}, "d": 2}
+
+
+def test_the_page_on_submitting_has_each_kind_in_a_stack_and_by_hand() -> None:
+    shown = [block for block in blocks(ROOT / "docs" / "submitting.md") if block.mark and block.language == "yaml"]
+    jobs = [job for block in shown for job in yaml.safe_load(block.text).get("training", {}).values()]
+    submitted = [yaml.safe_load(block.text) for block in shown if block.mark and block.mark.kind == "submit"]
+    assert {job.get("framework", "job") for job in jobs} == {
+        "job", "pytorch", "jax", "mpi", "jobset", "ray", "leader-worker"
+    }  # fmt: skip
+    assert {manifest["kind"] for manifest in submitted} == {"Job", "TrainJob", "JobSet", "RayJob", "LeaderWorkerSet"}
+    assert "tolerations" not in yaml.safe_dump(submitted), "nobody needs to write one"
 
 
 @pytest.mark.parametrize("block", marked("tested"))

@@ -1,6 +1,5 @@
-"""What a researcher of the stack `local` submits: the objects of docs/submitting.md, and upstream's examples."""
+"""What a researcher of the stack `local` submits as upstream's examples have it; tests/docs runs those of the docs."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,14 +7,12 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from builders import Data, pool, stack, team
+from builders import Data, stack
 from queueing import Queueing
 from repository import ROOT
-from typer.testing import CliRunner
 
 from gpu_tenancy.access.kubeconfigs import impersonating
 from gpu_tenancy.base.json import at, text_at
-from gpu_tenancy.cli.main import app
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.engine.objects import kubernetes_objects, waves
 from gpu_tenancy.engine.render import render
@@ -31,21 +28,7 @@ from gpu_tenancy.model.spec.people import Person
 pytestmark = pytest.mark.platform
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 TEAM: Final = "ml-research"
-PAGE: Final = (ROOT / "docs" / "submitting.md").read_text(encoding="utf-8")
-BLOCKS: Final[list[Any]] = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
-OBJECTS: Final[dict[str, Any]] = {block["metadata"]["name"]: block for block in BLOCKS if "kind" in block}
-JOBS: Final[dict[str, Any]] = {name: spec for block in BLOCKS for name, spec in block.get("training", {}).items()}
 SAMPLES: Final[list[Any]] = yaml.safe_load(Path(__file__).with_name("submitted.yaml").read_text(encoding="utf-8"))
-PODS: Final = {
-    "nightly-by-hand": 2,
-    "sweep-by-hand": 4,
-    "finetune-by-hand": 2,
-    "simulate-by-hand": 2,
-    "label-by-hand": 3,
-    "tune-by-hand": 3,
-    "rollout-by-hand": 4,
-    "search-by-hand": 8,
-}
 WORK: Final = frozenset(
     {"Deployment", "Job", "JobSet", "TrainJob", "RayJob", "LeaderWorkerSet", "Service", "HorizontalPodAutoscaler",
      "PodDisruptionBudget", "PersistentVolume", "PersistentVolumeClaim"}
@@ -137,25 +120,6 @@ def _is_completed(own: Cluster, manifest: Any) -> bool:
     return bool(at(made, "metadata", "labels", "kueue.x-k8s.io/queue-name"))
 
 
-@pytest.mark.parametrize("name", PODS)
-def test_each_object_of_the_page_fits_and_becomes_its_pods(researcher: Researcher, tmp_path: Path, name: str) -> None:
-    file = tmp_path / "job.yaml"
-    file.write_text(yaml.safe_dump(OBJECTS[name]), encoding="utf-8")
-    command = ["fit", TEAM, "-f", str(file), "--kubeconfig", str(researcher.kubeconfig)]
-    seen = CliRunner(env={"COLUMNS": "200"}).invoke(app, command)
-    assert seen.exit_code == 0, seen.output
-    made = researcher.submit(OBJECTS[name])
-    try:
-        _of_the_team(researcher.running(name, PODS[name]), _priority(made, None))
-        uid = text_at(made, "metadata", "uid")
-        workloads = [one for one in researcher.own.list(KUEUE, "Workload", namespace=TEAM) if uid in owners(one)]
-        assert workloads
-        assert all(at(workload, "status", "admission", "clusterQueue") == TEAM for workload in workloads)
-        assert all(at(workload, "spec", "priority") == 100000 for workload in workloads)
-    finally:
-        researcher.end(made)
-
-
 @pytest.mark.parametrize("sample", SAMPLES, ids=[sample["of"] for sample in SAMPLES])
 def test_what_upstreams_examples_submit_runs_or_is_refused_with_what_to_write(
     researcher: Researcher, sample: Any
@@ -224,21 +188,5 @@ def test_work_without_gpus_waits_for_its_own_nodes_while_nodes_with_gpus_are_idl
         researcher.end(made)
 
 
-def test_the_page_has_an_object_of_each_kind_that_teams_submit() -> None:
-    assert OBJECTS.keys() == PODS.keys()
-
-
-def test_the_page_has_a_job_of_each_kind_as_stacks_have_it() -> None:
-    frameworks = {spec.get("framework", "job") for spec in JOBS.values()}
-    assert frameworks == {"job", "pytorch", "jax", "mpi", "jobset", "ray", "leader-worker"}
-    pools = {"h100": pool(nodes=8), "cpu": pool("m7i.8xlarge", nodes=2)}
-    of_cpus = {"cpu": {"guaranteed": 40}, "memory": {"guaranteed": "160Gi"}}
-    own = team(gpus={"h100": {"guaranteed": 8, "limit": 64}}, quota={"cpu": of_cpus}, training=JOBS)
-    loaded = load(Source(stack(pools=pools, teams={"a": own})))
-    assert loaded.teams["a"].training.keys() == JOBS.keys()
-
-
 def test_nobody_needs_to_write_a_toleration() -> None:
-    assert "tolerations" not in yaml.safe_dump(
-        [OBJECTS, [one["object"] for one in SAMPLES if one["of"][:6] != "NVIDIA"]]
-    )
+    assert "tolerations" not in yaml.safe_dump([one["object"] for one in SAMPLES if one["of"][:6] != "NVIDIA"])
