@@ -21,6 +21,7 @@ from typing import Final
 
 import platformdirs
 from repository import ROOT
+from screens import COLUMNS
 
 from gpu_tenancy.base.progress import Report
 
@@ -32,8 +33,8 @@ IDENTITIES: Final[Mapping[str, tuple[str, ...]]] = {
     "auditor": ("ml-research", "--as", "group:security"),
 }
 """Who they are in the stack `local`."""
-SCREEN: Final = "80"
-"""Columns of a terminal."""
+ON_PLATFORM: Final = frozenset({"admin", *IDENTITIES})
+"""Who has a kubeconfig of the platform of `make up`."""
 LONGEST: Final = 600.0
 """Seconds that a block may take."""
 _DROPPED: Final = ("GPU_TENANCY_", "KUBE", "MAKE", "MFLAGS", "PULUMI_", "PYTEST", "PYTHON", "VIRTUAL_ENV", "XDG_")
@@ -103,7 +104,7 @@ class People:
         own = {
             "HOME": str(self.home),
             "PATH": os.pathsep.join([*programs, *_system_path()]),
-            "COLUMNS": SCREEN,
+            "COLUMNS": str(COLUMNS),
             "LANG": "C.UTF-8",
             "XDG_CACHE_HOME": str(platformdirs.user_cache_path()),
             "XDG_STATE_HOME": str(self.home / "state"),
@@ -115,7 +116,7 @@ class People:
             "GOMODCACHE": os.environ.get("GOMODCACHE") or str(Path.home() / "go" / "pkg" / "mod"),
         }
         kept = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED)}
-        return {**kept, **own, **({"KUBECONFIG": str(self.kubeconfig(who))} if who in {"admin", *IDENTITIES} else {})}
+        return {**kept, **own, **({"KUBECONFIG": str(self.kubeconfig(who))} if who in ON_PLATFORM else {})}
 
     def clone(self) -> Path:
         """A clone of the repository as it is now, with what is not committed, whose branch `main` is on the remote."""
@@ -136,8 +137,8 @@ class People:
         return self._made["clone"]
 
     def up(self) -> Ran:
-        """What `make up` shows a newcomer; it runs once for all pages."""
-        if self._up is None:
+        """What `make up` shows a newcomer; it runs once for all pages, and again for the next page if it failed."""
+        if self._up is None or self._up.code != 0:
             self._up = self.run("newcomer", "make up")
             assert self._up.code == 0, self._up.output
         return self._up

@@ -1,11 +1,14 @@
 """Screens of pages: what a command shows at 80 columns, as it was recorded, and what of it differs between two runs."""
 
 import re
+import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from blocks import Block
 
+COLUMNS: Final = 80
+"""Of a terminal."""
 GAP: Final = "..."
 """A line in place of lines that a page leaves out."""
 
@@ -42,6 +45,33 @@ def screen(block: Block, output: str) -> str:
     lines = [line.rstrip() for line in output.rstrip().splitlines()]
     wanted = block.mark.options.get("lines", "") if block.mark else ""
     return "\n".join([f"$ {command_of(block)}", *(_chosen(lines, wanted) if wanted else lines)]) + "\n"
+
+
+def part(block: Block, output: str) -> str:
+    """The lines of an output that are to be in a block: as many as it has now, from the one that is alike its first.
+
+    Raises:
+        ValueError: the output has no such line.
+    """
+    shown = block.text.splitlines()
+    lines = [part for line in output.splitlines() for part in _wrapped(line)]
+    heads = [_counted(line) for line in lines]
+    if (head := _counted(shown[0])) not in heads:
+        raise ValueError(f"{block.place}: no line of the output is like {shown[0]!r}")
+    first = heads.index(head)
+    gap = [GAP] if shown[-1] == GAP else []
+    return "\n".join([*lines[first : first + len(shown) - len(gap)], *gap]) + "\n"
+
+
+def _wrapped(line: str) -> list[str]:
+    """A line as a terminal shows it."""
+    indent = " " * (len(line) - len(line.lstrip()))
+    return textwrap.wrap(line, COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _counted(line: str) -> str:
+    """A line without its numbers."""
+    return re.sub(r"\d+", "0", alike(line))
 
 
 def _chosen(lines: list[str], wanted: str) -> Iterator[str]:

@@ -12,34 +12,19 @@ from typing import Final
 
 import pytest
 import yaml
-from blocks import PAGES, Block, blocks
-from people import People, Ran, within
-from screens import alike, command_of, screen
+from blocks import PAGES, Block, Mark, blocks
+from people import ON_PLATFORM, People, Ran, within
+from screens import alike, command_of, part, screen
 
 from gpu_tenancy.base.progress import Report
 
-pytestmark = [pytest.mark.platform, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 RECORDING: Final = "GPU_TENANCY_SCREENS"
 """Set by `make screens`."""
-RUN: Final = frozenset({"run", "screen", "submit"})
+RUN: Final = frozenset({"run", "screen", "part", "submit"})
 SCHEDULED: Final = 90.0
 """Seconds until the pods of a submitted job have nodes."""
-
-
-NOT_SEEN: Final = frozenset(
-    {
-        "asking.md",
-        "data.md",
-        "getting-started.md",  # its screens depend on whether Volcano could be built
-        "operators.md",
-        "pull-requests.md",
-        "quota-model.md",
-        "submitting.md",
-        "troubleshooting.md",
-    }
-)
-"""Pages whose blocks have marks, but which nobody has seen run from their first block to their last yet."""
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +34,20 @@ def people(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator
     everybody.down()
 
 
-def runs(page: Path) -> bool:
-    return any(block.mark and block.mark.kind in RUN for block in blocks(page))
+def marks_of(page: Path) -> list[Mark]:
+    return [block.mark for block in blocks(page) if block.mark and block.mark.kind in RUN]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if runs(page)], ids=lambda page: page.name)
+def layer(page: Path) -> pytest.MarkDecorator:
+    """Whether a page needs the platform, or starts programs only."""
+    deployed = any({"starts", "of"} & set(mark.options) or mark.options["as"] in ON_PLATFORM for mark in marks_of(page))
+    return pytest.mark.platform if deployed else pytest.mark.process
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=page.name, marks=layer(page)) for page in PAGES if marks_of(page)]
+)
 def test_each_command_of_the_page_runs_as_it_stands(people: People, page: Path) -> None:
-    if page.name in NOT_SEEN and not os.environ.get(RECORDING):
-        pytest.skip("not seen to run from its first block to its last yet: run `make screens`")
     found = blocks(page)
     if any("kubectl" in block.text for block in found if block.mark and block.mark.kind in {*RUN, "each"}):
         kubectl_or_skip()
@@ -71,8 +62,25 @@ def test_each_command_of_the_page_runs_as_it_stands(people: People, page: Path) 
             submit(people, found, block)
         elif block.mark.kind in {"run", "screen"}:
             recorded[block] = run(people, block)
+        elif block.mark.kind == "part":
+            recorded[block] = compared(block, part_of(people, block, block.mark))
     if os.environ.get(RECORDING):
         rewrite(page, recorded)
+
+
+@pytest.mark.platform
+@pytest.mark.parametrize(
+    ("who", "may", "may_not"),
+    [
+        ("researcher", "create jobs", "list secrets"),
+        ("lead", "list secrets", "create jobs -n ml-production"),
+        ("auditor", "list clusterrolebindings", "create jobs"),
+    ],
+)
+def test_a_person_has_the_rights_of_the_role_and_no_more(people: People, who: str, may: str, may_not: str) -> None:
+    kubectl_or_skip()
+    for asked, answer in ((may, "yes"), (may_not, "no")):
+        assert people.run(who, f"kubectl auth can-i {asked}").output.splitlines()[-1] == answer
 
 
 def kubectl_or_skip() -> None:
@@ -104,7 +112,17 @@ def run(people: People, block: Block) -> str:
     assert ran.code == int(options.get("exit", "0")), f"{block.place}: exit code {ran.code}\n{command}\n{ran.output}"
     if block.mark.kind == "run":
         return block.text
-    text = screen(block, ran.output)
+    return compared(block, screen(block, ran.output))
+
+
+def part_of(people: People, block: Block, mark: Mark) -> str:
+    """What `make up` shows in place of a block; the block itself on a machine that built what it is without."""
+    output = people.up().output
+    without = mark.options.get("without", "")
+    return part(block, output) if f"{without} could not be built" in output or not without else block.text
+
+
+def compared(block: Block, text: str) -> str:
     if not os.environ.get(RECORDING):
         assert alike(text) == alike(block.text), f"{block.place}: run `make screens`. It shows now:\n{text}"
     return text
