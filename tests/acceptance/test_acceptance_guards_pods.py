@@ -170,7 +170,7 @@ def test_no_pod_keeps_pods_of_other_teams_from_nodes(tenant: Person, reach: Any)
 def test_pods_may_stay_apart_within_their_namespace(tenant: Person, reach: Any) -> None:
     for manifest in every_kind(apart("podAntiAffinity", **reach)):
         assert not tenant.refusal(manifest), manifest["kind"]
-    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, "namespaceSelector": {}}
+    term: Any = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, "namespaceSelector": {}}
     wish = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}
     assert not tenant.refusal(job(RESEARCH, RESEARCH, pod_of(affinity={"podAntiAffinity": wish})))
 

@@ -43,24 +43,24 @@ def variable(name: str, value: str) -> Any:
     return {"env": [{"name": name, "value": value}]}
 
 
-def mount(path: str) -> Any:
-    return {"volumeMounts": [{"name": "d", "mountPath": path}]}
+def mount(root: str, end: str) -> Any:
+    return {"volumeMounts": [{"name": "d", "mountPath": f"{root}{end}"}]}
 
 
 def affinity(field: str, reach: Any) -> Any:
-    term = {"topologyKey": "kubernetes.io/os", "labelSelector": {}, **reach}
+    term: Any = {"topologyKey": "kubernetes.io/os", "labelSelector": {}, **reach}
     return {"affinity": {field: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
 
 
-def annotation(key: str) -> Any:
-    return {"annotations": {key: "nvidia.com/gpu=all"}}
+def annotation(domain: str, name: str) -> Any:
+    return {"annotations": {f"{domain}/{name}": "nvidia.com/gpu=all"}}
 
 
 def grace(seconds: int) -> Any:
     return {"terminationGracePeriodSeconds": seconds}
 
 
-SERVED: Final = st.sampled_from([RESEARCH]).map(lambda name: {"namespaces": [name]}) | st.just({})
+NEAR: Final[list[Any]] = [{}, {"namespaces": [RESEARCH]}]
 TWINS: Final[dict[str, tuple[str, st.SearchStrategy[Any], st.SearchStrategy[Any]]]] = {
     "variable": (
         "container",
@@ -70,19 +70,15 @@ TWINS: Final[dict[str, tuple[str, st.SearchStrategy[Any], st.SearchStrategy[Any]
     ),
     "mount": (
         "container",
-        st.builds(
-            lambda root, end: mount(f"{root}nvidia-container-devices{end}"), ROOTS, st.sampled_from(["", "/all"])
-        ),
-        st.builds(lambda root, name: mount(f"{root}{name}"), ROOTS, NAMES),
+        st.builds(mount, ROOTS, st.sampled_from(["nvidia-container-devices", "nvidia-container-devices/all"])),
+        st.builds(mount, ROOTS, NAMES),
     ),
     "annotation": (
         "metadata",
-        st.builds(
-            lambda vendor, name: annotation(f"{vendor}cdi.k8s.io/{name}"), NAMES.map("{}.".format) | st.just(""), NAMES
-        ),
-        st.builds(lambda name: annotation(f"{name}.example.com/cdi.k8s.io"), NAMES),
+        st.builds(annotation, NAMES.map("{}.cdi.k8s.io".format) | st.just("cdi.k8s.io"), NAMES),
+        st.builds(annotation, NAMES.map("{}.example.com".format), NAMES | st.just("cdi.k8s.io")),
     ),
-    "affinity": ("spec", st.builds(affinity, FIELDS, REACHES), st.builds(affinity, FIELDS, SERVED)),
+    "affinity": ("spec", st.builds(affinity, FIELDS, REACHES), st.builds(affinity, FIELDS, st.sampled_from(NEAR))),
     "grace": ("spec", st.integers(601, 10**9).map(grace), st.integers(0, 600).map(grace)),
     "grace of servers": ("spec", st.integers(3601, 10**9).map(grace), st.integers(0, 3600).map(grace)),
 }

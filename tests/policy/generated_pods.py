@@ -63,7 +63,7 @@ def containers(least: int, most: int) -> st.SearchStrategy[list[Json]]:
     return bodies.map(lambda some: [{**body, "name": f"c{n}", "image": IMAGE} for n, body in enumerate(some)])
 
 
-_APART: Final = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, "namespaces": [NAMESPACE]}
+_APART: Final[Json] = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, "namespaces": [NAMESPACE]}
 
 
 @st.composite
@@ -137,10 +137,10 @@ def _linger(spec: Json, at: int) -> None:
 
 def _apart(at: int) -> Json:
     """An affinity that reaches other namespaces."""
-    term = {"topologyKey": "kubernetes.io/os", "labelSelector": {}}
-    reach = ({"namespaceSelector": {}}, {"namespaces": ["ml-serving"]}, {"namespaces": [NAMESPACE, "x"]})[at % 3]
+    term: Json = {"topologyKey": "kubernetes.io/os", "labelSelector": {}}
+    reaches: list[Json] = [{"namespaceSelector": {}}, {"namespaces": ["ml-serving"]}, {"namespaces": [NAMESPACE, "x"]}]
     field = "podAffinity" if at % 2 else "podAntiAffinity"
-    return {field: {"requiredDuringSchedulingIgnoredDuringExecution": [term, {**term, **reach}]}}
+    return {field: {"requiredDuringSchedulingIgnoredDuringExecution": [term, {**term, **reaches[at % 3]}]}}
 
 
 VIOLATIONS: Final[Mapping[str, Violation]] = {
