@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final, Literal
 
+from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.listing import PlainTable
 from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.base.terminal import table
@@ -81,6 +82,31 @@ def machines_table(cloud: str | None) -> PlainTable:
     for machine in _sorted(cloud):
         listed.add_row(*_cells(machine))
     return listed
+
+
+def machines_data(cloud: str | None) -> list[Json]:
+    """The same for programs: numbers with their unit in the key; null for what is unknown or does not exist."""
+    return [_data(machine) for machine in _sorted(cloud)]
+
+
+def _data(machine: Machine) -> dict[str, Json]:
+    gpu = find_gpu(machine.gpu) if machine.gpu else None
+    cpu, memory = allocatable(machine)
+    return {
+        "machine": machine.name,
+        "cloud": machine.cloud,
+        "gpu": machine.gpu,
+        "gpus": machine.gpus,
+        "gpu_memory_bytes": gpu.memory if gpu else None,
+        "cpus": machine.cpu / 1000,
+        "memory_bytes": machine.memory,
+        "allocatable_cpus": cpu / 1000,
+        "allocatable_memory_bytes": memory,
+        "fabric": machine.network.fabric if machine.network else None,
+        "network_interfaces": machine.network.interfaces if machine.network and machine.network.fabric else None,
+        "usd_per_hour": machine.price.on_demand,
+        "usd_per_hour_spot": machine.price.spot,
+    }
 
 
 def _sorted(cloud: str | None) -> Iterator[Machine]:

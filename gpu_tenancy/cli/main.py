@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.cli.commands import (
@@ -74,7 +74,30 @@ RENAMED: Final[Mapping[str, str]] = {
 _WRONG_USAGE: Final = 2
 
 
-class _Commands(TyperGroup):
+class _Command(TyperCommand):
+    """A command whose help has no type for options without a value."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """The arguments and options."""
+        return _without_types(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    """A group of commands with the same help."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """The options."""
+        return _without_types(super().get_params(ctx))
+
+
+def _without_types(params: Any) -> Any:
+    for param in params:
+        if getattr(param, "is_flag", False) and param.metavar is None:
+            param.metavar = ""
+    return params
+
+
+class _Commands(_Group):
     """The commands; an old name is answered with the new one."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -100,11 +123,11 @@ app = typer.Typer(
     help="Preview, deploy and inspect GPU platforms that several teams share on Kubernetes.",
 )
 for command in _EVERY_DAY:
-    app.command(rich_help_panel="Every day")(command)
+    app.command(cls=_Command, rich_help_panel="Every day")(command)
 for group, (summary, commands) in _GROUPS.items():
-    commands_of = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help=summary)
+    commands_of = typer.Typer(cls=_Group, no_args_is_help=True, rich_markup_mode="rich", help=summary)
     for name, command in commands.items():
-        commands_of.command(name)(command)
+        commands_of.command(name, cls=_Command)(command)
     app.add_typer(commands_of, name=group, rich_help_panel="Groups of commands")
 
 

@@ -92,6 +92,24 @@ def test_the_forms_for_programs_have_the_same_answer() -> None:
     assert tenancy("catalogue", "machines", "--json").stdout == made["json"]
 
 
+def test_machines_are_values_with_their_unit_in_the_key_for_programs() -> None:
+    rows = {row["machine"]: row for row in json.loads(tenancy("catalogue", "machines", "-o", "json").stdout)}
+    machine = rows["p5.48xlarge"]
+    assert (machine["gpu"], machine["gpus"], machine["gpu_memory_bytes"]) == ("h100-80gb", 8, 80 * 2**30)
+    assert (machine["cpus"], machine["memory_bytes"]) == (192, 2048 * 2**30)
+    assert 0 < machine["allocatable_cpus"] < 192
+    assert 0 < machine["allocatable_memory_bytes"] < machine["memory_bytes"]
+    assert isinstance(machine["usd_per_hour"], float)
+    assert {type(row["usd_per_hour_spot"]) for row in rows.values()} <= {float, type(None)}
+    assert (rows["m7i.8xlarge"]["gpu"], rows["m7i.8xlarge"]["gpu_memory_bytes"]) == (None, None)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["usage", "--help"], ["access", "--help"], ["access", "can", "--help"]])
+def test_help_shows_no_type_where_an_option_has_no_value(words: list[str]) -> None:
+    seen = tenancy(*words)
+    assert (seen.exit_code, "<bool>" in seen.stdout, "--help" in seen.stdout) == (0, False, True)
+
+
 # Commands that ask a cluster, a cloud or the platform of this machine.
 
 ROWS = [

@@ -32,14 +32,13 @@ def machines(
     [dim]tenancy catalogue machines --cloud gcp[/dim]
     """
     from gpu_tenancy.base.problems import nearest
-    from gpu_tenancy.cli.catalogue import machines_table
+    from gpu_tenancy.cli.catalogue import machines_data, machines_table
     from gpu_tenancy.model.catalogue import cloud_tables
 
     if cloud is not None and cloud not in cloud_tables():
         terminal.error_line(f"--cloud: unknown cloud '{cloud}'; {nearest(cloud, cloud_tables())}")
         raise typer.Exit(terminal.STACK_WRONG)
-    table = machines_table(cloud)
-    answer(output, table.records, table)
+    answer(output, machines_data(cloud), machines_table(cloud))
 
 
 def schema(
