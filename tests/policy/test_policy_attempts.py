@@ -53,8 +53,10 @@ def test_each_violation_is_found_in_any_object_and_template(
 @given(where=placed(), pod=pods())
 def test_a_valid_pod_has_no_findings_in_any_object_and_template(where: Placed, pod: Json) -> None:
     findings = found(where.holding(pod, QUEUE), STRICT)
-    # What is around the pod can look like a field of another type, which is named as not evaluated.
-    assert [finding.message for finding in findings if finding.outcome is not Outcome.UNKNOWN] == []
+    # What is around the pod can look like a field of another type, which is named as not evaluated; so are rules that
+    # need more than a patch has.
+    messages = [finding.message for finding in findings if finding.outcome is not Outcome.UNKNOWN]
+    assert [text for text in messages if not (where.kind.endswith("Patch") and ": not evaluated: " in text)] == []
 
 
 @pytest.mark.slow
