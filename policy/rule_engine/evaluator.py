@@ -1,31 +1,22 @@
 """Evaluates rules on resources: violations, exemptions, unknown values and internal errors."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from difflib import get_close_matches
-from enum import StrEnum
 from typing import Any, Final, Literal
 
 from pulumi_policy import EnforcementLevel
 
 from rule_engine.exemptions import NAME, Exempted, Exemption, ExemptionSettings, exemption_rule
+from rule_engine.outcomes import Outcome, PartOfPatch, place_of, unread
 from rule_engine.patches import item_type, object_type
-from rule_engine.reading import Plain, UnknownValueError
+from rule_engine.reading import Plain
 from rule_engine.reads import Reads
 from rule_engine.resources import Placed, Resource
 from rule_engine.rules import AnyRule, ConfigError, Pack, Settings
-from rule_engine.stacks import NOT_SET, Stack
-
-
-class Outcome(StrEnum):
-    """What a finding is about; `BROKEN` and `ERROR` have the level of their rule, all others are advisory."""
-
-    BROKEN = "broken"
-    EXEMPTED = "exempted"
-    UNKNOWN = "unknown"
-    ERROR = "error"
-
+from rule_engine.stacks import Stack
+from rule_engine.unknown_values import UnknownValueError
 
 _ENFORCED: Final = frozenset({Outcome.BROKEN, Outcome.ERROR})
 _LONGEST: Final = 2000
@@ -36,7 +27,6 @@ _LISTED: Final = 5
 _LIST: Final = "kubernetes:core/v1:List"
 _ANY: Final[Plain] = {"apiVersion": "v1", "kind": "Any"}
 """An item of a list of any kinds."""
-_SET_IT: Final = "set it in the patch too, or change the object in its own stack"
 _ALL: Final = "all"
 """Instead of a rule's name: all rules. The engine has applied it already."""
 
@@ -180,9 +170,9 @@ class Evaluator:
 
     def _messages(self, rule: AnyRule, resource: Resource, stack: Stack) -> Iterator[tuple[Outcome, str]]:
         parts = list[Placed]()
-        unread = self._find(rule, resource, parts)
-        if unread is not None:
-            yield unread
+        unknown = self._find(rule, resource, parts)
+        if unknown is not None:
+            yield unknown
         for part in parts:
             yield from self._messages_of_part(rule, part, resource, stack)
 
@@ -191,9 +181,9 @@ class Evaluator:
         try:
             parts += resource.parts(rule.on)
         except UnknownValueError as error:
-            return _unread(_place(resource, resource), error)
+            return unread(place_of(resource, resource), error)
         except Exception as error:  # noqa: BLE001 - a failing rule must not stop the others
-            return Outcome.ERROR, _internal_error(rule, _place(resource, resource), error)
+            return Outcome.ERROR, _internal_error(rule, place_of(resource, resource), error)
         return None
 
     def _messages_of_part(
@@ -201,11 +191,11 @@ class Evaluator:
     ) -> Iterator[tuple[Outcome, str]]:
         try:
             for text in rule.messages(part, self.configuration.of(rule), stack):
-                yield Outcome.BROKEN, f"{_place(part, resource)}: {self.pack.message(rule.name, text, resource)}"
+                yield Outcome.BROKEN, f"{place_of(part, resource)}: {self.pack.message(rule.name, text, resource)}"
         except UnknownValueError as error:
-            yield _unread(_place(part, resource), error)
+            yield unread(place_of(part, resource), error)
         except Exception as error:  # noqa: BLE001 - as above
-            yield Outcome.ERROR, _internal_error(rule, _place(part, resource), error)
+            yield Outcome.ERROR, _internal_error(rule, place_of(part, resource), error)
 
     def _messages_of_patch(
         self, rule: AnyRule, resource: Resource, reads: Reads, stack: Stack
@@ -218,13 +208,14 @@ class Evaluator:
         """
         parts = list[Placed]()
         reads.take()
-        unread = self._find(rule, resource, parts)
+        unknown = self._find(rule, resource, parts)
         found = reads.take()
         sets_fields = not self.pack.holds_parts(resource) and (
             self.pack.fields is None or not self.pack.fields.isdisjoint(resource.content())
         )
         if not parts:
-            yield from _of_patch(resource, resource, [] if unread is None else [(*unread, found)], found, sets_fields)
+            messages = [] if unknown is None else [(*unknown, found)]
+            yield from PartOfPatch(resource, resource, messages, found, sets_fields).outcomes()
         for part in parts:
             messages, read, stack.unmatched = list[tuple[Outcome, str, Reads]](), Reads(), False
             for outcome, text in self._messages_of_part(rule, part, resource, stack):
@@ -234,7 +225,7 @@ class Evaluator:
             read.add(reads.take())
             if messages:
                 read.present.update(found.present)
-            yield from _of_patch(part, resource, messages, read, sets_fields, lonely=stack.unmatched)
+            yield from PartOfPatch(part, resource, messages, read, sets_fields, stack.unmatched).outcomes()
 
     def exemption(self, resource: Resource, rule: AnyRule) -> Exemption | UnknownValueError | None:
         """The exemption of a resource from a rule, if it has a valid one."""
@@ -255,80 +246,9 @@ class Evaluator:
         return self._today or date.today()  # noqa: DTZ011 - the local date of the evaluation
 
 
-def _place(part: Placed, resource: Resource) -> str:
-    """The place of a part; that of its resource if it is unknown, and the type if that fails too."""
-    for placed in (part, resource):
-        try:
-            return placed.place
-        except Exception:  # noqa: BLE001, S112 - an error message must not fail
-            continue
-    return f"{resource.kind} {resource.name}"
-
-
 def _cut(message: str) -> str:
     """A message of a length that can be read, although a value in it has megabytes."""
     return message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…"
-
-
-def _unread(place: str, error: UnknownValueError) -> tuple[Outcome, str]:
-    if error.why == NOT_SET:
-        return Outcome.BROKEN, f"{place}: not evaluated: {error}; {_SET_IT}"
-    return Outcome.UNKNOWN, f"{place}: not evaluated: {error}; check again after deployment, or set a literal value"
-
-
-def _of_patch(  # noqa: PLR0913 - what is known of the evaluation
-    part: Placed,
-    resource: Resource,
-    messages: Sequence[tuple[Outcome, str, Reads]],
-    read: Reads,
-    sets_fields: bool,  # noqa: FBT001 - as above
-    *,
-    lonely: bool = False,
-) -> Iterator[tuple[Outcome, str]]:
-    """What is said of a part of a patch.
-
-    Args:
-        part: the part.
-        resource: the patch.
-        messages: those of the rule, each with what was read for it.
-        read: all that was read.
-        sets_fields: whether the patch sets a field that a rule can read: one that was not read may be, if the object
-            has what the patch does not set.
-        lonely: whether the rule looked for other objects, and found none.
-    """
-    needs_more = any(path[0] != "metadata" for path in read.absent)
-    of_all = any(not since.absent for _, _, since in messages)  # of the whole object, such as all strings in it
-    is_read = bool(read.present) or (sets_fields and needs_more) or (of_all and bool(resource.content()))
-    if not is_read and not any(outcome is Outcome.ERROR for outcome, _, _ in messages):
-        return
-    for outcome, text, since in messages:
-        if _lacks(outcome, since) or (outcome is Outcome.BROKEN and since.absent and not read.present):
-            yield Outcome.BROKEN, _unevaluated(_place(part, resource), since)
-        else:
-            yield outcome, f"{text} ({_not_set(since)})" if since.absent else text
-    if not messages and (read.absent or lonely):
-        yield Outcome.BROKEN, _unevaluated(_place(part, resource), read)
-
-
-def _lacks(outcome: Outcome, since: Reads) -> bool:
-    """Whether a rule needs a field that the patch does not set."""
-    return outcome is Outcome.UNKNOWN and bool(since.absent)
-
-
-def _unevaluated(place: str, read: Reads) -> str:
-    """What is said of a patch if a rule needs more than the patch has."""
-    if not read.absent:
-        return (
-            f"{place}: not evaluated: it depends on objects that are not in this stack; change it in the stack that has"
-            " them"
-        )
-    return f"{place}: not evaluated: {_not_set(read)}; {_SET_IT}"
-
-
-def _not_set(read: Reads) -> str:
-    paths = [".".join(path) for path in read.absent]
-    more = ", …" if len(paths) > _LISTED else ""
-    return f"{', '.join(paths[:_LISTED])}{more} {'is' if len(paths) == 1 else 'are'} not set by the patch"
 
 
 def _internal_error(rule: AnyRule, place: str, error: Exception) -> str:

@@ -1,18 +1,17 @@
 """A resource's properties as rules read them: plain values with their paths, and unknown values."""
 
-from collections.abc import Generator, ItemsView, Iterator, KeysView, Mapping, ValuesView
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from google.protobuf.struct_pb2 import Struct, Value
 from pulumi_policy import proxy
-from typing_extensions import override
 
 from rule_engine.quantities import format_float, quantity
-from rule_engine.reads import Path, Reads, is_whole
+from rule_engine.reads import Entries, Path, Reads, is_whole
 from rule_engine.secrets import Secrets
+from rule_engine.unknown_values import UnknownValueError
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,44 +48,6 @@ UNKNOWNS: Final = frozenset(
 
 _Pending: TypeAlias = "list[tuple[Any, dict[str, Plain] | list[Plain]]]"
 """Structs and lists of the protocol, each with the map or list that it fills."""
-
-
-class UnknownValueError(Exception):
-    """A rule needs a value that is not known yet, or that does not have the type that its API requires.
-
-    Args:
-        path: the property path of the value.
-        why: the reason; never contains the value itself.
-    """
-
-    def __init__(self, path: Path, why: str) -> None:
-        self.path = path
-        self.why = why
-        super().__init__(f"{'.'.join(path)} {why}")
-
-
-class UnknownValues:
-    """Unknown values that must hide nothing that is known: collected, and raised at the end."""
-
-    def __init__(self) -> None:
-        self.errors: list[UnknownValueError] = []
-
-    @contextmanager
-    def collected(self) -> Generator[None]:
-        """Keeps an `UnknownValueError` of the block, which ends the block."""
-        try:
-            yield
-        except UnknownValueError as error:
-            self.errors.append(error)
-
-    def raise_first(self) -> None:
-        """Raises the first of the errors, if there is one.
-
-        Raises:
-            UnknownValueError: as collected.
-        """
-        if self.errors:
-            raise self.errors[0]
 
 
 class Reader:
@@ -289,64 +250,21 @@ class View:
         values = sorted(_mapping(view.value, view.path).items())
         if view.reads is None:
             return {key: View(item, (*view.path, key)) for key, item in values}
-        return _Entries({key: View(item, (*view.path, key), view.reads) for key, item in values}, view.path, view.reads)
+        return Entries({key: View(item, (*view.path, key), view.reads) for key, item in values}, view.note)
+
+    def note(self, key: str, entry: "View | None") -> None:
+        """Notes that an entry of this map was read; maps and lists in it are noted as their own fields are."""
+        if self.reads and (entry is None or not isinstance(entry.value, (dict, list)) or entry.is_whole):
+            self.reads.note((*self.path, key), present=entry is not None)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a patch that has this list or map has all of it."""
+        return _is_whole(self.value, self.path)
 
     def string_map(self, *keys: str) -> dict[str, str]:
         """The entries of a map of strings, such as labels."""
         return {key: item.text() for key, item in self.entries(*keys).items()}
-
-
-class _Entries(dict[str, View]):
-    """The entries of a map of a patch, which note their keys as they are read."""
-
-    def __init__(self, entries: dict[str, View], path: Path, reads: Reads) -> None:
-        super().__init__(entries)
-        self._path = path
-        self._reads = reads
-
-    def _note(self, key: str) -> None:
-        view = super().get(key)
-        if view is None or not isinstance(view.value, (dict, list)) or _is_whole(view.value, view.path):
-            self._reads.note((*self._path, key), present=view is not None)
-
-    @override
-    def __contains__(self, key: object) -> bool:
-        self._note(str(key))
-        return super().__contains__(key)
-
-    @override
-    def __getitem__(self, key: str) -> View:
-        self._note(key)
-        return super().__getitem__(key)
-
-    @override
-    def get(self, key: str, default: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        self._note(key)
-        return super().get(key, default)
-
-    @override
-    def __iter__(self) -> Iterator[str]:
-        for key in super().__iter__():
-            self._note(key)
-            yield key
-
-    @override
-    def __len__(self) -> int:
-        for key in super().__iter__():
-            self._note(key)
-        return super().__len__()
-
-    @override
-    def keys(self) -> KeysView[str]:  # pyright: ignore[reportIncompatibleMethodOverride] - as a dict's
-        return KeysView(self)
-
-    @override
-    def items(self) -> ItemsView[str, View]:  # pyright: ignore[reportIncompatibleMethodOverride] - as a dict's
-        return ItemsView(self)
-
-    @override
-    def values(self) -> ValuesView[View]:  # pyright: ignore[reportIncompatibleMethodOverride] - as a dict's
-        return ValuesView(self)
 
 
 def _is_whole(value: Plain, path: Path) -> bool:

@@ -4,8 +4,12 @@ A patch (`NamespacePatch`) has a part of an object. What a rule concludes from a
 the object too; what it concludes from a field that the patch does not set is not known.
 """
 
-from typing import Final, TypeAlias
+from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
+from typing import Any, Final, TypeAlias, TypeVar
 
+from typing_extensions import override
+
+T = TypeVar("T")
 Path: TypeAlias = tuple[str, ...]
 
 _IDENTITY: Final = frozenset(
@@ -66,3 +70,58 @@ def is_whole(path: Path, *, is_list: bool) -> bool:
     if is_list:
         return path[-1] not in _MERGED
     return path[-1].lower().endswith(("selector", "ref"))
+
+
+class Entries(dict[str, T]):
+    """The entries of a map of a patch, which note their keys as they are read.
+
+    Args:
+        entries: the entries.
+        note: called with a key that is read and its entry, None if there is none.
+    """
+
+    def __init__(self, entries: dict[str, T], note: Callable[[str, T | None], None]) -> None:
+        super().__init__(entries)
+        self._note_entry = note
+
+    def _note(self, key: str) -> None:
+        self._note_entry(key, super().get(key))
+
+    @override
+    def __contains__(self, key: object) -> bool:
+        self._note(str(key))
+        return super().__contains__(key)
+
+    @override
+    def __getitem__(self, key: str) -> T:
+        self._note(key)
+        return super().__getitem__(key)
+
+    @override
+    def get(self, key: str, default: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - as a dict's
+        self._note(key)
+        return super().get(key, default)
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        for key in super().__iter__():
+            self._note(key)
+            yield key
+
+    @override
+    def __len__(self) -> int:
+        for key in super().__iter__():
+            self._note(key)
+        return super().__len__()
+
+    @override
+    def keys(self) -> KeysView[str]:  # pyright: ignore[reportIncompatibleMethodOverride] - as a dict's
+        return KeysView(self)
+
+    @override
+    def items(self) -> ItemsView[str, T]:  # pyright: ignore[reportIncompatibleMethodOverride] - as a dict's
+        return ItemsView(self)
+
+    @override
+    def values(self) -> ValuesView[T]:  # pyright: ignore[reportIncompatibleMethodOverride] - as a dict's
+        return ValuesView(self)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from cases import all_cases
 from policy_builders import PACKS, Case, Gone, Sample, changed, findings, keys
@@ -132,13 +132,16 @@ def patch_of_field(violation: Violation) -> Sample | None:
 def _only(value: Any, path: list[str], above: tuple[str, ...]) -> Any:
     """The value at a path, with what is around it only as far as server-side apply replaces it as a whole."""
     if not path or (above and isinstance(value, (dict, list)) and is_whole(above, is_list=isinstance(value, list))):
-        return value
+        return cast("Any", value)
     first, *rest = path
     if isinstance(value, dict):
-        return {first: _only(value[first], rest, (*above, first))} if first in value else {}
-    item = value[int(first)]
-    named = {"name": item["name"]} if isinstance(item, dict) and "name" in item else {}
-    return [{**named, **_only(item, rest, (*above, first))} if rest else item]
+        fields = cast("dict[str, Any]", value)
+        return {first: _only(fields[first], rest, (*above, first))} if first in fields else {}
+    item = cast("list[Any]", value)[int(first)]
+    if not rest:
+        return [item]
+    name = {"name": item["name"]} if "name" in item else dict[str, Any]()
+    return [{**name, **_only(item, rest, (*above, first))}]
 
 
 def listed(violation: Violation) -> Sample | None:
@@ -234,6 +237,6 @@ def _registered(text: str, objects: Sequence[Json], decoded: Sequence[Json]) -> 
 
 def _numbered(props: dict[str, Any], name: str) -> dict[str, Any]:
     numbered = deepcopy(props)
-    numbered["metadata"] = metadata = numbered.get("metadata") or {}
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), _NUMBER: name}
-    return numbered
+    metadata: dict[str, Any] = numbered.get("metadata") or {}
+    annotations: dict[str, Any] = metadata.get("annotations") or {}
+    return {**numbered, "metadata": {**metadata, "annotations": {**annotations, _NUMBER: name}}}

@@ -184,13 +184,17 @@ def keys(path: str) -> list[str]:
     return parts
 
 
+def _no_exemptions(_: Resource) -> dict[str, str]:
+    return {}
+
+
 def findings(
     rule: AnyRule, given: Mapping[str, Sample], settings: Mapping[str, Any] | None = None, pack: Pack | None = None
 ) -> list[Finding]:
     """What one rule finds in resources, judged as the pack's process does."""
     own = next((one for one in PACKS if rule in one.rules), None)
-    alone = replace(own, rules=(rule,), exemptions=lambda _: {}, stack_fixes={}) if own else None
-    evaluator = Evaluator(pack or alone or Pack("test", "1", "One rule.", (rule,), lambda _: {}), TODAY)
+    alone = replace(own, rules=(rule,), exemptions=_no_exemptions, stack_fixes=dict[str, str]()) if own else None
+    evaluator = Evaluator(pack or alone or Pack("test", "1", "One rule.", (rule,), _no_exemptions), TODAY)
     evaluator.configure({}, {rule.name: settings or {}})
     resources = [resource.resource() for resource in given.values()]
     diagnostics = (
