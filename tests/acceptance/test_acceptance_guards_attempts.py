@@ -147,6 +147,8 @@ def metadata(draw: st.DrawFn) -> Any:
     queue = draw(QUEUES)
     if queue is not None:
         found["labels"][QUEUE] = queue
+    if draw(st.integers(0, 7)) == 0:
+        found["labels"][f"{KUEUE}priority-class"] = draw(st.sampled_from(["ml-low", "system-node-critical"]))
     notes = {
         f"{KUEUE}pod-suspending-parent": ["x", "statefulset", "deployment"],
         f"{KUEUE}pod-group-name": ["g"],
@@ -336,9 +338,60 @@ def test_every_gpu_of_an_admitted_pod_is_counted_by_a_queue(tenant: Person) -> N
     assert len(admitted) > ATTEMPTS / 50, "the attempts are too wild to tell anything"
 
 
+def base_of(kind: str) -> Any:
+    """An object of a kind as somebody makes it who has no GPUs: every tenant can have it."""
+    api, _, name = kind.rpartition("/")
+    found: dict[str, Any] = {**deepcopy(AROUND.get(kind, {})), "apiVersion": api, "kind": name}
+    found["metadata"] = {"name": "base", "namespace": RESEARCH}
+    restart = "Always" if kind.startswith("apps/") or name == "ReplicationController" else "Never"
+    put(found, PATHS[kind], {"metadata": {"labels": {"app": "x"}}, "spec": pod_of(0, restartPolicy=restart)})
+    if kind.startswith("apps/"):
+        found["spec"]["selector"] = {"matchLabels": {"app": "x"}}
+    if kind in GANGS:
+        within(found, GANGS[kind])["tasks"][0] |= {"name": "w", "replicas": 2}
+    if name in {"Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "LeaderWorkerSet"}:
+        found["spec"]["replicas"] = 0
+    return found
+
+
+@pytest.fixture
+def bases(cluster: Cluster, foreign: None, tenant: Person) -> Iterator[dict[str, Any]]:
+    """An object of each kind but pods, whose spec never changes."""
+    assert foreign is None
+    made = {kind: base_of(kind) for kind in sorted(PATHS) if kind != "v1/Pod"}
+    for manifest in made.values():
+        tenant.cluster.create(manifest)
+    yield made
+    for manifest in made.values():
+        cluster.delete(Reference.of(manifest))
+
+
+def test_no_update_reaches_what_creation_refuses(tenant: Person, bases: dict[str, Any]) -> None:
+    refused: list[str] = []
+
+    @TRIED
+    @given(attempts())
+    def attempt(found: Any) -> None:
+        kind = f"{found['apiVersion']}/{found['kind']}"
+        if kind in bases and "denied request" in tenant.refusal(found):
+            change = {key: value for key, value in found.items() if key not in {"apiVersion", "kind"}}
+            change["metadata"] = {**found["metadata"], "name": "base"}
+            assert tenant.patch_refusal(bases[kind], change), "it is refused at creation only"
+            refused.append(kind)
+
+    attempt()
+    assert len({*refused}) > len(bases) / 2, "too few kinds are refused to tell anything"
+
+
 CHANGES = {
     "labels": [f"{KUEUE}managed", QUEUE, f"{KUEUE}priority-class", "note", f"{KUEUE}pod-group-name"],
-    "annotations": [f"{KUEUE}role-hash", f"{KUEUE}pod-suspending-parent", "note", f"{KUEUE}pod-group-total-count"],
+    "annotations": [
+        f"{KUEUE}role-hash",
+        f"{KUEUE}pod-suspending-parent",
+        "note",
+        f"{KUEUE}pod-group-total-count",
+        "scheduling.k8s.io/group-name",
+    ],
 }
 
 
@@ -349,7 +402,7 @@ def changes(draw: st.DrawFn) -> Any:
     for field, keys in CHANGES.items():
         for key in keys:
             if draw(st.integers(0, 4)) == 0:
-                values = [None, "x", RESEARCH, "true", "ml-low", ""]
+                values = [None, "x", RESEARCH, "true", "ml-low", "podgroup-1", ""]
                 patch["metadata"].setdefault(field, {})[key] = draw(st.sampled_from(values))
     gates = draw(st.sampled_from(["same", "same", "none", "own", "kueue"]))
     if gates != "same":
@@ -375,6 +428,7 @@ def test_no_change_of_a_tenant_takes_a_pod_from_kueue(cluster: Cluster, tenant: 
             assert (labels[f"{KUEUE}managed"], labels[QUEUE], notes[f"{KUEUE}role-hash"]) == ("true", RESEARCH, "a1")
             assert not labels.get(f"{KUEUE}pod-group-name")
             assert notes.get(f"{KUEUE}pod-suspending-parent") is None
+            assert notes.get("scheduling.k8s.io/group-name") != "podgroup-1"
             gates = patch.get("spec", {}).get("schedulingGates", held["spec"]["schedulingGates"])
             assert {"name": f"{KUEUE}admission"} in gates
 

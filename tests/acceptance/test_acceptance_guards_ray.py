@@ -104,7 +104,7 @@ def test_the_options_of_the_autoscaler_are_a_container(person: Person) -> None:
     seen = {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
     found = ray(ray_cluster, autoscalerOptions=seen)
     assert "sets NVIDIA_VISIBLE_DEVICES" in person.refusal(found)
-    asking = ray_cluster(TEAM, None, pod_of(0))
+    asking = ray_cluster(TEAM, TEAM, pod_of(0))
     asking["spec"]["autoscalerOptions"] = {"resources": {"limits": {GPU: "1"}, "requests": {GPU: "1"}}}
     assert "set tolerations: [{key: nvidia.com/gpu" in person.refusal(asking), "the container has no tolerations"
     harmless = deepcopy(asking)

@@ -252,6 +252,19 @@ def test_own_variables_of_a_policy_do_not_hide_shared_ones() -> None:
     assert {name: names for name, names in hidden.items() if names} == {}
 
 
+def test_policies_read_of_an_object_only_what_updates_are_compared_by() -> None:
+    judging = {name: read_table(POLICIES / f"{name}.yaml") for name in SOURCES}
+    texts = {
+        name: json.dumps([source.get("variables", {}), source["violations"]])
+        for name, source in judging.items()
+        if "variables.changesWork" in source.get("onlyIf", "")
+    }
+    assert len(texts) > 7
+    reads = {name: {*re.findall(r"(?<!\w)object\.\??(\w+)", text)} - {"kind"} for name, text in texts.items()}
+    compares_itself = {"kueue-metadata": {"metadata", "spec"}}
+    assert {name: fields for name, fields in reads.items() if fields} == compares_itself
+
+
 ON_136 = {"cloud": "existing", "version": "1.36"}
 
 
