@@ -85,7 +85,7 @@ def actions(guards: GuardsPlan) -> dict[str, str]:
     if guards.action == "off" or not teams:
         return denying
     others = {
-        **dict.fromkeys(("queue", "kueue-metadata", "release", "rollout", "scale", "devices", "grace"), True),
+        **dict.fromkeys(("queue", "kueue-metadata", "release", "rollout", "scale", "status", "devices", "grace"), True),
         "toleration": bool(guards.taints),
         "scheduling": True,
         "amount": True,

@@ -44,6 +44,7 @@ POLICIES = (
     "scale",
     "scheduling",
     "secrets",
+    "status",
     "tokens",
     "toleration",
 )
