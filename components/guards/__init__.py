@@ -91,7 +91,7 @@ def actions(guards: GuardsPlan) -> dict[str, str]:
         "amount": True,
         "ratio": any(bounds.ratios or bounds.defaults or bounds.least for bounds in teams),
         "images": bool(guards.registries),
-        **dict.fromkeys(("queue-objects", "network", "namespace"), True),
+        **dict.fromkeys(("queue-objects", "network", "expose", "disruption", "namespace"), True),
     }
     return {**denying, **{name: guards.action for name, applies in others.items() if applies and name not in denying}}
 

@@ -193,6 +193,8 @@ def _values(guards: GuardsPlan) -> dict[str, str]:
         "channelClass": CHANNEL_CLASS,
         "graceOfJobs": int(guards.grace.jobs),
         "graceOfServers": int(guards.grace.servers),
+        "internal": [*guards.internal.items()],
+        "public": [*guards.public.items()],
         "kinds": [key(kind) for kind in KINDS],
         "servers": [key(kind) for kind in KINDS if kind.work == "serving"],
         "counted": [key(kind) for kind in _counted(guards)],

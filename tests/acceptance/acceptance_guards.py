@@ -31,6 +31,8 @@ POLICIES = (
     "accounts",
     "amount",
     "devices",
+    "disruption",
+    "expose",
     "grace",
     "kueue-metadata",
     "namespace",
@@ -55,6 +57,7 @@ _EDITED = (
     "cilium.io",
     "data.fluid.io",
     "flow.volcano.sh",
+    "gateway.networking.k8s.io",
     "jobset.x-k8s.io",
     "keda.sh",
     "kubeflow.org",
@@ -359,6 +362,9 @@ def network_policy(namespace: str, name: str = "own", **spec: Any) -> Any:
 
 FOREIGN = {
     "ciliumnetworkpolicies.cilium.io": ("CiliumNetworkPolicy", "v2"),
+    "gateways.gateway.networking.k8s.io": ("Gateway", "v1"),
+    "httproutes.gateway.networking.k8s.io": ("HTTPRoute", "v1"),
+    "tcproutes.gateway.networking.k8s.io": ("TCPRoute", "v1alpha2"),
     "pytorchjobs.kubeflow.org": ("PyTorchJob", "v1"),
 }
 """Kinds of operators that no stack installs, but a cluster can have: name of the definition, kind and version."""
@@ -372,7 +378,8 @@ def definition(name: str) -> Any:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": name},
+        # Groups below k8s.io need one of these.
+        "metadata": {"name": name, "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"}},
         "spec": {
             "group": group,
             "scope": "Namespaced",

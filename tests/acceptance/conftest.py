@@ -44,6 +44,17 @@ def sections() -> Data:
     sections["operators"] = {**sections.get("operators", {}), "fluid": "installed"}
     sections["teams"]["ml-research"]["secrets"]["shared"] = {"existing": True}
     sections["teams"]["ml-research"]["workloadSecrets"] = ["shared"]
+    # What some teams may open, and others not.
+    sections["teams"]["ml-experiments"]["network"] = {
+        "expose": {
+            "hosts": ["chat.example.com", "*.ml.example.com"],
+            "classes": ["nginx", "shared/edge"],
+            "services": ["LoadBalancer"],
+        }
+    }
+    sections["teams"]["ml-production"]["network"] = {
+        "expose": {"services": ["LoadBalancer", "NodePort"], "reach": "public"}
+    }
     sections["people"] |= {"admins": ["group:admins"], "auditors": ["group:auditors"]}
     for section, node, members in MEMBERS:
         sections[section][node]["members"] = members

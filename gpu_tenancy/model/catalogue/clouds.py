@@ -147,6 +147,18 @@ class TopologyRule(Fact):
     rack: str
 
 
+class LoadBalancers(Fact):
+    """Annotations by which a cloud's load balancers are internal or public.
+
+    Attributes:
+        internal: of Services: each of them makes a load balancer internal.
+        public: of Services, Ingresses and Gateways: each of them makes a load balancer public.
+    """
+
+    internal: Mapping[str, str]
+    public: Mapping[str, str] = {}
+
+
 class Directory(Fact):
     """The people that a cloud's clusters know.
 
@@ -185,6 +197,7 @@ class CloudRules(Row):
         alternatives: whether a spot pool can have several machine types.
         node_endpoints: link-local addresses of nodes that pods of teams may call.
         topologies: node labels with the place in the network, by machine type; empty where none are known.
+        load_balancers: annotations of its load balancers; None if they are unknown.
         people: how its directory names people.
     """
 
@@ -208,6 +221,7 @@ class CloudRules(Row):
     alternatives: bool = False
     node_endpoints: tuple[NodeEndpoint, ...] = ()
     topologies: tuple[TopologyRule, ...] = ()
+    load_balancers: LoadBalancers | None = None
     people: Directory
 
 

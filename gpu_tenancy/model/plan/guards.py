@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from gpu_tenancy.base.quantity import format_amounts, is_extended
+from gpu_tenancy.model.catalogue.clouds import LoadBalancers, clouds
 from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.plan.cluster import PROTECTED
 from gpu_tenancy.model.plan.compute_domains import connected_flavors
@@ -22,7 +23,7 @@ from gpu_tenancy.model.plan.queues import gang_queue_name
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.guards import Grace
-from gpu_tenancy.model.spec.teams import Team
+from gpu_tenancy.model.spec.teams import Expose, Team
 
 FACTS: Final = "guards.gpu-tenancy.dev/"
 """Prefix of the annotations of a Namespace with the facts about its team."""
@@ -62,6 +63,7 @@ class Bounds:
         defaults: default limits of CPU and memory of containers, in base units.
         least: minimum request of CPU and memory of a container, in base units.
         most: maximum limit of CPU and memory of a container, in base units.
+        expose: what its Services and routes may open to clients outside of the cluster.
         default_gpus: whether containers get 0 GPUs by default, which a maximum of GPUs requires.
         priority: default priority class of its workloads; empty without one.
     """
@@ -79,6 +81,7 @@ class Bounds:
     priority: str = ""
     least: Mapping[str, int] = field(default_factory=dict[str, int])
     most: Mapping[str, int] = field(default_factory=dict[str, int])
+    expose: Expose = field(default_factory=Expose)
 
     @property
     def annotations(self) -> dict[str, str]:
@@ -99,6 +102,10 @@ class Bounds:
             "max-per-container": _listed(self.most),
             "default-gpus": ["0"] if self.default_gpus else [],
             "workload-secrets": self.secrets,
+            "expose-hosts": self.expose.hosts,
+            "expose-classes": self.expose.classes,
+            "expose-services": self.expose.services,
+            "expose-public": ["true"] if self.expose.reach == "public" else [],
         }
         texts = {FACTS + name: ",".join(values) for name, values in facts.items()}
         return {key: text for key, text in sorted(texts.items()) if text}
@@ -133,6 +140,8 @@ class GuardsPlan:
         channels: whether pods can claim channels of ComputeDomains, so that Kueue admits pods with claims.
         grace: maximum termination grace periods of pods with GPUs, in seconds.
         defaults: whether the cluster has MutatingAdmissionPolicies, which complete what members of teams submit.
+        internal: annotations of Services by which a load balancer of the cluster's cloud is internal.
+        public: annotations by which a load balancer is public.
     """
 
     action: Literal["deny", "warn", "audit", "off"]
@@ -155,6 +164,8 @@ class GuardsPlan:
     preempting: tuple[str, ...] = ()
     defaults: bool = False
     grace: Grace = field(default_factory=Grace)
+    internal: Mapping[str, str] = field(default_factory=dict[str, str])
+    public: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
@@ -168,6 +179,7 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
     operators = {row.namespace for row in charts().values()}
     own = (resource for resource in maximum if not resource.startswith(_VENDORS))
     integrated = integrations(tree)
+    balancers = _load_balancers(stack.cluster.cloud)
     return GuardsPlan(
         action=stack.guards.action or by_default,
         label=TEAM_LABEL,
@@ -189,7 +201,15 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
         channels=bool(connected_flavors(tree)),
         grace=stack.guards.grace or Grace(),
         defaults=bool(namespaces) and reaches(stack.cluster, MUTATING),
+        internal={key: value for facts in balancers for key, value in facts.internal.items()},
+        public={key: value for facts in balancers for key, value in facts.public.items()},
     )
+
+
+def _load_balancers(cloud: str) -> list[LoadBalancers]:
+    """Those of the cluster's cloud; those of all clouds if it is unknown."""
+    known = {name: rules.load_balancers for name, rules in clouds().items() if rules.load_balancers}
+    return [known[cloud]] if cloud in known else [*known.values()]
 
 
 def _taints(tree: Tree) -> dict[str, tuple[str, ...]]:
@@ -240,4 +260,5 @@ def _bounds(stack: Stack, namespace: NamespacePlan) -> Bounds:
         priority=team.priority or "",
         least=dict(namespace.limits.min),
         most={resource: amount for resource, amount in namespace.limits.max.items() if not is_extended(resource)},
+        expose=team.network.expose,
     )

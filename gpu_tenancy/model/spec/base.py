@@ -225,6 +225,17 @@ ResourceName: TypeAlias = Annotated[str, AfterValidator(_resource)]
 
 Cidr: TypeAlias = Annotated[str, AfterValidator(_cidr)]
 
+_LABEL: Final = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+Host: TypeAlias = Annotated[
+    str,
+    Matching(
+        re.compile(rf"(\*\.)?{_LABEL}(\.{_LABEL})+"),
+        "is not a host",
+        "use a DNS name in lowercase, such as chat.example.com, or *.example.com for all names below example.com",
+    ),
+]
+"""A DNS name, or all names below one."""
+
 Weight: TypeAlias = Annotated[float, Field(gt=0, le=MOST_OBJECTS)]
 
 LabelValue: TypeAlias = Annotated[

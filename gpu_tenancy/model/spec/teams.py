@@ -1,16 +1,40 @@
 """A team: its namespace and budgets, its share of the GPUs, and its workloads."""
 
+import re
 from itertools import pairwise
-from typing import Literal, Self
+from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from gpu_tenancy.model.spec.base import Bytes, Cidr, Count, Cpu, LabelValue, Name, Section, Weight, WorkloadName, refuse
+from gpu_tenancy.model.spec.base import (
+    Bytes,
+    Cidr,
+    Count,
+    Cpu,
+    Host,
+    LabelValue,
+    Matching,
+    Name,
+    Section,
+    Weight,
+    WorkloadName,
+    refuse,
+)
 from gpu_tenancy.model.spec.data import Storage
 from gpu_tenancy.model.spec.people import Members, ServiceAccount
 from gpu_tenancy.model.spec.secrets import Secret
 from gpu_tenancy.model.spec.tenancy import Gpus, Shares
 from gpu_tenancy.model.spec.workloads import Server, Training
+
+Class: TypeAlias = Annotated[
+    str,
+    Matching(
+        re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?(/[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)?"),
+        "is not the name of a class or Gateway",
+        "use the name of an IngressClass or GatewayClass, or NAMESPACE/NAME of a Gateway",
+    ),
+]
+"""A class of load balancers or routes, or a Gateway as NAMESPACE/NAME."""
 
 
 class CpuMemory(Section):
@@ -139,6 +163,31 @@ class Gang(Gpus):
         return self.guaranteed if self.limit is None else self.limit
 
 
+class Expose(Section):
+    """What the team's own Services and routes may open to clients outside of the cluster; guards reject all else."""
+
+    hosts: list[Host] = []
+    """Hosts of Ingresses, and of routes and Gateways of Gateway API, such as chat.example.com; `*.example.com` allows
+    all names below example.com."""
+    classes: list[Class] = []
+    """IngressClasses, GatewayClasses and classes of load balancers that they may use, and Gateways of other namespaces
+    as NAMESPACE/NAME."""
+    services: list[Literal["LoadBalancer", "NodePort", "ExternalName"]] = []
+    """Types of Services besides ClusterIP."""
+    reach: Literal["internal", "public"] = "internal"
+    """Whether load balancers can be `public`. `internal` requires the annotation for internal load balancers of the
+    cluster's cloud, or a class of `classes`."""
+
+    @model_validator(mode="after")
+    def _hosts_have_a_class(self) -> Self:
+        if self.hosts and not self.classes:
+            raise refuse(
+                "sets hosts without classes, so no Ingress and no route could use them",
+                "add the IngressClass to classes, or the Gateway as NAMESPACE/NAME",
+            )
+        return self
+
+
 class Network(Section):
     """Traffic allowed by the namespace's default-deny NetworkPolicy, besides DNS, own pods and servers' ports."""
 
@@ -146,6 +195,8 @@ class Network(Section):
     """Clients of the team's servers: all namespaces of the cluster, or only the team's own pods."""
     egress: list[Cidr] = []
     """CIDRs that the team's pods may reach over HTTPS, such as 0.0.0.0/0 for the whole internet."""
+    expose: Expose = Expose()
+    """What the team's own Services and routes may open to clients outside of the cluster."""
 
 
 class Preemption(Section):
