@@ -11,6 +11,7 @@ import yaml
 
 from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.model.catalogue import cloud_tables, machines
+from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.catalogue.namespaces import system_namespaces
 from gpu_tenancy.model.catalogue.rows import HERE
 from gpu_tenancy.model.kinds import Step, WorkloadKind, kinds
@@ -74,10 +75,16 @@ def _path(steps: Iterable[Step]) -> str:
     return ".".join(step.field + (".*" if step.form in {"[]", "{}"} else "") for step in steps)
 
 
+def load_balancer_facts() -> dict[str, Any]:
+    """Annotations by which each cloud makes a load balancer internal or public."""
+    return {name: rules.load_balancers.model_dump() for name, rules in clouds().items() if rules.load_balancers}
+
+
 _FACTS: Final[Mapping[str, Callable[[], Any]]] = {
     "policy/clouds/cloud_rules/machines.yaml": machine_facts,
     "policy/workloads/workload_rules/credentials.yaml": lambda: read_table(HERE / "credentials.yaml"),
     "policy/workloads/workload_rules/kinds.yaml": kind_facts,
+    "policy/workloads/workload_rules/load_balancers.yaml": load_balancer_facts,
     "policy/workloads/workload_rules/namespaces.yaml": system_namespaces,
 }
 
