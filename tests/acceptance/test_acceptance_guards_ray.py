@@ -72,6 +72,7 @@ def test_the_queue_is_on_the_object_and_not_on_its_pods(person: Person, make: Ca
 )
 def test_no_pod_of_a_ray_job_runs_outside_of_its_queue(person: Person, fields: Any, words: str) -> None:
     assert words in person.refusal(ray(**fields))
+    assert OUTLIVING in person.refusal(ray(ttlSecondsAfterFinished=1))
     assert not person.refusal(ray(ttlSecondsAfterFinished=0))
     without = {name: value for name, value in fields.items() if name != "submitterPodTemplate"}
     assert not person.refusal(ray(spec=pod_of(0), **without)), "nothing is counted of a job without GPUs"
@@ -100,6 +101,19 @@ def test_a_worker_group_has_no_more_pods_than_kueue_counts(person: Person, make:
     )
 
 
+@pytest.mark.parametrize("make", [ray_cluster, ray_job, ray_service])
+def test_a_queued_cluster_does_not_grow_by_itself(person: Person, make: Callable[..., Any]) -> None:
+    attempt = ray(make, **({"upgradeStrategy": {"type": "None"}} if make is ray_service else {}))
+    inner = {ray_cluster: "", ray_job: "rayClusterSpec", ray_service: "rayClusterConfig"}[make]
+    of_cluster = attempt["spec"][inner] if inner else attempt["spec"]
+    of_cluster["enableInTreeAutoscaling"] = False
+    assert not person.refusal(attempt)
+    of_cluster["enableInTreeAutoscaling"] = True
+    assert "sets enableInTreeAutoscaling, and Kueue queues only Ray clusters with a fixed number of pods" in (
+        person.refusal(attempt)
+    )
+
+
 def test_the_options_of_the_autoscaler_are_a_container(person: Person) -> None:
     seen = {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
     found = ray(ray_cluster, autoscalerOptions=seen)
@@ -117,4 +131,8 @@ def test_kuberay_creates_what_belongs_to_an_evaluated_job(door: Door, person: Pe
     with door.let_in("operator", "cluster-admin", home="kuberay-system") as operator:
         made = owned("ray.io/v1", "RayJob", ray_cluster(TEAM, None))
         person.cluster.wait_for(lambda: not operator.refusal(made), what="its rights")
+        # It was evaluated as part of its owner, also for amounts and places.
+        broken = ray_cluster(TEAM, None, pod_of(16, nodeName="x"))
+        assert not operator.refusal(owned("ray.io/v1", "RayJob", broken))
+        assert "sets nodeName x" in operator.refusal(ray_cluster(TEAM, TEAM, pod_of(nodeName="x")))
         assert NO_QUEUE in operator.refusal(ray_cluster(TEAM, None))

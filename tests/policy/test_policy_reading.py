@@ -288,6 +288,8 @@ def test_a_value_of_another_type_is_reported_with_its_path() -> None:
         ("8.", "8"),
         (".5", "0.5"),
         pytest.param("0" * 1000 + "8." + "0" * 1000, "8", id="8 between zeros"),
+        *((f"8{unit}", f"8e{3 * power}") for power, unit in enumerate("kMGTPE", 1)),
+        *((f"8{unit}i", str(8 * 1024**power)) for power, unit in enumerate("KMGTPE", 1)),
         ("8GB", None),
         (".", None),
         ("m", None),

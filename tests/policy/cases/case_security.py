@@ -104,12 +104,22 @@ def _string(field: str) -> str:
     )
 
 
+_BASELINE: Final = (
+    *("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP"),
+    *("SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"),
+)
+"""Capabilities of https://kubernetes.io/docs/concepts/security/pod-security-standards/#baseline."""
+
 CASES: Final = (
     Case(
         name="privileges",
         rule=security.no_privileged,
         given={"server": SERVER, "train": TRAIN_JOB, "system": _SYSTEM},
-        also=[(_CONTEXT, GONE), (f"{_CONTEXT}.capabilities.add.0", "CAP_CHOWN")],
+        also=[
+            (_CONTEXT, GONE),
+            (f"{_CONTEXT}.capabilities.add.0", "CAP_CHOWN"),
+            *((f"{_CONTEXT}.capabilities.add", [name]) for name in _BASELINE),
+        ],
         breaks=[
             Break(f"{_CONTEXT}.privileged", to=True, says=f"{_IN}: is privileged; remove securityContext.privileged"),
             Break(
@@ -267,6 +277,14 @@ CASES: Final = (
                 f"{_SPEC}.containers.0.startupProbe",
                 {"httpGet": {"host": "169.254.169.254", "path": "/"}},
                 f"{_IN}: startupProbe.httpGet calls the host 169.254.169.254 from the node; remove host",
+            ),
+            *(
+                Break(
+                    f"{_SPEC}.containers.0.{field}",
+                    {"httpGet": {"host": "10.0.0.1", "path": "/"}},
+                    f"{_IN}: {field}.httpGet calls the host 10.0.0.1 from the node; remove host",
+                )
+                for field in ("livenessProbe", "readinessProbe", "lifecycle.postStart")
             ),
             Break(
                 f"{_SPEC}.containers.0.lifecycle",

@@ -1,0 +1,158 @@
+"""What is just inside of a guard, and just outside: `make mutants` has asked for these cases."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from acceptance_guards import (
+    EXPERIMENTS,
+    GPU,
+    QUEUE,
+    RESEARCH,
+    Door,
+    Person,
+    bounded,
+    job,
+    job_set,
+    network_policy,
+    pod,
+    pod_of,
+)
+
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
+
+GROUP = "scheduling.k8s.io/group-name"
+GANG_QUEUE = "scheduling.volcano.sh/queue-name"
+
+
+def asking(**limits: str) -> Any:
+    """A container with limits only."""
+    return {
+        "name": "more",
+        "image": "a:1",
+        "resources": {"limits": {key.replace("__", "/"): n for key, n in limits.items()}},
+    }
+
+
+def limited(gpus: int) -> Any:
+    """A pod whose GPUs are limits only, which the API server takes as requests."""
+    spec = pod_of(gpus)
+    spec["containers"] = [{**asking(), "resources": {"limits": {GPU: str(gpus)}}}]
+    return spec
+
+
+def before(gpus: int) -> Any:
+    """A pod with an init container that ends before the others start."""
+    return pod_of(1, initContainers=[{**pod_of(gpus)["containers"][0], "name": "before"}])
+
+
+def device(name: str) -> Any:
+    """A pod with another device."""
+    spec = pod_of(0)
+    for amounts in spec["containers"][0]["resources"].values():
+        amounts[name] = "1"
+    return spec
+
+
+MANY = "requests 16 nvidia.com/gpu in one pod, but the largest node has 8"
+
+
+@pytest.mark.parametrize(
+    ("attempt", "words", "twin"),
+    {
+        "GPUs of an init container": (before(16), MANY, before(8)),
+        "GPUs as limits only": (limited(16), MANY, limited(8)),
+        "a device that no queue has": (
+            device("example.com/fpga"),
+            "requests example.com/fpga, which no queue has, so it would be pending for ever; request nvidia.com/gpu",
+            device("rdma/hca"),
+        ),
+        "a container without GPUs counts as none": (
+            pod_of(9),
+            "requests 9 nvidia.com/gpu in one pod",
+            pod_of(8, containers=[*pod_of(8)["containers"], asking()]),
+        ),
+    }.values(),
+)
+def test_amounts_up_to_the_largest_node_are_admitted(tenant: Person, attempt: Any, words: str, twin: Any) -> None:
+    assert words in tenant.refusal(job(EXPERIMENTS, EXPERIMENTS, attempt))
+    assert not tenant.refusal(job(EXPERIMENTS, EXPERIMENTS, twin))
+
+
+@pytest.mark.parametrize("name", ["AMD_VISIBLE_DEVICES", "NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES"])
+def test_each_variable_that_selects_devices_is_refused(tenant: Person, name: str) -> None:
+    def setting(value: str) -> Any:
+        spec = pod_of(0)
+        spec["containers"][0]["env"] = [{"name": name, "value": value}]
+        return spec
+
+    assert f"sets {name} in container c" in tenant.refusal(job(RESEARCH, RESEARCH, setting("all")))
+    assert not tenant.refusal(job(RESEARCH, RESEARCH, setting("none")))
+
+
+def test_a_request_as_large_as_the_default_limit_is_admitted(tenant: Person) -> None:
+    assert "sets no limit of cpu for a request of 3" in tenant.refusal(
+        job(RESEARCH, RESEARCH, bounded(cpu=("3", None)))
+    )
+    assert not tenant.refusal(job(RESEARCH, RESEARCH, bounded(cpu=("2", None))))
+
+
+def test_a_deprecated_field_names_a_service_account_too(member: Any) -> None:
+    one: Person = member("researchers")
+    words = "sets service account ci, whose rights its pod would have; set serviceAccountName: workload"
+    assert words in one.refusal(job_set(RESEARCH, RESEARCH, pod_of(0, serviceAccount="ci")))
+    assert not one.refusal(job_set(RESEARCH, RESEARCH, pod_of(0, serviceAccount="workload")))
+
+
+def test_a_pod_without_gpus_names_no_queue_of_another_team(tenant: Person) -> None:
+    def queued(queue: str) -> Any:
+        return pod(RESEARCH, None, pod_of(0, schedulerName="volcano"), annotations={GANG_QUEUE: queue})
+
+    assert "uses Volcano queue ml-serving-l4" in tenant.refusal(queued("ml-serving-l4"))
+    assert not tenant.refusal(queued("ml-research-l4"))
+    assert not tenant.refusal(pod(RESEARCH, None, pod_of(0), annotations={GROUP: "podgroup-1"}))
+
+
+@pytest.fixture
+def plain(cluster: Cluster) -> Iterator[Any]:
+    """A pod without GPUs that exists."""
+    made = pod(RESEARCH, None, pod_of(0))
+    made["metadata"]["name"] = "plain"
+    cluster.create(made)
+    yield made
+    cluster.delete(Reference.of(made), grace=0)
+
+
+def test_a_pod_that_exists_gets_no_device_by_a_later_annotation(tenant: Person, plain: Any) -> None:
+    words = "sets annotation cdi.k8s.io/x, which adds devices that no queue counts; remove it"
+    assert words in tenant.patch_refusal(plain, {"metadata": {"annotations": {"cdi.k8s.io/x": "nvidia.com/gpu=all"}}})
+    assert not tenant.patch_refusal(plain, {"metadata": {"annotations": {"note": "x"}}})
+
+
+def test_a_pod_without_gpus_changes_its_queue(tenant: Person, plain: Any) -> None:
+    assert "is in queue ml-serving" in tenant.patch_refusal(plain, {"metadata": {"labels": {QUEUE: "ml-serving"}}})
+    assert not tenant.patch_refusal(plain, {"metadata": {"labels": {QUEUE: RESEARCH}}})
+
+
+def test_a_tenant_changes_and_deletes_its_own_network_policies(cluster: Cluster, tenant: Person) -> None:
+    own = network_policy(RESEARCH, "of-a-tenant")
+    cluster.create(own)
+    assert not tenant.patch_refusal(own, {"metadata": {"labels": {"note": "x"}}})
+    assert not tenant.delete_refusal(own)
+    assert "allows traffic beyond the namespace" in tenant.patch_refusal(own, {"spec": {"ingress": [{}]}})
+    cluster.delete(Reference.of(own))
+
+
+def test_only_namespaces_of_teams_are_guarded(door: Door, tenant: Person) -> None:
+    assert tenant
+    with door.let_in("keeper", "cluster-admin", RESEARCH, "default") as keeper:
+        changed: Any = {"metadata": {"labels": {"pod-security.kubernetes.io/warn": "baseline"}}}
+        theirs, other = (
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": n}} for n in (RESEARCH, "default")
+        )
+        door.cluster.wait_for(lambda: not keeper.patch_refusal(other, changed), what="rights")
+        words = "of the Namespace, which belongs to the platform"
+        assert f"changes pod-security.kubernetes.io/warn {words}" in keeper.patch_refusal(theirs, changed)
+        queue: Any = {"metadata": {"annotations": {GANG_QUEUE: "ml-serving-l4"}}}
+        assert f"changes {GANG_QUEUE} {words}" in keeper.patch_refusal(theirs, queue)
