@@ -25,7 +25,7 @@ PYTEST = $(RUN) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --d
 SYNC = while sleep 15 >/dev/null; do echo "still installing"; done & trap "kill $$! 2>/dev/null" EXIT INT TERM; \
   $(UV) sync --frozen --quiet
 
-.PHONY: up down preview unit test check tests attempts faults fuzz audit licenses sbom lint style types strict bench agree docs schema screens pictures facts scopes requirements simulate ready ready-clouds
+.PHONY: up down preview unit test check tests mutants attempts faults fuzz audit licenses sbom lint style types strict bench agree docs schema screens pictures facts scopes requirements simulate ready ready-clouds
 .DEFAULT_GOAL := help
 
 help: ## Show this help
@@ -53,6 +53,18 @@ check: ready-clouds style types ## Run all checks: those of `make test`, strict 
 
 tests: ready-clouds
 	@$(PYTEST) $(TESTS)
+
+# Each guard and each rule is weakened in one place at a time. RECORD=yes lists survivors in tests/mutation/survivors, where
+# each needs a reason, or a case elsewhere.
+MUTATION := .:tests:tests/acceptance
+CASES = $(filter-out %_actions.py %_attempts.py,$(wildcard tests/acceptance/test_acceptance_guards_*.py)) \
+  $(foreach file,people_escalation secrets service_accounts weakened,tests/acceptance/test_acceptance_$(file).py)
+
+CHOSEN = --every $(or $(EVERY),1) --mutants "$(MUTANTS)" $(if $(RECORD),--record)
+
+mutants: ready-clouds ## Weaken guards and policy packs in 5,000 ways, each of which a test must notice; EVERY=N, MUTANTS=prefix, RECORD=yes
+	@PYTHONPATH=$(MUTATION) $(RUN) python -m pytest -p mutation.guards --timeout 0 $(CHOSEN) $(CASES)
+	@PYTHONPATH=$(MUTATION) $(RUN) python -m pytest -p mutation.packs -m "not (platform or process or slow)" $(CHOSEN) tests/policy
 
 # Thousands of random programs take minutes, so `make check` has a few hundred, the same ones each time.
 attempts: ready-clouds ## Try to get pods past policy packs and guards with 5,000 random objects each; ATTEMPTS=N for N

@@ -1,0 +1,153 @@
+"""Asks mutants of the guards beside the guards themselves while the acceptance tests run; a plugin of pytest."""
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import acceptance_builders
+import pytest
+
+from gpu_tenancy.embedded import platform
+from gpu_tenancy.embedded.parts import API_SERVER, Places, Ports
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan import plan
+from gpu_tenancy.model.source import Source
+from mutation.cel_mutants import all_mutants
+from mutation.copies import PREFIX, Copies
+from mutation.verdict import known, sampled
+
+_OTHERS: Final = ("people_escalation", "secrets", "service_accounts")
+_WITHOUT: Final = ("guards_actions", "guards_attempts")
+"""Files with guards that do not deny, and with random objects."""
+_AUDIT: Final = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "None", "verbs": ["get", "list", "watch"]},
+        {"level": "None", "resources": [{"group": "admissionregistration.k8s.io"}, {"group": "coordination.k8s.io"}]},
+        {"level": "Metadata"},
+    ],
+}
+_FOLDER: Final = TemporaryDirectory(prefix="gpu-tenancy-mutants-")
+_LOGS: Final = Path(_FOLDER.name)
+_COPIES: Final = Copies({})
+_APPLIED: Final[dict[str, Any]] = {}
+"""The guards that tests have applied, by name."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Which mutants are asked."""
+    parser.addoption("--mutants", default="", help="names of mutants begin with this")
+    parser.addoption("--every", type=int, default=1, help="one of so many of them")
+    parser.addoption("--record", action="store_true", help="write the survivors into tests/mutation/survivors")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Selects the mutants."""
+    every, prefix = int(config.getoption("--every") or 1), str(config.getoption("--mutants"))
+    found = {one.name: one for one in all_mutants() if one.name.startswith(prefix)}
+    listed = known("guards") if every > 1 else None
+    names = [name for name in sampled(found, every) if listed is None or name not in {*listed.equivalent, *listed.open}]
+    _COPIES.alive = {name: found[name] for name in names}
+    (_LOGS / "policy.json").write_text(json.dumps(_AUDIT), encoding="utf-8")
+    config.add_cleanup(_FOLDER.cleanup)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call() -> None:
+    """Asks the mutants by the requests of a test."""
+    _COPIES.wait()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """Judges them by what the test has asked."""
+    _COPIES.read(_LOGS)
+    _COPIES.forget()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Notes whose requests come next."""
+    _COPIES.test = item.nodeid
+
+
+def files() -> list[str]:
+    """The files of acceptance tests whose requests mutants are asked."""
+    folder = Path(acceptance_builders.__file__).parent
+    found = {file.stem.removeprefix("test_acceptance_") for file in folder.glob("test_acceptance_guards_*.py")}
+    return sorted({*found, *_OTHERS} - {*_WITHOUT})
+
+
+def ran(session: pytest.Session) -> bool:
+    """Whether all of these files run in this session."""
+    return {item.path.stem for item in session.items}.issuperset(f"test_acceptance_{file}" for file in files())
+
+
+def problems(config: pytest.Config) -> list[str]:
+    """Compares the survivors with those that are known; writes them if `--record` is given."""
+    results, listed = _COPIES.results, known("guards")
+    results.survived = [*_COPIES.alive]
+    if config.getoption("--record"):
+        results.record("guards", listed)
+        return []
+    return results.problems(listed, {one.name for one in all_mutants()})
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Figures by guard, where the tests ran in this process."""
+    if _COPIES.results.killed:
+        terminalreporter.write_line(_COPIES.results.table(known("guards")))
+
+
+def _asks() -> bool:
+    return Path(_COPIES.test.partition("::")[0]).stem.removeprefix("test_acceptance_") in files()
+
+
+def _audited() -> None:
+    """Has platforms write an audit log."""
+    flags = platform.flags
+
+    def more(part: str, places: Places, ports: Ports) -> list[str]:
+        own = [f"--audit-policy-file={_LOGS / 'policy.json'}", f"--audit-log-path={_LOGS / f'{ports.api}.log'}"]
+        audited = part == API_SERVER and _COPIES.test.startswith("tests/acceptance/")
+        return [*flags(part, places, ports), *(own if audited else [])]
+
+    setattr(platform, "flags", more)  # noqa: B010 - a function
+
+
+def _followed() -> None:
+    """Follows which stacks tests declare, and which guards they apply and delete."""
+    declared, apply, delete = acceptance_builders.declared, Cluster.apply, Cluster.delete
+
+    def declaring(sections: Any) -> Any:
+        _COPIES.plans.append(plan(load(Source(sections))).guards)
+        return declared(sections)
+
+    def applying(self: Cluster, manifest: Any, **options: Any) -> Any:
+        answer = apply(self, manifest, **options)
+        name = manifest["metadata"].get("name", "")
+        if manifest["kind"] == "ValidatingAdmissionPolicy":
+            _APPLIED[name] = manifest
+        elif manifest["kind"] == "ValidatingAdmissionPolicyBinding" and name.startswith(PREFIX) and _asks():
+            _COPIES.put(self, _APPLIED[name], manifest)
+        return answer
+
+    def deleting(self: Cluster, reference: Reference, **options: Any) -> None:
+        if reference.kind == "ValidatingAdmissionPolicyBinding" and reference.name.startswith(PREFIX):
+            _COPIES.read(_LOGS)
+            _COPIES.take(reference.name)
+        delete(self, reference, **options)
+
+    setattr(acceptance_builders, "declared", declaring)  # noqa: B010 - a function
+    setattr(Cluster, "apply", applying)  # noqa: B010 - a method
+    setattr(Cluster, "delete", deleting)  # noqa: B010 - a method
+
+
+# Before pytest imports the tests, which take functions by their names.
+_audited()
+_followed()

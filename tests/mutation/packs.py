@@ -1,0 +1,268 @@
+"""Mutants of the policy packs, and the tests of `tests/policy` that fail for each.
+
+It is a plugin of pytest, and runs mutants in place of the tests that pytest has collected. What is inside of a function
+is changed in the function itself, so that a test takes as long as its rule does. What is evaluated by an import is
+changed in a fork that imports the packs again, and runs the cases of rules.
+"""
+
+import gc
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.machinery import SourceFileLoader
+from inspect import signature
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType
+from typing import Any, Final
+
+import pytest
+
+from mutation.python_mutants import Mutant, mutants
+from mutation.verdict import Results, known, sampled
+
+ROOT: Final = Path(__file__).parents[2]
+FOLDERS: Final = ("policy/workloads/workload_rules", "policy/clouds/cloud_rules", "policy/rule_engine")
+_MODULES: Final = ("workload_rules", "cloud_rules", "rule_engine", "cases", "policy_builders", "test_policy_rules")
+_CACHE: Final = type(lru_cache(len))
+_OTHERS: Final = ("document", "generated_pods", "kit_builders", *_MODULES)
+_SECONDS: Final = 20
+"""A test that takes longer than this does not end."""
+_SPENT: Final = 1.0
+"""Seconds of tests that a mutant must survive: those of its own module first, then the quickest."""
+_PATHS: Final = tuple(str(ROOT / folder) for folder in FOLDERS)
+
+Key = tuple[str, str, int]
+"""File, qualified name and first line of a function."""
+
+
+@dataclass(slots=True)
+class Test:
+    """A test that needs no fixture.
+
+    Attributes:
+        module: of the rule that it is about, if it is about one.
+        reached: the functions of the packs that it calls; None if that was not measured.
+    """
+
+    name: str
+    module: str
+    run: Callable[[], object]
+    seconds: float = 0.0
+    reached: set[Key] | None = None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Which mutants run."""
+    parser.addoption("--mutants", default="", help="names of mutants begin with this")
+    parser.addoption("--every", type=int, default=1, help="one of so many of them, the same ones each time")
+    parser.addoption("--record", action="store_true", help="write the survivors into tests/mutation/survivors")
+
+
+def tests_of(items: Sequence[pytest.Item]) -> list[Test]:
+    """The tests that have parameters only."""
+    found: list[Test] = []
+    for item in items:
+        if not isinstance(item, pytest.Function) or item.get_closest_marker("skip"):
+            continue
+        parameters: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
+        if {*signature(item.obj).parameters} - {*parameters}:
+            continue
+        module = parameters["case"].rule.check.__module__.rpartition(".")[2] if "case" in parameters else ""
+        found.append(Test(item.nodeid, module, lambda item=item, parameters=parameters: item.obj(**parameters)))
+    return found
+
+
+def _key(code: CodeType) -> Key:
+    return os.path.realpath(code.co_filename), code.co_qualname, code.co_firstlineno
+
+
+class Functions:
+    """The functions of the packs, and caches of results."""
+
+    def __init__(self) -> None:
+        self.live: dict[Key, list[FunctionType]] = {}
+        self.caches: list[Any] = []
+        for one in gc.get_objects():
+            if isinstance(one, FunctionType) and os.path.realpath(one.__code__.co_filename).startswith(_PATHS):
+                self.live.setdefault(_key(one.__code__), []).append(one)
+            elif isinstance(one, _CACHE):
+                self.caches.append(one)
+
+    def forget(self) -> None:
+        """Clears the caches."""
+        for cache in self.caches:
+            cache.cache_clear()
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def measure(tests: list[Test], functions: Functions) -> None:
+    """Notes of each test how long it takes, and which functions it calls."""
+    keys: dict[CodeType, Key | None] = {}
+    for test in tests:
+        functions.forget()
+        reached = test.reached = set[Key]()
+
+        def called(frame: FrameType, event: str, _: object, reached: set[Key] = reached) -> None:
+            if event != "call":
+                return
+            code = frame.f_code
+            if code not in keys:
+                key = _key(code)
+                keys[code] = key if key[0].startswith(_PATHS) else None
+            if key := keys[code]:
+                reached.add(key)
+
+        start = time.process_time()
+        sys.setprofile(called)
+        passed = passes(test.run)
+        sys.setprofile(None)
+        test.seconds = time.process_time() - start
+        if not passed:
+            raise pytest.UsageError(f"{test.name} fails without any mutant")
+
+
+def passes(test: Callable[[], object]) -> bool:
+    """Whether a test passes, in time."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError
+
+    signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, _SECONDS)
+    try:
+        test()
+    except pytest.skip.Exception:
+        return True
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - pytest's failures are no Exception
+        return False
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return True
+
+
+def judge_function(mutant: Mutant, tests: list[Test], functions: Functions) -> str:
+    """The first test that fails while a function is another one; empty if none does."""
+    assert mutant.within is not None
+    file = str(mutant.file.resolve())
+    changed = {_key(code): code for code in _codes(compile(mutant.tree(), file, "exec"))}
+    outer, nested = (file, *mutant.within), f"{mutant.within[0]}.<locals>"
+    keys = [key for key in functions.live if key == outer or (key[0] == file and key[1].startswith(nested))]
+    originals = [(function, function.__code__) for key in keys for function in functions.live[key]]
+    for function, code in originals:
+        if changed[_key(code)].co_freevars == code.co_freevars:
+            function.__code__ = changed[_key(code)]
+    reaching = [test for test in tests if test.reached is None or test.reached.intersection(keys)]
+    try:
+        return _first_failure(reaching, mutant.file.stem, functions)
+    finally:
+        for function, code in originals:
+            function.__code__ = code
+        functions.forget()
+
+
+def _first_failure(tests: list[Test], module: str, functions: Functions) -> str:
+    start = time.process_time()
+    for test in sorted(tests, key=lambda test: test.module != module):
+        functions.forget()
+        if not passes(test.run):
+            return test.name
+        if test.reached is not None and time.process_time() - start > _SPENT:
+            break
+    return ""
+
+
+def judge_import(mutant: Mutant) -> str:
+    """The first case that fails with a changed module; in a fork, since it imports all packs again."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        answer = "import"
+        try:
+            answer = _first_case(mutant)
+        finally:
+            os.write(writing, answer.encode()[:1000])
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as stream:
+        answer = stream.read()
+    os.waitpid(child, 0)
+    return answer
+
+
+def _first_case(mutant: Mutant) -> str:
+    file, tree = str(mutant.file.resolve()), mutant.tree()
+    original = SourceFileLoader.get_code
+
+    def code(self: SourceFileLoader, fullname: str) -> CodeType | None:
+        found = os.path.realpath(self.path)
+        return compile(tree, file, "exec") if found == file else original(self, fullname)
+
+    setattr(SourceFileLoader, "get_code", code)  # noqa: B010
+    for name in [name for name in sys.modules if name.partition(".")[0] in _MODULES]:
+        del sys.modules[name]
+    import test_policy_rules as rules  # noqa: PLC0415 - again, with the mutant
+
+    cases: list[tuple[Callable[..., None], Any]] = [
+        *((rules.test_each_changed_part_is_reported_with_place_value_and_fix, one) for one in rules.of_breaks()),
+        *((rules.test_valid_resources_have_no_findings_by_case, one) for one in rules.of_cases()),
+        *((rules.test_each_unknown_value_is_reported, one) for one in rules.of_unknowns()),
+    ]
+    cases.sort(key=lambda case: case[1].values[0].rule.check.__module__.rpartition(".")[2] != mutant.file.stem)
+    start = time.process_time()
+    for test, one in cases:
+        if not passes(lambda test=test, one=one: test(*one.values)):
+            return str(one.id)
+        if time.process_time() - start > _SPENT:
+            break
+    return _other_failure()
+
+
+def _other_failure() -> str:
+    """Whether another test of `tests/policy` fails, which takes half a minute."""
+    for name in [name for name in sys.modules if name.partition(".")[0] in _OTHERS or name.startswith("test_policy")]:
+        del sys.modules[name]
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    options = ["-x", "-n", "0", "-p", "no:cacheprovider", "-m", "not (platform or process or slow)"]
+    return "tests/policy" if pytest.main([*options, "--rootdir", str(ROOT), str(ROOT / "tests/policy")]) else ""
+
+
+def pytest_runtestloop(session: pytest.Session) -> bool:
+    """Runs mutants in place of tests."""
+    option = session.config.getoption
+    found = {
+        one.name: one for folder in FOLDERS for file in sorted((ROOT / folder).glob("*.py")) for one in mutants(file)
+    }
+    listed, every, prefix = known("packs"), int(option("--every") or 1), str(option("--mutants"))
+    names = sampled((name for name in found if name.startswith(prefix)), every)
+    tests, functions, results = tests_of(session.items), Functions(), Results()
+    if every > 1:
+        names = [name for name in names if name not in {*listed.equivalent, *listed.open}]
+    else:
+        measure(tests, functions)
+        tests = sorted((test for test in tests if test.seconds < _SPENT), key=lambda test: test.seconds)
+    for name in names:
+        mutant = found[name]
+        if killer := judge_function(mutant, tests, functions) if mutant.within else judge_import(mutant):
+            results.killed[name] = killer
+        else:
+            results.survived.append(name)
+    problems = [] if option("--record") else results.problems(listed, found)
+    if option("--record"):
+        results.record("packs", listed)
+    print("", results.table(listed), *problems, sep="\n")
+    session.testsfailed = len(problems)
+    return True
