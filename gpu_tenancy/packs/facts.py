@@ -64,6 +64,7 @@ def _kind(kind: WorkloadKind) -> dict[str, Any]:
         "pods": [_path(pods.path) for pods in kind.pods if not pods.resources],
         "counts": [f"{_path(pods.at)}.{field}" for pods in kind.pods for field in pods.count],
         "communicate": kind.communicate,
+        "counted": kind.counts_template,
         "deadline": _path(kind.deadline),
         "gang": _path(kind.gang),
         "patches": [_path(path) for path in kind.patches],

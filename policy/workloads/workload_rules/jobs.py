@@ -20,11 +20,13 @@ from rule_engine import (
     rule,
 )
 from workload_rules import nodes
-from workload_rules.kinds import BATCH, DEADLINES, PODS_IN, SERVING
+from workload_rules.kinds import BATCH, COUNTED, DEADLINES, PODS_IN, SERVING
 from workload_rules.objects import QUEUE_NAME, matches_any
 from workload_rules.pods import (
     BATCH_PODS,
+    CONTAINERS,
     POD_PARTS,
+    Container,
     Gpus,
     Pod,
     TenantGpus,
@@ -212,6 +214,31 @@ def batch_names_queue(work: Work, settings: QueueSettings) -> Iterator[str]:
     gpus += sorted({f"devices of {claim}" for pod in pods for claim in _claims(pod, settings)})
     write = "spec.queue" if work.resource.group in _VOLCANO else f"label {QUEUE_NAME}"
     yield f"requests {', '.join(gpus)} and has no queue; set {write}"
+
+
+@rule(
+    "queued-gpus-requested",
+    rationale=(
+        "Kueue counts a template before Kubernetes sets its defaults: in a namespace whose LimitRange has a default"
+        " request of 0 GPUs, it admits the workload without quota."
+    ),
+    fix="Set the same number of GPUs under `requests` as under `limits`.",
+    link="https://github.com/kubernetes-sigs/kueue/issues/15020",
+    severity=Severity.MEDIUM,
+    level=ADVICE,
+    on=CONTAINERS,
+)
+@for_tenants
+def queued_gpus_requested(container: Container, settings: TenantGpus) -> Iterator[str]:
+    """Work in a Kueue queue must request its GPUs, if Kueue counts its template."""
+    if container.pod.kind not in COUNTED or not Work(container.resource).queue:
+        return
+    requests = container.resources.entries("requests")
+    for name, limit in container.resources.entries("limits").items():
+        number = limit.number()
+        if settings.is_gpu(name) and name not in requests and number:
+            count = format_number(number)
+            yield f"limits {count} {name} without a request, which Kueue could count as 0; set requests.{name}: {count}"
 
 
 class SchedulerSettings(TenantGpus):

@@ -26,6 +26,8 @@ COUNTS: Final[Mapping[str, list[str]]] = _facts("counts")
 """Paths of the numbers whose product is the number of pods of a template; 1 if they are not set."""
 COMMUNICATE: Final = frozenset(_facts("communicate"))
 """Kinds whose pods exchange data."""
+COUNTED: Final = frozenset(_facts("counted"))
+"""Kinds of which Kueue counts the pod template, before Kubernetes sets defaults of pods."""
 DEADLINES: Final[Mapping[str, str]] = _facts("deadline")
 """Paths of the maximum run time in seconds. Volcano Jobs have one on pods only."""
 GANGS: Final[Mapping[str, str]] = _facts("gang")

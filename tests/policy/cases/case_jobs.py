@@ -102,6 +102,17 @@ spec:
           - name: node
             template: {spec: {template: {spec: {nodeSelector: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB}}}}}
 """)
+GROUPS: Final = manifest("""
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: groups, namespace: ml-research, labels: {kueue.x-k8s.io/queue-name: ml-research}}
+spec:
+  leaderWorkerTemplate:
+    size: 2
+    workerTemplate:
+      spec:
+        containers: [{name: train, resources: {requests: {nvidia.com/gpu: 4}, limits: {nvidia.com/gpu: 4}}}]
+""")
 SERVER: Final = manifest("""
 apiVersion: apps/v1
 kind: Deployment
@@ -130,6 +141,13 @@ def _both(place: str, other: str) -> str:
     return (
         f"{place}: is scheduled by Volcano, and {other} of queue ml-research by Kueue, so both can use the same"
         " GPUs; use one scheduler for both, select different nodes, or list the namespace under `partitioned`"
+    )
+
+
+def _limited(place: str, gpus: int) -> str:
+    return (
+        f"{place}, container train: limits {gpus} nvidia.com/gpu without a request, which Kueue could count as 0; set"
+        f" requests.nvidia.com/gpu: {gpus}"
     )
 
 
@@ -219,6 +237,29 @@ spec:
             Break("train: metadata.labels", GONE, _no_queue("TrainJob ml-research/finetune")),
         ],
         unknown={f"job: {_LABEL}": _NIGHTLY},
+    ),
+    Case(
+        name="GPUs under requests, where Kueue counts the template",
+        rule=jobs.queued_gpus_requested,
+        given=changed(
+            {"job": JOB, "groups": GROUPS, "gang": GANG, "torch": TORCH, "server": SERVER},
+            "job: spec.template.spec.containers.0.resources.requests",
+            {"nvidia.com/gpu": 8},
+        ),
+        also=[
+            (f"job: {_LABEL}", GONE),
+            ("job: spec.template.spec.containers.0.resources.limits", {"cpu": 8}),
+            ("job: metadata.namespace", "kueue-system"),
+        ],
+        breaks=[
+            Break("job: spec.template.spec.containers.0.resources.requests", GONE, _limited(_NIGHTLY, 8)),
+            Break(
+                "groups: spec.leaderWorkerTemplate.workerTemplate.spec.containers.0.resources.requests",
+                {"cpu": 1},
+                _limited("LeaderWorkerSet ml-research/groups", 4),
+            ),
+        ],
+        unknown={f"job: {_LABEL}": f"{_NIGHTLY}, container train"},
     ),
     Case(
         name="a queue in the annotations of pods counts for Volcano only",
