@@ -1,123 +1,21 @@
 """What a researcher of the stack `local` submits as upstream's examples have it; tests/docs runs those of the docs."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
-from builders import Data, stack
-from queueing import Queueing
-from repository import ROOT
+from researchers import TEAM, Researcher
 
-from gpu_tenancy.access.kubeconfigs import impersonating
 from gpu_tenancy.base.json import at, text_at
-from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
-from gpu_tenancy.engine.objects import kubernetes_objects, waves
-from gpu_tenancy.engine.render import render
 from gpu_tenancy.inspect.target import owners
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.model.load import load
-from gpu_tenancy.model.plan.needs import OF_JOBS
-from gpu_tenancy.model.source import Source, read_file, to_config
-from gpu_tenancy.model.spec.people import Person
 
 pytestmark = pytest.mark.platform
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
-TEAM: Final = "ml-research"
 SAMPLES: Final[list[Any]] = yaml.safe_load(Path(__file__).with_name("submitted.yaml").read_text(encoding="utf-8"))
-WORK: Final = frozenset(
-    {"Deployment", "Job", "JobSet", "TrainJob", "RayJob", "LeaderWorkerSet", "Service", "HorizontalPodAutoscaler",
-     "PodDisruptionBudget", "PersistentVolume", "PersistentVolumeClaim"}
-)  # fmt: skip
-"""Kinds of the stack's own servers and jobs, which would use its GPUs, and of their data."""
-
-
-@dataclass(frozen=True)
-class Researcher:
-    """A member of the group ml-research, who has what the stack gives this group and nothing else.
-
-    Attributes:
-        own: the cluster as this person.
-        cluster: the cluster as its administrator.
-    """
-
-    own: Cluster
-    cluster: Cluster
-    kubeconfig: Path
-
-    def submit(self, manifest: Any) -> Manifest:
-        """Creates an object in the namespace of the team.
-
-        Raises:
-            ApiError: it is refused.
-        """
-        return self.own.create({**manifest, "metadata": {**manifest["metadata"], "namespace": TEAM}})
-
-    def pods(self, name: str) -> list[Manifest]:
-        found = self.own.list("v1", "Pod", namespace=TEAM)
-        return [pod for pod in found if f"{text_at(pod, 'metadata', 'name')}-".startswith(f"{name}-")]
-
-    def running(self, name: str, count: int) -> list[Manifest]:
-        """Waits until an object has exactly these pods on nodes."""
-
-        def placed() -> list[Manifest] | None:
-            pods = self.pods(name)
-            return pods if len([pod for pod in pods if at(pod, "spec", "nodeName")]) == count == len(pods) else None
-
-        return self.cluster.wait_for(placed, timeout=60, what=f"{count} running pods of {name}")
-
-    def end(self, made: Manifest) -> None:
-        reference = Reference.of(made)
-        self.cluster.delete(reference)
-        self.cluster.wait_for(lambda: not self.pods(reference.name) or None, what=f"the end of {reference.name}")
-
-
-def _sections() -> Data:
-    sections = dict(read_file(ROOT / "stacks" / "Pulumi.local.yaml").sections)
-    # Volcano does not run here.
-    research: Any = sections["teams"]
-    del research[TEAM]["gangs"], research[TEAM]["training"]["gang"]
-    sections["operators"] = {**dict.fromkeys(OF_JOBS, "installed"), "kueue": "installed"}
-    return {**sections, "guards": "deny"}
-
-
-@pytest.fixture(scope="module")
-def researcher(queueing: Queueing, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Researcher]:
-    """The stack `local` with its real flavors, guards and roles, without its servers and jobs."""
-    source = Source(_sections())
-    declared = load(source)
-    queueing.run(declared)
-    cluster = queueing.cluster
-    made = kubernetes_objects(render(ROOT, project="gpu-tenancy", stack="submitting", config=to_config(source)))
-    objects: list[Manifest] = [dict(item.manifest) for wave in waves(made) for item in wave if item.kind not in WORK]
-    bring_nodes(cluster, node_shapes(declared))
-    for manifest in objects:
-        cluster.apply(manifest)
-    config: Any = yaml.safe_load(queueing.platform.kubeconfig.read_text(encoding="utf-8"))
-    config["users"][0]["user"] = impersonating(config["users"][0]["user"], Person("group", TEAM)) | {"as": "rita"}
-    kubeconfig = tmp_path_factory.mktemp("rita") / "kubeconfig"
-    kubeconfig.write_text(yaml.safe_dump(config), encoding="utf-8")
-    with Cluster(kubeconfig) as own:
-        rita = Researcher(own, cluster, kubeconfig)
-        first = {**SAMPLES[0]["object"], "metadata": {"name": "first", "namespace": TEAM}}
-        cluster.wait_for(lambda: _is_completed(own, first) or None, what="defaults, guards and roles to be in force")
-        yield rita
-    for manifest in reversed(objects):
-        cluster.delete(Reference.of(manifest), wait=60)
-    bring_nodes(cluster, ())
-    queueing.run(load(Source(stack())))
-
-
-def _is_completed(own: Cluster, manifest: Any) -> bool:
-    try:
-        made = own.create(manifest, dry_run=True)
-    except ApiError:
-        return False
-    return bool(at(made, "metadata", "labels", "kueue.x-k8s.io/queue-name"))
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=[sample["of"] for sample in SAMPLES])

@@ -1,0 +1,118 @@
+"""Researchers of the stack `local`, with its real flavors, guards, defaults and roles, without its servers and jobs."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from builders import Data, stack
+from queueing import Queueing
+from repository import ROOT
+
+from gpu_tenancy.access.kubeconfigs import impersonating
+from gpu_tenancy.base.json import Json, at, text_at
+from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
+from gpu_tenancy.engine.objects import kubernetes_objects, waves
+from gpu_tenancy.engine.render import render
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.needs import OF_JOBS
+from gpu_tenancy.model.source import Source, read_file, to_config
+from gpu_tenancy.model.spec.people import Person
+
+TEAM: Final = "ml-research"
+WORK: Final = frozenset(
+    {"Deployment", "Job", "JobSet", "TrainJob", "RayJob", "LeaderWorkerSet", "Service", "HorizontalPodAutoscaler",
+     "PodDisruptionBudget", "PersistentVolume", "PersistentVolumeClaim"}
+)  # fmt: skip
+"""Kinds of the stack's own servers and jobs, which would use its GPUs, and of their data."""
+
+
+@dataclass(frozen=True)
+class Researcher:
+    """A member of the group ml-research, who has what the stack gives this group and nothing else.
+
+    Attributes:
+        own: the cluster as this person.
+        cluster: the cluster as its administrator.
+    """
+
+    own: Cluster
+    cluster: Cluster
+    kubeconfig: Path
+
+    def submit(self, manifest: Any) -> Manifest:
+        """Creates an object in the namespace of the team.
+
+        Raises:
+            ApiError: it is refused.
+        """
+        return self.own.create({**manifest, "metadata": {**manifest["metadata"], "namespace": TEAM}})
+
+    def pods(self, name: str) -> list[Manifest]:
+        found = self.own.list("v1", "Pod", namespace=TEAM)
+        return [pod for pod in found if f"{text_at(pod, 'metadata', 'name')}-".startswith(f"{name}-")]
+
+    def running(self, name: str, count: int) -> list[Manifest]:
+        """Waits until an object has exactly these pods on nodes."""
+
+        def placed() -> list[Manifest] | None:
+            pods = self.pods(name)
+            return pods if len([pod for pod in pods if at(pod, "spec", "nodeName")]) == count == len(pods) else None
+
+        return self.cluster.wait_for(placed, timeout=60, what=f"{count} running pods of {name}")
+
+    def end(self, made: Manifest) -> None:
+        reference = Reference.of(made)
+        self.cluster.delete(reference)
+        self.cluster.wait_for(lambda: not self.pods(reference.name) or None, what=f"the end of {reference.name}")
+
+
+def sections() -> Data:
+    """The stack `local` with guards that deny, and without Volcano, which does not run here."""
+    found = dict(read_file(ROOT / "stacks" / "Pulumi.local.yaml").sections)
+    research: Any = found["teams"]
+    del research[TEAM]["gangs"], research[TEAM]["training"]["gang"]
+    found["operators"] = {**dict.fromkeys(OF_JOBS, "installed"), "kueue": "installed"}
+    return {**found, "guards": "deny"}
+
+
+@contextmanager
+def researching(queueing: Queueing, folder: Path) -> Generator[Researcher]:
+    """The stack on the platform, and somebody of its group ml-research."""
+    source = Source(sections())
+    declared = load(source)
+    queueing.run(declared)
+    cluster = queueing.cluster
+    made = kubernetes_objects(render(ROOT, project="gpu-tenancy", stack="submitting", config=to_config(source)))
+    objects: list[Manifest] = [dict(item.manifest) for wave in waves(made) for item in wave if item.kind not in WORK]
+    bring_nodes(cluster, node_shapes(declared))
+    for manifest in objects:
+        cluster.apply(manifest)
+    config: Any = yaml.safe_load(queueing.platform.kubeconfig.read_text(encoding="utf-8"))
+    config["users"][0]["user"] = impersonating(config["users"][0]["user"], Person("group", TEAM)) | {"as": "rita"}
+    kubeconfig = folder / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(config), encoding="utf-8")
+    with Cluster(kubeconfig) as own:
+        rita = Researcher(own, cluster, kubeconfig)
+        cluster.wait_for(lambda: _is_completed(own) or None, what="defaults, guards and roles to be in force")
+        yield rita
+    for manifest in reversed(objects):
+        cluster.delete(Reference.of(manifest), wait=60)
+    bring_nodes(cluster, ())
+    queueing.run(load(Source(stack())))
+
+
+def _is_completed(own: Cluster) -> bool:
+    pod: Json = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox"}]}
+    spec: Json = {"template": {"spec": pod}}
+    metadata: Json = {"name": "first", "namespace": TEAM}
+    try:
+        made = own.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}, dry_run=True)
+    except ApiError:
+        return False
+    return bool(at(made, "metadata", "labels", "kueue.x-k8s.io/queue-name"))

@@ -1,0 +1,212 @@
+"""Of each kind that Kueue integrates, Kueue counts what the pods hold on nodes, or it is refused.
+
+A table of kinds from `kinds.yaml` and of ways to write resources: what Kueue admitted beside what the scheduler placed.
+"""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any, Final
+
+import pytest
+import yaml
+from researchers import TEAM, Researcher, sections
+
+from gpu_tenancy.base.amounts import amounts
+from gpu_tenancy.base.json import at, map_at, maps_at, text_at
+from gpu_tenancy.base.quantity import add
+from gpu_tenancy.inspect.pods import requests
+from gpu_tenancy.inspect.target import owners
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.kinds import WorkloadKind, kinds
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.operators.kueue import integrations
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.source import Source
+
+pytestmark = pytest.mark.platform
+GPU: Final = "nvidia.com/gpu"
+KUEUE: Final = "kueue.x-k8s.io/v1beta2"
+BINDING: Final = ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicyBinding", "gpu-tenancy-default-resources")
+UNCOUNTED: Final = f"sets {GPU} under limits only, and Kueue would count 0; set the same number under requests"
+FRAMEWORKS: Final = frozenset(integrations(Tree(load(Source(sections()))))["frameworks"])
+INTEGRATED: Final = {kind.kind: kind for kind in kinds().values() if kind.integration in FRAMEWORKS}
+
+
+def _container(name: str, requested: Any, limits: Any, **more: Any) -> Any:
+    resources = {**({"requests": requested} if requested else {}), "limits": limits}
+    return {"name": name, "image": "registry.example.com/train:1", "resources": resources, **more}
+
+
+ONE: Final = {GPU: "1"}
+PLAIN: Final = _container("plain", {"cpu": "1"}, {"cpu": "1"})
+FORMS: Final[dict[str, Any]] = {
+    "both": {"containers": [_container("main", ONE, ONE)]},
+    "limits": {"containers": [_container("main", None, ONE)]},
+    "cpu-limits": {"containers": [_container("main", None, {**ONE, "cpu": "2", "memory": "3Gi"})]},
+    "init": {"containers": [PLAIN], "initContainers": [_container("init", None, ONE)]},
+    "sidecar": {
+        "containers": [_container("main", None, ONE)],
+        "initContainers": [_container("sidecar", None, ONE, restartPolicy="Always")],
+    },
+    "pod-level": {
+        "containers": [_container("main", ONE, ONE)],
+        "resources": {"requests": {"cpu": "3", "memory": "9Gi"}, "limits": {"cpu": "3", "memory": "9Gi"}},
+    },
+}
+"""Parts of a pod spec, by what they write GPUs or CPUs under."""
+AROUND: Final[dict[str, Any]] = {
+    "Pod": {},
+    "Deployment": {"replicas": 2, "selector": {"matchLabels": {"app": "counted"}}},
+    "StatefulSet": {"replicas": 2, "selector": {"matchLabels": {"app": "counted"}}, "serviceName": "counted"},
+    "Job": {"parallelism": 2, "completions": 2},
+    "JobSet": {"replicatedJobs": [{"name": "w", "template": {"spec": {"parallelism": 2, "completions": 2}}}]},
+    "TrainJob": {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"numNodes": 2}},
+    "LeaderWorkerSet": {"replicas": 2, "leaderWorkerTemplate": {"size": 2}},
+    "RayCluster": {
+        "headGroupSpec": {"rayStartParams": {}},
+        "workerGroupSpecs": [
+            {"groupName": "w", "replicas": 1, "minReplicas": 1, "maxReplicas": 1, "rayStartParams": {}}
+        ],
+    },
+    "RayJob": {"entrypoint": "python /tune.py", "submissionMode": "HTTPMode"},
+    "RayService": {"serveConfigV2": "", "upgradeStrategy": {"type": "None"}},
+}
+"""What each kind has beside its pod templates. A kind that Kueue integrates and that is not here fails."""
+# KubeRay starts their clusters itself, whose objects are of a kind that is tried.
+IN_RAY: Final = {"RayJob": "rayClusterSpec", "RayService": "rayClusterConfig"}
+NEVER: Final = ("Pod", "Job", "JobSet", "RayCluster", "RayJob", "RayService")
+"""Kinds whose pods can end."""
+
+
+def written(kind: WorkloadKind, form: str) -> Any:
+    """An object of a kind whose pods have the resources of a form."""
+    spec = deepcopy(AROUND[kind.kind])
+    if kind.kind in IN_RAY:
+        spec[IN_RAY[kind.kind]] = deepcopy(AROUND["RayCluster"])
+    group = f"{kind.group}/" if kind.group else ""
+    found: Any = {"apiVersion": f"{group}{kind.version}", "kind": kind.kind, "metadata": {"name": name_of(kind, form)}}
+    found["spec"] = spec
+    restart = {"restartPolicy": "Never"} if kind.kind in NEVER else {}
+    template = {"metadata": {"labels": {"app": "counted"}}, "spec": {**restart, **FORMS[form]}}
+    for pods in kind.pods:
+        if pods.resources:
+            within(found, [step.field for step in pods.at])[pods.resources] = FORMS[form]["containers"][0]["resources"]
+        elif not pods.path:
+            found["spec"] = template["spec"]
+        elif pods.name not in {"submitter", "leader"}:
+            *before, last = [step.field for step in pods.path]
+            within(found, before)[last] = deepcopy(template)
+    return found
+
+
+def within(found: Any, path: list[str]) -> Any:
+    """What is at a path, of the first item of each list."""
+    for field in path:
+        found = found.setdefault(field, {})
+        found = found[0] if isinstance(found, list) else found
+    return found
+
+
+def name_of(kind: WorkloadKind, form: str) -> str:
+    return f"{kind.kind.lower()}-{form}"
+
+
+@pytest.fixture(scope="module")
+def boss(researcher: Researcher) -> Iterator[Researcher]:
+    """Somebody with all rights in the namespace, for kinds that no role of people may create."""
+    rbac = "rbac.authorization.k8s.io"
+    subject: Any = {"kind": "User", "name": "boss", "apiGroup": rbac}
+    binding: Any = {"apiVersion": f"{rbac}/v1", "kind": "RoleBinding", "metadata": {"name": "boss", "namespace": TEAM}}
+    role: Any = {"apiGroup": rbac, "kind": "ClusterRole", "name": "cluster-admin"}
+    researcher.cluster.apply({**binding, "subjects": [subject], "roleRef": role})
+    config: Any = yaml.safe_load(researcher.kubeconfig.read_text(encoding="utf-8"))
+    config["users"][0]["user"] |= {"as": "boss", "as-groups": ["system:authenticated"]}
+    file = researcher.kubeconfig.with_name("boss")
+    file.write_text(yaml.safe_dump(config), encoding="utf-8")
+    with Cluster(file) as own:
+        yield Researcher(own, researcher.cluster, file)
+    researcher.cluster.delete(Reference.of(binding))
+
+
+def counted_and_held(cluster: Cluster, made: Manifest) -> tuple[dict[str, int], dict[str, int]] | None:
+    """What Kueue counts of an object and what its pods hold on nodes; None as long as a pod waits or is missing."""
+    pods = [one for one in cluster.list("v1", "Pod", namespace=TEAM) if belongs(one, made)]
+    uids = {text_at(made, "metadata", "uid"), *(text_at(pod, "metadata", "uid") for pod in pods)}
+    counted: dict[str, int] = {}
+    number = 0
+    for workload in cluster.list(KUEUE, "Workload", namespace=TEAM):
+        if uids.isdisjoint(owners(workload)):
+            continue
+        for pod_set in maps_at(workload, "status", "admission", "podSetAssignments"):
+            counted = add(counted, amounts(at(pod_set, "resourceUsage")))
+            number += int(str(at(pod_set, "count")))
+    if not pods or len(pods) != number or not all(at(pod, "spec", "nodeName") for pod in pods):
+        return None
+    return counted, add(*(requests(map_at(pod, "spec")) for pod in pods))
+
+
+def belongs(pod: Manifest, made: Manifest) -> bool:
+    """Whether a pod is of an object, by the names that all controllers give."""
+    return f"{text_at(pod, 'metadata', 'name')}-".startswith(f"{text_at(made, 'metadata', 'name')}-")
+
+
+def test_the_table_has_each_kind_that_kueue_integrates() -> None:
+    assert {*AROUND} == {*INTEGRATED}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in AROUND if kind not in IN_RAY])
+def test_kueue_counts_what_pods_hold_however_it_is_written(boss: Researcher, kind: str) -> None:
+    forms = ["both", "limits", "cpu-limits"] if kind == "TrainJob" else [*FORMS]
+    made = {form: boss.submit(written(INTEGRATED[kind], form)) for form in forms}
+    try:
+        for form, one in made.items():
+            what = f"the pods of {kind} {form}"
+            counted, held = boss.cluster.wait_for(
+                lambda one=one: counted_and_held(boss.cluster, one), timeout=60, what=what
+            )
+            assert counted == {resource: held.get(resource, 0) for resource in counted}, form
+            assert held[GPU] > 0
+    finally:
+        for one in made.values():
+            boss.end(one)
+
+
+@pytest.fixture(scope="module")
+def uncompleted(boss: Researcher) -> Iterator[Researcher]:
+    """The same without the policy that completes resources, as on Kubernetes before 1.36."""
+    binding: Any = boss.cluster.get(*BINDING)
+    boss.cluster.delete(Reference(*BINDING))
+    plain = written(INTEGRATED["Job"], "limits")
+
+    def is_refused() -> bool:
+        try:
+            boss.own.create({**plain, "metadata": {**plain["metadata"], "namespace": TEAM}}, dry_run=True)
+        except ApiError:
+            return True
+        return False
+
+    boss.cluster.wait_for(lambda: is_refused() or None, what="the default to be gone")
+    yield boss
+    boss.cluster.create({**binding, "metadata": {"name": binding["metadata"]["name"]}})
+
+
+@pytest.mark.parametrize("kind", [kind for kind in AROUND if not kind.startswith("Ray")])
+def test_what_is_not_completed_and_would_not_be_counted_is_refused(uncompleted: Researcher, kind: str) -> None:
+    for form in ["limits"] if kind == "TrainJob" else ["limits", "init", "sidecar"]:
+        attempt = written(INTEGRATED[kind], form)
+        attempt["metadata"] |= {"namespace": TEAM, "name": f"un-{attempt['metadata']['name']}"}
+        if INTEGRATED[kind].counts_template:
+            with pytest.raises(ApiError) as refused:
+                uncompleted.own.create(attempt, dry_run=True)
+            assert UNCOUNTED in str(refused.value)
+            continue
+        made = uncompleted.own.create(attempt)
+        try:
+            counted, held = uncompleted.cluster.wait_for(
+                lambda made=made: counted_and_held(uncompleted.cluster, made), timeout=60, what=f"the pods of {form}"
+            )
+            assert counted[GPU] == held[GPU] > 0
+        finally:
+            uncompleted.end(made)
