@@ -1,11 +1,12 @@
 """API Priority and Fairness: one team's requests to the API server do not delay those of others."""
 
+from typing import Any
+
 import pulumi
 from pulumi_kubernetes.flowcontrol.v1 import (
     FlowSchema,
     LimitedPriorityLevelConfigurationArgsDict,
     PriorityLevelConfiguration,
-    SubjectArgsDict,
 )
 
 from gpu_tenancy.model.plan import flow_control as planned
@@ -45,27 +46,28 @@ class FlowControl(pulumi.ComponentResource):
             "namespaces": ["*"],
             "cluster_scope": True,
         }
+        spec: Any = {
+            "priority_level_configuration": {"name": planned.NAME},
+            "matching_precedence": planned.PRECEDENCE,
+            "distinguisher_method": {"type": "ByUser"},
+            "rules": [
+                {
+                    "subjects": [_subject(subject) for subject in flows.subjects],
+                    "resource_rules": [everything],
+                    "non_resource_rules": [{"verbs": ["*"], "non_resource_urls": ["*"]}],
+                }
+            ],
+        }
         FlowSchema(
             f"{name}-schema",
             metadata={"name": planned.NAME},
-            spec={
-                "priority_level_configuration": {"name": planned.NAME},
-                "matching_precedence": planned.PRECEDENCE,
-                "distinguisher_method": {"type": "ByUser"},
-                "rules": [
-                    {
-                        "subjects": [_subject(subject) for subject in flows.subjects],
-                        "resource_rules": [everything],
-                        "non_resource_rules": [{"verbs": ["*"], "non_resource_urls": ["*"]}],
-                    }
-                ],
-            },
+            spec=spec,
             opts=pulumi.ResourceOptions(parent=self, depends_on=[level]),
         )
         self.register_outputs({})
 
 
-def _subject(subject: Subject) -> SubjectArgsDict:
+def _subject(subject: Subject) -> dict[str, Any]:
     match subject.kind:
         case "Group":
             return {"kind": subject.kind, "group": {"name": subject.name}}
