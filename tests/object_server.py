@@ -62,7 +62,7 @@ def serving(folder: Path, objects: Objects) -> Generator[Path]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
-        config = {
+        config: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "c",

@@ -1,6 +1,6 @@
 """Who may do what by the roles and bindings that the caller may read in a cluster, without a stack's file."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -66,10 +66,10 @@ def seen(cluster: Cluster, namespace: str) -> Seen:
     rules = rules_by_role((*(whole_roles or ()), *(own_roles or ())))
     bindings = (*(whole or ()), *own)
     unread = {_role(binding) for binding in bindings} - rules.keys()
-    known = _known() if whole_roles is None else {}
+    known: Mapping[tuple[str, str], tuple[Rule, ...]] = _known() if whole_roles is None else {}
     rules = {**{key: known[key] for key in unread & known.keys()}, **rules}
     found = tuple(grant for binding in bindings for grant in granted(binding, rules))
-    return Seen(found, tuple(_notes(unread, known, cluster_wide=whole is not None)))
+    return Seen(found, tuple(_notes(unread, known.keys(), cluster_wide=whole is not None)))
 
 
 def _listed(cluster: Cluster, namespace: str, kind: str) -> tuple[Manifest, ...] | None:
@@ -91,11 +91,11 @@ def _known() -> Mapping[tuple[str, str], tuple[Rule, ...]]:
     return {("", ADMIN): (ALL,), **own}
 
 
-def _notes(unread: Iterable[tuple[str, str]], known: Iterable[tuple[str, str]], *, cluster_wide: bool) -> Iterator[str]:
+def _notes(unread: Set[tuple[str, str]], known: Set[tuple[str, str]], *, cluster_wide: bool) -> Iterator[str]:
     if not cluster_wide:
         yield f"rights in the whole cluster not shown: you may not list ClusterRoleBindings; {_ASK}"
-    assumed = sorted(name for home, name in {*unread} & {*known})
+    assumed = sorted(name for _, name in unread & known)
     if assumed:
         yield f"rules of {', '.join(assumed)} are those of this version of tenancy: you may not list ClusterRoles"
-    if left := sorted(name for _, name in {*unread} - {*known}):
+    if left := sorted(name for _, name in unread - known):
         yield f"rights by {', '.join(left)} not shown: the role does not exist, or you may not read it; {_ASK}"

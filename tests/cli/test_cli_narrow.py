@@ -141,7 +141,11 @@ def test_what_others_answer_fits_and_no_word_is_broken(
     show: Callable[[], None], width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = [PartStatus("kube-controller-manager", 4194304), PartStatus("etcd", None)]
-    monkeypatch.setattr(Platform, "status", lambda _: parts)
+
+    def statuses(_: Platform) -> list[PartStatus]:
+        return parts
+
+    monkeypatch.setattr(Platform, "status", statuses)
     screen, wide = Screen.of(width), Screen.of(240)
     for one in (screen, wide):
         monkeypatch.setattr(terminal, "out", one.output)

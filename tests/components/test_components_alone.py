@@ -96,7 +96,7 @@ EXPECTED = {
     "GangJob": {"Job"},
     "TeamStorage": {"PersistentVolumeClaim"},
     "Team": {"TeamNamespace", "DatasetVolume", "CachedVolume", "TeamStorage", "ModelServer", "TrainingJob", "GangJob"},
-    "Tenancy": {"Priorities", "Queues", "Team", "Guards", "Caches"},
+    "Tenancy": {"Priorities", "Queues", "Team", "Guards", "Caches", "FlowControl"},
 }
 
 

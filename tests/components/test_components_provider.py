@@ -196,8 +196,10 @@ def facts(registrations: tuple[Registration, ...], *, around: str = "") -> dict[
     """Objects and components by their type and name in the program of this project, each with all that decides it."""
     return {
         plain(one.urn): (
-            # The recording monitor makes ids of clouds' resources from their names.
-            json.dumps(one.inputs).replace('"ml-cluster-', '"cluster-'),
+            # The recording monitor makes ids of clouds' resources from their names; objects have their program's stack.
+            re.sub(r'(?<="gpu-tenancy.dev/stack": )"[^"]*"', "", json.dumps(one.inputs)).replace(
+                '"ml-cluster-', '"cluster-'
+            ),
             "" if one.parent in {"", around} else plain(one.parent),
             sorted(plain(urn) for urn in one.dependencies),
             plain(one.provider.rpartition("::")[0]) if one.provider else "",

@@ -5,7 +5,7 @@ A table of kinds from `kinds.yaml` and of ways to write resources: what Kueue ad
 
 from collections.abc import Iterator
 from copy import deepcopy
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 import yaml
@@ -104,8 +104,8 @@ def written(kind: WorkloadKind, form: str) -> Any:
 def within(found: Any, path: list[str]) -> Any:
     """What is at a path, of the first item of each list."""
     for field in path:
-        found = found.setdefault(field, {})
-        found = found[0] if isinstance(found, list) else found
+        inner: Any = found.setdefault(field, {})
+        found = cast("list[Any]", inner)[0] if isinstance(inner, list) else inner
     return found
 
 

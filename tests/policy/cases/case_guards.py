@@ -131,11 +131,11 @@ CASES: Final = (
         rule=tenancy.network_policy_open,
         given={"allow": ALLOW},
         also=[
-            ("allow: spec.ingress", []),
+            ("allow: spec.ingress", list[Any]()),
             ("allow: spec.ingress.0", {"ports": [{"port": 8000}]}),
             ("allow: spec.ingress.0.from", [{"namespaceSelector": {"matchLabels": {"team": "a"}}}]),
             ("allow: spec.ingress.0.from", [{"ipBlock": {"cidr": "10.0.0.0/8"}}]),
-            ("allow: spec", {"podSelector": {"matchLabels": {"app": "web"}}, "ingress": [{}]}),
+            ("allow: spec", {"podSelector": {"matchLabels": {"app": "web"}}, "ingress": [dict[str, Any]()]}),
             ("allow: metadata.namespace", "kube-system"),
         ],
         breaks=[
