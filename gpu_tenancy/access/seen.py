@@ -1,6 +1,7 @@
 """Who may do what by the roles and bindings that the caller may read in a cluster, without a stack's file."""
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -91,7 +92,9 @@ def _known() -> Mapping[tuple[str, str], tuple[Rule, ...]]:
     return {("", ADMIN): (ALL,), **own}
 
 
-def _notes(unread: Set[tuple[str, str]], known: Set[tuple[str, str]], *, cluster_wide: bool) -> Iterator[str]:
+def _notes(
+    unread: AbstractSet[tuple[str, str]], known: AbstractSet[tuple[str, str]], *, cluster_wide: bool
+) -> Iterator[str]:
     if not cluster_wide:
         yield f"rights in the whole cluster not shown: you may not list ClusterRoleBindings; {_ASK}"
     assumed = sorted(name for _, name in unread & known)
