@@ -114,8 +114,11 @@ def format_amounts(amounts: Amounts) -> dict[str, str]:
 
 
 def is_extended(resource: str) -> bool:
-    """Whether a resource is an extended resource such as `nvidia.com/gpu`: its name has a domain."""
-    return "/" in resource
+    """Whether a resource is an extended resource such as `nvidia.com/gpu`: its name has a domain.
+
+    A ResourceQuota's count of objects, such as `count/jobs.batch`, is none.
+    """
+    return "/" in resource and not resource.startswith("count/")
 
 
 def add(*amounts: Amounts) -> dict[str, int]:

@@ -122,7 +122,7 @@ def test_a_gang_queue_belongs_to_the_team_that_it_is_named_after() -> None:
 
 
 def test_all_teams_show_gpus_and_one_team_shows_everything() -> None:
-    hard = {"requests.cpu": "8", "pods": "2", f"requests.{GPU}": "8"}
+    hard = {"requests.cpu": "8", "pods": "2", "count/jobs.batch": "9", f"requests.{GPU}": "8"}
     quota = {
         "metadata": meta("budget", "research"),
         "status": {"hard": hard, "used": {"pods": "2", "requests.cpu": "1"}},
@@ -132,6 +132,7 @@ def test_all_teams_show_gpus_and_one_team_shows_everything() -> None:
     assert [each.budget.resource for each in measure(state(ResourceQuota=[quota]), "research").budgets] == [
         f"requests.{GPU}",
         "requests.cpu",
+        "count/jobs.batch",
         "pods",
     ]
 

@@ -163,7 +163,7 @@ def test_a_proxy_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cluster", "user", "problem"),
+    ("entry", "user", "problem"),
     [
         ({"certificate-authority-data": "!"}, {}, "certificate-authority-data is not valid base64; get the kubeconfig"),
         ({"certificate-authority-data": "aGVsbG8="}, {}, "certificate-authority is not a certificate; get"),
@@ -173,7 +173,7 @@ def test_a_proxy_of_another_kind_is_refused(tmp_path: Path) -> None:
     ids=["base64", "PEM", "no file", "client"],
 )
 def test_certificates_that_cannot_be_used_are_named(
-    tmp_path: Path, cluster: dict[str, Json], user: dict[str, Json], problem: str
+    tmp_path: Path, entry: dict[str, Json], user: dict[str, Json], problem: str
 ) -> None:
     with pytest.raises(ConsoleError, match=problem):
-        Cluster(a_kubeconfig(tmp_path / "config", {"server": "https://127.0.0.1:1", **cluster}, dict(user)))
+        Cluster(a_kubeconfig(tmp_path / "config", {"server": "https://127.0.0.1:1", **entry}, dict(user)))
