@@ -61,6 +61,7 @@ def test_an_edit_changes_only_its_objects_and_prunes_removed_ones(cluster: Clust
         "HorizontalPodAutoscaler ml-serving/model-server",
         "ValidatingAdmissionPolicy /gpu-tenancy-scheduling",  # it lists the classes, of which one is new
         "MutatingAdmissionPolicy /gpu-tenancy-default-priority",  # the classes of priority, likewise
+        "FlowSchema /gpu-tenancy-teams",  # it lists the namespaces of service accounts
     }
     assert (
         keys(changes, "created")
