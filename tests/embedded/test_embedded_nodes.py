@@ -42,7 +42,7 @@ def running(cluster: Cluster, pod: Any) -> str:
         found = cluster.get("v1", "Pod", name, namespace) or {}
         return text_at(found, "spec", "nodeName") if text_at(found, "status", "phase") == "Running" else None
 
-    return cluster.wait_for(look, what=f"pod {name} to run", timeout=30)
+    return cluster.wait_for(look, what=f"pod {name} to run", timeout=120)
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_a_pod_is_ready_again_after_its_node_did_not_answer(nodes: Cluster, pod:
     before = {text_at(one, "type"): one for one in maps_at(live(), "status", "conditions")}
     missed: Any = {**before, "Ready": {**before["Ready"], "status": "False"}}
     nodes.patch(Reference.of(pod), {"status": {"conditions": list(missed.values())}}, subresource="status")
-    nodes.wait_for(ready, what="the pod, whose node answers again", timeout=30)
+    nodes.wait_for(ready, what="the pod, whose node answers again", timeout=120)
     assert {text_at(one, "type") for one in maps_at(live(), "status", "conditions")} == set(before)
 
 
