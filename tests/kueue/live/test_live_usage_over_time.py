@@ -96,10 +96,12 @@ def test_the_team_that_used_less_is_next_though_it_came_later_with_a_lower_prior
         cluster.wait_for(lambda: measured(cluster), timeout=PATIENCE, what="Kueue's measure of past usage")
     cluster.delete(Reference("batch/v1", "Job", "used", HEAVY))
     try:
-        cluster.wait_for(
-            lambda: any(admitted(cluster, name, "next") for name in (HEAVY, LIGHT)), timeout=PATIENCE, what="the next"
+        first = cluster.wait_for(
+            lambda: [name for name in (HEAVY, LIGHT) if admitted(cluster, name, "next")],
+            timeout=PATIENCE,
+            what="the next",
         )
-        assert [name for name in (HEAVY, LIGHT) if admitted(cluster, name, "next")] == [queue]
+        assert first == [queue]
     finally:
         for name in (HEAVY, LIGHT):
             cluster.delete(Reference("batch/v1", "Job", "next", name))
