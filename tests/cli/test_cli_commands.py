@@ -300,7 +300,7 @@ def follows_an_edit(home: Home) -> None:
     assert {name for name in before if name not in after} == {"Job vision/nightly"}
     assert new
     assert all("audio" in name for name in new)
-    assert f"{len(new)} created, 1 changed, 1 pruned" in third.stdout
+    assert f"{len(new)} created, {len(changed)} changed, 1 pruned" in third.stdout
 
 
 def names_what_another_stack_would_replace(home: Home) -> None:

@@ -97,7 +97,7 @@ def test_the_team_that_used_less_is_next_though_it_came_later_with_a_lower_prior
     cluster.delete(Reference("batch/v1", "Job", "used", HEAVY))
     try:
         first = cluster.wait_for(
-            lambda: [name for name in (HEAVY, LIGHT) if admitted(cluster, name, "next")],
+            lambda: [name for name in (HEAVY, LIGHT) if admitted(cluster, name, "next")] or None,
             timeout=PATIENCE,
             what="the next",
         )
