@@ -16,6 +16,7 @@ from acceptance_builders import declared
 from builders import GPU
 
 from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
 
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -52,6 +53,7 @@ POLICIES = (
 )
 NO_QUEUE = "requests GPUs without a queue; set label kueue.x-k8s.io/queue-name: ml-research"
 TOLERATION = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
+_LAST = "guards-are-in-force"
 _EDITED = (
     "batch.volcano.sh",
     "cilium.io",
@@ -400,8 +402,41 @@ def guards_of(sections: Any) -> list[Any]:
 
 @contextmanager
 def in_force(cluster: Cluster, guards: list[Any]) -> Generator[None]:
-    for manifest in guards:
+    """Has guards in force, all of them, and leaves none behind.
+
+    The API server takes policies some time after it accepted them, and goes on with deleted ones as long. So one that
+    refuses a single object is the last to come and the last to go: with it, those before it have come or gone.
+    """
+    last = _last()
+    for manifest in (*guards, *last):
         cluster.apply(manifest, force=True)
+    cluster.wait_for(lambda: _refused(cluster), what="the guards to be in force")
     yield
-    for manifest in reversed(guards):
+    for manifest in (*reversed(guards), *reversed(last)):
         cluster.delete(Reference.of(manifest))
+    cluster.wait_for(lambda: not _refused(cluster), what="the guards to be gone")
+
+
+def _last() -> tuple[Any, Any]:
+    group, meta = "admissionregistration.k8s.io/v1", {"name": _LAST}
+    maps = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+    policy = {
+        "matchConstraints": {"resourceRules": [{**maps, "resourceNames": [_LAST]}]},
+        "validations": [{"expression": "false"}],
+    }
+    bound = {"policyName": _LAST, "validationActions": ["Deny"]}
+    kind = "ValidatingAdmissionPolicy"
+    return (
+        {"apiVersion": group, "kind": kind, "metadata": meta, "spec": policy},
+        {"apiVersion": group, "kind": f"{kind}Binding", "metadata": meta, "spec": bound},
+    )
+
+
+def _refused(cluster: Cluster) -> bool:
+    try:
+        cluster.apply(
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": _LAST, "namespace": "default"}}, dry_run=True
+        )
+    except ApiError as error:
+        return _LAST in error.message
+    return False
