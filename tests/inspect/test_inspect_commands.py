@@ -145,8 +145,8 @@ def test_each_command_gives_up_on_a_silent_server_with_one_sentence(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         file = nowhere(tmp_path, port, namespace="team")
-        line = words.format(job=tmp_path / "job.yaml", root=ROOT)
-        seen = run(*line.split(), "--kubeconfig", str(file))
+        line = [word.format(job=tmp_path / "job.yaml", root=ROOT) for word in words.split()]
+        seen = run(*line, "--kubeconfig", str(file))
     assert (seen.exit_code, seen.stdout, limits) == (1, "", [10])
     assert " ".join(seen.stderr.split()) == (
         f"error: the API server at http://127.0.0.1:{port} is not reachable: it accepts connections but does not"
