@@ -8,7 +8,7 @@ from pulumi_policy import EnforcementLevel, Severity
 from rule_engine.quantities import format_number, quantity
 from rule_engine.reading import Unknown, View
 from rule_engine.resources import Part, Resource, Subject, kubernetes, typed
-from rule_engine.rules import Pack, Settings, rule, rules_of, words_of
+from rule_engine.rules import Pack, Settings, rule, rules_of
 from rule_engine.stacks import Among, Stack, located_at
 from rule_engine.unknown_values import UnknownValueError, UnknownValues
 
@@ -38,5 +38,4 @@ __all__ = [
     "rule",
     "rules_of",
     "typed",
-    "words_of",
 ]

@@ -204,20 +204,17 @@ class Evaluator:
 
         A rule that reads nothing of what the patch sets has none: the patch changes nothing for it. Messages name the
         fields that the rule read and the patch does not set. Without a message, the object is not evaluated, at the
-        level of the rule, if there are such fields, or if the rule compares it with objects that are not in the stack.
+        level of the rule, if there are such fields.
         """
         parts = list[Placed]()
         reads.take()
         unknown = self._find(rule, resource, parts)
         found = reads.take()
-        sets_fields = not self.pack.holds_parts(resource) and (
-            self.pack.fields is None or not self.pack.fields.isdisjoint(resource.content())
-        )
         if not parts:
             messages = [] if unknown is None else [(*unknown, found)]
-            yield from PartOfPatch(resource, resource, messages, found, sets_fields).outcomes()
+            yield from PartOfPatch(resource, resource, messages, found).outcomes()
         for part in parts:
-            messages, read, stack.unmatched = list[tuple[Outcome, str, Reads]](), Reads(), False
+            messages, read = list[tuple[Outcome, str, Reads]](), Reads()
             for outcome, text in self._messages_of_part(rule, part, resource, stack):
                 since = reads.take()
                 read.add(since)
@@ -225,7 +222,7 @@ class Evaluator:
             read.add(reads.take())
             if messages:
                 read.present.update(found.present)
-            yield from PartOfPatch(part, resource, messages, read, sets_fields, stack.unmatched).outcomes()
+            yield from PartOfPatch(part, resource, messages, read).outcomes()
 
     def exemption(self, resource: Resource, rule: AnyRule) -> Exemption | UnknownValueError | None:
         """The exemption of a resource from a rule, if it has a valid one."""

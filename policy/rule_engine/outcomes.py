@@ -50,17 +50,12 @@ class PartOfPatch:
         resource: the patch.
         messages: those of the rule, each with what was read for it.
         read: all that was read.
-        sets_fields: whether the patch sets a field that a rule can read: one that was not read may be, if the object
-            has what the patch does not set.
-        is_alone: whether the rule looked for other objects, and found none.
     """
 
     part: Placed
     resource: Resource
     messages: Sequence[tuple[Outcome, str, Reads]]
     read: Reads
-    sets_fields: bool
-    is_alone: bool = False
 
     def outcomes(self) -> Iterator[tuple[Outcome, str]]:
         """What is true of the object that the patch leaves, and what is not evaluated."""
@@ -72,25 +67,17 @@ class PartOfPatch:
                 yield Outcome.BROKEN, self._unevaluated(since)
             else:
                 yield outcome, f"{text} ({_not_set(since)})" if since.absent else text
-        if not self.messages and (self.read.absent or self.is_alone):
+        if not self.messages and self.read.absent:
             yield Outcome.BROKEN, self._unevaluated(self.read)
 
     @property
     def _is_read(self) -> bool:
-        """Whether the rule reads what the patch sets, or would with the rest of the object."""
-        needs_more = any(path[0] != "metadata" for path in self.read.absent)
+        """Whether the rule reads what the patch sets."""
         of_all = any(not since.absent for _, _, since in self.messages)  # of the whole object, as all strings in it
-        can_be_read = (self.sets_fields and needs_more) or (of_all and bool(self.resource.content()))
-        return bool(self.read.present) or can_be_read
+        return bool(self.read.present) or (of_all and bool(self.resource.content()))
 
     def _unevaluated(self, read: Reads) -> str:
-        place = place_of(self.part, self.resource)
-        if read.absent:
-            return f"{place}: not evaluated: {_not_set(read)}; {_SET_IT}"
-        return (
-            f"{place}: not evaluated: it depends on objects that are not in this stack; change it in the stack that has"
-            " them"
-        )
+        return f"{place_of(self.part, self.resource)}: not evaluated: {_not_set(read)}; {_SET_IT}"
 
 
 def _not_set(read: Reads) -> str:

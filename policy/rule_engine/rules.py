@@ -1,11 +1,9 @@
 """Rules: a requirement for one kind of part, its rationale, and the fix for a violation."""
 
-import ast
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from inspect import getdoc, signature
-from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
@@ -151,18 +149,6 @@ def rules_of(*modules: ModuleType) -> tuple[AnyRule, ...]:
     return tuple(cast("AnyRule", value) for value in values if isinstance(value, Rule))
 
 
-def words_of(folder: Path) -> frozenset[str]:
-    """The words that a package of rules has as strings without spaces, and in its tables.
-
-    Among them are the names of all fields that its rules read.
-    """
-    trees = [ast.walk(ast.parse(file.read_bytes())) for file in sorted(folder.glob("*.py"))]
-    strings = [node.value for nodes in trees for node in nodes if isinstance(node, ast.Constant)]
-    texts = [text for text in strings if isinstance(text, str) and " " not in text]
-    tables = [file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.yaml"))]
-    return frozenset(re.findall(r"\w+", "\n".join([*texts, *tables])))
-
-
 class ConfigError(ValueError):
     """A pack's configuration is invalid; the text has rule, setting, value and fix."""
 
@@ -175,10 +161,6 @@ class Pack:
         exemptions: reads the exemptions of a resource, keyed by rule name: `2027-01-31 why`.
         stack_fixes: fixes by rule, in the words of a GPU tenancy stack, for its resources; `{fix}` is the fix of the
             message, `{number}` its last number.
-        fields: the words of the rules' sources, so that no rule reads a field whose name is none of them; None if they
-            are not known.
-        holds_parts: whether an object has parts, such as pods, that most of its rules are about: a patch of another
-            field changes nothing for these.
     """
 
     name: str
@@ -187,8 +169,6 @@ class Pack:
     rules: tuple[AnyRule, ...]
     exemptions: Callable[[Resource], Mapping[str, str]]
     stack_fixes: Mapping[str, str] = field(default_factory=dict[str, str])
-    fields: frozenset[str] | None = None
-    holds_parts: Callable[[Resource], bool] = lambda _: False
 
     def __post_init__(self) -> None:
         names = [rule.name for rule in self.rules]

@@ -19,14 +19,10 @@ class Stack:
     """All resources of a stack, indexed by subject and key.
 
     Lists are the objects that they have, and an object with a patch in the same stack is what the patch leaves of it.
-
-    Attributes:
-        unmatched: whether a lookup since the last reset found nothing; the evaluator resets it.
     """
 
     def __init__(self, resources: Iterable[Resource]) -> None:
         self.resources = tuple(_patched([found for resource in resources for found in resource.objects()]))
-        self.unmatched = False
         self._secrets = {id(resource.secrets): resource.secrets for resource in self.resources}.values()
         self._known: dict[object, tuple[list[object], list[UnknownValueError]]] = {}
         self._sorted: dict[object, tuple[dict[object, list[Any]], list[UnknownValueError]]] = {}
@@ -131,7 +127,6 @@ class Stack:
     ) -> Iterator[S]:
         known, unknown = self._among(subject, [key for key in among if key is not None])
         unknown_values = unknown
-        matched = False
         for part in known:
             try:
                 matches = _known(part, predicate)
@@ -139,11 +134,9 @@ class Stack:
                 unknown_values = unknown_values or [_of(part, error)]
                 continue
             if matches:
-                matched = True
                 yield part
                 if first:
                     return
-        self.unmatched = self.unmatched or not matched
         if unknown_values:
             raise unknown_values[0]
 

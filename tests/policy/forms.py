@@ -21,6 +21,7 @@ from rule_engine.rules import AnyRule
 RULES: Final[list[AnyRule]] = [rule for pack in PACKS for rule in pack.rules]
 _KUBERNETES: Final = "kubernetes:"
 _RELEASE: Final = "kubernetes:helm.sh/v3:Release"
+COMPONENT: Final = "kubernetes:yaml/v2:ConfigGroup"
 _NUMBER: Final = "number-of-the-violation"
 _PROGRAM: Final = """
 from pathlib import Path
@@ -97,9 +98,9 @@ def _violations(name: str) -> Iterator[Violation]:
 def is_reported(violation: Violation, form: Sample) -> bool:
     """Whether a rule reports the violation in another form, or that it is not evaluated, at its own level.
 
-    A release is alone: what it installs is missing for the others, which rules may report, too.
+    A release or a component is alone: what it installs is missing for the others, which rules may report, too.
     """
-    alone = form.type == _RELEASE and form is not violation.changed
+    alone = form.type in {_RELEASE, COMPONENT} and form is not violation.changed
     given = {violation.which: form} if alone else {**violation.given, violation.which: form}
     rule = violation.case.rule
     return any(finding.level is rule.level for finding in findings(rule, given, violation.case.settings))
@@ -152,6 +153,11 @@ def listed(violation: Violation) -> Sample | None:
     return replace(sample, type=f"{sample.type}List", props={"items": [sample.props]})
 
 
+def component(violation: Violation) -> Sample | None:
+    """A component whose provider has the object, as it is without a provider."""
+    return Sample(COMPONENT, {"objs": [violation.changed.props]}, "objects") if _is_child(violation) else None
+
+
 def released(violation: Violation) -> Sample | None:
     """A release of a chart that has the object as its template, which a preview does not show."""
     if not _is_kubernetes(violation.changed):
@@ -175,6 +181,7 @@ FORMS: Final[Mapping[str, Callable[[Violation], Sample | None]]] = {
     "patch of the field": patch_of_field,
     "list": listed,
     **{form: _expanded(form) for form in _EXPANDED},
+    "component": component,
     "release": released,
 }
 """How a program has the object; None where that is not possible."""

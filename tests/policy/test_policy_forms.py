@@ -1,5 +1,6 @@
 """Each rule in each form of an object: patches, lists, what Pulumi's components register, and releases of charts."""
 
+from pathlib import Path
 from typing import Any, Final
 
 import forms
@@ -7,10 +8,11 @@ import pytest
 from policy_builders import TODAY, Sample, all_findings, changed, findings, manifest, messages
 
 from document import FORMS, read_set
+from gpu_tenancy.engine.render import render
 from gpu_tenancy.packs.process import Client
 from rule_engine import EnforcementLevel
 from rule_engine.evaluator import Evaluator, Outcome
-from workload_rules import PACK, access, tenancy
+from workload_rules import PACK, access, serving, tenancy
 
 _PROD: Final = read_set("workloads", "prod")
 
@@ -43,6 +45,31 @@ def test_the_page_has_each_form() -> None:
     assert {*FORMS} == {*forms.FORMS}
 
 
+_COMPONENTS: Final = """
+from pulumi_kubernetes.helm.v4 import Chart
+from pulumi_kubernetes.kustomize.v2 import Directory
+from pulumi_kubernetes.yaml.v2 import ConfigFile, ConfigGroup
+
+objects = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}]
+ConfigGroup("a", objs=objects)
+ConfigFile("b", file="a.yaml")
+Chart("c", chart="./c")
+Directory("d", directory=".")
+"""
+
+
+def test_the_components_of_version_two_are_expanded_by_their_provider_and_not_by_the_program(tmp_path: Path) -> None:
+    """Else they need rows of their own: then a pack sees their objects also without a provider."""
+    (tmp_path / "__main__.py").write_text(_COMPONENTS, encoding="utf-8")
+    made = render(tmp_path, project="forms", stack="all", config={}, answers={}).registrations
+    assert [(each.type, each.custom) for each in made if each.type.startswith("kubernetes:")] == [
+        ("kubernetes:helm.sh/v4:Chart", False),
+        ("kubernetes:kustomize/v2:Directory", False),
+        ("kubernetes:yaml/v2:ConfigFile", False),
+        (forms.COMPONENT, False),
+    ]
+
+
 # Patches of the second review of the guards, and honest ones that look alike.
 
 
@@ -70,8 +97,30 @@ ATTEMPTS: Final = {
     "guards-not-weakened": patch(
         f"{_POLICY}:ValidatingAdmissionPolicyBinding", "gpu-tenancy-queue", spec={"validationActions": ["Audit"]}
     ),
+    "cohort-named": patch("kueue.x-k8s.io/v1beta2:ClusterQueue", spec={"preemption": {"reclaimWithinCohort": "Any"}}),
+    "quota-scopes": patch("core/v1:ResourceQuota", spec={"hard": {"services": 8}, "scopes": ["BestEffort"]}),
+    "no-external-ips": patch("core/v1:Service", spec={"externalIPs": ["192.0.2.1"]}),
 }
+HALVES: Final = {
+    "borrowing-bounded": patch("kueue.x-k8s.io/v1beta2:ClusterQueue", spec={"cohortName": "all"}),
+    "load-balancers-internal": patch(
+        "core/v1:Service", metadata={"annotations": {"networking.gke.io/load-balancer-type": "External"}}
+    ),
+    "no-host-paths": Sample(
+        "kubernetes:core/v1:PersistentVolumePatch",
+        {"metadata": {"name": "it"}, "spec": {"claimRef": {"namespace": "ml-research", "name": "data"}}},
+    ),
+    "no-cluster-admin": Sample(
+        "kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBindingPatch",
+        {"metadata": {"name": "it"}, "subjects": [{"kind": "Group", "name": "ml-research"}]},
+    ),
+}
+"""Patches that break a rule or not by what the object has beside them."""
 TWINS: Final = {
+    "quota-requests-prefix": patch("core/v1:ResourceQuota", spec={"hard": {"requests.nvidia.com/gpu": 8}}),
+    "quota-scopes": patch("core/v1:ResourceQuota", spec={"hard": {"services": 8}}),
+    "no-external-ips": patch("core/v1:Service", spec={"ports": [{"port": 80}]}),
+    "replicas": patch("apps/v1:Deployment", spec={"replicas": 3}),
     "pod-security-level": patch("core/v1:Namespace", metadata={"labels": {_ENFORCE: "restricted"}}),
     "limit-range-gpus": patch(
         "core/v1:LimitRange",
@@ -109,6 +158,14 @@ def found(sample: Sample) -> list[tuple[str, EnforcementLevel, str]]:
 @pytest.mark.parametrize("rule", ATTEMPTS)
 def test_a_patch_that_breaks_a_mandatory_rule_is_a_mandatory_violation(rule: str) -> None:
     assert (rule, EnforcementLevel.MANDATORY) in {(name, level) for name, level, _ in found(ATTEMPTS[rule])}
+
+
+@pytest.mark.parametrize("rule", HALVES)
+def test_half_of_a_violation_is_not_evaluated_at_the_level_of_the_rule(rule: str) -> None:
+    (message,) = (
+        text for name, level, text in found(HALVES[rule]) if (name, level) == (rule, EnforcementLevel.MANDATORY)
+    )
+    assert "not set by the patch; set it in the patch too" in message
 
 
 @pytest.mark.parametrize("name", TWINS)
@@ -156,6 +213,18 @@ def test_an_object_with_a_patch_in_the_same_stack_is_evaluated_as_patched() -> N
     ]
     elsewhere = changed({"it": ATTEMPTS["network-policy-open"]}, "it: metadata.name", "other")["it"]
     assert findings(tenancy.default_deny, {**given, "patch": elsewhere}) == []
+
+
+def test_a_patch_of_replicas_is_evaluated_with_the_autoscaler_of_the_same_stack() -> None:
+    autoscaler = manifest("""
+    apiVersion: autoscaling/v2
+    kind: HorizontalPodAutoscaler
+    metadata: {name: it, namespace: ml-research}
+    spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: it}, minReplicas: 2, maxReplicas: 4}
+    """)
+    given = {"it": TWINS["replicas"]}
+    assert findings(serving.replicas_left_out, given) == []
+    assert len(findings(serving.replicas_left_out, {**given, "autoscaler": autoscaler})) == 1
 
 
 def test_a_patch_that_is_needed_in_full_is_not_evaluated_at_the_level_of_the_rule() -> None:

@@ -8,7 +8,7 @@ import yaml
 from cloud_rules import access, buying, coverage, gpu_pools, hardening, keeping, sizes
 from cloud_rules.coverage import not_evaluated
 from cloud_rules.tags import exemptions
-from rule_engine import Pack, rules_of, words_of
+from rule_engine import Pack, rules_of
 
 __all__ = ["PACK", "not_evaluated"]
 
@@ -19,5 +19,4 @@ PACK: Final = Pack(
     rules=rules_of(coverage, gpu_pools, sizes, buying, hardening, access, keeping),
     exemptions=exemptions,
     stack_fixes=yaml.safe_load(Path(__file__).with_name("stack_fixes.yaml").read_bytes()),
-    fields=words_of(Path(__file__).parent),
 )

@@ -5,7 +5,7 @@ from typing import Final
 
 import yaml
 
-from rule_engine import Pack, rules_of, words_of
+from rule_engine import Pack, rules_of
 from rule_engine.exemptions import annotated_exemptions
 from workload_rules import (
     access,
@@ -29,7 +29,6 @@ from workload_rules import (
     serving,
     tenancy,
 )
-from workload_rules.pods import holds_pods
 
 PACK: Final = Pack(
     name="gpu-workloads",
@@ -59,6 +58,4 @@ PACK: Final = Pack(
     ),
     exemptions=annotated_exemptions,
     stack_fixes=yaml.safe_load(Path(__file__).with_name("stack_fixes.yaml").read_bytes()),
-    fields=words_of(Path(__file__).parent),
-    holds_parts=holds_pods,
 )

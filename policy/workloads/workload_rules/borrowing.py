@@ -38,6 +38,8 @@ class Quota:
 
 
 def _quotas(resource: Resource) -> Iterator[Quota]:
+    for key in ("cohortName", "cohort", "parentName"):  # A patch of it is about the quotas of the object.
+        resource.props.as_part().has("spec", key)
     for group in resource.props.items("spec", "resourceGroups"):
         for flavor in group.items("flavors"):
             for resource_quota in flavor.items("resources"):

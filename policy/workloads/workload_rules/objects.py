@@ -108,8 +108,9 @@ def number_or_percentage(value: View, total: Decimal) -> Decimal | None:
 
 
 def scopes(quota: Resource) -> Iterator[tuple[str, str, View]]:
-    """Scopes of a ResourceQuota: name, operator and view."""
-    for scope in quota.props.items("spec", "scopes"):
+    """Scopes of a ResourceQuota: name, operator and view; of a patch, those that it sets."""
+    props = quota.props.as_part()
+    for scope in props.items("spec", "scopes"):
         yield scope.text(), "Exists", scope
-    for scope in quota.props.items("spec", "scopeSelector", "matchExpressions"):
+    for scope in props.items("spec", "scopeSelector", "matchExpressions"):
         yield scope.text("scopeName"), scope.text("operator"), scope

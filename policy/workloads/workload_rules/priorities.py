@@ -190,6 +190,8 @@ def one_global_default(priority_class: Resource, _: Gpus, stack: Stack) -> Itera
     other = stack.first(CLASSES, lambda other: other is not priority_class, (_is_default, True))
     if other is not None:
         yield f"is the global default, and so is {other.place}; set globalDefault on only one of them"
+    elif priority_class.patch:
+        yield "becomes the global default by a patch; set globalDefault in the stack that has the classes"
 
 
 class OrderSettings(TenantGpus):

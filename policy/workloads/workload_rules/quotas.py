@@ -252,8 +252,7 @@ def _cluster_queues(local: list[Resource], stack: Stack) -> list[Resource]:
 def quota_not_below_queue(quota: Resource, settings: QueueQuota, stack: Stack) -> Iterator[str]:
     """A namespace's GPU quota must not be lower than what its queues admit."""
     namespace = namespace_of(quota)
-    scoped = quota.props.has("spec", "scopes") or quota.props.has("spec", "scopeSelector")
-    if not settings.tenant(namespace) or scoped or matches_any(namespace, settings.shared):
+    if not settings.tenant(namespace) or any(scopes(quota)) or matches_any(namespace, settings.shared):
         return
     lines = quota.props.entries("spec", "hard")
     gpu_lines = {

@@ -152,10 +152,11 @@ def _host_paths(part: Pod | Resource, settings: HostPaths) -> Iterator[str]:
                     " PersistentVolumeClaim, an emptyDir or an ephemeral volume"
                 )
         return
+    claims = "mounts its claim" if part.props.has("spec", "claimRef") else "claims it"
     for field in ("hostPath", "local"):
         path = part.props.text("spec", field, "path")
         if part.props.has("spec", field) and not settings.allows(path):
-            yield f"is the host path {path} for each pod that mounts its claim; use storage of a CSI driver"
+            yield f"is the host path {path} for each pod that {claims}; use storage of a CSI driver"
 
 
 def _is_of_tenant(part: Pod | Resource, settings: HostPaths) -> bool:

@@ -78,11 +78,8 @@ _APP_ARMOR: Final = "container.apparmor.security.beta.kubernetes.io/server"
 _ANNOTATIONS: Final = "server: spec.template.metadata.annotations"
 
 
-def _persistent(path: str) -> str:
-    return (
-        f"PersistentVolume data: is the host path {path} for each pod that mounts its claim; use storage of a CSI"
-        " driver"
-    )
+def _persistent(path: str, claims: str = "claims it") -> str:
+    return f"PersistentVolume data: is the host path {path} for each pod that {claims}; use storage of a CSI driver"
 
 
 WORKFLOW: Final = manifest("""
@@ -251,9 +248,13 @@ CASES: Final = (
             ("volume: spec.claimRef", {"namespace": "volcano-system", "name": "cache"}),
         ],
         breaks=[
-            Break("volume: spec.claimRef", {"namespace": "ml-serving", "name": "data"}, _persistent("/")),
+            Break(
+                "volume: spec.claimRef",
+                {"namespace": "ml-serving", "name": "data"},
+                _persistent("/", "mounts its claim"),
+            ),
             Break("volume: spec.claimRef", GONE, _persistent("/")),
-            Break("volume: spec.claimRef.namespace", "recommender-system", _persistent("/")),
+            Break("volume: spec.claimRef.namespace", "recommender-system", _persistent("/", "mounts its claim")),
             Break("volume: spec", {"local": {"path": "/var/lib/kubelet"}}, _persistent("/var/lib/kubelet")),
             Break("volume: spec", {"hostPath": {"path": "/mnt/disks/../.."}}, _persistent("/mnt/disks/../..")),
         ],
