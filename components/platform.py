@@ -118,15 +118,15 @@ def build(planned: Plan, *, name: str = "", parent: pulumi.Resource | None = Non
 def _foundation(planned: Plan, name: str = "", parent: pulumi.Resource | None = None) -> pulumi.ResourceOptions:
     """Registers the cluster, operators and dashboards; returns the options of the tenancy."""
     cluster = open_cluster(f"{_prefix(name)}cluster", planned.cluster, pulumi.ResourceOptions(parent=parent))
-    return _operators(planned, _own(planned, cluster.api, cluster.kubernetes, parent), cluster.nodes, name)
+    return _operators(planned, _own(planned, cluster.api, cluster.kubernetes, parent), cluster.system, name)
 
 
 def _operators(
-    planned: Plan, own: pulumi.ResourceOptions, nodes: Sequence[pulumi.Resource] = (), name: str = ""
+    planned: Plan, own: pulumi.ResourceOptions, system: Sequence[pulumi.Resource] = (), name: str = ""
 ) -> pulumi.ResourceOptions:
     """Registers operators and dashboards; returns the options of what needs them."""
     prefix = _prefix(name)
-    inside = pulumi.ResourceOptions.merge(own, pulumi.ResourceOptions(depends_on=[*nodes]))
+    inside = pulumi.ResourceOptions.merge(own, pulumi.ResourceOptions(depends_on=[*system]))
     if planned.operators:
         operators = Operators(f"{prefix}operators", planned.operators, inside)
         inside = pulumi.ResourceOptions.merge(own, pulumi.ResourceOptions(depends_on=[operators]))

@@ -23,12 +23,13 @@ class Cluster(Protocol):
 
     Attributes:
         kubernetes: provider of the API; it contains no credentials.
-        nodes: node pools and their autoscaler; everything that runs in the cluster depends on them.
+        system: system nodes of a created cluster and what pods need on nodes; everything that runs in the cluster
+            depends on them. Never a pool of the stack: one without capacity would block all teams.
     """
 
     api: Api
     kubernetes: kubernetes.Provider
-    nodes: Sequence[pulumi.Resource]
+    system: Sequence[pulumi.Resource]
 
 
 class _OpenCluster(Protocol):

@@ -24,7 +24,7 @@ class ExistingCluster:
         context = _verified(f"{name}-identity", cluster, path, opts) if cluster.uid else cluster.context
         self.api = Api(name, name, path, context, opts)
         self.kubernetes = self.api.provider()
-        self.nodes: Sequence[pulumi.Resource] = ()
+        self.system: Sequence[pulumi.Resource] = ()
 
 
 def _verified(name: str, cluster: Section, path: str | None, opts: pulumi.ResourceOptions | None) -> pulumi.Output[str]:

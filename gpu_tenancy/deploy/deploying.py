@@ -17,6 +17,7 @@ from gpu_tenancy.base.progress import Report
 from gpu_tenancy.deploy.moving import Move, Moving, is_scaffold, placement
 from gpu_tenancy.deploy.pulumi_cli import fix_for
 from gpu_tenancy.deploy.stacks import Stacks, stderr_of
+from gpu_tenancy.engine.recording import STACK_TYPE
 from gpu_tenancy.engine.render import render
 from gpu_tenancy.model.plan.parts import KEY
 from gpu_tenancy.model.project import Declared
@@ -26,6 +27,10 @@ from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
 _EXPORTS: Final = 4
 """States that are read at once: each by a process of the Pulumi CLI, which needs half a second of one core."""
 _CONNECTION: Final[dict[str, Json]] = {"kubeconfig": "{}", "identifier": "offline"}
+_POOLS: Final = frozenset(
+    {"aws:eks/nodeGroup:NodeGroup", "gcp:container/nodePool:NodePool", "azure-native:containerservice:AgentPool"}
+)
+"""Types of node pools, on which nothing of other teams depends: `Cluster.system` in components/clouds."""
 _REFERENCED: Final[Mapping[str, Mapping[str, Json]]] = {
     "pulumi:pulumi:StackReference": {"outputs": {"connection": _CONNECTION}}
 }
@@ -43,6 +48,16 @@ class Result:
     stack: str
     changes: Mapping[str, int]
     seconds: float
+
+
+_NO_POOL: Final = (
+    "everything else is deployed; find capacity in another zone or by another capacity, or set nodes.min to 0, then run"
+    " the same command again"
+)
+
+
+class PoolsError(ConsoleError):
+    """Only node pools of a stack failed, usually without capacity: everything else was deployed."""
 
 
 class Environment:
@@ -75,7 +90,8 @@ class Environment:
         """Deploys all stacks; a resource that another stack may still need is deleted last, in reverse order.
 
         Raises:
-            ConsoleError: the deployment of a stack failed; it has the errors of each. Later stages were not started.
+            ConsoleError: the deployment of a stack failed; it has the errors of each. Later stages were not started,
+                unless only node pools failed.
         """
         self._move()
         kept = {name: self._superfluous(name) for name in self._early()}
@@ -131,13 +147,17 @@ class Environment:
 
     def _each(self, names: Iterable[str], action: Callable[[Stack], Mapping[str, int]], at_once: int) -> list[Result]:
         done: list[Result] = []
+        without: dict[str, BaseException] = {}
         for _, stage in groupby(names, self.stacks.stage):
             with ThreadPoolExecutor(at_once) as pool:
                 running = {name: pool.submit(self._one, name, action) for name in stage}
             failed = {name: error for name, run in running.items() if (error := run.exception())}
-            if failed:
-                raise _failure(failed)
-            done += [run.result() for run in running.values()]
+            without |= {name: error for name, error in failed.items() if isinstance(error, PoolsError)}
+            if failed.keys() - without.keys():
+                raise _failure(without | failed)
+            done += [run.result() for name, run in running.items() if name not in failed]
+        if without:
+            raise _failure(without)
         return done
 
     def _one(self, name: str, action: Callable[[Stack], Mapping[str, int]]) -> Result:
@@ -152,7 +172,14 @@ class Environment:
 
 def _up(stack: Stack, kept: list[str]) -> Mapping[str, int]:
     with _watched(stack.name, "up") as seen:
-        stack.up(on_event=seen, color="never", suppress_outputs=True, show_secrets=False, exclude=kept or None)
+        stack.up(
+            on_event=seen,
+            color="never",
+            suppress_outputs=True,
+            show_secrets=False,
+            exclude=kept or None,
+            continue_on_error=True,  # else a pool without capacity would stop what does not need it
+        )
     return seen.changes
 
 
@@ -173,6 +200,7 @@ class _Seen:
 
     def __init__(self) -> None:
         self.changes: Mapping[str, int] = {}
+        self._failed: set[str] = set()
         self._diagnostics: dict[str, list[str]] = {}
 
     def __call__(self, event: EngineEvent) -> None:
@@ -180,9 +208,18 @@ class _Seen:
             self.changes = {
                 str(operation): number for operation, number in event.summary_event.resource_changes.items()
             }
+        if event.res_op_failed_event:
+            self._failed.add(event.res_op_failed_event.metadata.type)
         found = event.diagnostic_event
         if found and (message := found.message.strip()):
-            self._diagnostics.setdefault(found.severity, []).append(message)
+            _, _, name = (found.urn or "").rpartition("::")
+            of_resource = name and STACK_TYPE not in str(found.urn)
+            self._diagnostics.setdefault(found.severity, []).append(f"{name}: {message}" if of_resource else message)
+
+    @property
+    def only_pools(self) -> bool:
+        """Whether node pools failed and nothing else."""
+        return bool(self._failed) and self._failed <= _POOLS
 
     @property
     def errors(self) -> str:
@@ -205,7 +242,10 @@ def _watched(stack: str, command: str) -> Generator[_Seen]:
         raise ConsoleError(f"stack {stack} is locked by another deployment: {stderr_of(error)}", fix) from error
     except CommandError as error:
         why = seen.errors or stderr_of(error)
-        raise ConsoleError(f"pulumi {command} of stack {stack} failed:\n{why}", fix_for(why)) from error
+        what = f"pulumi {command} of stack {stack} failed"
+        if seen.only_pools:
+            raise PoolsError(f"{what} for node pools only:\n{why}", _NO_POOL) from error
+        raise ConsoleError(f"{what}:\n{why}", fix_for(why)) from error
 
 
 def _failure(failed: Mapping[str, BaseException]) -> BaseException:

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from cli_builders import Project
 from pulumi.automation import CommandError, CommandResult
+from pulumi.automation.events import EngineEvent
 from test_deploy_moving import PROJECT, States, after, sections, whole
 
 from gpu_tenancy.base.errors import ConsoleError
@@ -29,6 +30,7 @@ class Backend:
     parts: Mapping[str, Part]
     states: States
     fails: str = ""
+    failing: tuple[str, ...] = ()
     project: str = PROJECT
     done: list[str] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
@@ -75,10 +77,14 @@ class Operations:
     name: str
     backend: Backend
 
-    def up(self, exclude: list[str] | None = None, **_: Any) -> None:
+    def up(self, on_event: Callable[[EngineEvent], None], exclude: list[str] | None = None, **options: Any) -> None:
+        assert options["continue_on_error"]
         kept = f" without {[urn.rpartition('::')[2] for urn in exclude]}" if exclude else ""
         self.backend.record(f"up {self.name}{kept}")
         if self.name == self.backend.fails:
+            for type_ in self.backend.failing:
+                for event in failed(type_, "InsufficientInstanceCapacity"):
+                    on_event(event)
             raise CommandError(CommandResult("", "error: no quota left", 255))
 
     def preview(self, **_: Any) -> None:
@@ -86,6 +92,17 @@ class Operations:
 
     def destroy(self, **_: Any) -> None:
         self.backend.record(f"destroy {self.name}")
+
+
+def failed(type_: str, why: str) -> tuple[EngineEvent, EngineEvent]:
+    """What the engine tells of a resource that it could not create, named `h100`."""
+    urn = f"urn:pulumi:ml::{PROJECT}::{type_}::h100"
+    told: dict[str, Any] = {"urn": urn, "message": why, "color": "", "severity": "error"}
+    step: dict[str, Any] = {"op": "create", "urn": urn, "type": type_, "provider": ""}
+    return (
+        EngineEvent.from_json({"sequence": 1, "timestamp": 0, "diagnosticEvent": told}),
+        EngineEvent.from_json({"sequence": 2, "timestamp": 0, "resOpFailedEvent": {"metadata": step}}),
+    )
 
 
 Opened = Callable[..., tuple[Environment, Backend]]
@@ -160,6 +177,24 @@ def test_a_failure_ends_its_stage_and_starts_no_later_one(opened: Opened) -> Non
     with pytest.raises(ConsoleError, match=r"^pulumi up of stack ml\.tenancy failed:\nerror: no quota left; fix the"):
         environment.up(2)
     assert backend.done[-1] == "up ml.tenancy"
+
+
+@pytest.mark.parametrize(
+    ("failing", "later"),
+    [
+        (("aws:eks/nodeGroup:NodeGroup",), True),
+        (("aws:eks/nodeGroup:NodeGroup", "aws:eks/addon:Addon"), False),
+    ],
+)
+def test_pools_without_capacity_are_named_and_stop_no_later_stage(
+    opened: Opened, failing: tuple[str, ...], *, later: bool
+) -> None:
+    environment, backend = opened(sections(["a"]), {}, fails="ml.tenancy")
+    backend.failing = failing
+    with pytest.raises(ConsoleError, match=r"^pulumi up of stack ml\.tenancy failed.*:\nh100: Insufficient") as raised:
+        environment.up(2)
+    assert ("up ml.cohort.a" in backend.done) is later
+    assert raised.value.fix.startswith("everything else is deployed") is later
 
 
 def test_a_preview_omits_resources_that_move_first(opened: Opened) -> None:

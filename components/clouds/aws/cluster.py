@@ -69,7 +69,8 @@ class EksCluster(pulumi.ComponentResource):
         ci_entries(f"{name}-robot", plan, section, after_cluster)
         data_access(f"{name}-data", self._context, plan.identities, plan.buckets, after_cluster)
         system = self._created(name, plane) if plane else []
-        self.nodes: Sequence[pulumi.Resource] = [*system, *self._pools(name, system), *targets]
+        self._pools(name, system)
+        self.system: Sequence[pulumi.Resource] = [*system, *targets]
         self.register_outputs({"name": section.name})
 
     def _created(self, name: str, plane: ControlPlane) -> list[pulumi.Resource]:
@@ -148,7 +149,7 @@ class EksCluster(pulumi.ComponentResource):
             late |= LustreNetwork(f"{name}-lustre", self._context, network, within).late
         return late, targets
 
-    def _pools(self, name: str, system: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
+    def _pools(self, name: str, system: Sequence[pulumi.Resource]) -> None:
         """The stack's node pools and their autoscaler."""
         section = self._section
         role_arn, before = self._pools_role(name, system)
@@ -157,17 +158,14 @@ class EksCluster(pulumi.ComponentResource):
             role = name_of(section.node_role) if section.node_role else f"{section.name}-node"
             passed = section.node_role or f"arn:{partition(section.region)}:iam::*:role/{role}"
             nodes = NodeRole(role, passed)
-            return [*Karpenter(f"{name}-karpenter", self._plan.pools, self._context, nodes, in_cluster).node_pools]
+            Karpenter(f"{name}-karpenter", self._plan.pools, self._context, nodes, in_cluster)
+            return
         within = pulumi.ResourceOptions(parent=self, depends_on=before)
-        groups: list[pulumi.Resource] = [
-            NodeGroup(f"{name}-pool-{pool.name}", pool_group(section, pool), self._context, role_arn, within).group
-            for pool in self._plan.pools
-        ]
+        for pool in self._plan.pools:
+            NodeGroup(f"{name}-pool-{pool.name}", pool_group(section, pool), self._context, role_arn, within)
         if section.autoscaler == "cluster-autoscaler":
             queued = any(pool.supply.provisioning for pool in self._plan.pools)
-            scaler = ClusterAutoscaler(f"{name}-autoscaler", self._context, queued=queued, opts=in_cluster)
-            groups.append(scaler.release)
-        return groups
+            ClusterAutoscaler(f"{name}-autoscaler", self._context, queued=queued, opts=in_cluster)
 
     def _pools_role(
         self, name: str, system: Sequence[pulumi.Resource]

@@ -149,7 +149,8 @@ class Karpenter(pulumi.ComponentResource):
         }
         after = pulumi.ResourceOptions(parent=self, depends_on=[role, definitions, queue])
         self.release = release(f"{name}-release", _KARPENTER, values, after)
-        self.node_pools = [resource for pool in pools for resource in self._pool(name, pool, nodes)]
+        for pool in pools:
+            self._pool(name, pool, nodes)
         self.register_outputs({})
 
     def _interruptions(self, name: str) -> aws.sqs.QueuePolicy:
@@ -178,7 +179,7 @@ class Karpenter(pulumi.ComponentResource):
             f"{name}-interruptions-policy", queue_url=queue.url, policy=queue.arn.apply(queue_policy), opts=within
         )
 
-    def _pool(self, name: str, pool: NodePool, nodes: NodeRole) -> list[CustomResource]:
+    def _pool(self, name: str, pool: NodePool, nodes: NodeRole) -> None:
         """The EC2NodeClass of a pool, its NodePools, and its NodeOverlay if it needs one."""
         group_name: str | None = None
         dependencies: list[pulumi.Resource] = [self.release]
@@ -194,7 +195,7 @@ class Karpenter(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, depends_on=dependencies),
         )
         after_class = pulumi.ResourceOptions(parent=self, depends_on=[ec2_node_class], protect=self._context.protect)
-        resources = [
+        for pool_name, spec in node_pools(pool, self._context.section.drift).items():
             CustomResource(
                 f"{name}-{pool_name}",
                 api_version=NODE_POOL,
@@ -203,17 +204,12 @@ class Karpenter(pulumi.ComponentResource):
                 spec=spec,
                 opts=after_class,
             )
-            for pool_name, spec in node_pools(pool, self._context.section.drift).items()
-        ]
         if overlay_spec := overlay(pool):
-            resources.append(
-                CustomResource(
-                    f"{name}-{pool.name}-overlay",
-                    api_version="karpenter.sh/v1alpha1",
-                    kind="NodeOverlay",
-                    metadata={"name": pool.name},
-                    spec=overlay_spec,
-                    opts=pulumi.ResourceOptions(parent=self, depends_on=dependencies),
-                )
+            CustomResource(
+                f"{name}-{pool.name}-overlay",
+                api_version="karpenter.sh/v1alpha1",
+                kind="NodeOverlay",
+                metadata={"name": pool.name},
+                spec=overlay_spec,
+                opts=pulumi.ResourceOptions(parent=self, depends_on=dependencies),
             )
-        return resources

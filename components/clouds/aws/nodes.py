@@ -179,7 +179,7 @@ def huge_pages(pool: NodePool) -> dict[str, str]:
 def system_group(cluster: AwsCluster, nodes: SystemNodes) -> Group:
     """The system node group of a created cluster.
 
-    It has no taint: if all pools are empty, the operators can run only here, and their charts do not tolerate
+    It has no taint: operators run here, whatever capacity the pools get, and their charts do not tolerate
     `CriticalAddonsOnly`.
     """
     of = IMAGES[None, nodes.machine.architecture]

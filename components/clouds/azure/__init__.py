@@ -44,7 +44,7 @@ class AksCluster(pulumi.ComponentResource):
 
     Attributes:
         kubernetes: provider of the cluster's Kubernetes API.
-        nodes: the node pools, and what InfiniBand needs on their nodes.
+        system: what InfiniBand needs on nodes; the system pool is part of the cluster.
 
     Example:
         >>> AksCluster("cluster", plan, section).kubernetes
@@ -59,7 +59,8 @@ class AksCluster(pulumi.ComponentResource):
         self._plan, self._section = plan, section
         cluster = self._cluster(name)
         self._pool_cluster = PoolCluster(section, cluster.name, dict(plan.tags), self, plan.protect)
-        self.nodes: Sequence[pulumi.Resource] = [self._pool(f"{name}-{pool.name}", pool) for pool in plan.pools]
+        for pool in plan.pools:
+            self._pool(f"{name}-{pool.name}", pool)
         # With the address, which is known only after the cluster is created.
         issuer = pulumi.Output.all(cluster.fqdn, cluster.oidc_issuer_profile).apply(_issuer)
         late = {
@@ -72,9 +73,10 @@ class AksCluster(pulumi.ComponentResource):
         for registry in plan.registries if section.create else ():
             within = pulumi.ResourceOptions(parent=self)
             registry_rights(f"{name}-pull-{registry.rpartition('/')[2]}", self._pool_cluster, registry, cluster, within)
+        self.system: Sequence[pulumi.Resource] = ()
         if wired := [pool.name for pool in plan.pools if pool.fabric]:
             within = pulumi.ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=[cluster])
-            self.nodes = [*self.nodes, MemoryLock(f"{name}-memory-lock", wired, within)]
+            self.system = [MemoryLock(f"{name}-memory-lock", wired, within)]
         self.register_outputs({"id": cluster.id})
 
     def _cluster(self, name: str) -> ManagedCluster:

@@ -240,8 +240,8 @@ def _system_pool(
     """The system node pool: https://learn.microsoft.com/azure/aks/use-system-pools.
 
     It is part of the cluster's resource, and many of its properties cannot be changed. The stack's pools are separate
-    resources. The taint keeps other pods off, unless every pool of the stack has taints: operators have no tolerations,
-    and could not run anywhere else. AKS changes taints of existing nodes.
+    resources. It has no taint, so that operators never wait for a pool of the stack, which can lack capacity. AKS
+    changes taints of existing nodes.
     """
     return {
         "name": "system",
@@ -254,7 +254,7 @@ def _system_pool(
         "enable_auto_scaling": True,
         "min_count": system.minimum,
         "max_count": system.maximum,
-        "node_taints": ["CriticalAddonsOnly=true:NoSchedule"] if system.dedicated else [],
+        "node_taints": [],
         "vnet_subnet_id": section.subnet,
         "enable_node_public_ip": False,
         "os_disk_type": "Managed",

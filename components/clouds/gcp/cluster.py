@@ -52,8 +52,8 @@ class GkeCluster(pulumi.ComponentResource):
 
     Attributes:
         kubernetes: provider of its Kubernetes API.
-        nodes: its pools, the driver installer if a pool has the driver mode `operator`, and what GPUDirect needs if a
-            pool has `fabric`.
+        system: its system pool, the driver installer if a pool has the driver mode `operator`, and what GPUDirect needs
+            if a pool has `fabric`.
 
     Example:
         >>> GkeCluster("cluster", plan(stack).cluster, stack.cluster)
@@ -70,11 +70,10 @@ class GkeCluster(pulumi.ComponentResource):
         self.cluster = self._cluster(f"{name}-gke", cluster)
         self.api = self._api(f"{name}-kubernetes")
         self.kubernetes = self.api.provider()
-        node_pools = [self._pool(f"{name}-{pool.name}", pool) for pool in plan.pools]
-        if plan.system:
-            node_pools.insert(0, self._system_pool(f"{name}-{SYSTEM_POOL}", plan.system))
-        self.nodes: Sequence[pulumi.Resource] = [
-            *node_pools,
+        for pool in plan.pools:
+            self._pool(f"{name}-{pool.name}", pool)
+        self.system: Sequence[pulumi.Resource] = [
+            *([self._system_pool(f"{name}-{SYSTEM_POOL}", plan.system)] if plan.system else []),
             *self._drivers(f"{name}-drivers"),
             *self._fabric(f"{name}-fabric"),
         ]

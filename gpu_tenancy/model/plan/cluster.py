@@ -95,17 +95,11 @@ class NodePool:
 
 @dataclass(frozen=True, slots=True)
 class SystemNodes:
-    """System nodes of a created cluster.
-
-    Attributes:
-        dedicated: whether only the cluster's own pods may run there. Operators and other pods without tolerations then
-            run on a pool without taints; if there is none, the system nodes must accept them.
-    """
+    """System nodes of a created cluster: without a taint, because operators run there and have no tolerations."""
 
     machine: Machine
     minimum: int
     maximum: int
-    dedicated: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +234,4 @@ def _system(environment: Environment) -> SystemNodes | None:
     machine = find_machine(creation.system.machine) if creation else None
     if creation is None or machine is None:
         return None
-    nodes = creation.system.nodes
-    supplies = (pool.supply for pool in environment.pools.values())
-    # Pods without tolerations can run on a pool of the stack.
-    dedicated = any(supply and not supply.taints and supply.max_nodes for supply in supplies)
-    return SystemNodes(machine, nodes.min, nodes.max, dedicated=dedicated)
+    return SystemNodes(machine, creation.system.nodes.min, creation.system.nodes.max)
