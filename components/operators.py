@@ -21,7 +21,7 @@ from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, PolicyRuleArgsDict, SubjectArgsDict
 
 from gpu_tenancy.model.catalogue.fabrics import Image
-from gpu_tenancy.model.catalogue.operators import Probe
+from gpu_tenancy.model.catalogue.operators import CRITICAL, Probe
 from gpu_tenancy.model.plan.operators import ReleasePlan
 from gpu_tenancy.model.plan.operators.network import InfinibandPlan
 
@@ -36,7 +36,6 @@ The digest is in image files of several public repositories, which agree (read o
 _SECONDS: Final = 900
 _RBAC: Final = "rbac.authorization.k8s.io"
 _ENFORCED: Final = "pod-security.kubernetes.io/enforce"
-_CRITICAL: Final = ("system-node-critical", "system-cluster-critical")
 
 
 class Operator(pulumi.ComponentResource):
@@ -183,7 +182,7 @@ class Operators(pulumi.ComponentResource):
             labels = {"app.kubernetes.io/part-of": "gpu-tenancy"} | ({_ENFORCED: "privileged"} if privileged else {})
             created = Namespace(f"{name}-{namespace}", metadata={"name": namespace, "labels": labels}, opts=opts)
             resources[namespace] = [created]
-            if privileged:
+            if any(plan.critical for plan in releases):
                 resources[namespace].append(critical_pods(f"{name}-{namespace}-critical", namespace, created, opts))
         return resources
 
@@ -193,12 +192,13 @@ def critical_pods(
 ) -> ResourceQuota:
     """A quota for system priority classes. GKE requires it for such pods; on other clouds it has no effect.
 
+    Releases depend on it, because their hooks are pods too:
     https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/google-gke.html
     """
     expression: ScopedResourceSelectorRequirementArgsDict = {
         "scope_name": "PriorityClass",
         "operator": "In",
-        "values": list(_CRITICAL),
+        "values": list(CRITICAL),
     }
     return ResourceQuota(
         name,

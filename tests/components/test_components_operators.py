@@ -5,12 +5,13 @@ from typing import Any, Final, cast
 
 import pytest
 import yaml
-from builders import Data, pool, stack
+from builders import Data, pool, stack, team
 from components_builders import Program, program
 from dependency_graph import Graph, name_of
 from rendered_stacks import stack_of_repository
 from repository import ROOT
 
+from gpu_tenancy.base.json import text_at
 from gpu_tenancy.engine.checks import problems
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import render
@@ -162,6 +163,33 @@ def test_a_release_whose_definitions_would_go_with_it_is_never_deleted() -> None
     dependencies = Graph(operators().rendered)
     assert release(dependencies, "kueue").retain_on_delete
     assert not release(dependencies, "kube-prometheus-stack").retain_on_delete
+
+
+QUOTA: Final = "kubernetes:core/v1:ResourceQuota"
+
+
+@pytest.mark.parametrize(
+    ("sections", "critical"),
+    [
+        pytest.param({}, set[str](), id="charts without such pods"),
+        pytest.param({"teams": {"a": team(gangs={"h100": {"guaranteed": 8}})}}, {"volcano-system"}, id="a chart's own"),
+        pytest.param({"operators": {"kueue": {"version": "0.19.1"}}}, {"kueue-system"}, id="another version"),
+        pytest.param(
+            {"operators": {"prometheus": {"values": {"grafana": {"priorityClassName": "system-cluster-critical"}}}}},
+            {"monitoring"},
+            id="values of a stack",
+        ),
+    ],
+)
+def test_where_pods_can_have_a_class_of_the_system_the_quota_that_gke_wants_comes_first(
+    sections: Data, critical: set[str]
+) -> None:
+    found = Graph(operators(**sections).rendered)
+    quotas = {text_at(one.inputs, "metadata", "namespace"): one for one in found.find(QUOTA)}
+    assert set(quotas) == {"gpu-operator", *critical}
+    for one in found.find(RELEASE):
+        quota = quotas.get(text_at(one.inputs, "namespace"))
+        assert quota is None or quota.urn in found.all_needs(one), one.urn
 
 
 def test_every_release_names_one_version() -> None:

@@ -1,26 +1,22 @@
 """The tables of charts: what each takes, whether it is so, and whether what is set is among it."""
 
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
 import pytest
 import yaml
-from builders import EXISTING, Data, errors, job, pool, team
-from operators_builders import AMD_POOL, STACKS, made_here, plan_of
+from builders import Data, errors
+from operators_builders import STACKS, every_release, made_here, plan_of
 from operators_builders import release as release_of
 from originals import original
-from pydantic.alias_generators import to_camel
 
+from gpu_tenancy.model.catalogue import allocatable, machines
 from gpu_tenancy.model.catalogue.chart_values import FREE, chart_values, contained_values, described
+from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.catalogue.operators import charts, operators
 from gpu_tenancy.model.catalogue.releases import cloud_charts
-from gpu_tenancy.model.load import load
-from gpu_tenancy.model.plan import plan
 from gpu_tenancy.model.plan.needs import CONDITIONS
-from gpu_tenancy.model.plan.operators import ReleasePlan
-from gpu_tenancy.model.source import Source
 
 
 def test_any_key_is_accepted_below_a_free_map() -> None:
@@ -112,27 +108,8 @@ def test_every_value_that_is_set_is_one_of_the_charts(file: Path) -> None:
         assert list(chart_values()[release.name].unknown(release.values)) == []
 
 
-def _everything() -> Iterator[ReleasePlan]:
-    intel = {**AMD_POOL, "gpu": "Flex_170", "resource": "gpu.intel.com/i915"}
-    pools = {
-        "cpu": pool("m7i.8xlarge", 3),
-        "h100": pool(),
-        "mi": AMD_POOL,
-        "flex": {**intel, "labels": {"intel.feature.node.kubernetes.io/gpu": "true"}},
-    }
-    work = {"gangs": {"h100": {"guaranteed": 8}}, "training": {"fit": job(framework="pytorch", flavor="h100")}}
-    teams = {"a": team(gpus={"h100": {"guaranteed": 8}}, **work)}
-    every = {to_camel(name): "here" for name in operators()}
-    dra = {"install": "here", "values": {"resources": {"gpus": {"enabled": False}}}}
-    for other in ("keda", "prometheusAdapter"):
-        installed: Data = {**every, "draDriver": dra, other: "off"}
-        sections = {"cluster": EXISTING, "pools": pools, "teams": teams, "fairness": "even", "operators": installed}
-        planned_stack = plan(load(Source(sections)))
-        yield from planned_stack.operators
-
-
 def test_every_value_that_could_be_set_is_one_of_the_charts() -> None:
-    every = list(_everything())
+    every = list(every_release())
     assert {release.name for release in every} == set(chart_values())
     for release in every:
         assert list(chart_values()[release.name].unknown(release.values)) == []
@@ -174,3 +151,12 @@ def test_a_digest_belongs_to_the_chart_that_the_stack_configures() -> None:
     assert release_of(intel, "intel-device-plugins-gpu").digest == other
     whole = release_of(intel, "intel-device-plugins-operator")
     assert whole.digest == charts()["intel-device-plugins-operator"].digest
+
+
+def test_all_operators_together_fit_on_one_node_of_the_smallest_system_machine() -> None:
+    requests = [chart.requests for chart in charts().values()]
+    cpu, memory = sum(row.cpu for row in requests), sum(row.memory for row in requests)
+    for (cloud, name), machine in machines().items():
+        if cloud in clouds() and cloud != "existing" and not machine.gpus:
+            room = allocatable(machine)
+            assert (cpu <= room[0], memory <= room[1]) == (True, True), name

@@ -16,6 +16,7 @@ from pydantic import Field
 from gpu_tenancy.base.tables import parse_all
 from gpu_tenancy.model.catalogue.releases import Chart
 from gpu_tenancy.model.catalogue.rows import Row
+from gpu_tenancy.model.spec.base import Bytes, Cpu
 
 FOLDER: Final = Path(__file__).parent
 
@@ -40,12 +41,25 @@ class Probe(Row):
         return str(self.manifest["apiVersion"]).partition("/")[0]
 
 
+CRITICAL: Final = ("system-node-critical", "system-cluster-critical")
+"""Kubernetes' own priority classes: https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/"""
+
+
+class Requests(Row):
+    """CPU in thousandths, and memory in bytes."""
+
+    cpu: Cpu = 0
+    memory: Bytes = 0
+
+
 class OperatorChart(Chart):
     """A chart of an operator.
 
     Attributes:
         namespace: where it is installed.
         privileged: whether its pods need privileged access to the node, for devices, drivers or metrics.
+        priority_classes: those of its pods, with those of hooks and those that its controller creates.
+        requests: of one replica of each of its Deployments, which run on nodes without GPUs.
         definitions: what keeps its CRDs when the release is uninstalled: Helm, because they are in the chart's `crds`
             folder (`helm`); a value that this program sets (`value`); or nothing, because they are templates
             (`nobody`).
@@ -57,6 +71,8 @@ class OperatorChart(Chart):
 
     namespace: Annotated[str, Field(min_length=1)]
     privileged: bool = False
+    priority_classes: tuple[str, ...] = ()
+    requests: Requests = Requests()
     definitions: Literal["helm", "value", "nobody"] = "helm"
     serves: tuple[str, ...] = ()
     values: Mapping[str, Any] = {}

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from gpu_tenancy.model.catalogue.operators import Probe, operators
+from gpu_tenancy.model.catalogue.operators import CRITICAL, OperatorChart, Probe, operators
 from gpu_tenancy.model.catalogue.releases import Chart, pinned
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import installed_by, there
@@ -27,6 +27,7 @@ class ReleasePlan:
         values: derived from the stack, overridden by the stack's own values.
         serves: API groups of this operator: their objects depend on its webhooks, and are deleted before it.
         privileged: whether its pods need privileged access to the node.
+        critical: whether pods of it can have a priority class of the system.
         definitions_go: whether uninstalling it deletes its CRDs, and so all of their objects.
         probe: dry run that succeeds when its webhooks are ready; None without relevant webhooks.
         reads: permissions (get, list, watch) that its chart does not grant: API group and resource.
@@ -40,6 +41,7 @@ class ReleasePlan:
     values: Mapping[str, Any]
     serves: tuple[str, ...]
     privileged: bool = False
+    critical: bool = False
     definitions_go: bool = False
     probe: Probe | None = None
     reads: tuple[tuple[str, str], ...] = ()
@@ -74,6 +76,7 @@ def _releases(environment: Environment, name: str) -> Iterator[ReleasePlan]:
     for release, row in described.charts.items():
         own = release == described.release
         digest = _digest(row, entry, own=own)
+        values = merged(values_of(environment, release, row), entry.values if own else {})
         yield ReleasePlan(
             name=release,
             chart=pinned(row.chart, digest),
@@ -81,9 +84,10 @@ def _releases(environment: Environment, name: str) -> Iterator[ReleasePlan]:
             version=entry.version or row.version,
             # One Prometheus: the one that scrapes the servers.
             namespace=environment.stack.metrics.prometheus.namespace if name == "prometheus" else row.namespace,
-            values=merged(values_of(environment, release, row), entry.values if own else {}),
+            values=values,
             serves=row.serves,
             privileged=row.privileged,
+            critical=_critical(row, entry, values),
             definitions_go=row.definitions == "nobody",
             probe=row.probe,
             reads=kueue_reads(environment) if name == "kueue" else (),
@@ -96,3 +100,17 @@ def _digest(row: Chart, operator: Operator, *, own: bool) -> str | None:
     if own and operator.digest:
         return operator.digest
     return row.digest if operator.version in {None, row.version} else None
+
+
+def _critical(row: OperatorChart, operator: Operator, values: Mapping[str, Any]) -> bool:
+    """Whether pods can have a priority class of the system: by the chart, by values, or unknown in another version."""
+    named = {*row.priority_classes, *_texts(values)}
+    return not named.isdisjoint(CRITICAL) or operator.version not in {None, row.version}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in cast("dict[str, Any]", value).values() if isinstance(value, dict) else cast("list[Any]", value):
+            yield from _texts(item)

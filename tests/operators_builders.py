@@ -1,16 +1,19 @@
 """Valid stacks with operators, and what is planned of them."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import yaml
-from builders import AKS, EKS, Data, job, planned, pool, stack, team
+from builders import AKS, EKS, EXISTING, Data, job, planned, pool, stack, team
+from pydantic.alias_generators import to_camel
 from repository import ROOT
 
+from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.operators import ReleasePlan
-from gpu_tenancy.model.source import read_file
+from gpu_tenancy.model.source import Source, read_file
 
 STACKS = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
 GANG = {"l4": {"guaranteed": 4}}
@@ -67,3 +70,23 @@ def kueue(sections: Data) -> Data:
 def plan_of(file: Path) -> Plan:
     """What a stack of the repository becomes."""
     return plan(load(read_file(file)))
+
+
+def every_release() -> Iterator[ReleasePlan]:
+    """Each release of each operator, with values that depend on much of a stack; most are there twice."""
+    intel = {**AMD_POOL, "gpu": "Flex_170", "resource": "gpu.intel.com/i915"}
+    pools = {
+        "cpu": pool("m7i.8xlarge", 3),
+        "h100": pool(),
+        "mi": AMD_POOL,
+        "flex": {**intel, "labels": {"intel.feature.node.kubernetes.io/gpu": "true"}},
+    }
+    work = {"gangs": {"h100": {"guaranteed": 8}}, "training": {"fit": job(framework="pytorch", flavor="h100")}}
+    teams = {"a": team(gpus={"h100": {"guaranteed": 8}}, **work)}
+    every = {to_camel(name): "here" for name in operators()}
+    dra = {"install": "here", "values": {"resources": {"gpus": {"enabled": False}}}}
+    for other in ("keda", "prometheusAdapter"):
+        installed: Data = {**every, "draDriver": dra, other: "off"}
+        sections = {"cluster": EXISTING, "pools": pools, "teams": teams, "fairness": "even", "operators": installed}
+        planned_stack = plan(load(Source(sections)))
+        yield from planned_stack.operators
