@@ -37,7 +37,11 @@ GONE: Final = Gone()
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A resource of a program."""
+    """A resource of a program.
+
+    Attributes:
+        parents: their types, as its URN has them before its own.
+    """
 
     type: str
     props: dict[str, Any]
@@ -45,11 +49,12 @@ class Sample:
     protect: bool = False
     ignored: tuple[str, ...] = ()
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    parents: str = ""
 
     @property
     def urn(self) -> str:
         """By which others need it."""
-        return f"{_URN}{self.type}::{self.name}"
+        return f"{_URN}{self.parents}{self.type}::{self.name}"
 
     def request(self) -> analyzer_pb2.AnalyzeRequest:
         """As the engine sends it: numbers as floats, names in camelCase."""

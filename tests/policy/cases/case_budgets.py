@@ -1,6 +1,6 @@
 """Cases for `workload_rules.budgets`."""
 
-from typing import Final
+from typing import Any, Final
 
 from policy_builders import GONE, Break, Case, changed, manifest
 
@@ -63,6 +63,12 @@ def _added(surge: int, admits: int = 12, of: str = _QUOTA) -> str:
     )
 
 
+def _scoped(gpus: int, expression: dict[str, Any]) -> dict[str, Any]:
+    """A quota of the pods that an expression matches."""
+    selector = {"matchExpressions": [{"scopeName": "PriorityClass", **expression}]}
+    return {"hard": {"requests.nvidia.com/gpu": gpus}, "scopeSelector": selector}
+
+
 CASES: Final = (
     Case(
         name="serving workloads at maximum replicas",
@@ -72,6 +78,7 @@ CASES: Final = (
             ("quota: metadata.namespace", "ml-research"),
             ("quota: spec.hard", {"requests.cpu": 1}),
             ("quota: spec.scopes", ["Terminating"]),
+            ("quota: spec.scopes", ["BestEffort"]),
             ("server: metadata.namespace", "ml-research"),
         ],
         breaks=[
@@ -103,14 +110,31 @@ CASES: Final = (
         also=[
             ("second: spec.template.spec.priorityClassName", "ml-low"),
             ("quota: spec.scopeSelector.matchExpressions.0.operator", "NotIn"),
+            ("quota: spec", _scoped(11, {"operator": "DoesNotExist"})),
+            ("quota: spec", _scoped(11, {"operator": "NotIn", "values": ["ml-critical"]})),
+            ("quota: spec", _scoped(11, {"scopeName": "Terminating", "operator": "Exists"})),
         ],
         breaks=[
+            *(
+                Break(
+                    "quota: spec",
+                    _scoped(11, expression),
+                    "ResourceQuota ml-serving/critical: quota is 11 nvidia.com/gpu, but serving workloads need up to 12"
+                    f" (chat 5 pods of 2, rank 2 pods of 1); {_MORE}",
+                )
+                for expression in (
+                    {"operator": "Exists"},
+                    {"operator": "NotIn", "values": ["ml-low"]},
+                    {"scopeName": "NotTerminating", "operator": "Exists"},
+                    {"scopeName": "NotBestEffort", "operator": "Exists"},
+                )
+            ),
             Break(
                 _HARD,
                 11,
                 "ResourceQuota ml-serving/critical: quota is 11 nvidia.com/gpu, but serving workloads need up to 12"
                 f" (chat 5 pods of 2, rank 2 pods of 1); {_MORE}",
-            )
+            ),
         ],
         unknown={"second: spec.template.spec.priorityClassName": "ResourceQuota ml-serving/critical"},
     ),

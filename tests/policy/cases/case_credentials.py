@@ -29,7 +29,8 @@ spec:
   trainer:
     env: [{name: LEVEL, value: info}]
 """)
-_VALUE: Final = "job: spec.template.spec.containers.0.env.1.value"
+_ENV: Final = "job: spec.template.spec.containers.0.env"
+_VALUE: Final = f"{_ENV}.1.value"
 _ARGUMENT: Final = "job: spec.template.spec.containers.0.args.0"
 _TRAIN: Final = "Job ml-research/nightly, container train"
 _OF_TRAINER: Final = "train: spec.trainer.env.0.value"
@@ -44,6 +45,7 @@ CASES: Final = (
             (_VALUE, GONE),
             (_VALUE, "/run/secrets/key"),
             (_VALUE, "offline"),
+            (f"{_ENV}.1", {"name": "COMMIT", "value": "0123456789abcdef0123456789abcdef01234567"}),
             (_ARGUMENT, "https://example.com:8443/a@b"),
             (_OF_TRAINER, "postgres://ml:$(PASSWORD)@db/ml"),
         ],
@@ -62,6 +64,12 @@ CASES: Final = (
                 _ARGUMENT,
                 "--key=AKIA" + "A" * 16,
                 (f"{_TRAIN}: args[0] looks like a credential (AWS access key); put it in a Secret, and use a variable"),
+            ),
+            Break(
+                "job: spec.template.spec.containers.0.command",
+                ["train", "--key=AKIA" + "A" * 16],
+                f"{_TRAIN}: command[1] looks like a credential (AWS access key); put it in a Secret, and use a"
+                " variable",
             ),
             Break(
                 _OF_TRAINER,

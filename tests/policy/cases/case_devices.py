@@ -82,6 +82,7 @@ CASES: Final = (
             ("config: data", GONE),
             ("config: metadata.namespace", "gpu-operator"),
             ("secret: data.NVIDIA_VISIBLE_DEVICES", "bm9uZQ=="),
+            ("secret: stringData.NVIDIA_VISIBLE_DEVICES", "none"),
             (f"{_CONTAINER}.envFrom", [{"configMapRef": {"name": "settings"}}]),
             (f"{_CONTAINER}.envFrom", [{"prefix": "APP_", "configMapRef": {"name": "settings"}}]),
         ],

@@ -71,7 +71,12 @@ CASES: Final = (
         rule=exposure.service_types_reviewed,
         given={"service": SERVICE, "closed": CLOSED},
         settings={"services": ["ml-serving/chat"]},
-        also=[("closed: spec.type", "ClusterIP"), ("service: spec.type", "NodePort")],
+        also=[
+            ("closed: spec.type", "ClusterIP"),
+            ("service: spec.type", "NodePort"),
+            ("service! name", "svc-1a2b3c"),
+            ("service: metadata", {"namespace": "ml-serving"}),
+        ],
         breaks=[
             Break(
                 "closed: spec.type",
@@ -105,8 +110,14 @@ CASES: Final = (
             ("service: spec.type", "ClusterIP"),
             ("service: spec.loadBalancerClass", "example.com/internal"),
             ("ingress: metadata.annotations", GONE),
+            ("service: metadata", {"name": "chat", "namespace": "ml-public"}),
         ],
         breaks=[
+            Break(
+                "service: metadata.annotations",
+                {"service.beta.kubernetes.io/aws-load-balancer-scheme": "internet-facing"},
+                f"{_SERVICE}: sets service.beta.kubernetes.io/aws-load-balancer-scheme: internet-facing; {_INSIDE}",
+            ),
             Break(
                 f"service: metadata.annotations.{_INTERNAL}",
                 GONE,
@@ -160,6 +171,11 @@ CASES: Final = (
                 f"{_INGRESS}: claims every host; set a host and list it under `hosts`",
             ),
             Break(
+                "ingress: spec.backend",
+                {"serviceName": "chat", "servicePort": 80},
+                f"{_INGRESS}: claims every host; set a host and list it under `hosts`",
+            ),
+            Break(
                 "ingress: metadata.annotations.'nginx.ingress.kubernetes.io/server-alias'",
                 "a.ml.example.com, example.org",
                 f"{_INGRESS}: claims host example.org; list it under `hosts`",
@@ -186,5 +202,14 @@ CASES: Final = (
             ),
         ],
         unknown={"ingress: spec.rules.0.host": _INGRESS, "route: spec.hostnames": _ROUTE},
+    ),
+    Case(
+        name="all hosts of a namespace in settings",
+        rule=exposure.route_hosts_reviewed,
+        given={"route": ROUTE},
+        settings={"hosts": ["ml-serving/*"]},
+        breaks=[
+            Break("route: spec.hostnames", GONE, f"{_ROUTE}: claims every host; set a host and list it under `hosts`")
+        ],
     ),
 )

@@ -86,6 +86,15 @@ _ATTACHED: Final[dict[str, Any]] = {
 }
 
 
+def _on_nodes(limits: dict[str, int], *values: str) -> dict[str, Any]:
+    """Two pods on nodes with one of several accelerators."""
+    required = {"key": "cloud.google.com/gke-accelerator", "operator": "In", "values": list(values)}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [required]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    containers = [{"name": "train", "resources": {"limits": limits}}]
+    return {"parallelism": 2, "template": {"spec": {"affinity": affinity, "containers": containers}}}
+
+
 def _none(place: str, label: str = _TYPE) -> str:
     return (
         f"{place}: requests nvidia.com/gpu in several pods on nodes with a network between GPUs ({label}), but no"
@@ -133,8 +142,20 @@ spec:
       containers: [{name: train, resources: {limits: {nvidia.com/gpu: 8}}}]
 """)
         },
-        also=[("alone: spec.template.spec.nodeSelector", {"nvidia.com/gpu.product": "NVIDIA-L4"})],
-        breaks=[Break("alone: spec.parallelism", 2, _none("Job ml-research/alone"))],
+        also=[
+            ("alone: spec.template.spec.nodeSelector", {"nvidia.com/gpu.product": "NVIDIA-L4"}),
+            ("alone: spec", _on_nodes({"nvidia.com/gpu": 8}, "nvidia-h200-141gb", "nvidia-l4")),
+            ("alone: spec", _on_nodes({"nvidia.com/gpu": 8}, "p5.48xlarge")),
+            ("alone: spec", _on_nodes({"cpu": 8}, "nvidia-b200")),
+        ],
+        breaks=[
+            Break("alone: spec.parallelism", 2, _none("Job ml-research/alone")),
+            Break(
+                "alone: spec",
+                _on_nodes({"nvidia.com/gpu": 8}, "nvidia-h200-141gb", "nvidia-b200"),
+                _none("Job ml-research/alone", "cloud.google.com/gke-accelerator"),
+            ),
+        ],
         unknown={"alone: spec.parallelism": "Job ml-research/alone"},
     ),
     Case(

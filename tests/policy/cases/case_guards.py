@@ -1,5 +1,6 @@
 """Cases for `workload_rules.guards`, and for NetworkPolicies that allow everything."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 from policy_builders import Break, Case, changed, manifest
@@ -88,6 +89,9 @@ CASES: Final = (
             ("binding: spec.validationActions", ["Deny", "Audit"]),
             ("foreign: spec.validationActions", ["Audit"]),
             ("foreign: spec.matchResources.objectSelector", {"matchLabels": {"a": "b"}}),
+            ("audit", replace(AUDIT, parents="gpu-tenancy:platform:Guards$")),
+            ("narrow", changed({"it": NARROW}, "it: spec.matchResources", {"matchPolicy": "Equivalent"})["it"]),
+            ("emptied", changed({"it": EMPTIED}, "it: spec", {"failurePolicy": "Fail"})["it"]),
         ],
         breaks=[
             Break("binding: spec.validationActions", ["Audit"], f"{_BINDING}: {_AUDIT}"),

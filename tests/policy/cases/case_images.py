@@ -100,6 +100,7 @@ spec:
             _nothing("registry.example.com/ml/train:3 "),
             _nothing("registry.example.com/ML/train:3"),
             _nothing("registry.example.com/ml//train:3"),
+            _nothing("registry_.example.com/ml/train:3"),
             _nothing("https://registry.example.com/ml/train:3"),
             _nothing("registry.example.com/ml/train@sha256:0123"),
             _nothing("registry.example.com/ml/train@"),
