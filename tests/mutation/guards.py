@@ -17,7 +17,7 @@ from gpu_tenancy.model.plan import plan
 from gpu_tenancy.model.source import Source
 from mutation.cel_mutants import all_mutants
 from mutation.copies import PREFIX, Copies
-from mutation.verdict import known, sampled
+from mutation.verdict import known
 
 _OTHERS: Final = ("people_escalation", "secrets", "service_accounts")
 _WITHOUT: Final = ("guards_actions", "guards_attempts")
@@ -35,6 +35,7 @@ _AUDIT: Final = {
 _FOLDER: Final = TemporaryDirectory(prefix="gpu-tenancy-mutants-")
 _LOGS: Final = Path(_FOLDER.name)
 _COPIES: Final = Copies({})
+_PROBLEMS: Final[list[str]] = []
 _APPLIED: Final[dict[str, Any]] = {}
 """The guards that tests have applied, by name."""
 
@@ -49,10 +50,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Selects the mutants."""
     every, prefix = int(config.getoption("--every") or 1), str(config.getoption("--mutants"))
-    found = {one.name: one for one in all_mutants() if one.name.startswith(prefix)}
-    listed = known("guards") if every > 1 else None
-    names = [name for name in sampled(found, every) if listed is None or name not in {*listed.equivalent, *listed.open}]
-    _COPIES.alive = {name: found[name] for name in names}
+    found, listed = {one.name: one for one in all_mutants()}, known("guards")
+    names = listed.chosen(found, prefix, every, new=bool(config.getoption("--record")))
+    _COPIES.alive = {name: found[name] for name in names if every == 1 or not listed.lists(name)}
     (_LOGS / "policy.json").write_text(json.dumps(_AUDIT), encoding="utf-8")
     config.add_cleanup(_FOLDER.cleanup)
 
@@ -83,25 +83,23 @@ def files() -> list[str]:
     return sorted({*found, *_OTHERS} - {*_WITHOUT})
 
 
-def ran(session: pytest.Session) -> bool:
-    """Whether all of these files run in this session."""
-    return {item.path.stem for item in session.items}.issuperset(f"test_acceptance_{file}" for file in files())
-
-
-def problems(config: pytest.Config) -> list[str]:
-    """Compares the survivors with those that are known; writes them if `--record` is given."""
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fails for survivors that are not known; writes them if `--record` is given."""
     results, listed = _COPIES.results, known("guards")
     results.survived = [*_COPIES.alive]
-    if config.getoption("--record"):
-        results.record("guards", listed)
-        return []
-    return results.problems(listed, {one.name for one in all_mutants()})
+    names = {one.name for one in all_mutants()}
+    if session.config.getoption("--record"):
+        results.record("guards", listed, names)
+        return
+    _PROBLEMS.extend(results.problems(listed, names))
+    if _PROBLEMS:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Figures by guard, where the tests ran in this process."""
-    if _COPIES.results.killed:
-        terminalreporter.write_line(_COPIES.results.table(known("guards")))
+    """Figures by guard."""
+    for line in (_COPIES.results.table(known("guards")), *_PROBLEMS):
+        terminalreporter.write_line(line)
 
 
 def _asks() -> bool:

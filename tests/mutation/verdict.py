@@ -1,8 +1,9 @@
 """What a run of mutants found, compared with the survivors that are known."""
 
+import re
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -14,28 +15,75 @@ FOLDER: Final = Path(__file__).with_name("survivors")
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The survivors that are known.
+    """What is known of the mutants of one tool.
 
     Attributes:
-        equivalent: reasons by mutant: no request, or no program, tells it from the original.
+        judged: the parts, by the first words of names, whose mutants have all been tried. Others are not tried again.
+        groups: each a reason why nothing tells its mutants from the original, with their names or with expressions for
+            whole names.
         open: mutants that no case kills yet.
     """
 
-    equivalent: Mapping[str, str]
+    judged: Collection[str]
+    groups: Sequence[Mapping[str, Any]]
     open: Collection[str]
+
+    def reason(self, name: str) -> str:
+        """Why a mutant is equivalent; empty if it is not listed as such."""
+        return next(
+            (
+                group["reason"]
+                for group in self.groups
+                if name in group.get("mutants", ()) or any(re.fullmatch(one, name) for one in group.get("matching", ()))
+            ),
+            "",
+        )
+
+    def lists(self, name: str) -> bool:
+        """Whether a mutant is a known survivor."""
+        return name in self.open or bool(self.reason(name))
+
+    def chosen(self, names: Iterable[str], prefix: str, one_of: int, *, new: bool) -> list[str]:
+        """Names of mutants to try: of parts that are judged, of new ones, or of those that begin with a prefix.
+
+        Args:
+            one_of: the same part of the mutants each time, whatever others there are.
+        """
+        return [
+            name
+            for name in names
+            if name.startswith(prefix)
+            and (new or prefix or part_of(name) in self.judged)
+            and zlib.crc32(name.encode()) % one_of == 0
+        ]
+
+    def stale(self, names: Collection[str]) -> list[str]:
+        """The entries, of names and expressions, that are of no mutant any more."""
+        listed = [*self.open, *(name for group in self.groups for name in group.get("mutants", ()))]
+        patterns = [pattern for group in self.groups for pattern in group.get("matching", ())]
+        return [
+            *(name for name in listed if name not in names),
+            *(pattern for pattern in patterns if not any(re.fullmatch(pattern, name) for name in names)),
+            *(part for part in self.judged if not any(part_of(name) == part for name in names)),
+        ]
+
+
+def part_of(name: str) -> str:
+    """The file that a mutant is of."""
+    return name.partition(" ")[0].rstrip(":")
 
 
 def known(name: str) -> Known:
-    """The file of one tool: `guards` or `packs`."""
-    found: Any = yaml.safe_load((FOLDER / f"{name}.yaml").read_bytes()) or {}
-    groups: list[dict[str, Any]] = found.get("equivalent") or []
-    reasons: dict[str, str] = {mutant: group["reason"] for group in groups for mutant in group["mutants"]}
-    return Known(reasons, frozenset(found.get("open") or []))
+    """The file of one tool: `guards` or `packs`.
 
-
-def sampled(names: Iterable[str], one_of: int) -> list[str]:
-    """The same part of the mutants each time, whatever others there are."""
-    return [name for name in names if zlib.crc32(name.encode()) % one_of == 0]
+    Raises:
+        ValueError: the count of open mutants is not that of the list.
+    """
+    found: Any = yaml.safe_load((FOLDER / f"{name}.yaml").read_bytes())
+    count, names = found["open"]["count"], found["open"]["mutants"]
+    if count != len(names):
+        raise ValueError(f"tests/mutation/survivors/{name}.yaml: open.count: {count} is not {len(names)}; correct it")
+    return Known(found["judged"], found["equivalent"], frozenset(names))
 
 
 @dataclass(slots=True)
@@ -54,31 +102,35 @@ class Results:
 
     def problems(self, listed: Known, all_names: Collection[str]) -> list[str]:
         """What must be changed: new survivors, and entries of the file that are out of date."""
-        names = {*listed.equivalent, *listed.open}
         return [
             *(
                 f"{name}: no case fails; add a case, or a reason in tests/mutation/survivors"
                 for name in self.survived
-                if name not in names
+                if not listed.lists(name)
             ),
             *(
                 f"{name}: is listed as a survivor but {test} fails; remove it"
                 for name, test in self.killed.items()
-                if name in names
+                if listed.lists(name)
             ),
-            *(f"{name}: is listed as a survivor but no mutant; remove it" for name in sorted(names - {*all_names})),
+            *(f"{name}: is in tests/mutation/survivors but no mutant; remove it" for name in listed.stale(all_names)),
         ]
 
-    def record(self, name: str, listed: Known) -> None:
-        """Writes the survivors that have no reason yet into the file of a tool."""
-        reasons: dict[str, list[str]] = {}
-        for mutant, reason in listed.equivalent.items():
-            if mutant not in self.killed:
-                reasons.setdefault(reason, []).append(mutant)
-        survivors = {*self.survived, *listed.open} - {*self.killed, *listed.equivalent}
+    def record(self, name: str, listed: Known, all_names: Collection[str]) -> None:
+        """Writes the survivors that have no reason yet into the file of a tool, and which parts are judged."""
+        groups: list[dict[str, Any]] = []
+        for group in listed.groups:
+            names = [one for one in group.get("mutants", ()) if one in all_names and one not in self.killed]
+            if names or "matching" in group:
+                groups.append({**group, **({"mutants": names} if names else {})})
+        survivors = {*self.survived, *listed.open}.intersection(all_names) - {*self.killed}
+        survivors = sorted(one for one in survivors if not listed.reason(one))
+        tried = {*self.killed, *self.survived, *self.invalid}
+        missed = {part_of(one) for one in all_names if one not in tried}
         found = {
-            "equivalent": [{"reason": reason, "mutants": mutants} for reason, mutants in reasons.items()],
-            "open": sorted(survivors),
+            "judged": sorted({*listed.judged, *({part_of(one) for one in tried} - missed)}),
+            "equivalent": groups,
+            "open": {"count": len(survivors), "mutants": survivors},
         }
         text = yaml.safe_dump(found, sort_keys=False, allow_unicode=True, width=1000)
         (FOLDER / f"{name}.yaml").write_text(text, encoding="utf-8")
@@ -88,10 +140,10 @@ class Results:
         rows: dict[str, Counter[str]] = {}
         outcomes = {
             **dict.fromkeys(self.killed, "killed"),
-            **{name: "equivalent" if name in listed.equivalent else "survived" for name in self.survived},
+            **{name: "equivalent" if listed.reason(name) else "survived" for name in self.survived},
         }
         for name, outcome in outcomes.items():
-            rows.setdefault(name.split(":")[0].split(" ")[0], Counter())[outcome] += 1
+            rows.setdefault(part_of(name), Counter())[outcome] += 1
         rows = dict(sorted(rows.items()))
         rows["all"] = sum(rows.values(), Counter[str]())
         lines = [f"{'':32}{'mutants':>9}{'killed':>9}{'equivalent':>12}{'survived':>10}"]
