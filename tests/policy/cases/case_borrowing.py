@@ -23,7 +23,7 @@ CASES: Final = (
         name="limits of borrowing",
         rule=borrowing.borrowing_bounded,
         given={"queue": CLUSTER_QUEUE, "groups": GROUPS, "org": ORG},
-        settings={"maximum": {"nvidia.com/*": 8}},
+        settings={"maximum": {"nvidia.com/*": 8, "*": 1}},
         also=[(f"{_GPU}.borrowingLimit", "0"), ("queue: spec.cohortName", GONE), (f"{_GPU}.name", "example.com/fpga")],
         breaks=[
             Break(
@@ -74,6 +74,11 @@ CASES: Final = (
                 {"preemption": {"borrowWithinCohort": {"policy": "LowerPriority"}}},
                 f"{_QUEUE}: borrowWithinCohort is LowerPriority without a cohort; set cohortName, or set"
                 " borrowWithinCohort to Never",
+            ),
+            Break(
+                "queue: spec",
+                {"resourceGroups": [{"flavors": [{"name": "l4", "resources": [{"name": "cpu", "lendingLimit": 1}]}]}]},
+                f"{_QUEUE}: lendingLimit is set without a cohort; set cohortName, or remove lendingLimit",
             ),
             Break(
                 "groups: spec.parentName",

@@ -228,6 +228,7 @@ CASES: Final = (
             ("budget: spec.selector", {"matchExpressions": [{"key": "app", "operator": "In", "values": ["chat"]}]}),
             ("budget: spec.selector", {"matchExpressions": [{"key": "app", "operator": "Exists"}]}),
             ("budget: spec.selector", {"matchExpressions": [{"key": "job", "operator": "DoesNotExist"}]}),
+            ("budget: spec.selector", {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["a"]}]}),
             ("hpa", GONE),
         ],
         breaks=[
@@ -235,6 +236,11 @@ CASES: Final = (
             Break("budget: metadata.namespace", "ml-research", _NO_BUDGET),
             Break("budget: spec.selector", GONE, _NO_BUDGET),
             Break("budget: spec.selector.matchLabels.app", "chta", _NO_BUDGET),
+            Break(
+                "budget: spec.selector",
+                {"matchExpressions": [{"key": "app", "operator": "Gt", "values": ["1"]}]},
+                _NO_BUDGET,
+            ),
             Break(
                 "budget: spec.selector",
                 {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["chat"]}]},

@@ -151,6 +151,18 @@ CASES: Final = (
         ],
         breaks=[
             Break(
+                f"{_SPEC}.initContainers",
+                [{"name": "first", "resources": _gpus(16)}, {"name": "second", "resources": _gpus(8)}],
+                f"{_NIGHTLY}: requests 16 nvidia.com/gpu, but the largest node has 8; split the work into pods of at"
+                " most 8",
+            ),
+            Break(
+                f"{_SPEC}.initContainers",
+                [{"name": "sidecar", "restartPolicy": "Always", "resources": _gpus(1)}],
+                f"{_NIGHTLY}: requests 9 nvidia.com/gpu, but the largest node has 8; split the work into pods of at"
+                " most 8",
+            ),
+            Break(
                 _RESOURCES,
                 _gpus(16),
                 f"{_NIGHTLY}: requests 16 nvidia.com/gpu, but the largest node has 8; split the work into pods of"
@@ -178,9 +190,10 @@ CASES: Final = (
         settings={
             "largest": {
                 "nvidia.com/*": 8.0,
-                "nvidia.com/mig-*": 7.0,
+                "nvidia.com/mig-1*": 7.0,
                 "nvidia.com/mig-2g.20gb": 3.0,
                 "nvidia.com/mig-2g.20gb*": 1.0,
+                "nvidia.com/mig?*": 1.0,
             }
         },
         also=[(_RESOURCES, _gpus(3, "nvidia.com/mig-2g.20gb"))],
@@ -201,6 +214,9 @@ CASES: Final = (
             (_GRACE, 600),
             ("one: spec.template.spec.terminationGracePeriodSeconds", 3600),
             (_SPEC, {"terminationGracePeriodSeconds": 86400, "containers": [{"name": "cpu"}]}),
+            (_SPEC, {"terminationGracePeriodSeconds": 86400, "containers": [{"resources": _gpus(0)}]}),
+            (_SPEC, {"terminationGracePeriodSeconds": 86400, "containers": [{"resources": _gpus(None)}]}),
+            (_SPEC, {"terminationGracePeriodSeconds": 86400, "initContainers": [{"resources": _gpus(0)}]}),
             ("job: metadata.namespace", "kube-system"),
         ],
         breaks=[
@@ -253,6 +269,7 @@ CASES: Final = (
         name="shared GPUs by resource name",
         rule=gpus.time_slicing_trust,
         given={"one": SHARED, "train": TRAIN_JOB},
+        settings={"resources": ["*.shared", "*.sliced"]},
         breaks=[
             Break(
                 "train: spec.trainer.resourcesPerNode",

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from policy_builders import GONE, Break, Case, changed, manifest
+from policy_builders import GONE, Break, Case, Sample, changed, manifest
 
 from workload_rules import jobs
 
@@ -126,11 +126,19 @@ _NIGHTLY: Final = "Job ml-research/nightly"
 _GANG: Final = "Job ml-research/gang"
 _ALL: Final = {"job": JOB, "cron": CRON, "gang": GANG, "set": SET, "torch": TORCH, "train": TRAIN, "server": SERVER}
 _LABEL: Final = "metadata.labels.'kueue.x-k8s.io/queue-name'"
+_AMD: Final = {"limits": {"amd.com/gpu": 1}}
 _L4: Final = {"nvidia.com/gpu.product": "NVIDIA-L4"}
 
 
 def _no_end(place: str, where: str) -> str:
     return f"{place}: requests nvidia.com/gpu without a time limit; set {where}.activeDeadlineSeconds: 604800 or less"
+
+
+def _with_spec(**fields: object) -> Sample:
+    """The Job without a queue, but with fields in which other kinds have theirs."""
+    return changed(
+        {"job": changed({"job": JOB}, f"job: {_LABEL}", GONE)["job"]}, "job: spec", {**JOB.props["spec"], **fields}
+    )["job"]
 
 
 def _no_queue(place: str, write: str = "label kueue.x-k8s.io/queue-name") -> str:
@@ -151,6 +159,9 @@ def _limited(place: str, gpus: int) -> str:
     )
 
 
+_DAY, _TEN_DAYS = (
+    {"spec": {**JOB.props["spec"]["template"]["spec"], "activeDeadlineSeconds": seconds}} for seconds in (86400, 864000)
+)
 _CLAIMING: Final = {
     "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "eight"}],
     "containers": [{"name": "train", "resources": {"claims": [{"name": "gpu"}]}}],
@@ -163,6 +174,7 @@ CASES: Final = (
         given=_ALL,
         also=[
             ("job: spec.template.spec.containers.0.resources", {}),
+            ("job: spec", {**JOB.props["spec"], "activeDeadlineSeconds": 700000, "template": _DAY}),
             ("set: spec.replicatedJobs.1.template.spec.template.spec.activeDeadlineSeconds", 60),
         ],
         breaks=[
@@ -170,6 +182,11 @@ CASES: Final = (
             Break(
                 "job: spec.activeDeadlineSeconds",
                 700000,
+                (f"{_NIGHTLY}: time limit of 700000 seconds exceeds the maximum; set 604800 or less"),
+            ),
+            Break(
+                "job: spec",
+                {**JOB.props["spec"], "activeDeadlineSeconds": 700000, "template": _TEN_DAYS},
                 (f"{_NIGHTLY}: time limit of 700000 seconds exceeds the maximum; set 604800 or less"),
             ),
             Break(
@@ -232,6 +249,8 @@ spec:
             Break(f"job: {_LABEL}", GONE, _no_queue(_NIGHTLY)),
             Break(f"job: {_LABEL}", "", _no_queue(_NIGHTLY)),
             Break("cron: spec.jobTemplate.metadata", GONE, _no_queue("CronJob ml-research/weekly")),
+            Break("job", _with_spec(queue="ml-research"), _no_queue(_NIGHTLY)),
+            Break("job", _with_spec(runPolicy={"schedulingPolicy": {"queue": "ml-research"}}), _no_queue(_NIGHTLY)),
             Break("gang: spec.queue", GONE, _no_queue(_GANG, "spec.queue")),
             Break("torch: spec.runPolicy.schedulingPolicy", GONE, _no_queue("PyTorchJob ml-research/torch")),
             Break("train: metadata.labels", GONE, _no_queue("TrainJob ml-research/finetune")),
@@ -249,6 +268,8 @@ spec:
         also=[
             (f"job: {_LABEL}", GONE),
             ("job: spec.template.spec.containers.0.resources.limits", {"cpu": 8}),
+            ("job: spec.template.spec.containers.0.resources", {"limits": {"nvidia.com/gpu": 0}}),
+            ("server: metadata.labels", {"kueue.x-k8s.io/queue-name": "ml-research"}),
             ("job: metadata.namespace", "kueue-system"),
         ],
         breaks=[
@@ -343,6 +364,7 @@ spec:
             ("gang: metadata.namespace", "ml-other"),
             ("job: spec.template.spec.schedulerName", "volcano"),
             ("job: spec.template.spec", {"containers": [{"name": "cpu"}]}),
+            ("server: spec.template.spec", {"schedulerName": "volcano", "containers": [{"resources": _AMD}]}),
         ],
         breaks=[
             Break("job: spec.template.spec.nodeSelector", _L4, _both(_GANG, _NIGHTLY)),

@@ -52,6 +52,7 @@ CASES: Final = (
         also=[
             ("release: version", "1.2.3-rc.1+build"),
             ("release", release("./charts/ours", version="")),
+            ("release", release("/srv/charts/ours", version="")),
             ("release", release("our-chart", version="")),
             ("release", release("https://charts.example.com/ours-1.2.3.tgz", version="")),
             ("release", release("oci://registry.example.com/charts/ours:1.2.3", version="")),
@@ -117,6 +118,19 @@ CASES: Final = (
         },
     ),
     Case(
+        name="the operator beside pools of EKS with Amazon Linux 2",
+        rule=operators.gpu_operator_driver_mode,
+        given={"pool": eks("AL2_x86_64_GPU"), "operator": release(values=_OFF)},
+        also=[("pool", eks("AL2_x86_64"))],
+        breaks=[
+            Break(
+                "operator: values.driver",
+                GONE,
+                wants("NodeGroup a100", "amiType AL2_x86_64_GPU", "driver", enabled=True),
+            )
+        ],
+    ),
+    Case(
         name="the operator beside pools of GKE",
         rule=operators.gpu_operator_driver_mode,
         given={
@@ -144,11 +158,14 @@ CASES: Final = (
                     "NodePool a100", f"gpuDriverVersion INSTALLATION_DISABLED {_WITH}", "devicePlugin", enabled=False
                 ),
             ),
-            Break(
-                "pool",
-                gke("LATEST", labels=_NO_PLUGIN),
-                f"NodePool a100: has gpuDriverVersion LATEST {_WITH}, so no driver is installed; remove the label,"
-                " or set INSTALLATION_DISABLED",
+            *(
+                Break(
+                    "pool",
+                    gke(driver, labels=_NO_PLUGIN),
+                    f"NodePool a100: has gpuDriverVersion {driver} {_WITH}, so no driver is installed; remove the"
+                    " label, or set INSTALLATION_DISABLED",
+                )
+                for driver in ("LATEST", "DEFAULT")
             ),
         ],
         unknown={
@@ -165,7 +182,15 @@ CASES: Final = (
                 "pool",
                 gke("INSTALLATION_DISABLED", labels=_NO_PLUGIN),
                 wants("NodePool a100", f"gpuDriverVersion INSTALLATION_DISABLED {_WITH}", "driver", enabled=True),
-            )
+            ),
+            Break(
+                "pool",
+                gke("DEFAULT", "UBUNTU_CONTAINERD"),
+                (
+                    wants("NodePool a100", f"gpuDriverVersion DEFAULT {_WITHOUT}", "devicePlugin", enabled=True),
+                    wants("NodePool a100", f"gpuDriverVersion DEFAULT {_WITHOUT}", "driver", enabled=True),
+                ),
+            ),
         ],
         unknown={"pool: nodeConfig.imageType": "NodePool a100"},
     ),

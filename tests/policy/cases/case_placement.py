@@ -46,6 +46,18 @@ kind: JobSet
 metadata: {name: pretrain, namespace: ml-research}
 spec: {replicatedJobs: [{name: w, template: {spec: {template: {spec: {containers: [{name: w}]}}}}}]}
 """)
+RUNTIME: Final = manifest("""
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainingRuntime
+metadata: {name: torch, namespace: ml-research}
+spec:
+  template:
+    spec:
+      replicatedJobs:
+      - name: node
+        template:
+          spec: {template: {spec: {tolerations: [{key: nvidia.com/gpu, operator: Exists}], containers: [{name: node}]}}}
+""")
 _OWN: Final = {"matchLabels": {"kubernetes.io/metadata.name": "ml-research"}}
 _EXCLUSIVE: Final = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "topology.kubernetes.io/zone"}
 _EXCLUDING: Final = (
@@ -198,6 +210,7 @@ CASES: Final = (
                 "cpu: spec.template.spec",
                 {"tolerations": [{"key": "nvidia.com/gpu"}], "resourceClaims": [{"name": "gpu"}], "containers": []},
             ),
+            ("runtime", RUNTIME),
         ],
         breaks=[
             Break(

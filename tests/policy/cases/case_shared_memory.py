@@ -92,6 +92,7 @@ spec:
     workerTemplate: {spec: {containers: [{name: train, resources: {limits: {nvidia.com/gpu: 1}}}]}}
 """)
 _NIGHTLY: Final = "Job ml-research/nightly"
+_SHM: Final = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108 - the mount of the case
 _SPEC: Final = "job: spec.template.spec"
 _CONTAINER: Final = f"{_SPEC}.containers.0"
 _RESOURCES: Final = f"{_CONTAINER}.resources"
@@ -119,6 +120,7 @@ CASES: Final = (
         also=[
             ("job: spec.template.spec", {"containers": [{"name": "train", "resources": _gpus(1)}], "hostIPC": True}),
             (_RESOURCES, {}),
+            (f"{_CONTAINER}.volumeMounts", [_SHM, {"name": "data", "mountPath": "/data"}]),
         ],
         breaks=[
             Break(
@@ -175,11 +177,12 @@ CASES: Final = (
         given={"job": _ALONE},
         also=[("job: spec.parallelism", 4), ("job: spec.completionMode", "Indexed")],
         breaks=[
+            Break(_RESOURCES, {"limits": {"nvidia.com/gpu": 2, "nvidia.com/mig-1g.5gb": 1}}, f"{_NIGHTLY}: {_NONE}"),
             Break(
                 "job: spec",
                 {**_ALONE.props["spec"], "completionMode": "Indexed", "parallelism": 2},
                 f"{_NIGHTLY}: {_NONE}",
-            )
+            ),
         ],
     ),
     Case(
