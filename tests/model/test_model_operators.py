@@ -1,11 +1,11 @@
 """The operators: which are installed here, in what order, with what values."""
 
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import yaml
-from builders import Data, planned, pool, stack, team
+from builders import EKS, Data, planned, pool, stack, team
 from operators_builders import (
     HERE,
     ROOT,
@@ -186,6 +186,35 @@ def test_prometheus_takes_everybodys_monitors_and_grafana_everybodys_dashboards(
     values = release(made_here(), "kube-prometheus-stack").values
     assert values["prometheus"]["prometheusSpec"]["serviceMonitorSelectorNilUsesHelmValues"] is False
     assert values["grafana"]["sidecar"]["dashboards"]["label"] == "grafana_dashboard"
+
+
+@pytest.mark.parametrize("name", ["dev-aws", "prod-aws", "prod-gcp", "prod-azure"])
+def test_no_alert_fires_for_what_a_cloud_hides_and_samples_outlive_their_pod(name: str) -> None:
+    (prometheus,) = (one for one in plan_of(ROOT / f"stacks/Pulumi.{name}.yaml").operators if "prometheus" in one.name)
+    off = {key for key, value in prometheus.values.items() if value == {"enabled": False}}
+    assert off >= {"kubeControllerManager", "kubeScheduler", "kubeEtcd", "kubeProxy"}
+    assert ("coreDns" in off) == (name == "prod-gcp")
+    spec = prometheus.values["prometheus"]["prometheusSpec"]
+    limits = ("720h", "409600MB") if name == "prod-gcp" else ("360h", "81920MB")
+    assert (spec["retention"], spec["retentionSize"]) == limits
+    volume = spec["storageSpec"]["volumeClaimTemplate"]["spec"]
+    assert volume["resources"] == {"requests": {"storage": "500Gi" if name == "prod-gcp" else "100Gi"}}
+    silences = prometheus.values["alertmanager"]["alertmanagerSpec"]["storage"]["volumeClaimTemplate"]["spec"]
+    assert silences == {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
+
+
+def test_metrics_have_a_volume_only_of_a_class_that_exists() -> None:
+    def classes(**sections: Any) -> list[str | None]:
+        cluster = {**EKS, "provides": ["networkPolicies", "resourceMetrics"]}
+        values = release(stack(cluster=cluster, **sections), "kube-prometheus-stack").values
+        claims = [
+            values["prometheus"]["prometheusSpec"].get("storageSpec"),
+            values.get("alertmanager", {}).get("alertmanagerSpec", {}).get("storage"),
+        ]
+        return [claim["volumeClaimTemplate"]["spec"].get("storageClassName") for claim in claims if claim]
+
+    assert classes() == []
+    assert classes(metrics={"storage": {"storageClass": "fast"}}) == ["fast", "fast"]
 
 
 @pytest.mark.parametrize(

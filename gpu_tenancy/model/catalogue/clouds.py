@@ -159,6 +159,16 @@ class LoadBalancers(Fact):
     public: Mapping[str, str] = {}
 
 
+class Hidden(Fact):
+    """Components of the control plane and of nodes whose metrics no pod can read.
+
+    Attributes:
+        components: sections of the chart kube-prometheus-stack. Its alerts for them would always fire.
+    """
+
+    components: tuple[str, ...]
+
+
 class Directory(Fact):
     """The people that a cloud's clusters know.
 
@@ -198,6 +208,7 @@ class CloudRules(Row):
         node_endpoints: link-local addresses of nodes that pods of teams may call.
         topologies: node labels with the place in the network, by machine type; empty where none are known.
         load_balancers: annotations of its load balancers; None if they are unknown.
+        hidden: components whose metrics cannot be read; None if they are unknown.
         people: how its directory names people.
     """
 
@@ -222,6 +233,7 @@ class CloudRules(Row):
     node_endpoints: tuple[NodeEndpoint, ...] = ()
     topologies: tuple[TopologyRule, ...] = ()
     load_balancers: LoadBalancers | None = None
+    hidden: Hidden | None = None
     people: Directory
 
 

@@ -30,6 +30,9 @@ def operator_problems(tree: Tree) -> Iterator[Problem]:
     yield from _served(tree)
     yield from _one_advertiser(tree)
     yield from _intel_labels(tree)
+    if stack.metrics.storage and (by := installed_by(tree, "prometheus")) != "here":
+        rule = f"has no effect: prometheus is {by}"
+        yield Problem(("metrics", "storage"), rule, "set operators.prometheus: here, or remove it")
 
 
 def _place(name: str) -> Path:

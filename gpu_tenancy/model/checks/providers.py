@@ -4,23 +4,22 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from gpu_tenancy.base.problems import Path, Problem, dotted
-from gpu_tenancy.model.catalogue.needs import Need, needs
+from gpu_tenancy.model.catalogue.needs import needs
 from gpu_tenancy.model.checks.workloads import workloads
 from gpu_tenancy.model.plan.fabric import pod_fabric
+from gpu_tenancy.model.plan.needs import has
 from gpu_tenancy.model.plan.pods import flavor_of
 from gpu_tenancy.model.plan.queues import provisioning_checks
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.snapshots import with_snapshots
 from gpu_tenancy.model.plan.storage import service_of
-from gpu_tenancy.model.spec import Stack
 
 
 def provider_problems(tree: Tree) -> Iterator[Problem]:
     """Needs of the stack that nothing provides, as far as the program and the stack tell."""
-    declared = set[str](tree.stack.cluster.provides)
     for name, need in needs().items():
         place = next(places(tree, name), None)
-        if place is not None and provider_of(tree.stack, need) is None and name not in declared:
+        if place is not None and not has(tree.stack, name):
             yield Problem(
                 ("cluster", "provides"),
                 f"does not include {name}, which {need.of} need ({dotted(place)}): without {need.means}, they"
@@ -28,20 +27,6 @@ def provider_problems(tree: Tree) -> Iterator[Problem]:
                 f"add {name} if the cluster has it",
                 about=(place, ("cluster",)),
             )
-
-
-def provider_of(stack: Stack, need: Need) -> str | None:
-    """What provides something without a declaration; None where nothing does.
-
-    Returns:
-        The name of the cloud's own part, or of the resource of this program in a cluster that it creates.
-    """
-    service = stack.cluster.cloud
-    if service in need.cloud:
-        return need.cloud[service]
-    if stack.cluster.creation is not None and service in need.made:
-        return need.made[service].by
-    return None
 
 
 def places(tree: Tree, name: str) -> Iterator[Path]:
@@ -60,13 +45,15 @@ def _autoscalers_on_cpu(tree: Tree) -> Iterator[Path]:
                 yield ("teams", team, "serving", name)
 
 
-def _storage_budgets(tree: Tree) -> Iterator[Path]:
+def _claims(tree: Tree) -> Iterator[Path]:
     for name, team in tree.stack.teams.items():
         if team.objects.storage:
             yield ("teams", name, "objects", "storage")
         for key, storage in team.storage.items():
             if storage.storage_class is None and service_of(tree.stack.cluster, storage)[1] is None:
                 yield ("teams", name, "storage", key)
+    if tree.stack.metrics.storage and tree.stack.metrics.storage.storage_class is None:
+        yield ("metrics", "storage")
 
 
 def _snapshots(tree: Tree) -> Iterator[Path]:
@@ -99,7 +86,7 @@ def _workloads_with_efa(tree: Tree) -> Iterator[Path]:
 _PLACES: Final[Mapping[str, Callable[[Tree], Iterator[Path]]]] = {
     "networkPolicies": _teams,
     "resourceMetrics": _autoscalers_on_cpu,
-    "defaultStorageClass": _storage_budgets,
+    "defaultStorageClass": _claims,
     "s3Volumes": _datasets("s3"),
     "gcsVolumes": _datasets("gs"),
     "blobVolumes": _datasets("az"),

@@ -7,6 +7,7 @@ from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.base.problems import Path, dotted
 from gpu_tenancy.model.catalogue.clouds import DriverMode
+from gpu_tenancy.model.catalogue.needs import Need, needs
 from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.pools import ResolvedPool
@@ -41,6 +42,25 @@ def infiniband_pools(environment: Environment) -> list[ResolvedPool]:
 def nvlink_pool(environment: Environment) -> str | None:
     """The first pool whose machines NVLink connects with each other."""
     return next((pool.name for pool in environment.pools.values() if pool.nvlink), None)
+
+
+def provider_of(stack: Stack, need: Need) -> str | None:
+    """What provides something without a declaration; None where nothing does.
+
+    Returns:
+        The name of the cloud's own part, or of the resource of this program in a cluster that it creates.
+    """
+    service = stack.cluster.cloud
+    if service in need.cloud:
+        return need.cloud[service]
+    if stack.cluster.creation is not None and service in need.made:
+        return need.made[service].by
+    return None
+
+
+def has(stack: Stack, name: str) -> bool:
+    """Whether a cluster has what a row of `gpu_tenancy/model/catalogue/needs.yaml` names, as far as is known."""
+    return name in set[str](stack.cluster.provides) or provider_of(stack, needs()[name]) is not None
 
 
 def predates(cluster: Cluster, version: tuple[int, int]) -> bool:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
 
-from gpu_tenancy.model.spec.base import Name, Section, refuse
+from gpu_tenancy.model.spec.base import Bytes, Name, Seconds, Section, refuse
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
@@ -57,6 +57,17 @@ class Prometheus(Section):
     http://kube-prometheus-stack-prometheus.monitoring.svc:9090."""
 
 
+class MetricsStorage(Section):
+    """The volume of the Prometheus that this program installs. Alertmanager has one of 10Gi, of the same class."""
+
+    size: Annotated[Bytes, Field(ge=10 * 2**30)] = 100 * 2**30
+    """Size of the volume, at least 10Gi. Prometheus deletes its oldest samples at four fifths of it."""
+    retention: Annotated[Seconds, Field(ge=86400)] = 15 * 86400
+    """Age at which samples are deleted, at least a day."""
+    storage_class: Name | None = None
+    """StorageClass of the volumes; default: the cluster's default class."""
+
+
 class Metrics(Section):
     """The latency metric that servers can scale on besides CPU: the 99th percentile of a pod's request latency.
 
@@ -78,6 +89,9 @@ class Metrics(Section):
     its chart's values."""
     prometheus: Prometheus = Prometheus()
     """The Prometheus that scrapes the histogram."""
+    storage: MetricsStorage | None = None
+    """The volume of the Prometheus that this program installs; default: 100Gi for 15 days, if the cluster has a default
+    StorageClass, as far as the program or `cluster.provides` tells."""
 
     @model_validator(mode="after")
     def _something_to_measure(self) -> Self:

@@ -6,13 +6,17 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from gpu_tenancy.base.quantity import format_bytes
+from gpu_tenancy.model.catalogue.clouds import rules_of
 from gpu_tenancy.model.catalogue.operators import OperatorChart, operators
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.latency import adapter_rules, prometheus_address
-from gpu_tenancy.model.plan.needs import framework_used, there
+from gpu_tenancy.model.plan.needs import framework_used, has, there
 from gpu_tenancy.model.plan.operators.gpus import Values, amd_values, dra_values, intel_values, merged, nvidia_values
 from gpu_tenancy.model.plan.operators.kueue import kueue_values
 from gpu_tenancy.model.plan.operators.network import network_values
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.cluster import MetricsStorage, service_of
 
 _SCHEDULER: Final[dict[str, Any]] = {
     "actions": "enqueue, allocate, backfill, reclaim",
@@ -38,6 +42,11 @@ _SCHEDULER: Final[dict[str, Any]] = {
 """With the plugin `capacity` instead of the chart's `proportion`, which shares by weight and ignores guarantees (the
 two are mutually exclusive), and with the action `reclaim`, which reclaims guaranteed quota:
 https://github.com/volcano-sh/volcano/blob/v1.15.1/docs/user-guide/how_to_use_capacity_plugin.md"""
+
+
+_HOUR: Final = 3600
+_OF_ALERTMANAGER: Final = 10 * 2**30
+"""Bytes for silences and notifications: the smallest disk of GKE's default class (`catalogue/storage.yaml`)."""
 
 
 def values_of(environment: Environment, name: str, chart: OperatorChart) -> Values:
@@ -74,10 +83,40 @@ def _lws(environment: Environment) -> Values:
 
 
 def _prometheus(environment: Environment) -> Values:
-    """Its objects have the names that `metrics.prometheus` describes, so that queries reach this Prometheus."""
+    """Its objects have the names that `metrics.prometheus` describes, so that queries reach this Prometheus.
+
+    The chart makes no rules for components that are switched off.
+    """
+    hidden = rules_of(service_of(environment.stack.cluster)).hidden
     own = environment.stack.metrics.prometheus.model_copy(update={"address": None})
     service = urlsplit(prometheus_address(own)).hostname or ""
-    return {"fullnameOverride": service.partition(".")[0].removesuffix("-prometheus")}
+    return {
+        "fullnameOverride": service.partition(".")[0].removesuffix("-prometheus"),
+        **({component: {"enabled": False} for component in hidden.components} if hidden else {}),
+        **_volumes(environment.stack),
+    }
+
+
+def _volumes(stack: Stack) -> Values:
+    """Volumes of Prometheus and Alertmanager; none where they would stay pending for want of a class."""
+    storage = stack.metrics.storage or MetricsStorage()
+    if storage.storage_class is None and not has(stack, "defaultStorageClass"):
+        return {}
+
+    def claim(size: int) -> Values:
+        of_class = {"storageClassName": storage.storage_class} if storage.storage_class else {}
+        requests = {"storage": format_bytes(size)}
+        spec = {**of_class, "accessModes": ["ReadWriteOnce"], "resources": {"requests": requests}}
+        return {"volumeClaimTemplate": {"spec": spec}}
+
+    limits = {
+        "retention": f"{int(storage.retention) // _HOUR}h",
+        "retentionSize": f"{storage.size * 4 // 5 // 2**20}MB",  # MB is 2^20 bytes to Prometheus.
+    }
+    return {
+        "prometheus": {"prometheusSpec": {**limits, "storageSpec": claim(storage.size)}},
+        "alertmanager": {"alertmanagerSpec": {"storage": claim(_OF_ALERTMANAGER)}},
+    }
 
 
 def _adapter(environment: Environment) -> Values:
