@@ -72,7 +72,8 @@ def questions(stack: Stack, section: AwsCluster, run: Run) -> Iterator[Question]
     types = sorted({need.type for need in needs})
     zones = partial(_zones, cli, needs, section)
     yield Question("zones", ", ".join(types), "offered in the zones", zones)
-    yield Question("subnets", ", ".join(section.subnets), "free addresses", partial(_subnets, cli, needs, section))
+    if section.subnets:
+        yield Question("subnets", ", ".join(section.subnets), "free addresses", partial(_subnets, cli, needs, section))
     rights = preflight().aws.needed(parts_of(stack))
     yield Question("rights", str(caller["Arn"]), f"{len(rights)} actions", partial(_rights, cli, caller, rights))
     if section.create:
@@ -132,7 +133,7 @@ def _zones(cli: AwsCli, needs: Iterable[NodesNeed], section: AwsCluster) -> Iter
     for offering in answer["InstanceTypeOfferings"]:
         offered.setdefault(offering["InstanceType"], set()).add(offering["Location"])
     for need in listed:
-        zones, there = need.zones or tuple(section.subnets), offered.get(need.type, set())
+        zones, there = need.zones or section.zones, offered.get(need.type, set())
         # Without zones of its own, a node group uses those of the subnets that have machines.
         fits = set(zones) <= there if need.zones else bool(set(zones) & there)
         yield judged(
@@ -141,7 +142,7 @@ def _zones(cli: AwsCli, needs: Iterable[NodesNeed], section: AwsCluster) -> Iter
             f"{'all' if need.zones else 'one'} of {', '.join(zones)}",
             ", ".join(sorted(there)) or f"no zone of {section.region}",
             fits=fits,
-            fix=zone_fix(need, there & set(section.subnets)),
+            fix=zone_fix(need, there & set(section.zones)),
         )
 
 

@@ -82,7 +82,9 @@ def questions(stack: Stack, section: AzureCluster, run: Run) -> Iterator[Questio
         yield Question("feature", feature, "Registered", partial(_feature, arm, home, feature))
     types = ", ".join(sorted({need.type for need in needs}))
     yield Question("machines", types, "quota and zones", partial(_machines, arm, home, needs, section))
-    yield Question("subnets", section.subnet, "free addresses", partial(_subnet, arm, needs, section))
+    if section.subnet:
+        subnet = partial(_subnet, arm, needs, section.subnet, exists=section.create is None)
+        yield Question("subnets", section.subnet, "free addresses", subnet)
     rights, group = facts.needed(parts), f"{home}/resourcegroups/{section.resource_group}"
     where = f"resource group {section.resource_group}"
     yield Question(
@@ -173,18 +175,17 @@ def _offered(need: NodesNeed, sku: dict[str, Any] | None, location: str) -> Row:
     )
 
 
-def _subnet(arm: Arm, needs: Iterable[NodesNeed], section: AzureCluster) -> Iterator[Row]:
+def _subnet(arm: Arm, needs: Iterable[NodesNeed], subnet: str, *, exists: bool) -> Iterator[Row]:
     """Addresses of nodes; pods have their own overlay network."""
-    network, _, name = section.subnet.rpartition("/subnets/")
+    network, _, name = subnet.rpartition("/subnets/")
     needed = sum(need.nodes for need in needs)
     usages = {str(usage["id"]).lower(): usage for usage in arm.pages(f"{network}/usages", "2026-03-01")}
-    usage = usages.get(section.subnet.lower())
+    usage = usages.get(subnet.lower())
     if usage is None:
         fix = "set cluster.subnet to a subnet that exists"
         yield Row("subnets", name, f"{needed} addresses", "no such subnet", "missing", fix)
         return
     limit, used = int(usage["limit"]), int(usage["currentValue"])
-    exists = section.create is None
     yield compared("subnets", name, needed, Quota(limit, used, "addresses", "use a larger subnet", exists))
 
 

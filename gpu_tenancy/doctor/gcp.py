@@ -30,7 +30,7 @@ from gpu_tenancy.model.catalogue.preflight import preflight
 from gpu_tenancy.model.plan.buckets import Folder
 from gpu_tenancy.model.plan.storage import storage_classes
 from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.clouds.gcp import GcpCluster, GkeCreation
+from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
 
 COMPUTE: Final = "https://compute.googleapis.com/compute/v1"
 CONTAINER: Final = "https://container.googleapis.com/v1"
@@ -149,8 +149,9 @@ def questions(stack: Stack, section: GcpCluster, google: Google) -> Iterator[Que
         own = [need for need in needs if need.type == machine_type]
         yield Question("zones", machine_type, "offered", partial(_zones, google, own, section, machine_type))
     if section.create:
-        ranges = partial(_subnetwork, google, needs, section, section.create)
-        yield Question("subnets", section.create.subnetwork, "free addresses", ranges)
+        if subnetwork := section.create.subnetwork:
+            ranges = partial(_subnetwork, google, needs, section, subnetwork, section.create.pod_range or "")
+            yield Question("subnets", subnetwork, "free addresses", ranges)
         yield Question("Kubernetes", section.create.version, "offered by GKE", partial(_version, google, section))
     else:
         yield Question("cluster", section.name, "RUNNING", partial(_cluster, google, section))
@@ -262,10 +263,12 @@ def _offered(google: Google, section: GcpCluster, machine_type: str) -> Iterator
             return
 
 
-def _subnetwork(google: Google, needs: Iterable[NodesNeed], section: GcpCluster, create: GkeCreation) -> Iterator[Row]:
+def _subnetwork(
+    google: Google, needs: Iterable[NodesNeed], section: GcpCluster, subnetwork: str, pod_range: str
+) -> Iterator[Row]:
     """Free addresses of the nodes' range and of the pods' range; GKE gives each node a part of the latter."""
-    match = re.fullmatch(r"projects/([^/]+)/regions/([^/]+)/subnetworks/([^/]+)", create.subnetwork)
-    project, region, name = match.groups() if match else (section.project, section.region, create.subnetwork)
+    match = re.fullmatch(r"projects/([^/]+)/regions/([^/]+)/subnetworks/([^/]+)", subnetwork)
+    project, region, name = match.groups() if match else (section.project, section.region, subnetwork)
     url = f"{COMPUTE}/projects/{project}/regions/{region}/subnetworks/{name}"
     answer = google.get(url, "compute.subnetworks.get", views="WITH_UTILIZATION")
     free = {
@@ -277,7 +280,7 @@ def _subnetwork(google: Google, needs: Iterable[NodesNeed], section: GcpCluster,
     nodes = sum(need.nodes for need in needs)
     for title, key, needed in (
         ("nodes", "", nodes),
-        (f"pods, range {create.pod_range}", create.pod_range, nodes * preflight().gcp.pod_addresses),
+        (f"pods, range {pod_range}", pod_range, nodes * preflight().gcp.pod_addresses),
     ):
         subject = f"{name}: {title}"
         if key and key not in secondary:

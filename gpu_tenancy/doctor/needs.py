@@ -15,6 +15,7 @@ from gpu_tenancy.model.plan.storage import storage_classes
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
+from gpu_tenancy.model.spec.clouds.base import CloudCluster
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
 
 
@@ -99,6 +100,7 @@ def parts_of(stack: Stack) -> frozenset[Part]:
     stored = {made.kind for made in storage_classes(stack.cluster, stack.teams.values())}
     found: dict[Part, bool] = {
         "create": creates,
+        "network": isinstance(stack.cluster, CloudCluster) and creates and stack.cluster.makes_network,
         "people": bool(people and people.principals),
         "serviceAccounts": bool(identities(stack)),
         "identities": bool(team_identities(stack)),

@@ -9,7 +9,7 @@ from pulumi_aws.eks.outputs import ClusterVpcConfig
 from pulumi_kubernetes.storage.v1 import StorageClass
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan
-from gpu_tenancy.model.spec.clouds.aws import AwsCluster
+from gpu_tenancy.model.spec.clouds.aws import LUSTRE_SUBNET, AwsCluster
 from gpu_tenancy.model.spec.data import CACHES
 
 from ..api import Api
@@ -22,6 +22,7 @@ from .data import data_access
 from .files import LUSTRE_KIND, SHARED_KIND, LustreNetwork, SharedFiles
 from .identity import Grant, Role, name_of
 from .karpenter import ClusterAutoscaler, Karpenter, NodeRole
+from .network import Network
 from .nodes import efa_plugin, pool_group, system_group
 from .policies import managed_policy, node_trust, partition
 from .pools import NodeGroup
@@ -37,7 +38,7 @@ STORAGE_CLASS: Final = "gp3-encrypted"
 class EksCluster(pulumi.ComponentResource):
     """An EKS cluster, created or looked up by name, with its node pools and their autoscaler.
 
-    Its network (subnets with outbound access) is not created here. An existing cluster only gets nodes, access entries
+    Its network is created if the stack names no subnets. An existing cluster only gets nodes, access entries
     of people and service accounts, roles of service accounts and of readers of secrets and, if the stack sets one, an
     autoscaler: its add-ons and the EFA device plugin are managed by its owner.
     The role of its nodes also gets the policy of the VPC CNI, because it is unknown whether that add-on has its own
@@ -50,11 +51,12 @@ class EksCluster(pulumi.ComponentResource):
         super().__init__("gpu-tenancy:clouds:EksCluster", name, {}, opts)
         self._plan, self._section = plan, section
         within = pulumi.ResourceOptions(parent=self)
-        plane = ControlPlane(f"{name}-control-plane", plan, section, section.create, within) if section.create else None
+        subnets = self._subnets(f"{name}-network")
+        plane = self._control_plane(f"{name}-control-plane", list(subnets.values()))
         cluster = plane.cluster if plane else aws.eks.Cluster.get(f"{name}-cluster", section.name, within)
         # Together with the endpoint, which is known only after the cluster is created.
         own = pulumi.Output.all(cluster.endpoint, cluster.vpc_config)
-        self._context = ClusterContext(section, own.apply(own_security_group), plan.tags, plan.protect)
+        self._context = ClusterContext(section, subnets, own.apply(own_security_group), plan.tags, plan.protect)
         access = pulumi.Output.all(
             cluster.endpoint, cluster.certificate_authority.apply(certificate), section.name, section.region
         )
@@ -72,6 +74,18 @@ class EksCluster(pulumi.ComponentResource):
         self._pools(name, system)
         self.system: Sequence[pulumi.Resource] = [*system, *targets]
         self.register_outputs({"name": section.name})
+
+    def _subnets(self, name: str) -> Mapping[str, pulumi.Input[str]]:
+        """Ids of the cluster's subnets by zone, existing or created."""
+        if self._section.create is None or not self._section.makes_network:
+            return self._section.subnets
+        within = pulumi.ResourceOptions(parent=self)
+        return Network(name, self._plan, self._section, self._section.create, within).subnets
+
+    def _control_plane(self, name: str, subnets: Sequence[pulumi.Input[str]]) -> ControlPlane | None:
+        if self._section.create is None:
+            return None
+        return ControlPlane(name, self._plan, self._section, subnets, pulumi.ResourceOptions(parent=self))
 
     def _created(self, name: str, plane: ControlPlane) -> list[pulumi.Resource]:
         """What a created cluster needs before its pools: access, add-ons, system nodes, and a default StorageClass.
@@ -147,6 +161,8 @@ class EksCluster(pulumi.ComponentResource):
             late, targets = {**files.late}, files.targets
         if self._plan.stores(LUSTRE_KIND):
             late |= LustreNetwork(f"{name}-lustre", self._context, network, within).late
+            if self._section.makes_network:
+                late[LUSTRE_SUBNET] = pulumi.Output.from_input(next(iter(self._context.subnets.values())))
         return late, targets
 
     def _pools(self, name: str, system: Sequence[pulumi.Resource]) -> None:

@@ -1,6 +1,6 @@
 """Facts of a cluster that its nodes and autoscalers need."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -13,11 +13,13 @@ class ClusterContext:
     """The cluster that nodes join.
 
     Attributes:
+        subnets: ids of its subnets, by zone.
         security_group: the cluster's security group, which allows traffic between nodes and control plane, and EFA:
             https://docs.aws.amazon.com/eks/latest/userguide/sec-group-reqs.html
     """
 
     section: AwsCluster
+    subnets: Mapping[str, pulumi.Input[str]]
     security_group: pulumi.Output[str]
     tags: Mapping[str, str]
     protect: bool
@@ -26,3 +28,7 @@ class ClusterContext:
     def name(self) -> str:
         """Name of the cluster."""
         return self.section.name
+
+    def subnets_in(self, zones: Sequence[str]) -> list[pulumi.Input[str]]:
+        """Ids of the subnets in these zones; of all subnets if there are none."""
+        return [self.subnets[zone] for zone in zones or self.subnets]

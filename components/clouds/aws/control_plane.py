@@ -1,5 +1,6 @@
 """A created EKS cluster: control plane and administrators."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import pulumi
@@ -23,13 +24,16 @@ _WAIT: Final = 30
 class ControlPlane(pulumi.ComponentResource):
     """The control plane of an EKS cluster, with its secrets encryption key, audit log and administrators.
 
-    Its network is not created here: the subnets need access to the AWS APIs and to images, through NAT or VPC endpoints
+    Its subnets need access to the AWS APIs and to images, through NAT or VPC endpoints
     (https://docs.aws.amazon.com/eks/latest/userguide/private-clusters.html). A private API server is reachable only
     from that network, so the deployment must run there.
 
     Attributes:
         access: rights of the administrators; objects in the cluster depend on them, because they are the deployment's.
         version: Kubernetes version, known when the control plane has it.
+
+    Raises:
+        TypeError: the stack names an existing cluster.
     """
 
     def __init__(
@@ -37,9 +41,13 @@ class ControlPlane(pulumi.ComponentResource):
         name: str,
         plan: ClusterPlan,
         section: AwsCluster,
-        creation: EksCreation,
+        subnets: Sequence[pulumi.Input[str]],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
+        creation = section.create
+        if creation is None:
+            msg = f"cluster {section.name} exists"
+            raise TypeError(msg)
         super().__init__("gpu-tenancy:clouds:ControlPlane", name, {}, opts)
         within, tags = pulumi.ResourceOptions(parent=self), dict(plan.tags)
         grant = Grant(trust("eks"), managed=(managed_policy(section.region, "AmazonEKSClusterPolicy"),))
@@ -53,7 +61,7 @@ class ControlPlane(pulumi.ComponentResource):
             opts=within,
         )
         network: aws.eks.ClusterVpcConfigArgsDict = {
-            "subnet_ids": list(section.subnets.values()),
+            "subnet_ids": list(subnets),
             "endpoint_private_access": True,
             "endpoint_public_access": bool(creation.allow_from),
         }

@@ -65,7 +65,7 @@ class SharedFiles(pulumi.ComponentResource):
             aws.efs.MountTarget(
                 f"{name}-{zone}", file_system_id=file_system, subnet_id=subnet, security_groups=[admitting], opts=within
             )
-            for zone, subnet in context.section.subnets.items()
+            for zone, subnet in context.subnets.items()
         ]
         self.register_outputs({"fileSystem": file_system})
 

@@ -9,7 +9,7 @@ from gpu_tenancy.model.spec.clouds.base import Maintenance
 
 from .context import ClusterContext
 from .disks import Volume, image_alias, volumes
-from .nodes import huge_pages, image, interfaces, reservation, subnets
+from .nodes import huge_pages, image, interfaces, reservation
 
 Spec: TypeAlias = Mapping[str, object]
 
@@ -33,7 +33,7 @@ def node_class(pool: NodePool, context: ClusterContext, role: str, placement_gro
         # New nodes get this image; the budgets in `node_pools` decide when running nodes are replaced.
         "amiSelectorTerms": [{"alias": image_alias(context.section, image(pool))}],
         "role": role,
-        "subnetSelectorTerms": [{"id": subnet} for subnet in subnets(context.section, pool.zones)],
+        "subnetSelectorTerms": [{"id": subnet} for subnet in context.subnets_in(pool.zones)],
         "securityGroupSelectorTerms": [{"id": context.security_group}],
         "associatePublicIPAddress": False,
         "metadataOptions": {

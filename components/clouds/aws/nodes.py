@@ -56,7 +56,7 @@ class Group:
         capacity: EKS's capacity type.
         release: release of the image; None for the latest when the group's version is set.
         reservation: id of a capacity reservation or a capacity block, or ARN of a resource group of reservations.
-        subnets: ids of the subnets in its zones.
+        zones: empty for all zones of the cluster.
         maximum: maximum number of nodes; at least 1, which EKS requires.
         node_template_tags: tags that describe its nodes to Cluster Autoscaler while it has none.
         user_data: configuration of its nodes in Base64; None without.
@@ -67,7 +67,7 @@ class Group:
     image: Image
     release: str | None
     capacity: Literal["ON_DEMAND", "SPOT", "CAPACITY_BLOCK"]
-    subnets: tuple[str, ...]
+    zones: tuple[str, ...]
     minimum: int
     maximum: int
     labels: Mapping[str, str]
@@ -85,11 +85,6 @@ class Group:
 def image(pool: NodePool) -> Image:
     """The image of a pool's nodes."""
     return IMAGES[pool.driver, pool.machine.architecture]
-
-
-def subnets(cluster: AwsCluster, zones: tuple[str, ...]) -> tuple[str, ...]:
-    """Ids of the subnets in these zones; of all subnets if there are none."""
-    return tuple(cluster.subnets[zone] for zone in zones or cluster.subnets)
 
 
 def reservation(pool: NodePool) -> str | None:
@@ -156,7 +151,7 @@ def pool_group(cluster: AwsCluster, pool: NodePool) -> Group:
         release=cluster.images.get(image(pool).ami_type),
         capacity=kinds.get(pool.capacity.kind, "ON_DEMAND"),
         reservation=reservation(pool),
-        subnets=subnets(cluster, pool.zones),
+        zones=pool.zones,
         minimum=pool.supply.min_nodes,
         maximum=max(1, pool.supply.max_nodes),
         labels=labels,
@@ -189,7 +184,7 @@ def system_group(cluster: AwsCluster, nodes: SystemNodes) -> Group:
         image=of,
         release=cluster.images.get(of.ami_type),
         capacity="ON_DEMAND",
-        subnets=subnets(cluster, ()),
+        zones=(),
         minimum=nodes.minimum,
         maximum=max(1, nodes.maximum),
         labels={POOL_LABEL: SYSTEM},

@@ -68,7 +68,7 @@ class NodeGroup(pulumi.ComponentResource):
     """A managed node group with its launch template and, if the pool is compact, its placement group.
 
     EKS creates the Auto Scaling group. Only Cluster Autoscaler's tags are added to it, because tags of a node group are
-    not propagated. The node role and the subnets are not created here. The policy of a customer-managed KMS key for the
+    not propagated. The node role and the subnets are the cluster's. The policy of a customer-managed KMS key for the
     disks must allow the service-linked role of Auto Scaling:
     https://docs.aws.amazon.com/autoscaling/ec2/userguide/key-policy-requirements-EBS-encryption.html
 
@@ -111,7 +111,7 @@ class NodeGroup(pulumi.ComponentResource):
             cluster_name=context.name,
             node_group_name=group.name,
             node_role_arn=role,
-            subnet_ids=list(group.subnets),
+            subnet_ids=context.subnets_in(group.zones),
             # The version of a created control plane. For an existing one, the version at creation stays.
             version=context.section.create.version if context.section.create else None,
             # Without a release, the latest at creation and at each change of the version.

@@ -32,7 +32,7 @@ from .pools import PoolCluster, agent_pool
 class AksCluster(pulumi.ComponentResource):
     """An AKS cluster with its node pools.
 
-    Subnets, vaults, keys, workspaces and capacity reservations are not created here. An existing cluster is only read.
+    Vaults, keys, workspaces and capacity reservations are not created here. An existing cluster is only read.
     It must have Entra integration, which kubelogin requires, and for capacity reservation groups a user-assigned
     identity with the role Contributor on their resource groups
     (https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups). The deployer must be allowed to list the
@@ -57,8 +57,8 @@ class AksCluster(pulumi.ComponentResource):
         own = pulumi.ResourceOptions(providers=[azure])
         super().__init__("gpu-tenancy:clouds:AksCluster", name, {}, pulumi.ResourceOptions.merge(opts, own))
         self._plan, self._section = plan, section
-        cluster = self._cluster(name)
-        self._pool_cluster = PoolCluster(section, cluster.name, dict(plan.tags), self, plan.protect)
+        cluster, subnet = self._cluster(name)
+        self._pool_cluster = PoolCluster(section, cluster.name, subnet, dict(plan.tags), self, plan.protect)
         for pool in plan.pools:
             self._pool(f"{name}-{pool.name}", pool)
         # With the address, which is known only after the cluster is created.
@@ -79,12 +79,14 @@ class AksCluster(pulumi.ComponentResource):
             self.system = [MemoryLock(f"{name}-memory-lock", wired, within)]
         self.register_outputs({"id": cluster.id})
 
-    def _cluster(self, name: str) -> ManagedCluster:
+    def _cluster(self, name: str) -> tuple[ManagedCluster, pulumi.Input[str]]:
+        """The cluster, and the subnet of its nodes."""
         section, plan = self._section, self._plan
         within = pulumi.ResourceOptions(parent=self)
         if section.create:
-            return AksControlPlane(f"{name}-control-plane", plan, section, within).cluster
-        return ManagedCluster.get(f"{name}-cluster", section.resource_id, within)
+            plane = AksControlPlane(f"{name}-control-plane", plan, section, within)
+            return plane.cluster, plane.subnet
+        return ManagedCluster.get(f"{name}-cluster", section.resource_id, within), section.subnet or ""
 
     def _ci_identities(self, name: str, cluster: ManagedCluster) -> dict[str, pulumi.Output[str]]:
         """The object IDs of the identities of service accounts, by their names in the plan."""

@@ -25,6 +25,7 @@ from gpu_tenancy.model.spec.clouds.azure import USER_ROLE, AksCreation, AksMaint
 from gpu_tenancy.model.spec.people import Person
 
 from .identities import Principal, Right, managed_identity, role_assignment
+from .network import Network
 from .pools import reservation
 
 AUDIT_LOGS: Final = ("kube-audit-admin", "guard")
@@ -41,9 +42,9 @@ _GIB_OF_SYSTEM: Final = 128
 class AksControlPlane(pulumi.ComponentResource):
     """An AKS cluster with a system node pool without GPUs.
 
-    Network, Key Vault and key, disk encryption set, Log Analytics workspace and capacity reservations are not created
-    here. The cluster's identity gets the required roles on each, and the deployer must be allowed to assign them. A
-    role assignment can take an hour: https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups.
+    An existing network, Key Vault and key, disk encryption set, Log Analytics workspace and capacity reservations are
+    not created here. The cluster's identity gets the required roles on each, and the deployer must be allowed to assign
+    them. A role assignment can take an hour: https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups.
 
     Kubernetes and the nodes are patched automatically, in the maintenance windows of the stack.
 
@@ -67,12 +68,13 @@ class AksControlPlane(pulumi.ComponentResource):
         kept = pulumi.ResourceOptions(parent=self, protect=self._kept)
         self.identity = managed_identity(f"{name}-identity", section, f"{section.name}-control-plane", self._tags, kept)
         own = pulumi.ResourceOptions(parent=self)
+        self.subnet = self._subnet(f"{name}-network", plan, section, creation)
         self.grants = [
             role_assignment(f"{name}-{grant}", section, Principal(self.identity.principal_id), right, own)
-            for grant, right in grants(plan, section, creation).items()
+            for grant, right in grants(plan, self.subnet, creation).items()
         ]
         self.cluster = self._cluster(
-            f"{name}-cluster", section, creation, _system_pool(section, creation, plan.system, self._tags)
+            f"{name}-cluster", section, creation, _system_pool(self.subnet, creation, plan.system, self._tags)
         )
         self.logins = [self._login(f"{name}-login-{who.name}", section, who) for who in plan.people]
         self.audit = DiagnosticSetting(
@@ -96,6 +98,12 @@ class AksControlPlane(pulumi.ComponentResource):
             for configuration, window in windows(creation.maintenance).items()
         ]
         self.register_outputs({"id": self.cluster.id})
+
+    def _subnet(self, name: str, plan: ClusterPlan, section: AzureCluster, creation: AksCreation) -> pulumi.Input[str]:
+        """Resource ID of the nodes' subnet, existing or created."""
+        if section.subnet:
+            return section.subnet
+        return Network(name, plan, section, creation, pulumi.ResourceOptions(parent=self)).subnet
 
     def _login(self, name: str, section: AzureCluster, who: Person) -> RoleAssignment:
         """Lets somebody list the cluster's user credentials, which have no rights: Kubernetes RBAC gives them."""
@@ -153,7 +161,7 @@ class AksControlPlane(pulumi.ComponentResource):
         )
 
 
-def grants(plan: ClusterPlan, section: AzureCluster, creation: AksCreation) -> dict[str, Right]:
+def grants(plan: ClusterPlan, subnet: pulumi.Input[str], creation: AksCreation) -> dict[str, Right]:
     """The right of each role assignment of the cluster's identity, by stable names: Azure rejects duplicates.
 
     Subnet: https://learn.microsoft.com/azure/aks/configure-azure-cni; key:
@@ -163,7 +171,7 @@ def grants(plan: ClusterPlan, section: AzureCluster, creation: AksCreation) -> d
     """
     reserved = [group.partition("/providers/")[0] for pool in plan.pools if (group := reservation(pool))]
     return {
-        "subnet": Right("Network Contributor", section.subnet),
+        "subnet": Right("Network Contributor", subnet),
         "vault": Right("Key Vault Crypto User", creation.vault),
         **({"disks": Right("Contributor", creation.disk_encryption_set)} if creation.disk_encryption_set else {}),
         **{f"reserved-{group.rpartition('/')[2]}": Right("Contributor", group) for group in reserved},
@@ -235,7 +243,7 @@ def _network(creation: AksCreation) -> ContainerServiceNetworkProfileArgsDict:
 
 
 def _system_pool(
-    section: AzureCluster, creation: AksCreation, system: SystemNodes, tags: dict[str, str]
+    subnet: pulumi.Input[str], creation: AksCreation, system: SystemNodes, tags: dict[str, str]
 ) -> ManagedClusterAgentPoolProfileArgsDict:
     """The system node pool: https://learn.microsoft.com/azure/aks/use-system-pools.
 
@@ -255,7 +263,7 @@ def _system_pool(
         "min_count": system.minimum,
         "max_count": system.maximum,
         "node_taints": [],
-        "vnet_subnet_id": section.subnet,
+        "vnet_subnet_id": subnet,
         "enable_node_public_ip": False,
         "os_disk_type": "Managed",
         "os_disk_size_gb": _GIB_OF_SYSTEM,

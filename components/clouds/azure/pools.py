@@ -55,10 +55,12 @@ class PoolCluster:
 
     Attributes:
         name: name of the cluster, as its output, so that pools depend on it.
+        subnet: resource ID of the nodes' subnet.
     """
 
     section: AzureCluster
     name: pulumi.Output[str]
+    subnet: pulumi.Input[str]
     tags: dict[str, str]
     parent: pulumi.Resource
     protect: bool
@@ -101,7 +103,7 @@ def agent_pool(name: str, pool: NodePool, cluster: PoolCluster, placement: pulum
         node_labels={**pool.labels, **({SPOT: "spot"} if spot else {})},
         node_taints=[taint_text(taint) for taint in supply.taints],
         availability_zones=list(pool.zones) or None,
-        vnet_subnet_id=section.subnet,
+        vnet_subnet_id=cluster.subnet,
         enable_node_public_ip=False,
         os_disk_type="Managed",
         os_disk_size_gb=-(-pool.disk.size // _GIB),

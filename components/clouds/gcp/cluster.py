@@ -18,6 +18,7 @@ from .creation import NewCluster, SecretsKey, create_cluster
 from .daemons import DriverInstaller
 from .data import data_access
 from .fabric import GpuFabric
+from .network import ClusterNetwork, Network
 
 SYSTEM_POOL: Final = "gpu-tenancy-system"
 """Name of the system node pool."""
@@ -42,10 +43,10 @@ _OF_OTHERS: Final = (
 class GkeCluster(pulumi.ComponentResource):
     """A GKE Standard cluster, created or looked up by name, and its node pools.
 
-    Not managed here: the network with its ranges, NAT and firewall; the APIs of the project (container, compute, iam,
-    cloudkms if the key is created, file and lustre if claims need them); the Workload Identity of an existing cluster,
-    which the pools require, and its multi-networking, which GPUDirect requires. For NVLink between machines (GB200),
-    only the placement is managed, not NVIDIA's DRA driver, through which pods use it.
+    Not managed here: an existing network, with its ranges, NAT and firewall; the APIs of the project (container,
+    compute, iam, cloudkms if the key is created, file and lustre if claims need them); the Workload Identity of an
+    existing cluster, which the pools require, and its multi-networking, which GPUDirect requires. For NVLink between
+    machines (GB200), only the placement is managed, not NVIDIA's DRA driver, through which pods use it.
 
     The autoscaler is GKE's cluster autoscaler, which scales from zero without further settings. The kubeconfig contains
     no credentials.
@@ -141,7 +142,7 @@ class GkeCluster(pulumi.ComponentResource):
         return create_cluster(
             name,
             self._plan,
-            NewCluster(cluster, cluster.create, self._account, key),
+            NewCluster(cluster, cluster.create, self._account, key, self._network(f"{name}-network", cluster.create)),
             pulumi.ResourceOptions(
                 parent=self,
                 protect=self._plan.protect,
@@ -150,6 +151,11 @@ class GkeCluster(pulumi.ComponentResource):
                 ignore_changes=["nodeConfig", "initialNodeCount"],
             ),
         )
+
+    def _network(self, name: str, creation: GkeCreation) -> ClusterNetwork:
+        if self._section.makes_network:
+            return Network(name, self._plan, self._section, creation, self._child).names
+        return ClusterNetwork(creation.network, creation.subnetwork, creation.pod_range, creation.service_range)
 
     def _api(self, name: str) -> Api:
         access = pulumi.Output.all(

@@ -16,6 +16,8 @@ from pulumi_gcp.container import (
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster, GkeCreation, GkeExclusion, GkeMaintenance
 
+from .network import ClusterNetwork
+
 _ROTATION: Final = 90 * 86400
 """Seconds after which a key gets a new version."""
 _METRICS: Final = (
@@ -88,12 +90,14 @@ class NewCluster:
     Attributes:
         account: address of the nodes' service account.
         key: resource name of the Cloud KMS key that encrypts secrets.
+        network: existing, or created with the cluster.
     """
 
     section: GcpCluster
     creation: GkeCreation
     account: pulumi.Input[str]
     key: pulumi.Input[str]
+    network: ClusterNetwork
 
 
 def create_cluster(name: str, plan: ClusterPlan, new: NewCluster, opts: pulumi.ResourceOptions) -> Cluster:
@@ -119,12 +123,12 @@ def create_cluster(name: str, plan: ClusterPlan, new: NewCluster, opts: pulumi.R
         release_channel={"channel": "REGULAR"},
         maintenance_policy=maintenance_policy(creation.maintenance),
         node_locations=list(creation.node_locations) or None,
-        network=creation.network,
-        subnetwork=creation.subnetwork,
+        network=new.network.network,
+        subnetwork=new.network.subnetwork,
         networking_mode="VPC_NATIVE",
         ip_allocation_policy={
-            "cluster_secondary_range_name": creation.pod_range,
-            "services_secondary_range_name": creation.service_range,
+            "cluster_secondary_range_name": new.network.pods,
+            "services_secondary_range_name": new.network.services,
         },
         datapath_provider="ADVANCED_DATAPATH",
         enable_multi_networking=bool(cluster.fabric_networks),

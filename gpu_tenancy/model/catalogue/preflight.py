@@ -27,11 +27,20 @@ class AwsQuota(Row):
 
 
 Part: TypeAlias = Literal[
-    "create", "people", "serviceAccounts", "identities", "buckets", "secrets", "secretsOfCreate", "efs", "lustre"
+    "create",
+    "network",
+    "people",
+    "serviceAccounts",
+    "identities",
+    "buckets",
+    "secrets",
+    "secretsOfCreate",
+    "efs",
+    "lustre",
 ]
-"""What a stack may have that needs further rights: a cluster to create, people who log in, identities of service
-accounts, identities of teams with datasets, buckets to create, identities that read secrets, and these in a cluster to
-create, and file systems for claims of teams."""
+"""What a stack may have that needs further rights: a cluster to create, its network, people who log in, identities of
+service accounts, identities of teams with datasets, buckets to create, identities that read secrets, and these in a
+cluster to create, and file systems for claims of teams."""
 
 
 class Rights(Fact):

@@ -57,6 +57,8 @@ _RULE: Final[Mapping[str, Steps]] = {
 }
 """A rule of a security group."""
 
+_TAGGED: Final[Mapping[str, Steps]] = {"tags": ("TagSpecifications", "Tags")}
+
 CALLS: Final[Mapping[str, Sequence[Call]]] = {
     "aws:eks/cluster:Cluster": [
         Call(
@@ -224,6 +226,57 @@ CALLS: Final[Mapping[str, Sequence[Call]]] = {
             "efs",
             "CreateMountTarget",
             {"fileSystemId": ("FileSystemId",), "subnetId": ("SubnetId",), "securityGroups": ("SecurityGroups",)},
+        ),
+    ],
+    "aws:ec2/vpc:Vpc": [
+        Call("ec2", "CreateVpc", {"cidrBlock": ("CidrBlock",), **_TAGGED}),
+        Call(
+            "ec2",
+            "ModifyVpcAttribute",
+            {"enableDnsHostnames": ("EnableDnsHostnames", "Value"), "enableDnsSupport": ("EnableDnsSupport", "Value")},
+            {"VpcId": "vpc-1"},
+        ),
+    ],
+    "aws:ec2/internetGateway:InternetGateway": [
+        Call("ec2", "CreateInternetGateway", _TAGGED),
+        Call("ec2", "AttachInternetGateway", {"vpcId": ("VpcId",)}, {"InternetGatewayId": "igw-1"}),
+    ],
+    "aws:ec2/natGateway:NatGateway": [
+        Call("ec2", "CreateNatGateway", {"availabilityMode": ("AvailabilityMode",), "vpcId": ("VpcId",), **_TAGGED}),
+    ],
+    "aws:ec2/subnet:Subnet": [
+        Call(
+            "ec2",
+            "CreateSubnet",
+            {"vpcId": ("VpcId",), "availabilityZone": ("AvailabilityZone",), "cidrBlock": ("CidrBlock",), **_TAGGED},
+        ),
+    ],
+    "aws:ec2/routeTable:RouteTable": [Call("ec2", "CreateRouteTable", {"vpcId": ("VpcId",), **_TAGGED})],
+    "aws:ec2/route:Route": [
+        Call(
+            "ec2",
+            "CreateRoute",
+            {
+                "routeTableId": ("RouteTableId",),
+                "destinationCidrBlock": ("DestinationCidrBlock",),
+                "natGatewayId": ("NatGatewayId",),
+            },
+        ),
+    ],
+    "aws:ec2/routeTableAssociation:RouteTableAssociation": [
+        Call("ec2", "AssociateRouteTable", {"subnetId": ("SubnetId",), "routeTableId": ("RouteTableId",)}),
+    ],
+    "aws:ec2/vpcEndpoint:VpcEndpoint": [
+        Call(
+            "ec2",
+            "CreateVpcEndpoint",
+            {
+                "vpcId": ("VpcId",),
+                "serviceName": ("ServiceName",),
+                "vpcEndpointType": ("VpcEndpointType",),
+                "routeTableIds": ("RouteTableIds",),
+                **_TAGGED,
+            },
         ),
     ],
     "aws:ec2/securityGroup:SecurityGroup": [

@@ -262,7 +262,8 @@ ADDONS_ALONE: Final = """
 from components.clouds.aws.addons import BEFORE_NODES, Addons
 from components.clouds.aws.context import ClusterContext
 
-context = ClusterContext(made.cluster.section, pulumi.Output.from_input("sg-1"), {}, protect=False)
+section = made.cluster.section
+context = ClusterContext(section, section.subnets, pulumi.Output.from_input("sg-1"), {}, protect=False)
 Addons("alone", context, BEFORE_NODES, pulumi.Output.from_input("1.36"))
 """
 """A program with add-ons of a control plane that exists."""

@@ -24,6 +24,8 @@ FILE_SYSTEM: Final = late_storage("file-system")
 """The EFS file system of a cluster."""
 LUSTRE_GROUP: Final = late_storage("lustre-group")
 """The security group of its FSx for Lustre file systems."""
+LUSTRE_SUBNET: Final = late_storage("lustre-subnet")
+"""Their subnet, in a network that is created with the cluster."""
 LUSTRE_TAG: Final = "gpu-tenancy-cluster"
 """Tag of these file systems, with the name of the cluster."""
 Subnet: TypeAlias = Annotated[str, StringConstraints(pattern=r"^subnet-[0-9a-f]{8,17}$")]
@@ -64,6 +66,13 @@ _CONTROL_PLANE_ZONES: Final = 2
 class EksCreation(Creation):
     """An EKS cluster to create: private by default, with encrypted secrets and audit logs."""
 
+    # https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html; each zone gets an eighth.
+    _PREFIXES: ClassVar[tuple[int, int]] = (16, 20)
+
+    zones: Annotated[list[Zone], Field(max_length=8)] = []
+    """Zones of the network that is created: a private subnet in each, with egress through a NAT gateway. Required
+    without `subnets`."""
+
     secrets_key: KeyArn | None = None
     """ARN of the KMS key that encrypts secrets; default: a key is created."""
     admins: list[RoleArn] = []
@@ -89,7 +98,7 @@ class EksCreation(Creation):
 
 
 class AwsCluster(CloudCluster):
-    """An EKS cluster in an existing network.
+    """An EKS cluster, in an existing network or in one that is created with it.
 
     An existing cluster must support access entries (authentication mode `API` or `API_AND_CONFIG_MAP`), and run the
     add-on `eks-pod-identity-agent` if an autoscaler is installed here.
@@ -101,8 +110,9 @@ class AwsCluster(CloudCluster):
     """`aws`: EKS."""
     region: Region
     """Region such as `eu-central-1`."""
-    subnets: Annotated[dict[Zone, Subnet], Field(min_length=1)]
-    """Private subnet by zone, for nodes and for the control plane of a cluster that is created here."""
+    subnets: dict[Zone, Subnet] = {}
+    """Private subnet by zone, for nodes and for the control plane of a cluster that is created here; default: they are
+    created in `create.zones`."""
     autoscaler: Literal["cluster-autoscaler", "karpenter", "installed", "none"] = "cluster-autoscaler"
     """Node autoscaler: one that is installed here, an existing one (`installed`), or `none`."""
     node_role: RoleArn | None = None
@@ -126,6 +136,16 @@ class AwsCluster(CloudCluster):
     """Whether the created node roles allow shells through AWS Systems Manager; default: no shell on nodes."""
     create: EksCreation | None = None
     """Settings of the cluster to create; default: use the existing cluster with this name."""
+
+    @property
+    def zones(self) -> tuple[str, ...]:
+        """Zones of the cluster's subnets."""
+        return tuple(self.subnets or (self.create.zones if self.create else ()))
+
+    @property
+    def makes_network(self) -> bool:
+        """Whether it names no subnets."""
+        return not self.subnets
 
     @property
     def grows(self) -> bool:
@@ -159,7 +179,7 @@ class AwsCluster(CloudCluster):
             "fileSystem": FILE_SYSTEM,
             "lustreGroup": LUSTRE_GROUP,
             "lustreTag": f"{LUSTRE_TAG}={self.name}",
-            "subnet": next(iter(self.subnets.values())),
+            "subnet": next(iter(self.subnets.values()), LUSTRE_SUBNET),
         }
 
     def pull_rights(self, registries: Sequence[str]) -> Iterator[str]:
@@ -207,9 +227,10 @@ class AwsCluster(CloudCluster):
 
     def zone_rule(self, zone: str) -> tuple[str, str] | None:
         """Nodes need a subnet in their zone."""
-        if zone in self.subnets:
+        if zone in self.zones:
             return None
-        return "has no subnet under cluster.subnets", f"add a subnet, or use one of: {', '.join(self.subnets)}"
+        place = "cluster.subnets" if self.subnets else "cluster.create.zones"
+        return f"has no subnet under {place}", f"add it there, or use one of: {', '.join(self.zones)}"
 
     @model_validator(mode="after")
     def _used(self) -> Self:
@@ -224,14 +245,22 @@ class AwsCluster(CloudCluster):
 
     @model_validator(mode="after")
     def _zones(self) -> Self:
-        for zone in self.subnets:
+        if self.subnets and self.create and self.create.zones:
+            raise refuse("sets subnets and also create.zones", "remove create.zones, or subnets to have them created")
+        if not self.zones:
+            created = ", or create.zones to have a network created" if self.create else ""
+            raise refuse("has no subnets", f"set subnets to a private subnet by zone{created}")
+        for zone in self.zones:
+            if self.zones.count(zone) > 1:
+                raise refuse(f"lists {zone} under create.zones more than once", "remove the repetition")
             if zone[:-1] != self.region and not zone.startswith(f"{self.region}-"):
                 raise refuse(
                     f"has a subnet in {zone}, which is not a zone of {self.region}", "change region or the zone"
                 )
-        if self.create and len(self.subnets) < _CONTROL_PLANE_ZONES:
+        if self.create and len(self.zones) < _CONTROL_PLANE_ZONES:
+            place = "cluster.subnets" if self.subnets else "cluster.create.zones"
             raise refuse(
                 "has subnets in one zone, but an EKS control plane needs two or more",
-                "add a subnet of a second zone under cluster.subnets (pools.<name>.zones keeps pools in one zone)",
+                f"add a subnet of a second zone under {place} (pools.<name>.zones keeps pools in one zone)",
             )
         return self

@@ -126,8 +126,8 @@ class AksCreation(Creation):
     services: ServiceCidr = "10.0.0.0/16"
     """CIDR of services; must not overlap with a subnet or with `pods`."""
     egress: Literal["load-balancer", "nat-gateway", "routes"] = "load-balancer"
-    """How nodes reach the internet: a load balancer of the cluster, with a public address; the subnet's NAT gateway; or
-    the subnet's routes, such as to a firewall."""
+    """How nodes reach the internet: a load balancer of the cluster, with a public address; the subnet's NAT gateway,
+    which a created network gets; or the subnet's routes, such as to a firewall."""
 
     maintenance: AksMaintenance = AksMaintenance()
     """When AKS upgrades the cluster and its nodes; default: every day from 03:00 to 07:00 UTC, and the weekly release
@@ -146,7 +146,7 @@ class AksCreation(Creation):
 
 
 class AzureCluster(CloudCluster):
-    """An AKS cluster in an existing network."""
+    """An AKS cluster, in an existing network or in one that is created with it."""
 
     _LONGEST_IDENTITY: ClassVar[int] = 120
 
@@ -158,13 +158,19 @@ class AzureCluster(CloudCluster):
     """Resource group of the cluster."""
     location: Annotated[str, StringConstraints(pattern=r"^[a-z]+\d?$")]
     """Location such as `eastus2`."""
-    subnet: SubnetId
-    """Resource ID of the nodes' subnet."""
+    subnet: SubnetId | None = None
+    """Resource ID of the nodes' subnet; default: a network with a subnet is created in the resource group, named after
+    the cluster."""
     identity_provider: Issuer | None = None
     """URL of the issuer of the CI system's tokens, which service accounts with `subject` log in with, such as
     `https://token.actions.githubusercontent.com`."""
     create: AksCreation | None = None
     """Settings of the cluster to create; default: use the existing cluster with this name, with Entra integration."""
+
+    @property
+    def makes_network(self) -> bool:
+        """Whether it names no subnet."""
+        return self.subnet is None
 
     @property
     def creation(self) -> AksCreation | None:
@@ -230,6 +236,21 @@ class AzureCluster(CloudCluster):
     def is_late(self, user: str) -> bool:
         """Entra decides object IDs and client IDs."""
         return user.startswith((OBJECT_ID_OF, CLIENT_ID_OF))
+
+    @model_validator(mode="after")
+    def _subnet_known(self) -> Self:
+        if self.subnet is None and self.create is None:
+            raise refuse("has no subnet", "set subnet to the resource ID of the nodes' subnet")
+        if self.subnet is None and self.create and self.create.egress == "routes":
+            raise refuse(
+                "sets create.egress: routes, but a created network has no routes",
+                "set egress: nat-gateway, or subnet to one of an existing network",
+            )
+        for cidr in (self.create.pods, self.create.services) if self.create and self.subnet is None else ():
+            other, created = ip_network(cidr, strict=False), self.create.network_addresses if self.create else None
+            if created and other.version == created.version and created.overlaps(other):
+                raise refuse(f"create.addresses {created} overlaps with {cidr}", "change one of them")
+        return self
 
     def zone_rule(self, zone: str) -> tuple[str, str] | None:
         """Azure numbers the zones of each location."""

@@ -68,6 +68,16 @@ def _internal(network: IPv4Network | IPv6Network) -> bool:
 AllowedCidrs: TypeAlias = Annotated[list[AllowedCidr], Field(max_length=1000), AfterValidator(_not_the_internet)]
 
 
+def _private(cidr: str) -> str:
+    network = ip_network(cidr, strict=False)
+    if not (isinstance(network, IPv4Network) and _internal(network)):
+        raise refuse("is not a private IPv4 network", "use addresses such as 10.16.0.0/16")
+    return cidr
+
+
+PrivateCidr: TypeAlias = Annotated[Cidr, AfterValidator(_private)]
+
+
 Weekday: TypeAlias = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 
 
@@ -118,12 +128,35 @@ class SystemPool(Section):
 class Creation(Section):
     """Settings of a cluster to create, in all clouds."""
 
+    _ADDRESSES: ClassVar[str] = "10.16.0.0/16"
+    _PREFIXES: ClassVar[tuple[int, int]] = (8, 24)
+    """Smallest and largest prefix length of a network that is created."""
+
     version: KubernetesVersion
     """Minor version of Kubernetes, such as `1.35`."""
     allow_from: AllowedCidrs = []
     """CIDRs that can reach the API server; default: private, only reachable from the cluster's network."""
+    addresses: PrivateCidr | None = None
+    """Private addresses of the network that is created with the cluster if the stack names no existing one; default:
+    `10.16.0.0/16`, and on GKE `10.16.0.0/14`. They cannot be changed later."""
     system: SystemPool
     """Nodes for the cluster's own pods, which keep GPU nodes free of them."""
+
+    @property
+    def network_addresses(self) -> IPv4Network:
+        """Addresses of the network to create."""
+        return IPv4Network(self.addresses or self._ADDRESSES, strict=False)
+
+    @model_validator(mode="after")
+    def _large_enough(self) -> Self:
+        least, most = self._PREFIXES
+        prefix = self.network_addresses.prefixlen
+        if not least <= prefix <= most:
+            raise refuse(
+                f"sets addresses with a prefix of /{prefix}, but its network needs /{least} to /{most}",
+                f"set addresses such as {self._ADDRESSES}",
+            )
+        return self
 
 
 Provided: TypeAlias = Literal[
@@ -299,6 +332,17 @@ class CloudCluster(ClusterSection):
     def issuer(self) -> str | None:
         """Issuer of the tokens of service accounts, without https://; None if it is unknown."""
         return None
+
+    @property
+    def makes_network(self) -> bool:
+        """Whether the cluster's network is created with it."""
+        return False
+
+    @model_validator(mode="after")
+    def _one_network(self) -> Self:
+        if self.creation and self.creation.addresses and not self.makes_network:
+            raise refuse("sets create.addresses, but names an existing network", "remove one of them")
+        return self
 
     def identity_name(self, team: str, name: str) -> str:
         """Name of a service account's identity in the cloud; underscores separate its parts, which have none."""

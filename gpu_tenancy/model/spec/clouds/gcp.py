@@ -122,13 +122,19 @@ class GkeMaintenance(Maintenance):
 class GkeCreation(Creation):
     """A GKE cluster to create: with private nodes, encrypted secrets, audit logs and Workload Identity."""
 
-    network: Network
-    """VPC network, by name or `projects/<host>/global/networks/<name>` for a shared one."""
-    subnetwork: Subnetwork
+    _ADDRESSES: ClassVar[str] = "10.16.0.0/14"
+    # Half for pods, 256 addresses a node; a quarter for nodes.
+    _PREFIXES: ClassVar[tuple[int, int]] = (8, 20)
+
+    network: Network | None = None
+    """VPC network, by name or `projects/<host>/global/networks/<name>` for a shared one; default: a network with jumbo
+    frames and Cloud NAT is created, named after the cluster. Set it together with `subnetwork`, `podRange` and
+    `serviceRange`."""
+    subnetwork: Subnetwork | None = None
     """Subnetwork of the nodes, by name or `projects/<host>/regions/<region>/subnetworks/<name>`."""
-    pod_range: str
+    pod_range: str | None = None
     """Name of the subnetwork's secondary range for pods."""
-    service_range: str
+    service_range: str | None = None
     """Name of the subnetwork's secondary range for services."""
     node_locations: list[Zone] = []
     """Zones of the nodes of pools that set no `zones`; default: GKE selects three zones of the region."""
@@ -140,6 +146,23 @@ class GkeCreation(Creation):
     """Security group `gke-security-groups@<domain>`; the groups under `admins` must be its members."""
     admins: list[Group] = []
     """Google Groups that administer the cluster; requires `securityGroup`."""
+
+    @model_validator(mode="after")
+    def _whole_network(self) -> Self:
+        named = {
+            "network": self.network,
+            "subnetwork": self.subnetwork,
+            "podRange": self.pod_range,
+            "serviceRange": self.service_range,
+        }
+        missing = [key for key, value in named.items() if value is None]
+        if 0 < len(missing) < len(named):
+            there = ", ".join(key for key in named if key not in missing)
+            raise refuse(
+                f"sets {there} without {', '.join(missing)}",
+                "set all four for an existing network, or none to have a network created",
+            )
+        return self
 
     @model_validator(mode="after")
     def _groups_known(self) -> Self:
@@ -156,7 +179,7 @@ OBJECT_ROLES: Final = {False: "roles/storage.objectViewer", True: "roles/storage
 
 
 class GcpCluster(CloudCluster):
-    """A GKE Standard cluster in an existing network."""
+    """A GKE Standard cluster, in an existing network or in one that is created with it."""
 
     _LONGEST_IDENTITY: ClassVar[int] = 30
 
@@ -204,6 +227,11 @@ class GcpCluster(CloudCluster):
         return head if len(last) == 1 else self.location
 
     @property
+    def makes_network(self) -> bool:
+        """Whether it names no network."""
+        return self.create is not None and self.create.network is None
+
+    @property
     def creation(self) -> GkeCreation | None:
         """Settings of the cluster to create."""
         return self.create
@@ -236,9 +264,10 @@ class GcpCluster(CloudCluster):
         """
         if self.create is None:
             return {}
-        name = self.create.network.rpartition("/")[2]
+        named = self.create.network or self.name
+        name = named.rpartition("/")[2]
         own = f"projects/{self.project}/global/networks/{name}"
-        path = self.create.network if "/" in self.create.network else own
+        path = named if "/" in named else own
         if path == own:
             return {"network": name, "networkPath": path, "connectMode": "DIRECT_PEERING"}
         return {"network": path, "networkPath": path, "connectMode": "PRIVATE_SERVICE_ACCESS"}
