@@ -4,7 +4,7 @@ from typing import Final
 
 from policy_builders import GONE, Break, Case, changed, manifest
 
-from cases.platform import CRITICAL, LOW, QUEUE_CLASS, SERVER, TRAINING
+from cases.platform import CRITICAL, LOW, QUEUE_CLASS, SECOND, SERVER, TRAINING
 from workload_rules import priorities
 
 AGENT: Final = manifest("""
@@ -24,6 +24,18 @@ spec:
     replicas: 4
     template: {spec: {containers: [{name: train, resources: {limits: {nvidia.com/gpu: 1}}}]}}
 """)
+RUNTIME: Final = manifest("""
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainingRuntime
+metadata: {name: torch, namespace: ml-research}
+spec:
+  template:
+    spec:
+      replicatedJobs:
+      - name: node
+        template:
+          spec: {template: {spec: {containers: [{name: node, resources: {limits: {nvidia.com/gpu: 1}}}]}}}
+""")
 _ONE: Final = "set globalDefault on only one of them"
 _CHAT: Final = "Deployment ml-serving/chat"
 _NIGHTLY: Final = "Job ml-research/nightly"
@@ -31,13 +43,18 @@ _MINE: Final = "job: spec.template.spec.priorityClassName"
 _THEIRS: Final = "server: spec.template.spec.priorityClassName"
 _LABEL: Final = "server: metadata.labels.'kueue.x-k8s.io/priority-class'"
 _LIMITS: Final = "job: spec.template.spec.containers.0.resources.limits"
+_UNCLASSED: Final = changed({"server": SERVER}, _THEIRS, GONE)
+_NO_CLASS: Final = (
+    f"{_NIGHTLY}: has ml-low (1000), which is higher than no class (0) of {_CHAT}, a serving workload; set a lower"
+    " class, or a higher one for serving"
+)
 
 CASES: Final = (
     Case(
         name="a class for GPUs",
         rule=priorities.priority_class_set,
         given={"job": TRAINING, "gang": GANG},
-        also=[(_LIMITS, {"cpu": 1}), ("job: metadata.namespace", "kube-system")],
+        also=[(_LIMITS, {"cpu": 1}), ("job: metadata.namespace", "kube-system"), ("runtime", RUNTIME)],
         breaks=[
             Break(_MINE, GONE, f"{_NIGHTLY}: has no priority class; set priorityClassName"),
             Break(
@@ -182,14 +199,52 @@ CASES: Final = (
         name="training beside a server without a class",
         rule=priorities.training_not_above_serving,
         given={"job": TRAINING, "server": SERVER},
-        settings={"values": {"ml-low": 1000, "ml-critical": 1000000}, "serving": ["ml-serving"], "training": ["*"]},
-        also=[("server: metadata.namespace", "ml-research")],
+        settings={
+            "values": {"ml-low": 1000, "ml-critical": 1000000},
+            "serving": ["ml-serving", "gpu-operator"],
+            "training": ["*"],
+        },
+        also=[
+            ("server: metadata.namespace", "ml-research"),
+            ("server", changed(_UNCLASSED, "server: metadata.namespace", "ml-research")["server"]),
+            ("server", changed(_UNCLASSED, "server: metadata.namespace", "gpu-operator")["server"]),
+            ("server", changed(_UNCLASSED, "server: spec.template.spec.containers.0.resources", {})["server"]),
+            (
+                "server",
+                changed(changed({"server": TRAINING}, "server: metadata.namespace", "ml-serving"), _THEIRS, GONE)[
+                    "server"
+                ],
+            ),
+        ],
+        breaks=[Break(_THEIRS, GONE, _NO_CLASS)],
+    ),
+    Case(
+        name="namespaces and workloads that count as training",
+        rule=priorities.training_not_above_serving,
+        given={"job": changed({"job": TRAINING}, "job: metadata.namespace", "ml-other")["job"], **_UNCLASSED},
+        settings={"values": {"ml-low": 1000}, "training": ["ml-research", "gpu-operator"]},
+        also=[
+            ("job: metadata.namespace", "gpu-operator"),
+            ("job", changed({"job": TRAINING}, _LIMITS, {"cpu": 1})["job"]),
+        ],
+        breaks=[Break("job: metadata.namespace", "ml-research", _NO_CLASS)],
+    ),
+    Case(
+        name="the lowest of several servers, with the cluster's default",
+        rule=priorities.training_not_above_serving,
+        given={
+            "job": changed({"job": TRAINING}, _MINE, "ml-critical")["job"],
+            "server": SERVER,
+            "second": SECOND,
+            "critical": CRITICAL,
+            "low": LOW,
+        },
         breaks=[
             Break(
                 _THEIRS,
                 GONE,
-                f"{_NIGHTLY}: has ml-low (1000), which is higher than no class (0) of {_CHAT}, a serving workload;"
-                " set a lower class, or a higher one for serving",
+                f"{_NIGHTLY}: has ml-critical (1000000), which is higher than ml-low (1000) of {_CHAT}, a serving"
+                " workload; set a lower class, or a higher one for serving",
             )
         ],
     ),

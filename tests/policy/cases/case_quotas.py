@@ -16,6 +16,13 @@ _SECOND: Final = {
     "name": "a100",
     "resources": [{"name": "nvidia.com/gpu", "nominalQuota": 1}, {"name": "cpu", "nominalQuota": 900}],
 }
+_STORAGE: Final = {
+    "persistentvolumeclaims": 3,
+    "requests.storage": "1Ti",
+    "count/persistentvolumeclaims": 3,
+    "fast.storageclass.storage.k8s.io/requests.storage": "1Ti",
+}
+_GOLD: Final = {"scopeName": "VolumeAttributesClass", "operator": "In", "values": ["gold"]}
 _ITEM: Final = "limits: spec.limits.0"
 _ZERO: Final = "add default and defaultRequest {nvidia.com/gpu: 0}"
 
@@ -26,6 +33,7 @@ CASES: Final = (
         given={"quota": QUOTA},
         also=[
             ("quota: spec.hard.services", 3),
+            ("quota: spec.hard.'kubernetes.io/batch-cpu'", 3),
             ("quota: spec.hard.'count/jobs.batch'", 3),
             ("quota: spec.hard.'fast.storageclass.storage.k8s.io/requests.storage'", "1Ti"),
         ],
@@ -49,6 +57,7 @@ CASES: Final = (
         given={"quota": SCOPED, "free": QUOTA},
         also=[
             ("free: spec.hard.services", 3),
+            ("free: spec", {"hard": _STORAGE, "scopes": ["VolumeAttributesClass"]}),
             ("quota: spec.hard.'count/pods'", 3),
             ("quota: spec.hard.'limits.memory'", "1Ti"),
             ("quota: metadata.namespace", "gpu-operator"),
@@ -85,7 +94,11 @@ CASES: Final = (
         name="priority classes of a scope",
         rule=quotas.quota_scope_classes,
         given={"quota": SCOPED, "class": CRITICAL},
-        also=[(_VALUES, "system-node-critical"), ("class", GONE)],
+        also=[
+            (_VALUES, "system-node-critical"),
+            ("class", GONE),
+            ("quota: spec.scopeSelector.matchExpressions.0", _GOLD),
+        ],
         breaks=[
             Break(
                 _VALUES,
@@ -132,6 +145,11 @@ CASES: Final = (
                 f"{_CONTAINERS}: default 1 of nvidia.com/gpu applies to containers that request none; set 0",
             ),
             Break(
+                _ITEM,
+                {"type": "Container", "defaultRequest": {"nvidia.com/gpu": 1}},
+                f"{_CONTAINERS}: defaultRequest 1 of nvidia.com/gpu applies to containers that request none; set 0",
+            ),
+            Break(
                 f"{_ITEM}.min",
                 {"nvidia.com/gpu": 1},
                 f"{_CONTAINERS}: a minimum of 1 nvidia.com/gpu rejects every Container that requests none; remove"
@@ -153,12 +171,21 @@ CASES: Final = (
         also=[
             (f"{_ITEM}.default.memory", "16Gi"),
             (f"{_ITEM}.defaultRequest", {}),
+            (_ITEM, {"type": "Container", "max": {"cpu": 32, "memory": "64Gi"}}),
+            (_ITEM, {"type": "Container", "default": {"memory": "8Gi"}, "defaultRequest": {"cpu": 1}}),
+            ("limits: spec.limits.1", {"type": "PersistentVolumeClaim", "max": {"storage": "1Ti"}}),
             ("quota: spec.hard", {"requests.nvidia.com/gpu": 8}),
         ],
         breaks=[
             Break(
                 "limits: metadata.namespace",
                 "ml-research",
+                f"{_BUDGET}: requires limits.memory, requests.cpu, but no LimitRange in ml-serving sets"
+                " default.memory, defaultRequest.cpu; add one",
+            ),
+            Break(
+                _ITEM,
+                {"type": "Pod", "max": {"cpu": 32, "memory": "64Gi"}},
                 f"{_BUDGET}: requires limits.memory, requests.cpu, but no LimitRange in ml-serving sets"
                 " default.memory, defaultRequest.cpu; add one",
             ),
