@@ -22,6 +22,8 @@ _COMPARED: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
 _CALLED: Final = {"any": "all", "all": "any", "max": "min", "min": "max"}
 _TEXTS: Final = frozenset({"description", "rationale", "fix", "link", "severity", "level", "maxsplit"})
 """Keyword arguments that no finding depends on."""
+CONSTANTS: Final = "/constants"
+"""After the file's name in names of mutants of what an import evaluates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class Mutant:
 
     Attributes:
         file: the module's file.
-        name: the file's stem, the function, the changed code and the change: the same as long as these are.
+        name: the file's part, the function, the changed code and the change: the same as long as these are.
         line: where it is, for whoever reads.
         within: qualified name and first line of the outermost function that it changes; None if it is evaluated when
             the module is imported.
@@ -64,9 +66,10 @@ def mutants(file: Path) -> Iterator[Mutant]:
     seen: dict[str, int] = {}
     for index, place in enumerate(_places(tree)):
         for what, change in _changes(place.node):
-            name = f"{file.parent.name}/{file.stem} {'.'.join(place.names) or 'module'}: {what}"
-            seen[name] = seen.get(name, 0) + 1
             function = place.function
+            part = f"{file.parent.name}/{file.stem}{'' if function else CONSTANTS}"
+            name = f"{part} {'.'.join(place.names) or 'module'}: {what}"
+            seen[name] = seen.get(name, 0) + 1
             within = (".".join((*place.classes, function.name)), _first_line(function)) if function else None
             yield Mutant(
                 file,

@@ -60,9 +60,8 @@ class Work(Part):
 
     @property
     def spec(self) -> View:
-        """The spec of the workload; for a CronJob, that of its jobs."""
-        path = ("spec", "jobTemplate", "spec") if self.resource.kind == "CronJob" else ("spec",)
-        return self.resource.props.at(*path)
+        """The spec of the workload."""
+        return self.resource.props.at("spec")
 
     @property
     def meta(self) -> View:

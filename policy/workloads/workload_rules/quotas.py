@@ -188,7 +188,7 @@ def quota_defaults(quota: Resource, settings: Tenants, stack: Stack) -> Iterator
     if not settings.tenant(namespace):
         return
     lines = {line if "." in line else f"requests.{line}" for line in quota.props.entries("spec", "hard")}
-    required = sorted(lines & (_COMPUTE - {"cpu", "memory"}))
+    required = sorted(lines & _COMPUTE)
     lacking: list[str] = []
     for line in required:
         side, resource = line.split(".")
