@@ -8,7 +8,7 @@ from typing import Final
 from gpu_tenancy.model.catalogue import Machine, cloud_tables
 from gpu_tenancy.model.plan.pools import uses_local_disks
 from gpu_tenancy.model.spec.clouds.aws import AmiType, AwsCluster
-from gpu_tenancy.model.spec.pools import Disk
+from gpu_tenancy.model.spec.pools import Disk, Numa
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,7 @@ def image_alias(cluster: AwsCluster, of: Image) -> str:
     return f"{of.family}@v{build if of.family == 'al2023' else version}"
 
 
-LOCAL_DISKS: Final[Mapping[str, str]] = {
-    "al2023": """\
+_MIME: Final = """\
 MIME-Version: 1.0
 Content-Type: multipart/mixed; boundary="//"
 
@@ -61,11 +60,15 @@ Content-Type: application/node.eks.aws
 apiVersion: node.eks.aws/v1alpha1
 kind: NodeConfig
 spec:
+{spec}
+--//--
+"""
+"""A NodeConfig as user data."""
+_DISKS: Final[Mapping[str, str]] = {
+    "al2023": """\
   instance:
     localStorage:
       strategy: RAID0
-
---//--
 """,
     "bottlerocket": """\
 [settings.bootstrap-commands.local-disks]
@@ -77,9 +80,27 @@ essential = true
 mode = "always"
 """,
 }
-"""User data that puts images, containers and ephemeral storage on the local NVMe disks, by family of the image. EKS
-adds its own part to it. https://awslabs.github.io/amazon-eks-ami/nodeadm/doc/api/,
-https://bottlerocket.dev/en/os/latest/concepts/bootstrap-commands/."""
+"""What puts images, containers and ephemeral storage on the local NVMe disks, by family of the image.
+
+https://awslabs.github.io/amazon-eks-ami/nodeadm/doc/api/, https://bottlerocket.dev/en/os/latest/concepts/bootstrap-commands/
+"""
+_NUMA: Final[Mapping[str, str]] = {
+    "al2023": """\
+  kubelet:
+    config:
+      cpuManagerPolicy: static
+      topologyManagerPolicy: {policy}
+""",
+    "bottlerocket": """\
+[settings.kubernetes]
+cpu-manager-policy = "static"
+topology-manager-policy = "{policy}"
+""",
+}
+"""What aligns containers with NUMA nodes, by family of the image.
+
+https://awslabs.github.io/amazon-eks-ami/nodeadm/doc/api/, https://bottlerocket.dev/en/os/latest/api/settings/kubernetes/
+"""
 _GIB: Final = 2**30
 _BOTTLEROCKET_OS: Final = 4 * _GIB
 """Bottlerocket's first disk is for the operating system; images and containers are on the second:
@@ -126,8 +147,21 @@ def _performance(throughput: int | None, *, gpu: bool = False) -> tuple[int, int
     return chosen, table.iops_for(chosen)
 
 
-def user_data(cluster: AwsCluster, of: Image, machine: Machine) -> str | None:
-    """The configuration of a node in Base64; None if the image's own is enough."""
-    if not uses_local_disks(cluster, machine):
+def node_configuration(of: Image, *, disks: bool = False, numa: Numa | None = None) -> str | None:
+    """The configuration of a node, to which EKS and Karpenter add their own parts; None if the image's own is enough.
+
+    Args:
+        of: image of the node.
+        disks: whether images, containers and ephemeral storage are on the local disks.
+        numa: policy of the topology manager; None for no alignment with NUMA nodes.
+    """
+    parts = (_NUMA[of.family].format(policy=numa) if numa else "") + (_DISKS[of.family] if disks else "")
+    if not parts:
         return None
-    return base64.b64encode(LOCAL_DISKS[of.family].encode()).decode()
+    return _MIME.format(spec=parts) if of.family == "al2023" else parts
+
+
+def user_data(of: Image, *, disks: bool = False, numa: Numa | None = None) -> str | None:
+    """The same in Base64, for launch templates."""
+    text = node_configuration(of, disks=disks, numa=numa)
+    return base64.b64encode(text.encode()).decode() if text else None

@@ -8,7 +8,7 @@ from gpu_tenancy.model.plan.pools import uses_local_disks
 from gpu_tenancy.model.spec.clouds.base import Maintenance
 
 from .context import ClusterContext
-from .disks import Volume, image_alias, volumes
+from .disks import Volume, image_alias, node_configuration, volumes
 from .nodes import huge_pages, image, interfaces, reservation
 
 Spec: TypeAlias = Mapping[str, object]
@@ -28,6 +28,7 @@ def node_class(pool: NodePool, context: ClusterContext, role: str, placement_gro
     reservation_id = reservation(pool)
     efa = pool.fabric.interfaces if pool.fabric else 0
     cards = interfaces(pool.machine.type, efa)
+    configuration = node_configuration(image(pool), numa=pool.numa)  # Karpenter itself sets up local disks.
     disks = volumes(context.section, pool.disk, image(pool), pool.machine)
     return {
         # New nodes get this image; the budgets in `node_pools` decide when running nodes are replaced.
@@ -43,6 +44,7 @@ def node_class(pool: NodePool, context: ClusterContext, role: str, placement_gro
             "httpPutResponseHopLimit": 1,
         },
         "blockDeviceMappings": [_mapping(volume) for volume in disks],
+        **({"userData": configuration} if configuration else {}),
         **({"instanceStorePolicy": "RAID0"} if uses_local_disks(context.section, pool.machine) else {}),
         "tags": {**context.tags, "Name": f"{context.name}-{pool.name}"},
         **({"capacityReservationSelectorTerms": [{"id": reservation_id}]} if reservation_id else {}),

@@ -160,7 +160,7 @@ def pool_group(cluster: AwsCluster, pool: NodePool) -> Group:
         interfaces=interfaces(pool.machine.type, efa),
         compact=pool.compact,
         surge=pool.surge,
-        user_data=user_data(cluster, image(pool), pool.machine),
+        user_data=user_data(image(pool), numa=pool.numa, disks=uses_local_disks(cluster, pool.machine)),
         alternatives=tuple(machine.type for machine in pool.alternatives),
         node_template_tags=_node_template_tags(labels, pool.supply.taints, resources) if cluster.grows else {},
     )
@@ -191,7 +191,7 @@ def system_group(cluster: AwsCluster, nodes: SystemNodes) -> Group:
         volumes=volumes(cluster, Disk(), of, nodes.machine),
         interfaces=interfaces(nodes.machine.type, 0),
         surge=Surge(added=1, unavailable=0),
-        user_data=user_data(cluster, of, nodes.machine),
+        user_data=user_data(of, disks=uses_local_disks(cluster, nodes.machine)),
     )
 
 

@@ -10,6 +10,7 @@ from pulumi_azure_native.containerservice import (
     AgentPoolSecurityProfileArgsDict,
     AgentPoolUpgradeSettingsArgsDict,
     GPUProfileArgsDict,
+    KubeletConfigArgsDict,
 )
 
 from gpu_tenancy.model.plan.cluster import NodePool
@@ -33,6 +34,7 @@ REPLACED: Final[Mapping[str, str]] = {
     "capacityReservationGroupID": "https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups",
     "enableEncryptionAtHost": "https://learn.microsoft.com/azure/aks/enable-host-encryption",
     "gpuProfile.driver": "https://learn.microsoft.com/azure/aks/aks-managed-gpu-nodes",
+    "kubeletConfig": "https://learn.microsoft.com/azure/aks/custom-node-configuration",
     "osDiskSizeGB": "https://learn.microsoft.com/azure/aks/concepts-storage",
     "osDiskType": "https://learn.microsoft.com/rest/api/aks/agent-pools/create-or-update",
     "proximityPlacementGroupID": "https://learn.microsoft.com/azure/aks/reduce-latency-ppg",
@@ -114,6 +116,7 @@ def agent_pool(name: str, pool: NodePool, cluster: PoolCluster, placement: pulum
         capacity_reservation_group_id=reservation(pool),
         proximity_placement_group_id=placement,
         gpu_profile=_driver(pool),
+        kubelet_config=_kubelet(pool),
         gpu_instance_profile=partitions(pool),
         security_profile=_boot(pool),
         upgrade_settings=None if spot else _upgrade(pool),
@@ -157,6 +160,11 @@ def _driver(pool: NodePool) -> GPUProfileArgsDict | None:
     if not pool.gpus:
         return None
     return {"driver": "Install" if pool.driver == "managed" else "None"}
+
+
+def _kubelet(pool: NodePool) -> KubeletConfigArgsDict | None:
+    """NUMA alignment: https://learn.microsoft.com/azure/aks/custom-node-configuration."""
+    return {"cpu_manager_policy": "static", "topology_manager_policy": pool.numa} if pool.numa else None
 
 
 def _boot(pool: NodePool) -> AgentPoolSecurityProfileArgsDict | None:

@@ -75,6 +75,8 @@ def node_config(
     }
     if pool.disk.key:
         config["boot_disk_kms_key"] = pool.disk.key
+    if pool.numa:
+        config["kubelet_config"] = {"cpu_manager_policy": "static", "topology_manager": {"policy": pool.numa}}
     if pool.gpus:
         config["guest_accelerators"] = [_accelerator(pool)]
     if pool.machine.local_disk and (local_ssd := clouds()["gcp"].local_disk):

@@ -105,6 +105,9 @@ def _machine(name: str, pool: Pool, machine: Machine, rules: CloudRules) -> Iter
     if pool.cpu is not None or pool.memory is not None:
         rule = f"sets cpu or memory, which machine type {machine.name} determines"
         yield Problem(("pools", name), rule, "remove cpu and memory, or override the machine type under machines")
+    if pool.numa and not machine.gpus:
+        rule = f"is for GPUs, and machine type {machine.name} has none"
+        yield Problem(("pools", name, "numa"), rule, "remove it", pool.numa)
     if rules.names_gpus and machine.gpus and machine.accelerator is None:
         rule = f"has GPUs, but no accelerator type, which {rules.title} needs"
         fix = f"set machines.{machine.name}.accelerator, such as nvidia-h100-80gb"
@@ -171,6 +174,7 @@ def _somebody_elses(name: str, pool: Pool) -> Iterator[Problem]:
         "compact": pool.compact,
         "placementPolicy": pool.placement_policy,
         "fabric": pool.fabric,
+        "numa": pool.numa,
     }
     for key, value in given.items():
         if value:

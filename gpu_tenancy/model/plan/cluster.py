@@ -18,7 +18,7 @@ from gpu_tenancy.model.spec.clouds.azure import CLIENT_ID_OF
 from gpu_tenancy.model.spec.clouds.base import late_storage
 from gpu_tenancy.model.spec.cluster import Cluster, service_of
 from gpu_tenancy.model.spec.people import Person
-from gpu_tenancy.model.spec.pools import Capacity, Disk
+from gpu_tenancy.model.spec.pools import Capacity, Disk, Numa
 
 PROTECTED: Final = "prod"
 """The environment whose clusters and pools Pulumi refuses to delete."""
@@ -69,6 +69,7 @@ class NodePool:
         surge: for upgrades; GPU pools never add nodes, because additional GPUs are expensive.
         huge_pages: huge pages of a node in bytes that its pods can request for the fabric.
         alternatives: other machine types of its spot nodes.
+        numa: policy of the kubelet's topology manager, with the static policy of its CPU manager; None for neither.
     """
 
     name: str
@@ -86,6 +87,7 @@ class NodePool:
     surge: Surge
     huge_pages: int = 0
     alternatives: tuple[Machine, ...] = ()
+    numa: Numa | None = None
 
     @property
     def gpus(self) -> int:
@@ -205,6 +207,7 @@ def _node_pool(resolved: ResolvedPool) -> NodePool:
         fabric=machine.network if pool.fabric else None,
         huge_pages=node_pages(machine, resolved.fabric) if resolved.fabric else 0,
         disk=pool.disk,
+        numa=pool.numa,
         driver=(pool.driver or next(iter(resolved.rules.drivers))) if nvidia else None,
         partitioning=_partitioning(resolved),
         surge=Surge(added=0, unavailable=1) if machine.gpus else Surge(added=1, unavailable=0),

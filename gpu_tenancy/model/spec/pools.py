@@ -169,6 +169,9 @@ Driver: TypeAlias = Literal["image", "bottlerocket", "managed", "operator"]
 """What installs the GPU driver, container toolkit and device plugin: `model/catalogue/clouds.yaml` describes each mode
 for each cloud."""
 
+Numa: TypeAlias = Literal["best-effort", "restricted", "single-numa-node"]
+"""Policies of the kubelet's topology manager: https://kubernetes.io/docs/tasks/administer-cluster/topology-manager/."""
+
 _DISK: Final = 200 * 2**30
 
 
@@ -229,6 +232,10 @@ class Pool(Section):
     be fixed, or `capacity` queued."""
     fabric: bool = False
     """Whether the machine's network between GPUs is configured: EFA, GPUDirect or InfiniBand."""
+    numa: Numa | None = None
+    """Whether kubelets take a container's GPUs and CPUs from the same NUMA node of the machine: `best-effort`,
+    `restricted` or `single-numa-node`, where the latter two reject pods that cannot be aligned. Default: no
+    alignment."""
     disk: Disk = Disk()
     """Boot disk of the nodes."""
     driver: Driver | None = None

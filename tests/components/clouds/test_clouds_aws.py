@@ -257,6 +257,43 @@ def test_bottlerocket_binds_its_directories_to_local_disks() -> None:
     assert command["essential"]
 
 
+@pytest.mark.parametrize("numa", [None, "restricted"])
+@pytest.mark.parametrize("disks", [False, True])
+@pytest.mark.parametrize("driver", ["image", "bottlerocket"])
+def test_kubelets_align_with_numa_nodes_beside_local_disks(driver: str, *, disks: bool, numa: str | None) -> None:
+    pool = machine_pool(driver=driver, numa=numa)
+    text = template(stack(section(localDisks=disks), gpu=pool)).get("userData")
+    if not disks and not numa:
+        assert text is None
+        return
+    config, parsed = base64.b64decode(text).decode(), dict[str, Any]()
+    if driver == "image":
+        parts = email.message_from_string(config).walk()
+        (part,) = [part for part in parts if part.get_content_type() == "application/node.eks.aws"]
+        parsed = yaml.safe_load(str(part.get_payload()))["spec"]
+        kubelet = parsed.get("kubelet", {}).get("config")
+        wanted = {"cpuManagerPolicy": "static", "topologyManagerPolicy": numa}
+    else:
+        parsed = tomllib.loads(config)["settings"]
+        kubelet = parsed.get("kubernetes")
+        wanted = {"cpu-manager-policy": "static", "topology-manager-policy": numa}
+    assert kubelet == (wanted if numa else None)
+    assert ("instance" in parsed or "bootstrap-commands" in parsed) is disks
+
+
+def test_karpenter_s_nodes_align_with_numa_nodes_and_set_up_their_disks_themselves() -> None:
+    sections = stack(section(autoscaler="karpenter"), gpu=machine_pool(numa="best-effort"))
+    objects = [cast("Any", one.inputs) for one in resources(sections) if one.inputs.get("kind") == "EC2NodeClass"]
+    (gpu,) = [one["spec"] for one in objects if one["metadata"]["name"] == "gpu"]
+    assert "topologyManagerPolicy: best-effort" in gpu["userData"]
+    assert "localStorage" not in gpu["userData"]
+
+
+def test_numa_of_a_pool_without_gpus_is_refused() -> None:
+    (problem,) = errors(stack(cpu=machine_pool("m7i.8xlarge", 3, numa="restricted")))
+    assert problem.startswith("pools.cpu.numa: restricted is for GPUs")
+
+
 def test_machines_without_local_disks_or_stacks_without_them_keep_the_boot_disk() -> None:
     assert "userData" not in template(stack(), "cpu")
     off = stack(section(localDisks=False), gpu=machine_pool(disk={"size": "300Gi"}))
