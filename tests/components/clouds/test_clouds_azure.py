@@ -262,7 +262,7 @@ def test_the_effect_of_a_change_is_known_for_each_property() -> None:
     pools: dict[str, Data] = {
         "fixed": cut(A100, "1g.10gb"),
         "spot": pool(capacity="spot", labels={"example.com/spot": "yes"}),
-        "near": pool(compact=True, zones=["1"], labels={"example.com/near": "yes"}),
+        "near": pool(compact=True, zones=["1"], numa="restricted", labels={"example.com/near": "yes"}),
         "t4": pool("Standard_NC64as_T4_v3", capacity=reserved),
     }
     sections = stack(creation())
