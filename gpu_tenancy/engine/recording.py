@@ -25,6 +25,7 @@ NOTHING_EXISTS: Mapping[str, Mapping[str, Json]] = MappingProxyType(
     {
         # The list of Auto Scaling groups, which this name does not tell.
         "aws:autoscaling/getAmiIds:getAmiIds": MappingProxyType({"names": [], "arns": []}),
+        "aws:cloudwatch/getLogGroups:getLogGroups": MappingProxyType({"logGroupNames": [], "arns": []}),
     }
 )
 """Answers of functions that list resources of a cloud."""

@@ -52,14 +52,7 @@ class ControlPlane(pulumi.ComponentResource):
         within, tags = pulumi.ResourceOptions(parent=self), dict(plan.tags)
         grant = Grant(trust("eks"), managed=(managed_policy(section.region, "AmazonEKSClusterPolicy"),))
         role = Role(f"{name}-role", f"{section.name}-cluster", grant, tags, within)
-        # Otherwise EKS creates the log group, with unlimited retention.
-        log = aws.cloudwatch.LogGroup(
-            f"{name}-log",
-            name=f"/aws/eks/{section.name}/cluster",
-            retention_in_days=_RETENTION,
-            tags=tags,
-            opts=within,
-        )
+        log = self._log(f"{name}-log", section, tags)
         network: aws.eks.ClusterVpcConfigArgsDict = {
             "subnet_ids": list(subnets),
             "endpoint_private_access": True,
@@ -96,8 +89,35 @@ class ControlPlane(pulumi.ComponentResource):
         self.version = pulumi.Output.all(self.cluster.version, self.cluster.arn).apply(reached_version)
         self.register_outputs({"name": section.name})
 
+    def _log(self, name: str, section: AwsCluster, tags: dict[str, str]) -> aws.cloudwatch.LogGroup:
+        """The log group of the cluster; otherwise EKS creates it, with unlimited retention.
+
+        It stays when the stack is destroyed, with the audit log: EKS would create it again for its last entries,
+        https://github.com/terraform-aws-modules/terraform-aws-eks/issues/2763. A cluster with the same name takes it
+        over. Its tags are those of its creation, because Pulumi takes over only what has the same properties.
+        """
+        group = f"/aws/eks/{section.name}/cluster"
+        listing = pulumi.InvokeOptions(parent=self)
+        existing = aws.cloudwatch.get_log_groups(log_group_name_prefix=group, opts=listing).log_group_names
+        return aws.cloudwatch.LogGroup(
+            name,
+            name=group,
+            retention_in_days=_RETENTION,
+            tags=tags,
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                retain_on_delete=True,
+                ignore_changes=["tags", "tagsAll"],
+                import_=group if group in existing else None,  # without effect where the state has it
+            ),
+        )
+
     def _key(self, name: str, plan: ClusterPlan, creation: EksCreation) -> pulumi.Input[str]:
-        """The KMS key that encrypts secrets; backups cannot be decrypted without it."""
+        """The KMS key that encrypts secrets.
+
+        It stays when the stack is destroyed or names another key: EKS goes on using the key of the cluster's creation,
+        and backups cannot be decrypted without it.
+        """
         if creation.secrets_key:
             return creation.secrets_key
         key = aws.kms.Key(
@@ -106,7 +126,7 @@ class ControlPlane(pulumi.ComponentResource):
             enable_key_rotation=True,
             deletion_window_in_days=_WAIT,
             tags=dict(plan.tags),
-            opts=pulumi.ResourceOptions(parent=self, protect=plan.protect),
+            opts=pulumi.ResourceOptions(parent=self, protect=plan.protect, retain_on_delete=True),
         )
         return key.arn
 

@@ -129,7 +129,8 @@ class Karpenter(pulumi.ComponentResource):
         super().__init__("gpu-tenancy:clouds:Karpenter", name, {}, opts)
         self._context = context
         queue = self._interruptions(name)
-        policies = karpenter_policies(context.name, context.section.region, nodes.arn, context.name)
+        spot = any(pool.capacity.kind == "spot" for pool in pools)
+        policies = karpenter_policies(context.name, context.section.region, nodes.arn, context.name, spot=spot)
         within = pulumi.ResourceOptions(parent=self)
         role = PodRole(f"{name}-role", context, _KARPENTER, policies, within)
         definitions = release(f"{name}-definitions", "karpenter-crd", {}, within)

@@ -12,7 +12,7 @@ _CLASS = "karpenter.k8s.aws/ec2nodeclass"
 _REGION = "topology.kubernetes.io/region"
 
 
-def karpenter_policies(cluster: str, region: str, node_role: str, queue: str) -> dict[str, str]:
+def karpenter_policies(cluster: str, region: str, node_role: str, queue: str, *, spot: bool) -> dict[str, str]:
     """The policy documents by name: launch and terminate this cluster's instances, and read account data.
 
     Args:
@@ -20,12 +20,29 @@ def karpenter_policies(cluster: str, region: str, node_role: str, queue: str) ->
         region: region of the cluster.
         node_role: ARN of the nodes' role, or a pattern that matches it; instances can get no other role.
         queue: name of the SQS queue for interruptions.
+        spot: whether a pool has spot instances.
     """
     return {
         "instances": document(*_instances(cluster, region)),
         "profiles": document(*_profiles(cluster, region, node_role)),
         "discovery": document(*_discovery(cluster, region, queue)),
+        **({"spot": document(_spot(region))} if spot else {}),
     }
+
+
+def _spot(region: str) -> Statement:
+    """EC2 creates its service-linked role with the first spot instance of an account, if the caller may create it.
+
+    Auto Scaling may, for node groups. The role is not created by the stack, because an account has it once.
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/service-linked-roles-spot-instance-requests.html,
+    https://docs.aws.amazon.com/aws-managed-policy/latest/reference/AutoScalingServiceRolePolicy.html
+    """
+    service = "spot.amazonaws.com"
+    return allow(
+        Resource=f"arn:{partition(region)}:iam::*:role/aws-service-role/{service}/AWSServiceRoleForEC2Spot",
+        Action="iam:CreateServiceLinkedRole",
+        Condition={"StringEquals": {"iam:AWSServiceName": service}},
+    )
 
 
 def _ec2(region: str, *kinds: str, account: str = "*") -> list[str]:

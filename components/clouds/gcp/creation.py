@@ -40,9 +40,10 @@ _LOGS: Final = ("SYSTEM_COMPONENTS", "WORKLOADS", "APISERVER", "CONTROLLER_MANAG
 class SecretsKey(pulumi.ComponentResource):
     """The Cloud KMS key that encrypts a cluster's secrets, and GKE's permission to use it.
 
-    A key ring cannot be deleted in Google Cloud, and its name cannot be reused; of a key, only the versions are
-    destroyed. It does not encrypt boot disks: a key for these requires the same role for the Compute Engine service
-    agent.
+    All stay when the stack is destroyed or names another key: a cluster that uses the key, or a backup of it, could
+    not be read without it. The ring's name has a suffix that the state keeps, because a name is in use as long as its
+    ring exists: https://github.com/hashicorp/terraform-provider-google/issues/1214. The key does not encrypt boot
+    disks: a key for these requires the same role for the Compute Engine service agent.
 
     Attributes:
         right: GKE's role on the key, which the cluster depends on.
@@ -55,11 +56,11 @@ class SecretsKey(pulumi.ComponentResource):
         self, name: str, plan: ClusterPlan, cluster: GcpCluster, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("gpu-tenancy:clouds:GkeSecretsKey", name, {}, opts)
-        protected = pulumi.ResourceOptions(parent=self, protect=plan.protect)
+        kept = pulumi.ResourceOptions(parent=self, protect=plan.protect, retain_on_delete=True)
         child = pulumi.ResourceOptions(parent=self)
-        ring = kms.KeyRing(
-            f"{name}-ring", name=f"{cluster.name}-gke", location=cluster.region, project=cluster.project, opts=protected
-        )
+        # Rings of earlier versions of this program have a name without a suffix.
+        named_once = pulumi.ResourceOptions.merge(kept, pulumi.ResourceOptions(ignore_changes=["name"]))
+        ring = kms.KeyRing(f"{name}-ring", location=cluster.region, project=cluster.project, opts=named_once)
         key = kms.CryptoKey(
             f"{name}-key",
             name="secrets",
@@ -67,7 +68,7 @@ class SecretsKey(pulumi.ComponentResource):
             purpose="ENCRYPT_DECRYPT",
             rotation_period=f"{_ROTATION}s",
             labels=dict(plan.tags),
-            opts=protected,
+            opts=kept,
         )
         agent = projects.ServiceIdentity(
             f"{name}-agent", project=cluster.project, service="container.googleapis.com", opts=child
@@ -78,7 +79,7 @@ class SecretsKey(pulumi.ComponentResource):
             crypto_key_id=key.id,
             role="roles/cloudkms.cryptoKeyEncrypterDecrypter",
             member=agent.member,
-            opts=child,
+            opts=pulumi.ResourceOptions(parent=self, retain_on_delete=True),
         )
         self.register_outputs({})
 

@@ -8,6 +8,7 @@ from builders import Data, errors
 from components_builders import program
 from eks_description import DESCRIPTION
 from eks_stacks import DEPLOYER, REGION, RESERVATION, SUBNETS, creation, machine_pool, one, resources, section, stack
+from iam_policies import allowed
 from pydantic import ValidationError
 
 from components.clouds.aws.karpenter_policy import karpenter_policies
@@ -442,15 +443,31 @@ def test_karpenters_nodes_may_join_and_no_other_role_is_handed_to_them(node_role
 
 
 def test_karpenters_policies_fit_into_one_role() -> None:
-    policies = karpenter_policies("m" * 40, "ap-southeast-2", f"arn:aws:iam::*:role/{'m' * 40}-node", "m" * 40)
+    policies = karpenter_policies(
+        "m" * 40, "ap-southeast-2", f"arn:aws:iam::*:role/{'m' * 40}-node", "m" * 40, spot=True
+    )
     assert sum(len(json.dumps(json.loads(text), separators=(",", ":"))) for text in policies.values()) < 10_240
 
 
 def test_karpenters_permissions_are_limited_to_the_cluster() -> None:
-    texts = karpenter_policies("ml", REGION, "arn:aws:iam::*:role/ml-node", "ml")
+    texts = karpenter_policies("ml", REGION, "arn:aws:iam::*:role/ml-node", "ml", spot=False)
     for statement in statements(texts["instances"]):
         if "ec2:TerminateInstances" in statement["Action"] or "ec2:CreateLaunchTemplate" in statement["Action"]:
             assert any("kubernetes.io/cluster/ml" in key for key in statement["Condition"]["StringEquals"])
+
+
+@pytest.mark.parametrize(("capacity", "may"), [("spot", True), ("on-demand", False)])
+def test_in_a_new_account_ec2_can_create_its_role_for_spot(capacity: str, *, may: bool) -> None:
+    """As for Auto Scaling, whose own policy allows it; a stack of a second cluster cannot create the role again."""
+    policies = [
+        str(one.inputs["policy"])
+        for one in resources(scaled(capacity=capacity))
+        if one.type == "aws:iam/rolePolicy:RolePolicy" and "karpenter" in one.name
+    ]
+    role = "arn:aws:iam::111122223333:role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
+    of_ec2, of_others = ({"iam:AWSServiceName": f"{name}.amazonaws.com"} for name in ("spot", "eks"))
+    assert any(allowed(text, "iam:CreateServiceLinkedRole", role, of_ec2) for text in policies) is may
+    assert not any(allowed(text, "iam:CreateServiceLinkedRole", role, of_others) for text in policies)
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,8 @@ class EksCreation(Creation):
     without `subnets`."""
 
     secrets_key: KeyArn | None = None
-    """ARN of the KMS key that encrypts secrets; default: a key is created."""
+    """ARN of the KMS key that encrypts secrets; default: a key is created. EKS never changes the key of a
+    cluster."""
     admins: list[RoleArn] = []
     """IAM roles that administer the cluster through access entries, such as roles of Identity Center groups; at least
     the role that deploys the stack, because EKS gives it no rights in the cluster by itself."""

@@ -1,0 +1,101 @@
+"""A model of what clouds keep of a stack that was destroyed: the names that are in use when it is created again."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import yaml
+from pydantic import BaseModel, ConfigDict
+
+from gpu_tenancy.engine.recording import Registration
+
+LISTED: Final = "aws:cloudwatch/getLogGroups:getLogGroups"
+"""Pulumi's function that lists log groups."""
+LOG_GROUP: Final = "aws:cloudwatch/logGroup:LogGroup"
+KEYS: Final = {"aws:kms/key:Key", "gcp:kms/cryptoKey:CryptoKey"}
+"""Types of encryption keys: without one, what it encrypted is lost."""
+Name: TypeAlias = tuple[str, ...]
+
+
+class Row(BaseModel):
+    """A row of names.yaml."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: list[str] = []
+    after: Literal["free", "kept", "returns"] = "free"
+    source: str = ""
+
+
+@cache
+def rows() -> Mapping[str, Row]:
+    """The rows by type of resource."""
+    table: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "names.yaml").read_text(encoding="utf-8"))
+    return {type_: Row.model_validate(row) for type_, row in table.items()}
+
+
+class TakenError(Exception):
+    """A name is in use, or what has it is not what the stack declares."""
+
+
+@dataclass
+class Clouds:
+    """All accounts: inputs of what exists, by type and name."""
+
+    exist: dict[Name, Mapping[str, Any]] = field(default_factory=dict[Name, Mapping[str, Any]])
+    scheduled: list[str] = field(default_factory=list[str])
+    """Keys whose deletion was scheduled, by name in the program."""
+    _made: int = 0
+
+    def answers(self) -> Mapping[str, Mapping[str, Any]]:
+        """What the program can ask before it registers anything."""
+        return {LISTED: {"logGroupNames": [name[1] for name in self.exist if name[0] == LOG_GROUP], "arns": []}}
+
+    def create(self, stack: Iterable[Registration]) -> dict[str, Name | None]:
+        """Creates what a stack registers, and takes over what it imports; returns the state: names by URN.
+
+        Raises:
+            TakenError: a name is in use.
+        """
+        state: dict[str, Name | None] = {}
+        for one in stack:
+            state[one.urn] = self._create(one, state)
+        return state
+
+    def _create(self, one: Registration, state: Mapping[str, Name | None]) -> Name | None:
+        row = rows()[one.type]
+        if not row.name:
+            return None
+        parts = dict(one.inputs)
+        if "name" in row.name and "name" not in parts:
+            self._made += 1  # Pulumi adds hexadecimal digits, which the state keeps
+            parts["name"] = f"{one.name}-{self._made:07x}"
+        for key, needed in one.property_dependencies.items():  # its real value is that of the resource
+            parts[key] = "/".join("/".join(state.get(urn) or ()) for urn in needed)
+        name = (one.type, *(str(parts[key]) for key in row.name))
+        if name in self.exist:
+            self._take_over(name, one)
+        self.exist[name] = parts
+        return name
+
+    def _take_over(self, name: Name, one: Registration) -> None:
+        if one.import_id != name[-1]:
+            raise TakenError(f"{name} exists")
+        differing = {key for key, value in one.inputs.items() if self.exist[name].get(key) != value}
+        if differing - {*one.ignore_changes}:
+            raise TakenError(f"inputs to import do not match {name}: {differing}")
+
+    def destroy(self, stack: Iterable[Registration], state: Mapping[str, Name | None]) -> None:
+        """Destroys what a stack registered, in the order that is given."""
+        for one in stack:
+            row, name = rows()[one.type], state[one.urn]
+            if one.retain_on_delete:
+                continue
+            if one.type in KEYS:
+                self.scheduled.append(one.name)
+            if name and row.after == "free":
+                del self.exist[name]
+            elif name and row.after == "returns":
+                self.exist[name] = {"name": name[-1]}
