@@ -192,7 +192,7 @@ def main() -> None:
     registrations = program()
     all_of_them, fewer = asked(registrations), asked(registrations[:: len(registrations) // FEWER])
     own = [project_folder() / "policy" / name for name in PACKS]
-    configs = [choose(name, "prod", project_folder()).config for name in PACKS]
+    configs = [choose(name, project_folder(), production=True).config for name in PACKS]
     start, *rounds = judging(own, all_of_them, ROUNDS, configs)
     ours = statistics.median(rounds)
     count = len(all_of_them.resources)

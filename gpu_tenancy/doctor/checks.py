@@ -17,7 +17,8 @@ from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
 
 
 def tools(stack: Stack) -> Iterator[Row]:
-    """The programs and packages that `pulumi up` of a stack needs on this machine."""
+    """Whether a stack is production, and the programs and packages that `pulumi up` needs on this machine."""
+    yield Row("environment", stack.environment, "", stack.standing, "OK", "")
     cloud = stack.cluster.cloud
     yield _program("pulumi", "https://www.pulumi.com/docs/install/")
     if package := clouds()[cloud].package:

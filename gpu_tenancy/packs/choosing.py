@@ -8,10 +8,6 @@ import gpu_tenancy
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.packs.evaluation import PackChoice
 
-_PRODUCTION: Final = ("prod", "live")
-"""Prefixes of production environments."""
-
-
 _PACKAGE: Final = Path(gpu_tenancy.__file__).parent
 _SHIPPED: Final = _PACKAGE / "policy" if (_PACKAGE / "policy").is_dir() else _PACKAGE.parent / "policy"
 """The packs of this package: beside its modules if installed, else at the top of the repository."""
@@ -38,15 +34,11 @@ def _places(project: Path) -> tuple[Path, Path]:
     return (project / "policy", _SHIPPED)
 
 
-def config_set(environment: str) -> str:
-    """The configuration set in `policy/config` for an environment: `prod` or `dev`."""
-    return "prod" if environment.lower().startswith(_PRODUCTION) else "dev"
-
-
-def choose(text: str, environment: str, project: Path) -> PackChoice:
+def choose(text: str, project: Path, *, production: bool) -> PackChoice:
     """A pack from `folder`, `folder=config.json`, or the name of a pack.
 
-    A pack by name gets the configuration set of the stack's environment, unless a file is named.
+    A pack by name gets the configuration set in `policy/config` for production or for development, unless a file is
+    named.
 
     Raises:
         ConsoleError: the folder does not exist.
@@ -55,7 +47,7 @@ def choose(text: str, environment: str, project: Path) -> PackChoice:
     given = Path(config) if separator else None
     pack = pack_folder(place, project)
     if pack:
-        name = f"{place}-{config_set(environment)}.json"
+        name = f"{place}-{'prod' if production else 'dev'}.json"
         sets = (folder / "config" / name for folder in _places(project))
         return PackChoice(pack, given or next((file for file in sets if file.is_file()), None))
     folder = Path(place)
@@ -65,20 +57,20 @@ def choose(text: str, environment: str, project: Path) -> PackChoice:
     return PackChoice(folder, given)
 
 
-def choose_in_copy(text: str, environment: str, copy: Path, moved: Callable[[Path], Path]) -> PackChoice | None:
+def choose_in_copy(text: str, copy: Path, moved: Callable[[Path], Path], *, production: bool) -> PackChoice | None:
     """What `choose` would select in a copy of the project, as at another git ref.
 
     Args:
         text: as for `choose`.
-        environment: of the stack in the copy.
         copy: the folder with the copy of the project.
         moved: the path in the copy of a path in the project, which is unchanged for a path that is not copied.
+        production: whether the stack in the copy is.
 
     Returns:
         The pack and its configuration in the copy; None if the copy does not have the pack.
     """
     try:
-        chosen = choose(text, environment, copy)
+        chosen = choose(text, copy, production=production)
     except ConsoleError:
         return None
     folder, config = moved(chosen.folder), chosen.config and moved(chosen.config)

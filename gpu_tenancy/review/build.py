@@ -72,7 +72,7 @@ def review(
 
 
 def _evaluated(current: Preview, project: Path, policies: Sequence[str]) -> list[Evaluated]:
-    chosen = [choose(text, current.stack.environment, project) for text in policies]
+    chosen = [choose(text, project, production=current.stack.is_production) for text in policies]
     results = evaluate(current.rendered, chosen) if chosen else []
     return [Evaluated(*parts) for parts in zip(policies, chosen, results, strict=True)]
 

@@ -158,7 +158,7 @@ def _reasons(reasons: tuple[str, ...], room: int) -> Iterator[str]:
 
 
 def _about(review: Review) -> str:
-    parts = [f"{review.resources:,} resources"]
+    parts = [text(review.now.standing), f"{review.resources:,} resources"]
     if review.comparison:
         parts.append(f"compared with {code(review.comparison.ref)} ({code(review.comparison.commit)})")
     if review.comparison or review.real:

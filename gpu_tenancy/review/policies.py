@@ -22,6 +22,7 @@ from gpu_tenancy.engine.project import Preview
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.model.project import read_stack
+from gpu_tenancy.model.spec import is_production
 from gpu_tenancy.packs.choosing import choose_in_copy
 from gpu_tenancy.packs.evaluation import PackChoice, evaluate
 from gpu_tenancy.packs.findings import Finding, Kind, Outcome, PackResult, RuleState, by_weight
@@ -103,11 +104,13 @@ def policy_changes(
         project: folder of `Pulumi.yaml`.
     """
     rendered = current.rendered
-    before = _environment(current.name, copy.folder) or current.stack.environment
+    before = _was_production(current, copy.folder)
     differing: list[tuple[Evaluated, PackChoice]] = []
     not_compared: list[str] = []
     for pack in packs:
-        chosen = choose_in_copy(pack.text, before, copy.folder, partial(_moved, project, copy.folder, base.ref))
+        chosen = choose_in_copy(
+            pack.text, copy.folder, partial(_moved, project, copy.folder, base.ref), production=before
+        )
         if chosen is None:
             not_compared.append(f"Policy pack {pack.text} does not exist at {base.ref}")
         elif chosen == pack.chosen and _changed_outside(pack.chosen, project, base.ref):
@@ -152,13 +155,15 @@ def _changed_outside(chosen: PackChoice, project: Path, ref: str) -> bool:
         return False
 
 
-def _environment(stack: str, folder: Path) -> str | None:
-    """The environment of the stack at the base, which selects the configuration set; None if it is not there."""
+def _was_production(current: Preview, folder: Path) -> bool:
+    """Whether the stack is production at the base, which selects the configuration set; as now if it is not there."""
     try:
-        environment = read_stack(stack, folder).sections.get("environment", "dev")
+        sections = read_stack(current.name, folder).sections
     except (ConsoleError, StackError):
-        return None
-    return environment if isinstance(environment, str) else None
+        return current.stack.is_production
+    declared = sections.get("production")
+    environment = str(sections.get("environment", "dev"))
+    return is_production(environment, declared=declared if isinstance(declared, bool) else None)
 
 
 def _evaluated(rendered: Rendered, chosen: PackChoice) -> PackResult | str:

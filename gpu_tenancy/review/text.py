@@ -27,7 +27,8 @@ _FIELDS: Final = 6
 
 
 def show_verdict(console: Console, review: Review) -> None:
-    """Prints the verdict with its reasons, and the base of the comparison."""
+    """Prints whether this is production, the verdict with its reasons, and the base of the comparison."""
+    console.print(escape(review.now.standing), highlight=False)
     tone = _TONES[review.verdict.tone]
     console.print(f"[bold {tone}]{review.verdict.title}[/bold {tone}]", highlight=False)
     for reason in review.verdict.sentences:

@@ -53,7 +53,8 @@ def verdict(
     before = comparison.before if comparison else None
     policies, guarantees = _policies(rules), _guarantees(now)
     base = before or now  # Without a base nothing changes.
-    losses = [*data_moved(base, now), *_losses(lost), *_adoptions(before, now)]
+    unprotected = [f"No longer production: {now.standing}"] if base.production and not now.production else []
+    losses = [*unprotected, *data_moved(base, now), *_losses(lost), *_adoptions(before, now)]
     gained = (*access_gained(base, now), *data_gained(base, now), *secret_reasons(base, now))
     people = (*gained, *access_lost(base, now), *data_lost(base, now), *data_removed(base, now))
     rest = [*_gpus(base, now), *([_costs(before, now)] if before else [])]

@@ -14,6 +14,9 @@ def guards(**sections: object) -> GuardsPlan:
     ("sections", "action"),
     [
         ({"environment": "prod"}, "deny"),
+        ({"environment": "prod-us"}, "deny"),
+        ({"environment": "prod-us", "production": False}, "warn"),
+        ({"environment": "eu", "production": True}, "deny"),
         ({"environment": "staging"}, "warn"),
         ({}, "warn"),
         ({"environment": "prod", "guards": "warn"}, "warn"),

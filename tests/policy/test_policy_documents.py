@@ -15,7 +15,7 @@ from repository import ROOT
 
 import document
 from cloud_rules import coverage
-from gpu_tenancy.packs.choosing import choose, config_set
+from gpu_tenancy.packs.choosing import choose
 from gpu_tenancy.packs.configuration import read_config, reconciled, violations
 from rule_engine import EnforcementLevel
 from rule_engine.evaluator import Evaluator
@@ -114,14 +114,11 @@ def test_production_is_nowhere_less_strict_than_development(pack: str) -> None:
         assert weaker <= stronger, rule.name
 
 
-@pytest.mark.parametrize(
-    ("environment", "name"),
-    [("prod", "prod"), ("production-eu", "prod"), ("live", "prod"), ("dev", "dev"), ("example", "dev"), ("", "dev")],
-)
-def test_a_stack_has_the_settings_of_its_environment(environment: str, name: str) -> None:
-    assert config_set(environment) == name
-    assert choose("clouds", environment, ROOT).config == ROOT / "policy" / "config" / f"clouds-{name}.json"
-    assert choose("clouds=own.json", environment, ROOT).config == Path("own.json")
+@pytest.mark.parametrize(("production", "name"), [(True, "prod"), (False, "dev")])
+def test_a_stack_has_the_settings_of_production_or_of_development(production: bool, name: str) -> None:  # noqa: FBT001
+    chosen = choose("clouds", ROOT, production=production)
+    assert chosen.config == ROOT / "policy" / "config" / f"clouds-{name}.json"
+    assert choose("clouds=own.json", ROOT, production=production).config == Path("own.json")
 
 
 def test_the_page_lists_resources_that_the_pack_clouds_does_not_evaluate(page: str) -> None:

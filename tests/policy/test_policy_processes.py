@@ -50,7 +50,7 @@ def previewed(stack: str) -> Preview:
 
 def judged(client: Client, pack: str, stack: str) -> PackResult:
     rendered = previewed(stack)
-    config = choose(pack, rendered.stack.environment, ROOT).config
+    config = choose(pack, ROOT, production=rendered.stack.is_production).config
     session = Session.of(client, read_config(config) if config else {})
     client.open(rendered.rendered.project, stack)
     return session.evaluate(stack_request(rendered.rendered))

@@ -106,7 +106,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Preview:
 
 def evaluated(project: Project, before: Preview, now: Preview, pack: str = "own") -> Rules:
     """The results of the policies of the working tree and of the last commit."""
-    chosen = choose(pack, now.stack.environment, project.folder)
+    chosen = choose(pack, project.folder, production=now.stack.is_production)
     [result] = evaluate(now.rendered, [chosen])
     packs = [compared.Evaluated(pack, chosen, result)]
     with checkout(project.folder, "HEAD") as copy:

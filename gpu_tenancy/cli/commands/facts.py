@@ -81,9 +81,9 @@ def packs(
 
         folder = project_folder(project)
         if name:
-            typer.echo(choose(name, "", folder).folder)
+            typer.echo(choose(name, folder, production=False).folder)
             return
         table = terminal.table("pack", "folder")
         for pack in pack_names(folder):
-            table.add_row(pack, str(choose(pack, "", folder).folder))
+            table.add_row(pack, str(choose(pack, folder, production=False).folder))
         answer(output, table.records, table)

@@ -162,6 +162,7 @@ class StackOutlook:
     """Summary of a stack; teams, pools and flavors in the stack's order.
 
     Attributes:
+        standing: whether it is production and what follows: `environment prod-us: production (protected, guards deny)`.
         borrows_as_one: with even fairness, the cohorts with bounds or a weight of their own; else empty.
         people: who has which role, in the cluster and in teams.
         commands: what whoever administers the cloud must run so that people can log in.
@@ -176,6 +177,8 @@ class StackOutlook:
     """
 
     environment: str
+    production: bool
+    standing: str
     fairness: str
     root: str
     borrows_as_one: tuple[str, ...]
@@ -221,6 +224,8 @@ def outlook(stack: Stack) -> StackOutlook:
         centers[team.cost_center] = centers.get(team.cost_center, NOTHING) + team.cost
     return StackOutlook(
         environment=stack.environment,
+        production=stack.is_production,
+        standing=f"environment {stack.environment}: {stack.standing}",
         fairness=stack.fairness.kind,
         root=tree.root,
         borrows_as_one=tuple(name for name in cohort_parents(tree) if name != tree.root) if stack.fairness.even else (),

@@ -20,8 +20,6 @@ from gpu_tenancy.model.spec.cluster import Cluster, service_of
 from gpu_tenancy.model.spec.people import Person
 from gpu_tenancy.model.spec.pools import Capacity, Disk, Numa
 
-PROTECTED: Final = "prod"
-"""The environment whose clusters and pools Pulumi refuses to delete."""
 MIG_CONFIG_LABEL: Final = "nvidia.com/mig.config"
 """Node label that selects the MIG configuration of a node for the GPU Operator's MIG manager:
 https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-operator-mig.html."""
@@ -170,7 +168,7 @@ def cluster_plan(environment: Environment, people: tuple[Person, ...] = ()) -> C
     return ClusterPlan(
         environment=stack.environment,
         section=stack.cluster,
-        protect=stack.environment == PROTECTED,
+        protect=stack.is_production,
         tags={**tags, **extra},
         pools=tuple(_node_pool(pool) for pool in environment.pools.values()) if stack.cluster.NODES_MADE else (),
         system=_system(environment),

@@ -12,7 +12,6 @@ from typing import Final, Literal
 from gpu_tenancy.base.quantity import format_amounts, is_extended
 from gpu_tenancy.model.catalogue.clouds import LoadBalancers, clouds
 from gpu_tenancy.model.catalogue.operators import charts
-from gpu_tenancy.model.plan.cluster import PROTECTED
 from gpu_tenancy.model.plan.compute_domains import connected_flavors
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.limits import container_defaults
@@ -171,7 +170,6 @@ class GuardsPlan:
 def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
     """The guards of a stack, for its teams' namespaces."""
     stack = tree.stack
-    by_default = "deny" if stack.environment == PROTECTED else "warn"
     maximum: dict[str, int] = {}
     for flavor in tree.flavors.values():
         if flavor.resource:
@@ -181,7 +179,7 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
     integrated = integrations(tree)
     balancers = _load_balancers(stack.cluster.cloud)
     return GuardsPlan(
-        action=stack.guards.action or by_default,
+        action=stack.guards_action,
         label=TEAM_LABEL,
         spared=tuple(sorted({*SYSTEM, stack.metrics.prometheus.namespace, *operators})),
         exempt=tuple(dict.fromkeys((*_ABOVE, *stack.guards.exempt))),

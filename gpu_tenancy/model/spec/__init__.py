@@ -1,13 +1,13 @@
 """The schema of a stack: one closed, frozen section for each key of the Pulumi config."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Final
 
 from gpu_tenancy.model.spec.base import Name, Section, Shorthand
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
 from gpu_tenancy.model.spec.cluster import Cluster, Metrics
 from gpu_tenancy.model.spec.data import DatasetEntry
-from gpu_tenancy.model.spec.guards import Guards, GuardsEntry
+from gpu_tenancy.model.spec.guards import Action, Guards, GuardsEntry
 from gpu_tenancy.model.spec.images import Images
 from gpu_tenancy.model.spec.machines import MachineEntry, PriceEntry
 from gpu_tenancy.model.spec.multikueue import MultiKueue
@@ -19,6 +19,13 @@ from gpu_tenancy.model.spec.tenancy import Cohort, Fairness, PriorityEntry
 
 NAMESPACE = "gpu-tenancy"
 """Namespace of the Pulumi config keys: the project's name."""
+_PRODUCTION: Final = ("prod", "live")
+"""How the names of production environments begin, for stacks without the key `production`."""
+
+
+def is_production(environment: str, *, declared: bool | None) -> bool:
+    """Whether an environment is production: as the key `production` says, else by the beginning of its name."""
+    return environment.lower().startswith(_PRODUCTION) if declared is None else declared
 
 
 class Split(Section):
@@ -38,6 +45,10 @@ class Stack(Section):
 
     environment: Name = "dev"
     """Value of the label `environment` on all objects, such as dev, staging or prod."""
+    production: bool | None = None
+    """Whether this is production: Pulumi then refuses to delete clusters, pools, keys and buckets, guards `deny` by
+    default, and policy packs named in `tenancy preview` have their settings for production. Default: true if
+    `environment` begins with `prod` or `live`."""
     cluster: Cluster = ExistingCluster(cloud="existing")
     """The cluster: created here, or an existing one."""
     pools: dict[Name, Pool]
@@ -78,6 +89,22 @@ class Stack(Section):
     """Division into several Pulumi stacks, for environments with hundreds of teams; default: one stack."""
 
     @property
+    def is_production(self) -> bool:
+        """Whether this is production; nothing else decides it."""
+        return is_production(self.environment, declared=self.production)
+
+    @property
+    def guards_action(self) -> Action:
+        """What guards do with objects that violate them."""
+        return self.guards.action or ("deny" if self.is_production else "warn")
+
+    @property
+    def standing(self) -> str:
+        """`production (protected, guards deny)`, for output."""
+        kind, protected = ("production", "protected") if self.is_production else ("not production", "not protected")
+        return f"{kind} ({protected}, guards {self.guards_action})"
+
+    @property
     def elsewhere(self) -> Mapping[str, Pool]:
         """Pools of worker clusters, in which all workloads of this stack run; empty for any other stack."""
         return self.multikueue.pools if self.multikueue else {}
@@ -88,4 +115,4 @@ class Stack(Section):
         return self.multikueue is not None and bool(self.multikueue.workers)
 
 
-__all__ = ["NAMESPACE", "Stack"]
+__all__ = ["NAMESPACE", "Stack", "is_production"]

@@ -45,8 +45,8 @@ class Guards(Section):
     """Admission policies in the teams' namespaces. A string sets the action."""
 
     action: Action | None = None
-    """What happens to objects that violate a policy: `deny`, `warn`, `audit` or `off`; default: `deny` if
-    `environment` is prod, else `warn`."""
+    """What happens to objects that violate a policy: `deny`, `warn`, `audit` or `off`; default: `deny` in
+    production, else `warn`."""
     exempt: list[Account] = []
     """Users, groups and service accounts that the policies do not apply to, in addition to Kubernetes' own
     controllers, the operators of this stack and `system:masters`: such as the controller of another batch system, if
