@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 import yaml
@@ -10,7 +10,7 @@ import yaml
 from gpu_tenancy.base.json import Json, text_at
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
-from gpu_tenancy.review.replacements import forces_new
+from gpu_tenancy.review.replacements import cloud_type, forces_new, paths_in, without_indexes
 
 Action: TypeAlias = Literal["delete", "replace", "create", "update"]
 ACTIONS: Final[tuple[Action, ...]] = ("delete", "replace", "create", "update")
@@ -21,6 +21,7 @@ _TEAM: Final = "gpu-tenancy:tenancy:Team"
 _TENANCY: Final = "gpu-tenancy:tenancy:Tenancy"
 _OPERATOR: Final = "gpu-tenancy:operators:Operator"
 _LONGEST: Final = 120
+_UNKNOWN: Final = "[unknown]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,29 @@ class FieldChange:
 
 
 @dataclass(frozen=True, slots=True)
+class Effect:
+    """What a change of a cloud resource means.
+
+    Attributes:
+        what: kind of the resource in the words of a stack, such as `cluster`; empty for its smaller parts.
+        label: kind and name: `cluster ml-prod`, `pool h100`, `system nodes`.
+        deleted_first: whether the old resource is deleted before the new one is created.
+        protected: whether Pulumi refuses to delete it.
+        loses: what its deletion means, besides the end of nodes and workloads, as a clause.
+        fixed: inputs that the cloud never changes, with the reason.
+        unsure: the same for inputs of which a preview does not know whether they change.
+    """
+
+    what: str = ""
+    label: str = ""
+    deleted_first: bool = False
+    protected: bool = False
+    loses: str = ""
+    fixed: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """Change of one resource.
 
@@ -42,6 +66,7 @@ class Change:
         kind: `Deployment`, `NodeGroup`.
         name: `ml-research/nightly` for a Kubernetes object, else its name in the program.
         fields: changed values; empty for created and deleted resources.
+        effect: for resources of a cloud.
     """
 
     action: Action
@@ -50,6 +75,7 @@ class Change:
     name: str
     urn: str
     fields: tuple[FieldChange, ...] = ()
+    effect: Effect = Effect()
 
     @property
     def place(self) -> str:
@@ -60,8 +86,9 @@ class Change:
 def changes(before: Rendered, after: Rendered, pools: Iterable[str] = ()) -> tuple[Change, ...]:
     """Changes between two renderings: deletions first, then by group, kind and name.
 
-    Resources are matched by URN. Components and providers are omitted, since their children show their effect. Only
-    a cloud's provider knows whether it replaces a resource; for Kubernetes objects the provider's table is used.
+    Resources are matched by URN. Components and providers are omitted, since their children show their effect. Which
+    inputs replace a resource is in tables of the providers; a resource that uses an unknown output of a replaced one in
+    such an input is replaced, too.
 
     Args:
         before: the stack at the base.
@@ -75,7 +102,35 @@ def changes(before: Rendered, after: Rendered, pools: Iterable[str] = ()) -> tup
         *(_made("create", new[urn], are) for urn in new.keys() - old.keys()),
         *(change for urn in old.keys() & new.keys() if (change := _changed(old[urn], new[urn], are))),
     ]
-    return in_order(differing)
+    found = {change.urn: change for change in differing}
+    _cascade(found, [new[urn] for urn in old.keys() & new.keys()], are)
+    return in_order(found.values())
+
+
+def _cascade(found: dict[str, Change], resources: Iterable[Registration], groups: "Groups") -> None:
+    """Replaces what depends on replaced resources, in inputs that replace it and that only the cloud knows."""
+    clouds = [resource for resource in resources if cloud_type(resource.type).replaces]
+    replaced = [change for change in found.values() if change.action == "replace"]
+    while replaced:
+        source = replaced.pop()
+        for resource in clouds:
+            was = found.get(resource.urn)
+            if was and was.action == "replace":
+                continue
+            forcing = [
+                field
+                for path in resource.unknown_paths
+                if source.urn in resource.property_dependencies.get(str(path[0]), ())
+                and cloud_type(resource.type).forces([field := without_indexes(path)])
+            ]
+            if forcing:
+                after = f"[unknown, {source.place} is replaced]"
+                fields = [FieldChange(field, _UNKNOWN, after, replaces=True) for field in forcing]
+                known = was.fields if was else ()
+                change = changed(resource, "replace", (*known, *fields), groups, protected=resource.protect)
+                first = change.effect.deleted_first or source.effect.deleted_first
+                found[resource.urn] = replace(change, effect=replace(change.effect, deleted_first=first))
+                replaced.append(found[resource.urn])
 
 
 def in_order(changes: Iterable[Change]) -> tuple[Change, ...]:
@@ -97,20 +152,58 @@ def resources(rendered: Rendered) -> dict[str, Registration]:
 
 
 def _made(action: Action, resource: Registration, groups: "Groups") -> Change:
-    return Change(action, groups.of(resource), kind_of(resource), name_of(resource), resource.urn)
+    return changed(resource, action, (), groups, protected=resource.protect)
+
+
+def changed(
+    resource: Registration, action: Action, fields: tuple[FieldChange, ...], groups: "Groups", *, protected: bool
+) -> Change:
+    """The change of a resource with its effect.
+
+    Args:
+        resource: as the program declares it; a deleted one as it was.
+        action: what happens to it.
+        fields: its changed values.
+        groups: of the same rendering.
+        protected: whether Pulumi refuses to delete what is deployed.
+    """
+    group, row = groups.of(resource), cloud_type(resource.type)
+    name, renamed = resource.inputs.get(row.name), [field.before for field in fields if field.path == row.name]
+    in_use = isinstance(name, str) and not renamed
+    label = f"{row.what} {(renamed[0] if renamed else name) if isinstance(name, str) else resource.name}"
+    if row.what == "pool":
+        label = group if group.startswith("pool ") else "system nodes"
+    kept = [(field, reason) for field in fields if (reason := row.fixed.get(without_indexes(field.path.split("."))))]
+    unknown = [pair for pair in kept if _UNKNOWN in {pair[0].before, pair[0].after}]
+    effect = Effect(
+        row.what,
+        label if row.what else "",
+        deleted_first=action == "replace" and (resource.delete_before_replace or in_use),
+        protected=protected and action in {"delete", "replace"},
+        loses="" if resource.retain_on_delete else row.loses,
+        fixed=tuple(f"{field.path}: {reason}" for field, reason in kept if (field, reason) not in unknown),
+        unsure=tuple(f"{field.path}: {reason}" for field, reason in unknown),
+    )
+    return Change(action, group, kind_of(resource), name_of(resource), resource.urn, fields, effect)
 
 
 def _changed(old: Registration, new: Registration, groups: "Groups") -> Change | None:
-    provider = groups.provider(new)
+    provider, row = groups.provider(new), cloud_type(new.type)
     fields = tuple(
-        FieldChange(path, _text(was), _text(now), replaces=forces_new(new.type, path, new.replace_on_changes, provider))
+        FieldChange(
+            path,
+            _text(was),
+            _text(now),
+            replaces=forces_new(new.type, path, new.replace_on_changes, provider)
+            or row.forces(paths_in(without_indexes(path.split(".")), was, now)),
+        )
         for path, was, now in _differences(dict(old.shown), dict(new.shown), "")
         if not _ignored(path, new.ignore_changes)
     )
     if not fields:
         return None
     action: Action = "replace" if any(field.replaces for field in fields) else "update"
-    return Change(action, groups.of(new), kind_of(new), name_of(new), new.urn, fields)
+    return changed(new, action, fields, groups, protected=old.protect)
 
 
 def _ignored(path: str, ignored: tuple[str, ...]) -> bool:

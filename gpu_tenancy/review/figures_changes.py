@@ -20,7 +20,7 @@ class ChangeLine:
     """One updated resource, or several of a kind that are created or deleted.
 
     Attributes:
-        remark: difference between the files and Pulumi's preview.
+        remark: whether the old resource is deleted first, and the difference between the files and Pulumi's preview.
     """
 
     action: Action
@@ -98,8 +98,9 @@ def _remark(real: Change, files: Change | None, review: Review) -> str:
 def _group(name: str, overlaid: list[tuple[Change, str]], where: str) -> ChangeGroup:
     lines: dict[tuple[int, str, str], ChangeLine] = {}
     single: list[tuple[tuple[int, str, str], ChangeLine]] = []
-    for change, remark in overlaid:
+    for change, difference in overlaid:
         order = ACTIONS.index(change.action)
+        remark = ", ".join(filter(None, ("deleted first" if change.effect.deleted_first else "", difference)))
         if change.fields:
             line = ChangeLine(change.action, change.kind, (change.name,), change.fields, remark)
             single.append(((order, change.kind, change.name), line))

@@ -1,6 +1,7 @@
 """Changes from the output of `pulumi preview --json`, which knows the cloud and the stack's state."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -9,7 +10,7 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.engine.recording import STACK_TYPE, Registration
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.engine.wire import SIGNATURE, UNKNOWN
-from gpu_tenancy.review.changes import Action, Change, FieldChange, Groups, in_order, kind_of, name_of, short
+from gpu_tenancy.review.changes import Action, Change, FieldChange, Groups, changed, in_order, short
 from gpu_tenancy.review.review import Real
 
 # The operations of a step: https://github.com/pulumi/pulumi/blob/master/pkg/display/json.go and sdk/go/common/display.
@@ -86,7 +87,8 @@ class _Known:
         fields = tuple(_fields(step))
         if known := self._by_urn.get(_after_stack(urn)):
             registration, groups = known
-            return Change(action, groups.of(registration), kind_of(registration), name_of(registration), urn, fields)
+            protected = bool(_map(step.get("oldState")).get("protect"))
+            return replace(changed(registration, action, fields, groups, protected=protected), urn=urn)
         kind = str(state.get("type", "")).rpartition(":")[2]
         return Change(action, "not in the stack file", kind, urn.rpartition("::")[2], urn, fields)
 

@@ -1,10 +1,16 @@
 """Fields whose change forces Pulumi to replace a resource."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Final
 
+from pydantic import TypeAdapter
+
 from gpu_tenancy.base.json import Json
+from gpu_tenancy.base.tables import read_table
+from gpu_tenancy.model.catalogue.rows import Fact, Row
 
 _SELECTOR: Final = ("spec.selector",)
 
@@ -71,3 +77,68 @@ def _of_kubernetes(type_: str) -> tuple[str, ...]:
         return ()
     _, version, kind = type_.split(":")
     return (*NAMED_BY, *FORCES_NEW.get(f"{version.partition('/')[0]}:{kind}", ()))
+
+
+class CloudType(Row):
+    """What the cloud's provider does with one type of resource.
+
+    Attributes:
+        what: in the words of a stack, such as `cluster`; empty for parts of which a review has no reason of their own.
+        name: input with an explicit name: while it is the same, Pulumi deletes the old resource before it creates the
+            new one.
+        loses: what its deletion means, besides the end of nodes and workloads, as a clause.
+        replaces: inputs whose change replaces the resource, without indexes; `.*` includes everything below.
+        fixed: inputs that keep their first value in the cloud, with the reason.
+    """
+
+    what: str = ""
+    name: str = ""
+    loses: str = ""
+    replaces: tuple[str, ...] = ()
+    fixed: Mapping[str, str] = {}
+
+    def forces(self, paths: Iterable[str]) -> bool:
+        """Whether a change at one of these paths replaces the resource."""
+        whole = tuple(field.removesuffix(".*") for field in self.replaces if field.endswith(".*"))
+        return any(
+            path in self.replaces or any(path == field or path.startswith(f"{field}.") for field in whole)
+            for path in paths
+        )
+
+
+class _Table(Row):
+    """The whole table, with its sources by provider."""
+
+    sources: Mapping[str, Fact]
+    types: Mapping[str, CloudType]
+
+
+@cache
+def cloud_types() -> Mapping[str, CloudType]:
+    """Rows of `replacements.yaml` by type token."""
+    return TypeAdapter(_Table).validate_python(read_table(Path(__file__).with_suffix(".yaml"))).types
+
+
+_OTHER: Final = CloudType()
+
+
+def cloud_type(type_: str) -> CloudType:
+    """The row of a type; an empty one for types without."""
+    return cloud_types().get(type_, _OTHER)
+
+
+def without_indexes(path: Iterable[str | int]) -> str:
+    """`agentPoolProfiles.vmSize` for `agentPoolProfiles.0.vmSize`."""
+    return ".".join(step for step in map(str, path) if not step.isdigit())
+
+
+def paths_in(path: str, *values: object) -> Iterator[str]:
+    """A path without indexes, and those of all values inside: they appear or disappear with a block."""
+    yield path
+    for value in values:
+        if isinstance(value, dict):
+            for key, item in value.items():
+                yield from paths_in(f"{path}.{key}", item)
+        elif isinstance(value, list):
+            for item in value:
+                yield from paths_in(path, item)

@@ -46,7 +46,8 @@ def show_changes(console: Console, changes: Iterable[Change]) -> None:
     for (_, group), changed in by_group:
         console.print(f"[bold]{escape(group)}[/bold]", highlight=False)
         for change in changed:
-            word = "" if change.action != "replace" else " [red](replaced)[/red]"
+            how = ", deleted first" if change.effect.deleted_first else ""
+            word = "" if change.action != "replace" else f" [red](replaced{how})[/red]"
             console.print(f"  {_MARKS[change.action]} {escape(change.place)}{word}", highlight=False)
             for line in _fields(change):
                 console.print(f"      [dim]{escape(line)}[/dim]", highlight=False)

@@ -9,6 +9,7 @@ from gpu_tenancy.base.texts import counted, first_names, plural
 from gpu_tenancy.model.outlook import StackOutlook, Supply
 from gpu_tenancy.model.outlook.costs import NOTHING, Cost
 from gpu_tenancy.review.changes import Change
+from gpu_tenancy.review.losses import blocking, losses, unsure
 from gpu_tenancy.review.reasons import (
     LISTED,
     access_gained,
@@ -49,21 +50,24 @@ def verdict(
         rules: results of the policy packs; None where none was evaluated.
         real: result of `pulumi preview`; where given, its deletions count instead of those from the files.
     """
-    lost = [change for change in (real.changes if real else changes) if change.action in {"delete", "replace"}]
+    seen = real.changes if real else tuple(changes)
+    lost, refused = [change for change in seen if change.action in {"delete", "replace"}], tuple(blocking(seen))
     before = comparison.before if comparison else None
     policies, guarantees = _policies(rules), _guarantees(now)
     base = before or now  # Without a base nothing changes.
     unprotected = [f"No longer production: {now.standing}"] if base.production and not now.production else []
-    losses = [*unprotected, *data_moved(base, now), *_losses(lost), *_adoptions(before, now)]
+    risks = [*unprotected, *data_moved(base, now), *losses(lost, base), *unsure(seen), *_adoptions(before, now)]
     gained = (*access_gained(base, now), *data_gained(base, now), *secret_reasons(base, now))
     people = (*gained, *access_lost(base, now), *data_lost(base, now), *data_removed(base, now))
     rest = [*_gpus(base, now), *([_costs(before, now)] if before else [])]
     if rules and rules.violated:
-        return Verdict("bad", BLOCKED, (*people, *policies, guarantees, *losses, *rest))
+        return Verdict("bad", BLOCKED, (*people, *refused, *policies, guarantees, *risks, *rest))
+    if refused:
+        return Verdict("bad", BLOCKED, (*people, *refused, *risks, *policies, guarantees, *rest))
     if any(supply.guaranteed > supply.capacity.maximum for supply in now.supply):
-        return Verdict("bad", BLOCKED, (*people, guarantees, *policies, *losses, *rest))
-    if gained or losses or len(policies) > 1 or (rules and _without_effect(rules)):
-        return Verdict("notice", REVIEW, (*people, *losses, *policies, guarantees, *rest))
+        return Verdict("bad", BLOCKED, (*people, guarantees, *policies, *risks, *rest))
+    if gained or risks or len(policies) > 1 or (rules and _without_effect(rules)):
+        return Verdict("notice", REVIEW, (*people, *risks, *policies, guarantees, *rest))
     if rules and (rules.advice or rules.exempted):
         return Verdict("notice", OK_WITH_FINDINGS, (*people, *policies, guarantees, *rest))
     return Verdict("good", OK, (*people, *policies, guarantees, *rest))
@@ -218,10 +222,3 @@ def _adoptions(before: StackOutlook | None, now: StackOutlook) -> Iterator[str]:
     adopts = [name for name in now.adopts if before is None or name not in before.adopts]
     if adopts:
         yield f"{plural(len(adopts), 'object')} will be adopted if existing: {first_names(adopts, LISTED)}"
-
-
-def _losses(lost: list[Change]) -> Iterator[str]:
-    for action, word in (("delete", "deleted"), ("replace", "replaced")):
-        places = [change.place for change in lost if change.action == action]
-        if places:
-            yield f"{plural(len(places), 'resource')} will be {word}: {first_names(places, LISTED)}"

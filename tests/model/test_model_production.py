@@ -26,6 +26,7 @@ DEFINITION = ROOT / "gpu_tenancy" / "model" / "spec" / "__init__.py"
         ({}, False),
         ({"environment": "prod-us", "production": False}, False),
         ({"environment": "eu", "production": True}, True),
+        ({"environment": "eu", "production": "true"}, True),
     ],
 )
 def test_protection_guards_and_summary_agree(sections: Data, production: bool) -> None:  # noqa: FBT001

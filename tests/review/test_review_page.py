@@ -83,7 +83,9 @@ def test_an_unknown_price_is_unknown_and_never_0() -> None:
 
 def test_overcommitted_flavors_are_highlighted() -> None:
     words = Page(page(bare())).words
-    assert words.startswith("test: GPU tenancy test environment test · 99 resources Guarantees")
+    assert words.startswith(
+        "test: GPU tenancy test environment test: not production (not protected, guards warn) · 99 resources Guarantees"
+    )
     assert (
         "Guarantees exceed capacity: h100 (19 GPUs guaranteed, 16 available), l4 (11 GPUs guaranteed, 8 available)"
         in words

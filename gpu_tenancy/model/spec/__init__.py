@@ -1,7 +1,9 @@
 """The schema of a stack: one closed, frozen section for each key of the Pulumi config."""
 
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator
 
 from gpu_tenancy.model.spec.base import Name, Section, Shorthand
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
@@ -28,6 +30,11 @@ def is_production(environment: str, *, declared: bool | None) -> bool:
     return environment.lower().startswith(_PRODUCTION) if declared is None else declared
 
 
+def _of_config(value: Any) -> Any:
+    """A boolean from its text: Pulumi gives the program the values of top-level keys as texts."""
+    return value == "true" if value in ("true", "false") else value
+
+
 class Split(Section):
     """Several Pulumi stacks for one environment: `tenancy up STACK` deploys them in order and side by side.
 
@@ -45,7 +52,7 @@ class Stack(Section):
 
     environment: Name = "dev"
     """Value of the label `environment` on all objects, such as dev, staging or prod."""
-    production: bool | None = None
+    production: Annotated[bool | None, BeforeValidator(_of_config)] = None
     """Whether this is production: Pulumi then refuses to delete clusters, pools, keys and buckets, guards `deny` by
     default, and policy packs named in `tenancy preview` have their settings for production. Default: true if
     `environment` begins with `prod` or `live`."""

@@ -1,0 +1,188 @@
+"""A change that replaces or deletes cloud resources is never OK, and says what lies on them."""
+
+import ast
+import re
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import replace
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import aks_builders
+import pulumi
+import pytest
+from builders import Data
+from cli_builders import Project
+from rendered_stacks import stack_of_repository
+from repository import ROOT
+
+from gpu_tenancy.engine.project import preview
+from gpu_tenancy.engine.recording import Registration
+from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.model.outlook import outlook
+from gpu_tenancy.model.project import read_stack
+from gpu_tenancy.review.changes import Change, changes
+from gpu_tenancy.review.replacements import cloud_types, without_indexes
+from gpu_tenancy.review.review import Comparison, Verdict
+from gpu_tenancy.review.verdict import verdict
+
+STACKS = ("dev-aws", "prod-aws", "prod-azure", "prod-gcp")
+
+
+def declared() -> Iterator[tuple[str, type[pulumi.CustomResource]]]:
+    """Classes of cloud resources that the components construct, by type token."""
+    for file in sorted((ROOT / "components" / "clouds").glob("*/*.py")):
+        module = import_module(".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+                continue
+            made = _resolved(ast.unparse(node.func), vars(module))
+            if isinstance(made, type) and issubclass(made, pulumi.CustomResource):
+                token = str(getattr(made, "pulumi_type", ""))
+                if token.startswith(("aws:", "azure-native:", "gcp:")):
+                    yield token, made
+
+
+def _resolved(dotted: str, names: dict[str, Any]) -> object:
+    first, *rest = dotted.split(".")
+    found: object = names.get(first)
+    for part in rest:
+        found = getattr(found, part, None)
+    return found
+
+
+def test_each_type_that_the_program_constructs_has_a_row_with_inputs_of_its_sdk() -> None:
+    classes = dict(declared())
+    assert classes.keys() == cloud_types().keys()
+    for token, made in classes.items():
+        row, known = cloud_types()[token], set(signature(made._internal_init).parameters)  # pyright: ignore[reportPrivateUsage]
+        for field in (*row.replaces, *row.fixed):
+            assert _snake(field.partition(".")[0]) in {*known, *(f"{name.rstrip('_')}" for name in known)}, token
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def with_other(inputs: Any, path: list[str]) -> Any:
+    """Inputs with another value at a path; what is missing on the way is made."""
+    if not path or path == ["*"]:
+        return "another"
+    if isinstance(inputs, list):
+        return [with_other(inputs[0], path), *inputs[1:]] if inputs else [with_other({}, path)]
+    inside = inputs if isinstance(inputs, dict) else {}
+    return {**inside, path[0]: with_other(inside.get(path[0]), path[1:])}
+
+
+def judged(found: tuple[Change, ...], stack: str) -> Verdict:
+    summary = outlook(stack_of_repository(stack).stack)
+    return verdict(summary, Comparison("main", "abc1234", summary, ()), found, None)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_no_change_of_an_input_that_replaces_a_resource_is_ok(stack: str) -> None:
+    rendered = stack_of_repository(stack).rendered
+    one_each: dict[str, Registration] = {}
+    for registration in rendered.registrations:
+        if registration.type in cloud_types() and registration.will_exist:
+            one_each.setdefault(registration.type, replace(registration, unknown_paths=()))
+    assert one_each
+    for token, registration in one_each.items():
+        for field in (*cloud_types()[token].replaces, *cloud_types()[token].fixed):
+            if any(f"{field}.".startswith(f"{ignored}.") for ignored in registration.ignore_changes):
+                continue
+            other = replace(registration, inputs=with_other(deepcopy(dict(registration.inputs)), field.split(".")))
+            before, after = (Rendered("p", "s", (one,), {}) for one in (registration, other))
+            found = changes(before, after, stack_of_repository(stack).stack.pools)
+            result = judged(found, stack)
+            assert result.title in {"Review needed", "Blocked"}, (token, field)
+            assert result.title == "Blocked" or not registration.protect, (token, field)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_each_deletion_is_reviewed_and_a_protected_one_blocked(stack: str) -> None:
+    rendered = stack_of_repository(stack).rendered
+    for registration in rendered.registrations:
+        if registration.type in cloud_types() and registration.will_exist:
+            before, after = (Rendered("p", "s", left, {}) for left in ((registration,), ()))
+            result = judged(changes(before, after), stack)
+            assert result.title == ("Blocked" if registration.protect else "Review needed"), registration.urn
+
+
+def set_at(sections: Data, path: str, value: object) -> Data:
+    first, _, rest = path.partition(".")
+    return {**sections, first: set_at(sections.get(first, {}), rest, value) if rest else value}
+
+
+def reviewed(folder: Path, before: Data, after: Data) -> Verdict:
+    project = Project.at(folder / "project")
+    project.write("s", before)
+    was = preview("s", project.folder)
+    project.write("s", after)
+    now = preview("s", project.folder)
+    found = changes(was.rendered, now.rendered, [*was.stack.pools, *now.stack.pools])
+    return verdict(outlook(now.stack), Comparison("main", "abc1234", outlook(was.stack), ()), found, None)
+
+
+KEYS: dict[str, tuple[object, str, str]] = {
+    "prod-gcp cluster.create.podRange": (
+        "others",
+        "Blocked",
+        "Replaces the cluster ml-prod (6 pools, 4 teams, deleted first): ipAllocationPolicy.clusterSecondaryRangeName",
+    ),
+    "prod-aws pools.h100.zones": (
+        ["us-west-2b"],
+        "Blocked",
+        "Replaces the pool h100 (2 nodes, 16 GPUs, used by ml-production, deleted first): subnetIds changes",
+    ),
+    "dev-aws pools.l4.machine": (
+        "g6.24xlarge",
+        "Review needed",
+        "Replaces the pool l4 (up to 16 nodes, up to 64 GPUs, used by ml-research, ml-serving, deleted first): inst",
+    ),
+    "dev-aws cluster.create.secretsKey": (
+        "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",
+        "Review needed",
+        "Deletes the key cluster-control-plane-key: what it encrypts cannot be read any more",
+    ),
+    "prod-azure pools.a100mig.sharing.mig.profile": (
+        "2g.20gb",
+        "Blocked",
+        "Replaces the pool a100mig (4 nodes, 28 GPUs, used by ml-experiments, deleted first): gpuInstanceProfile",
+    ),
+}
+"""Another value of a key of a stack, the verdict, and how a reason begins."""
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_of_a_stack_says_what_it_replaces(tmp_path: Path, key: str) -> None:
+    stack, path = key.split()
+    value, title, reason = KEYS[key]
+    sections = dict(read_stack(stack).sections)
+    result = reviewed(tmp_path, sections, set_at(sections, path, value))
+    assert result.title == title
+    assert any(sentence.startswith(reason) for sentence in result.sentences), result.sentences
+
+
+def test_the_machine_of_the_system_nodes_of_aks_can_never_be_changed(tmp_path: Path) -> None:
+    before = aks_builders.stack(aks_builders.creation())
+    after = set_at(before, "cluster.create.system.machine", "Standard_D32s_v5")
+    result = reviewed(tmp_path, before, after)
+    assert result.title == "Blocked"
+    assert result.sentences[0] == (
+        "cluster ml cannot be changed: agentPoolProfiles.0.vmSize: AKS cannot change the machine of a node pool;"
+        " restore the value"
+    )
+
+
+def test_what_uses_an_output_of_a_replaced_resource_is_replaced_with_it() -> None:
+    rendered = stack_of_repository("dev-aws").rendered
+    role = next(one for one in rendered.registrations if one.inputs.get("name") == "ml-dev-system")
+    renamed = replace(role, inputs={**role.inputs, "path": "/others/"})
+    after = replace(rendered, registrations=tuple(renamed if one is role else one for one in rendered.registrations))
+    found = {change.name: change for change in changes(rendered, after)}
+    nodes = found["cluster-system-group"]
+    assert (nodes.action, nodes.effect.label, nodes.effect.deleted_first) == ("replace", "system nodes", True)
+    assert [without_indexes(field.path.split(".")) for field in nodes.fields] == ["nodeRoleArn"]
