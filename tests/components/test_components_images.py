@@ -21,6 +21,7 @@ UNKNOWN: Final = {
     "us-docker.pkg.dev/gce-ai-infra/gpudirect-tcpx/tcpgpudmarxd-dev:v2.0.12": "in no public file",
     "us-docker.pkg.dev/gce-ai-infra/gpudirect-tcpx/nccl-plugin-gpudirecttcpx-dev:v3.1.9": "in no public file",
     "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib:v1.1.1": "in no public file",
+    "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib-arm64:v1.1.0": "in no public file",
 }
 """Images without a digest, and why."""
 
@@ -33,7 +34,9 @@ def of_fabrics() -> Iterator[str]:
         # pyrefly: ignore[invalid-yield]
         yield from (image for image in (row.injector, row.daemon and row.daemon.image) if image)
         if row.installer:
-            yield from (image for image in (row.installer.image, row.installer.node_image) if image)
+            yield from (
+                image for image in (row.installer.image, row.installer.node_image, row.installer.arm64) if image
+            )
         for image in (row.driver, row.plugin):
             if image:
                 mark = "@" if image.version.startswith("sha256:") else ":"

@@ -1,6 +1,6 @@
 """What GKE nodes and pods need for GPUDirect: networks as objects, NCCL's plugin, and device files in containers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pulumi
@@ -50,9 +50,9 @@ class GpuFabric(pulumi.ComponentResource):
             for network, mode in _networks(by_fabric, section)
         ]
         self.installers = [
-            self._daemon_set(f"{name}-{installer.name}", installer.name, _installing(installer), of_fabric)
+            self._daemon_set(f"{name}-{installer.name}", installer.name, _installing(installer), alike)
             for kind, of_fabric in by_fabric.items()
-            if (installer := fabrics()[kind].installer)
+            for installer, alike in _installers(fabrics()[kind].installer, of_fabric)
         ]
         self.injector = self._injector(f"{name}-{INJECTOR}", by_fabric)
         self.register_outputs({})
@@ -101,6 +101,17 @@ def _networks(by_fabric: dict[str, list[NodePool]], section: GcpCluster) -> list
             for network in networks[row.networks.of_node if row.networks else 0 :]:
                 modes[network_name(network)] = (network, row.networks.mode if row.networks else "NetDevice")
     return list(modes.values())
+
+
+def _installers(installer: Installer | None, pools: Sequence[NodePool]) -> Iterator[tuple[Installer, list[NodePool]]]:
+    """The installers of a fabric, each with the pools whose architecture its image has."""
+    if installer is None:
+        return
+    own = installer.model_copy(update={"name": f"{installer.name}-arm64", "image": installer.arm64})
+    on_arm = [pool for pool in pools if installer.arm64 and pool.machine.architecture == "arm64"]
+    for of, alike in ((installer, [pool for pool in pools if pool not in on_arm]), (own, on_arm)):
+        if alike:
+            yield of, alike
 
 
 def _installing(installer: Installer) -> PodSpecArgsDict:

@@ -61,6 +61,7 @@ class Installer(Row):
     Attributes:
         script: lines that run in the namespaces of the node first; empty for none.
         node_image: image with `nsenter`, for the script; default: the installer's.
+        arm64: image for nodes with Arm CPUs; None if the fabric has no such machines.
         command: lines that run in its container.
     """
 
@@ -68,6 +69,7 @@ class Installer(Row):
     image: str
     script: tuple[str, ...] = ()
     node_image: str | None = None
+    arm64: str | None = None
     command: tuple[str, ...]
     mounts: tuple[HostMount, ...] = ()
 
