@@ -9,6 +9,7 @@ from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.model.catalogue import Machine, allocatable, find_gpu, machines
 from gpu_tenancy.model.catalogue.clouds import CapacityRule, CloudRules, clouds
+from gpu_tenancy.model.catalogue.purchases import Purchase
 
 NO: Final = "no"
 
@@ -75,9 +76,10 @@ def machines_table(cloud: str | None) -> PlainTable:
         "memory",
         "allocatable",
         "fabric",
+        "capacity",
         "$/hour#",
         "$/hour spot#",
-        drop=("fabric", "memory", "CPUs", "cloud", "$/hour spot", "memory per GPU", "allocatable"),
+        drop=("capacity", "fabric", "memory", "CPUs", "cloud", "$/hour spot", "memory per GPU", "allocatable"),
     )
     for machine in _sorted(cloud):
         listed.add_row(*_cells(machine))
@@ -104,6 +106,10 @@ def _data(machine: Machine) -> dict[str, Json]:
         "allocatable_memory_bytes": memory,
         "fabric": machine.network.fabric if machine.network else None,
         "network_interfaces": machine.network.interfaces if machine.network and machine.network.fabric else None,
+        "capacity": list(machine.purchase.has) if machine.purchase else None,
+        "capacity_unavailable": list(machine.purchase.lacks) if machine.purchase else None,
+        "reservations": list(machine.purchase.reservations) if machine.purchase else None,
+        "zones": [*sorted(machine.zones)] if machine.zones else None,
         "usd_per_hour": machine.price.on_demand,
         "usd_per_hour_spot": machine.price.spot,
     }
@@ -124,6 +130,7 @@ def _cells(machine: Machine) -> Iterator[str]:
     yield format_bytes(machine.memory)
     yield f"{cpu // 1000} CPUs, {format_bytes(memory)}"
     yield _fabric(machine)
+    yield _bought(machine.purchase)
     yield _price(machine.price.on_demand)
     yield _price(machine.price.spot)
 
@@ -131,6 +138,16 @@ def _cells(machine: Machine) -> Iterator[str]:
 def _fabric(machine: Machine) -> str:
     network = machine.network
     return f"{network.interfaces} x {network.fabric}" if network and network.fabric else ""
+
+
+def _bought(purchase: Purchase | None) -> str:
+    """The capacity types of a machine type, with the kinds of its reservations and the only zones that have it."""
+    if purchase is None or not purchase.has:
+        return "unknown"
+    beyond = set(purchase.reservations) - {"on-demand"}
+    kinds = f" ({', '.join(purchase.reservations)})" if beyond else ""
+    ways = ", ".join(f"{kind}{kinds}" if kind == "reserved" else kind for kind in purchase.has)
+    return f"{ways} in {', '.join(purchase.zones)}" if purchase.zones else ways
 
 
 def _price(amount: float | None) -> str:

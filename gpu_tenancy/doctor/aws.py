@@ -133,7 +133,7 @@ def _zones(cli: AwsCli, needs: Iterable[NodesNeed], section: AwsCluster) -> Iter
     for offering in answer["InstanceTypeOfferings"]:
         offered.setdefault(offering["InstanceType"], set()).add(offering["Location"])
     for need in listed:
-        zones, there = need.zones or section.zones, offered.get(need.type, set())
+        zones, there = need.zones or section.zonal, offered.get(need.type, set())
         # Without zones of its own, a node group uses those of the subnets that have machines.
         fits = set(zones) <= there if need.zones else bool(set(zones) & there)
         yield judged(

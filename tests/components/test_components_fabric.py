@@ -125,12 +125,27 @@ def test_gke_has_an_object_for_each_network_that_pods_name_and_installs_the_plug
 
 def test_networks_with_rdma_have_its_mode_and_those_of_the_nodes_second_card_no_object() -> None:
     networks = [{"network": "rdma", "subnetwork": f"sub-{index}"} for index in range(9)]
-    pools = {"machine": "a3-ultragpu-8g", "nodes": 1, "fabric": True, "zones": ["us-central1-b"]}
+    pools = {"machine": "a3-ultragpu-8g", "nodes": 1, "fabric": True, "zones": ["us-central1-b"], "capacity": "spot"}
     made = cluster(wired({**GKE, "fabricNetworks": networks}, pools))
     sets = made.every("GKENetworkParamSet")
     assert {item.name for item in sets} == {f"sub-{index}" for index in range(1, 9)}
     assert {cast("Any", item.manifest)["spec"]["deviceMode"] for item in sets} == {"RDMA"}
     assert [item.name for item in made.every("DaemonSet")] == ["nccl-rdma-installer"]
+
+
+def test_nodes_with_arm_cpus_have_an_installer_of_their_own() -> None:
+    networks = [{"network": "rdma", "subnetwork": f"sub-{index}"} for index in range(9)]
+    reserved = {"fabric": True, "capacity": {"kind": "reserved", "reservation": "gpus"}}
+    b200 = {"machine": "a4-highgpu-8g", "nodes": 1, "zones": ["us-central1-b"], **reserved}
+    gb200 = {"machine": "a4x-highgpu-4g", "nodes": 2, "zones": ["us-central1-a"], **reserved}
+    made = cluster(wired({**GKE, "fabricNetworks": networks}, b200, {"gb200": gb200}))
+    images = {
+        daemons.name: template(made, "DaemonSet", str(daemons.name))["spec"] for daemons in made.every("DaemonSet")
+    }
+    assert set(images) == {"nccl-rdma-installer", "nccl-rdma-installer-arm64"}
+    for name, spec in images.items():
+        assert ("nccl-plugin-gib-arm64" in repr(spec)) == name.endswith("arm64")
+        assert f"'values': ['{'gb200' if name.endswith('arm64') else 'h100'}']" in repr(spec)
 
 
 def test_without_fabric_gke_has_none_of_it() -> None:

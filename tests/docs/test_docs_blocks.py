@@ -1,8 +1,9 @@
 """Each block of each page has a mark that says how it is tested; what needs no server is tested here."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -11,6 +12,7 @@ from fragments import load_fragment, merged
 from repository import ROOT
 
 from gpu_tenancy.base.problems import StackError
+from gpu_tenancy.model.catalogue import find_machine
 
 ALL = [block for page in PAGES for block in blocks(page)]
 
@@ -61,6 +63,41 @@ def test_a_part_with_a_misspelt_key_is_refused_at_its_place(tmp_path: Path) -> N
     block = Block(page, 1, "yaml", "a100: {garanteed: 8}\n", mark, 0, 0, "")
     with pytest.raises(StackError, match=r"teams\.ml-research\.gpus\.a100"):
         load_fragment(block, tmp_path)
+
+
+def pools_in(node: Any) -> Iterator[tuple[str, str]]:
+    """Machine type and kind of capacity of each pool, anywhere in a document."""
+    if isinstance(node, list):
+        for part in cast("list[Any]", node):
+            yield from pools_in(part)
+    if not isinstance(node, dict):
+        return
+    sections = cast("dict[str, Any]", node)
+    if isinstance(sections.get("machine"), str) and "nodes" in sections:
+        capacity: Any = sections.get("capacity", "on-demand")
+        yield sections["machine"], capacity["kind"] if isinstance(capacity, dict) else capacity
+    for part in sections.values():
+        yield from pools_in(part)
+
+
+def shown() -> Iterator[tuple[str, str]]:
+    """Name and text of each block of a page, stack, and file of examples, in YAML."""
+    yield from ((block.place, block.text) for block in ALL if block.language == "yaml")
+    for folder, pattern in (("stacks", "**/*.yaml"), ("tests/docs/stacks", "**/*.yaml"), ("gpu_tenancy/cli", "*.yaml")):
+        for file in sorted((ROOT / folder).glob(pattern)):
+            yield str(file.relative_to(ROOT)), file.read_text(encoding="utf-8")
+
+
+def test_every_pool_that_is_shown_can_be_bought() -> None:
+    """Also parts of stacks on clusters that exist, which no check of a stack refuses."""
+    found = [(place, *pool) for place, text in shown() for part in yaml.safe_load_all(text) for pool in pools_in(part)]
+    assert len(found) > 60
+    refused = [
+        f"{place}: {machine} {kind}"
+        for place, machine, kind in found
+        if (row := find_machine(machine)) and row.purchase and kind in row.purchase.lacks
+    ]
+    assert refused == []
 
 
 def test_parts_are_merged_key_by_key() -> None:

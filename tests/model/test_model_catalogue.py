@@ -275,7 +275,20 @@ def test_a_gpus_partitions_fit_its_memory_and_its_slices(name: str) -> None:
 
 
 def test_gpus_are_cut_where_the_chip_can_be() -> None:
-    whole = {"p4", "v100-16gb", "v100-32gb", "t4", "t4g", "a10", "a10g", "l4", "l40s", "mi300x", "mi300x-vf"}
+    whole = {
+        "p4",
+        "v100-16gb",
+        "v100-32gb",
+        "t4",
+        "t4g",
+        "a10",
+        "a10g",
+        "l4",
+        "l40s",
+        "rtx-pro-4500",
+        "mi300x",
+        "mi300x-vf",
+    }
     assert {name for name, gpu in gpus().items() if not gpu.mig} == whole
 
 

@@ -68,7 +68,7 @@ def gb200(nodes: int, **fields: Any) -> Data:
     """A pool of machines that form an NVLink domain."""
     return stack(
         cluster=GCP,
-        pools={"gb200": pool("a4x-highgpu-4g", nodes, **fields)},
+        pools={"gb200": pool("a4x-highgpu-4g", nodes, capacity={"kind": "reserved", "reservation": "gb200"}, **fields)},
         teams={"a": team(gpus={"gb200": {"guaranteed": 8}})},
     )
 
@@ -153,7 +153,7 @@ def test_each_kind_of_capacity_is_either_made_or_refused_by_name(cloud: str, kin
 REFUSED: Final = {
     "aws": {"flex-start"},
     "gcp": {"capacity-block"},
-    "azure": {"capacity-block", "flex-start"},
+    "azure": {"flex-start"},
 }
 
 

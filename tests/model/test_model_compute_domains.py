@@ -1,6 +1,6 @@
 """Jobs whose pods share memory over NVLink between machines: what they need, and what is refused."""
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import yaml
@@ -16,9 +16,10 @@ from gpu_tenancy.model.spec.tenancy import Usage
 
 CHANNEL = "compute-domain.nvidia.com/channel"
 CPU: Data = {"cpu": pool("m7i.8xlarge", 3, labels={"node-type": "cpu"})}
-CREATED: Data = {
+DALLAS: Final[Data] = {
     **EKS,
-    "subnets": {"eu-central-1a": "subnet-0123456789abcdef0", "eu-central-1b": "subnet-0123456789abcdef1"},
+    "region": "us-east-1",
+    "subnets": {f"us-east-1{zone}": f"subnet-0123456789abcdef{n}" for n, zone in enumerate(("a", "b", "-dfw-2a"))},
 }
 
 
@@ -26,7 +27,9 @@ def sections(of_pool: Data | None = None, cluster: Data | None = None, **of_job:
     """Four machines with GB200s, and a job that shares memory between two of them; and machines with H100s."""
     training = {"fit": job(**{"workers": 2, "gpus": 4, "computeDomain": True, "flavor": "gb200", **of_job})}
     gpus = {"gb200": {"guaranteed": 16}, "h100": {"guaranteed": 8}}
-    gb200 = {**pool("p6e-gb200.36xlarge", 4), **(of_pool or {})}
+    block = {"kind": "capacity-block", "reservation": "cr-0123456789abcdef0"}
+    bought = {"zones": ["us-east-1-dfw-2a"], "capacity": block} if cluster else {}
+    gb200 = {**pool("p6e-gb200.36xlarge", 4, **bought), **(of_pool or {})}
     return stack(
         cluster=cluster or {"cloud": "existing"},
         pools={**CPU, "gb200": gb200, "h100": pool()},
@@ -36,7 +39,7 @@ def sections(of_pool: Data | None = None, cluster: Data | None = None, **of_job:
 
 def created(version: str) -> Data:
     return {
-        **CREATED,
+        **DALLAS,
         "create": {
             "version": version,
             "admins": ["arn:aws:iam::111122223333:role/admins"],
@@ -96,17 +99,17 @@ def test_a_job_says_how_it_uses_several_nvlink_domains(fields: Data) -> None:
 
 
 def test_a_cluster_that_is_created_gets_the_driver_for_compute_domains_beside_the_device_plugin() -> None:
-    made = driver(sections(cluster=EKS))
+    made = driver(sections(cluster=DALLAS))
     assert made is not None
     assert made.values["resources"] == {"gpus": {"enabled": False}}
     assert "gpuResourcesEnabledOverride" not in made.values
-    assert driver(stack(cluster=EKS)) is None, "no machine has NVLink to others"
+    assert driver(stack(cluster=DALLAS)) is None, "no machine has NVLink to others"
     assert driver(sections(cluster=created("1.33"), computeDomain=False)) is None, "as before, Kubernetes is too old"
     assert driver(sections()) is None, "in a cluster that exists, the driver is installed already"
 
 
 def test_a_driver_that_is_set_to_here_allocates_gpus_only_without_a_device_plugin() -> None:
-    plugin = {**sections(cluster=EKS), "operators": {"draDriver": "here"}}
+    plugin = {**sections(cluster=DALLAS), "operators": {"draDriver": "here"}}
     assert errors(plugin) == []
     made = driver(plugin)
     assert made is not None

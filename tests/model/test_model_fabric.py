@@ -100,7 +100,7 @@ def test_gke_attaches_the_networks_and_gives_the_daemon_the_gpus() -> None:
 
 def test_with_rdma_the_network_of_the_nodes_second_card_is_not_the_pods() -> None:
     networks = [{"network": f"vpc-{index}", "subnetwork": f"sub-{index}"} for index in range(9)]
-    pools = pool("a3-ultragpu-8g", fabric=True, zones=["us-central1-b"])
+    pools = pool("a3-ultragpu-8g", fabric=True, zones=["us-central1-b"], capacity="spot")
     gke = {**GKE, "fabricNetworks": networks}
     fabric = fabric_of(wired(gke, pools, podSecurity="privileged", training={"fit": job(workers=2, gpus=8)}))
     assert fabric

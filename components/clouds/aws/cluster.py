@@ -52,7 +52,7 @@ class EksCluster(pulumi.ComponentResource):
         self._plan, self._section = plan, section
         within = pulumi.ResourceOptions(parent=self)
         subnets = self._subnets(f"{name}-network")
-        plane = self._control_plane(f"{name}-control-plane", list(subnets.values()))
+        plane = self._control_plane(f"{name}-control-plane", [subnets[zone] for zone in section.zonal])
         cluster = plane.cluster if plane else aws.eks.Cluster.get(f"{name}-cluster", section.name, within)
         # Together with the endpoint, which is known only after the cluster is created.
         own = pulumi.Output.all(cluster.endpoint, cluster.vpc_config)
@@ -162,7 +162,7 @@ class EksCluster(pulumi.ComponentResource):
         if self._plan.stores(LUSTRE_KIND):
             late |= LustreNetwork(f"{name}-lustre", self._context, network, within).late
             if self._section.makes_network:
-                late[LUSTRE_SUBNET] = pulumi.Output.from_input(next(iter(self._context.subnets.values())))
+                late[LUSTRE_SUBNET] = pulumi.Output.from_input(self._context.subnets_in(())[0])
         return late, targets
 
     def _pools(self, name: str, system: Sequence[pulumi.Resource]) -> None:

@@ -30,5 +30,5 @@ class ClusterContext:
         return self.section.name
 
     def subnets_in(self, zones: Sequence[str]) -> list[pulumi.Input[str]]:
-        """Ids of the subnets in these zones; of all subnets if there are none."""
-        return [self.subnets[zone] for zone in zones or self.subnets]
+        """Ids of the subnets in these zones; if there are none, of those in Availability Zones."""
+        return [self.subnets[zone] for zone in zones or self.section.zonal]

@@ -54,7 +54,7 @@ class ControlPlane(pulumi.ComponentResource):
         role = Role(f"{name}-role", f"{section.name}-cluster", grant, tags, within)
         log = self._log(f"{name}-log", section, tags)
         network: aws.eks.ClusterVpcConfigArgsDict = {
-            "subnet_ids": list(subnets),
+            "subnet_ids": list(creation.subnets.values() or subnets),
             "endpoint_private_access": True,
             "endpoint_public_access": bool(creation.allow_from),
         }

@@ -63,9 +63,13 @@ class SharedFiles(pulumi.ComponentResource):
         self.late = {FILE_SYSTEM: file_system}
         self.targets: Sequence[pulumi.Resource] = [
             aws.efs.MountTarget(
-                f"{name}-{zone}", file_system_id=file_system, subnet_id=subnet, security_groups=[admitting], opts=within
+                f"{name}-{zone}",
+                file_system_id=file_system,
+                subnet_id=context.subnets[zone],
+                security_groups=[admitting],
+                opts=within,
             )
-            for zone, subnet in context.subnets.items()
+            for zone in context.section.zonal
         ]
         self.register_outputs({"fileSystem": file_system})
 

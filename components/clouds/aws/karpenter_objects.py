@@ -26,8 +26,6 @@ _CAPACITY: Final = {"spot": "spot", "reserved": "reserved", "capacity-block": "r
 def node_class(pool: NodePool, context: ClusterContext, role: str, placement_group: str | None) -> Spec:
     """The spec of a pool's EC2NodeClass."""
     reservation_id = reservation(pool)
-    efa = pool.fabric.interfaces if pool.fabric else 0
-    cards = interfaces(pool.machine.type, efa)
     configuration = node_configuration(image(pool), numa=pool.numa)  # Karpenter itself sets up local disks.
     disks = volumes(context.section, pool.disk, image(pool), pool.machine)
     return {
@@ -57,10 +55,10 @@ def node_class(pool: NodePool, context: ClusterContext, role: str, placement_gro
                         "deviceIndex": interface.device,
                         "interfaceType": interface.kind,
                     }
-                    for interface in cards
+                    for interface in interfaces(pool.fabric)
                 ]
             }
-            if efa
+            if pool.fabric
             else {}
         ),
     }

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from gpu_tenancy.base.quantity import format_bytes
+from gpu_tenancy.model.catalogue import Network
 from gpu_tenancy.model.plan.cluster import NodePool, Surge, SystemNodes
 from gpu_tenancy.model.plan.fabric import HUGEPAGES
 from gpu_tenancy.model.plan.pools import NVIDIA, POOL_LABEL, NodeTaint, uses_local_disks
@@ -22,8 +23,6 @@ EFA: Final = "vpc.amazonaws.com/efa"
 """Extended resource of an EFA device: https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html."""
 
 _NODE_TEMPLATE: Final = "k8s.io/cluster-autoscaler/node-template"
-_NO_EFA_ON_FIRST_CARD: Final = frozenset({"p6-b300.48xlarge", "p6e-gb200.36xlarge"})
-"""https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html; from memory, not verified."""
 
 Effect = Literal["NO_SCHEDULE", "NO_EXECUTE", "PREFER_NO_SCHEDULE"]
 _EFFECTS: Final[Mapping[str, Effect]] = {
@@ -92,13 +91,12 @@ def reservation(pool: NodePool) -> str | None:
     return pool.capacity.reservation if isinstance(pool.capacity, Reserved | CapacityBlock) else None
 
 
-def interfaces(machine: str, efa: int) -> tuple[Interface, ...]:
+def interfaces(fabric: Network | None) -> tuple[Interface, ...]:
     """A node's network interfaces: one with IP addresses, and an EFA-only one for each network card with EFA.
 
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html
     """
-    first = 1 if machine in _NO_EFA_ON_FIRST_CARD else 0
-    cards = range(first, first + efa)
+    cards = fabric.fabric_cards if fabric else ()
     return (
         Interface(0, 0, "interface"),
         *(Interface(card, 0 if card else 1, "efa-only") for card in cards),
@@ -157,7 +155,7 @@ def pool_group(cluster: AwsCluster, pool: NodePool) -> Group:
         labels=labels,
         taints=tuple((taint.key, taint.value, _EFFECTS[taint.effect]) for taint in pool.supply.taints),
         volumes=volumes(cluster, pool.disk, image(pool), pool.machine),
-        interfaces=interfaces(pool.machine.type, efa),
+        interfaces=interfaces(pool.fabric),
         compact=pool.compact,
         surge=pool.surge,
         user_data=user_data(image(pool), numa=pool.numa, disks=uses_local_disks(cluster, pool.machine)),
@@ -189,7 +187,7 @@ def system_group(cluster: AwsCluster, nodes: SystemNodes) -> Group:
         maximum=max(1, nodes.maximum),
         labels={POOL_LABEL: SYSTEM},
         volumes=volumes(cluster, Disk(), of, nodes.machine),
-        interfaces=interfaces(nodes.machine.type, 0),
+        interfaces=interfaces(None),
         surge=Surge(added=1, unavailable=0),
         user_data=user_data(of, disks=uses_local_disks(cluster, nodes.machine)),
     )

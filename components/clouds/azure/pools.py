@@ -16,7 +16,7 @@ from pulumi_azure_native.containerservice import (
 from gpu_tenancy.model.plan.cluster import NodePool
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
-from gpu_tenancy.model.spec.pools import Reserved
+from gpu_tenancy.model.spec.pools import CapacityBlock, Reserved
 
 SPOT: Final = "kubernetes.azure.com/scalesetpriority"
 """Label of spot nodes, in addition to the taint of the same name. Its prefix is reserved by AKS, but spot pools accept
@@ -135,7 +135,7 @@ def agent_pool(name: str, pool: NodePool, cluster: PoolCluster, placement: pulum
 
 def reservation(pool: NodePool) -> str | None:
     """Id of the capacity reservation group of a pool; None without one."""
-    return pool.capacity.reservation if isinstance(pool.capacity, Reserved) else None
+    return pool.capacity.reservation if isinstance(pool.capacity, Reserved | CapacityBlock) else None
 
 
 def taint_text(taint: NodeTaint) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated, Final, Literal, Self, TypeAlias
 from pydantic import BeforeValidator, Field, model_validator
 
 from gpu_tenancy.base.tables import read_table
+from gpu_tenancy.model.catalogue.purchases import Purchase, PurchaseRow, purchase_of
 from gpu_tenancy.model.catalogue.reserved import Reserved
 from gpu_tenancy.model.catalogue.rows import HERE, Fact, Row, known, known_price, read_rows
 from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Positive
@@ -72,18 +73,28 @@ class Network(Row):
         gbps: bandwidth of the machine in Gbit/s.
         fabric: network for direct traffic between GPUs of different machines; None without one.
         interfaces: number of the fabric's interfaces.
+        cards: network cards with one of them each (AWS); empty for the first ones.
     """
 
     gbps: Annotated[float, Field(gt=0)]
     fabric: Fabric | None = None
     interfaces: Count = 0
+    cards: tuple[Count, ...] = ()
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if (self.fabric is None) != (self.interfaces == 0):
             msg = "set both fabric and interfaces, or neither"
             raise ValueError(msg)
+        if len(self.cards) not in {0, self.interfaces}:
+            msg = "set one card for each interface, or none"
+            raise ValueError(msg)
         return self
+
+    @property
+    def fabric_cards(self) -> tuple[int, ...]:
+        """Network cards with an interface of the fabric."""
+        return self.cards or tuple(range(self.interfaces))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +135,7 @@ class Machine:
             the machine's GPUs are connected only among themselves.
         host_encryption: whether the machine's host can encrypt its disks and caches (Azure).
         zones: zones that have it; None if they are unknown.
+        purchase: how it can be bought; None if that is unknown.
         network: None if it is unknown.
         local_disk: capacity of its local NVMe disks in bytes; 0 without.
     """
@@ -140,6 +152,7 @@ class Machine:
     topology: str | None = None
     host_encryption: bool = True
     zones: frozenset[str] | None = None
+    purchase: Purchase | None = None
     network: Network | None = None
     price: Price = Price()
     local_disk: int = 0
@@ -184,10 +197,13 @@ class _MachineRow(Row):
             raise ValueError(msg)
         return self
 
-    def machine(self, cloud: str, name: str, zones: "Zones | None") -> Machine:
+    def machine(self, cloud: str, name: str, table: "CloudTable") -> Machine:
+        purchase = purchase_of(name, table.capacity)
+        zones = frozenset(purchase.zones) if purchase and purchase.zones else None
         price = Price(on_demand=self.price.on_demand, spot=self.price.spot, region=self.price.region)
         fields = {field: getattr(self, field) for field in type(self).model_fields if field not in {"price", "checked"}}
-        return Machine(name=name, cloud=cloud, price=price, zones=zones.of(name) if zones else None, **fields)
+        listed = table.zones.of(name) if table.zones else None
+        return Machine(name=name, cloud=cloud, price=price, zones=zones or listed, purchase=purchase, **fields)
 
 
 class Zones(Fact):
@@ -250,6 +266,7 @@ class CloudTable(Fact):
         checked: default for machine types that do not set it.
         disk: performance of boot disks; None if it is not chosen here.
         zones: which zones have a machine family; None if the cloud's are not listed.
+        capacity: how machines can be bought, by the start of their names.
     """
 
     checked: Checked
@@ -257,6 +274,7 @@ class CloudTable(Fact):
     reserved: Reserved
     disk: DiskPerformance | None = None
     zones: Zones | None = None
+    capacity: dict[str, PurchaseRow] = Field(default_factory=dict)
     machines: dict[str, _MachineRow]
     others: OtherMachines = OtherMachines()
 
@@ -277,7 +295,7 @@ def gpus() -> Mapping[str, Gpu]:
 def machines() -> Mapping[tuple[str, str], Machine]:
     """Machine types by cloud and name, such as `("aws", "p5.48xlarge")`."""
     return {
-        (cloud, name): row.machine(cloud, name, table.zones)
+        (cloud, name): row.machine(cloud, name, table)
         for cloud, table in cloud_tables().items()
         for name, row in table.machines.items()
     }

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Literal
 
+from gpu_tenancy.model.catalogue.purchases import CapacityType
 from gpu_tenancy.model.catalogue.rows import Fact, Row, read_rows
 from gpu_tenancy.model.spec.base import Bytes, Seconds
 
@@ -48,7 +49,7 @@ class CapacityRule(Row):
         zones: required number of zones; None for any number.
         min: required value of `nodes.min`; None for any value.
         longest: maximum lifetime of a node in seconds; None without a maximum.
-        machines_without: prefixes of machine types that do not have this capacity type.
+        bought_as: the capacity type by which its machines are bought; None for itself.
         taints: taints that the cloud itself adds to these nodes, as `key=value:effect`.
         by_queue: how Kueue requests these nodes; None if the autoscaler creates them for pods.
     """
@@ -59,7 +60,7 @@ class CapacityRule(Row):
     zones: int | None = None
     min: int | None = None
     longest: Seconds | None = None
-    machines_without: tuple[str, ...] = ()
+    bought_as: CapacityType | None = None
     taints: tuple[str, ...] = ()
     by_queue: ByQueue | None = None
 

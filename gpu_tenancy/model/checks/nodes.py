@@ -6,8 +6,9 @@ from typing import Final
 from gpu_tenancy.base.problems import Problem, listed, unknown
 from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.model.catalogue import Machine, find_machine, machines
-from gpu_tenancy.model.catalogue.clouds import CapacityRule, CloudRules, clouds
+from gpu_tenancy.model.catalogue.clouds import CloudRules, clouds
 from gpu_tenancy.model.catalogue.storage import storage_services
+from gpu_tenancy.model.checks.capacity import capacity_problems
 from gpu_tenancy.model.checks.drivers import driver_problems
 from gpu_tenancy.model.checks.pools import machines_command, placement_problems, zone_problems
 from gpu_tenancy.model.plan.pools import ResolvedPool
@@ -17,7 +18,6 @@ from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.pools import Pool
 
-_DAY: Final = 86400
 _LEAST_DISK: Final = 50 * 2**30
 """An NVIDIA image with a training framework needs more; pods would be evicted because of disk pressure."""
 
@@ -39,7 +39,7 @@ def node_problems(tree: Tree) -> Iterator[Problem]:
         elif service == stack.cluster.cloud:
             yield from _somebody_elses(name, pool.pool)
         yield from _alternatives(pool, rules)
-        yield from _capacity(pool, rules.title, rules.capacity[pool.pool.capacity.kind])
+        yield from capacity_problems(pool, rules)
     for flavor in tree.flavors.values():
         yield from _announced(flavor)
     yield from driver_problems(tree, rules)
@@ -187,51 +187,6 @@ _NO_EFFECT: Final = (
     "has no effect: the nodes of an existing cluster are not created here",
     "remove it, or set cluster.cloud to the cloud",
 )
-
-
-def _capacity(resolved: ResolvedPool, title: str, rule: CapacityRule) -> Iterator[Problem]:
-    name, pool = resolved.name, resolved.pool
-    place = ("pools", name, "capacity")
-    kind = pool.capacity.kind
-    if rule.refused:
-        yield Problem(place, f"is not available: {rule.refused}", rule.instead or "use another kind", kind)
-        return
-    if pool.machine and pool.machine.startswith(rule.machines_without):
-        broken = f"is not available for {pool.machine} on {title}"
-        yield Problem(place, broken, "use on-demand, or another machine type", kind)
-    if pool.capacity.kind in {"reserved", "capacity-block"}:
-        reservation = getattr(pool.capacity, "reservation", "")
-        if rule.reservation and not rule.reservation.fits(reservation):
-            fix = f"set {rule.reservation.write}"
-            yield Problem((*place, "reservation"), f"is not a reservation of {title}", fix, reservation)
-        elif lacking := resolved.cluster.reservation_rule(reservation):
-            yield Problem((*place, "reservation"), *lacking, reservation)
-    if rule.zones is not None and len(pool.zones) != rule.zones and resolved.cluster.NODES_MADE:
-        zones = f"{len(pool.zones)} zones" if pool.zones else "no zones"
-        broken = f"needs exactly {rule.zones} zone, but the pool has {zones}"
-        yield Problem(place, broken, f"set the reservation's zone under pools.{name}.zones", kind)
-    if rule.min is not None and pool.nodes.min != rule.min:
-        broken = f"must be {rule.min} with capacity {kind}, which provisions nodes only on demand"
-        yield Problem(("pools", name, "nodes", "min"), broken, f"set {rule.min}", str(pool.nodes.min))
-    yield from _lifetime(resolved, title, rule)
-
-
-def _lifetime(resolved: ResolvedPool, title: str, rule: CapacityRule) -> Iterator[Problem]:
-    """The maximum lifetime of nodes that are provisioned for a time, and whether an autoscaler provisions them."""
-    capacity, place = resolved.pool.capacity, ("pools", resolved.name, "capacity")
-    longest = getattr(capacity, "max_run", None)
-    if rule.by_queue and (lacking := resolved.cluster.queued_rule()):
-        yield Problem(place, *lacking, capacity.kind)
-    if rule.by_queue and rule.by_queue.lifetime and longest is None:
-        yield Problem(place, f"has no maxRun, which {title} requires", "set {kind: queued, maxRun: 7d}", capacity.kind)
-    if longest is None:
-        return
-    if rule.by_queue and rule.by_queue.lifetime is False:
-        broken = f"is not supported on {title}, where a node stays until it is empty"
-        yield Problem((*place, "maxRun"), broken, "remove it", f"{longest / _DAY:g}d")
-    if rule.longest is not None and longest > rule.longest:
-        broken = f"exceeds the maximum lifetime of {capacity.kind} nodes on {title} ({rule.longest / _DAY:g}d)"
-        yield Problem((*place, "maxRun"), broken, f"set {rule.longest / _DAY:g}d or less", f"{longest / _DAY:g}d")
 
 
 def _alternatives(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:

@@ -8,6 +8,8 @@ from typing import Final
 from gpu_tenancy.base.problems import Problem, unknown
 from gpu_tenancy.model.catalogue import Machine, cloud_tables, find_gpu, machines
 from gpu_tenancy.model.catalogue.clouds import CloudRules
+from gpu_tenancy.model.catalogue.purchases import PurchaseRow
+from gpu_tenancy.model.catalogue.rows import Fact
 from gpu_tenancy.model.plan.pools import PoolSupply, ResolvedPool
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
@@ -128,9 +130,16 @@ def zone_problems(resolved: ResolvedPool, machine: Machine, rules: CloudRules) -
         if machine.zones is None or zone in machine.zones or resolved.cluster.zone_rule(zone):
             continue
         place = ("pools", name, "zones", pool.zones.index(zone)) if pool.zones else ("pools", name, "zones")
-        table = cloud_tables()[machine.cloud].zones if machine.cloud else None
-        read = f" (catalogue of {table.date})" if table else ""
+        fact = _zones_fact(machine)
+        read = f" (catalogue of {fact.date})" if fact else ""
         yield Problem(place, f"does not have {machine.name}{read}", _fix(resolved, machine), zone)
+
+
+def _zones_fact(machine: Machine) -> Fact | None:
+    """Where the zones of a machine type were read; None if the stack lists them."""
+    if isinstance(machine.purchase, PurchaseRow) and machine.purchase.zones:
+        return machine.purchase
+    return cloud_tables()[machine.cloud].zones if machine.cloud else None
 
 
 def _fix(resolved: ResolvedPool, machine: Machine) -> str:

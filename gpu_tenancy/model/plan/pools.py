@@ -1,6 +1,6 @@
 """The pools of a stack, each with its machine: its GPUs, what one provides to pods, its links and its supply."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -8,11 +8,12 @@ from typing import Final
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts
 from gpu_tenancy.model.catalogue import PRODUCT_LABELS, Gpu, Machine, Network, allocatable, find_gpu, find_machine
 from gpu_tenancy.model.catalogue.clouds import ByQueue, CloudRules, DriverMode, SharingRule, rules_of
+from gpu_tenancy.model.catalogue.purchases import CapacityType, Purchase
 from gpu_tenancy.model.plan.topology import Levels, levels_of
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.cluster import Cluster, service_of
-from gpu_tenancy.model.spec.machines import MachineEntry
+from gpu_tenancy.model.spec.machines import MachineEntry, NetworkEntry
 from gpu_tenancy.model.spec.pools import Pool
 
 NVIDIA: Final = "nvidia.com/gpu"
@@ -295,9 +296,24 @@ def _machine(name: str, own: MachineEntry | None) -> Machine | None:
         topology=own.topology,
         host_encryption=own.host_encryption,
         zones=frozenset(own.zones) if own.zones is not None else None,
-        network=Network(**own.network.model_dump()) if own.network else None,
+        purchase=_purchase(own.capacity) if own.capacity is not None else None,
+        network=_network(own.network, known.network if known else None),
         local_disk=(known.local_disk if known else 0) if own.local_disk is None else own.local_disk,
     )
+
+
+def _purchase(kinds: Sequence[CapacityType]) -> Purchase:
+    """The stack's ways to buy a machine type: it has no others."""
+    every: tuple[CapacityType, ...] = ("on-demand", "spot", "reserved", "capacity-block", "flex-start")
+    return Purchase(has=tuple(kinds), lacks=tuple(kind for kind in every if kind not in kinds))
+
+
+def _network(own: NetworkEntry | None, known: Network | None) -> Network | None:
+    """The stack's network of a machine type; its cards are the catalogue's if their number is the same."""
+    if own is None:
+        return None
+    cards = known.cards if known and known.interfaces == own.interfaces else ()
+    return Network(**own.model_dump(), cards=cards)
 
 
 def uses_local_disks(cluster: Cluster, machine: Machine) -> bool:

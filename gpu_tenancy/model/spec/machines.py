@@ -56,6 +56,8 @@ class MachineEntry(Section):
     """Whether the machine's host can encrypt its disks and caches; used on AKS."""
     zones: list[str] | None = None
     """Zones that have the machine type, to check the zones of pools; default: unknown, not checked."""
+    capacity: list[Literal["on-demand", "spot", "reserved", "capacity-block", "flex-start"]] | None = None
+    """Capacity types that the machine type can be bought with; default: unknown, not checked."""
     local_disk: Bytes | None = None
     """All local NVMe disks of the machine together, on which nodes of EKS and GKE have their ephemeral storage; on GKE
     a multiple of 375Gi. Default: as in the catalogue, else none."""

@@ -671,3 +671,45 @@ def test_inputs_of_a_created_cluster_match_awss_model(autoscaler: str) -> None:
 
 def test_no_secret_is_in_anything_that_is_sent() -> None:
     assert not [resource.name for resource in resources(stack(creation())) if resource.secret_paths]
+
+
+LOCAL_ZONE: Final = "us-east-1-dfw-2a"
+
+
+def in_dallas(**create: Any) -> Data:
+    """A cluster in Virginia with GB200s in the Local Zone of Dallas."""
+    zonal = {"us-east-1a": "subnet-0a1b2c3d4e5f60001", "us-east-1b": "subnet-0a1b2c3d4e5f60002"}
+    block = {"kind": "capacity-block", "reservation": RESERVATION}
+    place = {"region": "us-east-1", "subnets": {LOCAL_ZONE: "subnet-0a1b2c3d4e5f60003", **zonal}}
+    gpu = machine_pool("p6e-gb200.36xlarge", {"min": 0, "max": 9}, zones=[LOCAL_ZONE], capacity=block, fabric=True)
+    return stack(creation(place, **create), gpu=gpu)
+
+
+def subnets_of(sections: Data) -> dict[str, list[str]]:
+    """The subnets of each node group, and of the control plane."""
+    made = resources(sections)
+    groups = [registration.inputs for registration in made if registration.type == GROUP]
+    found: dict[str, Any] = {str(group["nodeGroupName"]): group["subnetIds"] for group in groups}
+    return {**found, "control plane": cast("Any", one(made, CLUSTER).inputs)["vpcConfig"]["subnetIds"]}
+
+
+def test_a_subnet_in_a_local_zone_gets_nodes_of_pools_that_name_it_alone() -> None:
+    zonal = ["subnet-0a1b2c3d4e5f60001", "subnet-0a1b2c3d4e5f60002"]
+    assert subnets_of(in_dallas()) == {
+        "control plane": zonal,
+        "gpu-tenancy-system": zonal,
+        "cpu": zonal,
+        "gpu": ["subnet-0a1b2c3d4e5f60003"],
+    }
+
+
+def test_the_control_plane_can_have_subnets_of_its_own() -> None:
+    own = {"us-east-1a": "subnet-0a1b2c3d4e5f60004", "us-east-1c": "subnet-0a1b2c3d4e5f60005"}
+    subnets = subnets_of(in_dallas(subnets=own))
+    assert subnets["control plane"] == list(own.values())
+    assert subnets["gpu-tenancy-system"] == ["subnet-0a1b2c3d4e5f60001", "subnet-0a1b2c3d4e5f60002"]
+    beyond = {"us-east-1a": "subnet-0a1b2c3d4e5f60004", LOCAL_ZONE: "subnet-0a1b2c3d4e5f60005"}
+    problem, *_ = errors(in_dallas(subnets=beyond))
+    assert "create.subnets: us-east-1-dfw-2a is not an Availability Zone of us-east-1" in problem
+    problem, *_ = errors(stack(creation({"subnets": {f"{REGION}a": "subnet-0a1b2c3d4e5f60001"}})))
+    assert "has subnets in 1 Availability Zone, but an EKS control plane needs two or more" in problem

