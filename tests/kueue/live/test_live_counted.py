@@ -74,7 +74,6 @@ AROUND: Final[dict[str, Any]] = {
     "RayService": {"serveConfigV2": "", "upgradeStrategy": {"type": "None"}},
 }
 """What each kind has beside its pod templates. A kind that Kueue integrates and that is not here fails."""
-# KubeRay starts their clusters itself, whose objects are of a kind that is tried.
 IN_RAY: Final = {"RayJob": "rayClusterSpec", "RayService": "rayClusterConfig"}
 NEVER: Final = ("Pod", "Job", "JobSet", "RayCluster", "RayJob", "RayService")
 """Kinds whose pods can end."""
@@ -156,7 +155,7 @@ def test_the_table_has_each_kind_that_kueue_integrates() -> None:
     assert {*AROUND} == {*INTEGRATED}
 
 
-@pytest.mark.parametrize("kind", [kind for kind in AROUND if kind not in IN_RAY])
+@pytest.mark.parametrize("kind", AROUND)
 def test_kueue_counts_what_pods_hold_however_it_is_written(boss: Researcher, kind: str) -> None:
     forms = ["both", "limits", "cpu-limits"] if kind == "TrainJob" else [*FORMS]
     made = {form: boss.submit(written(INTEGRATED[kind], form)) for form in forms}
@@ -192,7 +191,7 @@ def uncompleted(boss: Researcher) -> Iterator[Researcher]:
     boss.cluster.create({**binding, "metadata": {"name": binding["metadata"]["name"]}})
 
 
-@pytest.mark.parametrize("kind", [kind for kind in AROUND if not kind.startswith("Ray")])
+@pytest.mark.parametrize("kind", [kind for kind in AROUND if kind not in IN_RAY])
 def test_what_is_not_completed_and_would_not_be_counted_is_refused(uncompleted: Researcher, kind: str) -> None:
     for form in ["limits"] if kind == "TrainJob" else ["limits", "init", "sidecar"]:
         attempt = written(INTEGRATED[kind], form)
