@@ -65,7 +65,7 @@ MANY = "requests 16 nvidia.com/gpu in one pod, but the largest node has 8"
         "GPUs as limits only": (limited(16), MANY, limited(8)),
         "a device that no queue has": (
             device("example.com/fpga"),
-            "requests example.com/fpga, which no queue has, so it would be pending for ever; request nvidia.com/gpu",
+            "requests example.com/fpga in container c, which no queue has, so it would be pending for ever; request",
             device("rdma/hca"),
         ),
         "a container without GPUs counts as none": (

@@ -260,7 +260,7 @@ SUSPENDED = f"sets annotation {SUSPENDING}, by which Kueue leaves pods to anothe
                     ],
                 ),
             ),
-            f"requests {BY_CLASS}, which no node has; request {GPU}",
+            f"requests {BY_CLASS} in container c, which no node has; request {GPU}",
             job(RESEARCH, None, pod_of(0)),
         ),
         "a Job that selects its pods": (
@@ -315,24 +315,25 @@ def limited(container: Any = BOTH, **spec: Any) -> Any:
     return {"restartPolicy": "Never", "containers": [container], "tolerations": [TOLERATION], **spec}
 
 
-ALONE = f"sets {GPU} under limits only, and Kueue would count 0; set the same number under requests"
+def alone(place: str = " in container c") -> str:
+    return f"sets {GPU} under limits only{place}, and Kueue would count 0; set the same number under requests"
 
 
 @pytest.mark.parametrize(
-    "spec",
+    ("spec", "container"),
     [
-        limited(LIMITS_ONLY),
-        limited(initContainers=[{**LIMITS_ONLY, "name": "before"}]),
-        limited(initContainers=[{**LIMITS_ONLY, "name": "beside", "restartPolicy": "Always"}]),
+        (limited(LIMITS_ONLY), "c"),
+        (limited(initContainers=[{**LIMITS_ONLY, "name": "before"}]), "before"),
+        (limited(initContainers=[{**LIMITS_ONLY, "name": "beside", "restartPolicy": "Always"}]), "beside"),
     ],
     ids=["containers", "init containers", "sidecars"],
 )
 def test_gpus_as_limits_alone_are_refused_in_every_kind_that_kueue_counts_by_its_template(
-    tenant: Person, spec: Any
+    tenant: Person, spec: Any, container: str
 ) -> None:
     counted = replicas("StatefulSet", RESEARCH, RESEARCH, spec=spec)
     for attempt in (job(RESEARCH, RESEARCH, spec), job_set(RESEARCH, RESEARCH, spec), counted):
-        assert ALONE in tenant.refusal(attempt)
+        assert alone(f" in container {container}") in tenant.refusal(attempt)
         # Where no container gets 0 GPUs by default, Kueue takes the limits.
         elsewhere = {
             **attempt,
@@ -347,7 +348,7 @@ def test_gpus_as_limits_alone_are_refused_in_every_kind_that_kueue_counts_by_its
 def test_a_train_jobs_gpus_as_limits_alone_are_refused(tenant: Person) -> None:
     attempt = train_job(RESEARCH, RESEARCH)
     del attempt["spec"]["trainer"]["resourcesPerNode"]["requests"]
-    assert ALONE in tenant.refusal(attempt)
+    assert alone("") in tenant.refusal(attempt)
     assert not tenant.refusal(train_job(RESEARCH, RESEARCH))
 
 
@@ -358,8 +359,8 @@ def test_a_queued_job_may_not_come_to_have_gpus_as_limits_alone(cluster: Cluster
     cluster.create(own)
     container: Any = dict(own["spec"]["template"]["spec"]["containers"][0])
     container["resources"] = {"limits": {GPU: "1"}, "requests": {"cpu": "1"}}
-    alone: Any = {"spec": {"template": {"spec": {"containers": [container]}}}}
-    assert ALONE in tenant.patch_refusal(own, alone)
+    patch: Any = {"spec": {"template": {"spec": {"containers": [container]}}}}
+    assert alone() in tenant.patch_refusal(own, patch)
     assert not tenant.patch_refusal(own, {"spec": {"parallelism": 2}})
     cluster.delete(Reference.of(own))
 

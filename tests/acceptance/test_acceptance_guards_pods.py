@@ -8,6 +8,7 @@ import pytest
 from acceptance_guards import (
     GPU,
     RESEARCH,
+    Door,
     Person,
     cron_job,
     gang,
@@ -291,6 +292,24 @@ def test_the_ratio_of_a_whole_pod_is_bounded(tenant: Person) -> None:
     for make in (pod, job):
         for spec in (whole("2", "1"), whole("2", None), whole("8", "4")):
             assert not tenant.refusal(make(RESEARCH, RESEARCH, spec))
+
+
+def test_a_resize_keeps_the_ratio_of_a_whole_pod(cluster: Cluster, tenant: Person, door: Door) -> None:
+    """The LimitRange is applied to a resize too, but has no ratio of whole pods."""
+    assert tenant
+    own = pod(RESEARCH, None, whole("2", "1"))
+    own["metadata"]["name"] = "resized"
+    cluster.create(own)
+    with door.let_in("resizer", "cluster-admin", RESEARCH) as resizer:
+        cluster.wait_for(lambda: not resizer.refusal(pod(RESEARCH, None, pod_of(0))), what="rights")
+        words = {limit: resizer.patch_refusal(own, resized(limit), subresource="resize") for limit in ("64", "1500m")}
+    assert "limits cpu of the whole pod to 64 for a request of 1, but the maximum ratio" in words["64"]
+    assert not words["1500m"]
+    cluster.delete(Reference.of(own), grace=0)
+
+
+def resized(limit: str) -> Any:
+    return {"spec": {"resources": {"limits": {"cpu": limit}}}}
 
 
 def test_a_pod_that_requests_gpus_names_them_in_its_containers(tenant: Person) -> None:

@@ -116,8 +116,8 @@ REFUSED: list[tuple[Any, str]] = [
     (
         job(PRODUCTION, PRODUCTION, pod_of(6, priorityClassName="ml-high")),
         (
-            "requests 6 nvidia.com/gpu in one container, but the maximum in this namespace is 4; use more pods with 4"
-            " or fewer each"
+            "requests 6 nvidia.com/gpu in container c, but the maximum of a container in this namespace is 4; use more"
+            " pods with 4 or fewer each"
         ),
     ),
 ]
@@ -150,7 +150,7 @@ def test_gpus_that_no_node_has_are_refused(tenant: Person) -> None:
     for amounts in spec["containers"][0]["resources"].values():
         amounts[part] = "1"
     message = tenant.refusal(job(EXPERIMENTS, EXPERIMENTS, spec))
-    assert f"requests {part}, which no node has; request nvidia.com/gpu" in message
+    assert f"requests {part} in container c, which no node has; request nvidia.com/gpu" in message
 
 
 def test_a_limit_beyond_the_namespaces_ratio_is_refused_before_the_queue_admits_it(tenant: Person) -> None:
@@ -158,13 +158,13 @@ def test_a_limit_beyond_the_namespaces_ratio_is_refused_before_the_queue_admits_
     assert not tenant.refusal(job(RESEARCH, RESEARCH, bounded(cpu=("2", "4"))))
     assert not tenant.refusal(job(RESEARCH, RESEARCH, bounded(cpu=("1500m", None))))
     words = (
-        "limits cpu to 4 for a request of 1, but the maximum ratio in this namespace is 2, so its pods would be"
-        " rejected after admission; set limits.cpu: 1, or raise the request"
+        "limits cpu to 4 for a request of 1 in container c, but the maximum ratio in this namespace is 2, so its pods"
+        " would be rejected after admission; set limits.cpu: 1, or raise the request"
     )
     assert words in tenant.refusal(job(RESEARCH, RESEARCH, bounded(cpu=("1", "4"))))
     words = (
-        "sets no limit of cpu for a request of 500m, so LimitRange containers sets 2, which is above the maximum ratio"
-        " of 2 in this namespace, and its pods would be rejected; set limits.cpu: 500m"
+        "sets no limit of cpu for a request of 500m in container c, so LimitRange containers sets 2, which is above the"
+        " maximum ratio of 2 in this namespace, and its pods would be rejected; set limits.cpu: 500m"
     )
     assert words in tenant.refusal(job(RESEARCH, RESEARCH, bounded(cpu=("500m", None))))
 

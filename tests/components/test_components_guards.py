@@ -143,7 +143,8 @@ def test_status_and_binding_of_pods_are_never_judged_nor_deletions_but_of_what_k
     for name in PODS:
         rules = spec(made(), POLICY, name)["matchConstraints"]["resourceRules"]
         parts = {item for rule in rules for item in rule["resources"] if "/" in item or "*" in item}
-        assert parts == {"devices": {"pods/ephemeralcontainers"}, "grace": {"pods/eviction"}}.get(name, set())
+        judged = {"devices": "pods/ephemeralcontainers", "grace": "pods/eviction", "ratio": "pods/resize"}
+        assert parts == {*([judged[name]] if name in judged else [])}
         operations = {operation for rule in rules for operation in rule["operations"]}
         more = {"grace": {"CREATE", "DELETE"}, "release": {"CREATE", "DELETE"}, "rollout": set[str]()}
         assert operations == {"UPDATE"} | more.get(name, {"CREATE"})
