@@ -34,7 +34,6 @@ def person(cluster: Cluster, door: Door) -> Iterator[Person]:
     operators = {**sections.get("operators", {}), "kuberay": "installed", "lws": "installed"}
     guards = guards_of({**sections, "operators": operators, "guards": "deny"})
     with door.newcomer("bob", "edit", TEAM) as bob, in_force(cluster, guards):
-        bob.wait_for_refusal(ray_job(TEAM, None), NO_QUEUE)
         yield bob
 
 
