@@ -1,21 +1,29 @@
 """`tenancy cluster doctor --live`: guards that are missing or weakened are found by attempts and by their specs."""
 
+import re
+import ssl
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from typing import Any, TypeAlias
+from http.client import HTTPSConnection
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
 
 import pytest
+import yaml
 from acceptance_builders import Waves, flat
-from acceptance_guards import EXPERIMENTS, RESEARCH, Door
+from acceptance_guards import EXPERIMENTS, RESEARCH, Door, Person
 from builders import Data, planned
+from repository import ROOT
 
 from gpu_tenancy.doctor.live import live_rows
 from gpu_tenancy.doctor.results import Row
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import WaitTimeoutError
 from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.observability.expressions import Expressions
 from gpu_tenancy.model.plan import Plan
 
+METRICS: Final = ROOT / "tests" / "observability" / "metrics.yaml"
 API = "admissionregistration.k8s.io/v1"
 NAME = "gpu-tenancy-scheduling"
 BINDING = ("ValidatingAdmissionPolicyBinding", NAME)
@@ -109,6 +117,31 @@ def test_a_guard_that_was_deleted_or_weakened_is_found_by_its_spec_and_by_its_at
             cluster.wait_for(found, timeout=20)
         assert seen == expected
     cluster.wait_for(lambda: not missing(asked(cluster, plan, deployed)), what="the guard to be in force again")
+
+
+def test_the_api_server_counts_changes_of_guards_with_the_labels_that_the_alert_reads(
+    cluster: Cluster, door: Door, deployed: Waves
+) -> None:
+    with changed(cluster, deployed, BINDING[0], {"spec": {"validationActions": ["Audit"]}}):
+        pass
+    with door.let_in("prometheus", "cluster-admin") as prometheus:
+        lines = [line for line in metrics_of(prometheus) if line.startswith("apiserver_request_total{")]
+    series = [dict[str, str](re.findall(r'(\w+)="([^"]*)"', line)) for line in lines]
+    (table,) = (row for row in yaml.safe_load(METRICS.read_bytes()) if row["from"] == "kube-apiserver")
+    assert {name for labels in series for name in labels} == {*table["metrics"]["apiserver_request_total"]}
+    matchers = re.findall(r'(\w+)=~?"([^"]*)"', Expressions.policy_changes())
+    counted = [one for one in series if all(re.fullmatch(value, one[name]) for name, value in matchers)]
+    changes = {("PATCH", "validatingadmissionpolicybindings"), ("DELETE", "validatingadmissionpolicybindings")}
+    assert {(one["verb"], one["resource"]) for one in counted} >= changes
+
+
+def metrics_of(person: Person) -> list[str]:
+    trust = ssl.create_default_context(cadata=person.authority)
+    connection = HTTPSConnection(urlsplit(person.cluster.server).netloc, context=trust)
+    connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {person.token}"})
+    lines = connection.getresponse().read().decode().splitlines()
+    connection.close()
+    return lines
 
 
 def test_who_may_not_impersonate_is_told_so_and_no_guard_is_called_missing(
