@@ -57,7 +57,13 @@ _GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Callable[..., None]]]]] = {
     ),
     "catalogue": (
         "What a stack can use: clouds, machine types, keys, policy packs.",
-        {"clouds": facts.clouds, "machines": facts.machines, "schema": facts.schema, "packs": facts.packs},
+        {
+            "clouds": facts.clouds,
+            "machines": facts.machines,
+            "outdated": facts.outdated,
+            "schema": facts.schema,
+            "packs": facts.packs,
+        },
     ),
 }
 RENAMED: Final[Mapping[str, str]] = {

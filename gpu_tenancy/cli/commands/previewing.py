@@ -146,11 +146,28 @@ def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
     out.print()
     out.print(show.pools(stack_preview.stack))
     out.print(f"[dim]{escape(seen.price_note)}[/dim]", highlight=False)
+    if notes := _aging(stack_preview):
+        out.print(f"[dim]old: {escape('; '.join(notes))}. See `tenancy catalogue outdated`[/dim]", highlight=False)
     if written:
         out.print(f"\n{escape(written)}", highlight=False)
     if seen.rules is not None:
         out.print()
         text.show_rules(out, seen.rules)
+
+
+def _aging(stack_preview: "Preview") -> list[str]:
+    """What the stack uses of the catalogue that is older than half a year, where it creates nodes."""
+    import datetime as dt
+
+    from gpu_tenancy.engine.releases import helm_releases
+    from gpu_tenancy.model.catalogue.ages import aging
+    from gpu_tenancy.model.spec.cluster import service_of
+
+    cluster = stack_preview.stack.cluster
+    if not cluster.NODES_MADE:
+        return []
+    charts = [release.name for release in helm_releases(stack_preview.rendered)]
+    return aging(service_of(cluster), cluster.kubernetes, charts, dt.datetime.now(dt.UTC).date())
 
 
 def _write(stack_preview: "Preview", seen: "Review", out: Path) -> str:
