@@ -11,7 +11,7 @@ from gpu_tenancy.embedded.platform import Platform
 
 
 @contextmanager
-def running(home: Path, report: Report) -> Generator[Platform]:
+def running(home: Path, report: Report, service: str = "") -> Generator[Platform]:
     """An embedded platform of the tests' own, ended by its own pids.
 
     The garbage collectors of its programs have memory to spend.
@@ -19,7 +19,7 @@ def running(home: Path, report: Report) -> Generator[Platform]:
     found = Platform(home)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GOGC", "400")
-        found.up(report)
+        found.up(report, service)
     try:
         yield found
     finally:

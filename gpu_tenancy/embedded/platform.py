@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 from gpu_tenancy.base.errors import SPACE, ConsoleError
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.writing import write_private
+from gpu_tenancy.embedded.admission import admission_flags, admission_objects
 from gpu_tenancy.embedded.certificates import CONTEXT, address, make_certificates, write_client_configs
 from gpu_tenancy.embedded.controllers import Controllers
 from gpu_tenancy.embedded.definitions import install
@@ -85,10 +86,11 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """The started parts, as in the state file of the platform."""
+    """The started parts, as in the state file of the platform, and the service whose admission settings they have."""
 
     ports: Ports
     parts: dict[str, Started]
+    service: str = ""
 
 
 _STATE: Final = TypeAdapter(_Running)
@@ -164,24 +166,31 @@ class Platform:
         """Whether all programs are on this machine, so that `up` takes seconds and not minutes."""
         return present_programs(self.cache).complete
 
-    def up(self, report: Report) -> None:
+    def up(self, report: Report, service: str = "") -> None:
         """Starts the platform if it is not running, and waits until it is ready.
+
+        Args:
+            report: receives a line before the platform is started.
+            service: whose admission settings it has (`admission.services`); empty for those with which it runs.
 
         Raises:
             ConsoleError: a program is not available, or a part does not start; all parts are stopped again.
         """
         self.places.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._alone(report):
-            if self._runs():
+            before = self._running()
+            service = service or (before.service if before else "")
+            other = bool(before) and service != before.service
+            if self._runs() and not other:
                 self._restore_kubeconfig(report)
                 if self._answers():
                     return
             programs = find_programs(self.cache, report)
-            exited = self._exited()
+            reason = f"admission settings of {service.upper()}" if other else self._exited()
             self._stop()
-            report(f"restarting the control plane: {exited}" if exited else "starting the control plane")
+            report(f"restarting the control plane: {reason}" if reason else "starting the control plane")
             make_certificates(self.places)
-            self._start(programs, _STARTS)
+            self._start(programs, _STARTS, service)
 
     def install(self, files: Mapping[Pin, Path], report: Report) -> None:
         """Installs missing definitions of operators, and has the controllers know their kinds.
@@ -211,8 +220,8 @@ class Platform:
             self._stop()
             shutil.rmtree(self.places.home)
 
-    def _start(self, programs: Programs, attempts: int) -> None:
-        running = _Running(Ports(*free_ports(len(fields(Ports)))), {})
+    def _start(self, programs: Programs, attempts: int, service: str) -> None:
+        running = _Running(Ports(*free_ports(len(fields(Ports)))), {}, service)
         try:
             self._start_parts(programs, running)
         except BaseException as error:
@@ -221,7 +230,7 @@ class Platform:
                 self.places.state.unlink(missing_ok=True)
             if not isinstance(error, PortTakenError) or attempts == 1:
                 raise
-            self._start(programs, attempts - 1)
+            self._start(programs, attempts - 1, service)
 
     def _start_parts(self, programs: Programs, running: _Running) -> None:
         write_client_configs(self.places, running.ports)
@@ -229,7 +238,7 @@ class Platform:
         self._start_part(programs, running, API_SERVER)
         self._await(API_SERVER, self._answers, running)
         cluster = self.cluster()
-        for manifest in yaml.safe_load_all(_RBAC.read_text(encoding="utf-8")):
+        for manifest in (*yaml.safe_load_all(_RBAC.read_text(encoding="utf-8")), *admission_objects(running.service)):
             cluster.apply(manifest)
         for part in (part for part in PARTS if part not in {ETCD, API_SERVER}):
             self._start_part(programs, running, part)
@@ -240,6 +249,7 @@ class Platform:
 
     def _start_part(self, programs: Programs, running: _Running, part: str) -> None:
         command = [*(programs.command(part) or ()), *flags(part, self.places, running.ports)]
+        command += admission_flags(running.service, self.places.home) if part == API_SERVER else []
         environment = {"KWOK_WORKDIR": str(self.places.home / "kwok")}
         with uninterrupted():
             running.parts[part] = start(command, self.places.log(part), environment=environment)

@@ -90,11 +90,13 @@ class Options:
         replace: whether another stack may be deleted with the whole platform.
         foreshow: called with the stack's preview if the platform's programs must be downloaded or built first, so that
             the user can read the preview meanwhile.
+        service: whose admission settings the API server has, such as `gke`; empty for those that it has.
     """
 
     controllers: ControllerChoice = "all"
     replace: bool = False
     foreshow: Callable[[Preview], None] = lambda _: None
+    service: str = ""
 
 
 DEFAULTS: Final = Options()
@@ -144,7 +146,7 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
     other = other_stack(platform, name)
     prepared = platform.prepared and choosing.prepared(operators, platform.cache)
     if prepared and not other:
-        stack_preview = _rendered_meanwhile(read, platform, operators, report)
+        stack_preview = _rendered_meanwhile(read, platform, operators, report, options.service)
     else:  # the user may have to decide, or can read the preview while something is built
         stack_preview = rendered(read, onto=platform.kubeconfig)
     planned, tree = plan(stack_preview.stack), Tree(stack_preview.stack)
@@ -162,7 +164,7 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
         choosing.find(operators, platform.cache, report)
         report(f"deleting stack {other}")
         platform.down(report)
-    platform.up(report)
+    platform.up(report, options.service)
     platform.install(definitions, report)
     with platform.cluster() as cluster:
         wanted, unavailable = _wanted(platform, stack_preview, operators, report)
@@ -214,14 +216,16 @@ def _bring_rest(cluster: Cluster, planned: Plan, stack: Stack) -> None:
         bring_templates(cluster)
 
 
-def _rendered_meanwhile(read: Declared, platform: Platform, operators: Mapping[str, Row], report: Report) -> Preview:
+def _rendered_meanwhile(
+    read: Declared, platform: Platform, operators: Mapping[str, Row], report: Report, service: str
+) -> Preview:
     """Renders a valid stack; meanwhile starts the platform and installs the definitions of the operators.
 
     A platform that did not exist is removed if the stack cannot be rendered.
     """
 
     def start() -> None:
-        platform.up(report)
+        platform.up(report, service)
         platform.install(fetch(needed(read_pins(), (), operators), platform.cache, report), report)
 
     # Here, because the program imports packages meanwhile that both have: two threads that import each half of a circle

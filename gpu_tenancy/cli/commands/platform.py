@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 Controllers: TypeAlias = Literal["all", "none"]
+Service: TypeAlias = Literal["eks", "gke", "aks"]
 
 
 def up(
@@ -31,6 +32,10 @@ def up(
     replace: Annotated[
         bool, typer.Option("--replace", help="Delete another stack that the platform carries, with everything on it.")
     ] = False,
+    service: Annotated[
+        Service | None,
+        typer.Option("--as", help="Admit as the API servers of EKS, GKE or AKS do; default: unchanged."),
+    ] = None,
 ) -> None:
     """Deploy a stack to the embedded platform: an API server and scheduler on this machine, with simulated GPU nodes.
 
@@ -52,7 +57,7 @@ def up(
             page = write_forecast(preview, out / stack)
             terminal.report(f"preview of the stack: {page}")
 
-        options = Options(controllers=controllers, replace=replace, foreshow=foreshow)
+        options = Options(controllers=controllers, replace=replace, foreshow=foreshow, service=service or "")
         result = bring_up(stack, Platform(), terminal.report, project_folder(project), options)
         show.outcome(terminal.out, result)
         page = write_report(result, out / stack)

@@ -170,6 +170,18 @@ class Hidden(Fact):
     components: tuple[str, ...]
 
 
+class Admission(Fact):
+    """What the API servers of a cloud do at admission that Kubernetes' own do not by default.
+
+    Attributes:
+        plugins: admission plugins that are on in addition.
+        limited_classes: priority classes that pods can have only in a namespace with a ResourceQuota for them.
+    """
+
+    plugins: tuple[str, ...]
+    limited_classes: tuple[str, ...] = ()
+
+
 class Directory(Fact):
     """The people that a cloud's clusters know.
 
@@ -209,6 +221,7 @@ class CloudRules(Row):
         node_endpoints: link-local addresses of nodes that pods of teams may call.
         topologies: node labels with the place in the network, by machine type; empty where none are known.
         load_balancers: annotations of its load balancers; None if they are unknown.
+        admission: settings of its API servers; None if they are unknown.
         hidden: components whose metrics cannot be read; None if they are unknown.
         people: how its directory names people.
     """
@@ -234,6 +247,7 @@ class CloudRules(Row):
     node_endpoints: tuple[NodeEndpoint, ...] = ()
     topologies: tuple[TopologyRule, ...] = ()
     load_balancers: LoadBalancers | None = None
+    admission: Admission | None = None
     hidden: Hidden | None = None
     people: Directory
 
