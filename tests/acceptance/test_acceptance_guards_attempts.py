@@ -37,7 +37,7 @@ KNOWN_OWNERS: Final = (
     ("data.fluid.io/v1alpha1", "AlluxioRuntime"),
 )
 """Owners whose children Kueue leaves alone, in the configuration of this stack."""
-FROM_TEMPLATE: Final = {"batch/v1/Job", "batch/v1/CronJob", "jobset.x-k8s.io/v1alpha2/JobSet"}
+FROM_TEMPLATE: Final = {"apps/v1/StatefulSet", "batch/v1/Job", "batch/v1/CronJob", "jobset.x-k8s.io/v1alpha2/JobSet"}
 POD_BY_POD: Final = {
     "apps/v1/DaemonSet",
     "apps/v1/ReplicaSet",
@@ -366,21 +366,63 @@ def bases(cluster: Cluster, foreign: None, tenant: Person) -> Iterator[dict[str,
         cluster.delete(Reference.of(manifest))
 
 
+def with_part(found: Any, part: tuple[str, ...]) -> Any:
+    """An object that everybody can have, with one part of an attempt."""
+    base = base_of(kind_of(found))
+    put(base, part, within(found, part))
+    return base
+
+
+def kind_of(found: Any) -> str:
+    return f"{found['apiVersion']}/{found['kind']}"
+
+
+def of_metadata(kind: str) -> list[tuple[str, ...]]:
+    """Where a kind has metadata."""
+    of_jobs = [("spec", "jobTemplate", "metadata")] if kind == "batch/v1/CronJob" else []
+    return [("metadata",), (*PATHS[kind], "metadata"), *of_jobs]
+
+
+@st.composite
+def updates(draw: st.DrawFn) -> Any:
+    """An attempt as a whole, or one part of it."""
+    found = draw(attempts())
+    kind = kind_of(found)
+    queue = [(*GANGS[kind], "queue")] if kind in GANGS and "queue" in within(found, GANGS[kind]) else []
+    part = draw(st.sampled_from([None, *of_metadata(kind), (*PATHS[kind], "spec"), *queue]))
+    return found if part is None or kind == "v1/Pod" else with_part(found, part)
+
+
+def every_metadata(kind: str) -> Iterator[Any]:
+    """Objects with a forbidden label or annotation, at each place that has some."""
+    for part in of_metadata(kind):
+        for field, key, value in (
+            ("labels", QUEUE, "ml-serving"),
+            ("annotations", f"{VOLCANO}queue-name", OTHERS_GANG),
+        ):
+            found = base_of(kind)
+            metadata = within(found, part[:-1]).setdefault("metadata", {})
+            metadata[field] = {**metadata.get(field, {}), key: value}
+            yield found
+
+
 def test_no_update_reaches_what_creation_refuses(tenant: Person, bases: dict[str, Any]) -> None:
     refused: list[str] = []
 
-    @TRIED
-    @given(attempts())
-    def attempt(found: Any) -> None:
-        kind = f"{found['apiVersion']}/{found['kind']}"
+    def is_refused_too(found: Any) -> None:
+        kind = kind_of(found)
         if kind in bases and "denied request" in tenant.refusal(found):
             change = {key: value for key, value in found.items() if key not in {"apiVersion", "kind"}}
             change["metadata"] = {**found["metadata"], "name": "base"}
             assert tenant.patch_refusal(bases[kind], change), "it is refused at creation only"
             refused.append(kind)
 
-    attempt()
-    assert len({*refused}) > len(bases) / 2, "too few kinds are refused to tell anything"
+    for kind in bases:
+        for found in every_metadata(kind):
+            is_refused_too({**found, "metadata": {**found["metadata"], "name": "attempt"}})
+    swept = {*refused}
+    TRIED(given(updates())(is_refused_too))()
+    assert len(swept) > len(bases) / 2, "too few kinds are refused to tell anything"
 
 
 CHANGES = {
