@@ -157,6 +157,7 @@ def test_aks_lets_containers_lock_memory_on_the_pools_with_infiniband_alone() ->
     (daemons,) = cluster(wired(AKS, INFINIBAND)).every("DaemonSet")
     assert "'values': ['h100']" in repr(daemons.manifest)
     assert "prlimit" in repr(daemons.manifest)
+    assert "modprobe nvidia-peermem" in repr(daemons.manifest), "AKS does not load it with its managed driver"
     assert cluster(wired(AKS, {**INFINIBAND, "fabric": False})).every("DaemonSet") == []
 
 

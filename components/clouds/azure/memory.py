@@ -1,4 +1,4 @@
-"""Locked memory for containers on AKS nodes with InfiniBand."""
+"""Locked memory for containers on AKS nodes with InfiniBand, and the module for GPUDirect RDMA."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -21,6 +21,9 @@ while true; do
   for process in $(pidof containerd); do
     prlimit --pid "$process" --memlock=unlimited:unlimited
   done
+  if [ -d /sys/module/nvidia ] && [ ! -d /sys/module/nvidia_peermem ]; then
+    modprobe nvidia-peermem || echo "nvidia-peermem cannot be loaded yet"
+  fi
   sleep 60
 done
 """
@@ -33,7 +36,12 @@ class MemoryLock(pulumi.ComponentResource):
     default, and AKS has no setting for it. Otherwise each pod would need the capability IPC_LOCK
     (https://github.com/Azure/aks-rdma-infiniband/blob/main/tests/scenarios/k8s/values.yaml), which the Pod Security
     Standard of the teams' namespaces rejects. The limit of a running containerd is raised, which no container notices;
-    it is raised again after containerd restarts. The pods are privileged and run in `kube-system`.
+    it is raised again after containerd restarts.
+
+    It also loads `nvidia-peermem`, without which NCCL copies through the memory of the host: AKS installs its managed
+    driver, but does not load this module, which needs the network driver of the Network Operator first
+    (https://azure.github.io/aks-rdma-infiniband/configurations/gpu-drivers, read 2026-11-24). With `driver: operator`
+    the GPU Operator has loaded it already. The pods are privileged and run in `kube-system`.
 
     Example:
         >>> MemoryLock("cluster-memory-lock", ["a100"])

@@ -13,6 +13,7 @@ from pulumi_azure_native.containerservice import (
     KubeletConfigArgsDict,
 )
 
+from gpu_tenancy.model.catalogue.fabrics import fabrics
 from gpu_tenancy.model.plan.cluster import NodePool
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
@@ -22,6 +23,8 @@ SPOT: Final = "kubernetes.azure.com/scalesetpriority"
 """Label of spot nodes, in addition to the taint of the same name. Its prefix is reserved by AKS, but spot pools accept
 this label, and a pool without it differs from its state in AKS:
 https://learn.microsoft.com/azure/aks/spot-node-pool."""
+TEMPLATE: Final = "k8s.io_cluster-autoscaler_node-template_resources_"
+"""Start of the tags that tell Cluster Autoscaler what nodes of an empty scale set have."""
 DRAIN_MINUTES: Final = 60
 """Minutes that an upgrade waits for a node's pods, so that training jobs can write a checkpoint; AKS's default is
 30."""
@@ -120,7 +123,7 @@ def agent_pool(name: str, pool: NodePool, cluster: PoolCluster, placement: pulum
         gpu_instance_profile=partitions(pool),
         security_profile=_boot(pool),
         upgrade_settings=None if spot else _upgrade(pool),
-        tags=cluster.tags,
+        tags={**cluster.tags, **(_template_tags(pool) if section.autoscaler_tags and varies else {})},
         opts=pulumi.ResourceOptions(
             parent=cluster.parent,
             protect=cluster.protect,
@@ -131,6 +134,19 @@ def agent_pool(name: str, pool: NodePool, cluster: PoolCluster, placement: pulum
             delete_before_replace=True,
         ),
     )
+
+
+def _template_tags(pool: NodePool) -> dict[str, str]:
+    """Tags with the devices of nodes, which the autoscaler does not know of an empty scale set; `_` stands for `/`.
+
+    https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler/cloudprovider/azure
+    """
+    fabric = fabrics().get(pool.fabric.fabric or "") if pool.fabric else None
+    devices = {
+        pool.supply.resource: pool.supply.gpus_per_node,
+        fabric.resource if fabric else None: pool.fabric.interfaces if pool.fabric else 0,
+    }
+    return {f"{TEMPLATE}{name.replace('/', '_')}": str(count) for name, count in devices.items() if name}
 
 
 def reservation(pool: NodePool) -> str | None:

@@ -216,6 +216,8 @@ class CloudRules(Row):
         names_gpus: whether a pool needs the cloud's own name of the GPU, in addition to the machine type.
         fabrics: supported networks between GPUs.
         fabric_operator: whether NVIDIA's Network Operator advertises them to pods, and not the cloud.
+        infers: resources of an empty pool's nodes that its autoscaler knows by itself, as whole devices; None if this
+            program tells all of them to it, or if that is unknown.
         drivers: driver modes by name, the default first.
         alternatives: whether a spot pool can have several machine types.
         node_endpoints: link-local addresses of nodes that pods of teams may call.
@@ -242,6 +244,7 @@ class CloudRules(Row):
     names_gpus: bool = False
     fabrics: tuple[str, ...]
     fabric_operator: bool = False
+    infers: tuple[str, ...] | None = None
     drivers: Mapping[str, DriverMode]
     alternatives: bool = False
     node_endpoints: tuple[NodeEndpoint, ...] = ()

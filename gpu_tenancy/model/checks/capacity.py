@@ -5,6 +5,7 @@ from typing import Final
 
 from gpu_tenancy.base.problems import Problem
 from gpu_tenancy.model.catalogue.clouds import CapacityRule, CloudRules
+from gpu_tenancy.model.catalogue.fabrics import fabrics
 from gpu_tenancy.model.catalogue.purchases import PurchaseRow
 from gpu_tenancy.model.plan.pools import ResolvedPool
 
@@ -55,6 +56,28 @@ def _lifetime(resolved: ResolvedPool, title: str, rule: CapacityRule) -> Iterato
     if rule.longest is not None and longest > rule.longest:
         broken = f"exceeds the maximum lifetime of {capacity.kind} nodes on {title} ({rule.longest / _DAY:g}d)"
         yield Problem((*place, "maxRun"), broken, f"set {rule.longest / _DAY:g}d or less", f"{longest / _DAY:g}d")
+
+
+def empty_pool_problems(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
+    """A pool from zero whose nodes have what no autoscaler knows, so that it adds no node, or too many of them."""
+    supply, way_out = resolved.supply, resolved.cluster.autoscaler_hint
+    if rules.infers is None or way_out is None or supply is None or supply.min_nodes or not supply.max_nodes:
+        return
+    if resolved.sharing_rule and not resolved.sharing_rule.grows:
+        return  # Reported by another check.
+    place, fix = ("pools", resolved.name, "nodes", "min"), f"set 1 or more{way_out}"
+    row = fabrics().get(resolved.fabric or "")
+    needed = (supply.resource, row.resource if row else None)
+    for resource in dict.fromkeys(name for name in needed if name and name not in rules.infers):
+        rule = f"is not possible: the autoscaler of {rules.title} does not know that an empty pool has {resource}"
+        yield Problem(place, f"{rule}, and adds no node", fix, "0")
+    shared = resolved.sharing_rule is not None and resolved.sharing_rule.by == "operator"
+    if shared and supply.resource in rules.infers:
+        rule = (
+            f"is not possible with {supply.gpus_per_node} parts of {resolved.gpus} GPUs: the autoscaler of"
+            f" {rules.title} counts whole GPUs of an empty pool, and adds too many nodes"
+        )
+        yield Problem(place, rule, fix, "0")
 
 
 def _bought(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:

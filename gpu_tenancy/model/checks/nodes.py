@@ -8,7 +8,7 @@ from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.model.catalogue import Machine, find_machine, machines
 from gpu_tenancy.model.catalogue.clouds import CloudRules, clouds
 from gpu_tenancy.model.catalogue.storage import storage_services
-from gpu_tenancy.model.checks.capacity import capacity_problems
+from gpu_tenancy.model.checks.capacity import capacity_problems, empty_pool_problems
 from gpu_tenancy.model.checks.drivers import driver_problems
 from gpu_tenancy.model.checks.pools import machines_command, placement_problems, zone_problems
 from gpu_tenancy.model.plan.pools import ResolvedPool
@@ -36,6 +36,7 @@ def node_problems(tree: Tree) -> Iterator[Problem]:
     for name, pool in tree.pools.items():
         if stack.cluster.NODES_MADE:
             yield from _made(pool, rules)
+            yield from empty_pool_problems(pool, rules)
         elif service == stack.cluster.cloud:
             yield from _somebody_elses(name, pool.pool)
         yield from _alternatives(pool, rules)

@@ -2,7 +2,7 @@
 
 import base64
 import json
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pulumi
 import pytest
@@ -392,3 +392,29 @@ def test_a_cluster_of_another_cloud_is_refused() -> None:
     """
     with pytest.raises(TypeError, match="existing is another cloud"):
         program({"pools": {"cpu": {"cpu": 4, "memory": "16Gi", "nodes": 1}}, "teams": {}}, body)
+
+
+TEMPLATE: Final = "k8s.io_cluster-autoscaler_node-template_resources_"
+
+
+@pytest.mark.parametrize(
+    ("fields", "devices"),
+    [
+        ({"machine": "Standard_ND96isr_H100_v5", "fabric": True}, {"nvidia.com_gpu": "8", "rdma_ib": "8"}),
+        ({"machine": "Standard_ND96isr_MI300X_v5"}, {"amd.com_gpu": "8"}),
+        ({"machine": "Standard_NC64as_T4_v3", "sharing": {"timeSlicing": 4}}, {"nvidia.com_gpu": "16"}),
+    ],
+)
+def test_a_pool_grows_from_zero_only_if_the_autoscaler_knows_its_devices(fields: Data, devices: Data) -> None:
+    grows = {"nodes": {"min": 0, "max": 2}, **fields}
+    (problem,) = (text for text in errors(stack(gpu=grows)) if "nodes.min" in text)
+    assert problem.startswith("pools.gpu.nodes.min: 0 is not possible")
+    assert problem.endswith("; set 1 or more, or test cluster.autoscalerTags: true")
+    assert not [text for text in errors(stack(gpu={**grows, "nodes": {"min": 1, "max": 2}})) if "nodes.min" in text]
+    told = stack(gpu=grows)
+    told["cluster"] = {**told["cluster"], "autoscalerTags": True}
+    assert errors(told) == []
+    tags = inputs(told, "gpu")["tags"]
+    assert {tag.removeprefix(TEMPLATE): tags[tag] for tag in tags if tag.startswith(TEMPLATE)} == devices
+    whole = {**told, "pools": {**told["pools"], "gpu": {**grows, "nodes": 2}}}
+    assert not any(tag.startswith(TEMPLATE) for tag in inputs(whole, "gpu")["tags"])

@@ -382,7 +382,7 @@ def test_turns_by_google_are_an_input_and_their_labels_are_gkes_own() -> None:
 
 
 def test_time_slicing_by_the_operator_is_not_an_input_of_the_pool() -> None:
-    rendered = opened({"driver": "operator", "sharing": {"timeSlicing": 4}})
+    rendered = opened({"nodes": 1, "driver": "operator", "sharing": {"timeSlicing": 4}})
     assert "gpuSharingConfig" not in gpu(rendered)
     assert node(rendered)["labels"]["nvidia.com/device-plugin.config"] == "gpus"
 

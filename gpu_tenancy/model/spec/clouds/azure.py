@@ -164,8 +164,20 @@ class AzureCluster(CloudCluster):
     identity_provider: Issuer | None = None
     """URL of the issuer of the CI system's tokens, which service accounts with `subject` log in with, such as
     `https://token.actions.githubusercontent.com`."""
+    autoscaler_tags: bool = False
+    """Whether tags of pools tell AKS's autoscaler what nodes of an empty pool have: InfiniBand, AMD GPUs, shared GPUs.
+    The open-source autoscaler reads such tags of scale sets, and AKS gives a scale set the tags of its pool, but AKS
+    does not document it: see whether an empty pool grows."""
     create: AksCreation | None = None
     """Settings of the cluster to create; default: use the existing cluster with this name, with Entra integration."""
+
+    @property
+    def autoscaler_hint(self) -> str | None:
+        """Tags of the scale set: https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler/cloudprovider/azure.
+
+        AKS's part: https://learn.microsoft.com/azure/aks/use-tags.
+        """
+        return None if self.autoscaler_tags else ", or test cluster.autoscalerTags: true"
 
     @property
     def makes_network(self) -> bool:

@@ -244,6 +244,11 @@ class ClusterSection(Section):
         del reservation
         return None
 
+    @property
+    def autoscaler_hint(self) -> str | None:
+        """How else than by a first node the autoscaler knows what nodes of a pool have, for messages; None if told."""
+        return ""
+
     def queued_rule(self) -> tuple[str, str] | None:
         """Rule and fix if the node autoscaler ignores requests of Kueue for nodes; None if it handles them."""
         return None
