@@ -24,6 +24,11 @@ VOLCANO: Final = "volcano"
 GROUP_MINIMUM: Final = "scheduling.volcano.sh/group-min-member"
 """Annotation of a Job that Volcano schedules: the minimum number of pods that must fit before any of them starts.
 Volcano's podgroup controller reads it: https://github.com/volcano-sh/volcano/tree/master/pkg/controllers/podgroup."""
+STAYS: Final = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
+"""Annotations of pods by which node autoscalers do not evict them: Cluster Autoscaler, which GKE and AKS run too, and
+Karpenter. They stop no preemption by Kueue, no upgrade of a node and no repair (read 2026-11-24):
+https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md#what-types-of-pods-can-prevent-ca-from-removing-a-node,
+https://karpenter.sh/docs/concepts/disruption/#pod-level-controls."""
 DO_NOT_AWAIT: Final = {"pulumi.com/skipAwait": "true"}
 """Annotation of workloads that can stay pending in a queue: a deployment does not wait until they run."""
 

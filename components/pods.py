@@ -29,6 +29,7 @@ from gpu_tenancy.model.plan.mounts import Mount
 from gpu_tenancy.model.plan.pools import GPU_TAINT_VALUE, POOL_LABEL, NodeTaint
 from gpu_tenancy.model.plan.workloads import PodPlan
 
+from .conventions import STAYS
 from .references import file_mounts, file_volumes, pull_secrets, variable_sources, variables
 
 
@@ -107,8 +108,9 @@ def _variables(values: Mapping[str, str]) -> list[EnvVarArgsDict]:
 
 
 def annotations(pod: PodPlan) -> dict[str, str]:
-    """Annotations of the pod: its place in the network, devices of its fabric, and the sidecars of its datasets."""
-    return {**pod.topology, **(pod.fabric.annotations if pod.fabric else {}), **pod.volumes.annotations}
+    """Annotations of the pod: its place in the network, its devices, sidecars of its datasets, and that it stays."""
+    devices = pod.fabric.annotations if pod.fabric else {}
+    return {**pod.topology, **devices, **pod.volumes.annotations, **(STAYS if pod.stays else {})}
 
 
 def template_metadata(

@@ -18,6 +18,7 @@ from gpu_tenancy.model.plan.pools import GPU_TAINT_VALUE
 from gpu_tenancy.model.plan.service_accounts import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.workloads import SHIPPED
 
+from ..conventions import STAYS
 from ..pods import ACCOUNT
 from .cel import KINDS, gang_specs, key, literal, partitions, places_of_pods, queue_place, template_places
 
@@ -142,6 +143,7 @@ def _resources(rule: Mapping[str, Any], guards: GuardsPlan) -> dict[str, list[st
         return {"api_groups": rule["groups"], "resources": rule["names"]}
     kinds = {
         "all": KINDS,
+        "jobs": [kind for kind in KINDS if kind.is_job],
         "fromTemplate": [kind for kind in KINDS if kind.counts_template],
         "counted": _counted(guards),
         "countedAsOne": [kind for kind in _counted(guards) if not kind.groups],
@@ -193,6 +195,7 @@ def _values(guards: GuardsPlan) -> dict[str, str]:
         "channelClass": CHANNEL_CLASS,
         "graceOfJobs": int(guards.grace.jobs),
         "graceOfServers": int(guards.grace.servers),
+        "stays": STAYS,
         "internal": [*guards.internal.items()],
         "public": [*guards.public.items()],
         "kinds": [key(kind) for kind in KINDS],

@@ -49,6 +49,7 @@ class PodPlan:
         caches: labels of nodes that it prefers, because they have caches of its datasets.
         topology: annotations by which Kueue selects its nodes; empty where the flavor has no topology.
         channel: ResourceClaimTemplate from which it claims a channel of its job's ComputeDomain; None without.
+        stays: whether node autoscalers leave it where it runs.
     """
 
     image: str
@@ -66,6 +67,7 @@ class PodPlan:
     caches: tuple[str, ...] = ()
     topology: Mapping[str, str] = field(default_factory=dict[str, str])
     channel: str | None = None
+    stays: bool = False
 
     @property
     def gpus(self) -> int:
@@ -333,6 +335,7 @@ def _pod(tree: Tree, name: str, workload: Workload) -> PodPlan | None:
         references=references(team, workload),
         caches=caches_of(tree.stack.datasets, size.flavor.name, workload),
         topology=topology_request(size.flavor.levels, workload),
+        stays=workload.stays,
     )
 
 

@@ -52,6 +52,14 @@ class Workload(Section):
     """Temporary space of each pod on its node, such as `500Gi` under /scratch, or `{size, path}`."""
     priority: Name | None = None
     """Priority class; default: the team's."""
+    movable: bool | None = None
+    """Whether node autoscalers can evict the pods to remove or replace their node. Default: yes for servers with
+    several replicas, no for jobs and for a server with one replica."""
+
+    @property
+    def stays(self) -> bool:
+        """Whether node autoscalers leave the pods where they run."""
+        return not self.movable
 
     @model_validator(mode="after")
     def _one_path_each(self) -> Self:
@@ -154,6 +162,11 @@ class Server(Workload):
                 "set replicas: {min: …, max: …}, or remove scaleOn",
             )
         return self
+
+    @property
+    def stays(self) -> bool:
+        """The other replicas of a server answer while one is moved, of which its disruption budget keeps most."""
+        return self.replicas.max == 1 if self.movable is None else not self.movable
 
     @property
     def grouped(self) -> bool:

@@ -27,6 +27,7 @@ from gpu_tenancy.model.source import Source
 
 pytestmark = pytest.mark.platform
 GPU: Final = "nvidia.com/gpu"
+STAYS: Final = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 BINDING: Final = ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicyBinding", "gpu-tenancy-default-resources")
 UNCOUNTED: Final = "and Kueue would count 0; set the same number under requests"
@@ -167,9 +168,29 @@ def test_kueue_counts_what_pods_hold_however_it_is_written(boss: Researcher, kin
             )
             assert counted == {resource: held.get(resource, 0) for resource in counted}, form
             assert held[GPU] > 0
+            pods = [pod for pod in boss.cluster.list("v1", "Pod", namespace=TEAM) if belongs(pod, one)]
+            assert {stays(pod) for pod in pods} == {INTEGRATED[kind].is_job}, form
     finally:
         for one in made.values():
             boss.end(one)
+
+
+def stays(pod: Manifest) -> bool:
+    """Whether node autoscalers leave a pod where it is."""
+    return STAYS.items() <= map_at(pod, "metadata", "annotations").items()
+
+
+@pytest.mark.parametrize("kind", ["Pod", "Job", "JobSet"])
+def test_whoever_sets_one_of_the_annotations_decides_about_both(boss: Researcher, kind: str) -> None:
+    attempt = written(INTEGRATED[kind], "both")
+    moving = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
+    template = next(pods.template for pods in INTEGRATED[kind].pod_sets(attempt))
+    cast("Any", template)["metadata"]["annotations"] = moving
+    attempt["metadata"] |= {"namespace": TEAM, "name": f"moving-{attempt['metadata']['name']}"}
+    made = boss.own.create(attempt, dry_run=True)
+    (found,) = [map_at(pods.template, "metadata", "annotations") for pods in INTEGRATED[kind].pod_sets(made)]
+    assert found == found | moving
+    assert not STAYS.keys() - moving.keys() & found.keys()
 
 
 @pytest.fixture(scope="module")
