@@ -27,6 +27,16 @@ _REQUESTS: Final = {"enable-provisioning-requests": True, "kube-api-content-type
 """Flags with which it handles ProvisioningRequests. It cannot write their status as protobuf before 1.34.5:
 https://github.com/kubernetes/autoscaler/issues/8855."""
 
+_REMOVES: Final = {
+    "scale-down-gpu-utilization-threshold": 0.001,
+    "scale-down-utilization-threshold": 0.001,
+    "ignore-daemonsets-utilization": True,
+}
+"""Flags with which it removes only nodes whose pods request nothing, DaemonSets aside; the default is less than half of
+the GPUs or CPUs. Nodes with GPU partitions count by their CPUs and memory. With 0 it would remove no node, because the
+use must be below the threshold (isNodeBelowUtilizationThreshold, read 2026-11-24):
+https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/core/scaledown/eligibility/eligibility.go."""
+
 
 class ClusterAutoscaler(pulumi.ComponentResource):
     """Cluster Autoscaler with its own IAM role, which can scale only this cluster's node groups.
@@ -52,7 +62,7 @@ class ClusterAutoscaler(pulumi.ComponentResource):
             "autoDiscovery": {"clusterName": context.name},
             "rbac": {"serviceAccount": {"name": _AUTOSCALER}},
             # If a pod fits several pools, add a node with the least idle CPU.
-            "extraArgs": {"expander": "least-waste", **(_REQUESTS if queued else {})},
+            "extraArgs": {"expander": "least-waste", **_REMOVES, **(_REQUESTS if queued else {})},
             "resources": {"requests": {"cpu": "100m", "memory": "600Mi"}, "limits": {"memory": "600Mi"}},
         }
         # The pods get their credentials when they start, so the association must exist first.

@@ -22,6 +22,15 @@ _WEEK: Final = 7 * 24 * 60
 _CAPACITY: Final = {"spot": "spot", "reserved": "reserved", "capacity-block": "reserved"}
 """Capacity types. For Karpenter, a capacity block is a reservation: https://karpenter.sh/docs/tasks/odcrs/."""
 
+_DRAIN: Final = {"spot": "90s", "capacity-block": "10m"}
+"""How long a node waits for its pods, by kind of capacity: EC2 warns two minutes before the end of a spot machine, and
+Karpenter drains machines of a capacity block ten minutes before EC2 ends them. The grace period of a pod is the last
+part of it (read 2026-11-24): https://karpenter.sh/docs/concepts/disruption/#terminationgraceperiod,
+https://karpenter.sh/docs/tasks/odcrs/#capacity-blocks."""
+_LONGEST_DRAIN: Final = "24h"
+"""The same for other capacity. Without a limit, any pod with the annotation karpenter.sh/do-not-disrupt could keep an
+outdated node for ever."""
+
 
 def node_class(pool: NodePool, context: ClusterContext, role: str, placement_group: str | None) -> Spec:
     """The spec of a pool's EC2NodeClass."""
@@ -71,7 +80,7 @@ def node_pools(pool: NodePool, drift: Maintenance | None = None) -> dict[str, Sp
 
     Args:
         pool: the planned pool.
-        drift: when GPU nodes with pods that differ from the pool are replaced; None for never.
+        drift: when nodes with pods that differ from the pool are replaced; None for never.
     """
     minimum, maximum = pool.supply.min_nodes, pool.supply.max_nodes
     largest = max(machine.cpu for machine in (pool.machine, *pool.alternatives))
@@ -81,7 +90,7 @@ def node_pools(pool: NodePool, drift: Maintenance | None = None) -> dict[str, Sp
             "replicas": minimum,
             "template": _template(pool),
             "limits": {"nodes": str(minimum)},
-            "disruption": _disruption(pool, drift),
+            "disruption": _disruption(drift),
         }
     if maximum > minimum:
         specs[pool.name] = {
@@ -90,7 +99,7 @@ def node_pools(pool: NodePool, drift: Maintenance | None = None) -> dict[str, Sp
                 "nodes": str(maximum - minimum),
                 "cpu": str((maximum - minimum) * largest // 1000),
             },
-            "disruption": _disruption(pool, drift),
+            "disruption": _disruption(drift),
         }
     return specs
 
@@ -131,24 +140,23 @@ def _template(pool: NodePool) -> Spec:
             **({"taints": taints} if taints else {}),
             # GPU nodes do not expire, because that would stop training jobs.
             "expireAfter": "Never" if pool.gpus else "720h",
+            "terminationGracePeriod": _DRAIN.get(pool.capacity.kind, _LONGEST_DRAIN),
         },
     }
 
 
-def _disruption(pool: NodePool, drift: Maintenance | None) -> Spec:
-    """GPU nodes are removed when they are empty, and replaced with pods on them only during maintenance, one by one."""
-    if pool.gpus:
-        drifted = [{"nodes": "1", "reasons": ["Drifted"]}, *_outside(drift)] if drift else []
-        never = ["Underutilized"] if drift else ["Drifted", "Underutilized"]
-        return {
-            "consolidationPolicy": "WhenEmpty",
-            "consolidateAfter": "10m",
-            "budgets": [{"nodes": "0", "reasons": never}, {"nodes": "100%", "reasons": ["Empty"]}, *drifted],
-        }
+def _disruption(drift: Maintenance | None) -> Spec:
+    """Nodes are removed when they are empty, and replaced with pods on them only during maintenance, one by one.
+
+    The budget decides about drift, because Karpenter replaces drifted nodes with a terminationGracePeriod whatever the
+    annotations of their pods: https://github.com/aws/karpenter-provider-aws/issues/7708.
+    """
+    drifted = [{"nodes": "1", "reasons": ["Drifted"]}, *_outside(drift)] if drift else []
+    never = ["Underutilized"] if drift else ["Drifted", "Underutilized"]
     return {
-        "consolidationPolicy": "WhenEmptyOrUnderutilized",
-        "consolidateAfter": "5m",
-        "budgets": [{"nodes": "1"}],
+        "consolidationPolicy": "WhenEmpty",
+        "consolidateAfter": "10m",
+        "budgets": [{"nodes": "0", "reasons": never}, {"nodes": "100%", "reasons": ["Empty"]}, *drifted],
     }
 
 

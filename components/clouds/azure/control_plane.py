@@ -1,6 +1,5 @@
 """A created AKS cluster, with its managed identity and its maintenance windows."""
 
-from collections.abc import Mapping
 from typing import Final
 
 import pulumi
@@ -8,23 +7,21 @@ from pulumi_azure_native.authorization import PrincipalType, RoleAssignment
 from pulumi_azure_native.containerservice import (
     ContainerServiceNetworkProfileArgsDict,
     MaintenanceConfiguration,
-    MaintenanceWindowArgsDict,
     ManagedCluster,
     ManagedClusterAADProfileArgsDict,
     ManagedClusterAgentPoolProfileArgsDict,
     ManagedClusterAPIServerAccessProfileArgsDict,
     ManagedClusterSecurityProfileArgsDict,
     ResourceIdentityType,
-    ScheduleArgsDict,
-    WeekDay,
 )
 from pulumi_azure_native.monitor import DiagnosticSetting
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan, SystemNodes
-from gpu_tenancy.model.spec.clouds.azure import USER_ROLE, AksCreation, AksMaintenance, AzureCluster
+from gpu_tenancy.model.spec.clouds.azure import USER_ROLE, AksCreation, AzureCluster
 from gpu_tenancy.model.spec.people import Person
 
 from .identities import Principal, Right, managed_identity, role_assignment
+from .maintenance import AUTOSCALER, upgrade_channels, windows
 from .network import Network
 from .pools import reservation
 
@@ -46,7 +43,7 @@ class AksControlPlane(pulumi.ComponentResource):
     not created here. The cluster's identity gets the required roles on each, and the deployer must be allowed to assign
     them. A role assignment can take an hour: https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups.
 
-    Kubernetes and the nodes are patched automatically, in the maintenance windows of the stack.
+    Kubernetes and the nodes are patched automatically, in the maintenance windows of the stack, unless they have GPUs.
 
     Example:
         >>> AksControlPlane("cluster-control-plane", plan, section).cluster
@@ -63,7 +60,7 @@ class AksControlPlane(pulumi.ComponentResource):
             msg = f"cluster {section.name} exists"
             raise TypeError(msg)
         super().__init__("gpu-tenancy:clouds:AksControlPlane", name, {}, opts)
-        self._tags, self._kept = dict(plan.tags), plan.protect
+        self._tags, self._kept, self._pools = dict(plan.tags), plan.protect, plan.pools
         # Without it, the cluster cannot read its key, and so not its secrets.
         kept = pulumi.ResourceOptions(parent=self, protect=self._kept)
         self.identity = managed_identity(f"{name}-identity", section, f"{section.name}-control-plane", self._tags, kept)
@@ -146,9 +143,8 @@ class AksControlPlane(pulumi.ComponentResource):
             oidc_issuer_profile={"enabled": True},
             network_profile=_network(creation),
             agent_pool_profiles=[system],
-            # Nodes are patched live if possible, and otherwise replaced one by one; the channel NodeImage replaces each
-            # node every week: https://learn.microsoft.com/azure/aks/auto-upgrade-node-os-image
-            auto_upgrade_profile={"upgrade_channel": "patch", "node_os_upgrade_channel": "SecurityPatch"},
+            auto_upgrade_profile=upgrade_channels(creation, gpus=any(pool.gpus for pool in self._pools)),
+            auto_scaler_profile=AUTOSCALER,
             disk_encryption_set_id=creation.disk_encryption_set,
             storage_profile={"blob_csi_driver": {"enabled": True}},  # Mounts datasets on Blob storage.
             tags=self._tags,
@@ -271,28 +267,3 @@ def _system_pool(
         "upgrade_settings": {"max_surge": "1"},
         "tags": tags,
     }
-
-
-UPGRADES: Final = ("aksManagedAutoUpgradeSchedule", "aksManagedNodeOSUpgradeSchedule")
-"""Names of the configurations for Kubernetes versions and for patches of the nodes' operating system."""
-RELEASES: Final = "default"
-"""Name of the configuration for AKS's weekly releases, which has no daily schedule."""
-
-
-def windows(maintenance: AksMaintenance) -> Mapping[str, MaintenanceWindowArgsDict]:
-    """Maintenance windows by the name of their configuration: https://learn.microsoft.com/azure/aks/planned-maintenance."""
-    schedule: ScheduleArgsDict = {"daily": {"interval_days": 1}}
-    if maintenance.day:
-        schedule = {"weekly": {"day_of_week": WeekDay(maintenance.day.capitalize()), "interval_weeks": 1}}
-    window: MaintenanceWindowArgsDict = {
-        "schedule": schedule,
-        "start_time": maintenance.start,
-        "duration_hours": maintenance.hours,
-        "utc_offset": "+00:00",
-    }
-    if maintenance.exclusions:
-        window["not_allowed_dates"] = [
-            {"start": exclusion.start.isoformat(), "end": exclusion.end.isoformat()}
-            for exclusion in maintenance.exclusions.values()
-        ]
-    return dict.fromkeys((*UPGRADES, RELEASES) if maintenance.day else UPGRADES, window)

@@ -180,6 +180,7 @@ class GkeCluster(pulumi.ComponentResource):
             autoscaling=pools.autoscaling(pool),
             management=pools.management(pool),
             upgrade_settings=pools.upgrades(pool),
+            maintenance_policies=pools.maintenance(pool, self._section),
             placement_policy=pools.placement(pool, self._domain_policy(f"{name}-domain", pool)),
             # pyrefly: ignore[bad-argument-type]
             queued_provisioning={"enabled": True} if pool.capacity.kind == "queued" else None,

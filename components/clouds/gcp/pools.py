@@ -11,6 +11,7 @@ from typing import Final
 import pulumi
 from pulumi_gcp.container import (
     NodePoolAutoscalingArgsDict,
+    NodePoolMaintenancePolicyArgsDict,
     NodePoolManagementArgsDict,
     NodePoolNetworkConfigArgsDict,
     NodePoolNodeConfigArgsDict,
@@ -238,6 +239,18 @@ def short_lived(pool: NodePool) -> bool:
 def management(pool: NodePool) -> NodePoolManagementArgsDict:
     """Auto-upgrade, and auto-repair unless the pool uses flex-start, which does not support it."""
     return {"auto_upgrade": True, "auto_repair": not short_lived(pool)}
+
+
+def maintenance(pool: NodePool, cluster: GcpCluster) -> list[NodePoolMaintenancePolicyArgsDict] | None:
+    """The exclusion of a GPU pool from upgrades until the end of support; None for pools that GKE upgrades by itself.
+
+    `end_time` of its message is the end of support of the control plane's version (read 2026-11-24):
+    https://docs.cloud.google.com/dotnet/docs/reference/Google.Cloud.Container.V1/latest/Google.Cloud.Container.V1.NodePool.Types.ExclusionUntilEndOfSupport.
+    Nodes with a maximum run time need none: an upgrade waits until they end.
+    """
+    if not pool.gpus or short_lived(pool) or cluster.gpu_upgrades == "windows":
+        return None
+    return [{"exclusion_until_end_of_supports": [{"enabled": True}]}]
 
 
 def upgrades(pool: NodePool) -> NodePoolUpgradeSettingsArgsDict | None:

@@ -35,6 +35,8 @@ ENVELOPE: Final = {"id", "name", "type", "systemData", "properties"}
 """What Azure Resource Manager puts around a resource's properties; Pulumi's inputs are flat."""
 AS_LISTS: Final = {("ManagedClusterIdentity", "userAssignedIdentities")}
 """Maps of the API from ids to nothing, which are lists of ids in Pulumi."""
+DASHED: Final = models.ManagedClusterPropertiesAutoScalerProfile
+"""The model whose properties are written with dashes in the API, as flags of the autoscaler."""
 
 UNDESCRIBED: Final = "no description of this service is among the development dependencies"
 
@@ -63,7 +65,10 @@ def properties(model: type) -> Mapping[str, Property]:
             rest_field = cast("dict[str, Any]", vars(field))
             optional = NoneType in get_args(hints[name])
             writable = bool({"create", "update"} & set(rest_field["_visibility"] or ["create"]))
-            found[rest_field["_rest_name_input"] or name] = Property(hints[name], not optional, writable)
+            rest_name = rest_field["_rest_name_input"] or name
+            found[to_camel(rest_name.replace("-", "_")) if model is DASHED else rest_name] = Property(
+                hints[name], not optional, writable
+            )
     if "properties" not in found:
         return found
     inner = properties(_stripped(found["properties"].annotation))

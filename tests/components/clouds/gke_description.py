@@ -11,7 +11,7 @@ from ipaddress import ip_network
 from typing import Any, Final, cast
 
 from cloud_descriptions import Inputs, Place
-from gke_rules import CLUSTER, KEYED, NEEDS, OF_PROVIDER, PATTERNS, POOL, RENAMED, WORDS, Names, Need
+from gke_rules import CLUSTER, KEYED, NEEDS, OF_PROVIDER, PATTERNS, POOL, RENAMED, SINGLE, WORDS, Names, Need
 from google.cloud.container_v1 import types
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.json_format import ParseDict, ParseError
@@ -124,6 +124,8 @@ def _request(token: str, value: Any, names: Names = ()) -> Any:
     """Inputs under the API's names."""
     if isinstance(value, list):
         items = [_request(token, item, names) for item in cast("list[Any]", value)]
+        if names in SINGLE:
+            (items,) = items
         return {item.pop(KEYED[names], ""): item for item in items} if names in KEYED else items
     if not isinstance(value, Mapping):
         return value

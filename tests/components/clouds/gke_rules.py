@@ -20,7 +20,13 @@ _NODE_NAMES: Final[Mapping[Names, Names]] = {
     ("nodeConfig", "guestAccelerators", "type"): ("acceleratorType",),
 }
 RENAMED: Final[Mapping[str, Mapping[Names, Names]]] = {
-    POOL: {**_NODE_NAMES, ("nodeConfig",): ("config",), ("nodeLocations",): ("locations",)},
+    POOL: {
+        **_NODE_NAMES,
+        ("nodeConfig",): ("config",),
+        ("nodeLocations",): ("locations",),
+        ("maintenancePolicies",): ("maintenancePolicy",),
+        ("maintenancePolicies", "exclusionUntilEndOfSupports"): ("exclusionUntilEndOfSupport",),
+    },
     CLUSTER: {
         **_NODE_NAMES,
         ("minMasterVersion",): ("initialClusterVersion",),
@@ -46,6 +52,10 @@ RENAMED: Final[Mapping[str, Mapping[Names, Names]]] = {
 
 KEYED: Final[Mapping[Names, str]] = {("maintenancePolicy", "maintenanceExclusions"): "exclusionName"}
 """Lists of Pulumi that are maps in the API, with the input that is the key."""
+SINGLE: Final[frozenset[Names]] = frozenset(
+    {("maintenancePolicies",), ("maintenancePolicies", "exclusionUntilEndOfSupports")}
+)
+"""Lists of Pulumi that are one message in the API."""
 
 OF_PROVIDER: Final[Mapping[str, Mapping[str, type]]] = {
     POOL: {"cluster": str, "location": str, "project": str},

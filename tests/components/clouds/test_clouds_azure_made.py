@@ -124,9 +124,10 @@ def test_audit_logs_are_enabled() -> None:
     assert {log["category"] for log in setting["logs"] if log["enabled"]} == {"kube-audit-admin", "guard"}
 
 
-def test_patches_come_by_themselves_and_take_nodes_down_only_where_they_must() -> None:
-    upgrade = made(stack(creation()))["autoUpgradeProfile"]
+def test_patches_come_by_themselves_only_where_they_end_no_job() -> None:
+    upgrade = made(stack(creation(gpuUpgrades="windows")))["autoUpgradeProfile"]
     assert upgrade == {"upgradeChannel": "patch", "nodeOSUpgradeChannel": "SecurityPatch"}
+    assert made(stack(creation()))["autoUpgradeProfile"] == {"upgradeChannel": "none", "nodeOSUpgradeChannel": "None"}
 
 
 def test_the_control_plane_is_the_one_with_a_promise_and_has_kubernetes_own_rbac() -> None:

@@ -216,6 +216,7 @@ def test_flex_start_has_a_run_duration_and_no_repair_or_surge() -> None:
     inputs = said(rendered)
     assert inputs["management"] == {"autoRepair": False, "autoUpgrade": True}
     assert "upgradeSettings" not in inputs
+    assert "maintenancePolicies" not in inputs
     assert "queuedProvisioning" not in inputs
     assert "spot" not in node(rendered)
 
@@ -329,8 +330,11 @@ def test_google_serves_no_metrics_of_gpus_beside_the_gpu_operators_exporter() ->
     assert "DCGM" not in components
 
 
-def test_upgrades_are_in_a_daily_window_by_default() -> None:
+def test_upgrades_are_in_a_daily_window_by_default_but_not_of_gpu_pools() -> None:
     assert the_cluster(opened(create=new()))["maintenancePolicy"] == {"dailyMaintenanceWindow": {"startTime": "03:00"}}
+    assert said(opened(H100))["maintenancePolicies"] == [{"exclusionUntilEndOfSupports": [{"enabled": True}]}]
+    assert "maintenancePolicies" not in said(opened({"machine": "n2-standard-32"}))
+    assert "maintenancePolicies" not in said(opened(H100, gpuUpgrades="windows"))
 
 
 def test_upgrades_are_in_the_windows_of_the_stack_and_not_in_its_exclusions() -> None:
@@ -514,7 +518,7 @@ def test_a_new_cluster_has_workload_identity_logs_and_no_node_auto_provisioning(
     rendered = the_cluster(opened(create=new()))
     assert rendered["workloadIdentityConfig"] == {"workloadPool": "example-ml.svc.id.goog"}
     assert {"APISERVER", "CONTROLLER_MANAGER", "SCHEDULER"} <= set(rendered["loggingConfig"]["enableComponents"])
-    assert rendered["clusterAutoscaling"] == {"enabled": False}
+    assert rendered["clusterAutoscaling"]["enabled"] is False
     assert (rendered["enableShieldedNodes"], rendered["enableLegacyAbac"]) == (True, False)
     assert (rendered["releaseChannel"], rendered["minMasterVersion"]) == ({"channel": "REGULAR"}, "1.34")
 

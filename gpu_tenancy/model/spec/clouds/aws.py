@@ -130,8 +130,8 @@ class AwsCluster(CloudCluster):
     """Release of the node image, by AMI type: `{AL2023_x86_64_NVIDIA: 1.35.2-20261109}`. Default: a node group keeps
     the release that was the latest when its version was set, and Karpenter's new nodes get the latest."""
     drift: Maintenance | None = None
-    """When Karpenter replaces GPU nodes that run pods and differ from the pool, such as by an older image, one at a
-    time; default: never, only when they are empty."""
+    """When Karpenter replaces nodes that run pods and differ from the pool, such as by an older image, one at a time.
+    Jobs then have 24 hours to end. Default: never, only when nodes are empty, and nodes without GPUs after 30 days."""
     local_disks: bool = True
     """Whether images, containers and ephemeral storage are on the local NVMe disks of machines that have them (RAID 0),
     in place of the boot disk."""

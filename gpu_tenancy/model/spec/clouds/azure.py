@@ -129,6 +129,10 @@ class AksCreation(Creation):
     """How nodes reach the internet: a load balancer of the cluster, with a public address; the subnet's NAT gateway,
     which a created network gets; or the subnet's routes, such as to a firewall."""
 
+    gpu_upgrades: Literal["on-demand", "windows"] = "on-demand"
+    """When AKS patches Kubernetes and the nodes of a cluster with GPU pools. `on-demand`: not by itself; AKS has one
+    setting for all pools, so you upgrade the control plane and pools without GPUs by commands too. `windows`: in the
+    windows of `maintenance`, which ends running pods."""
     maintenance: AksMaintenance = AksMaintenance()
     """When AKS upgrades the cluster and its nodes; default: every day from 03:00 to 07:00 UTC, and the weekly release
     of AKS at any time."""

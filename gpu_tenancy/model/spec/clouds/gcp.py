@@ -204,6 +204,10 @@ class GcpCluster(CloudCluster):
     image_streaming: bool = False
     """Whether containers start before their image is downloaded completely, for images in Artifact Registry. Requires
     the API `containerfilesystem.googleapis.com` in the project."""
+    gpu_upgrades: Literal["on-demand", "windows"] = "on-demand"
+    """When GKE upgrades the nodes of GPU pools. `on-demand`: not by itself until the end of support of the cluster's
+    version. `windows`: in the maintenance windows of the cluster, which ends running pods; set it to have the nodes
+    upgraded, then remove it."""
     create: GkeCreation | None = None
     """Settings of the cluster to create; default: use the existing cluster with this name."""
 
