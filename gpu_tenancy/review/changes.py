@@ -43,6 +43,7 @@ class Effect:
         label: kind and name: `cluster ml-prod`, `pool h100`, `system nodes`.
         deleted_first: whether the old resource is deleted before the new one is created.
         protected: whether Pulumi refuses to delete it.
+        stays: whether the old resource stays in the cloud, where Pulumi no longer manages it.
         loses: what its deletion means, besides the end of nodes and workloads, as a clause.
         fixed: inputs that the cloud never changes, with the reason.
         unsure: the same for inputs of which a preview does not know whether they change.
@@ -52,6 +53,7 @@ class Effect:
     label: str = ""
     deleted_first: bool = False
     protected: bool = False
+    stays: bool = False
     loses: str = ""
     fixed: tuple[str, ...] = ()
     unsure: tuple[str, ...] = ()
@@ -180,7 +182,8 @@ def changed(
         label if row.what else "",
         deleted_first=action == "replace" and (resource.delete_before_replace or in_use),
         protected=protected and action in {"delete", "replace"},
-        loses="" if resource.retain_on_delete else row.loses,
+        stays=action in {"delete", "replace"} and resource.retain_on_delete,
+        loses=row.loses,
         fixed=tuple(f"{field.path}: {reason}" for field, reason in kept if (field, reason) not in unknown),
         unsure=tuple(f"{field.path}: {reason}" for field, reason in unknown),
     )

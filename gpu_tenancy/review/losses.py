@@ -57,6 +57,8 @@ def losses(lost: Sequence[Change], before: StackOutlook) -> Iterator[str]:
 
 def _loss(change: Change, before: StackOutlook) -> str:
     effect, replaced = change.effect, change.action == "replace"
+    if effect.stays:
+        return f"The {effect.label} stays in the cloud, but is no longer managed{' and gets a successor' * replaced}"
     lies = list(_lies_on(change, before))
     if replaced:
         lies.append("deleted first" if effect.deleted_first else "created before the old one is deleted")

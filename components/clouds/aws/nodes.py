@@ -1,5 +1,6 @@
 """Facts about EKS nodes, and functions from a planned pool to a node group, without resources and Outputs."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -15,7 +16,7 @@ from gpu_tenancy.model.spec.pools import CapacityBlock, Disk, Reserved
 from .disks import IMAGES, Image, Volume, user_data, volumes
 
 SYSTEM: Final = "gpu-tenancy-system"
-"""Name of the node group for the cluster's own pods."""
+"""How the name of the node group for the cluster's own pods begins, and the value of its label."""
 ACCELERATOR_LABEL: Final = "k8s.amazonaws.com/accelerator"
 """Node label with which Cluster Autoscaler waits until a new node advertises its GPUs, instead of adding another node:
 https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/cloudprovider/aws/README.md."""
@@ -59,6 +60,7 @@ class Group:
         maximum: maximum number of nodes; at least 1, which EKS requires.
         node_template_tags: tags that describe its nodes to Cluster Autoscaler while it has none.
         user_data: configuration of its nodes in Base64; None without.
+        replaced_by_name: whether another machine or image has another name, so that both groups can run side by side.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Group:
     compact: bool = False
     alternatives: tuple[str, ...] = ()
     node_template_tags: Mapping[str, str] = field(default_factory=dict[str, str])
+    replaced_by_name: bool = False
 
 
 def image(pool: NodePool) -> Image:
@@ -173,11 +176,14 @@ def system_group(cluster: AwsCluster, nodes: SystemNodes) -> Group:
     """The system node group of a created cluster.
 
     It has no taint: operators run here, whatever capacity the pools get, and their charts do not tolerate
-    `CriticalAddonsOnly`.
+    `CriticalAddonsOnly`. With another machine it has another name: Pulumi creates it before it deletes the old group,
+    so Kueue and its webhook keep running.
     """
     of = IMAGES[None, nodes.machine.architecture]
+    kind = hashlib.sha256(f"{nodes.machine.type} {of.ami_type}".encode()).hexdigest()[:8]
     return Group(
-        name=SYSTEM,
+        name=f"{SYSTEM}-{kind}",
+        replaced_by_name=True,
         machine=nodes.machine.type,
         image=of,
         release=cluster.images.get(of.ami_type),

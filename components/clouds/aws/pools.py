@@ -136,8 +136,9 @@ class NodeGroup(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 protect=context.protect,
-                # Two groups cannot have the same name, and a second set of GPUs is rarely available.
-                delete_before_replace=True,
+                # Two groups cannot have the same name, and a second set of GPUs is rarely available. Otherwise the
+                # provider deletes a group first only if the name stays.
+                delete_before_replace=None if group.replaced_by_name else True,
                 # If the bounds are as they should be, nothing is sent: the stored number of nodes is old.
                 ignore_changes=["scalingConfig"] if live and not edited else [],
             ),

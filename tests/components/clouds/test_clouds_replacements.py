@@ -142,10 +142,15 @@ KEYS: dict[str, tuple[object, str, str]] = {
         "Review needed",
         "Replaces the pool l4 (up to 16 nodes, up to 64 GPUs, used by ml-research, ml-serving, deleted first): inst",
     ),
+    "dev-aws cluster.create.system.machine": (
+        "m7i.8xlarge",
+        "Review needed",
+        "Replaces the system nodes (created before the old one is deleted): instanceTypes, nodeGroupName change",
+    ),
     "dev-aws cluster.create.secretsKey": (
         "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",
         "Review needed",
-        "Deletes the key cluster-control-plane-key: what it encrypts cannot be read any more",
+        "The key cluster-control-plane-key stays in the cloud, but is no longer managed",
     ),
     "prod-azure pools.a100mig.sharing.mig.profile": (
         "2g.20gb",
@@ -174,6 +179,17 @@ def test_the_machine_of_the_system_nodes_of_aks_can_never_be_changed(tmp_path: P
     assert result.sentences[0] == (
         "cluster ml cannot be changed: agentPoolProfiles.0.vmSize: AKS cannot change the machine of a node pool;"
         " restore the value"
+    )
+
+
+def test_the_deletion_of_a_key_says_what_it_encrypts() -> None:
+    rendered = stack_of_repository("dev-aws").rendered
+    key = next(one for one in rendered.registrations if one.type == "aws:kms/key:Key")
+    gone = Rendered("p", "s", (replace(key, retain_on_delete=False),), {})
+    assert (
+        judged(changes(gone, Rendered("p", "s", (), {})), "dev-aws")
+        .sentences[0]
+        .startswith("Deletes the key cluster-control-plane-key: what it encrypts cannot be read any more")
     )
 
 
