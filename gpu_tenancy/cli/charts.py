@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 from pydantic.alias_generators import to_camel
@@ -19,12 +19,14 @@ from pydantic.alias_generators import to_camel
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.tables import parse
 from gpu_tenancy.doctor.results import Row
-from gpu_tenancy.engine.releases import HelmRelease
 from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.catalogue.releases import cloud_charts
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.operators import releases
 from gpu_tenancy.model.spec import Stack
+
+if TYPE_CHECKING:
+    from gpu_tenancy.engine.releases import HelmRelease
 
 _TIMEOUT: Final = 60
 _CATALOGUE: Final = "gpu_tenancy/model/catalogue/releases.yaml"
@@ -55,7 +57,7 @@ class ChartPin:
         return f"{self.name} {self.version}"
 
 
-def chart_pins(stack: Stack, installed: Sequence[HelmRelease]) -> tuple[ChartPin, ...]:
+def chart_pins(stack: Stack, installed: "Sequence[HelmRelease]") -> tuple[ChartPin, ...]:
     """The charts of a stack's releases, each with its pinned digest.
 
     Args:

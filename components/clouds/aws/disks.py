@@ -116,6 +116,7 @@ class Volume:
         key: ARN of its KMS key; None for the account's.
         throughput: in MiB/s.
         iops: I/O operations per second.
+        snapshot: ID of the snapshot that it starts as; None for an empty disk.
     """
 
     device: str
@@ -123,9 +124,12 @@ class Volume:
     key: str | None
     throughput: int
     iops: int
+    snapshot: str | None = None
 
 
-def volumes(cluster: AwsCluster, disk: Disk, of: Image, machine: Machine) -> tuple[Volume, ...]:
+def volumes(
+    cluster: AwsCluster, disk: Disk, of: Image, machine: Machine, snapshot: str | None = None
+) -> tuple[Volume, ...]:
     """A node's disks; sizes are rounded up to GiB.
 
     On GPU machines the disk with the images has the catalogue's throughput, unless the images are on local disks.
@@ -133,7 +137,7 @@ def volumes(cluster: AwsCluster, disk: Disk, of: Image, machine: Machine) -> tup
     included, gpu = _performance(None), _performance(cluster.disk_throughput, gpu=True)
     on_boot_disk = machine.gpus and not uses_local_disks(cluster, machine)
     chosen = gpu if machine.gpus and (on_boot_disk or cluster.disk_throughput) else included
-    data = Volume(of.data, -(-disk.size // _GIB), disk.key, *chosen)
+    data = Volume(of.data, -(-disk.size // _GIB), disk.key, *chosen, snapshot)
     return (Volume(of.own, _BOTTLEROCKET_OS // _GIB, disk.key, *included), data) if of.own else (data,)
 
 

@@ -36,7 +36,7 @@ def node_class(pool: NodePool, context: ClusterContext, role: str, placement_gro
     """The spec of a pool's EC2NodeClass."""
     reservation_id = reservation(pool)
     configuration = node_configuration(image(pool), numa=pool.numa)  # Karpenter itself sets up local disks.
-    disks = volumes(context.section, pool.disk, image(pool), pool.machine)
+    disks = volumes(context.section, pool.disk, image(pool), pool.machine, pool.image_disk)
     return {
         # New nodes get this image; the budgets in `node_pools` decide when running nodes are replaced.
         "amiSelectorTerms": [{"alias": image_alias(context.section, image(pool))}],
@@ -197,4 +197,5 @@ def _mapping(volume: Volume) -> Spec:
         "encrypted": True,
         "deleteOnTermination": True,
     }
-    return {"deviceName": volume.device, "ebs": {**ebs, **({"kmsKeyID": volume.key} if volume.key else {})}}
+    given = {"kmsKeyID": volume.key, "snapshotID": volume.snapshot}
+    return {"deviceName": volume.device, "ebs": {**ebs, **{key: value for key, value in given.items() if value}}}

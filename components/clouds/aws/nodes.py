@@ -157,7 +157,7 @@ def pool_group(cluster: AwsCluster, pool: NodePool) -> Group:
         maximum=max(1, pool.supply.max_nodes),
         labels=labels,
         taints=tuple((taint.key, taint.value, _EFFECTS[taint.effect]) for taint in pool.supply.taints),
-        volumes=volumes(cluster, pool.disk, image(pool), pool.machine),
+        volumes=volumes(cluster, pool.disk, image(pool), pool.machine, pool.image_disk),
         interfaces=interfaces(pool.fabric),
         compact=pool.compact,
         surge=pool.surge,

@@ -221,6 +221,8 @@ def _mapping(volume: Volume) -> LaunchTemplateBlockDeviceMappingArgsDict:
         "encrypted": "true",
         "delete_on_termination": "true",
     }
+    if volume.snapshot:
+        ebs["snapshot_id"] = volume.snapshot
     if volume.key:
         ebs["kms_key_id"] = volume.key
     return {"device_name": volume.device, "ebs": ebs}

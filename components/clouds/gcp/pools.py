@@ -76,6 +76,8 @@ def node_config(
     }
     if pool.disk.key:
         config["boot_disk_kms_key"] = pool.disk.key
+    if pool.image_disk:
+        config["secondary_boot_disks"] = [{"disk_image": pool.image_disk, "mode": "CONTAINER_IMAGE_CACHE"}]
     if pool.numa:
         config["kubelet_config"] = {"cpu_manager_policy": "static", "topology_manager": {"policy": pool.numa}}
     if pool.gpus:

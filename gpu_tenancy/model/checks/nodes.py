@@ -11,7 +11,7 @@ from gpu_tenancy.model.catalogue.storage import storage_services
 from gpu_tenancy.model.checks.capacity import capacity_problems, empty_pool_problems
 from gpu_tenancy.model.checks.drivers import driver_problems
 from gpu_tenancy.model.checks.pools import machines_command, placement_problems, zone_problems
-from gpu_tenancy.model.plan.pools import ResolvedPool
+from gpu_tenancy.model.plan.pools import ResolvedPool, uses_local_disks
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.spec import Stack
@@ -86,6 +86,9 @@ def _made(resolved: ResolvedPool, rules: CloudRules) -> Iterator[Problem]:
     elif machine:
         yield from _machine(name, pool, machine, rules)
         yield from _network(resolved, machine, rules)
+        local, images = uses_local_disks(resolved.cluster, machine), pool.image_disk
+        if images and (wrong := resolved.cluster.image_disk_rule(images, pool.driver, local_disks=local)):
+            yield Problem(("pools", name, "imageDisk"), *wrong, images)
         yield from zone_problems(resolved, machine, rules)
         yield from placement_problems(resolved, machine, rules)
     for index, zone in enumerate(pool.zones):
@@ -176,6 +179,7 @@ def _somebody_elses(name: str, pool: Pool) -> Iterator[Problem]:
         "placementPolicy": pool.placement_policy,
         "fabric": pool.fabric,
         "numa": pool.numa,
+        "imageDisk": pool.image_disk,
     }
     for key, value in given.items():
         if value:

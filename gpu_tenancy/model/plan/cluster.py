@@ -67,6 +67,7 @@ class NodePool:
         surge: for upgrades; GPU pools never add nodes, because additional GPUs are expensive.
         huge_pages: huge pages of a node in bytes that its pods can request for the fabric.
         alternatives: other machine types of its spot nodes.
+        image_disk: disk image or snapshot with container images; None without.
         numa: policy of the kubelet's topology manager, with the static policy of its CPU manager; None for neither.
     """
 
@@ -86,6 +87,7 @@ class NodePool:
     huge_pages: int = 0
     alternatives: tuple[Machine, ...] = ()
     numa: Numa | None = None
+    image_disk: str | None = None
 
     @property
     def gpus(self) -> int:
@@ -206,6 +208,7 @@ def _node_pool(resolved: ResolvedPool) -> NodePool:
         huge_pages=node_pages(machine, resolved.fabric) if resolved.fabric else 0,
         disk=pool.disk,
         numa=pool.numa,
+        image_disk=pool.image_disk,
         driver=(pool.driver or next(iter(resolved.rules.drivers))) if nvidia else None,
         partitioning=_partitioning(resolved),
         surge=Surge(added=0, unavailable=1) if machine.gpus else Surge(added=1, unavailable=0),

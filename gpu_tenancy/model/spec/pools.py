@@ -238,6 +238,9 @@ class Pool(Section):
     alignment."""
     disk: Disk = Disk()
     """Boot disk of the nodes."""
+    image_disk: str | None = None
+    """Disk image (GKE) or EBS snapshot (EKS with driver `bottlerocket`) with container images, which nodes then have
+    from the start; default: nodes pull all images."""
     driver: Driver | None = None
     """What installs the GPU driver, container toolkit and device plugin; default: the cloud's default mode."""
 

@@ -289,6 +289,37 @@ def test_karpenter_s_nodes_align_with_numa_nodes_and_set_up_their_disks_themselv
     assert "localStorage" not in gpu["userData"]
 
 
+@pytest.mark.parametrize("autoscaler", ["karpenter", "cluster-autoscaler"])
+def test_bottlerocket_starts_with_the_images_of_a_snapshot_on_its_second_disk(autoscaler: str) -> None:
+    pool = machine_pool(driver="bottlerocket", imageDisk="snap-0123456789abcdef0")
+    made = resources(stack(section(autoscaler=autoscaler, localDisks=False), gpu=pool))
+    if autoscaler == "karpenter":
+        classes = [cast("Any", one.inputs) for one in made if one.inputs.get("kind") == "EC2NodeClass"]
+        (mappings,) = [one["spec"]["blockDeviceMappings"] for one in classes if one["metadata"]["name"] == "gpu"]
+        snapshots = {mapping["deviceName"]: mapping["ebs"].get("snapshotID") for mapping in mappings}
+    else:
+        mappings = cast("Any", one(made, TEMPLATE, "cluster-pool-gpu-template").inputs)["blockDeviceMappings"]
+        snapshots = {mapping["deviceName"]: mapping["ebs"].get("snapshotId") for mapping in mappings}
+    assert snapshots == {"/dev/xvda": None, "/dev/xvdb": "snap-0123456789abcdef0"}
+
+
+@pytest.mark.parametrize(
+    ("image_disk", "driver", "local", "problem"),
+    [
+        ("ami-1", "bottlerocket", False, "is not an EBS snapshot"),
+        ("snap-0123456789abcdef0", "image", False, "set driver: bottlerocket"),
+        ("snap-0123456789abcdef0", "bottlerocket", True, "set cluster.localDisks: false"),
+    ],
+)
+def test_a_snapshot_that_nodes_would_not_use_is_refused(
+    image_disk: str, driver: str, *, local: bool, problem: str
+) -> None:
+    pool = machine_pool(driver=driver, imageDisk=image_disk)
+    (found,) = errors(stack(section(localDisks=local), gpu=pool))
+    assert found.startswith(f"pools.gpu.imageDisk: {image_disk}")
+    assert problem in found
+
+
 def test_numa_of_a_pool_without_gpus_is_refused() -> None:
     (problem,) = errors(stack(cpu=machine_pool("m7i.8xlarge", 3, numa="restricted")))
     assert problem.startswith("pools.cpu.numa: restricted is for GPUs")

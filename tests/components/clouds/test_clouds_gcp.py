@@ -314,6 +314,15 @@ def test_images_are_streamed_only_where_the_stack_sets_it() -> None:
     assert "gcfsConfig" not in node(opened())
 
 
+def test_images_of_a_disk_image_are_on_a_secondary_boot_disk_of_nodes_that_stream() -> None:
+    image = "projects/example-ml/global/images/training"
+    pool = {"machine": "g2-standard-48", "nodes": 1, "zones": [f"{REGION}-a"], "imageDisk": image}
+    config = node(opened(pool, imageStreaming=True))
+    assert config["secondaryBootDisks"] == [{"diskImage": image, "mode": "CONTAINER_IMAGE_CACHE"}]
+    with pytest.raises(Exception, match="needs image streaming"):
+        opened(pool)
+
+
 def test_the_cluster_and_pools_without_zones_have_the_node_locations() -> None:
     rendered = opened(
         {"machine": "n2-standard-32", "nodes": {"min": 2, "max": 4}},

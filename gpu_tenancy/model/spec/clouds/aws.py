@@ -1,5 +1,6 @@
 """EKS: https://docs.aws.amazon.com/eks/latest/userguide/."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
@@ -60,6 +61,7 @@ AmiType: TypeAlias = Literal[
 AmiRelease: TypeAlias = Annotated[str, StringConstraints(pattern=r"^1\.\d{2}\.\d+-\d{8}$|^1\.\d+\.\d+-[0-9a-f]{8}$")]
 """Release of an image, as EKS writes it: `1.35.2-20261109` of AL2023, `1.55.0-1a2b3c4d` of Bottlerocket."""
 
+_SNAPSHOT: Final = re.compile(r"snap-[0-9a-f]{8,17}")
 _CONTROL_PLANE_ZONES: Final = 2
 """Minimum number of zones for a control plane: https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html."""
 
@@ -243,6 +245,19 @@ class AwsCluster(CloudCluster):
             "is a resource group, which Karpenter does not support",
             "set the ID of one reservation, or cluster.autoscaler: cluster-autoscaler",
         )
+
+    def image_disk_rule(self, image_disk: str, driver: str | None, *, local_disks: bool) -> tuple[str, str] | None:
+        """Only Bottlerocket has images on a disk of their own, which can be of a snapshot.
+
+        https://github.com/aws-samples/bottlerocket-images-cache
+        """
+        if not _SNAPSHOT.fullmatch(image_disk):
+            return "is not an EBS snapshot", "set its ID, such as snap-0123456789abcdef0"
+        if driver != "bottlerocket":
+            return "needs nodes with images on a disk of their own", "set driver: bottlerocket, or remove it"
+        if local_disks:
+            return "is not used where images are on local disks", "set cluster.localDisks: false, or remove it"
+        return None
 
     def zone_rule(self, zone: str) -> tuple[str, str] | None:
         """Nodes need a subnet in their zone."""

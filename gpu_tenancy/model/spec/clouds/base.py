@@ -257,6 +257,17 @@ class ClusterSection(Section):
         """Rule and fix if time slicing is not supported on this cluster; None if it is."""
         return None
 
+    def image_disk_rule(self, image_disk: str, driver: str | None, *, local_disks: bool) -> tuple[str, str] | None:
+        """Rule and fix if nodes cannot have container images from a disk; None if they can.
+
+        Args:
+            image_disk: the cloud's name of the disk image or snapshot.
+            driver: of the pool; None for the default.
+            local_disks: whether its nodes have images on local disks.
+        """
+        del image_disk, driver, local_disks
+        return "is not supported on this cloud", "remove it"
+
     def fabric_rule(self, fabric: str, interfaces: int) -> tuple[str, str] | None:
         """Rule and fix for what pools with this fabric lack in the cluster; None if nothing."""
         del fabric, interfaces

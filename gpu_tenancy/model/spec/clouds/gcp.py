@@ -30,6 +30,9 @@ _NAME: Final = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 _PROJECT: Final = r"projects/([a-z0-9.-]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]"
 
 
+_DISK_IMAGE: Final = re.compile(f"{_PROJECT}/global/images/{_NAME}")
+
+
 def _named(folder: str) -> Matching:
     """A check of a name, alone or with its path in a project.
 
@@ -315,6 +318,18 @@ class GcpCluster(CloudCluster):
         """
         pool = (self.identity_provider or "").partition("/providers/")[0]
         return f"principal://iam.googleapis.com/{pool}/subject/{subject}"
+
+    def image_disk_rule(self, image_disk: str, driver: str | None, *, local_disks: bool) -> tuple[str, str] | None:
+        """A secondary boot disk, which needs image streaming.
+
+        https://cloud.google.com/kubernetes-engine/docs/how-to/data-container-image-preloading
+        """
+        del driver, local_disks
+        if not _DISK_IMAGE.fullmatch(image_disk):
+            return "is not a disk image", "set projects/<project>/global/images/<name>"
+        if not self.image_streaming:
+            return "needs image streaming", "set cluster.imageStreaming: true, or remove it"
+        return None
 
     def zone_rule(self, zone: str) -> tuple[str, str] | None:
         """A pool's zones must be in the cluster's region."""
