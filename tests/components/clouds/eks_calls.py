@@ -48,6 +48,11 @@ def big(name: str) -> str:
     return name[0].upper() + name[1:]
 
 
+def tags_of(kind: str) -> Mapping[str, Any]:
+    """What the provider adds to the tags of a request to EC2: the type of what gets them."""
+    return {"TagSpecifications": {"ResourceType": kind}}
+
+
 _RULE: Final[Mapping[str, Steps]] = {
     "securityGroupId": ("GroupId",),
     "referencedSecurityGroupId": ("IpPermissions", "UserIdGroupPairs", "GroupId"),
@@ -151,6 +156,7 @@ CALLS: Final[Mapping[str, Sequence[Call]]] = {
                 "tags": ("TagSpecifications", "Tags"),
                 **{name: (_DATA, big(name)) for name in _TEMPLATE_DATA},
             },
+            tags_of("launch-template"),
         ),
         # The newest version becomes the default by a call of its own, and its number is the provider's to know.
         Call("ec2", "ModifyLaunchTemplate", {"name": ("LaunchTemplateName",), "updateDefaultVersion": (WHOLE,)}),
@@ -160,6 +166,7 @@ CALLS: Final[Mapping[str, Sequence[Call]]] = {
             "ec2",
             "CreatePlacementGroup",
             {"name": ("GroupName",), "strategy": ("Strategy",), "tags": ("TagSpecifications", "Tags")},
+            tags_of("placement-group"),
         ),
     ],
     "aws:autoscaling/tag:Tag": [
@@ -210,6 +217,52 @@ CALLS: Final[Mapping[str, Sequence[Call]]] = {
     "aws:cloudwatch/eventRule:EventRule": [
         Call("events", "PutRule", {"name": ("Name",), "eventPattern": ("EventPattern",), "tags": ("Tags",)}),
     ],
+    "aws:s3/bucket:Bucket": [
+        Call(
+            "s3",
+            "CreateBucket",
+            {"bucket": ("Bucket",)},
+            {"CreateBucketConfiguration": {"LocationConstraint": "eu-central-1"}},
+        ),
+        Call("s3", "PutBucketTagging", {"bucket": ("Bucket",), "tags": ("Tagging", "TagSet")}),
+    ],
+    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": [
+        Call(
+            "s3",
+            "PutPublicAccessBlock",
+            {
+                "bucket": ("Bucket",),
+                **{
+                    name: ("PublicAccessBlockConfiguration", big(name))
+                    for name in ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
+                },
+            },
+        ),
+    ],
+    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": [
+        Call(
+            "s3",
+            "PutBucketEncryption",
+            {"bucket": ("Bucket",), "rules": ("ServerSideEncryptionConfiguration", "Rules")},
+        ),
+    ],
+    "aws:s3/bucketVersioning:BucketVersioning": [
+        Call(
+            "s3",
+            "PutBucketVersioning",
+            {"bucket": ("Bucket",), "versioningConfiguration": ("VersioningConfiguration",)},
+        ),
+    ],
+    "aws:s3/bucketPolicy:BucketPolicy": [
+        Call("s3", "PutBucketPolicy", {"bucket": ("Bucket",), "policy": ("Policy",)}),
+    ],
+    "aws:iam/openIdConnectProvider:OpenIdConnectProvider": [
+        Call(
+            "iam",
+            "CreateOpenIDConnectProvider",
+            {"url": ("Url",), "clientIdLists": ("ClientIDList",), "tags": ("Tags",)},
+        ),
+    ],
     "aws:efs/fileSystem:FileSystem": [
         Call(
             "efs",
@@ -229,29 +282,36 @@ CALLS: Final[Mapping[str, Sequence[Call]]] = {
         ),
     ],
     "aws:ec2/vpc:Vpc": [
-        Call("ec2", "CreateVpc", {"cidrBlock": ("CidrBlock",), **_TAGGED}),
-        Call(
-            "ec2",
-            "ModifyVpcAttribute",
-            {"enableDnsHostnames": ("EnableDnsHostnames", "Value"), "enableDnsSupport": ("EnableDnsSupport", "Value")},
-            {"VpcId": "vpc-1"},
+        Call("ec2", "CreateVpc", {"cidrBlock": ("CidrBlock",), **_TAGGED}, tags_of("vpc")),
+        # One attribute a call: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_ModifyVpcAttribute.html
+        *(
+            Call("ec2", "ModifyVpcAttribute", {name: (big(name), "Value")}, {"VpcId": "vpc-1"})
+            for name in ("enableDnsHostnames", "enableDnsSupport")
         ),
     ],
     "aws:ec2/internetGateway:InternetGateway": [
-        Call("ec2", "CreateInternetGateway", _TAGGED),
+        Call("ec2", "CreateInternetGateway", _TAGGED, tags_of("internet-gateway")),
         Call("ec2", "AttachInternetGateway", {"vpcId": ("VpcId",)}, {"InternetGatewayId": "igw-1"}),
     ],
     "aws:ec2/natGateway:NatGateway": [
-        Call("ec2", "CreateNatGateway", {"availabilityMode": ("AvailabilityMode",), "vpcId": ("VpcId",), **_TAGGED}),
+        Call(
+            "ec2",
+            "CreateNatGateway",
+            {"availabilityMode": ("AvailabilityMode",), "vpcId": ("VpcId",), **_TAGGED},
+            tags_of("natgateway"),
+        ),
     ],
     "aws:ec2/subnet:Subnet": [
         Call(
             "ec2",
             "CreateSubnet",
             {"vpcId": ("VpcId",), "availabilityZone": ("AvailabilityZone",), "cidrBlock": ("CidrBlock",), **_TAGGED},
+            tags_of("subnet"),
         ),
     ],
-    "aws:ec2/routeTable:RouteTable": [Call("ec2", "CreateRouteTable", {"vpcId": ("VpcId",), **_TAGGED})],
+    "aws:ec2/routeTable:RouteTable": [
+        Call("ec2", "CreateRouteTable", {"vpcId": ("VpcId",), **_TAGGED}, tags_of("route-table"))
+    ],
     "aws:ec2/route:Route": [
         Call(
             "ec2",
@@ -277,6 +337,7 @@ CALLS: Final[Mapping[str, Sequence[Call]]] = {
                 "routeTableIds": ("RouteTableIds",),
                 **_TAGGED,
             },
+            tags_of("vpc-endpoint"),
         ),
     ],
     "aws:ec2/securityGroup:SecurityGroup": [
@@ -290,6 +351,7 @@ CALLS: Final[Mapping[str, Sequence[Call]]] = {
                 "vpcId": ("VpcId",),
                 "tags": ("TagSpecifications", "Tags"),
             },
+            tags_of("security-group"),
         ),
     ],
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": [

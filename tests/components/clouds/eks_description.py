@@ -17,6 +17,8 @@ from gpu_tenancy.engine.wire import UNKNOWN
 
 RENAMES: Final[Mapping[tuple[str, str], str]] = {
     ("LaunchTemplateInstanceNetworkInterfaceSpecificationRequest", "securityGroups"): "Groups",
+    ("ServerSideEncryptionByDefault", "kmsMasterKeyId"): "KMSMasterKeyID",
+    ("ServerSideEncryptionByDefault", "sseAlgorithm"): "SSEAlgorithm",
 }
 """Nested inputs whose member has quite another name, by shape. All others have the member's, but for a capital."""
 
@@ -204,7 +206,7 @@ class EksDescription:
         calls = CALLS[token]
         known = {name for call in calls for name in call.inputs}
         unknown = [f"{name} maps to nothing of {token}" for name in inputs if name not in known]
-        return unknown + [f"{call.operation}: {wrong}" for call in calls for wrong in _check(call, inputs)[0]]
+        return unknown + [f"{call.operation}: {wrong}" for call in calls for wrong in request_of(call, inputs)[0]]
 
     def required(self, token: str, inputs: Inputs) -> list[Place]:
         """Places without which AWS refuses the call."""
@@ -219,8 +221,14 @@ def _once(places: Iterable[Place]) -> list[Place]:
     return list(dict.fromkeys(places))
 
 
-def _check(call: Call, inputs: Inputs) -> tuple[list[str], _Walk]:
-    """What is wrong with one call, and what the walk saw."""
+def request_of(call: Call, inputs: Inputs) -> tuple[list[str], dict[str, Any]]:
+    """What is wrong with one call, and its request."""
+    found, _, request = _check(call, inputs)
+    return found, request
+
+
+def _check(call: Call, inputs: Inputs) -> tuple[list[str], _Walk, dict[str, Any]]:
+    """What is wrong with one call, what the walk saw, and the request."""
     shape = input_of(call)
     walk = _Walk()
     request: dict[str, Any] = {}
@@ -238,7 +246,8 @@ def _check(call: Call, inputs: Inputs) -> tuple[list[str], _Walk]:
             checked = walk.member(end, steps[-1], value, (name,))
         joins = isinstance(checked, list) and isinstance(request.get(steps[-1]), Mapping)
         _put(request, steps, cast("list[Any]", checked)[0] if joins else checked)
-    return [*walk.found, *refusals(call, _listed(shape, request))], walk
+    listed = cast("dict[str, Any]", _listed(shape, request))
+    return [*walk.found, *refusals(call, listed)], walk, listed
 
 
 DESCRIPTION: Final[Description] = EksDescription()
