@@ -198,9 +198,39 @@ def _scale(served: Served, *, minimum: int) -> None:
     served.cluster.patch(Reference.of(served.objects["HorizontalPodAutoscaler"]), {"spec": {"minReplicas": minimum}})
 
 
-def _why(served: Served) -> str:
+def _why(served: Served, asked: Manifest | None = None) -> str:
     state = read(served.cluster, KINDS, TEAM, only=OWN)
-    return why(target_of(served.groups, state), state).reason
+    manifest = served.cluster.get(*Reference.of(asked)) if asked else None
+    return why(target_of(manifest or served.groups, state), state).reason
+
+
+@pytest.mark.parametrize(("before", "after"), [(5, 2), (2, 3)], ids=["while it waits", "while it runs"])
+def test_why_says_that_kueue_does_not_follow_the_scale_of_a_stateful_set(
+    served: Served, before: int, after: int
+) -> None:
+    """Whether Kueue ends the Workload as OutOfSync or not. The number of a LeaderWorkerSet's groups is followed, as above."""
+    served.run("0", "1")
+    gpus, name = {"nvidia.com/gpu": "4"}, f"from-{before}"
+    labels = {"app": name}
+    container = {"name": "c", "image": "registry.example.com/a:1", "resources": {"requests": gpus, "limits": gpus}}
+    tolerations = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+    template: Any = {"metadata": {"labels": labels}, "spec": {"containers": [container], "tolerations": tolerations}}
+    metadata: Any = {"name": name, "namespace": TEAM, "labels": {"kueue.x-k8s.io/queue-name": TEAM}}
+    spec: Any = {"replicas": before, "serviceName": name, "selector": {"matchLabels": labels}, "template": template}
+    made = served.cluster.create({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": spec})
+
+    def is_settled() -> bool:
+        answer = _why(served, made)
+        return "limit" in answer if before > after else "running" in answer
+
+    try:
+        served.cluster.wait_for(is_settled, timeout=PATIENCE, what="Kueue's answer")
+        served.cluster.patch(Reference.of(made), {"spec": {"replicas": after}}, subresource="scale")
+        words = f"its pods stay gated: it was scaled to {after} pods, and its Workload has {before}"
+        served.cluster.wait_for(lambda: _why(served, made) == words, timeout=PATIENCE, what=words)
+    finally:
+        served.cluster.delete(Reference.of(made))
+        served.cluster.wait_for(lambda: not served.pods(f"app={name}"), timeout=PATIENCE, what="the end of its pods")
 
 
 def test_a_new_image_is_rolled_out_group_by_group_under_the_same_admission(served: Served) -> None:
