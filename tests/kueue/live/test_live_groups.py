@@ -208,7 +208,7 @@ def _why(served: Served, asked: Manifest | None = None) -> str:
 def test_why_says_that_kueue_does_not_follow_the_scale_of_a_stateful_set(
     served: Served, before: int, after: int
 ) -> None:
-    """Whether Kueue ends the Workload as OutOfSync or not. The number of a LeaderWorkerSet's groups is followed, as above."""
+    """Whether Kueue ends the Workload as OutOfSync or not. Of a LeaderWorkerSet it follows the number, as above."""
     served.run("0", "1")
     gpus, name = {"nvidia.com/gpu": "4"}, f"from-{before}"
     labels = {"app": name}
