@@ -98,10 +98,11 @@ def failed(type_: str, why: str) -> tuple[EngineEvent, EngineEvent]:
     """What the engine tells of a resource that it could not create, named `h100`."""
     urn = f"urn:pulumi:ml::{PROJECT}::{type_}::h100"
     told: dict[str, Any] = {"urn": urn, "message": why, "color": "", "severity": "error"}
+    event: Callable[[dict[str, Any]], EngineEvent] = cast("Any", EngineEvent).from_json
     step: dict[str, Any] = {"op": "create", "urn": urn, "type": type_, "provider": ""}
     return (
-        EngineEvent.from_json({"sequence": 1, "timestamp": 0, "diagnosticEvent": told}),
-        EngineEvent.from_json({"sequence": 2, "timestamp": 0, "resOpFailedEvent": {"metadata": step}}),
+        event({"sequence": 1, "timestamp": 0, "diagnosticEvent": told}),
+        event({"sequence": 2, "timestamp": 0, "resOpFailedEvent": {"metadata": step}}),
     )
 
 

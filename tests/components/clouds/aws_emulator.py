@@ -120,7 +120,9 @@ class Emulator:
                 return {"id": group["GroupId"], "vpcId": network}
             case "CreateNodegroup":
                 self._scaled(answer, request)
-        return {}
+                return {}
+            case _:
+                return {}
 
     def _scaled(self, answer: Mapping[str, Any], request: Mapping[str, Any]) -> None:
         """The Auto Scaling group of a node group, of its launch template."""

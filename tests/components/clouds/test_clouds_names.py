@@ -69,6 +69,7 @@ def declared() -> set[str]:
 
 def _types(names: Mapping[str, Any], node: ast.AST) -> set[str]:
     """The type of a resource that an expression such as `aws.iam.Role` is."""
+    value: Any = None
     match node:
         case ast.Name(id=name):
             value = names.get(name)
@@ -79,9 +80,12 @@ def _types(names: Mapping[str, Any], node: ast.AST) -> set[str]:
                 value = getattr(value, step, None)
         case _:
             return set()
-    resource = isinstance(value, type) and issubclass(value, pulumi.CustomResource)
-    token = str(getattr(value, "pulumi_type", "")) if resource else ""
+    token = _token(value) if isinstance(value, type) and issubclass(value, pulumi.CustomResource) else ""
     return {token} if token.startswith(("aws:", "gcp:", "azure-native:")) else set()
+
+
+def _token(resource: type[pulumi.CustomResource]) -> str:
+    return str(getattr(resource, "pulumi_type", ""))
 
 
 @pytest.mark.slow
