@@ -109,7 +109,7 @@ def _variables(values: Mapping[str, str]) -> list[EnvVarArgsDict]:
 
 def annotations(pod: PodPlan) -> dict[str, str]:
     """Annotations of the pod: its place in the network, its devices, sidecars of its datasets, and that it stays."""
-    devices = pod.fabric.annotations if pod.fabric else {}
+    devices: Mapping[str, str] = pod.fabric.annotations if pod.fabric else {}
     return {**pod.topology, **devices, **pod.volumes.annotations, **(STAYS if pod.stays else {})}
 
 

@@ -17,7 +17,7 @@ TENANCY: Final = f"{NAMESPACE}:index:Tenancy"
 
 TENANCY_SECTIONS: Final = (
     "environment", "cluster", "pools", "machines", "priorities", "fairness", "cohorts", "teams", "datasets", "metrics",
-    "operators", "guards", "images", "people", "multikueue",
+    "operators", "guards", "images", "people", "multikueue", "production",
 )  # fmt: skip
 """Sections that decide objects on the cluster; prices only matter for reports."""
 TENANCY_CLUSTER: Final = ("provider", "version", "autoscaler", "provides")

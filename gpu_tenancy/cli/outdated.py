@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.json import Json
+from gpu_tenancy.base.json import Json, maps_at, text_at
 from gpu_tenancy.base.listing import PlainTable
 from gpu_tenancy.base.tables import parse
 from gpu_tenancy.base.terminal import table
@@ -116,8 +116,9 @@ def _chart_entries(known: Answers, today: dt.date) -> Iterator[Entry]:
     indexes = {address: _read(text, parse) for address, text in known.texts.items() if address.endswith("/index.yaml")}
     for name, chart in _charts().items():
         index = indexes.get(_index(chart.repository)) if chart.repository else None
-        listed = index.get("entries", {}).get(chart.chart, []) if isinstance(index, dict) else []
-        versions = [str(version.get("version")) for version in listed if isinstance(version, dict)]
+        versions = [
+            text_at(version, "version") for version in maps_at({"index": index}, "index", "entries", chart.chart)
+        ]
         newest = max((version for version in versions if _number(version)), key=_number, default="")
         newer = newest if _number(newest) > _number(chart.version) else ""
         reported = bool(newer) or today - chart.date > OLD
@@ -132,8 +133,8 @@ def _number(version: str) -> tuple[int, ...]:
 
 def _version_entries(known: Answers, today: dt.date) -> Iterator[Entry]:
     for cloud, versions in kubernetes_versions().items():
-        rows = _read(known.texts.get(versions.upstream, b"[]"), json.loads)
-        cycles = {str(row["cycle"]): str(row.get("eol")) for row in rows if isinstance(row, dict) and "cycle" in row}
+        rows = maps_at({"rows": _read(known.texts.get(versions.upstream, b"[]"), json.loads)}, "rows")
+        cycles = {str(row["cycle"]): str(row.get("eol")) for row in rows if "cycle" in row}
         first = min(map(_minor, versions.versions))
         for version in sorted({*versions.versions, *cycles}, key=_minor):
             end = versions.versions.get(version)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from pydantic import TypeAdapter
 
@@ -137,8 +137,7 @@ def paths_in(path: str, *values: object) -> Iterator[str]:
     yield path
     for value in values:
         if isinstance(value, dict):
-            for key, item in value.items():
+            for key, item in cast("dict[str, object]", value).items():
                 yield from paths_in(f"{path}.{key}", item)
         elif isinstance(value, list):
-            for item in value:
-                yield from paths_in(path, item)
+            yield from (inner for item in cast("list[object]", value) for inner in paths_in(path, item))

@@ -689,7 +689,9 @@ def subnets_of(sections: Data) -> dict[str, list[str]]:
     """The subnets of each node group, and of the control plane."""
     made = resources(sections)
     groups = [registration.inputs for registration in made if registration.type == GROUP]
-    found: dict[str, Any] = {str(group["nodeGroupName"]): group["subnetIds"] for group in groups}
+    found: dict[str, Any] = {
+        cast("Any", group)["labels"]["gpu-tenancy.dev/pool"]: group["subnetIds"] for group in groups
+    }
     return {**found, "control plane": cast("Any", one(made, CLUSTER).inputs)["vpcConfig"]["subnetIds"]}
 
 

