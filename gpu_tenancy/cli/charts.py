@@ -111,12 +111,17 @@ def _in_http(pin: ChartPin, index: Mapping[str, Any]) -> Row:
 
 def _index(repository: str) -> Mapping[str, Any]:
     """The entries of a repository's index: https://helm.sh/docs/topics/chart_repository/#the-index-file."""
-    address = f"{repository.rstrip('/')}/index.yaml"
+    address = index_address(repository)
     try:
         index: Any = parse(download(address))
         return {name: list(versions) for name, versions in index["entries"].items()}
     except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise ConsoleError(f"{address}: not the index of a Helm repository", "correct the repository") from error
+
+
+def index_address(repository: str) -> str:
+    """The URL of a repository's index."""
+    return f"{repository.rstrip('/')}/index.yaml"
 
 
 def _archive(pin: ChartPin, index: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from gpu_tenancy.base.json import Json, maps_at, text_at
 from gpu_tenancy.base.listing import PlainTable
 from gpu_tenancy.base.tables import parse
 from gpu_tenancy.base.terminal import table
-from gpu_tenancy.cli.charts import download
+from gpu_tenancy.cli.charts import download, index_address
 from gpu_tenancy.model.catalogue.ages import OLD, SOON, dated_facts, kubernetes_versions
 from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.catalogue.operators import operators
@@ -72,7 +72,7 @@ def answers(asking: Ask | None) -> Answers:
     found: dict[str, bytes] = {}
     not_asked = [f"{', '.join(in_registries)} (charts in OCI registries; see their sources)"]
     addresses = [version.upstream for version in kubernetes_versions().values()]
-    addresses += [_index(chart.repository) for chart in _charts().values() if chart.repository]
+    addresses += [index_address(chart.repository) for chart in _charts().values() if chart.repository]
     addresses = list(dict.fromkeys(addresses))
 
     def one(address: str) -> bytes | ConsoleError:
@@ -108,14 +108,10 @@ def _charts() -> Mapping[str, Chart]:
     return {**of_operators, **cloud_charts()}
 
 
-def _index(repository: str) -> str:
-    return f"{repository.rstrip('/')}/index.yaml"
-
-
 def _chart_entries(known: Answers, today: dt.date) -> Iterator[Entry]:
     indexes = {address: _read(text, parse) for address, text in known.texts.items() if address.endswith("/index.yaml")}
     for name, chart in _charts().items():
-        index = indexes.get(_index(chart.repository)) if chart.repository else None
+        index = indexes.get(index_address(chart.repository)) if chart.repository else None
         versions = [
             text_at(version, "version") for version in maps_at({"index": index}, "index", "entries", chart.chart)
         ]

@@ -9,7 +9,7 @@ from gpu_tenancy.model.spec.clouds.base import Maintenance
 
 from .context import ClusterContext
 from .disks import Volume, image_alias, node_configuration, volumes
-from .nodes import huge_pages, image, interfaces, reservation
+from .nodes import huge_pages, image, interfaces
 
 Spec: TypeAlias = Mapping[str, object]
 
@@ -34,7 +34,6 @@ outdated node for ever."""
 
 def node_class(pool: NodePool, context: ClusterContext, role: str, placement_group: str | None) -> Spec:
     """The spec of a pool's EC2NodeClass."""
-    reservation_id = reservation(pool)
     configuration = node_configuration(image(pool), numa=pool.numa)  # Karpenter itself sets up local disks.
     disks = volumes(context.section, pool.disk, image(pool), pool.machine, pool.image_disk)
     return {
@@ -54,7 +53,7 @@ def node_class(pool: NodePool, context: ClusterContext, role: str, placement_gro
         **({"userData": configuration} if configuration else {}),
         **({"instanceStorePolicy": "RAID0"} if uses_local_disks(context.section, pool.machine) else {}),
         "tags": {**context.tags, "Name": f"{context.name}-{pool.name}"},
-        **({"capacityReservationSelectorTerms": [{"id": reservation_id}]} if reservation_id else {}),
+        **({"capacityReservationSelectorTerms": [{"id": pool.reservation}]} if pool.reservation else {}),
         **({"placementGroupSelector": {"name": placement_group}} if placement_group else {}),
         **(
             {

@@ -9,6 +9,8 @@ import pulumi_aws as aws
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster, EksCreation
 
+from ..ordering import once_there
+
 _PARTS: Final = 3
 """Bits of the part of each zone: an eighth of the addresses."""
 
@@ -90,10 +92,6 @@ class Network(pulumi.ComponentResource):
             routed = aws.ec2.RouteTableAssociation(
                 f"{name}-{zone}-routes", subnet_id=subnet.id, route_table_id=routes.id, opts=within
             )
-            subnets[zone] = pulumi.Output.all(subnet.id, routed.id, egress.id).apply(_first)
+            subnets[zone] = once_there(subnet.id, routed.id, egress.id)
         self.subnets: Mapping[str, pulumi.Input[str]] = subnets
         self.register_outputs({"vpc": self.vpc.id})
-
-
-def _first(ids: list[str]) -> str:
-    return ids[0]

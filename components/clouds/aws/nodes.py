@@ -11,7 +11,7 @@ from gpu_tenancy.model.plan.cluster import NodePool, Surge, SystemNodes
 from gpu_tenancy.model.plan.fabric import HUGEPAGES
 from gpu_tenancy.model.plan.pools import NVIDIA, POOL_LABEL, NodeTaint, uses_local_disks
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
-from gpu_tenancy.model.spec.pools import CapacityBlock, Disk, Reserved
+from gpu_tenancy.model.spec.pools import Disk
 
 from .disks import IMAGES, Image, Volume, user_data, volumes
 
@@ -89,11 +89,6 @@ def image(pool: NodePool) -> Image:
     return IMAGES[pool.driver, pool.machine.architecture]
 
 
-def reservation(pool: NodePool) -> str | None:
-    """Id of a pool's capacity reservation; None without."""
-    return pool.capacity.reservation if isinstance(pool.capacity, Reserved | CapacityBlock) else None
-
-
 def interfaces(fabric: Network | None) -> tuple[Interface, ...]:
     """A node's network interfaces: one with IP addresses, and an EFA-only one for each network card with EFA.
 
@@ -151,7 +146,7 @@ def pool_group(cluster: AwsCluster, pool: NodePool) -> Group:
         image=image(pool),
         release=cluster.images.get(image(pool).ami_type),
         capacity=kinds.get(pool.capacity.kind, "ON_DEMAND"),
-        reservation=reservation(pool),
+        reservation=pool.reservation,
         zones=pool.zones,
         minimum=pool.supply.min_nodes,
         maximum=max(1, pool.supply.max_nodes),

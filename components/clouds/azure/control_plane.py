@@ -23,7 +23,6 @@ from gpu_tenancy.model.spec.people import Person
 from .identities import Principal, Right, managed_identity, role_assignment
 from .maintenance import AUTOSCALER, upgrade_channels, windows
 from .network import Network
-from .pools import reservation
 
 AUDIT_LOGS: Final = ("kube-audit-admin", "guard")
 """Log categories for changes and Entra logins. `kube-audit` also contains reads, at many times the cost:
@@ -165,7 +164,7 @@ def grants(plan: ClusterPlan, subnet: pulumi.Input[str], creation: AksCreation) 
     https://learn.microsoft.com/azure/aks/azure-disk-customer-managed-keys; reservations, by their resource groups:
     https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups.
     """
-    reserved = [group.partition("/providers/")[0] for pool in plan.pools if (group := reservation(pool))]
+    reserved = [group.partition("/providers/")[0] for pool in plan.pools if (group := pool.reservation)]
     return {
         "subnet": Right("Network Contributor", subnet),
         "vault": Right("Key Vault Crypto User", creation.vault),

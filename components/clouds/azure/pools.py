@@ -17,7 +17,6 @@ from gpu_tenancy.model.catalogue.fabrics import fabrics
 from gpu_tenancy.model.plan.cluster import NodePool
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
-from gpu_tenancy.model.spec.pools import CapacityBlock, Reserved
 
 SPOT: Final = "kubernetes.azure.com/scalesetpriority"
 """Label of spot nodes, in addition to the taint of the same name. Its prefix is reserved by AKS, but spot pools accept
@@ -116,7 +115,7 @@ def agent_pool(name: str, pool: NodePool, cluster: PoolCluster, placement: pulum
         scale_set_priority="Spot" if spot else "Regular",
         scale_set_eviction_policy="Delete" if spot else None,
         spot_max_price=-1.0 if spot else None,
-        capacity_reservation_group_id=reservation(pool),
+        capacity_reservation_group_id=pool.reservation,
         proximity_placement_group_id=placement,
         gpu_profile=_driver(pool),
         kubelet_config=_kubelet(pool),
@@ -147,11 +146,6 @@ def _template_tags(pool: NodePool) -> dict[str, str]:
         fabric.resource if fabric else None: pool.fabric.interfaces if pool.fabric else 0,
     }
     return {f"{TEMPLATE}{name.replace('/', '_')}": str(count) for name, count in devices.items() if name}
-
-
-def reservation(pool: NodePool) -> str | None:
-    """Id of the capacity reservation group of a pool; None without one."""
-    return pool.capacity.reservation if isinstance(pool.capacity, Reserved | CapacityBlock) else None
 
 
 def taint_text(taint: NodeTaint) -> str:

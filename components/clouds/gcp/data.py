@@ -1,6 +1,6 @@
 """Rights of teams on buckets, and buckets that a stack creates."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import pulumi
@@ -9,6 +9,8 @@ from pulumi_gcp import container, organizations, storage
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.plan.identities import DataGrant, MadeBucket, TeamIdentity
 from gpu_tenancy.model.spec.clouds.gcp import OBJECT_ROLES, GcpCluster
+
+from ..ordering import once_there
 
 _DAYS_OF_OLD: Final = 90
 """Days for which a created bucket keeps old versions of objects."""
@@ -110,16 +112,12 @@ def data_access(
     if not plan.identities:
         return
     project = organizations.get_project_output(
-        project_id=pulumi.Output.all(section.project, cluster.endpoint).apply(_first),
+        project_id=once_there(section.project, cluster.endpoint),
         opts=pulumi.InvokeOutputOptions(parent=opts.parent),
     )
     after = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=made))
     for team in plan.identities:
         TeamRights(f"{name}-team-{team.team}", section, team, project.number, after)
-
-
-def _first(parts: Sequence[str]) -> str:
-    return parts[0]
 
 
 def _buckets(

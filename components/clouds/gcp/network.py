@@ -8,6 +8,8 @@ from pulumi_gcp import compute
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster, GkeCreation
 
+from ..ordering import once_there
+
 _MTU: Final = 8896
 """The largest MTU of a VPC, which Google recommends for GPUs; traffic to the internet has smaller packets:
 https://cloud.google.com/vpc/docs/mtu."""
@@ -92,10 +94,6 @@ class Network(pulumi.ComponentResource):
             source_subnetwork_ip_ranges_to_nat="ALL_SUBNETWORKS_ALL_IP_RANGES",
             opts=within,
         )
-        named = pulumi.Output.all(subnetwork.name, nat.id).apply(_first)
+        named = once_there(subnetwork.name, nat.id)
         self.names = ClusterNetwork(vpc.name, named, "pods", "services")
         self.register_outputs({"network": vpc.name})
-
-
-def _first(names: list[str]) -> str:
-    return names[0]

@@ -18,7 +18,7 @@ from gpu_tenancy.model.spec.clouds.azure import CLIENT_ID_OF
 from gpu_tenancy.model.spec.clouds.base import late_storage
 from gpu_tenancy.model.spec.cluster import Cluster, service_of
 from gpu_tenancy.model.spec.people import Person
-from gpu_tenancy.model.spec.pools import Capacity, Disk, Numa
+from gpu_tenancy.model.spec.pools import Capacity, CapacityBlock, Disk, Numa, Reserved
 
 MIG_CONFIG_LABEL: Final = "nvidia.com/mig.config"
 """Node label that selects the MIG configuration of a node for the GPU Operator's MIG manager:
@@ -93,6 +93,11 @@ class NodePool:
     def gpus(self) -> int:
         """Whole GPUs of a node."""
         return self.machine.gpus
+
+    @property
+    def reservation(self) -> str | None:
+        """The reservation of its machines, in the cloud's format; None without."""
+        return self.capacity.reservation if isinstance(self.capacity, Reserved | CapacityBlock) else None
 
 
 @dataclass(frozen=True, slots=True)
