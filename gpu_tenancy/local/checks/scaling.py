@@ -159,17 +159,18 @@ class _Run:
         wanted, ready = at(workload, "spec", "replicas"), at(workload, "status", "readyReplicas")
         if isinstance(wanted, int) and self.counts[-1:] != [wanted]:
             self.counts.append(wanted)
-        running = self._pods()
+        there = self._pods()
+        running = [pod for pod in there if not text_at(pod, "metadata", "deletionTimestamp")]
         for pod in running:
             _use(self.cluster, pod, f"{max(load // len(running), _IDLE)}m")
-        return wanted == ready == len(running) == pods
+        # Pods that are being deleted hold their quota still.
+        return wanted == ready == len(running) == len(there) == pods
 
     def _pods(self) -> tuple[Manifest, ...]:
-        """The pods that the autoscaler measures, of groups the leaders, without those that are being deleted."""
+        """The pods that the autoscaler measures, of groups the leaders."""
         of_leaders = ",app.kubernetes.io/component=leader" if self.server.worker else ""
         labels = f"app.kubernetes.io/name={self.server.name}{of_leaders}"
-        pods = self.cluster.list("v1", "Pod", namespace=self.server.team, labels=labels)
-        return tuple(pod for pod in pods if not text_at(pod, "metadata", "deletionTimestamp"))
+        return self.cluster.list("v1", "Pod", namespace=self.server.team, labels=labels)
 
     @property
     def path(self) -> str:
