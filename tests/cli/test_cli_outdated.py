@@ -3,8 +3,12 @@
 import datetime as dt
 import json
 from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
+import yaml
+from repository import ROOT
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.cli.outdated import Answers, Entry, answers, entries
@@ -86,6 +90,14 @@ def test_without_network_ages_and_ends_of_support_remain() -> None:
 def test_a_preview_names_the_end_of_support(version: str | None, today: dt.date, told: str) -> None:
     assert told in "; ".join(aging("aws", version, [], today))
     assert bool(told) == ("Kubernetes" in "; ".join(aging("aws", version, [], today)))
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "stacks").glob("Pulumi.*.yaml")), ids=lambda file: file.name)
+def test_the_version_of_a_reference_stack_is_supported_for_half_a_year_after_the_date_of_the_table(file: Path) -> None:
+    cluster = cast("dict[str, Any]", yaml.safe_load(file.read_bytes()))["config"]["gpu-tenancy:cluster"]
+    if version := cluster.get("create", {}).get("version"):
+        table = kubernetes_versions()[cluster["cloud"]]
+        assert table.versions[version] > table.date + OLD
 
 
 def test_a_preview_names_only_old_facts_that_the_stack_uses() -> None:

@@ -20,7 +20,7 @@ AWS: Final = {
 GCP: Final = {"cloud": "gcp", "name": "ml", "project": "ml-platform", "location": "us-central1-a"}
 REGIONAL: Final = {**GCP, "location": "us-central1"}
 GKE: Final = {
-    "version": "1.34",
+    "version": "1.35",
     "network": "ml",
     "subnetwork": "ml",
     "podRange": "pods",

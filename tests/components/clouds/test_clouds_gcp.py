@@ -31,7 +31,7 @@ RESOURCE_POLICY = "gcp:compute/resourcePolicy:ResourcePolicy"
 def new(**fields: Any) -> Data:
     """A cluster to be made."""
     creation = {
-        "version": "1.34",
+        "version": "1.35",
         "network": "ml",
         "subnetwork": "ml-sub",
         "podRange": "pods",
@@ -529,7 +529,7 @@ def test_a_new_cluster_has_workload_identity_logs_and_no_node_auto_provisioning(
     assert {"APISERVER", "CONTROLLER_MANAGER", "SCHEDULER"} <= set(rendered["loggingConfig"]["enableComponents"])
     assert rendered["clusterAutoscaling"]["enabled"] is False
     assert (rendered["enableShieldedNodes"], rendered["enableLegacyAbac"]) == (True, False)
-    assert (rendered["releaseChannel"], rendered["minMasterVersion"]) == ({"channel": "REGULAR"}, "1.34")
+    assert (rendered["releaseChannel"], rendered["minMasterVersion"]) == ({"channel": "REGULAR"}, "1.35")
 
 
 def test_a_new_cluster_has_a_system_pool_without_gpus_in_place_of_the_default_one() -> None:

@@ -25,7 +25,7 @@ def eks(environment: str = "dev", **more: Any) -> Data:
 
 def gke(environment: str = "dev", **more: Any) -> Data:
     """A cluster on GKE with its network."""
-    create = {"version": "1.34", "system": {"machine": "n2-standard-16"}, **more}
+    create = {"version": "1.35", "system": {"machine": "n2-standard-16"}, **more}
     cluster = {"cloud": "gcp", "name": "ml", "project": "example-ml", "location": "us-central1", "create": create}
     pools = {
         "cpu": {"machine": "n2-standard-32", "nodes": 3},

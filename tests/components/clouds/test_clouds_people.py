@@ -52,7 +52,7 @@ def gke(**cluster: Any) -> Data:
 
 def creation() -> Data:
     return {
-        "version": "1.34",
+        "version": "1.35",
         "network": "ml",
         "subnetwork": "ml-sub",
         "podRange": "pods",
