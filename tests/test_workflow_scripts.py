@@ -99,7 +99,7 @@ def test_pulumis_preview_is_merged_into_the_comment(previews: Path) -> None:
         f"preview code-0 {asked}/code-0 --pulumi-preview real/real-code-0/preview.json",
         f"preview code-2 {asked}/code-2",
     ]
-    assert "::error title=Mandatory policy violation::" in output
+    assert "::error title=Blocked::" in output
 
 
 GH = """#!/bin/bash

@@ -58,7 +58,8 @@ def preview(
 ) -> None:
     """Preview what a stack will create, without credentials, a cluster or the Pulumi CLI.
 
-    Exit code 2 if a mandatory policy is violated. With --base, policies are evaluated as at REF, too.
+    Exit code 2 if the verdict is Blocked: a mandatory policy is violated, or Pulumi or the cloud refuses the change
+    since --base REF. Policies are evaluated as at REF, too.
 
     [dim]tenancy preview prod-aws --base origin/main --policy workloads --policy clouds --out out/prod-aws[/dim]
     """
@@ -77,6 +78,7 @@ def preview(
         from gpu_tenancy.engine import project as projects
         from gpu_tenancy.model.project import project_folder
         from gpu_tenancy.review.build import as_data, review
+        from gpu_tenancy.review.verdict import BLOCKED
 
         folder = project_folder(project)
         terminal.progress(f"rendering {stack}")
@@ -90,7 +92,7 @@ def preview(
             for_programs(output, as_data(seen), names)
         else:
             _show(stack_preview, seen, written)
-        if seen.rules and seen.rules.violated:
+        if seen.verdict.title == BLOCKED:
             raise typer.Exit(terminal.PROMISE_BROKEN)
 
 

@@ -14,7 +14,7 @@ import aks_builders
 import pulumi
 import pytest
 from builders import Data
-from cli_builders import Project
+from cli_builders import Project, git, tenancy
 from rendered_stacks import stack_of_repository
 from repository import ROOT
 
@@ -181,6 +181,26 @@ def test_the_machine_of_the_system_nodes_of_aks_can_never_be_changed(tmp_path: P
         "cluster ml cannot be changed: agentPoolProfiles.0.vmSize: AKS cannot change the machine of a node pool;"
         " restore the value"
     )
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("path", "value", "code"),
+    [
+        ("cluster.create.system.machine", "Standard_D32s_v5", 2),
+        ("pools.cpu.machine", "Standard_D64s_v5", 0),
+    ],
+)
+def test_a_preview_fails_for_a_change_that_is_blocked(tmp_path: Path, path: str, value: str, code: int) -> None:
+    project, before = Project.at(tmp_path / "project"), aks_builders.stack(aks_builders.creation())
+    project.write("s", before)
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        git(project.folder, *words)
+    project.write("s", set_at(before, path, value))
+    seen = tenancy("preview", "s", "--base", "HEAD", "--out", str(tmp_path / "out"), project=project.folder)
+    assert (seen.exit_code, (tmp_path / "out/exit-code").read_text()) == (code, f"{code}\n")
+    assert ("Blocked" if code else "Review needed") in seen.output
 
 
 def test_the_deletion_of_a_key_says_what_it_encrypts() -> None:
