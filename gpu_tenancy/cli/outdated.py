@@ -156,7 +156,8 @@ def _read(text: bytes, reader: Callable[[bytes], Any]) -> Any:
 
 def shown(listed: Sequence[Entry], today: dt.date) -> PlainTable:
     """A table for a terminal."""
-    result = table("what", "here", "newest", "date", "days old#", "source~", drop=("source",))
+    left_out = ("source", "date", "days old")
+    result = table("what~", "here", "newest", "date", "days old#", "source~", drop=left_out)
     for entry in listed:
         age = f"{(today - entry.date).days:,}"
         result.add_row(entry.what, entry.here, entry.newest, str(entry.date), age, entry.source)

@@ -24,6 +24,7 @@ LONG = "large-language-model-research"
 COMMANDS = [
     "catalogue clouds",
     "catalogue machines",
+    "catalogue outdated --offline",
     "stack validate",
     "stack explain ml-research --stack local",
     "access who-can create pods/exec --stack local",

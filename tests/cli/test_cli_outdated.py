@@ -8,10 +8,11 @@ from typing import Any, cast
 
 import pytest
 import yaml
+from cli_builders import Screen
 from repository import ROOT
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.cli.outdated import Answers, Entry, answers, entries
+from gpu_tenancy.cli.outdated import Answers, Entry, answers, entries, shown
 from gpu_tenancy.model.catalogue.ages import OLD, aging, dated_facts, kubernetes_versions
 from gpu_tenancy.model.catalogue.releases import cloud_charts
 
@@ -90,6 +91,12 @@ def test_without_network_ages_and_ends_of_support_remain() -> None:
 def test_a_preview_names_the_end_of_support(version: str | None, today: dt.date, told: str) -> None:
     assert told in "; ".join(aging("aws", version, [], today))
     assert bool(told) == ("Kubernetes" in "; ".join(aging("aws", version, [], today)))
+
+
+def test_a_fact_takes_at_most_two_lines_of_a_narrow_terminal() -> None:
+    listed, screen = entries(answers(publishers), TODAY), Screen.of(80)
+    screen.output.print(shown(listed, TODAY))
+    assert len(screen.lines) <= 2 * len(listed) + 3
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "stacks").glob("Pulumi.*.yaml")), ids=lambda file: file.name)
