@@ -77,8 +77,10 @@ class SharedFiles(pulumi.ComponentResource):
 class LustreNetwork(pulumi.ComponentResource):
     """The security group of the file systems that the CSI driver for FSx for Lustre creates, one for each claim.
 
-    It admits Lustre from the cluster's nodes and among its servers, and so does the security group of the nodes. It
-    stays when the stack is destroyed, as the file systems of deleted claims do, which use it.
+    It admits Lustre from the cluster's nodes and among its servers, and so does the security group of the nodes. In an
+    existing network it stays when the stack is destroyed, as the file systems of deleted claims do, which use it. A
+    created network could not be deleted with it:
+    https://docs.aws.amazon.com/vpc/latest/userguide/delete-vpc.html.
 
     Attributes:
         late: its ID, by its placeholder in parameters of StorageClasses.
@@ -92,7 +94,7 @@ class LustreNetwork(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("gpu-tenancy:clouds:LustreNetwork", name, {}, opts)
-        kept = pulumi.ResourceOptions(parent=self, retain_on_delete=True)
+        kept = pulumi.ResourceOptions(parent=self, retain_on_delete=not context.section.makes_network)
         # Not kept: EKS could not delete a security group that a rule of another one names.
         within = pulumi.ResourceOptions(parent=self)
         group = aws.ec2.SecurityGroup(

@@ -26,6 +26,7 @@ class Row(BaseModel):
 
     name: list[str] = []
     after: Literal["free", "kept", "returns"] = "free"
+    empty: bool = False
     source: str = ""
 
 
@@ -34,6 +35,10 @@ def rows() -> Mapping[str, Row]:
     """The rows by type of resource."""
     table: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "names.yaml").read_text(encoding="utf-8"))
     return {type_: Row.model_validate(row) for type_, row in table.items()}
+
+
+class InUseError(Exception):
+    """What is to be deleted has something in it that stays."""
 
 
 class TakenError(Exception):
@@ -88,8 +93,20 @@ class Clouds:
             raise TakenError(f"inputs to import do not match {name}: {differing}")
 
     def destroy(self, stack: Iterable[Registration], state: Mapping[str, Name | None]) -> None:
-        """Destroys what a stack registered, in the order that is given."""
-        for one in stack:
+        """Destroys what a stack registered, in the order that is given.
+
+        Raises:
+            InUseError: something stays in a network that is deleted.
+        """
+        ordered = list(stack)
+        inside: dict[str, set[str]] = {}  # for each resource, in which of those that are deleted empty it is
+        for one in reversed(ordered):
+            needed = {urn for urns in one.property_dependencies.values() for urn in urns}
+            inside[one.urn] = {outer for urn in needed for outer in (urn, *inside.get(urn, ()))}
+        emptied = {one.urn for one in ordered if rows()[one.type].empty and not one.retain_on_delete}
+        for one in ordered:
+            if one.retain_on_delete and (left := inside[one.urn] & emptied):
+                raise InUseError(f"{one.urn} stays in {left}")
             row, name = rows()[one.type], state[one.urn]
             if one.retain_on_delete:
                 continue

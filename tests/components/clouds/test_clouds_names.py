@@ -1,7 +1,7 @@
 """A stack can be destroyed and created again under the same names, and keys that encrypt something stay."""
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +12,7 @@ import aks_builders
 import eks_stacks
 import pulumi
 import pytest
+import test_clouds_network
 from builders import Data
 from cloud_names import KEYS, LOG_GROUP, Clouds, TakenError, rows
 from components_builders import cluster
@@ -32,20 +33,25 @@ SHARED: Final = {
 }
 
 
-def eks(**cluster: Any) -> Data:
-    sections = eks_stacks.stack(eks_stacks.creation(eks_stacks.section(**cluster)))
+def eks(zones: Sequence[str] = (), **cluster: Any) -> Data:
+    create = {"zones": zones} if zones else {}
+    sections = eks_stacks.stack(eks_stacks.creation(eks_stacks.section(**cluster), **create))
     sections["teams"]["a"] |= {"storage": SHARED, "secrets": {"wandb": {"from": "aws://eu-central-1/a/wandb"}}}
-    return {**sections, "datasets": {"out": {"bucket": "s3://ml-out", "create": True}}}
+    return with_bucket(sections, "s3://ml-out")
+
+
+def with_bucket(sections: Data, bucket: str) -> Data:
+    return {**sections, "datasets": {"out": {"bucket": bucket, "create": True}}}
 
 
 STACKS: Final[Mapping[str, Data]] = {
     "node groups": eks(autoscaler="cluster-autoscaler"),
+    "created network": eks(subnets={}, zones=list(eks_stacks.SUBNETS)),
     "karpenter": eks(autoscaler="karpenter"),
-    "gke": {**gke(create=creation()), "datasets": {"out": {"bucket": "gs://ml-out/v1", "create": True}}},
-    "aks": {
-        **aks_builders.stack(aks_builders.creation()),
-        "datasets": {"out": {"bucket": "az://mlout/out", "create": True}},
-    },
+    "gke": with_bucket(gke(create=creation()), "gs://ml-out/v1"),
+    "gke network": with_bucket(test_clouds_network.gke(), "gs://ml-out/v1"),
+    "aks": with_bucket(aks_builders.stack(aks_builders.creation()), "az://mlout/out"),
+    "aks network": with_bucket(test_clouds_network.aks(), "az://mlout/out"),
 }
 
 
