@@ -1,17 +1,19 @@
-"""Lists the objects of a running cluster that `usage`, `fit` and `why` need, with the rights of the user."""
+"""Lists the objects of a running cluster that commands about it need, with the rights of the user."""
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from gpu_tenancy.base.json import Json, map_at, maps_at, text_at
+from gpu_tenancy.base.json import text_at
 from gpu_tenancy.inspect.answers import Answer, Check
+from gpu_tenancy.inspect.devices import with_devices
 from gpu_tenancy.inspect.pods import label, name_of, namespace_of
+from gpu_tenancy.inspect.versions import current
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import FORBIDDEN, ApiError, UnknownKindError, UnreachableError
+from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import CONNECTIONS
 from gpu_tenancy.model.names import COMPUTE_DOMAIN
 
@@ -19,7 +21,8 @@ Kind = Literal[
     "AdmissionCheck", "ClusterQueue", "Cohort", "ConfigMap", "Dataset", "Event", "LimitRange", "LocalQueue",
     "Namespace", "Node", "Pod", "PersistentVolumeClaim", "PodGroup", "PriorityClass", "Queue", "ResourceFlavor",
     "ResourceQuota", "Secret", "StorageClass", "Workload", "ComputeDomain", "ResourceClaimTemplate",
-    "WorkloadPriorityClass", "TrainingRuntime", "ClusterTrainingRuntime", "DeviceClass", "ResourceSlice",
+    "WorkloadPriorityClass", "TrainingRuntime", "ClusterTrainingRuntime", "DeviceClass", "ResourceSlice", "Deployment",
+    "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 ]  # fmt: skip
 
 FLUID: Final = "data.fluid.io/v1alpha1"
@@ -27,6 +30,7 @@ KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 TRAINER: Final = "trainer.kubeflow.org/v1alpha1"
 RESOURCE: Final = "resource.k8s.io/v1"
 VOLCANO: Final = "scheduling.volcano.sh/v1beta1"
+POLICIES: Final = "admissionregistration.k8s.io/v1"
 
 _ADMIN: Final = "a user with the role kueue-batch-admin-role"
 _TENANT: Final = "a user with the role kueue-batch-user-role"
@@ -82,6 +86,9 @@ _SOURCES: Final[Mapping[Kind, _Source]] = {
     "TrainingRuntime": _Source(TRAINER, "pods of TrainJobs", _VIEW, namespaced=True),
     "ClusterTrainingRuntime": _Source(TRAINER, "pods of TrainJobs", _WHOLE),
     "Event": _Source("v1", "events of controllers", _VIEW, namespaced=True),
+    "Deployment": _Source("apps/v1", "operators and their versions", _VIEW, namespaced=True),
+    "ValidatingAdmissionPolicy": _Source(POLICIES, "policies that guard GPUs", _WHOLE),
+    "ValidatingAdmissionPolicyBinding": _Source(POLICIES, "policies that guard GPUs", _WHOLE),
 }
 
 
@@ -211,7 +218,10 @@ def _read(cluster: Cluster, kind: Kind, namespace: str, *, alone: bool) -> tuple
     try:
         if source.without_values:
             return cluster.rows(source.api_version, kind, namespace=within), None
-        return cluster.list(source.api_version, kind, namespace=within), None
+        served = cluster.served(Reference(source.api_version, kind, ""))
+        version = served.api_version if served else source.api_version
+        found = cluster.list(version, kind, namespace=within)
+        return found if version == source.api_version else tuple(current(item, kind) for item in found), None
     except UnknownKindError as error:
         return (), Missing(kind, source.tells, error.message, "")
     except ApiError as error:
@@ -241,57 +251,3 @@ def teams_of(state: State) -> list[str]:
         name_of(each) for each in state.of("Namespace") if label(each, "app.kubernetes.io/managed-by") == "gpu-tenancy"
     ]
     return sorted({*made, *(namespace_of(queue) for queue in state.of("LocalQueue"))})
-
-
-_DRIVER: Final = re.compile(r"""device\.driver == ["']([^"']+)["']""")
-_TYPE: Final = re.compile(r"""\.type == ["']([^"']+)["']""")
-
-
-@dataclass(frozen=True, slots=True)
-class _Class:
-    """What devices a DeviceClass selects: of a driver, and of a type if its selectors name one."""
-
-    resource: str
-    driver: str
-    kind: str
-
-
-def with_devices(
-    nodes: Sequence[Manifest], classes: Iterable[Manifest], slices: Iterable[Manifest]
-) -> tuple[Manifest, ...]:
-    """Nodes whose allocatable resources include the devices that pods can request by name, as a device plugin's would.
-
-    A DeviceClass with an `extendedResourceName` has the scheduler allocate devices of the class to pods that request
-    that resource. The kubelet then reports none: the devices are in ResourceSlices.
-    https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#extended-resource
-
-    Classes are understood if their selectors compare the driver, and its attribute `type`, with texts, as those of
-    NVIDIA's driver do; others are ignored.
-    """
-    found: dict[str, Counter[str]] = defaultdict(Counter)
-    known = [one for item in classes if (one := _class(item))]
-    for item in slices:
-        for one in known:
-            if text_at(item, "spec", "driver") == one.driver:
-                kinds = [text_at(device, "attributes", "type", "string") for device in maps_at(item, "spec", "devices")]
-                count = sum(not one.kind or kind == one.kind for kind in kinds)
-                found[text_at(item, "spec", "nodeName")][one.resource] += count
-    return tuple(_added(node, found.get(name_of(node), {})) for node in nodes)
-
-
-def _class(item: Manifest) -> _Class | None:
-    resource = text_at(item, "spec", "extendedResourceName")
-    text = " ".join(text_at(selector, "cel", "expression") for selector in maps_at(item, "spec", "selectors"))
-    driver, kind = _DRIVER.search(text), _TYPE.search(text)
-    return _Class(resource, driver[1], kind[1] if kind else "") if resource and driver else None
-
-
-def _added(node: Manifest, devices: Mapping[str, int]) -> Manifest:
-    if not devices:
-        return node
-    counted: dict[str, Json] = {name: str(count) for name, count in devices.items()}
-    status: dict[str, Json] = {
-        **map_at(node, "status"),
-        "allocatable": {**map_at(node, "status", "allocatable"), **counted},
-    }
-    return {**node, "status": status}

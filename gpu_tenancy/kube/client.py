@@ -311,6 +311,10 @@ class Cluster:
             return reference._replace(api_version=other.api_version) if other else None
         return reference
 
+    def versions(self, group: str) -> tuple[str, ...]:
+        """The versions of an API group that the server serves, the preferred one first; empty for none."""
+        return (self._catalogue or self._discover(None)).versions(group)
+
     def forget_kinds(self) -> None:
         """Clears the discovery cache; call it after a definition was changed or deleted."""
         self._catalogue = None

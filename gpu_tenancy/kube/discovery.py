@@ -39,6 +39,11 @@ class Catalogue:
         """The kind in exactly this version."""
         return self._resources.get((api_version, kind))
 
+    def versions(self, group: str) -> tuple[str, ...]:
+        """The versions of a group that the server serves, the preferred one first; empty for none."""
+        all_ = (version.rpartition("/") for version, _ in self._resources)
+        return tuple(dict.fromkeys(version for of, _, version in all_ if of == group))
+
     def preferred(self, group: str, kind: str) -> Resource | None:
         """The kind in the server's preferred version."""
         return self._preferred.get((group, kind))
