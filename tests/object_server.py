@@ -23,7 +23,7 @@ def _discovered(objects: Objects, *, core: bool) -> bytes:
                 {
                     "version": version.rpartition("/")[2],
                     "resources": [
-                        {"resource": kind.lower(), "responseKind": {"kind": kind}, "scope": "Cluster"}
+                        {"resource": kind.lower(), "responseKind": {"kind": kind}, "scope": _scope(kind)}
                         for other, kind in objects
                         if other == version
                     ],
@@ -34,6 +34,11 @@ def _discovered(objects: Objects, *, core: bool) -> bytes:
         if ("/" not in version) is core
     ]
     return json.dumps({"kind": "APIGroupDiscoveryList", "items": groups}).encode()
+
+
+def _scope(kind: str) -> str:
+    """ConfigMaps are read by name, and need a namespace for that; everything else is only listed."""
+    return "Namespaced" if kind == "ConfigMap" else "Cluster"
 
 
 @contextmanager
@@ -51,8 +56,9 @@ def serving(folder: Path, objects: Objects) -> Generator[Path]:
             if path in {"/api", "/apis"}:
                 body = _discovered(objects, core=path == "/api")
             else:
-                items = next(items for (of, kind), items in objects.items() if (of, kind.lower()) == (version, plural))
-                status = 403 if items is None else 200
+                found = [items for (of, kind), items in objects.items() if (of, kind.lower()) == (version, plural)]
+                items = found[0] if found else ()
+                status = 404 if not found else 403 if items is None else 200
                 body = json.dumps({"kind": "Status", "items": [*(items or ())], "message": "forbidden"}).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))

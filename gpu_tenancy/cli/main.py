@@ -12,6 +12,7 @@ from gpu_tenancy.cli.commands import (
     doctor,
     environments,
     facts,
+    inspecting,
     live,
     people,
     platform,
@@ -38,8 +39,8 @@ _GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Callable[..., None]]]]] = {
         },
     ),
     "cluster": (
-        "Checks of a real cloud and of Helm charts before a deployment.",
-        {"doctor": doctor.doctor, "charts": doctor.charts},
+        "Inspect a running cluster, whoever made it; checks of a cloud and of Helm charts before a deployment.",
+        {"inspect": inspecting.inspect, "doctor": doctor.doctor, "charts": doctor.charts},
     ),
     "access": (
         "Who may do what; kubeconfigs.",

@@ -1,0 +1,200 @@
+"""`tenancy cluster inspect` on recorded clusters: what each rule finds, what is hidden, and what is not evaluated."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from live_builders import Data, came
+from object_server import serving
+from repository import ROOT
+from rich.text import Text
+from typer.testing import CliRunner
+
+from gpu_tenancy.base.output import Output
+from gpu_tenancy.cli.main import app
+from gpu_tenancy.inspect.reading import Kind, Missing, State
+from gpu_tenancy.inspect.survey import show
+from gpu_tenancy.inspect.survey.facts import Facts, Names
+from gpu_tenancy.inspect.survey.survey import KINDS, RULES, Survey, survey
+from gpu_tenancy.inspect.versions import current
+
+HERE: Final = ROOT / "tests" / "inspect"
+CASES: Final[list[Data]] = yaml.safe_load((HERE / "survey_cases.yaml").read_text(encoding="utf-8"))
+
+
+def objects(name: str = "consistent") -> list[Data]:
+    return list(yaml.safe_load_all((HERE / "clusters" / f"{name}.yaml").read_text(encoding="utf-8")))
+
+
+def facts(found: Iterable[Data], *, anonymous: bool = False, missing: Iterable[Missing] = ()) -> Facts:
+    by_kind: dict[Any, list[Any]] = defaultdict(list)
+    for each in found:
+        by_kind[each["kind"]].append(current(each, each["kind"]))
+    lacking: dict[Kind, Missing] = {each.kind: each for each in missing}
+    state = State({kind: tuple(all_) for kind, all_ in by_kind.items() if kind not in lacking}, lacking)
+    return Facts(state, name=Names(anonymous=anonymous))
+
+
+def seen(found: Iterable[Data], **more: Any) -> Survey:
+    return survey(facts(found, **more))
+
+
+def merged(whole: Any, patch: Any) -> Any:
+    """A JSON merge patch: https://www.rfc-editor.org/rfc/rfc7386."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(whole) if isinstance(whole, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result
+
+
+def changed(case: Data) -> list[Data]:
+    """The consistent cluster with a change; of several objects of a name, the first one is changed."""
+    made = objects()
+    for key, patch in case.get("merge", {}).items():
+        index = next(at for at, each in enumerate(made) if named(each) == key)
+        made[index] = merged(made[index], patch)
+    for key in case.get("without", ()):
+        made.remove(next(each for each in made if named(each) == key))
+    return made + case.get("add", [])
+
+
+def named(item: Data) -> str:
+    return f"{item['kind']}/{item['metadata']['name']}"
+
+
+def lines(found: Survey, width: int = 80) -> list[str]:
+    console = Output(width=width, terminal=True)
+    with console.capture() as captured:
+        console.print(show.screen(found), highlight=False, no_wrap=False)
+    return [Text.from_ansi(line).plain for line in captured.get().splitlines()]
+
+
+def test_a_consistent_cluster_has_no_findings() -> None:
+    found = seen(objects())
+    assert [finding.text for broken in found.broken for finding in broken.findings] == []
+    assert found.not_evaluated == ()
+    (pool,) = found.pools
+    assert (pool.flavors, pool.nodes, pool.exist, pool.promised, pool.idle) == (("big",), ("n1", "n2"), 16, 16, 16)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{case['rule']}-{at}" for at, case in enumerate(CASES)])
+def test_a_change_breaks_its_rule_alone(case: Data) -> None:
+    found = seen(changed(case))
+    texts = [finding.text for broken in found.broken if broken.rule == case["rule"] for finding in broken.findings]
+    assert case["says"] in texts
+    assert {broken.rule for broken in found.broken} == {case["rule"], *case.get("more", ())}
+
+
+def test_each_rule_has_a_case() -> None:
+    assert {case["rule"] for case in CASES} == {rule.name for rule in RULES}
+    assert {kind for rule in RULES for kind in rule.needs} <= set(KINDS)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{case['rule']}-{at}" for at, case in enumerate(CASES)])
+def test_an_anonymous_survey_has_no_names(case: Data) -> None:
+    made = [_sealed(each) for each in changed(case)]
+    found = seen(made, anonymous=True)
+    assert {broken.rule for broken in found.broken} == {case["rule"], *case.get("more", ())}
+    assert "secret" not in json.dumps(show.data(found)) + "\n".join(lines(found, 500))
+
+
+def _sealed(item: Data) -> Data:
+    """An object in which each name that a person chose begins with `secret`."""
+    chosen = {
+        "red", "blue", "green", "n1", "n2", "big", "any", "all", "other", "jobs", "gpus", "small", "second", "usual",
+        "red-queue", "blue-queue", "green-queue", "old-queue", "slices", "gangs", "gang", "job", "held", "notebook",
+    }  # fmt: skip
+
+    def walk(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: walk(item) if key != "kind" else item for key, item in value.items()}
+        if isinstance(value, list):
+            return [walk(item) for item in value]
+        if isinstance(value, str) and "licence" in value:
+            return f"secret {value}"
+        return f"secret-{value}" if value in chosen else value
+
+    return walk(item)
+
+
+def test_the_same_name_is_replaced_by_the_same_one() -> None:
+    name = Names(anonymous=True)
+    assert [name("red"), name("blue/red"), name("red")] == ["name-1", "name-2/name-1", "name-1"]
+
+
+def test_what_may_not_be_read_is_named_and_its_rules_are_not_evaluated() -> None:
+    missing = [Missing(kind, "it", "forbidden", "the administrator") for kind in ("Node", "ClusterQueue")]
+    found = seen(objects(), missing=missing)
+    assert found.unreadable == {"the administrator": ("Node", "ClusterQueue")}
+    assert "promised-beyond-nodes" in found.not_evaluated
+    assert "limit-ranges-contradict" not in found.not_evaluated
+    assert any(line.startswith("not readable: Node, ClusterQueue; ask the administrator") for line in lines(found))
+
+
+def test_kinds_of_operators_that_are_not_installed_hide_no_rule() -> None:
+    absent = [Missing(kind, "it", "not served", "") for kind in ("Queue", "PodGroup")]
+    assert seen(objects(), missing=absent).not_evaluated == ()
+
+
+def test_an_idle_guarantee_that_is_lent_names_who_would_be_preempted() -> None:
+    borrower = came("night", "red", gpus=16)
+    borrower["kind"], borrower["spec"]["queueName"] = "Workload", "jobs"
+    admission = borrower["status"]["admission"]
+    admission["clusterQueue"] = "red-queue"
+    admission["podSetAssignments"][0]["flavors"] = {"nvidia.com/gpu": "big"}
+    used = {"name": "big", "resources": [{"name": "nvidia.com/gpu", "total": "16"}]}
+    status = {"conditions": [{"type": "Active", "status": "True"}], "flavorsReservation": [used]}
+    made = [merged(each, {"status": status}) if named(each) == "ClusterQueue/red-queue" else each for each in objects()]
+    (one,) = seen([*made, borrower]).preemptions.found
+    assert one.text == "if queue blue-queue uses its 8 idle guaranteed big GPUs: red/night preempted"
+
+
+def test_queues_of_v1beta1_are_read_as_those_of_v1beta2() -> None:
+    def older(item: Data) -> Data:
+        if item["kind"] != "ClusterQueue":
+            return item
+        spec = {**item["spec"], "cohort": item["spec"]["cohortName"], "flavorFungibility": {"whenCanBorrow": "Borrow"}}
+        del spec["cohortName"]
+        return {**item, "spec": spec}
+
+    queue = facts(map(older, objects())).queues.cluster_queues["red-queue"]
+    assert (queue.spec.cohort, queue.invalid) == ("all", "")
+
+
+def test_the_screen_fits_80_columns() -> None:
+    for case in CASES:
+        assert max(map(len, lines(seen(changed(case))))) <= 80, case["rule"]
+
+
+@pytest.mark.process
+def test_the_command_reads_any_server(tmp_path: Path) -> None:
+    served: dict[tuple[str, str], list[Data] | None] = defaultdict(list)
+    for each in objects():
+        version = each["apiVersion"].replace("v1beta2", "v1beta1")
+        if each["kind"] == "ClusterQueue":
+            each["spec"]["cohort"] = each["spec"].pop("cohortName")
+        found = served[version, each["kind"]]
+        assert found is not None
+        found.append(each)
+    served["v1", "Pod"] = None
+    served["v1", "ConfigMap"] = []
+    with serving(tmp_path, served) as kubeconfig:
+        result = CliRunner().invoke(app, ["cluster", "inspect", "--kubeconfig", str(kubeconfig), "-o", "json"])
+    assert result.exit_code == 0, result.output
+    data = json.loads(result.stdout)
+    assert data["operators"] == ["Kueue (serves v1beta1)"]
+    assert data["gpus"][0] | {"used": 0} == {
+        "resource": "nvidia.com/gpu", "exist": 16, "ready": 16, "queues": 16, "gangs": 0, "quotas": 32, "used": 0,
+        "held": 0,
+    }  # fmt: skip
+    assert data["findings"] == []
+    assert "Pod" in data["notReadable"]["a user with the role view in the namespace"]
