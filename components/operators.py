@@ -22,17 +22,13 @@ from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, PolicyRul
 
 from gpu_tenancy.model.catalogue.fabrics import Image
 from gpu_tenancy.model.catalogue.operators import CRITICAL, Probe
+from gpu_tenancy.model.names import KUBECTL
 from gpu_tenancy.model.plan.operators import ReleasePlan
 from gpu_tenancy.model.plan.operators.network import InfinibandPlan
 
 from .conventions import wire
 from .pods import kubectl_pod, on_pools, tolerations
 
-KUBECTL: Final = (
-    "registry.k8s.io/kubectl:v1.34.1@sha256:59bafa07ff3a6d4b417e7633ddb9d79a9606ca98bf64bac080b3e65748669250"
-)
-"""Image of the gates. It has no shell, so container restarts are the retries: https://github.com/kubernetes/release.
-The digest is in image files of several public repositories, which agree (read on 2026-11-22)."""
 _SECONDS: Final = 900
 _RBAC: Final = "rbac.authorization.k8s.io"
 _ENFORCED: Final = "pod-security.kubernetes.io/enforce"
@@ -137,7 +133,7 @@ def _gate_pod(plan: ReleasePlan) -> PodSpecArgsDict:
     """A pod that runs the dry run once. If it is rejected, the kubelet restarts the container with back-off."""
     own: ContainerArgsDict = {
         "name": "ask",
-        "image": KUBECTL,
+        "image": KUBECTL,  # Without a shell, so container restarts are the retries.
         "args": ["create", "--dry-run=server", "--filename=/gate/object.yaml"],
         "env": [{"name": "HOME", "value": "/tmp"}],  # noqa: S108 - of the pod, where kubectl keeps what it discovers
     }

@@ -12,6 +12,7 @@ from gpu_tenancy.cli.commands import (
     doctor,
     environments,
     facts,
+    holding,
     inspecting,
     live,
     people,
@@ -39,8 +40,14 @@ _GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Callable[..., None]]]]] = {
         },
     ),
     "cluster": (
-        "Inspect a running cluster, whoever made it; checks of a cloud and of Helm charts before a deployment.",
-        {"inspect": inspecting.inspect, "doctor": doctor.doctor, "charts": doctor.charts},
+        "Inspect a running cluster, whoever made it, and hold parts of it; checks before a deployment.",
+        {
+            "inspect": inspecting.inspect,
+            "hold": holding.hold,
+            "release": holding.release,
+            "doctor": doctor.doctor,
+            "charts": doctor.charts,
+        },
     ),
     "access": (
         "Who may do what; kubeconfigs.",

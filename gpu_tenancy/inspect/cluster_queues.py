@@ -9,6 +9,7 @@ from gpu_tenancy import kueue
 from gpu_tenancy.base.amounts import amount
 from gpu_tenancy.base.json import Json, at, int_at, maps_at, text_at
 from gpu_tenancy.base.quantity import parse_quantity
+from gpu_tenancy.inspect.holds import Hold
 from gpu_tenancy.inspect.pods import Manifest, name_of
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue import (
@@ -38,6 +39,7 @@ class ClusterQueue:
         pending: how many workloads are pending, as Kueue reports it.
         inactive: why the queue admits no workloads; empty where it does.
         stop_policy: `Hold` or `HoldAndDrain`; empty where it is not stopped.
+        hold: its hold for maintenance.
         invalid: the value that Kueue does not know; empty where there is none.
     """
 
@@ -47,6 +49,7 @@ class ClusterQueue:
     pending: int = 0
     inactive: str = ""
     stop_policy: str = ""
+    hold: Hold | None = None
     invalid: str = ""
 
     @property
@@ -75,6 +78,7 @@ def read_cluster_queue(manifest: Manifest) -> ClusterQueue:
         pending=int_at(manifest, "status", "pendingWorkloads"),
         inactive=stopped or (text_at(active, "message") if text_at(active, "status") == "False" else ""),
         stop_policy=policy,
+        hold=Hold.of(manifest),
         invalid="; ".join(unknown),
     )
 

@@ -9,11 +9,13 @@ from gpu_tenancy.base.amounts import amount_text, ordered
 from gpu_tenancy.base.json import maps_at, text_at, texts_at
 from gpu_tenancy.base.quantity import CHANNELS, CPU
 from gpu_tenancy.inspect.answers import Verdict
+from gpu_tenancy.inspect.holds import Hold
 from gpu_tenancy.inspect.nodes import suits_node, untolerated
 from gpu_tenancy.inspect.pods import Manifest, name_of
 from gpu_tenancy.inspect.workloads import PodSet
 from gpu_tenancy.kueue import ClusterQueue, FlavorResource, Policy, Quotas
 from gpu_tenancy.kueue.topology import UNCONSTRAINED
+from gpu_tenancy.model.names import HOLD
 
 STATE_PLACE: Final = f'add the annotation {UNCONSTRAINED}: "true" to the pod template'
 """Fix for pods that must state their place in a topology."""
@@ -139,12 +141,14 @@ class Refusal:
     Attributes:
         text: the reason.
         fix: what to write in the pod template.
+        held: the flavor, if it is held for maintenance.
         decisive: whether the flavor's limit is enough, so that only this excludes it.
     """
 
     text: str
     fix: str = ""
     decisive: bool = False
+    held: str = ""
 
     @property
     def advice(self) -> str:
@@ -164,6 +168,11 @@ class Offer:
     pods: PodSet
     requests: tuple[QuotaRequest, ...]
     refused: tuple[Refusal, ...]
+
+    @property
+    def held(self) -> Refusal | None:
+        """The refusal of a flavor that could admit the pods, but is held for maintenance."""
+        return next((refusal for refusal in self.refused if refusal.held and not self.requests), None)
 
     @property
     def source(self) -> Source:
@@ -282,6 +291,8 @@ def unfit(name: str, flavors: Mapping[str, Manifest], pods: PodSet, of_queue: Co
         fix = f"use the labels of the flavor in the pod's node selector or affinity: {labels}"
         return Refusal(f"flavor {name}: does not match the pod's node selector or affinity", fix)
     taint = untolerated(pods.spec, maps_at(flavor, "spec", "nodeTaints"), maps_at(flavor, "spec", "tolerations"))
+    if taint and taint.startswith(f"{HOLD}=") and (hold := Hold.of({**flavor, "kind": "ResourceFlavor"})):
+        return Refusal(f"flavor {name} is {hold.text}", hold.fix, held=name)
     if taint:
         key, _, effect = taint.rpartition(":")
         toleration = f"tolerations: [{{key: {key.partition('=')[0]}, operator: Exists, effect: {effect}}}]"

@@ -151,6 +151,8 @@ class Queues:
 
     def closed(self, namespace: str, local: str, queue: ClusterQueue) -> Reason | None:
         """What stops a ClusterQueue from admitting anything that comes through a LocalQueue."""
+        if queue.hold and queue.stop_policy:
+            return f"ClusterQueue {queue.name} is {queue.hold.text}", queue.hold.fix
         if queue.inactive:
             return f"ClusterQueue {queue.name} admits no workloads: {queue.inactive}", FIX_THIS
         return self.stopped(namespace, local) or self.shut_out(namespace, queue.name)

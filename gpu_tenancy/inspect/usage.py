@@ -14,6 +14,7 @@ from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.budgets import Budget, budgets
 from gpu_tenancy.inspect.cluster_queues import reported_usage
 from gpu_tenancy.inspect.gangs import GangQueue, gang_queues
+from gpu_tenancy.inspect.holds import holds_of
 from gpu_tenancy.inspect.pods import name_of, namespace_of
 from gpu_tenancy.inspect.queueing import judge_queue
 from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, Queues
@@ -139,6 +140,7 @@ class Usage:
 
     Attributes:
         notes: what the reader should know about the numbers.
+        holds: queues and flavors that are held for maintenance.
         unreadable: kinds without which numbers are unknown.
     """
 
@@ -146,12 +148,13 @@ class Usage:
     budgets: tuple[TeamBudget, ...]
     total: Total
     notes: tuple[Note, ...]
+    holds: tuple[str, ...] = ()
     unreadable: tuple[Missing, ...] = ()
 
     @property
     def remarks(self) -> list[str]:
         """The notes as texts, and which numbers are unknown."""
-        return [*(note.value for note in self.notes), *(missing.text for missing in self.unreadable)]
+        return [*self.holds, *(note.value for note in self.notes), *(missing.text for missing in self.unreadable)]
 
 
 def measure(state: State, team: str = "") -> Usage:
@@ -167,7 +170,16 @@ def measure(state: State, team: str = "") -> Usage:
     spent = tuple(_budgets(state, team, with_gpus=_has_gpus(rows)))
     unreadable = tuple(missing for missing in state.refused(*_NEEDED) if not (team and missing.partly))
     notes = tuple(_notes(queues, rows, spent, team))
-    return Usage(rows, spent, _total(rows, queues, team), notes, unreadable)
+    return Usage(rows, spent, _total(rows, queues, team), notes, tuple(_holds(queues, rows, team)), unreadable)
+
+
+def _holds(queues: Queues, rows: Iterable[Row], team: str) -> Iterator[str]:
+    """The holds of queues and flavors; of one team, those that concern it."""
+    shown = {name for row in rows for name in (row.team, row.part_of, row.flavor)}
+    for kind in ("ClusterQueue", "ResourceFlavor"):
+        for hold in holds_of(queues.state.of(kind)):
+            if not team or hold.name in shown:
+                yield f"{hold.kind} {hold.name} is {hold.text}"
 
 
 def _require(state: State, team: str) -> None:
@@ -244,7 +256,8 @@ def _pending_lines(queues: Queues, queue: str, workloads: Sequence[Workload]) ->
             if offer and offer.requests and offer.source.verdict != "never":
                 own = {(part.flavor, part.resource): pods.total.get(part.resource, 0) for part in offer.requests}
             else:
-                nowhere = "-" if target else "?"
+                held = offer.held.held if offer and offer.held else "-"
+                nowhere = held if target else "?"
                 own = {(nowhere, name): value for name, value in pods.total.items() if value}
             for line, value in own.items():
                 amounts[line] = amounts.get(line, 0) + value

@@ -165,9 +165,8 @@ def _pending(queues: Queues, workload: Workload, lines: list[str]) -> Why:
     if blocked := closed or claim_pending(workload) or workload.held_back:  # However much quota is free.
         return Why(lines, *blocked)
     offers = judge_queue(queues.quotas, queue.spec, state.of("ResourceFlavor"), workload.sets)
-    if message := _no_room_together(workload, offers):
-        fix = f"wait until nodes near one another are free, request fewer pods, or use the annotation {PREFERRED}"
-        return Why(lines, f"no part of the network has room for its pods: {message}", fix)
+    if excluded := _excluded(workload, offers):
+        return Why(lines, *excluded)
     if first and queue.strict:
         lines.append("its queue is StrictFIFO: no workload passes the first, even if that one can never be admitted")
     # What exceeds the queue's limit needs no simulation: no end of another workload changes that.
@@ -192,6 +191,16 @@ def _position(before: Sequence[Workload], *, complete: bool) -> str:
     count = plural(len(before), "workload is", "workloads are")
     requested = leading_text(add(*(other.total for other in before)))
     return f"{count} ahead of it{seen}, requesting {requested}: {named([other.label for other in before])}"
+
+
+def _excluded(workload: Workload, offers: Sequence[Offer]) -> Reason | None:
+    """What keeps a workload pending although its queue has the quota: a flavor that is held, or the network."""
+    if held := next((refusal for offer in offers if (refusal := offer.held)), None):
+        return held.text, held.fix
+    if message := _no_room_together(workload, offers):
+        fix = f"wait until nodes near one another are free, request fewer pods, or use the annotation {PREFERRED}"
+        return f"no part of the network has room for its pods: {message}", fix
+    return None
 
 
 def _no_room_together(workload: Workload, offers: Sequence[Offer]) -> str:

@@ -14,6 +14,7 @@ from gpu_tenancy.kube.inventory import Entry
 from gpu_tenancy.kube.live import Live, digest
 from gpu_tenancy.kube.outcome import Action
 from gpu_tenancy.kube.references import Reference, is_definition, is_namespace
+from gpu_tenancy.kube.request import HOLDING
 
 _UNPROCESSABLE: Final = 422
 _IMMUTABLE: Final = re.compile(
@@ -104,7 +105,7 @@ class Applier:
         try:
             after = self._apply(wanted)
         except ApiError as error:
-            if same and by_kueue(error):
+            if same and (by_kueue(error) or _conflicts_only(error, _BY_HOLD)):
                 return Applied("unchanged", live)
             if wanted.adopted or not self._may_replace(wanted, error):
                 raise
@@ -188,6 +189,7 @@ _BY_HAND: Final = re.compile(
     r"(?! with subresource)"
 )
 """Managers that people use. Fields of controllers, and of the `scale` subresource, are not taken back."""
+_BY_HOLD: Final = re.compile(f'conflict with "{HOLDING}"')
 _BY_KUEUE: Final = re.compile(r'conflict with "kueue"')
 
 

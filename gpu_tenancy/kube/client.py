@@ -12,7 +12,7 @@ from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.kube.discovery import Catalogue, Resource, resources
 from gpu_tenancy.kube.errors import ApiError, UnknownKindError, UnreachableError, api_error
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.kube.request import APPLY, DISCOVERY, MERGE, Request, partial, writing
+from gpu_tenancy.kube.request import APPLY, DISCOVERY, FIELD_MANAGER, JSON_PATCH, MERGE, Request, partial, writing
 from gpu_tenancy.kube.waiting import holders, wait_for
 
 Manifest: TypeAlias = dict[str, Json]
@@ -211,6 +211,15 @@ class Cluster:
         """Changes fields by a JSON merge patch; `subresource` can be `status`, to act as a controller."""
         path = "/".join([self._path(reference), *([subresource] if subresource else [])])
         return self._ask(Request("PATCH", path, writing(), patch, MERGE))
+
+    def amend(self, reference: Reference, operations: Sequence[Manifest], *, manager: str = FIELD_MANAGER) -> Manifest:
+        """Changes an object by a JSON patch, all operations or none, as a field manager.
+
+        Raises:
+            ApiError: status 422 if an operation `test` fails.
+        """
+        query = {**writing(), "fieldManager": manager}
+        return self._ask(Request("PATCH", self._path(reference), query, operations, JSON_PATCH))
 
     def token(self, namespace: str, account: str, *, seconds: int = 365 * 24 * 3600) -> str:
         """A token of a ServiceAccount (TokenRequest), valid for so many seconds or less, as the server decides."""

@@ -1,7 +1,7 @@
 """HTTP requests to an API server, and when they are repeated."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Final
@@ -11,12 +11,16 @@ from gpu_tenancy.base.json import Json
 FIELD_MANAGER: Final = "gpu-tenancy"
 """The field manager for our fields."""
 
+HOLDING: Final = "gpu-tenancy-hold"
+"""The field manager of `tenancy cluster hold`, whose fields no deployment takes back."""
+
 CONNECTIONS: Final = 8
 """Number of connections that are kept alive, and of parallel requests."""
 
 JSON: Final = "application/json"
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
 DISCOVERY: Final = f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,{JSON}"
 """Requests every group, version and kind in one answer."""
 
@@ -46,7 +50,7 @@ class Request:
     method: str
     path: str
     query: Mapping[str, str] = field(default_factory=dict[str, str])
-    body: Mapping[str, Json] | None = field(default=None, repr=False)
+    body: Mapping[str, Json] | Sequence[Mapping[str, Json]] | None = field(default=None, repr=False)
     content_type: str = JSON
     accept: str = JSON
     once: bool = False

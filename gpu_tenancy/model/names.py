@@ -18,6 +18,13 @@ RAY_JOB: Final = ("ray.io/v1", "RayJob")
 """API version and kind of a RayJob."""
 STACK: Final = "gpu-tenancy.dev/stack"
 """Annotation of the root Cohort, with the name of its stack. Whoever may read quota may read it."""
+HOLD: Final = "gpu-tenancy.dev/hold"
+"""Annotation of a held ClusterQueue or ResourceFlavor, with who holds it, and key of the taint of a held flavor."""
+KUBECTL: Final = (
+    "registry.k8s.io/kubectl:v1.34.1@sha256:59bafa07ff3a6d4b417e7633ddb9d79a9606ca98bf64bac080b3e65748669250"
+)
+"""Image of Jobs of the platform itself. It has no shell: https://github.com/kubernetes/release.
+The digest is in image files of several public repositories, which agree (read on 2026-11-22)."""
 UNREAD: Final = "unread-secret"
 """Placeholder for a secret, where a stack is read without Pulumi to decrypt it."""
 

@@ -9,9 +9,9 @@ from repository import ROOT
 
 from components.clouds.azure.memory import IMAGE
 from components.clouds.gcp.daemons import PAUSE
-from components.operators import KUBECTL
 from components.snapshots import KUBECTL_AND_SHELL
 from gpu_tenancy.model.catalogue.fabrics import fabrics
+from gpu_tenancy.model.names import KUBECTL
 
 UNKNOWN: Final = {
     "cos-nvidia-installer:fixed": "it is part of the node image and never pulled",
@@ -59,7 +59,7 @@ def test_components_name_no_other_image() -> None:
     """Literals in the source that look like an image: a registry or `fixed`, and a tag."""
     found = {
         image
-        for file in (ROOT / "components").rglob("*.py")
+        for file in (*(ROOT / "components").rglob("*.py"), ROOT / "gpu_tenancy" / "model" / "names.py")
         for image in _IMAGE.findall(re.sub(r'"\s*\n\s*"', "", file.read_text(encoding="utf-8")))
         if ("." in image.partition("/")[0] and "/" in image) or image.endswith(":fixed")
     }

@@ -52,7 +52,7 @@ def up(
                 " none is created or deleted",
                 highlight=False,
             )
-        _confirm(f"Deploy {_listed(environment.stacks.names)} to {environment.cluster}?", yes=yes)
+        confirm(f"Deploy {_listed(environment.stacks.names)} to {environment.cluster}?", yes=yes)
         _show(environment.up(at_once))
 
 
@@ -93,7 +93,7 @@ def destroy(
         if not environment.existing:
             terminal.out.print(f"{stack} has no Pulumi stacks")
             return
-        _confirm(f"Delete all resources of {_listed(environment.existing)} on {environment.cluster}?", yes=yes)
+        confirm(f"Delete all resources of {_listed(environment.existing)} on {environment.cluster}?", yes=yes)
         _show(environment.down(at_once))
 
 
@@ -113,7 +113,7 @@ def _listed(names: "Iterable[str]") -> str:
     return f"stack {listed[0]}" if len(listed) == 1 else f"the stacks {', '.join(listed)}"
 
 
-def _confirm(question: str, *, yes: bool) -> None:
+def confirm(question: str, *, yes: bool) -> None:
     """Asks on a terminal.
 
     Raises:

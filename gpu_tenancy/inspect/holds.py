@@ -1,0 +1,91 @@
+"""Holds of queues and flavors for maintenance, as their annotation records them."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Self
+
+from gpu_tenancy.base.json import Json, text_at
+from gpu_tenancy.inspect.pods import Manifest, name_of
+from gpu_tenancy.model.names import HOLD
+
+_FORM: Final = "%Y-%m-%d %H:%M UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A ClusterQueue or ResourceFlavor that admits nothing new.
+
+    Attributes:
+        name: of the object.
+        kind: of the object.
+        by: the user who holds it.
+        since: when, in the form of RFC 3339.
+        until: when it ends by itself; empty if it does not.
+        before: the field that was changed, as it was; None if it was not set.
+        after: the field as the hold set it.
+    """
+
+    name: str
+    kind: str
+    by: str
+    since: str
+    until: str = ""
+    before: Json = None
+    after: Json = None
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Self | None:
+        """Reads it from the annotation; None if the object is not held, or the annotation is not one of `hold`."""
+        try:
+            written = json.loads(text_at(manifest, "metadata", "annotations", HOLD))
+            by, since, until = (str(written[key]) for key in ("by", "since", "until"))
+            for moment in filter(None, (since, until)):
+                datetime.fromisoformat(moment)
+            return cls(
+                name_of(manifest), text_at(manifest, "kind"), by, since, until, written["before"], written["after"]
+            )
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    @property
+    def annotation(self) -> str:
+        """What the annotation says."""
+        kept = {"by": self.by, "since": self.since, "until": self.until, "before": self.before, "after": self.after}
+        return json.dumps(kept, sort_keys=True)
+
+    @property
+    def path(self) -> tuple[str, str]:
+        """The field by which the object is held."""
+        return ("spec", "stopPolicy") if self.kind == "ClusterQueue" else ("spec", "nodeTaints")
+
+    @property
+    def text(self) -> str:
+        """Such as `held since 2026-11-24 18:00 UTC until 2026-11-24 20:00 UTC by ada`."""
+        until = f"until {moment_text(self.until)}" if self.until else "until it is released"
+        return f"held since {moment_text(self.since)} {until} by {self.by}"
+
+    @property
+    def fix(self) -> str:
+        """How it ends."""
+        release = f"`tenancy cluster release {self.name}`"
+        return (
+            f"wait until then, or ask the platform team for {release}"
+            if self.until
+            else (f"ask the platform team for {release}")
+        )
+
+    def due(self, now: datetime) -> bool:
+        """Whether it should have ended."""
+        return bool(self.until) and datetime.fromisoformat(self.until) <= now
+
+
+def holds_of(manifests: Iterable[Manifest]) -> Sequence[Hold]:
+    """All holds of some objects."""
+    return [hold for manifest in manifests if (hold := Hold.of(manifest))]
+
+
+def moment_text(moment: str) -> str:
+    """A time in the form of RFC 3339 for people, in UTC."""
+    return datetime.fromisoformat(moment).astimezone(UTC).strftime(_FORM)
