@@ -10,6 +10,7 @@ import pytest
 import yaml
 from live_builders import Data, came
 from object_server import serving
+from page_reader import Page
 from repository import ROOT
 from rich.text import Text
 from typer.testing import CliRunner
@@ -21,6 +22,7 @@ from gpu_tenancy.inspect.survey import show
 from gpu_tenancy.inspect.survey.facts import Facts, Names
 from gpu_tenancy.inspect.survey.survey import KINDS, RULES, Survey, survey
 from gpu_tenancy.inspect.versions import current
+from gpu_tenancy.review.surveyed import page
 
 HERE: Final = ROOT / "tests" / "inspect"
 CASES: Final[list[Data]] = yaml.safe_load((HERE / "survey_cases.yaml").read_text(encoding="utf-8"))
@@ -104,7 +106,7 @@ def test_an_anonymous_survey_has_no_names(case: Data) -> None:
     made = [_sealed(each) for each in changed(case)]
     found = seen(made, anonymous=True)
     assert {broken.rule for broken in found.broken} == {case["rule"], *case.get("more", ())}
-    assert "secret" not in json.dumps(show.data(found)) + "\n".join(lines(found, 500))
+    assert "secret" not in json.dumps(show.data(found)) + "\n".join(lines(found, 500)) + page(found)
 
 
 def _sealed(item: Data) -> Data:
@@ -168,6 +170,16 @@ def test_queues_of_v1beta1_are_read_as_those_of_v1beta2() -> None:
 
     queue = facts(map(older, objects())).queues.cluster_queues["red-queue"]
     assert (queue.spec.cohort, queue.invalid) == ("all", "")
+
+
+def test_the_page_has_every_finding_and_loads_nothing() -> None:
+    found = seen([*changed(CASES[0]), *(item for case in CASES for item in case.get("add", ()))])
+    read = Page(page(found))
+    assert read.loads == []
+    assert [cells[-1] for cells in read.tables["Findings"][1:]] == [
+        broken.rule for broken in found.broken for _ in broken.findings
+    ]
+    assert len(found.broken) > 8
 
 
 def test_the_screen_fits_80_columns() -> None:

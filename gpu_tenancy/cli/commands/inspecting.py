@@ -1,5 +1,6 @@
 """The command `cluster inspect`: a survey of a running cluster, whoever made it."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from gpu_tenancy.cli.commands.live import Context, Embedded, Kubeconfig, asking
 def inspect(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for `inspect.html`, a page with all findings.")] = None,
     *,
     anonymous: Annotated[
         bool, typer.Option("--anonymous", help="Replace the names of objects, the same name by the same one.")
@@ -32,3 +34,7 @@ def inspect(
         with terminal.reported_if_slow("reading the cluster"):
             found = survey(read_facts(cluster, anonymous=anonymous))
         answer(output, show.data(found), show.screen(found))
+        if out:
+            from gpu_tenancy.review.surveyed import write_survey
+
+            terminal.report(f"page: {write_survey(found, out)}")

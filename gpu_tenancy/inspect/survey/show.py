@@ -93,7 +93,7 @@ def _texts(broken: Broken) -> Iterator[str]:
     for finding in broken.findings[:_SHOWN]:
         yield finding.text
     if (more := len(broken.findings) - _SHOWN) > 0:
-        yield f"{more} more of {broken.rule}: -o json shows all"
+        yield f"{more} more of {broken.rule}: -o json and --out show all"
 
 
 def _finding(broken: Broken, text: str) -> Text:
