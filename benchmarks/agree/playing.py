@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
 
+from benchmarks.agree.changing import Outcome, changed_objects, foreseen
 from benchmarks.agree.objects import KUEUE, NAMESPACE, SCENARIO, Objects
 from benchmarks.agree.observing import Observer, View
 from benchmarks.agree.tenancies import Data
@@ -51,12 +52,14 @@ class Played:
         trace: for each step, events with the seconds since the step began, as in the recordings.
         settled: whether Kueue came to rest after each action.
         tie: whether Kueue decided by a random id at some point.
+        change: what the scenario's change was foreseen to do, and what it did; None without a change.
     """
 
     observed: list[Data]
     trace: list[list[list[Any]]]
     settled: bool
     tie: bool
+    change: tuple[Outcome, Outcome] | None = None
 
     def same(self, other: "Played") -> bool:
         """Whether both plays had the same states."""
@@ -123,7 +126,7 @@ class _Play:
     def run(self) -> Played:
         observed: list[Data] = []
         trace: list[list[list[Any]]] = []
-        settled = True
+        settled, change = True, None
         alive: list[str] = []
         self._set_up()
         try:
@@ -140,9 +143,24 @@ class _Play:
                 observed.append(self._observed(alive))
                 if not settled:
                     break
+            if settled and "change" in self.scenario:
+                settled, change = self._change(alive)
         finally:
             self._hold()
-        return Played(observed, trace, settled, self.view.tie)
+        return Played(observed, trace, settled, self.view.tie, change)
+
+    def _change(self, alive: Sequence[str]) -> tuple[bool, tuple[Outcome, Outcome]]:
+        """Changes the queues; whether the scenario came to rest, and what was foreseen and done."""
+        self._next_second()
+        cluster = self.stage.cluster
+        expected = foreseen(cluster, self.scenario, self.prefix)
+        before, begun = self._observed(alive)["admitted"], len(self.view.events)
+        for manifest in changed_objects(self.scenario, self.prefix):
+            cluster.apply(manifest, force=True)
+        settled = self._rest("", begun, submitted=False)
+        preempted = {event[2] for event in self.view.events[begun:] if event[1] == "-"}
+        joined = set(self._observed(alive)["admitted"]) - set(before)
+        return settled, (expected, Outcome(tuple(sorted(preempted)), tuple(sorted(joined))))
 
     def _set_up(self) -> None:
         cluster = self.stage.cluster

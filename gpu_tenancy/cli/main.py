@@ -47,6 +47,7 @@ _GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Callable[..., None]]]]] = {
             "release": holding.release,
             "doctor": doctor.doctor,
             "charts": doctor.charts,
+            "snapshot": previewing.snapshot,
         },
     ),
     "access": (

@@ -9,8 +9,12 @@ from typing import Any
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.engine.project import Preview, preview
+from gpu_tenancy.inspect.proposal import Effect, effect
+from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.local.show import price_note
 from gpu_tenancy.model.outlook import outlook
+from gpu_tenancy.model.plan.queues import tenancy
+from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.project import project_name, read_stack
 from gpu_tenancy.packs.choosing import choose
 from gpu_tenancy.packs.evaluation import evaluate
@@ -22,13 +26,14 @@ from gpu_tenancy.review.review import Comparison, Review
 from gpu_tenancy.review.verdict import verdict
 
 
-def review(
+def review(  # noqa: PLR0913 - what a review is made of
     current: Preview,
     project: Path,
     *,
     ref: str | None = None,
     policies: Sequence[str] = (),
     real: Path | None = None,
+    live: State | None = None,
 ) -> Review:
     """Reviews a stack.
 
@@ -38,6 +43,7 @@ def review(
         ref: git ref of the base.
         policies: policy packs to evaluate, as the option `--policy` has them.
         real: file written by `pulumi preview --json`.
+        live: of a running cluster with the stack, for the effect on its workloads.
 
     Raises:
         ConsoleError: the ref, a policy pack or the file is invalid.
@@ -57,6 +63,7 @@ def review(
     before = outlook(stack) if stack else None
     comparison = Comparison(compared.ref, compared.commit, before, compared.notes) if compared else None
     seen = read_real(real, current.rendered, rendered, pools) if real else None
+    found = _effect(current, live) if live else None
     return Review(
         stack=current.name,
         resources=len(resources(current.rendered)),
@@ -67,8 +74,14 @@ def review(
         real=seen,
         price_note=price_note(current.stack),
         where=_places(current, project),
-        verdict=verdict(now, comparison, differences, rules, seen),
+        verdict=verdict(now, comparison, differences, rules, real=seen, effect=found),
+        effect=found,
     )
+
+
+def _effect(current: Preview, live: State) -> Effect:
+    strategies = tenancy(Tree(current.stack)).fair_sharing or ()
+    return effect(live, (one.manifest for one in current.objects), current.name, strategies=strategies)
 
 
 def _evaluated(current: Preview, project: Path, policies: Sequence[str]) -> list[Evaluated]:

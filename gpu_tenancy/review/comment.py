@@ -86,6 +86,8 @@ def _sections(review: Review) -> Iterator[Section]:
     note = text(review.price_note or "No prices available")
     yield Section("policies", 2, tuple(_rules(review)))
     yield Section("deletions and replacements", 1, tuple(_losses(groups)))
+    if review.effect:
+        yield _table("running and pending workloads", 2, all_["work"])
     yield Section("changes", 5, tuple(_changes(review, groups)))
     yield Section("changed values", 3, tuple(_differences(review, all_.values())))
     yield Section("guarantees and limits", 4, tuple(_promises(review)))

@@ -23,6 +23,7 @@ from gpu_tenancy.review.figures import (
     share,
     span,
 )
+from gpu_tenancy.review.figures_work import work
 from gpu_tenancy.review.review import Review
 from gpu_tenancy.review.verdict import total
 
@@ -35,7 +36,8 @@ def tables(review: Review) -> dict[str, Table]:
     before = review.comparison.before if review.comparison else None
     stored = any(has_storage(outlook) for outlook in (before, review.now) if outlook)
     old = {table.name: table for table in _all(before, stored=stored)} if before else {}
-    return {table.name: compared(table, old.get(table.name)) for table in _all(review.now, stored=stored)}
+    found = {table.name: compared(table, old.get(table.name)) for table in _all(review.now, stored=stored)}
+    return found | ({"work": work(review.effect)} if review.effect else {})
 
 
 def has_storage(outlook: StackOutlook) -> bool:

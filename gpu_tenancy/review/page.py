@@ -162,6 +162,7 @@ def _sections(review: Review, outcome: Outcome | None) -> list[tuple[str, str]]:
         ("promises", "Guarantees"),
         ("supply", "Capacity"),
         *([("running", "Running platform")] if outcome else []),
+        *([("work", "Workloads")] if review.effect else []),
         ("teams", "Teams"),
         ("cost-by-team", "Cost"),
         ("serving", "Serving"),

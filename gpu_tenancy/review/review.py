@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from gpu_tenancy.inspect.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook
 from gpu_tenancy.review.changes import Change
 
@@ -181,6 +182,7 @@ class Review:
         rules: None where no policy pack was evaluated.
         real: None without a file from `pulumi preview`.
         price_note: source of the prices.
+        effect: on the workloads of a running cluster; None where none was read.
         where: file and line, such as `stacks/Pulumi.prod.yaml:41`, of `team ml-research` or `pool a100`.
     """
 
@@ -194,3 +196,4 @@ class Review:
     price_note: str
     where: dict[str, str]
     verdict: Verdict
+    effect: Effect | None = None

@@ -11,8 +11,10 @@ from rich.markup import escape
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import available
+from gpu_tenancy.inspect.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook
 from gpu_tenancy.review.changes import Change
+from gpu_tenancy.review.figures_work import work
 from gpu_tenancy.review.review import PolicyChanges, Review, RuleLine, Rules, Tone
 from gpu_tenancy.review.verdict import policy_counts
 
@@ -58,6 +60,19 @@ def _fields(change: Change) -> Iterator[str]:
         yield f"{field.path}: {field.before or '(none)'} → {field.after or '(none)'}"
     if len(change.fields) > _FIELDS:
         yield f"and {len(change.fields) - _FIELDS} more fields"
+
+
+def show_work(console: Console, effect: Effect) -> None:
+    """Prints each workload whose state the change decides."""
+    listed = work(effect)
+    titles = [f"{column.title}{'#' if column.number else ''}" for column in listed.columns]
+    shown = table(*titles, drop=("hours", "for or why"), title=listed.title)
+    for line in listed.rows:
+        shown.add_row(*(escape(cell.text) for cell in line.cells))
+    if listed.rows:
+        console.print(shown)
+    else:
+        console.print("The change preempts, deletes, admits or delays no workload.", highlight=False)
 
 
 _MARKS_OF_RULES: Final = {

@@ -6,8 +6,10 @@ from typing import Final, TypeAlias
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.quantity import is_extended
 from gpu_tenancy.base.texts import counted, first_names, plural
+from gpu_tenancy.inspect.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook, Supply
 from gpu_tenancy.model.outlook.costs import NOTHING, Cost
+from gpu_tenancy.review import running_work
 from gpu_tenancy.review.changes import Change
 from gpu_tenancy.review.losses import blocking, losses, unsure
 from gpu_tenancy.review.reasons import (
@@ -34,12 +36,14 @@ NOT_EVALUATED: Final = "Policies not evaluated (use --policy)"
 """The reason of a verdict that has no results of policy packs."""
 
 
-def verdict(
+def verdict(  # noqa: PLR0913 - what a review is made of
     now: StackOutlook,
     comparison: Comparison | None,
     changes: Iterable[Change],
     rules: Rules | None,
+    *,
     real: Real | None = None,
+    effect: Effect | None = None,
 ) -> Verdict:
     """Decides between OK, Review needed and Blocked; access of people, to data and to secrets comes first.
 
@@ -49,6 +53,7 @@ def verdict(
         changes: since the base, from the files.
         rules: results of the policy packs; None where none was evaluated.
         real: result of `pulumi preview`; where given, its deletions count instead of those from the files.
+        effect: on the workloads of a running cluster.
     """
     seen = real.changes if real else tuple(changes)
     lost, refused = [change for change in seen if change.action in {"delete", "replace"}], tuple(blocking(seen))
@@ -56,10 +61,12 @@ def verdict(
     policies, guarantees = _policies(rules), _guarantees(now)
     base = before or now  # Without a base nothing changes.
     unprotected = [f"No longer production: {now.standing}"] if base.production and not now.production else []
-    risks = [*unprotected, *data_moved(base, now), *losses(lost, base), *unsure(seen), *_adoptions(before, now)]
+    ended = running_work.losses(effect) if effect else ()
+    risks = [*unprotected, *ended, *data_moved(base, now), *losses(lost, base), *unsure(seen), *_adoptions(before, now)]
     gained = (*access_gained(base, now), *data_gained(base, now), *secret_reasons(base, now))
     people = (*gained, *access_lost(base, now), *data_lost(base, now), *data_removed(base, now))
-    rest = [*_gpus(base, now), *([_costs(before, now)] if before else [])]
+    rest = [*(running_work.gains(effect) if effect else ()), *_gpus(base, now)]
+    rest += [_costs(before, now)] if before else []
     if rules and rules.violated:
         return Verdict("bad", BLOCKED, (*people, *refused, *policies, guarantees, *risks, *rest))
     if refused:

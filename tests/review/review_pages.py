@@ -14,6 +14,7 @@ from rendered_stacks import stack_of_repository
 from repository import ROOT
 
 from gpu_tenancy.engine.project import preview
+from gpu_tenancy.inspect.proposal import Affected, Effect, Exceeded
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import StackOutlook, outlook
 from gpu_tenancy.model.project import read_stack
@@ -111,12 +112,13 @@ def reviewed(  # noqa: PLR0913 - the optional parts of a review
     changed: tuple[Change, ...] = (),
     rules: Rules | None = None,
     real: Real | None = None,
+    effect: Effect | None = None,
     where: dict[str, str] | None = None,
     notes: tuple[str, ...] = (),
 ) -> Review:
     comparison = Comparison("origin/main", "abc1234", before, notes) if before or changed or notes else None
-    result = verdict(now, comparison, changed, rules, real)
-    return Review(stack, 99, now, comparison, changed, rules, real, PRICES, where or {}, result)
+    result = verdict(now, comparison, changed, rules, real=real, effect=effect)
+    return Review(stack, 99, now, comparison, changed, rules, real, PRICES, where or {}, result, effect)
 
 
 CHANGES = (
@@ -146,6 +148,21 @@ CHANGES = (
 )
 
 
+EFFECT = Effect(
+    preempted=(
+        Affected("vision/pretrain", "vision", {"h100": 16}, 31, by="speech/asr"),
+        Affected("vision/<eval>", "vision", {"h100": 2}, 31, by="speech/asr", again=True),
+    ),
+    deleted=(Affected("old/sweep", "old", {"l4": 4}, 31, why="namespace old is deleted"),),
+    admitted=(Affected("speech/asr", "speech", {"": 8}, 31),),
+    delayed=(Affected("search/index", "search", {"": 4}, 31, why="insufficient quota in l4"),),
+    exceeded=(Exceeded("ClusterQueue search", "nvidia.com/gpu of l4", "6", "4"),),
+    pods_on_removed_flavors={"a100": ("vision/pretrain-0", "vision/pretrain-1")},
+    not_simulated=("not simulated in the tree of search: topologies",),
+    running=7,
+)
+
+
 def full() -> Review:
     """A review with all parts: a base, findings of all kinds, deletions, an unknown price, special characters."""
     before = small()
@@ -162,6 +179,7 @@ def full() -> Review:
         rules=nasty,
         where={"team vision": "stacks/Pulumi.test.yaml:12", "pool h100": "stacks/Pulumi.test.yaml:4"},
         notes=(NASTY,),
+        effect=EFFECT,
     )
 
 

@@ -16,9 +16,12 @@ from gpu_tenancy.base.output import Unbounded
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.cli.commands import environments
+from gpu_tenancy.cli.commands.live import Context, Embedded, Kubeconfig, asking
+from gpu_tenancy.inspect.in_use import Place
 
 if TYPE_CHECKING:
     from gpu_tenancy.engine.project import Preview
+    from gpu_tenancy.inspect.reading import State
     from gpu_tenancy.review.review import Review
 
 
@@ -41,6 +44,16 @@ def preview(
             help="Output of `pulumi preview --json`, to show the changes against the deployed resources.",
         ),
     ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Read the cluster, and show which workloads the change preempts or admits.")
+    ] = False,
+    state: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The same from a file of `tenancy cluster snapshot`, without a cluster."),
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    embedded: Embedded = False,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for the report (HTML, Markdown, JSON), the objects (YAML) and the exit code."),
@@ -68,24 +81,29 @@ def preview(
     # The first one for what cannot be recorded, such as on a full disk.
     with terminal.errors(stack), _recorded(out), terminal.errors(stack), relaxed_collector():
         if all_:
-            if base or policy or pulumi_preview or out or output:
+            if base or policy or pulumi_preview or out or output or live or state:
                 raise ConsoleError(
-                    "--all cannot be combined with --base, --policy, --pulumi-preview, --out and -o",
+                    "--all cannot be combined with --base, --policy, --pulumi-preview, --live, --state, --out and -o",
                     "preview twice: with --all, and without it for the report of the whole environment",
                 )
             environments.preview(stack, project)
             return
         from gpu_tenancy.engine import project as projects
+        from gpu_tenancy.inspect.state_file import from_file
         from gpu_tenancy.model.project import project_folder
         from gpu_tenancy.review.build import as_data, review
         from gpu_tenancy.review.verdict import BLOCKED
 
         folder = project_folder(project)
+        place = Place(kubeconfig, context, embedded)
         terminal.progress(f"rendering {stack}")
-        stack_preview = projects.preview(stack, folder)
+        if live and state:
+            raise ConsoleError("--live cannot be combined with --state", "remove one of them")
+        running = _read(place) if live else from_file(state) if state else None
+        stack_preview = projects.preview(stack, folder, onto=_onto(place) if live else None)
         if base:
             terminal.progress(f"rendering {stack} at {base}")
-        seen = review(stack_preview, folder, ref=base, policies=policy or (), real=pulumi_preview)
+        seen = review(stack_preview, folder, ref=base, policies=policy or (), real=pulumi_preview, live=running)
         written = _write(stack_preview, seen, out) if out else ""
         if is_for_programs(output):
             names = ("/".join(filter(None, (one.kind, one.namespace, one.name))) for one in stack_preview.objects)
@@ -94,6 +112,48 @@ def preview(
             _show(stack_preview, seen, written)
         if seen.verdict.title == BLOCKED:
             raise typer.Exit(terminal.PROMISE_BROKEN)
+
+
+def _read(place: Place) -> "State":
+    """The workloads of a running cluster, and what decides about them."""
+    from gpu_tenancy.inspect.proposal import read_settled
+
+    kubeconfig, context, embedded = place
+    with asking(kubeconfig, context, embedded=embedded) as cluster, terminal.reported_if_slow("reading the cluster"):
+        return read_settled(cluster)
+    raise typer.Exit(terminal.INTERRUPTED)
+
+
+def _onto(place: Place) -> Path | None:
+    """The kubeconfig of the embedded platform, if that is the cluster: a stack for any cloud runs there."""
+    from gpu_tenancy.embedded.platform import Platform
+    from gpu_tenancy.inspect.kubeconfig import uses_embedded
+
+    return Platform().kubeconfig if place.embedded or (place == Place() and uses_embedded()) else None
+
+
+def snapshot(
+    *,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="File to write.")],
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    embedded: Embedded = False,
+) -> None:
+    """Write what decides about workloads of a cluster into a file, for `tenancy preview --state` in a pipeline.
+
+    It has queues, quotas, nodes and what running and pending workloads request, with their names; no commands, images,
+    environment variables or values of Secrets.
+
+    [dim]tenancy cluster snapshot --out prod.json[/dim]
+    """
+    with terminal.errors():
+        from gpu_tenancy.inspect.state_file import to_file
+
+        seen = _read(Place(kubeconfig, context, embedded))
+        to_file(seen, out)
+        for missing in seen.refused():
+            terminal.err.print(missing.text, highlight=False)
+        terminal.out.print(f"{len(seen.of('Workload'))} workloads in {out}", highlight=False)
 
 
 @contextmanager
@@ -143,6 +203,9 @@ def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
             out.print("no changes")
     else:
         out.print(Unbounded(tree(stack_preview.rendered)))
+    if seen.effect:
+        out.print()
+        text.show_work(out, seen.effect)
     out.print()
     out.print(text.promises(seen.now, seen.comparison.before if seen.comparison else None), highlight=False)
     out.print()

@@ -1,0 +1,124 @@
+"""Changes of queues while workloads run: what was foreseen from the cluster as it is, and what Kueue did."""
+
+import time
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from benchmarks.agree.objects import KUEUE, NAMESPACE, SCENARIO, Objects
+from benchmarks.agree.tenancies import Data
+from gpu_tenancy.base.json import text_at
+from gpu_tenancy.inspect.proposal import counts_are_current, effect
+from gpu_tenancy.inspect.reading import Kind, State
+from gpu_tenancy.kube.client import Cluster, Manifest
+
+_POLICIES: Final = ("Never", "LowerPriority", "Any")
+_AGAIN: Final = 0.3
+_TWO: Final = 0.5
+"""Part of the changes that take from one queue what they give to another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Workloads that a change preempts, and pending ones that it lets in, by name.
+
+    Attributes:
+        missed: why nothing was foreseen; empty where it was.
+    """
+
+    preempted: tuple[str, ...]
+    admitted: tuple[str, ...]
+    missed: tuple[str, ...] = ()
+
+
+def with_change(scenario: Data) -> Data:
+    """A scenario with a change of its queues after its last step, drawn by its id."""
+    chance = Random(f"change {scenario['id']}")  # noqa: S311 - the same changes every time, no secret
+    return {**scenario, "change": _drawn(scenario, chance)}
+
+
+def _drawn(scenario: Data, chance: Random) -> Data:
+    changed: Data = deepcopy({key: scenario.get(key) or [] for key in ("clusterQueues", "cohorts")})
+    queues: list[Data] = changed["clusterQueues"]
+    queue = chance.choice(queues)
+    line = chance.choice(queue["resources"])
+    if chance.random() < _TWO and len(queues) > 1:
+        other = chance.choice([one for one in queues if one is not queue])
+        taker = next((one for one in other["resources"] if _same(one, line)), None)
+        if taker is not None:
+            moved = chance.randint(1, max(1, line["nominal"]))
+            line["nominal"], taker["nominal"] = max(0, line["nominal"] - moved), taker["nominal"] + moved
+            _lend_at_most_nominal(line)
+            return changed
+    owners = [one for one in changed["cohorts"] if one.get("quota")]
+    match chance.choice(("nominal", "nominal", "borrowing", "policy", "cohort", "pool")):
+        case "borrowing" if queue.get("cohort"):
+            line["borrowingLimit"] = chance.randint(0, 6)
+        case "policy":
+            policy: Data = {**(queue.get("preemption") or {}), "reclaimWithinCohort": chance.choice(_POLICIES)}
+            if policy["reclaimWithinCohort"] == "Never":
+                policy.pop("borrowWithinCohort", None)
+            queue["preemption"] = policy
+        case "cohort" if changed["cohorts"] and queue.get("cohort"):
+            queue["cohort"] = chance.choice(changed["cohorts"])["name"]
+        case "pool" if owners:
+            pool = chance.choice(chance.choice(owners)["quota"])
+            pool["nominal"] = max(0, pool["nominal"] + chance.choice((-4, -2, 2, 4)))
+            _lend_at_most_nominal(pool)
+        case _:
+            line["nominal"] = max(0, line["nominal"] + chance.choice((-6, -3, 2, 4, 6, 8)))
+            _lend_at_most_nominal(line)
+    return changed
+
+
+def _lend_at_most_nominal(line: Data) -> None:
+    """Kueue's webhook refuses more."""
+    if line.get("lendingLimit") is not None:
+        line["lendingLimit"] = min(line["lendingLimit"], line["nominal"])
+
+
+def _same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
+    return (one["flavor"], one["resource"]) == (other["flavor"], other["resource"])
+
+
+def changed_objects(scenario: Data, prefix: str) -> Iterator[Manifest]:
+    """The objects that a scenario's change makes different."""
+    before = {_place(one): one for one in Objects(scenario, prefix).queues()}
+    for one in Objects({**scenario, **scenario["change"]}, prefix).queues():
+        if before[_place(one)] != one:
+            yield one
+
+
+def _place(manifest: Manifest) -> tuple[str, str]:
+    return text_at(manifest, "kind"), text_at(manifest, "metadata", "name")
+
+
+def foreseen(cluster: Cluster, scenario: Data, prefix: str) -> Outcome:
+    """What the change will do to the scenario's workloads."""
+    state = _state(cluster, prefix)
+    while not counts_are_current(state):
+        time.sleep(_AGAIN)
+        state = _state(cluster, prefix)
+    seen = effect(state, changed_objects(scenario, prefix), stack="agreement")
+    names = [tuple(sorted(_short(one.label) for one in part)) for part in (seen.preempted, seen.admitted)]
+    return Outcome(names[0], names[1], seen.not_simulated)
+
+
+def _state(cluster: Cluster, prefix: str) -> State:
+    kinds: tuple[Kind, ...] = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Workload")
+    found: dict[Kind, tuple[Manifest, ...]] = {"Namespace": (), "Node": (), "Pod": (), "ResourceQuota": ()}
+    for kind in kinds:
+        objects = cluster.list(KUEUE, kind, namespace=NAMESPACE if kind in {"LocalQueue", "Workload"} else "")
+        found[kind] = tuple(one for one in objects if kind == "ResourceFlavor" or _belongs(one, prefix))
+    return State(found)
+
+
+def _belongs(manifest: Manifest, prefix: str) -> bool:
+    labelled = text_at(manifest, "metadata", "labels", SCENARIO) == prefix
+    return labelled or text_at(manifest, "spec", "queueName").startswith(f"{prefix}-")
+
+
+def _short(label: str) -> str:
+    return label.rpartition("/")[2].partition("-")[2]

@@ -1,0 +1,388 @@
+"""What objects that are not applied yet would do to the workloads of a cluster: who gives way, who gets in, who waits.
+
+The simulation of Kueue starts from the cluster as it is, with the proposed queues. It starts a second time with those
+that it has, since a workload that would be admitted without the change, and is not with it, is delayed by it. Kueue
+ends no workload because a quota became smaller; it preempts for a pending one that is now entitled to what others hold,
+and gives freed quota to whom it is free for.
+
+A ClusterQueue that is to be deleted stays until its last workload has ended and admits nothing until then: it has the
+finalizer `kueue.x-k8s.io/resource-in-use`
+(https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/core/clusterqueue_controller.go).
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from gpu_tenancy import kueue
+from gpu_tenancy.base.amounts import amount_text, amounts
+from gpu_tenancy.base.json import Json, at, map_at, text_at
+from gpu_tenancy.base.quantity import format_amounts, is_extended
+from gpu_tenancy.inspect.cluster_queues import read_cluster_queue, reported_usage
+from gpu_tenancy.inspect.pods import ended, label, name_of, namespace_of, requests
+from gpu_tenancy.inspect.queues import Queues
+from gpu_tenancy.inspect.reading import KUEUE, Kind, State, read
+from gpu_tenancy.inspect.snapshot import LIVELOCK, NotSimulatedError, Snapshot, take_snapshot
+from gpu_tenancy.inspect.workloads import Workload
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.waiting import condition
+from gpu_tenancy.kueue import FairStrategy
+from gpu_tenancy.model.names import STACK
+
+KINDS: Final[tuple[Kind, ...]] = (
+    "AdmissionCheck", "ClusterQueue", "Cohort", "LocalQueue", "Namespace", "Node", "Pod", "ResourceFlavor",
+    "ResourceQuota", "Workload",
+)  # fmt: skip
+_PROPOSED: Final[tuple[Kind, ...]] = (
+    "ClusterQueue", "Cohort", "LocalQueue", "Namespace", "ResourceFlavor", "ResourceQuota",
+)  # fmt: skip
+"""Kinds that a stack declares and that decide about workloads."""
+_MANAGED: Final = "app.kubernetes.io/managed-by"
+_ACTIVE: Final[Json] = {"conditions": [{"type": "Active", "status": "True", "reason": "Ready", "message": ""}]}
+_DELETED: Final = "it is being deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Affected:
+    """A workload whose fate the change decides.
+
+    Attributes:
+        label: namespace and name of its job.
+        team: its namespace.
+        gpus: what it holds or requests, by flavor; `` for a pending one.
+        hours: whole hours since its quota was reserved, or since it was created if it is pending.
+        by: for whom it is preempted; empty where that is nobody.
+        again: whether it is admitted again at once, elsewhere or later in the same minute: it restarts.
+        why: why it is pending, or is deleted.
+    """
+
+    label: str
+    team: str
+    gpus: Mapping[str, int]
+    hours: int = 0
+    by: str = ""
+    again: bool = False
+    why: str = ""
+
+    @property
+    def amount(self) -> int:
+        """Its GPUs of all flavors."""
+        return sum(self.gpus.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Exceeded:
+    """What is in use beyond a proposed bound: nothing is stopped, and nothing is started until it is free.
+
+    Attributes:
+        place: such as `ResourceQuota budget in ml-research`, or `team ml-research`.
+        what: the resource, with its flavor where it has one.
+        used, bound: as texts.
+    """
+
+    place: str
+    what: str
+    used: str
+    bound: str
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a change does to what runs and waits now.
+
+    Attributes:
+        preempted: running workloads that are preempted after the change, those with most GPUs first. A change of a
+            queue has Kueue try what is pending there again, so some may have needed no more than that.
+        deleted: workloads of namespaces that go.
+        admitted: pending workloads that are admitted after it.
+        delayed: pending workloads that would get in now without the change, and do not with it.
+        exceeded: bounds that are smaller than what is used.
+        pods_on_removed_flavors: pods with GPUs on nodes whose flavor goes, by flavor.
+        not_simulated: why the workloads of some queues could not be judged, one sentence each.
+        running: how many workloads hold quota now.
+    """
+
+    preempted: tuple[Affected, ...] = ()
+    deleted: tuple[Affected, ...] = ()
+    admitted: tuple[Affected, ...] = ()
+    delayed: tuple[Affected, ...] = ()
+    exceeded: tuple[Exceeded, ...] = ()
+    pods_on_removed_flavors: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    not_simulated: tuple[str, ...] = ()
+    running: int = 0
+
+
+def effect(
+    state: State,
+    objects: Iterable[Mapping[str, Json]],
+    stack: str,
+    *,
+    strategies: tuple[FairStrategy, ...] | None = None,
+    at: datetime | None = None,
+) -> Effect:
+    """What a cluster's workloads would experience if objects were applied now.
+
+    Args:
+        state: the cluster, with `KINDS`.
+        objects: all that the stack declares.
+        stack: its name, never empty; queues that it has made and declares no more are deleted.
+        strategies: the stack's preemption strategies of fair sharing, none where it is off; None as in the cluster.
+        at: the present time, if it is another one.
+    """
+    at = at or datetime.now(UTC)
+    now = Queues(state)
+    after = Queues(proposed(state, objects, stack))
+    gone = {name_of(one) for one in state.of("Namespace")} - {name_of(one) for one in after.state.of("Namespace")}
+    before_played, before_missed = _play(now, None)
+    after_played, after_missed = _play(after, strategies)
+    known = {workload.label: workload for workload in now.workloads}
+    running = {label for label, workload in known.items() if workload.assigned}
+    ends = [known[label] for label in sorted(known) if known[label].namespace in gone]
+    kept = {label for label, workload in known.items() if workload.namespace not in gone}
+    judged = kept & before_played.seen & after_played.seen
+    given_way = {label: by for label, by in after_played.evicted.items() if label in judged and label in running}
+    joins = judged & after_played.admitted - running
+    waits = judged & before_played.admitted - after_played.admitted - running
+    return Effect(
+        preempted=_sorted(
+            _affected(known[label], at, by=by, again=label in after_played.admitted) for label, by in given_way.items()
+        ),
+        deleted=_sorted(_affected(workload, at, why=f"namespace {workload.namespace} is deleted") for workload in ends),
+        admitted=_sorted(_affected(known[label], at) for label in joins),
+        delayed=_sorted(_affected(known[label], at, why=after_played.why.get(label, "")) for label in waits),
+        exceeded=(*_over_quota(after), *_over_budget(state, after.state)),
+        pods_on_removed_flavors=_on_removed_flavors(now, after),
+        not_simulated=tuple(dict.fromkeys((*before_missed, *after_missed))),
+        running=len(running),
+    )
+
+
+def read_settled(cluster: Cluster, *, tries: int = 5) -> State:
+    """Reads `KINDS` until Kueue's counts are those of its workloads: it writes both, one a moment after the other.
+
+    Raises:
+        UnreachableError, ApiError: as for `read`.
+    """
+    state = read(cluster, KINDS)
+    for _ in range(tries - 1):
+        if counts_are_current(state):
+            break
+        time.sleep(1)
+        state = read(cluster, KINDS)
+    return state
+
+
+def counts_are_current(state: State) -> bool:
+    """Whether each ClusterQueue counts what its workloads hold, where all of them can be read."""
+    if not state.knows("Workload"):
+        return True
+    held: dict[tuple[str, str, str], int] = defaultdict(int)
+    for workload in map(Workload.of, state.of("Workload")):
+        for (flavor, resource), amount in workload.held.items() if workload.stage != "finished" else ():
+            held[workload.holder, flavor, resource] += amount
+    return all(
+        used == held[name_of(queue), flavor, resource]
+        for queue in state.of("ClusterQueue")
+        for (flavor, resource), used in reported_usage(queue, "flavorsReservation").items()
+    )
+
+
+def proposed(state: State, objects: Iterable[Mapping[str, Json]], stack: str) -> State:
+    """The cluster with the objects of a stack applied, and with what it has made and declares no more deleted."""
+    declared: dict[Kind, dict[tuple[str, str], Manifest]] = {kind: {} for kind in _PROPOSED}
+    for manifest in objects:
+        for kind in _PROPOSED:
+            if text_at(manifest, "kind") == kind and text_at(manifest, "apiVersion") in {KUEUE, "v1"}:
+                declared[kind][_key(dict(manifest))] = dict(manifest)
+    own = _own_tree(state, stack)
+    gone = {
+        name_of(one)
+        for one in state.of("Namespace")
+        if label(one, _MANAGED) == "gpu-tenancy" and _key(one) not in declared["Namespace"]
+    }
+    found: dict[Kind, tuple[Manifest, ...]] = dict(state.objects)
+    for kind in _PROPOSED:
+        there = {_key(one): one for one in state.of(kind)}
+        kept = [
+            _kept(kind, one, declared[kind].get(key), own=name_of(one) in own, gone=gone) for key, one in there.items()
+        ]
+        new = [{**one, **_status(kind)} for key, one in declared[kind].items() if key not in there]
+        found[kind] = (*(one for one in kept if one is not None), *new)
+    ends = [one for one in state.of("Workload") if namespace_of(one) in gone]
+    found["Workload"] = tuple(one for one in state.of("Workload") if namespace_of(one) not in gone)
+    if ends:
+        ending = [Workload.of(one) for one in ends]
+        found["ClusterQueue"] = tuple(_released(one, ending) for one in found["ClusterQueue"])
+    return State(found, state.missing)
+
+
+def _released(queue: Manifest, ends: Iterable[Workload]) -> Manifest:
+    """A ClusterQueue that no longer counts workloads that end."""
+    used = reported_usage(queue, "flavorsReservation")
+    for workload in ends:
+        if workload.holder == name_of(queue):
+            for line, amount in workload.held.items():
+                used[line] = used.get(line, 0) - amount
+    flavors: list[Json] = []
+    for flavor in dict.fromkeys(flavor for flavor, _ in used):
+        left = {name: amount for (of, name), amount in used.items() if of == flavor}
+        flavors.append(
+            {
+                "name": flavor,
+                "resources": [{"name": name, "total": text} for name, text in format_amounts(left).items()],
+            }
+        )
+    return {**queue, "status": {**map_at(queue, "status"), "flavorsReservation": flavors}}
+
+
+def _kept(
+    kind: Kind, live: Manifest, declared: Manifest | None, *, own: bool, gone: Collection[str]
+) -> Manifest | None:
+    """An object of the cluster after the change; None where it is deleted at once."""
+    if declared is not None:
+        labels: Json = {**map_at(live, "metadata", "labels"), **map_at(declared, "metadata", "labels")}
+        spec = dict(map_at(declared, "spec"))
+        if held := text_at(live, "spec", "stopPolicy"):  # Written by somebody else, whose field it stays.
+            spec.setdefault("stopPolicy", held)
+        return {**live, "spec": spec, "metadata": {**map_at(live, "metadata"), "labels": labels}}
+    if kind == "Namespace":
+        return None if name_of(live) in gone else live
+    if namespace_of(live) in gone:
+        return None
+    if kind in {"Cohort", "ResourceFlavor"} and own:
+        return None
+    if kind == "ClusterQueue" and own:
+        stopped: Json = [{"type": "Active", "status": "False", "reason": "Terminating", "message": _DELETED}]
+        return {**live, "status": {**map_at(live, "status"), "conditions": stopped}}
+    return live
+
+
+def _status(kind: Kind) -> dict[str, Json]:
+    return {"status": _ACTIVE} if kind in {"ClusterQueue", "LocalQueue"} else {}
+
+
+def _key(manifest: Manifest) -> tuple[str, str]:
+    return namespace_of(manifest), name_of(manifest)
+
+
+def _own_tree(state: State, stack: str) -> set[str]:
+    """Names of the Cohorts below the roots that a stack has made, of their ClusterQueues and these queues' flavors."""
+    roots = {name_of(one) for one in state.of("Cohort") if text_at(one, "metadata", "annotations", STACK) == stack}
+    above = {name_of(one): text_at(one, "spec", "parentName") for one in state.of("Cohort")}
+    above |= {name_of(one): text_at(one, "spec", "cohortName") for one in state.of("ClusterQueue")}
+
+    def below(name: str, seen: frozenset[str] = frozenset()) -> bool:
+        return name in roots or (name in above and name not in seen and below(above[name], seen | {name}))
+
+    own = {name for name in above if below(name)}
+    queues = [one for one in state.of("ClusterQueue") if name_of(one) in own]
+    return own | {flavor for one in queues for flavor, _ in read_cluster_queue(one).spec.quotas}
+
+
+@dataclass(slots=True)
+class _Played:
+    """All trees of a cluster at rest, by labels of workloads."""
+
+    seen: set[str] = field(default_factory=set[str])
+    admitted: set[str] = field(default_factory=set[str])
+    evicted: dict[str, str] = field(default_factory=dict[str, str])
+    why: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def _play(queues: Queues, strategies: tuple[FairStrategy, ...] | None) -> tuple[_Played, list[str]]:
+    """Plays each cohort tree, and says why some could not be played."""
+    found, missed, left = _Played(), list[str](), dict.fromkeys(queues.cluster_queues)
+    while left:
+        target = next(iter(left))
+        names, _ = queues.quotas.related(target)
+        try:
+            snapshot = take_snapshot(queues, target)
+            settled = _settled(snapshot, strategies)
+        except NotSimulatedError as error:
+            missed.append(f"queues of the tree of {target}: {error}")
+        else:
+            if snapshot.left_out:
+                missed.append(f"not simulated in the tree of {target}: {'; '.join(snapshot.left_out)}")
+            found.seen |= {one.workload.name for one in snapshot.participants}
+            found.admitted |= {one.name for one in settled.admitted}
+            found.evicted |= {one.name: one.by for one in settled.evicted}
+            found.why |= {one.name: one.why for one in settled.pending}
+        for name in (target, *names):
+            left.pop(name, None)
+    return found, missed
+
+
+def _settled(snapshot: Snapshot, strategies: tuple[FairStrategy, ...] | None) -> kueue.Settled:
+    if strategies is not None:
+        snapshot = replace(snapshot, tenancy=replace(snapshot.tenancy, fair_sharing=strategies or None))
+    simulation = snapshot.play()
+    if simulation.rest():
+        raise NotSimulatedError(LIVELOCK)
+    return simulation.settled()
+
+
+def _affected(workload: Workload, at: datetime, *, by: str = "", again: bool = False, why: str = "") -> Affected:
+    held = {flavor: amount for (flavor, name), amount in workload.held.items() if amount and is_extended(name)}
+    asked = sum(amount for name, amount in workload.total.items() if is_extended(name))
+    since = text_at(condition(workload.manifest, "QuotaReserved"), "lastTransitionTime") if workload.assigned else ""
+    return Affected(
+        workload.label,
+        workload.namespace,
+        held or ({"": asked} if asked else {}),
+        _hours(since or text_at(workload.manifest, "metadata", "creationTimestamp"), at),
+        by,
+        again,
+        why,
+    )
+
+
+def _hours(since: str, at: datetime) -> int:
+    return int((at - datetime.fromisoformat(since)).total_seconds() // 3600) if since else 0
+
+
+def _sorted(found: Iterable[Affected]) -> tuple[Affected, ...]:
+    return tuple(sorted(found, key=lambda one: (-one.amount, one.label)))
+
+
+def _over_quota(after: Queues) -> Iterator[Exceeded]:
+    """Queues that use more than they could get from now on, even if they were alone."""
+    for name, queue in sorted(after.cluster_queues.items()):
+        for line, used in queue.usage.items():
+            flavor, resource = line
+            if line not in queue.spec.quotas:
+                if used:
+                    yield Exceeded(f"ClusterQueue {name}", f"{resource} of {flavor}", amount_text(resource, used), "0")
+                continue
+            bound = after.quotas.potential_available(name, line)
+            if used > bound:
+                texts = amount_text(resource, used), amount_text(resource, bound)
+                yield Exceeded(f"ClusterQueue {name}", f"{resource} of {flavor}", *texts)
+
+
+def _over_budget(before: State, after: State) -> Iterator[Exceeded]:
+    """ResourceQuotas below what is used now: pods that restart are refused."""
+    live = {_key(one): one for one in before.of("ResourceQuota")}
+    for quota in after.of("ResourceQuota"):
+        used, hard = (
+            amounts(at(live.get(_key(quota), {}), "status", "used")),
+            amounts(at(quota, "spec", "hard")),
+        )
+        for resource, bound in hard.items():
+            if used.get(resource, 0) > bound:
+                place = f"ResourceQuota {name_of(quota)} in {namespace_of(quota)}"
+                yield Exceeded(place, resource, amount_text(resource, used[resource]), amount_text(resource, bound))
+
+
+def _on_removed_flavors(now: Queues, after: Queues) -> dict[str, tuple[str, ...]]:
+    """Running pods with GPUs on nodes of flavors that go."""
+    gone = {name_of(one) for one in now.state.of("ResourceFlavor")}
+    gone -= {name_of(one) for one in after.state.of("ResourceFlavor")}
+    found: dict[str, list[str]] = {}
+    for pod in now.state.of("Pod"):
+        flavor = now.flavor_by_node.get(text_at(pod, "spec", "nodeName"), "")
+        if flavor in gone and not ended(pod) and any(is_extended(name) for name in requests(map_at(pod, "spec"))):
+            found.setdefault(flavor, []).append(f"{namespace_of(pod)}/{name_of(pod)}")
+    return {flavor: tuple(sorted(pods)) for flavor, pods in sorted(found.items())}

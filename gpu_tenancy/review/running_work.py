@@ -1,0 +1,60 @@
+"""What a change does to the workloads of a running cluster, as reasons of the verdict."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from gpu_tenancy.base.texts import first_names, plural
+from gpu_tenancy.inspect.proposal import Affected, Effect
+from gpu_tenancy.review.reasons import LISTED
+
+_LATER: Final = "to avoid it, deploy after they end, or lower the other team's guarantee in a later change"
+
+
+def losses(effect: Effect) -> Iterator[str]:
+    """Reasons for which a change needs a review: running workloads that it ends."""
+    for team, ended in _by_team(effect.preempted).items():
+        restarted = sum(one.again for one in ended)
+        more = f"; {restarted} of them will be admitted again at once" if restarted else ""
+        preempting = sorted({one.by.partition("/")[0] for one in ended} - {""})
+        by = f" for {first_names(preempting, LISTED)}" if preempting else ""
+        yield f"{_running(ended)} of {team} will be preempted{by} ({_size(ended)}){more}; {_LATER}"
+    for team, ended in _by_team(effect.deleted).items():
+        yield f"Namespace {team} will be deleted with {_running(ended)} ({_size(ended)})"
+    for flavor, pods in effect.pods_on_removed_flavors.items():
+        yield f"{plural(len(pods), 'running pod')} on nodes of removed flavor {flavor}: {first_names(pods, LISTED)}"
+    for one in effect.exceeded:
+        yield f"{one.place}: {one.used} {one.what} in use, {one.bound} allowed; nothing is stopped, new pods wait"
+    yield from (f"Running workloads not simulated: {reason}" for reason in effect.not_simulated)
+
+
+def gains(effect: Effect) -> Iterator[str]:
+    """What else changes for running and pending workloads."""
+    ended = effect.preempted or effect.deleted
+    if not ended:
+        yield f"No running workload will be preempted ({effect.running} running)"
+    for part, what in (
+        (effect.admitted, "will be admitted"),
+        (effect.delayed, "will stay pending because of the change"),
+    ):
+        for team, pending in _by_team(part).items():
+            yield f"{plural(len(pending), 'pending workload')} of {team} {what} ({plural(_gpus(pending), 'GPU')})"
+
+
+def _by_team(affected: Iterable[Affected]) -> Mapping[str, list[Affected]]:
+    teams: dict[str, list[Affected]] = defaultdict(list)
+    for one in affected:
+        teams[one.team].append(one)
+    return dict(sorted(teams.items()))
+
+
+def _running(ended: list[Affected]) -> str:
+    return plural(len(ended), "running workload")
+
+
+def _size(ended: list[Affected]) -> str:
+    return f"{plural(_gpus(ended), 'GPU')}, oldest {max(one.hours for one in ended)} h"
+
+
+def _gpus(affected: list[Affected]) -> int:
+    return sum(one.amount for one in affected)

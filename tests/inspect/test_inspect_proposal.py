@@ -1,0 +1,200 @@
+"""Whose job dies: what proposed objects do to the workloads of a cluster."""
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_builders import Data, came, cluster_queue, cohort, counted, local_queue, meta, pod, state, waits
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.inspect.proposal import Effect, effect
+from gpu_tenancy.inspect.reading import KUEUE, State
+from gpu_tenancy.inspect.state_file import from_file, to_file
+from gpu_tenancy.kueue import FAIR
+
+STACK = "prod"
+
+
+def team(name: str) -> Data:
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": meta(name, labels={"app.kubernetes.io/managed-by": "gpu-tenancy"}),
+    }
+
+
+def as_declared(manifest: Data, kind: str) -> Data:
+    """An object as a stack declares it: without a status."""
+    declared = deepcopy(manifest)
+    declared.pop("status", None)
+    return {**declared, "apiVersion": "v1" if kind in {"Namespace", "ResourceQuota"} else KUEUE, "kind": kind}
+
+
+class World:
+    """Teams research and speech with 8 A100s each, in cohort org; `change` edits what the stack declares."""
+
+    def __init__(self, *workloads: Data, **objects: list[Data]) -> None:
+        root = cohort("org")
+        root["metadata"]["annotations"] = {"gpu-tenancy.dev/stack": STACK}
+        self.live: dict[str, list[Data]] = {
+            "ClusterQueue": counted(list(workloads)),
+            "Cohort": [root],
+            "LocalQueue": [local_queue("research"), local_queue("speech")],
+            "Namespace": [team("research"), team("speech")],
+            "Workload": list(workloads),
+            "Pod": [],
+            "ResourceQuota": [],
+            "AdmissionCheck": [],
+            **objects,
+        }
+        self.declared = [
+            as_declared(one, kind)
+            for kind, found in self.live.items()
+            if kind not in {"Workload", "Pod", "AdmissionCheck"}
+            for one in found
+        ]
+        self.declared += [as_declared(one, "ResourceFlavor") for one in self.state().of("ResourceFlavor")]
+
+    def state(self) -> State:
+        return state(**self.live)
+
+    def queue(self, name: str) -> Data:
+        return next(one for one in self.declared if one["kind"] == "ClusterQueue" and one["metadata"]["name"] == name)
+
+    def quota(self, name: str, nominal: int) -> None:
+        self.queue(name)["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = str(nominal)
+
+    def without(self, name: str) -> None:
+        self.declared = [
+            one for one in self.declared if name not in {one["metadata"]["name"], one["metadata"].get("namespace")}
+        ]
+
+    def effect(self, **options: Any) -> Effect:
+        return effect(self.state(), self.declared, STACK, **options)
+
+
+def test_the_same_stack_has_no_effect() -> None:
+    world = World(came("a", "research", 8, 1), came("b", "speech", 8, 2), waits("c", "speech", 8))
+    assert world.effect() == Effect(running=2)
+
+
+def test_a_borrower_gives_way_if_a_guarantee_is_moved_to_a_team_that_waits() -> None:
+    world = World(came("a", "research", 8, 1), came("b", "speech", 8, 2), waits("c", "speech", 8))
+    world.quota("research", 0)
+    world.quota("speech", 16)
+    seen = world.effect()
+    assert [(one.label, one.by, one.gpus, one.again) for one in seen.preempted] == [
+        ("research/a", "speech/c", {"a100": 8}, False)
+    ]
+    assert [one.label for one in seen.admitted] == ["speech/c"]
+    assert seen.delayed == ()
+
+
+def test_a_smaller_quota_ends_nothing_and_says_what_is_in_use() -> None:
+    world = World(came("a", "research", 8, 1))
+    world.quota("research", 4)
+    world.quota("speech", 0)
+    seen = world.effect()
+    assert seen.preempted == ()
+    assert [(one.place, one.what, one.used, one.bound) for one in seen.exceeded] == [
+        ("ClusterQueue research", "nvidia.com/gpu of a100", "8", "4")
+    ]
+
+
+def test_who_would_get_in_now_and_does_not_after_the_change_is_delayed() -> None:
+    world = World(waits("c", "speech", 8))
+    assert world.effect().delayed == ()
+    world.quota("speech", 4)
+    world.quota("research", 0)
+    (one,) = world.effect().delayed
+    assert (one.label, one.amount) == ("speech/c", 8)
+    assert "quota" in one.why
+
+
+def test_a_team_that_goes_takes_its_workloads_along_and_frees_its_quota() -> None:
+    world = World(came("a", "research", 16, 1), waits("c", "speech", 16))
+    world.without("research")
+    world.quota("speech", 16)
+    seen = world.effect()
+    assert [(one.label, one.why) for one in seen.deleted] == [("research/a", "namespace research is deleted")]
+    assert [one.label for one in seen.admitted] == ["speech/c"]
+    assert seen.not_simulated == ()
+
+
+def test_a_queue_of_others_is_no_queue_of_the_stack() -> None:
+    """It was not declared, and stays."""
+    foreign = cluster_queue("foreign")
+    world = World(came("a", "research", 8, 1), ClusterQueue=[*counted([came("a", "research", 8, 1)]), foreign])
+    world.declared = [one for one in world.declared if one["metadata"]["name"] != "foreign"]
+    assert world.effect() == Effect(running=1)
+
+
+def test_pods_on_nodes_of_a_flavor_that_goes_are_named() -> None:
+    world = World(
+        came("a", "research", 8, 1), Pod=[pod("a-0", "research", on="n1"), pod("gone", on="n1", phase="Failed")]
+    )
+    assert world.effect() == Effect(running=1)
+    world.without("a100")
+    for name in ("research", "speech"):
+        world.queue(name)["spec"]["resourceGroups"] = []
+    seen = world.effect()
+    assert seen.pods_on_removed_flavors == {"a100": ("research/a-0",)}
+    assert [(one.place, one.what, one.used, one.bound) for one in seen.exceeded] == [
+        ("ClusterQueue research", "nvidia.com/gpu of a100", "8", "0")
+    ]
+
+
+def test_a_hold_of_a_person_stays() -> None:
+    world = World(waits("c", "research", 8))
+    assert world.effect().delayed == ()
+    for one in world.live["ClusterQueue"]:
+        one["spec"]["stopPolicy"] = "Hold"
+    world.quota("research", 16)
+    assert world.effect() == Effect()
+
+
+def test_a_budget_below_what_is_used_is_named() -> None:
+    quota = {
+        "metadata": meta("budget", "research"),
+        "spec": {"hard": {"requests.nvidia.com/gpu": "16"}},
+        "status": {"used": {"requests.nvidia.com/gpu": "12"}},
+    }
+    world = World(came("a", "research", 8, 1), ResourceQuota=[quota])
+    assert world.effect().exceeded == ()
+    next(one for one in world.declared if one["kind"] == "ResourceQuota")["spec"]["hard"] = {
+        "requests.nvidia.com/gpu": "8"
+    }
+    (one,) = world.effect().exceeded
+    assert (one.place, one.used, one.bound) == ("ResourceQuota budget in research", "12", "8")
+
+
+def test_fair_sharing_that_is_turned_on_decides_who_gives_way() -> None:
+    found = [came("a", "research", 8, 1), came("b", "research", 8, 2), waits("c", "speech", 8)]
+    root = cohort("org", nominal=16)
+    root["metadata"]["annotations"] = {"gpu-tenancy.dev/stack": STACK}
+    world = World(*found, Cohort=[root], ClusterQueue=counted(found, nominalQuota=0))
+    assert world.effect(strategies=()).preempted == ()
+    (one,) = world.effect(strategies=FAIR).preempted
+    assert (one.label, one.by) == ("research/b", "speech/c")
+
+
+def test_a_file_has_what_decides_and_nothing_else(tmp_path: Path) -> None:
+    running = came("a", "research", 8, 1)
+    container = running["spec"]["podSets"][0]["template"]["spec"]["containers"][0]
+    container |= {"env": [{"name": "TOKEN", "value": "s3cret"}], "command": ["train-on-s3cret"]}
+    running["metadata"]["annotations"] = {"example.com/note": "s3cret", "kueue.x-k8s.io/job-owner-name": "a"}
+    world = World(running, came("b", "speech", 8, 2), waits("c", "speech", 8))
+    world.quota("research", 0)
+    world.quota("speech", 16)
+    to_file(world.state(), tmp_path / "state.json")
+    assert "s3cret" not in (tmp_path / "state.json").read_text()
+    assert effect(from_file(tmp_path / "state.json"), world.declared, STACK) == world.effect() != Effect(running=2)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"version": 0}', '{"version": 1}'])
+def test_another_file_is_refused_with_the_command_that_writes_one(text: str, tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text(text)
+    with pytest.raises(ConsoleError) as refused:
+        from_file(tmp_path / "other.json")
+    assert "tenancy cluster snapshot" in refused.value.fix
