@@ -9,9 +9,10 @@ from typing import Final
 
 from benchmarks.agree.objects import KUEUE, NAMESPACE, SCENARIO, Objects
 from benchmarks.agree.tenancies import Data
-from gpu_tenancy.base.json import text_at
-from gpu_tenancy.inspect.proposal import counts_are_current, effect
+from gpu_tenancy.base.json import maps_at, text_at
+from gpu_tenancy.inspect.proposal import effect
 from gpu_tenancy.inspect.reading import Kind, State
+from gpu_tenancy.inspect.settled import counts_are_current
 from gpu_tenancy.kube.client import Cluster, Manifest
 
 _POLICIES: Final = ("Never", "LowerPriority", "Any")
@@ -84,11 +85,19 @@ def _same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
 
 
 def changed_objects(scenario: Data, prefix: str) -> Iterator[Manifest]:
-    """The objects that a scenario's change makes different."""
+    """The objects that a scenario's change makes different; those that give up quota first.
+
+    Else Kueue can admit what the quota of two queues at once allows, between two writes.
+    """
     before = {_place(one): one for one in Objects(scenario, prefix).queues()}
-    for one in Objects({**scenario, **scenario["change"]}, prefix).queues():
-        if before[_place(one)] != one:
-            yield one
+    after = Objects({**scenario, **scenario["change"]}, prefix).queues()
+    different = [one for one in after if before[_place(one)] != one]
+    yield from sorted(different, key=lambda one: _nominal(one) - _nominal(before[_place(one)]))
+
+
+def _nominal(manifest: Manifest) -> int:
+    flavors = (flavor for group in maps_at(manifest, "spec", "resourceGroups") for flavor in maps_at(group, "flavors"))
+    return sum(int(text_at(line, "nominalQuota")) for flavor in flavors for line in maps_at(flavor, "resources"))
 
 
 def _place(manifest: Manifest) -> tuple[str, str]:

@@ -10,8 +10,6 @@ finalizer `kueue.x-k8s.io/resource-in-use`
 (https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/core/clusterqueue_controller.go).
 """
 
-import time
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -24,10 +22,10 @@ from gpu_tenancy.base.quantity import format_amounts, is_extended
 from gpu_tenancy.inspect.cluster_queues import read_cluster_queue, reported_usage
 from gpu_tenancy.inspect.pods import ended, label, name_of, namespace_of, requests
 from gpu_tenancy.inspect.queues import Queues
-from gpu_tenancy.inspect.reading import KUEUE, Kind, State, read
+from gpu_tenancy.inspect.reading import KUEUE, Kind, State
 from gpu_tenancy.inspect.snapshot import LIVELOCK, NotSimulatedError, Snapshot, take_snapshot
 from gpu_tenancy.inspect.workloads import Workload
-from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.client import Manifest
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue import FairStrategy
 from gpu_tenancy.model.names import STACK
@@ -157,36 +155,6 @@ def effect(
         pods_on_removed_flavors=_on_removed_flavors(now, after),
         not_simulated=tuple(dict.fromkeys((*before_missed, *after_missed))),
         running=len(running),
-    )
-
-
-def read_settled(cluster: Cluster, *, tries: int = 5) -> State:
-    """Reads `KINDS` until Kueue's counts are those of its workloads: it writes both, one a moment after the other.
-
-    Raises:
-        UnreachableError, ApiError: as for `read`.
-    """
-    state = read(cluster, KINDS)
-    for _ in range(tries - 1):
-        if counts_are_current(state):
-            break
-        time.sleep(1)
-        state = read(cluster, KINDS)
-    return state
-
-
-def counts_are_current(state: State) -> bool:
-    """Whether each ClusterQueue counts what its workloads hold, where all of them can be read."""
-    if not state.knows("Workload"):
-        return True
-    held: dict[tuple[str, str, str], int] = defaultdict(int)
-    for workload in map(Workload.of, state.of("Workload")):
-        for (flavor, resource), amount in workload.held.items() if workload.stage != "finished" else ():
-            held[workload.holder, flavor, resource] += amount
-    return all(
-        used == held[name_of(queue), flavor, resource]
-        for queue in state.of("ClusterQueue")
-        for (flavor, resource), used in reported_usage(queue, "flavorsReservation").items()
     )
 
 

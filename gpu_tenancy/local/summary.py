@@ -9,7 +9,8 @@ from gpu_tenancy.inspect.budgets import budgets
 from gpu_tenancy.inspect.cluster_queues import ClusterQueue
 from gpu_tenancy.inspect.pods import ended, name_of
 from gpu_tenancy.inspect.queues import Queues
-from gpu_tenancy.inspect.reading import State, read
+from gpu_tenancy.inspect.reading import State
+from gpu_tenancy.inspect.settled import read_settled
 from gpu_tenancy.inspect.usage import KINDS, Row
 from gpu_tenancy.inspect.usage import measure as measure_usage
 from gpu_tenancy.inspect.workloads import waiting
@@ -81,7 +82,7 @@ class Summary:
 
 def summarise(cluster: Cluster, plan: Plan, tree: Tree) -> Summary:
     """Reads queues, quotas, nodes and pods from the API server."""
-    state = read(cluster, KINDS)
+    state = read_settled(cluster, KINDS)
     queues = Queues(state)
     teams = [team.namespace.name for team in plan.teams]
     counted = {(measure.flavor, measure.resource): measure for measure in measures(tree)}

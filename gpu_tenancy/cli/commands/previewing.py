@@ -116,11 +116,12 @@ def preview(
 
 def _read(place: Place) -> "State":
     """The workloads of a running cluster, and what decides about them."""
-    from gpu_tenancy.inspect.proposal import read_settled
+    from gpu_tenancy.inspect.proposal import KINDS
+    from gpu_tenancy.inspect.settled import read_settled
 
     kubeconfig, context, embedded = place
     with asking(kubeconfig, context, embedded=embedded) as cluster, terminal.reported_if_slow("reading the cluster"):
-        return read_settled(cluster)
+        return read_settled(cluster, KINDS)
     raise typer.Exit(terminal.INTERRUPTED)
 
 

@@ -1,7 +1,12 @@
-"""Random scenarios on the real Kueue and in the simulation: a part of what `make agree` plays."""
+"""Random scenarios on the real Kueue and in the simulation: a part of what `make agree` plays.
+
+At the end of each the queues are changed while workloads run, and what Kueue preempts and admits must be what a preview
+of the change foresees from the cluster.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,6 +15,8 @@ import pytest
 from queueing import Queueing
 
 from benchmarks.agree import kueue
+from benchmarks.agree.changes import Changed, agrees, play_changes
+from benchmarks.agree.changing import with_change
 from benchmarks.agree.comparing import Compared, compare
 from benchmarks.agree.drawing import draw
 from benchmarks.agree.playing import Pace, Played, Stage
@@ -29,7 +36,7 @@ def recordings() -> list[dict[str, Any]]:
 
 
 def scenarios(*, fair: bool) -> list[dict[str, Any]]:
-    drawn = draw(SEED, 21 * EACH, WORKLOADS)
+    drawn = [with_change(scenario) for scenario in draw(SEED, 21 * EACH, WORKLOADS)]
     return [scenario for scenario in (*recordings(), *drawn) if scenario["fairSharing"] is fair]
 
 
@@ -37,14 +44,42 @@ def play(stage: Stage, chosen: Sequence[dict[str, Any]], pace: Pace) -> list[Pla
     return stage.play_all(chosen, pace, lambda _: None)
 
 
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The comparison in one mode.
+
+    Attributes:
+        changes: how many changes did what was foreseen.
+        others: those that did something else when they were played again, carefully, or that do not count.
+    """
+
+    compared: list[Compared]
+    changes: list[Played]
+    others: list[Changed]
+
+
 @pytest.fixture(scope="module", params=[True, False], ids=["fair sharing on", "fair sharing off"])
-def results(queueing: Queueing, request: pytest.FixtureRequest) -> Iterator[list[Compared]]:
+def played(queueing: Queueing, request: pytest.FixtureRequest) -> Iterator[Results]:
     """The comparison in one mode; fair sharing off is last, as the platform had it."""
     fair: bool = request.param
     chosen = scenarios(fair=fair)
     with kueue.stage(queueing.platform, chosen, queueing.report, fair=fair) as stage:
-        yield compare(chosen, partial(play, stage))
+        found = compare(chosen, partial(play, stage))
+        changed = [one for one in found if "change" in one.scenario]
+        foreseen = [one.plays[-1] for one in changed if agrees(one.plays[-1])]
+        again = [one.scenario for one in changed if not agrees(one.plays[-1])]
+        yield Results(found, foreseen, play_changes(stage, again) if again else [])
         kueue.clear(queueing.cluster)
+
+
+@pytest.fixture(scope="module")
+def results(played: Results) -> list[Compared]:
+    return played.compared
+
+
+def test_a_preview_foresees_whom_a_change_of_queues_preempts_and_admits(played: Results) -> None:
+    assert [one for one in played.others if one.agrees is False] == []
+    assert len(played.changes) > len(played.others)
 
 
 def test_the_simulation_agrees_with_kueue_in_every_step(results: list[Compared]) -> None:
