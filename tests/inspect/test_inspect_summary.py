@@ -40,7 +40,7 @@ def summary_of(sections: Data, monkeypatch: pytest.MonkeyPatch) -> Summary:
     def read(*_: object) -> State:
         return found
 
-    monkeypatch.setattr(summaries, "read", read)
+    monkeypatch.setattr(summaries, "read_settled", read)
     return summarise(None, planned(sections), Tree(load(Source(sections))))  # pyright: ignore[reportArgumentType]
 
 
