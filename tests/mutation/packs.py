@@ -10,11 +10,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from importlib.machinery import SourceFileLoader
 from inspect import signature
+from itertools import groupby
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Final
@@ -23,9 +26,10 @@ import pytest
 import yaml
 
 from mutation.python_mutants import Mutant, mutants
-from mutation.verdict import Results, known
+from mutation.verdict import Results, known, part_of
 
 ROOT: Final = Path(__file__).parents[2]
+KILLERS: Final = Path(__file__).with_name("killers.yaml")
 FOLDERS: Final = ("policy/workloads/workload_rules", "policy/clouds/cloud_rules", "policy/rule_engine")
 _MODULES: Final = ("workload_rules", "cloud_rules", "rule_engine", "cases", "policy_builders", "test_policy_rules")
 _CACHE: Final = type(lru_cache(len))
@@ -33,6 +37,11 @@ _OTHERS: Final = ("document", "generated_pods", "kit_builders", *_MODULES)
 _SECONDS: Final = 20.0
 """A test that takes more processor time than this does not end."""
 _PATHS: Final = tuple(str(ROOT / folder) for folder in FOLDERS)
+
+
+class _LateError(BaseException):
+    """A test takes too long; no Exception, which the evaluator would report as a fault of one rule, and go on."""
+
 
 Key = tuple[str, str, int]
 """File, qualified name and first line of a function."""
@@ -53,6 +62,16 @@ class Test:
     seconds: float = _SECONDS
     reached: set[Key] | None = None
 
+    @property
+    def key(self) -> str:
+        """It instead of its name, which is long."""
+        return checksum(self.name)
+
+
+def checksum(name: str) -> str:
+    """Of a test's name."""
+    return f"{zlib.crc32(name.encode()):08x}"
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Which mutants run."""
@@ -62,15 +81,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Has YAML be read in C: in Python it takes half of the time of tests."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    """Has YAML be read and written in C: in Python it takes half of the time of tests."""
+    loader, dumper = getattr(yaml, "CSafeLoader", yaml.SafeLoader), getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     setattr(yaml, "safe_load", lambda stream: yaml.load(stream, loader))  # noqa: B010, S506 - a function; it is safe
+    setattr(yaml, "safe_dump", partial(yaml.dump, Dumper=dumper))  # noqa: B010
 
 
 def all_mutants() -> dict[str, Mutant]:
     """The mutants of all packs, by name."""
     files = [file for folder in FOLDERS for file in sorted((ROOT / folder).glob("*.py"))]
     return {one.name: one for file in files for one in mutants(file)}
+
+
+def read_killers() -> dict[str, list[str]]:
+    """By part, the tests that noticed its mutants when they were recorded, the most useful first."""
+    found: dict[str, str] = yaml.safe_load(KILLERS.read_bytes())
+    return {part: keys.split() for part, keys in found.items()}
+
+
+def write_killers(killers: Mapping[str, Sequence[str]]) -> None:
+    """Writes the file that `read_killers` reads: tests by checksums of their names, which are long."""
+    text = yaml.safe_dump({part: " ".join(keys) for part, keys in sorted(killers.items())}, width=10**6)
+    KILLERS.write_text(text, encoding="utf-8")
 
 
 def tests_of(items: Sequence[pytest.Item]) -> list[Test]:
@@ -87,8 +119,11 @@ def tests_of(items: Sequence[pytest.Item]) -> list[Test]:
     return found
 
 
+_real: Final = cache(os.path.realpath)
+
+
 def _key(code: CodeType) -> Key:
-    return os.path.realpath(code.co_filename), code.co_qualname, code.co_firstlineno
+    return _real(code.co_filename), code.co_qualname, code.co_firstlineno
 
 
 class Functions:
@@ -98,15 +133,15 @@ class Functions:
         self.live: dict[Key, list[FunctionType]] = {}
         self.caches: list[Any] = []
         for one in gc.get_objects():
-            if isinstance(one, FunctionType) and os.path.realpath(one.__code__.co_filename).startswith(_PATHS):
+            if isinstance(one, FunctionType) and _real(one.__code__.co_filename).startswith(_PATHS):
                 self.live.setdefault(_key(one.__code__), []).append(one)
             elif isinstance(one, _CACHE):
                 self.caches.append(one)
 
     def forget(self) -> None:
         """Clears the caches."""
-        for cache in self.caches:
-            cache.cache_clear()
+        for one in self.caches:
+            one.cache_clear()
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -144,7 +179,7 @@ def passes(test: Callable[[], object], seconds: float = _SECONDS) -> bool:
     """Whether a test passes, in so many seconds of processor time."""
 
     def late(*_: object) -> None:
-        raise TimeoutError
+        raise _LateError
 
     signal.signal(signal.SIGVTALRM, late)
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
@@ -176,16 +211,16 @@ def judge_function(mutant: Mutant, tests: list[Test], functions: Functions) -> s
         if changed[_key(code)].co_freevars == code.co_freevars:
             function.__code__ = changed[_key(code)]
     try:
-        return _first_failure(reaching, mutant.file.stem, functions)
+        return _first_failure(reaching, functions)
     finally:
         for function, code in originals:
             function.__code__ = code
         functions.forget()
 
 
-def _first_failure(tests: list[Test], module: str, functions: Functions) -> str:
+def _first_failure(tests: list[Test], functions: Functions) -> str:
     functions.forget()
-    for test in sorted(tests, key=lambda test: test.module != module):
+    for test in tests:
         if not passes(test.run, 2 + 3 * test.seconds):
             return test.name
     return ""
@@ -258,16 +293,23 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
         names = [name for name in names if found[name].within and not listed.lists(name)]
     else:
         measure(tests, functions)
-        tests = sorted(tests, key=lambda test: test.seconds)
-    for name in names:
-        mutant = found[name]
-        if killer := judge_function(mutant, tests, functions) if mutant.within else judge_import(mutant):
-            results.killed[name] = killer
-        else:
-            results.survived.append(name)
+    killers = read_killers()
+    for part, of_part in groupby(sorted(names, key=part_of), part_of):
+        noticed = Counter(dict.fromkeys(killers.get(part, ()), 0))
+        for name in of_part:
+            mutant = found[name]
+            tests.sort(key=lambda test: (test.key not in noticed, test.module != mutant.file.stem, test.seconds))
+            if killer := judge_function(mutant, tests, functions) if mutant.within else judge_import(mutant):
+                results.killed[name] = killer
+                noticed[checksum(killer)] += 1
+            else:
+                results.survived.append(name)
+        killers[part] = [key for key, _ in noticed.most_common() if any(test.key == key for test in tests)]
+        if option("--record"):
+            # After each part, so that a run that is ended was not for nothing.
+            results.record("packs", listed, found)
+            write_killers(killers)
     problems = [] if option("--record") else results.problems(listed, found)
-    if option("--record"):
-        results.record("packs", listed, found)
     print("", results.table(listed), *problems, sep="\n")
     session.testsfailed = len(problems)
     return True

@@ -66,7 +66,7 @@ def no_binding_to_everybody(binding: ApiObject, settings: Everybody) -> Iterator
     unknown_values = UnknownValues()
     for view in binding.view.items("subjects"):
         with unknown_values.collected():
-            subject = subject_of(view, binding)
+            subject = subject_of(view)
             everybody = subject.everybody
             if subject.is_group_of_accounts and subject.home != binding.namespace and settings.tenant(subject.home):
                 everybody = f"all service accounts of namespace {subject.home}"

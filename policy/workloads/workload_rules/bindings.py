@@ -132,7 +132,7 @@ class Administered(Tenants):
         subjects: list[BoundSubject] = []
         for view in binding.view.items("subjects"):
             with unknown_values.collected():
-                subject = subject_of(view, binding)
+                subject = subject_of(view)
                 if self._is_tenant(subject, binding):
                     subjects.append(subject)
         yield from subjects

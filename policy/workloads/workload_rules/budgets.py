@@ -12,6 +12,7 @@ from rule_engine import ADVICE, MUST, Resource, Severity, Stack, Subject, format
 from workload_rules.objects import BUDGETS, QUOTAS, name, number_or_percentage, scopes, selects
 from workload_rules.pods import PODS, Pod, TenantGpus, Tenants, kind_of, namespace_of
 from workload_rules.priorities import class_of
+from workload_rules.quotas import gpu_lines
 from workload_rules.scaling import GROUPED, SERVERS, pods_of, pods_per_replica
 
 _QUOTAS: Final = "https://kubernetes.io/docs/concepts/policy/resource-quotas/"
@@ -31,10 +32,9 @@ def _counts(quota: Resource, pod: Pod) -> bool:
                 "Exists": bool(pod_class),
                 "DoesNotExist": not pod_class,
             }.get(operator, False)
-        elif scope in {"Terminating", "NotTerminating"}:
-            matches = pod.spec.has("activeDeadlineSeconds") == (scope == "Terminating")
         else:
-            matches = scope == "NotBestEffort"
+            # The API server accepts no deadline in the pods of a server.
+            matches = scope in {"NotTerminating", "NotBestEffort"}
         if not matches:
             return False
     return True
@@ -57,17 +57,6 @@ def _needs(pod: Pod, resource: str, settings: TenantGpus, stack: Stack) -> tuple
     return pods_of(pod, stack)[1], gpus_per_pod
 
 
-def _gpu_lines(quota: Resource, settings: TenantGpus) -> dict[str, Decimal]:
-    """The GPUs of a quota, by resource name."""
-    lines = quota.props.entries("spec", "hard")
-    names = {line.removeprefix("requests."): line for line in lines if line.startswith("requests.")}
-    return {
-        resource: lines[line].number() or Decimal(0)
-        for resource, line in sorted(names.items())
-        if settings.is_gpu(resource)
-    }
-
-
 @rule(
     "autoscaler-maximum-fits",
     rationale="Otherwise the API server rejects pods that the autoscaler creates at peak load.",
@@ -82,7 +71,7 @@ def autoscaler_maximum_fits(quota: Resource, settings: TenantGpus, stack: Stack)
     namespace = namespace_of(quota)
     if not settings.tenant(namespace):
         return
-    for resource, hard in _gpu_lines(quota, settings).items():
+    for resource, hard in gpu_lines(quota, settings).items():
         parts: list[str] = []
         total = Decimal(0)
         for pod in _servers(namespace, quota, resource, settings, stack):
@@ -156,7 +145,7 @@ def surge_fits(pod: Pod, settings: TenantGpus, stack: Stack) -> Iterator[str]:
             continue
         for quota in stack.matching(QUOTAS, lambda other: _counts(other, pod), (namespace_of, namespace)):
             with located_at(quota):
-                hard = _gpu_lines(quota, settings).get(resource)
+                hard = gpu_lines(quota, settings).get(resource)
             if hard is None:
                 continue
             total = stack.once(
@@ -275,8 +264,6 @@ def disruption_budget_lets_go(budget: Resource, settings: Tenants, stack: Stack)
     if spec.has("maxUnavailable"):
         if not number_or_percentage(spec.at("maxUnavailable"), Decimal(100)):
             yield f"maxUnavailable is {spec.text('maxUnavailable')}, so no pod can be evicted; set it to 1"
-        return
-    if not spec.has("minAvailable"):
         return
     min_available = spec.text("minAvailable")
     if min_available.endswith("%") and number_or_percentage(spec.at("minAvailable"), Decimal(100)) == Decimal(100):

@@ -127,6 +127,8 @@ def cohorts_are_a_tree(cohort: Resource, _: Gpus, stack: Stack) -> Iterator[str]
     """Cohorts must not form a cycle."""
     visited = stack.once(_Visited, _Visited)
     own_name = name(cohort)
+    if not own_name:  # The API server generates its name, so no Cohort has it as its parent.
+        return
     path = {own_name: None}
     parent = cohort_of(cohort)
     while parent and parent not in path and parent not in visited.ended and parent not in visited.cycles:
@@ -146,11 +148,9 @@ QUEUED: Final = Subject("workloads", holds_pods, lambda resource: (resource,))
 
 
 def _queue_of(workload: Resource) -> str:
-    """The LocalQueue of a workload, or of a CronJob's jobs; empty without."""
-    own = workload.props.text("metadata", "labels", QUEUE_NAME)
-    if own or workload.kind != "CronJob":
-        return own
-    return workload.props.text("spec", "jobTemplate", "metadata", "labels", QUEUE_NAME)
+    """The LocalQueue of a workload, or of a CronJob's jobs, which do not get its own labels; empty without."""
+    template = ("spec", "jobTemplate") if workload.kind == "CronJob" else ()
+    return workload.props.text(*template, "metadata", "labels", QUEUE_NAME)
 
 
 class LocalSettings(Tenants):

@@ -27,6 +27,17 @@ def _extended(resource: str) -> bool:
     return "/" in resource and domain != "count" and not domain.endswith(("kubernetes.io", "k8s.io"))
 
 
+def gpu_lines(quota: Resource, settings: TenantGpus) -> dict[str, Decimal]:
+    """The GPUs of a quota, by resource name."""
+    lines = quota.props.entries("spec", "hard")
+    names = {line.removeprefix("requests."): line for line in lines if line.startswith("requests.")}
+    return {
+        resource: lines[line].number() or Decimal(0)
+        for resource, line in sorted(names.items())
+        if settings.is_gpu(resource)
+    }
+
+
 @rule(
     "quota-requests-prefix",
     rationale="The API server accepts any other key but never counts it: the namespace is then unlimited.",
@@ -120,7 +131,6 @@ def limit_range_gpus(limits: Resource, settings: TenantGpus) -> Iterator[str]:
     if not settings.tenant(namespace_of(limits)):
         return
     items = limits.props.items("spec", "limits")
-    containers = [item for item in items if item.text("type") == "Container"]
     for item in items:
         kind = item.text("type")
         if kind not in {"Container", "Pod"}:
@@ -138,11 +148,9 @@ def limit_range_gpus(limits: Resource, settings: TenantGpus) -> Iterator[str]:
                 f"{side} {format_number(count)}" for side, count in amounts.items() if "default" in side and count
             ]
             bound = "max" if amounts["max"] is not None else "min"
-            defaults = [item] if kind == "Container" else containers
-            zero = any(
-                default.number("default", resource) == 0 and default.number("defaultRequest", resource) in {0, None}
-                for default in defaults
-            )
+            # Only containers have defaults, and the API server accepts no default request above the default.
+            defaults = [item] if kind == "Container" else items
+            zero = any(default.number("default", resource) == 0 for default in defaults)
             if defaults_above_zero:
                 listed = " and ".join(defaults_above_zero)
                 yield f"{listed} of {resource} applies to containers that request none; set 0"
@@ -228,10 +236,10 @@ def _admits(queue: Resource, resource: str) -> Decimal | None:
     return total
 
 
-def _cluster_queues(local: list[Resource], stack: Stack) -> list[Resource]:
-    """The ClusterQueues of LocalQueues, each once; those created outside this stack are left out."""
+def _cluster_queues(namespace: str, stack: Stack) -> list[Resource]:
+    """The ClusterQueues of a namespace's LocalQueues, each once; those created outside this stack are left out."""
     queues: dict[str, Resource] = {}
-    for local_queue in local:
+    for local_queue in stack.matching(LOCAL_QUEUES, always, (namespace_of, namespace)):
         with located_at(local_queue):
             queue_name = local_queue.props.text("spec", "clusterQueue")
         queue = stack.first(CLUSTER_QUEUES, always, (name, queue_name))
@@ -254,20 +262,11 @@ def quota_not_below_queue(quota: Resource, settings: QueueQuota, stack: Stack) -
     namespace = namespace_of(quota)
     if not settings.tenant(namespace) or any(scopes(quota)) or matches_any(namespace, settings.shared):
         return
-    lines = quota.props.entries("spec", "hard")
-    gpu_lines = {
-        line: line.removeprefix("requests.") for line in lines if settings.is_gpu(line.removeprefix("requests."))
-    }
-    if not gpu_lines:
-        return
-    local = stack.matching(LOCAL_QUEUES, always, (namespace_of, namespace))
-    for line, resource in gpu_lines.items():
-        if line == resource:
-            continue
-        hard = lines[line].number() or Decimal(0)
+    for resource, hard in gpu_lines(quota, settings).items():
+        line = f"requests.{resource}"
         total = Decimal(0)
         names: list[str] = []
-        for queue in _cluster_queues(local, stack):
+        for queue in _cluster_queues(namespace, stack):
             with located_at(queue):
                 admits = _admits(queue, resource)
             if admits is None:

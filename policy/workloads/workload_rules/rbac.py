@@ -171,11 +171,11 @@ class BoundSubject:
         return self.kind == "Group" and bool(self.home)
 
 
-def subject_of(view: View, binding: ApiObject) -> BoundSubject:
+def subject_of(view: View) -> BoundSubject:
     """One of the subjects of a binding."""
     kind, name = view.text("kind"), view.text("name")
     if kind == "ServiceAccount":
-        return BoundSubject(kind, name, view.text("namespace") or binding.namespace)
+        return BoundSubject(kind, name, view.text("namespace"))
     if kind == "User" and name.startswith(_ACCOUNT):
         namespace, _, account = name.removeprefix(_ACCOUNT).partition(":")
         return BoundSubject("ServiceAccount", account, namespace)

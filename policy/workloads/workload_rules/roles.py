@@ -80,18 +80,18 @@ _USERS_ROLES: Final = ("view", "edit", "admin")
 def _recipient(role: ApiObject, settings: Administered, stack: Stack) -> str:
     """By what a role is a tenant's, as messages show it; empty if it is not."""
     above = aggregating(role, stack) if role.kind == "ClusterRole" else []
-    built_in = {other.name for other in above if other.is_built_in}
+    above_names = {other.name for other in above}
     for name in _USERS_ROLES:
-        if name in built_in:
+        if name in above_names:
             return f"it is aggregated to ClusterRole {name}"
-    is_bound = False
     for key in (role_key(role), *(role_key(other) for other in above)):
-        is_bound = is_bound or stack.first(BINDINGS, always, (role_ref, key)) is not None
         binding = stack.first(BINDINGS, lambda bound: any(settings.tenants(bound)), (role_ref, key))
         if binding is not None:
             return f"{binding.place} gives it to {next(settings.tenants(binding)).label}"
-    is_open = role.kind == "Role" and not is_bound and settings.tenant(role.namespace)
-    return "its namespace is a tenant's" if is_open else ""
+    if role.kind != "Role" or not settings.tenant(role.namespace):
+        return ""
+    is_bound = stack.first(BINDINGS, always, (role_ref, role_key(role))) is not None
+    return "" if is_bound else "its namespace is a tenant's"
 
 
 def _of_tenants(

@@ -175,8 +175,6 @@ def _by_program(workload: Resource) -> bool:
     Raises:
         UnknownValueError: the object was not applied server-side, so the field owner is unknown.
     """
-    if not workload.props.has("spec", "replicas"):
-        return False
     managers = workload.props.items("metadata", "managedFields")
     owners = [manager for manager in managers if manager.has("fieldsV1", "f:spec", "f:replicas")]
     if not managers:

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from policy_builders import GONE, Break, Case, changed, manifest
+from policy_builders import GONE, UNKNOWN, Break, Case, changed, manifest
 
 from cases.platform import AUTOSCALER, BUDGET, QUOTA, SCOPED, SECOND, SERVER
 from workload_rules import budgets
@@ -41,6 +41,12 @@ spec:
   minReplicas: 1
   maxReplicas: 3
 """)
+_CLASSLESS: Final = changed({"it": SECOND}, "it: spec.template.spec.priorityClassName", GONE)["it"]
+_PLENTY: Final = {"requests.amd.com/gpu": 9, "requests.nvidia.com/gpu": 9}
+_TWO_RESOURCES: Final = {
+    "priorityClassName": "ml-critical",
+    "containers": [{"name": "server", "resources": {"limits": {"nvidia.com/gpu": 1, "amd.com/gpu": 3}}}],
+}
 _GROUPS: Final = "LeaderWorkerSet ml-serving/large"
 _TEMPLATE: Final = "groups: spec.leaderWorkerTemplate"
 _ALL: Final = {"server": SERVER, "second": SECOND, "hpa": AUTOSCALER, "quota": QUOTA}
@@ -76,7 +82,8 @@ CASES: Final = (
         given=_ALL,
         also=[
             ("quota: metadata.namespace", "ml-research"),
-            ("quota: spec.hard", {"requests.cpu": 1}),
+            ("quota: spec.hard", {"requests.cpu": 1, "nvidia.com/gpu": 1}),
+            ("quota: spec.hard.'requests.cpu'", UNKNOWN),
             ("quota: spec.scopes", ["Terminating"]),
             ("quota: spec.scopes", ["BestEffort"]),
             ("server: metadata.namespace", "ml-research"),
@@ -100,6 +107,15 @@ CASES: Final = (
                 f"{_QUOTA}: quota is 11 nvidia.com/gpu, but serving workloads need up to 12 (chat 5 pods of 2, rank"
                 f" 2 pods of 1); {_MORE}",
             ),
+            *(
+                Break(
+                    _HARD,
+                    nothing,
+                    f"{_QUOTA}: quota is 0 nvidia.com/gpu, but serving workloads need up to 12 (chat 5 pods of 2, rank"
+                    f" 2 pods of 1); {_MORE}",
+                )
+                for nothing in (0, None)
+            ),
         ],
         unknown={"hpa: spec.maxReplicas": _QUOTA, "second: spec.replicas": _QUOTA, _HARD: _QUOTA},
     ),
@@ -110,7 +126,7 @@ CASES: Final = (
         also=[
             ("second: spec.template.spec.priorityClassName", "ml-low"),
             ("quota: spec.scopeSelector.matchExpressions.0.operator", "NotIn"),
-            ("quota: spec", _scoped(11, {"operator": "DoesNotExist"})),
+            *(("quota: spec", _scoped(11, {"operator": operator})) for operator in ("DoesNotExist", "Gt")),
             ("quota: spec", _scoped(11, {"operator": "NotIn", "values": ["ml-critical"]})),
             ("quota: spec", _scoped(11, {"scopeName": "Terminating", "operator": "Exists"})),
         ],
@@ -139,6 +155,20 @@ CASES: Final = (
         unknown={"second: spec.template.spec.priorityClassName": "ResourceQuota ml-serving/critical"},
     ),
     Case(
+        name="serving workloads without a priority class",
+        rule=budgets.autoscaler_maximum_fits,
+        given={"second": _CLASSLESS, "quota": SCOPED},
+        also=[("quota: spec", _scoped(1, {"operator": "Exists"}))],
+        breaks=[
+            Break(
+                "quota: spec",
+                _scoped(1, {"operator": "DoesNotExist"}),
+                "ResourceQuota ml-serving/critical: quota is 1 nvidia.com/gpu, but serving workloads need up to 2"
+                f" (rank 2 pods of 1); {_MORE}",
+            )
+        ],
+    ),
+    Case(
         name="pods that a rollout adds",
         rule=budgets.surge_fits,
         given=_ALL,
@@ -146,6 +176,7 @@ CASES: Final = (
             (_STRATEGY, {"type": "Recreate"}),
             ("quota", GONE),
             (_HARD, 11),
+            (_HARD, UNKNOWN),
             ("rollout", ROLLOUT),
             ("second: spec.replicas", 0),
         ],
@@ -162,7 +193,11 @@ CASES: Final = (
         name="pods that a rollout of another kind of workload adds",
         rule=budgets.surge_fits,
         given={"rollout": ROLLOUT, "quota": changed({"quota": QUOTA}, _HARD, 3)["quota"]},
-        also=[("rollout: spec.replicas", 0), ("rollout: spec.replicas", 4)],
+        also=[
+            ("rollout: spec.replicas", 0),
+            ("rollout: spec.replicas", 4),
+            ("quota: spec.hard", {"requests.cpu": 1}),
+        ],
         breaks=[
             Break(
                 "rollout: spec.strategy",
@@ -178,6 +213,30 @@ CASES: Final = (
             ),
         ],
         unknown={"quota: spec.hard": "Rollout ml-serving/blue"},
+    ),
+    Case(
+        name="quotas of other pods and GPUs, each with what it has in use",
+        rule=budgets.surge_fits,
+        given={
+            "rollout": changed({"it": ROLLOUT}, "it: spec.template.spec", _TWO_RESOURCES)["it"],
+            "second": _CLASSLESS,
+            "quota": changed({"it": QUOTA}, "it: spec.hard", _PLENTY)["it"],
+            "scoped": SCOPED,
+        },
+        breaks=[
+            Break(
+                f"{quota}: spec.hard",
+                _PLENTY | {f"requests.{gpu}": in_use},
+                f"Rollout ml-serving/blue: a rollout at maximum replicas adds 1 pods of {each} {gpu} to the {in_use} in"
+                f" use, but ResourceQuota ml-serving/{name} allows {in_use}; set maxSurge: 0 and maxUnavailable: 1, or"
+                f" raise the quota to {in_use + each}",
+            )
+            for quota, name, gpu, each, in_use in (
+                ("quota", "budget", "nvidia.com/gpu", 1, 4),
+                ("quota", "budget", "amd.com/gpu", 3, 6),
+                ("scoped", "critical", "nvidia.com/gpu", 1, 2),
+            )
+        ],
     ),
     Case(
         name="LeaderWorkerSets at maximum replicas",
@@ -205,6 +264,19 @@ CASES: Final = (
         unknown={f"{_TEMPLATE}.size": _QUOTA},
     ),
     Case(
+        name="a group without a size is its leader",
+        rule=budgets.autoscaler_maximum_fits,
+        given={"groups": changed({"it": GROUPS}, "it: spec.leaderWorkerTemplate.size", GONE)["it"], "quota": QUOTA},
+        breaks=[
+            Break(
+                _HARD,
+                3,
+                f"{_QUOTA}: quota is 3 nvidia.com/gpu, but serving workloads need up to 4 (large 2 pods of 2, large"
+                f" 0 pods of 2); {_MORE}",
+            )
+        ],
+    ),
+    Case(
         name="groups that a rollout adds",
         rule=budgets.surge_fits,
         given={"groups": GROUPS, "quota": QUOTA},
@@ -218,6 +290,28 @@ CASES: Final = (
             )
         ],
         unknown={"groups: spec.rolloutStrategy": _GROUPS},
+    ),
+    Case(
+        name="groups whose workers alone have GPUs",
+        rule=budgets.surge_fits,
+        given={
+            "groups": changed({"it": GROUPS}, "it: spec.leaderWorkerTemplate.leaderTemplate.spec.containers", [])["it"],
+            "quota": changed({"it": QUOTA}, "it: spec.hard", {"requests.nvidia.com/gpu": 8})["it"],
+        },
+        also=[(f"{_TEMPLATE}.size", 1)],
+        breaks=[
+            Break(
+                "groups: spec.rolloutStrategy.rollingUpdateConfiguration.maxSurge",
+                1,
+                f"{_GROUPS}: a rollout at maximum replicas adds 1 groups of 4 nvidia.com/gpu to the 8 in use, but"
+                f" {_QUOTA} allows 8; set maxSurge: 0 and maxUnavailable: 1, or raise the quota to 12",
+            )
+        ],
+    ),
+    Case(
+        name="workloads without GPUs",
+        rule=budgets.disruption_budget_present,
+        given=changed({"server": SERVER, "hpa": AUTOSCALER}, "server: spec.template.spec.containers.0.resources", GONE),
     ),
     Case(
         name="PodDisruptionBudgets of serving workloads",
@@ -257,7 +351,7 @@ CASES: Final = (
             ("budget: spec.maxUnavailable", "1%"),
             ("budget: spec", {"minAvailable": 1, "selector": {"matchLabels": {"app": "chat"}}}),
             ("budget: spec", {"minAvailable": "50%", "selector": {"matchLabels": {"app": "chat"}}}),
-            ("budget: spec", {"minAvailable": 9, "selector": {"matchLabels": {"app": "else"}}}),
+            ("budget: spec", {"minAvailable": 100, "selector": {"matchLabels": {"app": "else"}}}),
             ("budget: spec", {"selector": {}}),
         ],
         breaks=[
@@ -273,7 +367,7 @@ CASES: Final = (
             ),
             Break(
                 "budget: spec",
-                {"minAvailable": "100%"},
+                {"minAvailable": "100%", "selector": {"matchLabels": {"app": "chat"}}},
                 f"{_BUDGET}: minAvailable is 100%, so no pod can be evicted; {_ONE}",
             ),
             Break(
@@ -299,6 +393,7 @@ CASES: Final = (
             "budget: spec",
             {"minAvailable": 1, "selector": {"matchLabels": {"app": "chat"}}},
         ),
+        also=[("hpa: spec.minReplicas", 0)],
         breaks=[
             Break(
                 "hpa",

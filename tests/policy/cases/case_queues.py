@@ -37,7 +37,12 @@ CASES: Final = (
         name="objects that queues reference",
         rule=queues.queue_references,
         given=_ALL,
-        also=[("flavor", GONE), ("groups: spec.parentName", GONE), ("queue: spec.cohortName", GONE)],
+        also=[
+            ("flavor", GONE),
+            ("groups: spec.parentName", GONE),
+            ("queue: spec.cohortName", GONE),
+            ("queue: spec.cohortName", ""),
+        ],
         breaks=[
             Break(
                 "local: spec.clusterQueue",
@@ -85,7 +90,11 @@ CASES: Final = (
         name="parents of cohorts",
         rule=queues.cohorts_are_a_tree,
         given={"groups": GROUPS, "org": ORG},
-        also=[("org: spec.parentName", "somebody-elses")],
+        also=[
+            ("org: spec.parentName", "somebody-elses"),
+            ("org: metadata", {"generateName": "org-"}),
+            ("more", changed({"it": GROUPS}, "it: metadata", {"generateName": "groups-"})["it"]),
+        ],
         breaks=[
             Break(
                 "org: spec.parentName",
@@ -103,7 +112,12 @@ CASES: Final = (
         name="queues that workloads reference",
         rule=queues.queue_exists,
         given={"server": SERVER, "nights": NIGHTS, "train": TRAIN, "local": LOCAL_QUEUE},
-        also=[("local", GONE), (f"server: {_LABEL}", GONE), (_POD, "serving")],
+        also=[
+            ("local", GONE),
+            (f"server: {_LABEL}", GONE),
+            (_POD, "serving"),
+            (f"nights: {_LABEL}", "night"),  # Kueue reads the labels of its jobs.
+        ],
         breaks=[
             Break(f"server: {_LABEL}", "chat", f"Deployment ml-serving/chat: references queue chat, {_NONE}"),
             Break(_POD, "chat", f"Deployment ml-serving/chat: references queue chat, {_NONE}"),

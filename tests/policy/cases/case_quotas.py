@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from policy_builders import GONE, Break, Case, changed
+from policy_builders import GONE, UNKNOWN, Break, Case, changed
 
 from cases.platform import CLUSTER_QUEUE, CRITICAL, LIMITS, LOCAL_QUEUE, QUOTA, SCOPED
 from workload_rules import quotas
@@ -25,6 +25,8 @@ _STORAGE: Final = {
 _GOLD: Final = {"scopeName": "VolumeAttributesClass", "operator": "In", "values": ["gold"]}
 _ITEM: Final = "limits: spec.limits.0"
 _ZERO: Final = "add default and defaultRequest {nvidia.com/gpu: 0}"
+_NO_QUOTA: Final = changed({"it": QUOTA}, "it: spec.hard.'requests.nvidia.com/gpu'", 0)["it"]
+_NO_COHORT: Final = changed({"queue": CLUSTER_QUEUE}, "queue: spec.cohortName", GONE)
 
 CASES: Final = (
     Case(
@@ -70,6 +72,12 @@ CASES: Final = (
                 " move it to a separate quota",
             ),
             Break(
+                "quota: spec.hard.'nvidia.com/gpu'",
+                3,
+                f"{_CRITICAL}: scope PriorityClass counts pods, cpu, memory and requests of GPUs, not nvidia.com/gpu;"
+                " move it to a separate quota",
+            ),
+            Break(
                 "quota: spec.hard",
                 {"pods": 3, "requests.storage": "1Ti", "count/jobs.batch": 4},
                 f"{_CRITICAL}: scope PriorityClass counts pods, cpu, memory and requests of GPUs, not"
@@ -97,6 +105,7 @@ CASES: Final = (
         also=[
             (_VALUES, "system-node-critical"),
             ("class", GONE),
+            ("quota: spec.scopes", ["PriorityClass"]),
             ("quota: spec.scopeSelector.matchExpressions.0", _GOLD),
         ],
         breaks=[
@@ -132,6 +141,7 @@ CASES: Final = (
             (f"{_ITEM}.defaultRequest.'nvidia.com/gpu'", GONE),
             ("limits: spec.limits.1", {"type": "Pod", "max": {"nvidia.com/gpu": 16}}),
             ("limits: spec.limits.1", {"type": "PersistentVolumeClaim", "max": {"storage": "1Ti"}}),
+            ("limits: spec.limits.1", {"type": "PersistentVolumeClaim", "max": UNKNOWN}),
         ],
         breaks=[
             Break(
@@ -172,7 +182,14 @@ CASES: Final = (
             (f"{_ITEM}.default.memory", "16Gi"),
             (f"{_ITEM}.defaultRequest", {}),
             (_ITEM, {"type": "Container", "max": {"cpu": 32, "memory": "64Gi"}}),
-            (_ITEM, {"type": "Container", "default": {"memory": "8Gi"}, "defaultRequest": {"cpu": 1}}),
+            *(
+                (_ITEM, {"type": "Container", "default": {"memory": "8Gi", **default}, **more})
+                for default, more in (
+                    ({}, {"defaultRequest": {"cpu": 1}}),
+                    ({"cpu": 2}, {}),
+                    ({}, {"min": {"cpu": 1}}),
+                )
+            ),
             ("limits: spec.limits.1", {"type": "PersistentVolumeClaim", "max": {"storage": "1Ti"}}),
             ("quota: spec.hard", {"requests.nvidia.com/gpu": 8}),
         ],
@@ -205,7 +222,8 @@ CASES: Final = (
         also=[
             ("quota: spec.hard.'requests.nvidia.com/gpu'", 40),
             ("queue: spec.cohortName", GONE),
-            ("quota: spec.scopes", ["NotTerminating"]),
+            ("quota: spec", {"hard": {"requests.nvidia.com/gpu": 8}, "scopes": ["NotTerminating"]}),
+            ("quota: spec.hard.'nvidia.com/gpu'", 1),
             ("local: metadata.namespace", "ml-research"),
         ],
         breaks=[
@@ -233,6 +251,21 @@ CASES: Final = (
             "local: spec.clusterQueue": _BUDGET,
             "quota: spec.hard.'requests.nvidia.com/gpu'": _BUDGET,
         },
+    ),
+    Case(
+        name="no quota, of a queue that has none",
+        rule=quotas.quota_not_below_queue,
+        given={"quota": _NO_QUOTA, "local": LOCAL_QUEUE, **changed(_NO_COHORT, f"{_GPU}.nominalQuota", 0)},
+        also=[(f"{_GPU}.nominalQuota", GONE), ("quota: spec.hard.'requests.nvidia.com/gpu'", None)],
+        breaks=[
+            Break(
+                place,
+                to,
+                f"{_BUDGET}: requests.nvidia.com/gpu is 0, but ClusterQueue serving admits up to {total}; raise the"
+                " quota, or lower nominalQuota and borrowingLimit",
+            )
+            for place, to, total in ((f"{_GPU}.nominalQuota", 1, 1), ("queue: spec.cohort", "groups", 4))
+        ],
     ),
     Case(
         name="a namespace that shares its queue",

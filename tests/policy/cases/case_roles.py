@@ -96,6 +96,9 @@ _ADMINS: Final = (
     f"impersonate on serviceaccounts; create on serviceaccounts/token; {_CREATE} on roles.rbac.authorization.k8s.io;"
     f" {_CREATE} on rolebindings.rbac.authorization.k8s.io; 3 more"
 )
+_ALL: Final = (
+    "impersonate on users; impersonate on groups; impersonate on serviceaccounts; create on serviceaccounts/token"
+)
 _FORBIDDEN: Final = (
     ("rolebindings", "create", "rbac.authorization.k8s.io", "create on rolebindings.rbac.authorization.k8s.io"),
     (
@@ -109,6 +112,15 @@ _FORBIDDEN: Final = (
     ("*/token", "create", "", "create on serviceaccounts/token"),
     ("pods/ephemeralcontainers", "get patch", "", "patch on pods/ephemeralcontainers"),
     ("nodes/proxy", "get", "", "get on nodes/proxy"),
+    ("*", "get", "", "get on pods/proxy; get on services/proxy; get on nodes/proxy"),
+    ("*", "get", "*", "get on pods/proxy; get on services/proxy; get on nodes/proxy"),
+    ("*", "*", "", f"{_ALL}; 11 more"),
+    (
+        "resourcequotas limitranges namespaces nodes",
+        "update",
+        "",
+        "update on namespaces; update on resourcequotas; update on limitranges; update on nodes",
+    ),
     ("resourcequotas limitranges", "update", "", "update on resourcequotas; update on limitranges"),
     ("networkpolicies", "delete", "*", "delete on networkpolicies.networking.k8s.io"),
     ("namespaces", "patch", "", "patch on namespaces"),
@@ -135,6 +147,7 @@ CASES: Final = (
         also=[
             ("operator: rules.0", _rule("*", "*", "*")),
             ("operators: subjects", GONE),
+            ("operators", GONE),
             ("binding: roleRef.name", "view"),
             ("role: rules.0.resourceNames", ["*"]),
             (
@@ -149,7 +162,10 @@ CASES: Final = (
             Break("trainer: rules.0.verbs", ["*"], _wildcard("verbs")),
             Break("trainer: rules.0", _rule("*", "*", "*"), _wildcard("apiGroups, resources, verbs")),
             Break("trainer: rules.0.resources", ["*/status"], _wildcard("resources")),
-            Break("trainer: rules.0", {"nonResourceURLs": ["*"], "verbs": ["get"]}, _wildcard("nonResourceURLs")),
+            *(
+                Break("trainer: rules.0", {"nonResourceURLs": [path], "verbs": ["get"]}, _wildcard("nonResourceURLs"))
+                for path in ("*", "/*")
+            ),
             Break("role: rules.0.verbs", ["*"], _wildcard("verbs", _OWN, "Role ml-research/submit")),
             Break(
                 "operators: subjects.1.name",
@@ -234,6 +250,7 @@ CASES: Final = (
                 _rule("resourcequotas", "*"),
                 _grants(f"{_CREATE} on resourcequotas", _OWN, "Role ml-research/submit"),
             ),
+            Break("trainer: rules.0", _rule("*", "*", "*") | {"resourceNames": ["x"]}, _grants(f"{_ALL}; 34 more")),
             Break("binding: roleRef.name", "edit", _binds("edit", _EDITS)),
             Break("binding: roleRef.name", "admin", _binds("admin", _ADMINS)),
         ],

@@ -191,11 +191,14 @@ CASES: Final = (
                 Break(f"{_SPEC}.{host_namespace}", to=True, says=f"{_POD}: sets {host_namespace}; remove it")
                 for host_namespace in ("hostPID", "hostIPC", "hostNetwork")
             ),
-            Break(
-                f"{_SPEC}.securityContext",
-                {"windowsOptions": {"hostProcess": True}},
-                f"{_POD}: sets securityContext.windowsOptions.hostProcess, so that its containers run on the host;"
-                " remove it",
+            *(
+                Break(
+                    f"{_SPEC}.{context}",
+                    {"windowsOptions": {"hostProcess": True}},
+                    f"{_POD}: sets {context}.windowsOptions.hostProcess, so that its containers run on the host;"
+                    " remove it",
+                )
+                for context in ("securityContext", "podSecurityContext")
             ),
         ],
         unknown={f"{_SPEC}.hostNetwork": _POD},
@@ -309,14 +312,23 @@ CASES: Final = (
                     "sysctls": [{"name": "net.ipv4.tcp_syncookies", "value": "1"}],
                 },
             ),
+            (_ANNOTATIONS, {"example.com/note": "x"}),
             (f"{_ANNOTATIONS}.'{_APP_ARMOR}'", "localhost/a"),
             (f"{_ANNOTATIONS}.'{_APP_ARMOR}'", "runtime/default"),
         ],
         breaks=[
+            *(
+                Break(
+                    f"{_SPEC}.{context}",
+                    {"seccompProfile": {"type": "Unconfined"}},
+                    f"{_POD}: {context}.seccompProfile is Unconfined; set RuntimeDefault",
+                )
+                for context in ("securityContext", "podSecurityContext")
+            ),
             Break(
-                f"{_SPEC}.securityContext",
-                {"seccompProfile": {"type": "Unconfined"}},
-                f"{_POD}: securityContext.seccompProfile is Unconfined; set RuntimeDefault",
+                f"{_SPEC}.initContainers.0",
+                {"securityContext": {"seccompProfile": {"type": "Unconfined"}}},
+                f"{_POD}: container 0: securityContext.seccompProfile is Unconfined; set RuntimeDefault",
             ),
             Break(
                 f"{_CONTEXT}.appArmorProfile",

@@ -21,6 +21,12 @@ kind: ScaledObject
 metadata: {name: rank, namespace: ml-serving}
 spec: {scaleTargetRef: {kind: StatefulSet, name: rank}, maxReplicaCount: 5}
 """)
+BLUE: Final = manifest("""
+apiVersion: argoproj.io/v1alpha1
+kind: Rollout
+metadata: {name: blue, namespace: ml-serving}
+""")
+_LIMITS: Final = {"limits": {"nvidia.com/gpu": 1}}
 _CHAT: Final = "Deployment ml-serving/chat"
 _CONTAINER: Final = f"{_CHAT}, container server"
 _SERVER: Final = "server: spec.template.spec.containers.0"
@@ -52,6 +58,7 @@ CASES: Final = (
         given={"server": SERVER, "batch": BATCH},
         also=[
             (f"{_SERVER}.resources", GONE),
+            ("server: spec.template.spec.initContainers", [{"name": "load", "resources": _LIMITS}]),
             (f"{_SERVER}.resources.limits.'nvidia.com/gpu'", 0),
             ("server: metadata.namespace", "kube-system"),
         ],
@@ -112,13 +119,14 @@ CASES: Final = (
     Case(
         name="targets of autoscalers",
         rule=serving.autoscaler_target,
-        given={"server": SERVER, "second": SECOND, "hpa": AUTOSCALER, "keda": SCALED},
+        given={"server": SERVER, "second": SECOND, "rollout": BLUE, "hpa": AUTOSCALER, "keda": SCALED},
         settings={"workloads": ["ml-serving/elsewhere-*"]},
         also=[
             ("server", GONE),
             ("hpa: spec.scaleTargetRef.name", "elsewhere-a"),
             ("hpa: spec.scaleTargetRef", {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "rank"}),
             ("hpa: spec.scaleTargetRef.apiVersion", GONE),
+            ("hpa: spec.scaleTargetRef", {"kind": "Rollout", "name": "blue"}),
         ],
         breaks=[
             Break(
@@ -131,6 +139,12 @@ CASES: Final = (
                 "hpa: spec.scaleTargetRef.apiVersion",
                 "argoproj.io/v1alpha1",
                 f"{_HPA}: references Deployment chat, which does not exist in namespace ml-serving; correct"
+                " scaleTargetRef",
+            ),
+            Break(
+                "keda: spec.scaleTargetRef",
+                {"kind": "Rollout", "name": "blue"},
+                f"{_SCALED}: references Rollout blue, which does not exist in namespace ml-serving; correct"
                 " scaleTargetRef",
             ),
             Break(
@@ -163,7 +177,7 @@ CASES: Final = (
         also=[
             ("server", _live(_NOT_APPLIED, _BY_SCALE)),
             ("server", _live(_UPDATED, _NOT_APPLIED)),
-            ("server", replace(_live(_APPLIED), ignored=("spec.replicas",))),
+            *(("server", replace(_live(_APPLIED), ignored=(path,))) for path in ("spec.replicas", "spec", "*")),
             ("hpa: spec.scaleTargetRef.name", "elsewhere"),
         ],
         breaks=[
