@@ -62,9 +62,9 @@ class Hold:
 
     @property
     def text(self) -> str:
-        """Such as `held since 2026-11-24 18:00 UTC until 2026-11-24 20:00 UTC by ada`."""
-        until = f"until {moment_text(self.until)}" if self.until else "until it is released"
-        return f"held since {moment_text(self.since)} {until} by {self.by}"
+        """Such as `held by ada since 2026-11-24 18:00 UTC until 2026-11-24 20:00 UTC`."""
+        end = f" until {moment_text(self.until)}" if self.until else ""
+        return f"held by {self.by} since {moment_text(self.since)}{end}"
 
     @property
     def fix(self) -> str:

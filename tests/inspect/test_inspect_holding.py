@@ -114,7 +114,7 @@ def test_names_that_fit_nothing_or_several_objects_are_refused() -> None:
 def test_what_is_held_is_not_held_again() -> None:
     _, changed = held(find(state(), "a100"))
     with pytest.raises(
-        ConsoleError, match=r"already held since .* until 2026-11-24 20:00 UTC by ada; release it first"
+        ConsoleError, match=r"already held by ada since .* until 2026-11-24 20:00 UTC; release it first"
     ):
         find(state(ResourceFlavor=[changed]), "a100").held_by("bob", None, drain=False)
 

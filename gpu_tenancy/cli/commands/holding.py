@@ -109,9 +109,9 @@ def _release(cluster: "Cluster", subject: "Subject", held: "Hold", *, dry_run: b
     from gpu_tenancy.inspect import hold_end, holding
 
     terminal.out.print(f"{subject.kind} {subject.name}: {held.text}", highlight=False)
-    for line in subject.consequences(drain=False):
-        terminal.out.print(f"  {line}", highlight=False)
     if dry_run:
+        for line in subject.consequences(drain=False):
+            terminal.out.print(f"  {line}", highlight=False)
         return
     holding.release(cluster, subject, held)
     hold_end.dismiss(cluster, held)

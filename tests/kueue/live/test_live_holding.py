@@ -89,8 +89,8 @@ def test_a_held_team_admits_nothing_until_it_is_released(team: Queueing) -> None
     assert at(live(team, "ClusterQueue", TEAM), "spec", "stopPolicy") == "None"
     tenancy(team, "cluster", "hold", TEAM, "--yes")
     team.cluster.delete(Reference("batch/v1", "Job", "runs", TEAM))
-    assert "is held since" in tenancy(team, "why", f"{TEAM}/waits").stdout
-    assert f"ClusterQueue {TEAM} is held since" in tenancy(team, "usage", TEAM).stdout
+    assert "is held by" in tenancy(team, "why", f"{TEAM}/waits").stdout
+    assert f"ClusterQueue {TEAM} is held by" in tenancy(team, "usage", TEAM).stdout
     assert not is_true(workload(team, "waits"), "Admitted")  # Three CPUs are free.
     tenancy(team, "cluster", "release", TEAM)
     admitted(team, "waits")
@@ -112,7 +112,7 @@ def test_a_drained_flavor_is_used_again_when_its_end_comes(team: Queueing) -> No
     assert held
     assert not is_true(workload(team, "runs"), "QuotaReserved")
     assert at(workload(team, "runs"), "spec", "active") is True
-    assert f"flavor {FLAVOR} is held since" in tenancy(team, "why", f"{TEAM}/runs").stdout
+    assert f"flavor {FLAVOR} is held by" in tenancy(team, "why", f"{TEAM}/runs").stdout
     binding, *owned = ending(held, "kueue-system")
     assert all(team.cluster.exists(*Reference.of(item)) for item in (binding, *owned))
     # What the CronJob sends at its minute, as it does: kubectl does not run in simulated pods.

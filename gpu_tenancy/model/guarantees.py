@@ -1,0 +1,72 @@
+"""Moves guaranteed GPUs from one team to another, as changes of numbers in their stack."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.problems import Path, nearest
+from gpu_tenancy.base.texts import counted
+from gpu_tenancy.model.source import Source, value_at
+
+_GPU: Final = "nvidia.com/gpu"
+
+
+class Change(NamedTuple):
+    """A number of a stack, before and after."""
+
+    before: int
+    after: int
+
+
+def moved(source: Source, count: int, flavor: str, giver: str, taker: str) -> Mapping[Path, Change]:
+    """The numbers of a stack that change if a team gives guaranteed GPUs to another.
+
+    The limit of a team that cannot borrow stays its guarantee; another limit changes only if the guarantee exceeds it.
+
+    Raises:
+        ConsoleError: a team or its share does not exist, or the giver has fewer GPUs.
+    """
+    if giver == taker:
+        raise ConsoleError(f"--from {giver} --to {taker}: the same team", "specify two teams")
+    changes: dict[Path, Change] = {}
+    for team, more in ((giver, -count), (taker, count)):
+        place = _share(source, team, flavor)
+        share: Any = value_at(source.sections, place)
+        before, limit = share.get("guaranteed") or 0, share.get("limit")
+        after = before + more
+        if after < 0:
+            less = f"{before} is less than the {counted(count, _GPU, flavor)} to move"
+            fix = f"move at most {before}" if before else "move from a team that has a guarantee"
+            raise ConsoleError(f"{'.'.join(map(str, place))}.guaranteed: {less}", fix)
+        changes[*place, "guaranteed"] = Change(before, after)
+        if limit is not None and (limit == before or limit < after):
+            changes[*place, "limit"] = Change(limit, after)
+    return changes
+
+
+def with_changes(source: Source, changes: Mapping[Path, Change]) -> Source:
+    """A stack with other numbers."""
+    sections: Any = deepcopy(source.sections)
+    for path, change in changes.items():
+        *way, last = path
+        value_at(sections, tuple(way))[last] = change.after
+    return replace(source, sections=sections)
+
+
+def _share(source: Source, team: str, flavor: str) -> Path:
+    """Where a team has its share of a flavor: in `gpus` or in `quota`."""
+    teams: Any = source.sections.get("teams") or {}
+    if team not in teams:
+        raise ConsoleError(f"unknown team '{team}'", nearest(team, teams))
+    for section in ("gpus", "quota"):
+        if isinstance(value_at(teams, (team, section, flavor)), dict):
+            return ("teams", team, section, flavor)
+    known = value_at(teams, (team, "gpus")) or {}
+    fix = (
+        f"{nearest(flavor, known)}; or add {flavor}: {{guaranteed: 0, limit: 0}}"
+        if known
+        else (f"add gpus: {{{flavor}: {{guaranteed: 0, limit: 0}}}}")
+    )
+    raise ConsoleError(f"teams.{team}.gpus: no {flavor}", fix)
