@@ -207,6 +207,9 @@ def _eks(cluster: AwsCluster, run: Run) -> Server:
 def _gke(cluster: GcpCluster, run: Run) -> Server:
     url = f"{CONTAINER}/projects/{cluster.project}/locations/{cluster.location}/clusters/{cluster.name}"
     answer = Google(run).get(url, "container.clusters.get")
+    if cluster.endpoint == "dns":
+        name = answer["controlPlaneEndpointsConfig"]["dnsEndpointConfig"]["endpoint"]
+        return Server(cluster.name, f"https://{name}", authority=None)
     return Server(cluster.name, f"https://{answer['endpoint']}", answer["masterAuth"]["clusterCaCertificate"])
 
 

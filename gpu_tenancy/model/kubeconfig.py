@@ -16,12 +16,12 @@ class Server:
     Attributes:
         name: of the cluster.
         url: of the API server.
-        authority: its CA certificate, PEM in base64.
+        authority: its CA certificate, PEM in base64; None if it has one of a public CA.
     """
 
     name: str
     url: str
-    authority: str
+    authority: str | None
 
 
 def eks_helper(name: str, region: str, role: str | None = None) -> dict[str, Any]:
@@ -76,7 +76,8 @@ def of_helper(server: Server, helper: Mapping[str, Any], user: str | None = None
         helper: the `exec` section.
         user: name of the user entry; None for the cluster's name.
     """
-    cluster = {"server": server.url, "certificate-authority-data": server.authority}
+    authority = {} if server.authority is None else {"certificate-authority-data": server.authority}
+    cluster = {"server": server.url, **authority}
     return kubeconfig(server.name, cluster, user or server.name, {"exec": dict(helper)})
 
 

@@ -21,6 +21,7 @@ from gpu_tenancy.embedded.certificates import issue_client
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
+from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
 from gpu_tenancy.model.spec.people import Person
 
 ROBOT = PEOPLE["robot"]
@@ -141,6 +142,28 @@ def test_keys_in_the_file_are_left_there(desk: Desk) -> None:
 )
 def test_errors_of_kubeconfig(desk: Desk, arguments: tuple[str, ...], message: str) -> None:
     assert message in desk.error("access", "kubeconfig", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "cluster"),
+    [
+        ("ip", {"server": "https://203.0.113.7", "certificate-authority-data": "Q0E="}),
+        ("dns", {"server": "https://gke-0a1b.us-central1.gke.goog"}),
+    ],
+)
+def test_on_gke_the_address_is_the_one_of_the_stack(endpoint: str, cluster: dict[str, str]) -> None:
+    def run(_: tuple[str, ...]) -> Done:
+        answer = {
+            "endpoint": "203.0.113.7",
+            "masterAuth": {"clusterCaCertificate": "Q0E="},
+            "controlPlaneEndpointsConfig": {"dnsEndpointConfig": {"endpoint": "gke-0a1b.us-central1.gke.goog"}},
+        }
+        return Done(json.dumps(answer), "", 0)
+
+    section = {"cloud": "gcp", "name": "ml", "project": "ml-platform", "location": "us-central1", "endpoint": endpoint}
+    config = helper_config(GcpCluster.model_validate(section), run=run)
+    assert config
+    assert config["clusters"][0]["cluster"] == cluster
 
 
 def test_on_eks_the_aws_cli_gets_the_token_and_assumes_the_role() -> None:

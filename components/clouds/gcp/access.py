@@ -19,14 +19,19 @@ def authority(auth: outputs.ClusterMasterAuth) -> str:
     return auth.cluster_ca_certificate or ""
 
 
-def kubeconfig(cluster: Mapping[str, str]) -> str:
+def dns_name(config: outputs.ClusterControlPlaneEndpointsConfig) -> str:
+    """The DNS name of a cluster's API server; empty until it is created."""
+    return (config.dns_endpoint_config.endpoint if config.dns_endpoint_config else None) or ""
+
+
+def kubeconfig(cluster: Mapping[str, str | None]) -> str:
     """A kubeconfig without credentials: Google's credential plugin gets a token for each use.
 
     Args:
         cluster: its `name`, the address of its API server (`endpoint`) without a scheme, and its CA certificate in
-            base64 (`authority`).
+            base64 (`authority`), which a DNS name does not need.
     """
-    server = Server(cluster["name"], f"https://{cluster['endpoint']}", cluster["authority"])
+    server = Server(cluster["name"] or "", f"https://{cluster['endpoint']}", cluster["authority"])
     return json.dumps(of_helper(server, gke_helper()))
 
 

@@ -13,7 +13,7 @@ from gpu_tenancy.model.spec.people import Person
 
 from ..api import Api
 from . import pools
-from .access import CiIdentity, SecretRights, authority, kubeconfig
+from .access import CiIdentity, SecretRights, authority, dns_name, kubeconfig
 from .creation import NewCluster, SecretsKey, create_cluster
 from .daemons import DriverInstaller
 from .data import data_access
@@ -158,12 +158,12 @@ class GkeCluster(pulumi.ComponentResource):
         return ClusterNetwork(creation.network, creation.subnetwork, creation.pod_range, creation.service_range)
 
     def _api(self, name: str) -> Api:
+        section, by_name = self._section, self._section.endpoint == "dns"
         access = pulumi.Output.all(
-            name=self._section.name,
-            endpoint=self.cluster.endpoint,
-            authority=self.cluster.master_auth.apply(authority),
+            name=section.name,
+            endpoint=self.cluster.control_plane_endpoints_config.apply(dns_name) if by_name else self.cluster.endpoint,
+            authority=None if by_name else self.cluster.master_auth.apply(authority),
         )
-        section = self._section
         identifier = f"{section.project}/{section.location}/{section.name}"
         return Api(name, identifier, access.apply(kubeconfig), opts=self._child)
 

@@ -105,7 +105,9 @@ def create_cluster(name: str, plan: ClusterPlan, new: NewCluster, opts: pulumi.R
     """A private regional or zonal Standard cluster without the default node pool.
 
     - Its API server has no public address, or one that accepts only the networks of `allowFrom`. Without `allowFrom`,
-      the deployment must run in the cluster's network.
+      the deployment must run in the cluster's network, or use the DNS name of the API server: IAM asks everybody for a
+      permission before a request reaches it. Tokens and certificates of Kubernetes are not accepted there, because they
+      would pass without that permission.
     - Cloud Audit Logs contain every write to the API server, at no charge, and cannot be disabled. Reads are Data
       Access logs, which the audit configuration of the project enables for all clusters, so they are not managed here:
       https://cloud.google.com/kubernetes-engine/docs/how-to/audit-logging. The logs of the control plane are enabled.
@@ -135,6 +137,13 @@ def create_cluster(name: str, plan: ClusterPlan, new: NewCluster, opts: pulumi.R
         enable_multi_networking=bool(cluster.fabric_networks),
         private_cluster_config={"enable_private_nodes": True, "enable_private_endpoint": not creation.allow_from},
         master_authorized_networks_config=_allowed(creation),
+        control_plane_endpoints_config={
+            "dns_endpoint_config": {
+                "allow_external_traffic": cluster.endpoint == "dns",
+                "enable_k8s_certs_via_dns": False,
+                "enable_k8s_tokens_via_dns": False,
+            }
+        },
         database_encryption={"state": "ENCRYPTED", "key_name": new.key},
         workload_identity_config={"workload_pool": f"{cluster.project}.svc.id.goog"},
         # pyrefly: ignore[bad-argument-type]

@@ -200,12 +200,17 @@ class GkeCluster(Cluster):
                 "the API server accepts all public addresses of Google Cloud, which its other customers have too; set"
                 " masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled: false"
             )
-        # Authorized networks do not restrict the DNS endpoint; only identities do.
-        if self.view.flag("controlPlaneEndpointsConfig", "dnsEndpointConfig", "allowExternalTraffic"):
-            yield (
-                "the DNS endpoint of the API server is reachable from the whole internet; set"
-                " controlPlaneEndpointsConfig.dnsEndpointConfig.allowExternalTraffic: false"
-            )
+        # Authorized networks do not restrict the DNS endpoint. IAM asks for container.clusters.connect before a request
+        # reaches the API server, except for tokens and certificates of Kubernetes:
+        # https://www.tenable.com/audits/items/CIS_Google_Kubernetes_Engine_GKE_v2.0.0_L2.audit:bb8bd346050e6b43144da86df9aa77f9
+        dns = ("controlPlaneEndpointsConfig", "dnsEndpointConfig")
+        if self.view.flag(*dns, "allowExternalTraffic"):
+            for what, key in (("tokens", "enableK8sTokensViaDns"), ("certificates", "enableK8sCertsViaDns")):
+                if self.view.flag(*dns, key):
+                    yield (
+                        f"the DNS endpoint of the API server accepts {what} of Kubernetes from the whole internet,"
+                        f" without a permission of IAM; set {'.'.join(dns)}.{key}: false"
+                    )
 
     @property
     @override

@@ -13,7 +13,7 @@ from gke_description import DESCRIPTION
 from gke_rules import CLUSTER, POOL
 from pulumi_gcp.container import outputs
 
-from components.clouds.gcp.access import authority, kubeconfig
+from components.clouds.gcp.access import authority, dns_name, kubeconfig
 from components.clouds.gcp.pools import first_nodes
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.model.catalogue import find_machine
@@ -495,6 +495,28 @@ def test_authorized_networks_are_the_stacks() -> None:
     rendered = the_cluster(opened(create=new(allowFrom=["203.0.113.0/24"])))
     assert rendered["privateClusterConfig"]["enablePrivateEndpoint"] is False
     assert rendered["masterAuthorizedNetworksConfig"]["cidrBlocks"] == [{"cidrBlock": "203.0.113.0/24"}]
+
+
+@pytest.mark.parametrize("endpoint", ["ip", "dns"])
+def test_the_dns_name_is_accepted_and_used_if_the_stack_says_so_and_never_with_a_token_of_kubernetes(
+    endpoint: str,
+) -> None:
+    by_name = endpoint == "dns"
+    (cluster,) = every(opened(create=new(), endpoint=endpoint), CLUSTER)
+    dns = cast("Any", cluster.inputs)["controlPlaneEndpointsConfig"]["dnsEndpointConfig"]
+    assert dns == {
+        "allowExternalTraffic": by_name,
+        "enableK8sCertsViaDns": False,
+        "enableK8sTokensViaDns": False,
+    }
+
+
+def test_the_kubeconfig_of_a_dns_name_trusts_public_authorities() -> None:
+    dns = outputs.ClusterControlPlaneEndpointsConfigDnsEndpointConfig(endpoint="gke-0a1b.us-central1.gke.goog")
+    name = dns_name(outputs.ClusterControlPlaneEndpointsConfig(dns_endpoint_config=dns))
+    assert dns_name(outputs.ClusterControlPlaneEndpointsConfig()) == ""
+    config = json.loads(kubeconfig({"name": "ml", "endpoint": name, "authority": None}))
+    assert config["clusters"][0]["cluster"] == {"server": "https://gke-0a1b.us-central1.gke.goog"}
 
 
 def test_secrets_are_encrypted_by_a_key_that_is_made_and_that_gke_may_use() -> None:

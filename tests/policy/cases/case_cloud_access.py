@@ -26,8 +26,8 @@ _GOOGLE: Final = (
     " masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled: false"
 )
 _DNS: Final = (
-    "Cluster gke: the DNS endpoint of the API server is reachable from the whole internet; set"
-    " controlPlaneEndpointsConfig.dnsEndpointConfig.allowExternalTraffic: false"
+    "Cluster gke: the DNS endpoint of the API server accepts {} of Kubernetes from the whole internet, without a"
+    " permission of IAM; set controlPlaneEndpointsConfig.dnsEndpointConfig.{}: false"
 )
 _OPEN: Final = {"endpointPublicAccess": True, "publicAccessCidrs": ["203.0.113.0/24", "0.0.0.0/0"]}
 _BLOCK: Final = "gke: masterAuthorizedNetworksConfig.cidrBlocks.0.cidrBlock"
@@ -58,7 +58,8 @@ CASES: Final = (
             ("gke", replace(GKE, props={"privateClusterConfig": {"enablePrivateEndpoint": True}})),
             ("gke", replace(GKE, props={"controlPlaneEndpointsConfig": {"ipEndpointsConfig": {"enabled": False}}})),
             ("gke: masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled", False),
-            ("gke: controlPlaneEndpointsConfig", {"dnsEndpointConfig": {"allowExternalTraffic": False}}),
+            ("gke: controlPlaneEndpointsConfig", {"dnsEndpointConfig": {"enableK8sTokensViaDns": True}}),
+            ("gke: controlPlaneEndpointsConfig", {"dnsEndpointConfig": {"allowExternalTraffic": True}}),
             # Networks that overlap count once.
             ("aks: apiServerAccessProfile", {"authorizedIPRanges": ["10.0.0.0/8", "10.0.0.0/9", "10.128.0.0/9"] * 9}),
             ("aks: apiServerAccessProfile", {"authorizedIPRanges": ["203.0.113.7"]}),
@@ -84,10 +85,16 @@ CASES: Final = (
                 "Cluster eks: " + _TOGETHER.format(f"300 networks with {300 * 2**96:,} IPv6 addresses together", _EKS),
             ),
             Break("gke: masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled", to=True, says=_GOOGLE),
-            Break(
-                "gke: controlPlaneEndpointsConfig",
-                {"dnsEndpointConfig": {"allowExternalTraffic": True}, "ipEndpointsConfig": {"enabled": False}},
-                _DNS,
+            *(
+                Break(
+                    "gke: controlPlaneEndpointsConfig",
+                    {
+                        "dnsEndpointConfig": {"allowExternalTraffic": True, key: True},
+                        "ipEndpointsConfig": {"enabled": False},
+                    },
+                    _DNS.format(what, key),
+                )
+                for what, key in (("tokens", "enableK8sTokensViaDns"), ("certificates", "enableK8sCertsViaDns"))
             ),
         ],
         unknown={

@@ -211,8 +211,22 @@ class GcpCluster(CloudCluster):
     """When GKE upgrades the nodes of GPU pools. `on-demand`: not by itself until the end of support of the cluster's
     version. `windows`: in the maintenance windows of the cluster, which ends running pods; set it to have the nodes
     upgraded, then remove it."""
+    endpoint: Literal["ip", "dns"] = "ip"
+    """Address of the API server in kubeconfigs. `ip`: its IP address, private unless `create.allowFrom` is set. `dns`:
+    its [DNS name](https://cloud.google.com/kubernetes-engine/docs/concepts/network-isolation), reachable from anywhere
+    with the permission `container.clusters.connect`, also if it has no public IP address. A created cluster accepts
+    requests by this name; an existing one must."""
     create: GkeCreation | None = None
     """Settings of the cluster to create; default: use the existing cluster with this name."""
+
+    @model_validator(mode="after")
+    def _one_endpoint(self) -> Self:
+        if self.endpoint == "dns" and self.create and self.create.allow_from:
+            raise refuse(
+                "sets endpoint: dns and create.allowFrom, which does not restrict the DNS name",
+                "remove create.allowFrom, or endpoint",
+            )
+        return self
 
     @model_validator(mode="after")
     def _locations(self) -> Self:
