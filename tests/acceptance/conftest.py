@@ -17,11 +17,14 @@ from acceptance_guards import (
     bounded,
     definition,
     job,
+    labels,
     pod,
     pod_of,
+    replicas,
 )
 from builders import Data
 
+from gpu_tenancy.base.json import text_at
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
@@ -128,6 +131,28 @@ def tenant(cluster: Cluster, door: Door, deployed: Waves) -> Iterator[Person]:
     with door.let_in("alice", "edit", *TEAMS) as alice:
         cluster.wait_for(lambda: not alice.refusal(pod(RESEARCH, RESEARCH)), what="her rights")
         yield alice
+
+
+@pytest.fixture(scope="module")
+def server(cluster: Cluster, tenant: Person) -> Iterator[tuple[Any, Any]]:
+    """A StatefulSet with GPUs, and its pod. Kueue does not run here, so it has a Workload that nobody admits."""
+    own = replicas("StatefulSet", RESEARCH, RESEARCH)
+    own["metadata"]["name"] = "server"
+    own["spec"] |= {"replicas": 1, "template": {**own["spec"]["template"], "metadata": {"labels": labels(RESEARCH)}}}
+    made = tenant.cluster.create(own)
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "server", "uid": text_at(made, "metadata", "uid")}
+    template = {"spec": {**pod_of(), "restartPolicy": "Always"}}
+    counted: Any = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {"name": "server", "namespace": RESEARCH, "ownerReferences": [owner]},
+        "spec": {"queueName": RESEARCH, "podSets": [{"name": "main", "count": 1, "template": template}]},
+    }
+    found = cluster.wait_for(lambda: cluster.get("v1", "Pod", "server-0", RESEARCH), what="its pod")
+    cluster.create(counted)
+    yield own, {**found, "apiVersion": "v1", "kind": "Pod"}
+    tenant.cluster.delete(Reference.of(own))
+    cluster.delete(Reference.of(counted))
 
 
 @pytest.fixture(scope="module")

@@ -1,40 +1,12 @@
 """Servers whose pods Kueue releases by itself: what a tenant may change while they wait, beside what is allowed."""
 
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-from acceptance_guards import RESEARCH, Person, labels, pod_of, replicas
+from acceptance_guards import RESEARCH, Person, pod_of, replicas
 
-from gpu_tenancy.base.json import int_at, text_at
+from gpu_tenancy.base.json import int_at
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
-
-
-@pytest.fixture(scope="module")
-def server(cluster: Cluster, tenant: Person) -> Iterator[tuple[Any, Any]]:
-    """A StatefulSet with GPUs, and its pod. Kueue does not run here, so it has a Workload that nobody admits."""
-    own = {**replicas("StatefulSet", RESEARCH, RESEARCH), "metadata": labelled("server")}
-    own["spec"] |= {"replicas": 1, "template": {**own["spec"]["template"], "metadata": {"labels": labels(RESEARCH)}}}
-    made = tenant.cluster.create(own)
-    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "server", "uid": text_at(made, "metadata", "uid")}
-    template = {"spec": {**pod_of(), "restartPolicy": "Always"}}
-    counted: Any = {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "Workload",
-        "metadata": {"name": "server", "namespace": RESEARCH, "ownerReferences": [owner]},
-        "spec": {"queueName": RESEARCH, "podSets": [{"name": "main", "count": 1, "template": template}]},
-    }
-    found = cluster.wait_for(lambda: cluster.get("v1", "Pod", "server-0", RESEARCH), what="its pod")
-    cluster.create(counted)
-    yield own, {**found, "apiVersion": "v1", "kind": "Pod"}
-    tenant.cluster.delete(Reference.of(own))
-    cluster.delete(Reference.of(counted))
-
-
-def labelled(name: str) -> Any:
-    return {"name": name, "namespace": RESEARCH, "labels": labels(RESEARCH)}
-
 
 NEWER: Any = {"spec": {"template": {"metadata": {"annotations": {"note": "newer"}}}}}
 
