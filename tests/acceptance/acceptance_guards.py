@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from http.client import HTTPSConnection
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import yaml
 from acceptance_builders import declared
 from builders import GPU
+from urllib3 import HTTPSConnectionPool
 
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError
@@ -143,16 +144,21 @@ class Person:
 
     def _ask(self, method: str, path: str, body: Any) -> tuple[int, Any, list[str]]:
         """The status, the answer and the warnings of a dry run."""
-        trust = ssl.create_default_context(cadata=self.authority)
-        connection = HTTPSConnection(urlsplit(self.cluster.server).netloc, context=trust)
         content = "application/merge-patch+json" if method == "PATCH" else "application/json"
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content, **self.headers}
         query = "" if method == "GET" else "?dryRun=All&fieldValidation=Strict"
-        connection.request(method, f"{path}{query}", None if body is None else json.dumps(body), headers)
-        answer = connection.getresponse()
-        found: Any = json.loads(answer.read())
-        connection.close()
-        return answer.status, found, answer.headers.get_all("Warning") or []
+        sent = None if body is None else json.dumps(body)
+        answer = _connections(self.cluster.server, self.authority).request(
+            method, f"{path}{query}", body=sent, headers=headers
+        )
+        return answer.status, answer.json(), answer.headers.getlist("Warning")
+
+
+@cache
+def _connections(server: str, authority: str) -> HTTPSConnectionPool:
+    """Connections that people share: a new one takes as long as a dry run."""
+    address, trust = urlsplit(server), ssl.create_default_context(cadata=authority)
+    return HTTPSConnectionPool(str(address.hostname), address.port, ssl_context=trust, retries=False)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ by what their sources say and not by the guards. Each run tries hundreds; `make 
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,12 +20,28 @@ from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 
 ATTEMPTS: Final = int(os.environ.get("GPU_TENANCY_ATTEMPTS", "250"))
-TRIED = settings(
-    max_examples=ATTEMPTS,
+AT_ONCE: Final = 8
+TRIED: Final = settings(
+    max_examples=-(-ATTEMPTS // AT_ONCE),
     deadline=None,
     derandomize="GPU_TENANCY_ATTEMPTS" not in os.environ,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
+
+
+def try_each(strategy: st.SearchStrategy[Any], attempt: Callable[[Any], None]) -> None:
+    """Generates attempts and makes several at once: the API server judges them meanwhile."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+
+        @TRIED
+        @given(st.lists(strategy, min_size=AT_ONCE, max_size=AT_ONCE))
+        def together(found: list[Any]) -> None:
+            for _ in pool.map(attempt, found):
+                pass
+
+        together()
+
+
 OWN_GANG, OTHERS_GANG = "ml-research-l4", "ml-serving-l4"
 KUEUE, VOLCANO = "kueue.x-k8s.io/", "scheduling.volcano.sh/"
 KNOWN_OWNERS: Final = (
@@ -326,15 +343,13 @@ def queue_of(found: Any, kind: str, meta: Any) -> str:
 def test_every_gpu_of_an_admitted_pod_is_counted_by_a_queue(tenant: Person) -> None:
     admitted: list[int] = []
 
-    @TRIED
-    @given(attempts())
     def attempt(found: Any) -> None:
         if not tenant.refusal(found):
             lost = list(losses(found))
             assert lost == []
             admitted.append(1)
 
-    attempt()
+    try_each(attempts(), attempt)
     assert len(admitted) > ATTEMPTS / 50, "the attempts are too wild to tell anything"
 
 
@@ -421,7 +436,7 @@ def test_no_update_reaches_what_creation_refuses(tenant: Person, bases: dict[str
         for found in every_metadata(kind):
             is_refused_too({**found, "metadata": {**found["metadata"], "name": "attempt"}})
     swept = {*refused}
-    TRIED(given(updates())(is_refused_too))()
+    try_each(updates(), is_refused_too)
     assert len(swept) > len(bases) / 2, "too few kinds are refused to tell anything"
 
 
@@ -460,8 +475,6 @@ def test_no_change_of_a_tenant_takes_a_pod_from_kueue(cluster: Cluster, tenant: 
     cluster.create(held)
     allowed: list[int] = []
 
-    @TRIED
-    @given(changes())
     def change(patch: Any) -> None:
         if not tenant.patch_refusal(held, patch):
             allowed.append(1)
@@ -474,7 +487,7 @@ def test_no_change_of_a_tenant_takes_a_pod_from_kueue(cluster: Cluster, tenant: 
             gates = patch.get("spec", {}).get("schedulingGates", held["spec"]["schedulingGates"])
             assert {"name": f"{KUEUE}admission"} in gates
 
-    change()
+    try_each(changes(), change)
     cluster.delete(Reference.of(held), grace=0)
     assert allowed, "nothing at all may be changed"
 
@@ -498,12 +511,10 @@ def test_no_change_of_a_tenant_takes_a_pod_from_its_job(cluster: Cluster, tenant
         optional={"ownerReferences": st.sampled_from([None, [], found["ownerReferences"]])},
     )
 
-    @TRIED
-    @given(patches)
     def change(patch: Any) -> None:
         if not tenant.patch_refusal(child, {"metadata": patch}):
             assert patch.get("ownerReferences", found["ownerReferences"]) == found["ownerReferences"]
             assert {key: patch["labels"].get(key, value) for key, value in found["labels"].items()} == found["labels"]
 
-    change()
+    try_each(patches, change)
     tenant.cluster.delete(Reference.of(own))

@@ -4,9 +4,8 @@ from typing import Any, Final
 
 import pytest
 from acceptance_guards import QUEUE, RESEARCH, Person, pod_of
-from hypothesis import given
 from hypothesis import strategies as st
-from test_acceptance_guards_attempts import GANGS, OWN_GANG, PATHS, TRIED, assembled, within
+from test_acceptance_guards_attempts import GANGS, OWN_GANG, PATHS, assembled, try_each, within
 
 SERVERS: Final = {"apps/v1/Deployment", "apps/v1/StatefulSet", "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"}
 
@@ -107,11 +106,9 @@ def twins(draw: st.DrawFn) -> Any:
 
 @pytest.mark.usefixtures("foreign")
 def test_a_pod_takes_nothing_from_others_and_what_is_like_it_is_admitted(tenant: Person) -> None:
-    @TRIED
-    @given(twins())
     def attempt(pair: Any) -> None:
         hostile, honest = pair
         assert tenant.refusal(hostile)
         assert not tenant.refusal(honest)
 
-    attempt()
+    try_each(twins(), attempt)
