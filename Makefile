@@ -58,7 +58,7 @@ tests: ready-clouds
 # each needs a reason, or a case elsewhere.
 MUTATION := .:tests:tests/acceptance
 CASES = $(filter-out %_actions.py %_attempts.py,$(wildcard tests/acceptance/test_acceptance_guards_*.py)) \
-  $(foreach file,people_escalation secrets service_accounts weakened,tests/acceptance/test_acceptance_$(file).py)
+  $(foreach file,people_escalation secrets service_accounts,tests/acceptance/test_acceptance_$(file).py)
 
 CHOSEN = --every $(or $(EVERY),1) --mutants "$(MUTANTS)" $(if $(RECORD),--record)
 

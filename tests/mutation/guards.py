@@ -42,7 +42,11 @@ _APPLIED: Final[dict[str, Any]] = {}
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Which mutants are asked."""
-    parser.addoption("--mutants", default="", help="names of mutants begin with this")
+    parser.addoption(
+        "--mutants",
+        default="",
+        help="names of mutants begin with one of these, after commas; `open`: those that are open",
+    )
     parser.addoption("--every", type=int, default=1, help="one of so many of them")
     parser.addoption("--record", action="store_true", help="write the survivors into tests/mutation/survivors")
 
@@ -111,7 +115,12 @@ def _audited() -> None:
     flags = platform.flags
 
     def more(part: str, places: Places, ports: Ports) -> list[str]:
-        own = [f"--audit-policy-file={_LOGS / 'policy.json'}", f"--audit-log-path={_LOGS / f'{ports.api}.log'}"]
+        own = [
+            f"--audit-policy-file={_LOGS / 'policy.json'}",
+            f"--audit-log-path={_LOGS / f'{ports.api}.log'}",
+            # Else it is renamed at 100 MB, which hundreds of copies write in a few minutes.
+            "--audit-log-maxsize=1000000",
+        ]
         audited = part == API_SERVER and _COPIES.test.startswith("tests/acceptance/")
         return [*flags(part, places, ports), *(own if audited else [])]
 

@@ -47,13 +47,13 @@ class Known:
         """Names of mutants to try: of parts that are judged, of new ones, or of those that begin with a prefix.
 
         Args:
-            prefix: or several with commas between them.
+            prefix: one or several, with commas between them; `open` for those that no case kills yet.
             one_of: the same part of the mutants each time, whatever others there are.
         """
         return [
             name
             for name in names
-            if name.startswith(tuple(prefix.split(",")))
+            if (name.startswith(tuple(prefix.split(","))) or (name in self.open and "open" in prefix.split(",")))
             and (new or prefix or part_of(name) in self.judged)
             and zlib.crc32(name.encode()) % one_of == 0
         ]
