@@ -34,6 +34,11 @@ _CONTROL_PLANE: Final = 6
 https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html."""
 
 
+_REBALANCE: Final = "AZRebalance"
+"""The process of Auto Scaling that balances zones:
+https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-suspend-resume-processes.html."""
+
+
 @dataclass(frozen=True)
 class AwsCli:
     """The AWS CLI in one region."""
@@ -74,6 +79,9 @@ def questions(stack: Stack, section: AwsCluster, run: Run) -> Iterator[Question]
     yield Question("zones", ", ".join(types), "offered in the zones", zones)
     if section.subnets:
         yield Question("subnets", ", ".join(section.subnets), "free addresses", partial(_subnets, cli, needs, section))
+    if spread := _spread(needs, section):
+        rebalanced = partial(_rebalanced, cli, section.name, spread)
+        yield Question("rebalancing", ", ".join(spread), f"{_REBALANCE} suspended", rebalanced)
     rights = preflight().aws.needed(parts_of(stack))
     yield Question("rights", str(caller["Arn"]), f"{len(rights)} actions", partial(_rights, cli, caller, rights))
     if section.create:
@@ -165,6 +173,38 @@ def _subnets(cli: AwsCli, needs: Iterable[NodesNeed], section: AwsCluster) -> It
             fix = "use a larger subnet; each pod needs a further address with the VPC CNI"
             wanted = f"at least {needed} addresses"
             yield judged("subnets", f"{name} in {zone}", wanted, f"{free:,} free", fits=free >= needed, fix=fix)
+
+
+def _spread(needs: Iterable[NodesNeed], section: AwsCluster) -> list[str]:
+    """Pools with GPUs whose node groups have several zones; Karpenter has no Auto Scaling groups."""
+    if section.autoscaler == "karpenter":
+        return []
+    return [need.pool for need in needs if need.gpu and len(need.zones or section.zonal) > 1]
+
+
+def _rebalanced(cli: AwsCli, cluster: str, pools: Iterable[str]) -> Iterator[Row]:
+    """Whether Auto Scaling ends running nodes to have as many in each zone; groups that do not exist have no row.
+
+    EKS has no setting for it: https://github.com/aws/containers-roadmap/issues/1453.
+    """
+    filters = [{"Name": "tag:eks:cluster-name", "Values": [cluster]}]
+    answer = cli.ask("autoscaling", "describe-auto-scaling-groups", Filters=filters)
+    by_pool = {
+        str(tag["Value"]): group
+        for group in answer["AutoScalingGroups"]
+        for tag in group["Tags"]
+        if tag["Key"] == "eks:nodegroup-name"
+    }
+    for pool in pools:
+        if group := by_pool.get(pool):
+            name, suspended = group["AutoScalingGroupName"], {one["ProcessName"] for one in group["SuspendedProcesses"]}
+            fits = _REBALANCE in suspended
+            fix = (
+                f"set one zone in pools.{pool}.zones, or run `aws autoscaling suspend-processes --region {cli.region}"
+                f" --auto-scaling-group-name {name} --scaling-processes {_REBALANCE}`"
+            )
+            available = "suspended" if fits else "ends running nodes"
+            yield judged("rebalancing", pool, f"{_REBALANCE} suspended", available, fits=fits, fix=fix)
 
 
 def _rights(cli: AwsCli, caller: Mapping[str, Any], rights: list[str]) -> Iterator[Row]:

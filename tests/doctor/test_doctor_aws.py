@@ -38,6 +38,15 @@ CREATE: Data = {
 }
 
 
+def auto_scaling_group(pool: str, *suspended: str) -> Data:
+    """The Auto Scaling group of a pool's node group."""
+    return {
+        "AutoScalingGroupName": f"eks-{pool}-0a1b",
+        "SuspendedProcesses": [{"ProcessName": name, "SuspensionReason": "by a user"} for name in suspended],
+        "Tags": [{"Key": "eks:nodegroup-name", "Value": pool}, {"Key": "eks:cluster-name", "Value": "ml"}],
+    }
+
+
 def account(**changes: Data | str) -> AwsAccount:
     """An account that has all that the stack needs."""
     rights = preflight().aws.needed({"create"})
@@ -71,6 +80,7 @@ def account(**changes: Data | str) -> AwsAccount:
                 "EvaluationResults": [{"EvalActionName": right, "EvalDecision": "allowed"} for right in rights]
             },
             "DescribeClusterVersions": {"clusterVersions": [{"clusterVersion": "1.35"}, {"clusterVersion": "1.34"}]},
+            "DescribeAutoScalingGroups": {"AutoScalingGroups": [auto_scaling_group("l4", "AZRebalance")]},
             "DescribeCluster": {"cluster": {"name": "ml", "status": "ACTIVE"}},
             **changes,
         }
@@ -103,6 +113,28 @@ def test_too_small_a_quota_is_missing_with_its_code() -> None:
     found = row(rows, "quota", "On-Demand P")
     assert (found.verdict, found.needed, found.available) == ("missing", "768 vCPUs", "192 vCPUs")
     assert found.fix == "request an increase of L-417A185B in Service Quotas, region us-west-2"
+
+
+def test_a_node_group_in_several_zones_that_is_rebalanced_ends_running_pods() -> None:
+    groups = [auto_scaling_group(pool, "Launch") for pool in ("h100", "l4")]
+    (found,) = [
+        row
+        for row in rows_of(stack(), account(DescribeAutoScalingGroups={"AutoScalingGroups": groups}))
+        if row.check == "rebalancing"
+    ]
+    assert (found.subject, found.verdict, found.available) == ("l4", "missing", "ends running nodes")
+    assert found.fix == (
+        "set one zone in pools.l4.zones, or run `aws autoscaling suspend-processes --region us-west-2"
+        " --auto-scaling-group-name eks-l4-0a1b --scaling-processes AZRebalance`"
+    )
+    for without in (stack(autoscaler="karpenter"), {**stack(), "pools": {"h100": stack()["pools"]["h100"]}}):
+        assert "DescribeAutoScalingGroups" not in [name for name, _ in asked(without)]
+
+
+def asked(sections: Data) -> list[tuple[str, Any]]:
+    ready = account()
+    rows_of(sections, ready)
+    return ready.asked
 
 
 def test_a_quota_that_was_never_changed_is_its_default() -> None:
