@@ -10,7 +10,7 @@ from typing import Final
 from benchmarks.agree.objects import KUEUE, NAMESPACE, SCENARIO, Objects
 from benchmarks.agree.tenancies import Data
 from gpu_tenancy.base.json import maps_at, text_at
-from gpu_tenancy.inspect.proposal import effect
+from gpu_tenancy.inspect.proposal import Proposal, effect
 from gpu_tenancy.inspect.reading import Kind, State
 from gpu_tenancy.inspect.settled import counts_are_current
 from gpu_tenancy.kube.client import Cluster, Manifest
@@ -110,7 +110,7 @@ def foreseen(cluster: Cluster, scenario: Data, prefix: str) -> Outcome:
     while not counts_are_current(state):
         time.sleep(_AGAIN)
         state = _state(cluster, prefix)
-    seen = effect(state, changed_objects(scenario, prefix), stack="agreement")
+    seen = effect(state, Proposal(list(changed_objects(scenario, prefix)), "agreement"))
     names = [tuple(sorted(_short(one.label) for one in part)) for part in (seen.preempted, seen.admitted)]
     return Outcome(names[0], names[1], seen.not_simulated)
 

@@ -10,7 +10,7 @@ finalizer `kueue.x-k8s.io/resource-in-use`
 (https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/core/clusterqueue_controller.go).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -20,7 +20,8 @@ from gpu_tenancy.base.amounts import amount_text, amounts
 from gpu_tenancy.base.json import Json, at, map_at, text_at
 from gpu_tenancy.base.quantity import format_amounts, is_extended
 from gpu_tenancy.inspect.cluster_queues import read_cluster_queue, reported_usage
-from gpu_tenancy.inspect.pods import ended, label, name_of, namespace_of, requests
+from gpu_tenancy.inspect.pods import label, name_of, namespace_of
+from gpu_tenancy.inspect.proposal_nodes import SmallerPool, on_removed_flavors, smaller_pools
 from gpu_tenancy.inspect.queues import Queues
 from gpu_tenancy.inspect.reading import KUEUE, Kind, State
 from gpu_tenancy.inspect.snapshot import LIVELOCK, NotSimulatedError, Snapshot, take_snapshot
@@ -99,6 +100,7 @@ class Effect:
         delayed: pending workloads that would get in now without the change, and do not with it.
         exceeded: bounds that are smaller than what is used.
         pods_on_removed_flavors: pods with GPUs on nodes whose flavor goes, by flavor.
+        smaller_pools: pools that will have fewer nodes than now run pods with GPUs.
         not_simulated: why the workloads of some queues could not be judged, one sentence each.
         running: how many workloads hold quota now.
     """
@@ -109,33 +111,42 @@ class Effect:
     delayed: tuple[Affected, ...] = ()
     exceeded: tuple[Exceeded, ...] = ()
     pods_on_removed_flavors: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    smaller_pools: tuple[SmallerPool, ...] = ()
     not_simulated: tuple[str, ...] = ()
     running: int = 0
 
 
-def effect(
-    state: State,
-    objects: Iterable[Mapping[str, Json]],
-    stack: str,
-    *,
-    strategies: tuple[FairStrategy, ...] | None = None,
-    at: datetime | None = None,
-) -> Effect:
-    """What a cluster's workloads would experience if objects were applied now.
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What would be applied.
 
-    Args:
-        state: the cluster, with `KINDS`.
+    Attributes:
         objects: all that the stack declares.
         stack: its name, never empty; queues that it has made and declares no more are deleted.
         strategies: the stack's preemption strategies of fair sharing, none where it is off; None as in the cluster.
+        nodes: the most nodes that each pool of the stack may have; None where they are not known.
+    """
+
+    objects: Sequence[Mapping[str, Json]]
+    stack: str
+    strategies: tuple[FairStrategy, ...] | None = None
+    nodes: Mapping[str, int] | None = None
+
+
+def effect(state: State, proposal: Proposal, *, at: datetime | None = None) -> Effect:
+    """What a cluster's workloads would experience if a proposal was applied now.
+
+    Args:
+        state: the cluster, with `KINDS`.
+        proposal: the change.
         at: the present time, if it is another one.
     """
     at = at or datetime.now(UTC)
     now = Queues(state)
-    after = Queues(proposed(state, objects, stack))
+    after = Queues(proposed(state, proposal.objects, proposal.stack))
     gone = {name_of(one) for one in state.of("Namespace")} - {name_of(one) for one in after.state.of("Namespace")}
     before_played, before_missed = _play(now, None)
-    after_played, after_missed = _play(after, strategies)
+    after_played, after_missed = _play(after, proposal.strategies)
     known = {workload.label: workload for workload in now.workloads}
     running = {label for label, workload in known.items() if workload.assigned}
     ends = [known[label] for label in sorted(known) if known[label].namespace in gone]
@@ -152,7 +163,8 @@ def effect(
         admitted=_sorted(_affected(known[label], at) for label in joins),
         delayed=_sorted(_affected(known[label], at, why=after_played.why.get(label, "")) for label in waits),
         exceeded=(*_over_quota(after), *_over_budget(state, after.state)),
-        pods_on_removed_flavors=_on_removed_flavors(now, after),
+        pods_on_removed_flavors=on_removed_flavors(now, after),
+        smaller_pools=() if proposal.nodes is None else smaller_pools(state, proposal.nodes),
         not_simulated=tuple(dict.fromkeys((*before_missed, *after_missed))),
         running=len(running),
     )
@@ -342,15 +354,3 @@ def _over_budget(before: State, after: State) -> Iterator[Exceeded]:
             if used.get(resource, 0) > bound:
                 place = f"ResourceQuota {name_of(quota)} in {namespace_of(quota)}"
                 yield Exceeded(place, resource, amount_text(resource, used[resource]), amount_text(resource, bound))
-
-
-def _on_removed_flavors(now: Queues, after: Queues) -> dict[str, tuple[str, ...]]:
-    """Running pods with GPUs on nodes of flavors that go."""
-    gone = {name_of(one) for one in now.state.of("ResourceFlavor")}
-    gone -= {name_of(one) for one in after.state.of("ResourceFlavor")}
-    found: dict[str, list[str]] = {}
-    for pod in now.state.of("Pod"):
-        flavor = now.flavor_by_node.get(text_at(pod, "spec", "nodeName"), "")
-        if flavor in gone and not ended(pod) and any(is_extended(name) for name in requests(map_at(pod, "spec"))):
-            found.setdefault(flavor, []).append(f"{namespace_of(pod)}/{name_of(pod)}")
-    return {flavor: tuple(sorted(pods)) for flavor, pods in sorted(found.items())}

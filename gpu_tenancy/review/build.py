@@ -9,7 +9,7 @@ from typing import Any
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.engine.project import Preview, preview
-from gpu_tenancy.inspect.proposal import Effect, effect
+from gpu_tenancy.inspect.proposal import Effect, Proposal, effect
 from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.local.show import price_note
 from gpu_tenancy.model.outlook import outlook
@@ -81,7 +81,9 @@ def review(  # noqa: PLR0913 - what a review is made of
 
 def _effect(current: Preview, live: State) -> Effect:
     strategies = tenancy(Tree(current.stack)).fair_sharing or ()
-    return effect(live, (one.manifest for one in current.objects), current.name, strategies=strategies)
+    nodes = {name: pool.nodes.max for name, pool in current.stack.pools.items()}
+    objects = [one.manifest for one in current.objects]
+    return effect(live, Proposal(objects, current.name, strategies, nodes))
 
 
 def _evaluated(current: Preview, project: Path, policies: Sequence[str]) -> list[Evaluated]:

@@ -23,6 +23,13 @@ def losses(effect: Effect) -> Iterator[str]:
         yield f"Namespace {team} will be deleted with {_running(ended)} ({_size(ended)})"
     for flavor, pods in effect.pods_on_removed_flavors.items():
         yield f"{plural(len(pods), 'running pod')} on nodes of removed flavor {flavor}: {first_names(pods, LISTED)}"
+    for pool in effect.smaller_pools:
+        ends = f"the pods of at least {plural(pool.busy - pool.nodes, 'node')} end"
+        yield (
+            f"Pool {pool.name} will have at most {plural(pool.nodes, 'node')}, and {pool.busy} run pods with GPUs"
+            f" ({first_names(pool.pods, LISTED)}): {ends}; to avoid it, run"
+            f" `tenancy cluster hold {pool.name}` and deploy when they have ended"
+        )
     for one in effect.exceeded:
         yield f"{one.place}: {one.used} {one.what} in use, {one.bound} allowed; nothing is stopped, new pods wait"
     yield from (f"Running workloads not simulated: {reason}" for reason in effect.not_simulated)

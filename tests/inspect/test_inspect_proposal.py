@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_builders import Data, came, cluster_queue, cohort, counted, local_queue, meta, pod, state, waits
+from live_builders import Data, came, cluster_queue, cohort, counted, local_queue, meta, node, pod, state, waits
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.inspect.proposal import Effect, effect
+from gpu_tenancy.inspect.proposal import Effect, Proposal, effect
+from gpu_tenancy.inspect.proposal_nodes import SmallerPool
 from gpu_tenancy.inspect.reading import KUEUE, State
 from gpu_tenancy.inspect.state_file import from_file, to_file
 from gpu_tenancy.kueue import FAIR
@@ -71,7 +72,7 @@ class World:
         ]
 
     def effect(self, **options: Any) -> Effect:
-        return effect(self.state(), self.declared, STACK, **options)
+        return effect(self.state(), Proposal(self.declared, STACK, **options))
 
 
 def test_the_same_stack_has_no_effect() -> None:
@@ -145,6 +146,18 @@ def test_pods_on_nodes_of_a_flavor_that_goes_are_named() -> None:
     ]
 
 
+def test_a_pool_with_fewer_nodes_than_run_pods_is_named() -> None:
+    """Nodes without GPU pods can go; a pool that the stack has no more has none."""
+    nodes = [node(f"n{number}", **{"gpu-tenancy.dev/pool": "a100"}) for number in range(3)]
+    pods = [pod("a-0", on="n0"), pod("a-1", on="n1"), pod("b-0", on="n1"), pod("gone", on="n2", phase="Failed")]
+    world = World(Node=nodes, Pod=pods)
+    assert world.effect().smaller_pools == ()
+    assert world.effect(nodes={"a100": 2}).smaller_pools == ()
+    names = ("research/a-0", "research/a-1", "research/b-0")
+    assert world.effect(nodes={"a100": 1}).smaller_pools == (SmallerPool("a100", 1, 2, names),)
+    assert world.effect(nodes={}).smaller_pools == (SmallerPool("a100", 0, 2, names),)
+
+
 def test_a_hold_of_a_person_stays() -> None:
     world = World(waits("c", "research", 8))
     assert world.effect().delayed == ()
@@ -189,7 +202,11 @@ def test_a_file_has_what_decides_and_nothing_else(tmp_path: Path) -> None:
     world.quota("speech", 16)
     to_file(world.state(), tmp_path / "state.json")
     assert "s3cret" not in (tmp_path / "state.json").read_text()
-    assert effect(from_file(tmp_path / "state.json"), world.declared, STACK) == world.effect() != Effect(running=2)
+    assert (
+        effect(from_file(tmp_path / "state.json"), Proposal(world.declared, STACK))
+        == world.effect()
+        != Effect(running=2)
+    )
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"version": 0}', '{"version": 1}'])

@@ -15,6 +15,7 @@ from repository import ROOT
 
 from gpu_tenancy.engine.project import preview
 from gpu_tenancy.inspect.proposal import Affected, Effect, Exceeded
+from gpu_tenancy.inspect.proposal_nodes import SmallerPool
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import StackOutlook, outlook
 from gpu_tenancy.model.project import read_stack
@@ -158,6 +159,7 @@ EFFECT = Effect(
     delayed=(Affected("search/index", "search", {"": 4}, 31, why="insufficient quota in l4"),),
     exceeded=(Exceeded("ClusterQueue search", "nvidia.com/gpu of l4", "6", "4"),),
     pods_on_removed_flavors={"a100": ("vision/pretrain-0", "vision/pretrain-1")},
+    smaller_pools=(SmallerPool("l4", 1, 3, ("old/sweep-0", "old/sweep-1", "search/index-0")),),
     not_simulated=("not simulated in the tree of search: topologies",),
     running=7,
 )

@@ -296,6 +296,6 @@ def test_the_templates_are_in_the_wheel() -> None:
     assert "gpu_tenancy" in build["targets"]["wheel"]["only-include"]
     assert "exclude" not in build
     ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()  # what git ignores, hatch leaves out
-    files = [file.name for file in (ROOT / "gpu_tenancy/review/templates").iterdir()]
-    assert sorted(files) == ["filter.js", "page.html.j2", "parts.html.j2", "style.css"]
+    endings = {file.suffix for file in (ROOT / "gpu_tenancy/review/templates").iterdir()}
+    assert endings == {".j2", ".css", ".js"}
     assert not [line for line in ignored if line.endswith((".j2", ".css", ".js", "templates/"))]
