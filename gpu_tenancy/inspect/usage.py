@@ -19,6 +19,7 @@ from gpu_tenancy.inspect.pods import name_of, namespace_of
 from gpu_tenancy.inspect.queueing import judge_queue
 from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, Queues
 from gpu_tenancy.inspect.reading import Kind, Missing, State, teams_of
+from gpu_tenancy.inspect.unusable import unusable
 from gpu_tenancy.inspect.workloads import Workload, waiting
 from gpu_tenancy.kueue import FlavorResource
 
@@ -141,6 +142,7 @@ class Usage:
     Attributes:
         notes: what the reader should know about the numbers.
         holds: queues and flavors that are held for maintenance.
+        unusable: guaranteed GPUs that no pod can have now.
         unreadable: kinds without which numbers are unknown.
     """
 
@@ -149,12 +151,18 @@ class Usage:
     total: Total
     notes: tuple[Note, ...]
     holds: tuple[str, ...] = ()
+    unusable: tuple[str, ...] = ()
     unreadable: tuple[Missing, ...] = ()
 
     @property
     def remarks(self) -> list[str]:
         """The notes as texts, and which numbers are unknown."""
-        return [*self.holds, *(note.value for note in self.notes), *(missing.text for missing in self.unreadable)]
+        return [
+            *self.holds,
+            *self.unusable,
+            *(note.value for note in self.notes),
+            *(missing.text for missing in self.unreadable),
+        ]
 
 
 def measure(state: State, team: str = "") -> Usage:
@@ -170,7 +178,10 @@ def measure(state: State, team: str = "") -> Usage:
     spent = tuple(_budgets(state, team, with_gpus=_has_gpus(rows)))
     unreadable = tuple(missing for missing in state.refused(*_NEEDED) if not (team and missing.partly))
     notes = tuple(_notes(queues, rows, spent, team))
-    return Usage(rows, spent, _total(rows, queues, team), notes, tuple(_holds(queues, rows, team)), unreadable)
+    shown = {row.flavor for row in rows} if team else None
+    broken = tuple(unusable(state, shown, gone=True))
+    holds = tuple(_holds(queues, rows, team))
+    return Usage(rows, spent, _total(rows, queues, team), notes, holds, broken, unreadable)
 
 
 def _holds(queues: Queues, rows: Iterable[Row], team: str) -> Iterator[str]:

@@ -22,6 +22,7 @@ from gpu_tenancy.inspect.running import Why, blocked_pods, explain_rejection, ga
 from gpu_tenancy.inspect.snapshot import NotSimulatedError, unseen_reclaim
 from gpu_tenancy.inspect.target import Target
 from gpu_tenancy.inspect.unblock import Unblock, find_unblock
+from gpu_tenancy.inspect.unusable import unusable
 from gpu_tenancy.inspect.workloads import Reason, Workload, ahead
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue.topology import PREFERRED
@@ -111,6 +112,8 @@ def _queued(target: Target, queues: Queues, workload: Workload) -> Why:
                 reason = f"runs in worker cluster {worker}; this cluster has none of its pods"
                 fix = f"for its pods, run `tenancy why` with the kubeconfig of {worker}"
                 return Why(lines, reason, fix, waits=False)
+            if any(not text_at(pod, "spec", "nodeName") for pod in target.pods):
+                lines += unusable(queues.state, [flavor for flavor, _ in workload.held])
             return running(target, queues.state, lines)
         case "waiting":
             return _pending(queues, workload, lines)
@@ -178,7 +181,8 @@ def _pending(queues: Queues, workload: Workload, lines: list[str]) -> Why:
             simulated += unblock.lines
     except NotSimulatedError as error:
         simulated.append(f"not simulated: {error}")
-    lines += [*_quota_lines(queues, name, offers, unblock), *simulated]
+    flavors = [request.flavor for offer in offers for request in offer.requests]
+    lines += [*_quota_lines(queues, name, offers, unblock), *unusable(state, flavors), *simulated]
     reason, fix = diagnose(queues, queue.spec, offers, unblock, is_head=not first)
     return Why(lines, reason, fix, unblock=unblock)
 

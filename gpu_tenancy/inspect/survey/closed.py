@@ -18,7 +18,9 @@ def _missing(facts: Facts, queue: str) -> list[str]:
 def stopped(facts: Facts) -> Iterator[Finding]:
     """ClusterQueues and LocalQueues that are stopped."""
     for name, queue in facts.queues.cluster_queues.items():
-        if queue.stop_policy:
+        if queue.stop_policy and queue.hold:
+            yield Finding(f"ClusterQueue {facts.name(name)}", "a hold", queue.hold.text, queue.hold.fix)
+        elif queue.stop_policy:
             yield _stopped(f"ClusterQueue {facts.name(name)}", queue.stop_policy)
     for local in facts.state.of("LocalQueue"):
         namespace, name = namespace_of(local), name_of(local)
