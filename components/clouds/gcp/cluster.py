@@ -1,5 +1,6 @@
 """A GKE cluster with its node pools."""
 
+import hashlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -21,7 +22,7 @@ from .fabric import GpuFabric
 from .network import ClusterNetwork, Network
 
 SYSTEM_POOL: Final = "gpu-tenancy-system"
-"""Name of the system node pool."""
+"""How the name of the system node pool begins."""
 READER: Final = "roles/artifactregistry.reader"
 NODE_ROLES: Final = ("roles/container.defaultNodeServiceAccount", READER)
 """Roles of nodes, for logs, metrics and images of the project:
@@ -190,9 +191,16 @@ class GkeCluster(pulumi.ComponentResource):
         )
 
     def _system_pool(self, name: str, system: SystemNodes) -> container.NodePool:
+        """The system pool: of what the stack can change, only another service account replaces it.
+
+        With that its name changes, so Pulumi creates it before it deletes the old pool, and Kueue keeps running. GKE
+        changes the machine type in place, by a new node at a time.
+        """
+        account = self._section.node_service_account
+        suffix = f"-{hashlib.sha256(account.encode()).hexdigest()[:8]}" if account else ""
         return container.NodePool(
             name,
-            name=SYSTEM_POOL,
+            name=f"{SYSTEM_POOL}{suffix}",
             cluster=self._section.name,
             location=self._section.location,
             project=self._section.project,
@@ -208,7 +216,7 @@ class GkeCluster(pulumi.ComponentResource):
             upgrade_settings={"strategy": "SURGE", "max_surge": 1, "max_unavailable": 0},
             network_config={"enable_private_nodes": True},
             node_config=pools.system_config(system, self._account, self._plan.tags, self._section),
-            opts=self._pool_options(),
+            opts=self._pool_options(replaced_by_name=True),
         )
 
     def _domain_policy(self, name: str, pool: NodePool) -> pulumi.Output[str] | None:
@@ -229,14 +237,14 @@ class GkeCluster(pulumi.ComponentResource):
         )
         return policy.name
 
-    def _pool_options(self) -> pulumi.ResourceOptions:
+    def _pool_options(self, *, replaced_by_name: bool = False) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(
             parent=self,
             depends_on=[self.cluster, *self._rights],
             protect=self._plan.protect,
             ignore_changes=list(_OF_OTHERS),
-            # Two pools cannot have the same name.
-            delete_before_replace=True,
+            # Two pools cannot have the same name. Otherwise the provider deletes a pool first only if the name stays.
+            delete_before_replace=None if replaced_by_name else True,
         )
 
     def _drivers(self, name: str) -> list[pulumi.Resource]:

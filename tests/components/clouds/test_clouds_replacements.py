@@ -133,6 +133,11 @@ KEYS: dict[str, tuple[object, str, str]] = {
         "Blocked",
         "Replaces the cluster ml-prod (6 pools, 4 teams, deleted first): ipAllocationPolicy.clusterSecondaryRangeName",
     ),
+    "prod-gcp cluster.nodeServiceAccount": (
+        "nodes@example-ml-prod.iam.gserviceaccount.com",
+        "Blocked",
+        "Replaces the system nodes (created before the old one is deleted): name, nodeConfig.serviceAccount change",
+    ),
     "prod-aws pools.h100.zones": (
         ["us-west-2b"],
         "Blocked",
