@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
+from foreign_clusters import FOREIGN, objects
 from live_builders import Data, came
 from object_server import serving
 from page_reader import Page
@@ -26,10 +27,6 @@ from gpu_tenancy.review.surveyed import page
 
 HERE: Final = ROOT / "tests" / "inspect"
 CASES: Final[list[Data]] = yaml.safe_load((HERE / "survey_cases.yaml").read_text(encoding="utf-8"))
-
-
-def objects(name: str = "consistent") -> list[Data]:
-    return list(yaml.safe_load_all((HERE / "clusters" / f"{name}.yaml").read_text(encoding="utf-8")))
 
 
 def facts(found: Iterable[Data], *, anonymous: bool = False, missing: Iterable[Missing] = ()) -> Facts:
@@ -126,6 +123,11 @@ def _sealed(item: Data) -> Data:
         return f"secret-{value}" if value in chosen else value
 
     return walk(item)
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_cluster_that_others_made_has_its_findings(name: str) -> None:
+    assert {broken.rule for broken in seen(objects(name)).broken} == FOREIGN[name]
 
 
 def test_the_same_name_is_replaced_by_the_same_one() -> None:

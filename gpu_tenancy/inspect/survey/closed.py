@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from gpu_tenancy.base.json import at, text_at, texts_at
+from gpu_tenancy.base.json import at, text_at
 from gpu_tenancy.inspect.pods import name_of, namespace_of, selects
 from gpu_tenancy.inspect.survey.facts import Facts
 from gpu_tenancy.inspect.survey.findings import Finding, Rule
@@ -60,7 +60,8 @@ def without_quota(facts: Facts) -> Iterator[Finding]:
     """ClusterQueues that have no quota and can borrow none."""
     quotas = facts.queues.quotas
     for name, queue in facts.queues.cluster_queues.items():
-        if not any(quotas.potential_available(name, line) for line in queue.spec.quotas):
+        none = not any(quotas.potential_available(name, line) for line in queue.spec.quotas)
+        if none and not _missing(facts, name):
             yield Finding(
                 f"ClusterQueue {facts.name(name)}",
                 "quota 0",
@@ -92,10 +93,9 @@ def without_nodes(facts: Facts) -> Iterator[Finding]:
 
 def no_namespace(facts: Facts) -> Iterator[Finding]:
     """ClusterQueues whose selector matches no namespace."""
-    labels = [texts_at(namespace, "metadata", "labels") for namespace in facts.state.of("Namespace")]
     for queue in facts.state.of("ClusterQueue"):
         selector = at(queue, "spec", "namespaceSelector")
-        if not any(selects(selector, here) for here in labels):
+        if not any(selects(selector, here) for here in facts.labels.values()):
             value = "no namespaceSelector" if selector is None else "namespaceSelector"
             yield Finding(
                 f"ClusterQueue {facts.name(name_of(queue))}",
@@ -121,7 +121,6 @@ def unused(facts: Facts) -> Iterator[Finding]:
 
 def local_queues(facts: Facts) -> Iterator[Finding]:
     """LocalQueues of a ClusterQueue that does not exist or excludes their namespace."""
-    labels = {name_of(each): texts_at(each, "metadata", "labels") for each in facts.state.of("Namespace")}
     selectors = {name_of(queue): at(queue, "spec", "namespaceSelector") for queue in facts.state.of("ClusterQueue")}
     for local in facts.state.of("LocalQueue"):
         namespace, target = namespace_of(local), text_at(local, "spec", "clusterQueue")
@@ -129,7 +128,7 @@ def local_queues(facts: Facts) -> Iterator[Finding]:
         if target not in selectors:
             fix = "create the ClusterQueue, or point the LocalQueue to another one"
             yield Finding(place, value, "does not exist: workloads stay pending", fix)
-        elif namespace in labels and not selects(selectors[target], labels[namespace]):
+        elif namespace in facts.labels and not selects(selectors[target], facts.labels[namespace]):
             fix = "change the namespaceSelector, or label the namespace"
             yield Finding(place, value, "does not select this namespace: workloads stay pending", fix)
 
@@ -138,7 +137,7 @@ RULES: Final = (
     Rule("queue-stopped", "risk", ("ClusterQueue", "LocalQueue"), stopped),
     Rule("flavor-missing", "wrong", ("ClusterQueue", "ResourceFlavor"), missing_flavor),
     Rule("queue-inactive", "wrong", ("ClusterQueue", "ResourceFlavor"), inactive),
-    Rule("queue-without-quota", "wrong", ("ClusterQueue", "Cohort"), without_quota),
+    Rule("queue-without-quota", "wrong", ("ClusterQueue", "Cohort", "ResourceFlavor"), without_quota),
     Rule("flavor-without-nodes", "wrong", ("ClusterQueue", "ResourceFlavor", "Node"), without_nodes),
     Rule("queue-of-no-namespace", "wrong", ("ClusterQueue", "Namespace"), no_namespace),
     Rule("queue-unused", "risk", ("ClusterQueue", "LocalQueue"), unused),

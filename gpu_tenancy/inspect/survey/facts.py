@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Final
 
 from gpu_tenancy.base.amounts import amounts
-from gpu_tenancy.base.json import at, map_at, maps_at, text_at, texts_at
+from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at, texts_at
 from gpu_tenancy.inspect.gangs import GangQueue, gang_queues
 from gpu_tenancy.inspect.pods import Manifest, ended, name_of, namespace_of, requests
 from gpu_tenancy.inspect.queues import Queues
@@ -97,12 +97,13 @@ class Facts:
 
     Attributes:
         served: versions of the API groups of Kueue and Volcano, by group.
-        everything: whether Kueue manages jobs without the name of a queue too; None where that cannot be read.
+        managed: selects the namespaces in which Kueue manages pods and jobs without the name of a queue too; None for
+            no namespace, or where Kueue's configuration cannot be read.
     """
 
     state: State
     served: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    everything: bool | None = None
+    managed: Json = None
     name: Names = field(default_factory=Names)
 
     @cached_property
@@ -124,6 +125,7 @@ class Facts:
     def resources(self) -> tuple[str, ...]:
         """Resource names of GPUs, of nodes and of queues."""
         names = {name for node in self.nodes for name in node.gpus}
+        names |= {name for queue in self.gangs for name in accelerators(queue.guarantee)}
         for queue in self.queues.cluster_queues.values():
             names |= {resource for _, resource in queue.spec.quotas if _ACCELERATOR.fullmatch(resource)}
         return tuple(sorted(names))
@@ -181,6 +183,14 @@ class Facts:
         """Operators whose Deployments are there."""
         found = (_operator(each) for each in self.state.of("Deployment"))
         return tuple(sorted({operator for operator in found if operator}, key=lambda each: each.name))
+
+    @cached_property
+    def labels(self) -> dict[str, dict[str, str]]:
+        """The labels of each namespace, with that of its name."""
+        return {
+            name_of(each): {"kubernetes.io/metadata.name": name_of(each), **texts_at(each, "metadata", "labels")}
+            for each in self.state.of("Namespace")
+        }
 
     def capped(self, namespace: str, resource: str) -> bool:
         """Whether a ResourceQuota without scopes bounds a GPU resource in a namespace."""

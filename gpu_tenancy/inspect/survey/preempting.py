@@ -72,7 +72,7 @@ def preemptions(facts: Facts) -> Preemptions:
                     raise NotSimulatedError("the cluster has too many workloads for more simulations")  # noqa: TRY301
         except NotSimulatedError as error:
             reasons.setdefault(facts.name.message(str(error)), facts.name(name))
-    return Preemptions(tuple(found), tuple(f"{queue}: {why}" for why, queue in reasons.items()))
+    return Preemptions(tuple(found), tuple(f"cohort tree of {queue}: {why}" for why, queue in reasons.items()))
 
 
 def _named(facts: Facts, one: Preemption) -> Preemption:

@@ -22,7 +22,7 @@ def _place(facts: Facts, pool: Pool) -> str:
 
 
 def beyond_nodes(facts: Facts) -> Iterator[Finding]:
-    """Nominal quota above what the nodes of a flavor have."""
+    """Nominal quota above what the nodes of a flavor have, and guarantees of gangs above what all nodes have."""
     for pool in pools(facts):
         if pool.nodes and pool.promised > pool.exist:
             twice = ", the same nodes by several flavors" if len(pool.flavors) > 1 else ""
@@ -31,6 +31,15 @@ def beyond_nodes(facts: Facts) -> Iterator[Finding]:
                 f"{pool.promised} {pool.resource}",
                 f"promised by queues, but the {len(pool.nodes)} nodes have {pool.exist}{twice}",
                 f"lower nominal quotas by {pool.promised - pool.exist}, or check that an autoscaler adds nodes",
+            )
+
+    for total in totals(facts):
+        if total.gangs > total.exist:
+            yield Finding(
+                f"Volcano queue {facts.name.listed(queue.name for queue in facts.gangs if queue.guarantee)}",
+                f"{total.gangs} {total.resource}",
+                f"guaranteed to gangs, but all nodes have {total.exist}",
+                f"lower guarantees by {total.gangs - total.exist}, or check that an autoscaler adds nodes",
             )
 
 

@@ -33,12 +33,12 @@ def no_taint(facts: Facts) -> Iterator[Finding]:
 def without_queue(facts: Facts) -> Iterator[Finding]:
     """Namespaces whose pods can use GPUs with neither a queue nor a quota."""
     reachable = [name for name in facts.tenants if name not in facts.queues.homes and not _bounded(facts, name)]
-    if facts.nodes and reachable and not facts.everything:
+    if facts.nodes and reachable:
         how = "any pod" if any(not node.taints for node in facts.nodes) else "a pod with a toleration"
         yield Finding(
             f"namespaces {facts.name.listed(reachable)}",
             plural(len(reachable), "namespace"),
-            f"with neither a LocalQueue nor a GPU quota: {how} uses GPUs that are promised to others",
+            f"with neither a LocalQueue nor a GPU quota: {how} uses GPUs that no queue or quota counts",
             "add a ResourceQuota of 0 GPUs, a LocalQueue, or an admission policy for tolerations",
         )
 
@@ -46,37 +46,36 @@ def without_queue(facts: Facts) -> Iterator[Finding]:
 def beside_queue(facts: Facts) -> Iterator[Finding]:
     """Namespaces with a queue whose pods can leave out its name."""
     names = [name for name in facts.tenants if name in facts.queues.homes and not _bounded(facts, name)]
-    if facts.nodes and names and not facts.everything:
+    if facts.nodes and names:
         yield Finding(
             f"namespaces {facts.name.listed(names)}",
             plural(len(names), "namespace"),
             "with a LocalQueue and no GPU quota: jobs without the label kueue.x-k8s.io/queue-name are not queued",
-            "set manageJobsWithoutQueueName in Kueue's configuration, or a GPU quota at the queue's limit",
+            "set manageJobsWithoutQueueName in Kueue's configuration, with the integration pod",
         )
 
 
 def _bounded(facts: Facts, namespace: str) -> bool:
     offered = {name for node in facts.nodes for name in node.gpus}
-    return all(facts.capped(namespace, name) for name in offered) or _guarded(facts, namespace)
+    managed = selects(facts.managed, facts.labels.get(namespace, {}))
+    return managed or all(facts.capped(namespace, name) for name in offered) or _guarded(facts, namespace)
 
 
 def _guarded(facts: Facts, namespace: str) -> bool:
     """Whether a policy that reads tolerations, GPUs or queue names is in force in a namespace."""
-    labels = {name_of(each): texts_at(each, "metadata", "labels") for each in facts.state.of("Namespace")}
     policies = {name_of(each): each for each in facts.state.of("ValidatingAdmissionPolicy")}
     for binding in facts.state.of("ValidatingAdmissionPolicyBinding"):
         policy = policies.get(text_at(binding, "spec", "policyName"))
         if policy and "Deny" in list_at(binding, "spec", "validationActions"):
             text = str(at(policy, "spec", "validations"))
-            if any(word in text for word in _GUARDS) and _selected(binding, labels.get(namespace, {}), namespace):
+            if any(word in text for word in _GUARDS) and _selected(binding, facts.labels.get(namespace, {})):
                 return True
     return False
 
 
-def _selected(binding: Manifest, labels: dict[str, str], namespace: str) -> bool:
+def _selected(binding: Manifest, labels: dict[str, str]) -> bool:
     selector: Json = at(binding, "spec", "matchResources", "namespaceSelector")
-    own = {"kubernetes.io/metadata.name": namespace, **labels}
-    return selector is None or selects(selector, own)
+    return selector is None or selects(selector, labels)
 
 
 def running_unqueued(facts: Facts) -> Iterator[Finding]:

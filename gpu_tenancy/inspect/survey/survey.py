@@ -6,7 +6,7 @@ from typing import Final
 
 import yaml
 
-from gpu_tenancy.base.json import at, text_at
+from gpu_tenancy.base.json import Json, at, list_at, text_at
 from gpu_tenancy.inspect.reading import KUEUE, VOLCANO, Kind, State, read
 from gpu_tenancy.inspect.survey import closed, defaults, promises, reach
 from gpu_tenancy.inspect.survey.facts import Facts, Names, Operator
@@ -67,11 +67,15 @@ def read_facts(cluster: Cluster, *, anonymous: bool = False) -> Facts:
     state = read(cluster, KINDS, cluster.namespace)
     groups = (version.rpartition("/")[0] for version in (KUEUE, VOLCANO))
     served = {group: cluster.versions(group) for group in groups}
-    return Facts(state, served, _manages_everything(cluster), Names(anonymous=anonymous))
+    return Facts(state, served, _managed(cluster), Names(anonymous=anonymous))
 
 
-def _manages_everything(cluster: Cluster) -> bool | None:
-    """Whether Kueue's configuration has `manageJobsWithoutQueueName`; None where it cannot be read."""
+def _managed(cluster: Cluster) -> Json:
+    """The namespaces that Kueue's configuration has it manage whole, as a selector; None for none or unknown.
+
+    https://kueue.sigs.k8s.io/docs/reference/kueue-config.v1beta2/: without a selector, all but those of Kubernetes and
+    Kueue. Pods are managed only with their integration.
+    """
     try:
         found = cluster.get(*_CONFIGURATION)
     except ApiError as error:
@@ -82,7 +86,10 @@ def _manages_everything(cluster: Cluster) -> bool | None:
         written = yaml.safe_load(text_at(found or {}, "data", "controller_manager_config.yaml"))
     except yaml.YAMLError:
         return None
-    return at(written, "manageJobsWithoutQueueName") is True if isinstance(written, dict) else None
+    if not isinstance(written, dict) or written.get("manageJobsWithoutQueueName") is not True:
+        return None
+    with_pods = "pod" in list_at(written, "integrations", "frameworks")
+    return (at(written, "managedJobsNamespaceSelector") or {}) if with_pods else None
 
 
 def survey(facts: Facts) -> Survey:
