@@ -242,10 +242,10 @@ def _system_pool(
 ) -> ManagedClusterAgentPoolProfileArgsDict:
     """The system node pool: https://learn.microsoft.com/azure/aks/use-system-pools.
 
-    It is part of the cluster's resource, and many of its properties cannot be changed. It cannot have another name either:
-    AKS refuses pools that an update of the cluster adds (https://github.com/pulumi/pulumi-azure-native/issues/579). The
-    stack's pools are separate resources. It has no taint, so that operators never wait for a pool of the stack, which can lack capacity. AKS
-    changes taints of existing nodes.
+    It is part of the cluster's resource, and many of its properties cannot be changed, nor can its name: AKS refuses a
+    pool that an update of the cluster adds (https://github.com/pulumi/pulumi-azure-native/issues/579). Pools of the
+    stack are separate resources. It has no taint, so that operators never wait for a pool of the stack, which can lack
+    capacity. AKS changes taints of existing nodes.
     """
     return {
         "name": "system",
