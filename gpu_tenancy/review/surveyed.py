@@ -21,7 +21,7 @@ def page(survey: Survey) -> str:
             tone=tone,
             conclusion=show.conclusion(survey),
             heading=list(show.heading(survey)),
-            sums=[show.sums(total) for total in survey.totals],
+            sums=[show.sums(total, survey) for total in survey.totals],
             pools=_pools(survey),
             findings=_findings(survey),
             preempted=list(show.preempted(survey)),
@@ -35,7 +35,13 @@ def page(survey: Survey) -> str:
 def _pools(survey: Survey) -> Table:
     heads = columns("flavor", "model", "resource", *show.NUMBERS, "taints")
     rows = tuple(
-        row(show.flavor(pool), pool.model or "unknown", pool.resource, *show.numbers(pool), ", ".join(pool.taints))
+        row(
+            show.flavor(pool),
+            pool.model or "unknown",
+            pool.resource,
+            *show.numbers(pool, survey),
+            ", ".join(pool.taints),
+        )
         for pool in survey.pools
     )
     return Table("pools", "GPU nodes", heads, rows)

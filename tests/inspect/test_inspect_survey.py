@@ -4,7 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 import yaml
@@ -16,6 +16,7 @@ from repository import ROOT
 from rich.text import Text
 from typer.testing import CliRunner
 
+from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.output import Output
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.inspect.reading import Kind, Missing, State
@@ -42,11 +43,11 @@ def seen(found: Iterable[Data], **more: Any) -> Survey:
     return survey(facts(found, **more))
 
 
-def merged(whole: Any, patch: Any) -> Any:
+def merged(whole: Json, patch: Json) -> Json:
     """A JSON merge patch: https://www.rfc-editor.org/rfc/rfc7386."""
     if not isinstance(patch, dict):
         return patch
-    result = dict(whole) if isinstance(whole, dict) else {}
+    result: dict[str, Json] = dict(whole) if isinstance(whole, dict) else {}
     for key, value in patch.items():
         if value is None:
             result.pop(key, None)
@@ -60,7 +61,7 @@ def changed(case: Data) -> list[Data]:
     made = objects()
     for key, patch in case.get("merge", {}).items():
         index = next(at for at, each in enumerate(made) if named(each) == key)
-        made[index] = merged(made[index], patch)
+        made[index] = cast("Data", merged(made[index], patch))
     for key in case.get("without", ()):
         made.remove(next(each for each in made if named(each) == key))
     return made + case.get("add", [])
@@ -113,7 +114,7 @@ def _sealed(item: Data) -> Data:
         "red-queue", "blue-queue", "green-queue", "old-queue", "slices", "gangs", "gang", "job", "held", "notebook",
     }  # fmt: skip
 
-    def walk(value: Any) -> Any:
+    def walk(value: Json) -> Json:
         if isinstance(value, dict):
             return {key: walk(item) if key != "kind" else item for key, item in value.items()}
         if isinstance(value, list):
@@ -122,7 +123,7 @@ def _sealed(item: Data) -> Data:
             return f"secret {value}"
         return f"secret-{value}" if value in chosen else value
 
-    return walk(item)
+    return cast("Data", walk(item))
 
 
 @pytest.mark.parametrize("name", FOREIGN)
@@ -144,6 +145,33 @@ def test_what_may_not_be_read_is_named_and_its_rules_are_not_evaluated() -> None
     assert any(line.startswith("not readable: Node, ClusterQueue; ask the administrator") for line in lines(found))
 
 
+HIDDEN: Final[dict[Kind, set[str]]] = {
+    "Pod": {"used", "idle", "held"},
+    "Node": {"exist", "ready", "idle"},
+    "ClusterQueue": {"queues", "promised"},
+    "ResourceQuota": {"quotas"},
+    "Queue": {"gangs"},
+}
+
+
+@pytest.mark.parametrize("kind", HIDDEN)
+def test_a_number_that_needs_what_may_not_be_read_is_unknown_not_zero(kind: Kind) -> None:
+    gang = {"kind": "Queue", "metadata": {"name": "gangs"}, "spec": {"guarantee": {"resource": {"nvidia.com/gpu": 4}}}}
+    data = show.data(seen([*objects(), gang], missing=[Missing(kind, "it", "forbidden", "the administrator")]))
+    for numbers in (*data["gpus"], *data["pools"]):
+        assert {name for name, value in numbers.items() if value is None} == HIDDEN[kind] & numbers.keys()
+
+
+def test_rules_of_a_namespace_are_evaluated_where_only_that_one_may_be_read() -> None:
+    partly: list[Kind] = ["LimitRange", "Pod", "LocalQueue", "ResourceQuota"]
+    missing = [Missing(kind, "it", "forbidden", "the administrator", partly=True) for kind in partly]
+    made = facts(changed(next(case for case in CASES if case["rule"] == "quota-below-queue")))
+    found = survey(Facts(State(made.state.objects, {each.kind: each for each in missing})))
+    assert {broken.rule for broken in found.broken} == {"quota-below-queue"}
+    assert "used-outside-queues" in found.not_evaluated
+    assert found.partly == tuple(partly)
+
+
 def test_kinds_of_operators_that_are_not_installed_hide_no_rule() -> None:
     absent = [Missing(kind, "it", "not served", "") for kind in ("Queue", "PodGroup")]
     assert seen(objects(), missing=absent).not_evaluated == ()
@@ -156,8 +184,11 @@ def test_an_idle_guarantee_that_is_lent_names_who_would_be_preempted() -> None:
     admission["clusterQueue"] = "red-queue"
     admission["podSetAssignments"][0]["flavors"] = {"nvidia.com/gpu": "big"}
     used = {"name": "big", "resources": [{"name": "nvidia.com/gpu", "total": "16"}]}
-    status = {"conditions": [{"type": "Active", "status": "True"}], "flavorsReservation": [used]}
-    made = [merged(each, {"status": status}) if named(each) == "ClusterQueue/red-queue" else each for each in objects()]
+    status: Data = {"conditions": [{"type": "Active", "status": "True"}], "flavorsReservation": [used]}
+    made = [
+        cast("Data", merged(each, {"status": status})) if named(each) == "ClusterQueue/red-queue" else each
+        for each in objects()
+    ]
     (one,) = seen([*made, borrower]).preemptions.found
     assert one.text == "if queue blue-queue uses its 8 idle guaranteed big GPUs: red/night preempted"
 
@@ -206,9 +237,9 @@ def test_the_command_reads_any_server(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     data = json.loads(result.stdout)
     assert data["operators"] == ["Kueue (serves v1beta1)"]
-    assert data["gpus"][0] | {"used": 0} == {
-        "resource": "nvidia.com/gpu", "exist": 16, "ready": 16, "queues": 16, "gangs": 0, "quotas": 32, "used": 0,
-        "held": 0,
+    assert data["gpus"][0] == {
+        "resource": "nvidia.com/gpu", "exist": 16, "ready": 16, "queues": 16, "gangs": 0, "quotas": 32, "idle": None,
+        "used": None, "held": None,
     }  # fmt: skip
     assert data["findings"] == []
     assert "Pod" in data["notReadable"]["a user with the role view in the namespace"]

@@ -134,12 +134,12 @@ def local_queues(facts: Facts) -> Iterator[Finding]:
 
 
 RULES: Final = (
-    Rule("queue-stopped", "risk", ("ClusterQueue", "LocalQueue"), stopped),
+    Rule("queue-stopped", "risk", ("ClusterQueue", "LocalQueue"), stopped, own=True),
     Rule("flavor-missing", "wrong", ("ClusterQueue", "ResourceFlavor"), missing_flavor),
     Rule("queue-inactive", "wrong", ("ClusterQueue", "ResourceFlavor"), inactive),
     Rule("queue-without-quota", "wrong", ("ClusterQueue", "Cohort", "ResourceFlavor"), without_quota),
     Rule("flavor-without-nodes", "wrong", ("ClusterQueue", "ResourceFlavor", "Node"), without_nodes),
     Rule("queue-of-no-namespace", "wrong", ("ClusterQueue", "Namespace"), no_namespace),
     Rule("queue-unused", "risk", ("ClusterQueue", "LocalQueue"), unused),
-    Rule("local-queue-closed", "wrong", ("ClusterQueue", "LocalQueue"), local_queues),
+    Rule("local-queue-closed", "wrong", ("ClusterQueue", "LocalQueue"), local_queues, own=True),
 )

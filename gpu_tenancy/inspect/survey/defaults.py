@@ -69,6 +69,6 @@ def default_priorities(facts: Facts) -> Iterator[Finding]:
 
 
 RULES: Final = (
-    Rule("limit-ranges-contradict", "wrong", ("LimitRange",), limit_ranges),
+    Rule("limit-ranges-contradict", "wrong", ("LimitRange",), limit_ranges, own=True),
     Rule("default-priorities", "wrong", ("PriorityClass",), default_priorities),
 )

@@ -41,9 +41,11 @@ class Rule:
         name: for programs, such as `promised-beyond-nodes`.
         needs: kinds without which the rule is not evaluated.
         find: what breaks it.
+        own: whether it is evaluated for the reader's own namespace where only that one may be read.
     """
 
     name: str
     level: Level
     needs: tuple[Kind, ...]
     find: Callable[[Facts], Iterator[Finding]]
+    own: bool = False

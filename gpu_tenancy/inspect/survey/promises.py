@@ -141,6 +141,6 @@ RULES: Final = (
     Rule("promised-twice-by-schedulers", "wrong", ("ClusterQueue", "Queue", "Node"), by_two_schedulers),
     Rule("promised-by-quotas", "wrong", ("LocalQueue", "ResourceQuota", "Namespace", "Node"), by_quotas),
     Rule("promised-on-broken-nodes", "risk", ("ClusterQueue", "ResourceFlavor", "Node"), beyond_ready),
-    Rule("quota-below-queue", "wrong", ("ClusterQueue", "LocalQueue", "ResourceQuota"), refused_by_quota),
+    Rule("quota-below-queue", "wrong", ("ClusterQueue", "LocalQueue", "ResourceQuota"), refused_by_quota, own=True),
     Rule("unhealthy-devices", "risk", ("Node",), unhealthy),
 )

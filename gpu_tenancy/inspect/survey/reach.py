@@ -105,7 +105,7 @@ def two_schedulers(facts: Facts) -> Iterator[Finding]:
             by_node[node].add(scheduler(map_at(pod, "spec")))
     mixed = sorted(node for node, names in by_node.items() if len(names) > 1)
     if mixed:
-        names = sorted(set().union(*(by_node[node] for node in mixed)))
+        names = sorted({name for node in mixed for name in by_node[node]})
         yield Finding(
             f"Nodes {facts.name.listed(mixed)}",
             plural(len(mixed), "node"),
@@ -168,8 +168,8 @@ RULES: Final = (
     Rule("gpus-without-queue", "risk", ("Node", "Namespace", "LocalQueue", "ResourceQuota"), without_queue),
     Rule("gpus-beside-queue", "risk", ("Node", "Namespace", "LocalQueue", "ResourceQuota"), beside_queue),
     Rule("used-outside-queues", "wrong", ("Node", "Namespace", "Pod", "ClusterQueue"), running_unqueued),
-    Rule("two-schedulers-on-node", "wrong", ("Node", "Pod"), two_schedulers),
-    Rule("pods-nobody-schedules", "wrong", ("Pod",), nobody_schedules),
-    Rule("pods-gated", "risk", ("Pod",), gated),
+    Rule("two-schedulers-on-node", "wrong", ("Node", "Pod"), two_schedulers, own=True),
+    Rule("pods-nobody-schedules", "wrong", ("Pod",), nobody_schedules, own=True),
+    Rule("pods-gated", "risk", ("Pod",), gated, own=True),
     Rule("volcano-default-unbounded", "risk", ("Node", "Queue", "ClusterQueue"), unbounded_default),
 )

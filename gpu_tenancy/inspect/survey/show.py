@@ -19,6 +19,7 @@ _MARKS: Final[dict[Level, tuple[str, str]]] = {"wrong": ("✗", "red"), "risk": 
 NUMBERS: Final = ("nodes#", "exist#", "promised#", "used#", "idle#")
 _SHOWN: Final = 2
 """Findings of one rule on the screen."""
+_WORDS: Final = {"queues": "promised by Kueue", "gangs": "by Volcano", "quotas": "by quotas", "held": "on no node"}
 _NOUNS: Final = {
     "Namespace": "namespace", "Node": "node", "ClusterQueue": "ClusterQueue", "Queue": "Volcano queue", "Pod": "pod",
     "Workload": "workload",
@@ -29,8 +30,8 @@ def screen(survey: Survey) -> Group:
     """One screen: what the cluster has, its GPUs, findings with their fixes, and who would be preempted."""
     parts: list[RenderableType] = [Text(visible(line)) for line in heading(survey)]
     if survey.pools:
-        parts += [Text(""), _pools(survey.pools), Text("")]
-    parts += [Text(visible(sums(total)), style="bold") for total in survey.totals]
+        parts += [Text(""), _pools(survey), Text("")]
+    parts += [Text(visible(sums(total, survey)), style="bold") for total in survey.totals]
     parts += [Text(""), Text(conclusion(survey), style="bold")]
     parts += [_finding(broken, text) for broken in survey.broken for text in _texts(broken)]
     parts += [Text(visible(line)) for line in preempted(survey)]
@@ -44,14 +45,15 @@ def heading(survey: Survey) -> Iterator[str]:
     yield f"operators: {', '.join(survey.operators) or 'none found'}"
 
 
-def _pools(pools: tuple[Pool, ...]) -> Table:
+def _pools(survey: Survey) -> Table:
+    pools = survey.pools
     several = len({pool.resource for pool in pools}) > 1  # The only resource is in the line below.
     heads = ("flavor", "model~", *(["resource"] if several else []), *NUMBERS, "taints")
     shown = table(*heads, drop=("taints", "model"))
     for pool in pools:
         resource = [pool.resource] if several else []
         shown.add_row(
-            flavor(pool), pool.model or "unknown", *resource, *numbers(pool), ", ".join(pool.taints) or "none"
+            flavor(pool), pool.model or "unknown", *resource, *numbers(pool, survey), ", ".join(pool.taints) or "none"
         )
     return shown
 
@@ -61,23 +63,27 @@ def flavor(pool: Pool) -> str:
     return " + ".join(pool.flavors) or "no flavor"
 
 
-def numbers(pool: Pool) -> list[str]:
-    """The cells below `NUMBERS`."""
-    return [str(number) for number in (len(pool.nodes), pool.exist, pool.promised, pool.used, pool.idle)]
+def numbers(pool: Pool, survey: Survey) -> list[str]:
+    """The cells below `NUMBERS`; `?` where the reader may not read what they need."""
+    names = ("exist", "promised", "used", "idle")
+    cells = ("?" if name in survey.unknown else str(getattr(pool, name)) for name in names)
+    return [str(len(pool.nodes)), *cells]
 
 
-def sums(total: Total) -> str:
-    """All GPUs of a resource."""
-    quotas = "unknown" if total.quotas is None else total.quotas
-    parts = [
-        f"{total.exist} exist" + (f" ({total.ready} ready)" if total.ready != total.exist else ""),
-        f"{total.queues} promised by Kueue",
-        *([f"{total.gangs} by Volcano"] if total.gangs else []),
-        f"{quotas} by quotas",
-        f"{total.used} used",
-        f"{max(0, total.exist - total.used)} idle",
-        *([f"{total.held} requested by pods on no node"] if total.held else []),
-    ]
+def sums(total: Total, survey: Survey) -> str:
+    """All GPUs of a resource; those that are unknown are said to be, and others only where there are any."""
+    texts = {
+        "exist": f"{total.exist} exist" + (f" ({total.ready} ready)" if total.ready != total.exist else ""),
+        "queues": f"{total.queues} promised by Kueue",
+        "gangs": f"{total.gangs} by Volcano" if total.gangs else "",
+        "quotas": f"{total.quotas} by quotas",
+        "used": f"{total.used} used",
+        "idle": f"{total.idle} idle",
+        "held": f"{total.held} requested by pods on no node" if total.held else "",
+    }
+    known = [text for name, text in texts.items() if text and name not in survey.unknown]
+    unknown = [_WORDS.get(name, name) for name in texts if name in survey.unknown]
+    parts = [*known, f"unknown: {', '.join(unknown)}"] if unknown else known
     return f"{total.resource}: {', '.join(parts)}"
 
 
@@ -113,6 +119,8 @@ def unread(survey: Survey) -> Iterator[str]:
     """What the reader may not read, and whom to ask."""
     for who, kinds in survey.unreadable.items():
         yield f"not readable: {', '.join(kinds)}; ask {who}"
+    if survey.partly:
+        yield f"read in your namespace only: {', '.join(survey.partly)}"
     if survey.not_evaluated:
         yield f"not evaluated: {', '.join(survey.not_evaluated)}"
 
@@ -122,8 +130,8 @@ def data(survey: Survey) -> dict[str, Any]:
     return {
         "operators": survey.operators,
         "objects": survey.counts,
-        "pools": [asdict(pool) | {"idle": pool.idle} for pool in survey.pools],
-        "gpus": [asdict(total) for total in survey.totals],
+        "pools": [_known(asdict(pool) | {"idle": pool.idle}, survey) for pool in survey.pools],
+        "gpus": [_known(asdict(total) | {"idle": total.idle}, survey) for total in survey.totals],
         "findings": [
             {"rule": broken.rule, "level": broken.level, **asdict(finding)}
             for broken in survey.broken
@@ -132,5 +140,11 @@ def data(survey: Survey) -> dict[str, Any]:
         "preemptions": [asdict(one) for one in survey.preemptions.found],
         "notSimulated": survey.preemptions.not_simulated,
         "notReadable": survey.unreadable,
+        "readInOwnNamespace": survey.partly,
         "rules": {"evaluated": survey.evaluated, "notEvaluated": survey.not_evaluated},
     }
+
+
+def _known(fields: dict[str, Any], survey: Survey) -> dict[str, Any]:
+    """The fields, None for those that are unknown."""
+    return {name: None if name in survey.unknown else value for name, value in fields.items()}

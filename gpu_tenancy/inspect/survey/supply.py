@@ -48,7 +48,7 @@ class Total:
     Attributes:
         queues: nominal quota of Kueue.
         gangs: guaranteed by queues of Volcano.
-        quotas: sum of the ResourceQuotas of all namespaces; None where they cannot be read.
+        quotas: sum of the ResourceQuotas of all namespaces.
         held: requested by pods on no node that Kueue does not hold back.
     """
 
@@ -57,9 +57,14 @@ class Total:
     ready: int
     queues: int
     gangs: int
-    quotas: int | None
+    quotas: int
     used: int
     held: int
+
+    @property
+    def idle(self) -> int:
+        """GPUs that no pod requests."""
+        return max(0, self.exist - self.used)
 
 
 def pools(facts: Facts) -> tuple[Pool, ...]:
@@ -133,7 +138,7 @@ def totals(facts: Facts) -> tuple[Total, ...]:
             ready=facts.total(resource, ready=True),
             queues=sum(amount for (_, name), amount in nominal.items() if name == resource),
             gangs=guaranteed.get(resource, 0),
-            quotas=quotas.get(f"requests.{resource}", 0) if facts.state.knows("ResourceQuota") else None,
+            quotas=quotas.get(f"requests.{resource}", 0),
             used=sum(amount for (_, name), amount in by_node.items() if name == resource),
             held=held.get(resource, 0),
         )

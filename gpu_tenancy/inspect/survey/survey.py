@@ -22,6 +22,15 @@ KINDS: Final[tuple[Kind, ...]] = (
     "ValidatingAdmissionPolicyBinding", "Workload",
 )  # fmt: skip
 RULES: Final[tuple[Rule, ...]] = (*promises.RULES, *closed.RULES, *reach.RULES, *defaults.RULES)
+_NUMBERS: Final[Mapping[Kind, tuple[str, ...]]] = {
+    "Pod": ("used", "idle", "held"),
+    "Node": ("exist", "ready", "idle"),
+    "ClusterQueue": ("promised", "queues"),
+    "Cohort": ("promised", "queues"),
+    "Queue": ("gangs",),
+    "ResourceQuota": ("quotas",),
+}
+"""Attributes of pools and totals that need a kind."""
 _CONFIGURATION: Final = ("v1", "ConfigMap", "kueue-manager-config", "kueue-system")
 
 
@@ -39,22 +48,26 @@ class Survey:
     """What a cluster has, and what contradicts itself.
 
     Attributes:
+        unknown: attributes of pools and totals that need kinds which could not be read.
         operators: those whose Deployments were read, and Kueue and Volcano with the versions of their API.
         broken: those that are wrong first.
         evaluated: how many rules were evaluated.
         not_evaluated: rules that need kinds which could not be read.
+        partly: kinds that were read in the reader's own namespace only.
         unreadable: kinds that the reader may not read, by who may usually read them.
     """
 
     operators: tuple[str, ...]
     pools: tuple[Pool, ...]
     totals: tuple[Total, ...]
+    unknown: frozenset[str]
     counts: Mapping[str, int]
     broken: tuple[Broken, ...]
     preemptions: Preemptions
     evaluated: int
     not_evaluated: tuple[str, ...]
     unreadable: Mapping[str, tuple[str, ...]]
+    partly: tuple[str, ...]
 
 
 def read_facts(cluster: Cluster, *, anonymous: bool = False) -> Facts:
@@ -83,7 +96,7 @@ def _managed(cluster: Cluster) -> Json:
             raise
         return None
     try:
-        written = yaml.safe_load(text_at(found or {}, "data", "controller_manager_config.yaml"))
+        written: Json = yaml.safe_load(text_at(found or {}, "data", "controller_manager_config.yaml"))
     except yaml.YAMLError:
         return None
     if not isinstance(written, dict) or written.get("manageJobsWithoutQueueName") is not True:
@@ -95,12 +108,13 @@ def _managed(cluster: Cluster) -> Json:
 def survey(facts: Facts) -> Survey:
     """Evaluates all rules whose objects could be read."""
     state = facts.state
-    can = [rule for rule in RULES if all(_was_read(state, kind) for kind in rule.needs)]
+    can = [rule for rule in RULES if all(_was_read(state, kind, own=rule.own) for kind in rule.needs)]
     broken = [Broken(rule.name, rule.level, found) for rule in can if (found := tuple(rule.find(facts)))]
     return Survey(
         operators=tuple(_operators(facts)),
         pools=_named(facts),
         totals=totals(facts),
+        unknown=frozenset(name for kind, names in _NUMBERS.items() if not _was_read(state, kind) for name in names),
         counts={
             kind: len(state.of(kind)) for kind in ("Namespace", "Node", "ClusterQueue", "Queue", "Pod", "Workload")
         },
@@ -109,21 +123,25 @@ def survey(facts: Facts) -> Survey:
         evaluated=len(can),
         not_evaluated=tuple(rule.name for rule in RULES if rule not in can),
         unreadable=_unreadable(state),
+        partly=tuple(missing.kind for missing in state.refused() if missing.partly),
     )
 
 
 def _unreadable(state: State) -> Mapping[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for missing in state.refused():
-        kind = f"{missing.kind} (only your namespace read)" if missing.partly else missing.kind
-        found[missing.who] = (*found.get(missing.who, ()), kind)
+        if not missing.partly:
+            found[missing.who] = (*found.get(missing.who, ()), missing.kind)
     return found
 
 
-def _was_read(state: State, kind: Kind) -> bool:
-    """Whether the objects of a kind are known: read, or the server does not serve the kind."""
+def _was_read(state: State, kind: Kind, *, own: bool = False) -> bool:
+    """Whether the objects of a kind are known, those of the reader's own namespace at least with `own`.
+
+    A kind that the server does not serve has none.
+    """
     missing = state.missing.get(kind)
-    return missing is None or not missing.who
+    return missing is None or not missing.who or (own and missing.partly)
 
 
 def _named(facts: Facts) -> tuple[Pool, ...]:

@@ -119,8 +119,7 @@ def test_who_is_preempted_next_is_who_kueue_preempts(queueing: Queueing) -> None
     cluster, kubeconfig = queueing.cluster, queueing.platform.kubeconfig
     with applied(queueing, "kueue-cohort-v1beta1"):
         for side in ("left", "right"):  # The Kueue of this platform only has jobs wait in labelled namespaces.
-            label: Json = {"metadata": {"labels": dict([TEAM_LABEL])}}
-            cluster.patch(Reference("v1", "Namespace", f"test-{side}"), label)
+            cluster.patch(Reference("v1", "Namespace", f"test-{side}"), {"metadata": {"labels": dict([TEAM_LABEL])}})
         borrower = cluster.create(job("long", "left", 8))
         cluster.wait_for(partial(is_admitted, cluster, "left"), what="the borrower to be admitted")
         found = cluster.wait_for(lambda: _simulated(kubeconfig), what="Kueue to count the borrower")
@@ -157,11 +156,12 @@ def test_what_a_researcher_may_not_read_is_named(queueing: Queueing, tmp_path: P
     with applied(queueing, "slack-queue"):
         cluster.apply(role)
         cluster.wait_for(
-            lambda: "ResourceQuota (only your namespace read)" in str(inspected(kubeconfig)) or None, what="the role"
+            lambda: "ResourceQuota" in inspected(kubeconfig)["readInOwnNamespace"] or None, what="the role"
         )
         found = inspected(kubeconfig)
         unread = {kind for kinds in found["notReadable"].values() for kind in kinds}
-        assert {"ClusterQueue", "Node", "ResourceQuota (only your namespace read)"} <= unread
+        assert {"ClusterQueue", "Node"} <= unread
+        assert found["gpus"] == []
         assert "promised-beyond-nodes" in found["rules"]["notEvaluated"]
         assert broken(found) == set()
         cluster.delete(Reference.of(role))
