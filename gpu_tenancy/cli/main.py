@@ -9,6 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.cli.commands import (
+    adopting,
     doctor,
     environments,
     facts,
@@ -42,9 +43,10 @@ _GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Callable[..., None]]]]] = {
         },
     ),
     "cluster": (
-        "Inspect a running cluster, whoever made it, and hold parts of it; checks before a deployment.",
+        "Inspect or adopt a running cluster, whoever made it, and hold parts of it; checks before a deployment.",
         {
             "inspect": inspecting.inspect,
+            "adopt": adopting.adopt,
             "hold": holding.hold,
             "release": holding.release,
             "doctor": doctor.doctor,

@@ -1,0 +1,81 @@
+"""An adopted stack as a file, and how it differs from the cluster as text and as data."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any, Final
+
+import yaml
+
+from gpu_tenancy.base.texts import first_names
+from gpu_tenancy.model.spec import NAMESPACE
+from gpu_tenancy.review.adopting import Adopted
+from gpu_tenancy.review.fields import Difference
+
+_NAMED: Final = frozenset({"pools", "priorities", "cohorts", "teams"})
+_START: Final = """\
+# yaml-language-server: $schema=schema.json
+# Written by `tenancy cluster adopt` from a running cluster; values that follow from others are left out. Check
+# cluster.provides, because no object shows whether NetworkPolicies are enforced, and owners that are unknown.
+config:
+"""
+
+
+def written(adopted: Adopted) -> str:
+    """The stack file, with a comment that says what each entry comes from."""
+    lines = [_START]
+    for section, content in adopted.sections.items():
+        if section not in _NAMED:
+            lines.append(_yaml({f"{NAMESPACE}:{section}": content}, 2))
+            continue
+        lines.append(f"\n  {NAMESPACE}:{section}:\n")
+        for name, entry in content.items():
+            note = adopted.notes.get((section, name), "")
+            lines += [f"    # {note}\n"] if note else []
+            lines.append(_yaml({name: entry}, 4))
+    return "".join(lines)
+
+
+def _yaml(content: dict[str, Any], indent: int) -> str:
+    flow = None if any(isinstance(value, dict) for value in content.values()) else False
+    text = yaml.safe_dump(content, sort_keys=False, default_flow_style=flow, width=110, allow_unicode=True)
+    return "".join(f"{' ' * indent}{line}\n" for line in text.splitlines())
+
+
+def lines(adopted: Adopted) -> Iterator[str]:
+    """What is the same, what differs, what is new and what is left alone."""
+    for problem in adopted.problems:
+        yield f"✗ {problem}"
+    if adopted.problems:
+        yield "the stack is not valid yet, so it is not compared; correct the file, then preview it"
+        return
+    yield f"same: {_counts(adopted.same)}"
+    for text in _grouped(adopted.differences):
+        yield f"differs: {text}"
+    yield f"new: {_counts(adopted.new)}"
+    for text in adopted.left:
+        yield f"not in the stack: {text}"
+
+
+def _counts(counts: Counter[str]) -> str:
+    return ", ".join(f"{kind} {count}" for kind, count in sorted(counts.items()) if count) or "nothing"
+
+
+def _grouped(differences: list[Difference]) -> Iterator[str]:
+    """The same difference of several objects in one line."""
+    names: dict[tuple[str, str, str, str], list[str]] = {}
+    for each in differences:
+        names.setdefault((each.kind, each.field, each.live, each.planned), []).append(each.name)
+    for (kind, path, live, planned), found in names.items():
+        yield f"{kind} {first_names(found, 3)}: {path}: {live or 'not set'} → {planned or 'not in the stack'}"
+
+
+def data(adopted: Adopted) -> dict[str, Any]:
+    """The comparison for programs."""
+    return {
+        "problems": [str(problem) for problem in adopted.problems],
+        "same": {kind: count for kind, count in adopted.same.items() if count},
+        "differences": [asdict(each) for each in adopted.differences],
+        "new": dict(adopted.new),
+        "leftAlone": adopted.left,
+    }
