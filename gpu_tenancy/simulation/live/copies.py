@@ -2,7 +2,8 @@
 
 A copied cohort tree has the same quotas on the same flavors. Kueue counts each tree separately, so the copies neither
 use nor lend what the stack's teams have. Flavors with a topology are copied without it, because Kueue counts the pods
-on the nodes of a topology over all trees.
+on the nodes of a topology over all trees. Queues and flavors that are held for maintenance are copied as if they were
+not.
 """
 
 from collections.abc import Collection, Generator, Mapping
@@ -12,9 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from gpu_tenancy.base.json import Json, text_at
+from gpu_tenancy.inspect.holds import Hold
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
+from gpu_tenancy.model.names import HOLD
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 from gpu_tenancy.model.plan.queues import tenancy
 from gpu_tenancy.model.plan.shares import Tree
@@ -67,10 +70,11 @@ def copied(cluster: Cluster, tree: Tree, *, more: tuple[Manifest, ...] = ()) -> 
     cohorts = [cluster.get(KUEUE, "Cohort", cohort.name) for cohort in spec.cohorts]
     queues = [*(cluster.get(KUEUE, "ClusterQueue", queue.name) for queue in spec.queues), *more]
     names = [text_at(queue, "metadata", "name") for queue in queues if queue]
-    placed = [name for name, flavor in tree.flavors.items() if flavor.levels]
-    flavors = [cluster.get(KUEUE, "ResourceFlavor", name) for name in placed]
+    live = {name: cluster.get(KUEUE, "ResourceFlavor", name) or {} for name in tree.flavors}
+    flavors = [found for name, found in live.items() if found and (tree.flavors[name].levels or Hold.of(found))]
+    placed = [text_at(flavor, "metadata", "name") for flavor in flavors]
     try:
-        for manifest in (*filter(None, flavors), *filter(None, cohorts), *filter(None, queues)):
+        for manifest in (*flavors, *filter(None, cohorts), *filter(None, queues)):
             cluster.apply(_copy(manifest, placed))
         for name in names:
             labels: Json = {COPY: "true", **dict([TEAM_LABEL])}
@@ -118,10 +122,13 @@ def uncopied(text: str) -> str:
 
 
 def _copy(manifest: Manifest, placed: Collection[str]) -> Manifest:
-    """A copy of a flavor, cohort or queue, with copies of the flavors that have a topology (`placed`)."""
+    """A copy of a flavor, cohort or queue, with copies of the flavors that are copied (`placed`)."""
     spec = deepcopy(cast("dict[str, Any]", manifest["spec"]))
     name = text_at(manifest, "metadata", "name")
     spec.pop("topologyName", None)
+    spec.pop("stopPolicy", None)
+    if "nodeTaints" in spec:
+        spec["nodeTaints"] = [taint for taint in spec["nodeTaints"] if taint["key"] != HOLD]
     for group in spec.get("resourceGroups", ()):
         for flavor in group["flavors"]:
             flavor["name"] = (_PREFIX if flavor["name"] in placed else "") + flavor["name"]
