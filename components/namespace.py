@@ -55,7 +55,7 @@ class TeamNamespace(pulumi.ComponentResource):
         self.namespace = Namespace(
             f"{name}-namespace",
             metadata={"name": team.name, "labels": team.labels, "annotations": team.annotations},
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=pulumi.ResourceOptions(parent=self, protect=team.protect),
         )
         self._inside = pulumi.ResourceOptions(parent=self, depends_on=[self.namespace])
         self.bounds: list[pulumi.Resource] = [

@@ -32,8 +32,8 @@ from gpu_tenancy.kueue import FairStrategy
 from gpu_tenancy.model.names import STACK
 
 KINDS: Final[tuple[Kind, ...]] = (
-    "AdmissionCheck", "ClusterQueue", "Cohort", "LocalQueue", "Namespace", "Node", "Pod", "ResourceFlavor",
-    "ResourceQuota", "Workload",
+    "AdmissionCheck", "ClusterQueue", "Cohort", "LocalQueue", "Namespace", "Node", "PersistentVolumeClaim", "Pod",
+    "ResourceFlavor", "ResourceQuota", "Workload",
 )  # fmt: skip
 _PROPOSED: Final[tuple[Kind, ...]] = (
     "ClusterQueue", "Cohort", "LocalQueue", "Namespace", "ResourceFlavor", "ResourceQuota",
@@ -96,6 +96,8 @@ class Effect:
         preempted: running workloads that are preempted after the change, those with most GPUs first. A change of a
             queue has Kueue try what is pending there again, so some may have needed no more than that.
         deleted: workloads of namespaces that go.
+        claims: PersistentVolumeClaims of namespaces that go, with their sizes in bytes, by namespace.
+        claims_unread: whether namespaces go whose claims may not be read.
         admitted: pending workloads that are admitted after it.
         delayed: pending workloads that would get in now without the change, and do not with it.
         exceeded: bounds that are smaller than what is used.
@@ -114,6 +116,8 @@ class Effect:
     smaller_pools: tuple[SmallerPool, ...] = ()
     not_simulated: tuple[str, ...] = ()
     running: int = 0
+    claims: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
+    claims_unread: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +171,8 @@ def effect(state: State, proposal: Proposal, *, at: datetime | None = None) -> E
         smaller_pools=() if proposal.nodes is None else smaller_pools(state, proposal.nodes),
         not_simulated=tuple(dict.fromkeys((*before_missed, *after_missed))),
         running=len(running),
+        claims=_claims(state, gone),
+        claims_unread=bool(gone) and "PersistentVolumeClaim" in state.missing,
     )
 
 
@@ -354,3 +360,12 @@ def _over_budget(before: State, after: State) -> Iterator[Exceeded]:
             if used.get(resource, 0) > bound:
                 place = f"ResourceQuota {name_of(quota)} in {namespace_of(quota)}"
                 yield Exceeded(place, resource, amount_text(resource, used[resource]), amount_text(resource, bound))
+
+
+def _claims(state: State, gone: Collection[str]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for claim in state.of("PersistentVolumeClaim"):
+        if namespace_of(claim) in gone:
+            size = amounts(at(claim, "spec", "resources", "requests")).get("storage", 0)
+            found.setdefault(namespace_of(claim), {})[name_of(claim)] = size
+    return found

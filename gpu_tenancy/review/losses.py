@@ -25,7 +25,8 @@ def blocking(changes: Iterable[Change]) -> Iterator[str]:
         if effect.protected:
             verb = "delete" if change.action == "delete" else "replace"
             where = effect.label or change.place
-            yield f"Pulumi refuses to {verb} {where}: it is protected (until `pulumi state unprotect`)"
+            until = "its team has no `storage`" if change.kind == "Namespace" else "`pulumi state unprotect`"
+            yield f"Pulumi refuses to {verb} {where}: it is protected (until {until})"
         for reason in effect.fixed:
             yield f"{effect.label or change.place} cannot be changed: {reason}; restore the value"
 

@@ -32,6 +32,8 @@ def losses(effect: Effect) -> Iterator[str]:
         )
     for one in effect.exceeded:
         yield f"{one.place}: {one.used} {one.what} in use, {one.bound} allowed; nothing is stopped, new pods wait"
+    if effect.claims_unread:
+        yield "Claims in namespaces that are deleted are unknown: you may not list PersistentVolumeClaims"
     yield from (f"Running workloads not simulated: {reason}" for reason in effect.not_simulated)
 
 

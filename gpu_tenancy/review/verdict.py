@@ -23,6 +23,7 @@ from gpu_tenancy.review.reasons import (
     secret_reasons,
 )
 from gpu_tenancy.review.review import Comparison, PolicyChanges, Real, Rules, Verdict
+from gpu_tenancy.review.teams import claims_lost, reorganised
 
 OK: Final = "OK"
 OK_WITH_FINDINGS: Final = "OK, with findings"
@@ -56,13 +57,15 @@ def verdict(  # noqa: PLR0913 - what a review is made of
         effect: on the workloads of a running cluster.
     """
     seen = real.changes if real else tuple(changes)
-    lost, refused = [change for change in seen if change.action in {"delete", "replace"}], tuple(blocking(seen))
+    lost = [change for change in seen if change.action in {"delete", "replace"}]
     before = comparison.before if comparison else None
     policies, guarantees = _policies(rules), _guarantees(now)
     base = before or now  # Without a base nothing changes.
+    refused = (*claims_lost(base, now, effect), *blocking(seen))
     unprotected = [f"No longer production: {now.standing}"] if base.production and not now.production else []
     ended = running_work.losses(effect) if effect else ()
-    risks = [*unprotected, *ended, *data_moved(base, now), *losses(lost, base), *unsure(seen), *_adoptions(before, now)]
+    risks = [*unprotected, *ended, *reorganised(base, now), *data_moved(base, now), *losses(lost, base)]
+    risks += [*unsure(seen), *_adoptions(before, now)]
     gained = (*access_gained(base, now), *data_gained(base, now), *secret_reasons(base, now))
     people = (*gained, *access_lost(base, now), *data_lost(base, now), *data_removed(base, now))
     rest = [*(running_work.gains(effect) if effect else ()), *_gpus(base, now)]

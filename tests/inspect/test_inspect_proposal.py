@@ -114,11 +114,13 @@ def test_who_would_get_in_now_and_does_not_after_the_change_is_delayed() -> None
 
 
 def test_a_team_that_goes_takes_its_workloads_along_and_frees_its_quota() -> None:
-    world = World(came("a", "research", 16, 1), waits("c", "speech", 16))
+    claim = {"metadata": meta("ck", "research"), "spec": {"resources": {"requests": {"storage": "1Ti"}}}}
+    world = World(came("a", "research", 16, 1), waits("c", "speech", 16), PersistentVolumeClaim=[claim])
     world.without("research")
     world.quota("speech", 16)
     seen = world.effect()
     assert [(one.label, one.why) for one in seen.deleted] == [("research/a", "namespace research is deleted")]
+    assert seen.claims == {"research": {"ck": 2**40}}
     assert [one.label for one in seen.admitted] == ["speech/c"]
     assert seen.not_simulated == ()
 

@@ -133,6 +133,7 @@ class NamespacePlan:
         service_accounts: names of the ServiceAccounts for the team's CI jobs.
         manager: the MultiKueue manager that creates workloads here; None if the stack is not one of its workers.
         pull_secrets: Secrets with which pods of the team's workloads pull their images.
+        protect: whether Pulumi refuses to delete it: in production, while the stack declares claims in it.
     """
 
     name: str
@@ -147,6 +148,7 @@ class NamespacePlan:
     service_accounts: tuple[str, ...] = ()
     manager: WorkerAccess | None = None
     pull_secrets: tuple[str, ...] = ()
+    protect: bool = False
 
 
 def namespace(tree: Tree, name: str) -> NamespacePlan:
@@ -183,6 +185,7 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
         service_accounts=tuple(team.service_accounts),
         manager=worker_access(tree),
         pull_secrets=tuple(dict.fromkeys(team.image_pull_secrets)),
+        protect=tree.stack.is_production and bool(team.storage),
     )
 
 
