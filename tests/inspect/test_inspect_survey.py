@@ -177,7 +177,8 @@ def test_kinds_of_operators_that_are_not_installed_hide_no_rule() -> None:
     assert seen(objects(), missing=absent).not_evaluated == ()
 
 
-def test_an_idle_guarantee_that_is_lent_names_who_would_be_preempted() -> None:
+def lent() -> list[Data]:
+    """Team red borrows all that blue is guaranteed."""
     borrower = came("night", "red", gpus=16)
     borrower["kind"], borrower["spec"]["queueName"] = "Workload", "jobs"
     admission = borrower["status"]["admission"]
@@ -189,8 +190,18 @@ def test_an_idle_guarantee_that_is_lent_names_who_would_be_preempted() -> None:
         cast("Data", merged(each, {"status": status})) if named(each) == "ClusterQueue/red-queue" else each
         for each in objects()
     ]
-    (one,) = seen([*made, borrower]).preemptions.found
+    return [*made, borrower]
+
+
+def test_an_idle_guarantee_that_is_lent_names_who_would_be_preempted() -> None:
+    (one,) = seen(lent()).preemptions.found
     assert one.text == "if queue blue-queue uses its 8 idle guaranteed big GPUs: red/night preempted"
+
+
+def test_a_large_cluster_has_few_guarantees_tried_and_the_others_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpu_tenancy.inspect.survey.preempting.WORK", 0)
+    found = seen(lent()).preemptions
+    assert (found.found, found.not_simulated) == ((), ("1 idle guarantee: it would take too long",))
 
 
 def test_queues_of_v1beta1_are_read_as_those_of_v1beta2() -> None:

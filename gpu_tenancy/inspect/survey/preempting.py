@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpu_tenancy import kueue
-from gpu_tenancy.base.texts import first_names
+from gpu_tenancy.base.texts import first_names, plural
 from gpu_tenancy.inspect.queues import Queues
 from gpu_tenancy.inspect.snapshot import LIVELOCK, NotSimulatedError, settled
 from gpu_tenancy.inspect.survey.facts import Facts, accelerators
 
 WORK: Final = 20_000
-"""Upper bound of simulated workloads: in a large cluster fewer queues are tried."""
+"""Upper bound of workloads and quotas of all simulations: in a large cluster fewer idle guarantees are tried."""
 _CLAIM: Final = "a workload that claims an idle guarantee"
 
 
@@ -55,7 +55,7 @@ class Preemptions:
 
 def preemptions(facts: Facts) -> Preemptions:
     """Simulates each cohort tree: what pending workloads preempt, and what each idle guarantee would take back."""
-    queues, left = facts.queues, WORK
+    queues, trials = facts.queues, _Trials(facts.queues)
     found: list[Preemption] = []
     reasons: dict[str, str] = {}
     seen: set[str] = set()
@@ -65,14 +65,13 @@ def preemptions(facts: Facts) -> Preemptions:
             continue
         seen.update(related)
         try:
-            for one in _of_tree(queues, related):
-                found.append(_named(facts, one))
-                left -= len(queues.workloads)
-                if left < 0:
-                    raise NotSimulatedError("the cluster has too many workloads for more simulations")  # noqa: TRY301
+            found += (_named(facts, one) for one in trials.of_tree(related))
         except NotSimulatedError as error:
             reasons.setdefault(facts.name.message(str(error)), facts.name(name))
-    return Preemptions(tuple(found), tuple(f"cohort tree of {queue}: {why}" for why, queue in reasons.items()))
+    texts = [f"cohort tree of {queue}: {why}" for why, queue in reasons.items()]
+    if trials.left_out:
+        texts.append(f"{plural(trials.left_out, 'idle guarantee')}: it would take too long")
+    return Preemptions(tuple(found), tuple(texts))
 
 
 def _named(facts: Facts, one: Preemption) -> Preemption:
@@ -81,39 +80,55 @@ def _named(facts: Facts, one: Preemption) -> Preemption:
     return Preemption(name(one.queue), name(one.by), one.amount, name(one.flavor), preempted)
 
 
-def _of_tree(queues: Queues, related: list[str]) -> Iterator[Preemption]:
-    """What happens in one cohort tree.
+class _Trials:
+    """Simulations of one cluster, as many as `WORK` allows.
 
-    Raises:
-        NotSimulatedError: the tree cannot be simulated.
+    Attributes:
+        left_out: idle guarantees that were not tried.
     """
-    _, simulation = settled(queues, related[0])
-    now = simulation.settled()
-    running = {workload.name for workload in now.admitted}
-    by: dict[str, list[str]] = {}
-    for eviction in now.evicted:
-        if eviction.name not in running:
-            by.setdefault(eviction.by, []).append(eviction.name)
-    queue_of = {workload.name: workload.queue for workload in now.admitted}
-    for who, whom in by.items():
-        yield Preemption(queue_of.get(who, ""), who, 0, "", tuple(dict.fromkeys(whom)))
-    fork = simulation.fork()
-    for queue, (flavor, resource), idle in _idle(queues, related):
-        trial = fork()
-        pods = kueue.PodSet({resource: 1}, idle, frozenset((flavor,)))
-        trial.submit(kueue.Workload(_CLAIM, queue, (pods,)))
-        if trial.rest():
-            raise NotSimulatedError(LIVELOCK)
-        after = {workload.name for workload in trial.settled().admitted}
-        if _CLAIM in after and (gone := sorted(running - after)):
-            yield Preemption(queue, "", idle, flavor, tuple(gone))
 
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
+        self._left = WORK
+        self.left_out = 0
 
-def _idle(queues: Queues, related: list[str]) -> Iterator[tuple[str, kueue.FlavorResource, int]]:
-    """Guarantees of GPUs that are not used, of queues in whose tree others borrow."""
-    for name in related:
-        queue = queues.cluster_queues[name]
-        for line in queue.spec.quotas:
-            idle = queues.quotas.nominal(name, line) - queues.quotas.usage(name, line)
-            if idle > 0 and accelerators({line[1]: idle}) and queues.quotas.borrowers(name, line):
-                yield name, line, idle
+    def of_tree(self, related: list[str]) -> Iterator[Preemption]:
+        """What happens in one cohort tree.
+
+        Raises:
+            NotSimulatedError: the tree cannot be simulated.
+        """
+        snapshot, simulation = settled(self._queues, related[0])
+        now = simulation.settled()
+        running = {workload.name for workload in now.admitted}
+        by: dict[str, list[str]] = {}
+        for eviction in now.evicted:
+            if eviction.name not in running:
+                by.setdefault(eviction.by, []).append(eviction.name)
+        queue_of = {workload.name: workload.queue for workload in now.admitted}
+        for who, whom in by.items():
+            yield Preemption(queue_of.get(who, ""), who, 0, "", tuple(dict.fromkeys(whom)))
+        fork, idle = simulation.fork(), self._idle(related)
+        cost = len(snapshot.participants) + sum(len(queue.quotas) for queue in snapshot.tenancy.queues)
+        for at, (amount, queue, (flavor, resource)) in enumerate(idle):
+            self._left -= cost
+            if self._left < 0:
+                self.left_out += len(idle) - at
+                return
+            trial = fork()
+            pods = kueue.PodSet({resource: 1}, amount, frozenset((flavor,)))
+            trial.submit(kueue.Workload(_CLAIM, queue, (pods,)))
+            if trial.rest():
+                raise NotSimulatedError(LIVELOCK)
+            after = {workload.name for workload in trial.settled().admitted}
+            if _CLAIM in after and (gone := sorted(running - after)):
+                yield Preemption(queue, "", amount, flavor, tuple(gone))
+
+    def _idle(self, related: list[str]) -> list[tuple[int, str, kueue.FlavorResource]]:
+        """Guarantees of GPUs that are not used, where others of the tree borrow the same; the largest first."""
+        quotas, queues = self._queues.quotas, self._queues.cluster_queues
+        lines = [(name, line) for name in related for line in queues[name].spec.quotas if accelerators({line[1]: 1})]
+        borrowed = {line for name, line in lines if quotas.borrowed(name, line)}
+        idle = ((quotas.nominal(name, line) - quotas.usage(name, line), name, line) for name, line in lines)
+        found = [one for one in idle if one[0] > 0 and one[2] in borrowed]
+        return sorted(found, key=lambda one: (-one[0], *one[1:]))

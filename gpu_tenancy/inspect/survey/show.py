@@ -17,6 +17,8 @@ from gpu_tenancy.inspect.survey.survey import Broken, Survey
 
 _MARKS: Final[dict[Level, tuple[str, str]]] = {"wrong": ("✗", "red"), "risk": ("…", "yellow")}
 NUMBERS: Final = ("nodes#", "exist#", "promised#", "used#", "idle#")
+_FIRST: Final = 5
+"""Lines about preemption."""
 _SHOWN: Final = 2
 """Findings of one rule on the screen."""
 _WORDS: Final = {"queues": "promised by Kueue", "gangs": "by Volcano", "quotas": "by quotas", "held": "on no node"}
@@ -109,8 +111,10 @@ def _finding(broken: Broken, text: str) -> Text:
 
 def preempted(survey: Survey) -> Iterator[str]:
     """Who would be preempted next, as the simulation of Kueue has it."""
-    for one in survey.preemptions.found:
-        yield f"preempted next: {one.text}"
+    found = survey.preemptions.found
+    yield from (f"preempted next: {one.text}" for one in found[:_FIRST])
+    if len(found) > _FIRST:
+        yield f"preempted next: {len(found) - _FIRST} more: -o json shows all"
     for reason in survey.preemptions.not_simulated:
         yield f"not simulated: {reason}"
 
