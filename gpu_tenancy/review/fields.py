@@ -14,10 +14,15 @@ Fields = dict[tuple[str, ...], str]
 _DEFAULTS: Final[Mapping[str, Fields]] = {
     "ClusterQueue": {
         ("spec", "queueingStrategy"): "BestEffortFIFO",
+        ("spec", "stopPolicy"): "None",
+        ("spec", "flavorFungibility", "whenCanBorrow"): "MayStopSearch",
+        ("spec", "flavorFungibility", "whenCanPreempt"): "TryNextFlavor",
         ("spec", "preemption", "reclaimWithinCohort"): "Never",
         ("spec", "preemption", "withinClusterQueue"): "Never",
         ("spec", "preemption", "borrowWithinCohort", "policy"): "Never",
     },
+    "LocalQueue": {("spec", "stopPolicy"): "None"},
+    "Namespace": {("spec", "finalizers", "kubernetes"): "listed"},
     "PriorityClass": {("preemptionPolicy",): "PreemptLowerPriority", ("globalDefault",): "False"},
 }
 """What the API server has where an object says nothing: https://kueue.sigs.k8s.io/docs/reference/kueue.v1beta2/."""
@@ -38,7 +43,7 @@ class Difference:
 def differences(name: str, live: Manifest, planned: Manifest) -> Iterator[Difference]:
     """What a stack changes of an object. Labels of others stay, so they are no difference."""
     kind = text_at(planned, "kind")
-    ours, theirs = fields(planned), fields_with_defaults(live, kind)
+    ours, theirs = fields_with_defaults(planned, kind), fields_with_defaults(live, kind)
     for path in dict.fromkeys((*ours, *theirs)):
         one, other = theirs.get(path, ""), ours.get(path, "")
         of_others = path[:2] == ("metadata", "labels") and not other

@@ -59,6 +59,21 @@ def cluster_of(name: str) -> list[Data]:
     return objects
 
 
+def test_what_the_api_server_adds_is_no_difference() -> None:
+    objects = cluster_of("example-three-teams")
+    added: dict[str, Data] = {
+        "ClusterQueue": {
+            "stopPolicy": "None",
+            "flavorFungibility": {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor"},
+        },
+        "LocalQueue": {"stopPolicy": "None"},
+        "Namespace": {"finalizers": ["kubernetes"]},
+    }
+    for each in objects:
+        each["spec"] = {**each.get("spec", {}), **added.get(each["kind"], {})}
+    assert {(each.kind, each.field) for each in adopted(objects).differences} == MADE
+
+
 MADE = {("Namespace", "metadata.labels.app.kubernetes.io/managed-by")}
 
 
