@@ -64,7 +64,7 @@ def test_a_comment_is_never_longer_than_allowed_nor_cut_within_a_section(count: 
 def test_omitted_parts_are_named_with_their_place() -> None:
     everything = comment(full())
     assert "Omitted" not in everything
-    short = comment(full(), 7_400)
+    short = comment(full(), 7_600)
     note = short.splitlines()[-1]
     assert note.startswith("*Omitted to fit the comment size: ")
     assert note.endswith(" See the full report page in the artifacts of this run.*")
