@@ -29,6 +29,8 @@ from mutation.python_mutants import Mutant, mutants
 from mutation.verdict import Results, known, part_of
 
 ROOT: Final = Path(__file__).parents[2]
+MARKS: Final = "not (platform or process or slow)"
+"""Of the tests that notice mutants."""
 KILLERS: Final = Path(__file__).with_name("killers.yaml")
 FOLDERS: Final = ("policy/workloads/workload_rules", "policy/clouds/cloud_rules", "policy/rule_engine")
 _MODULES: Final = ("workload_rules", "cloud_rules", "rule_engine", "cases", "policy_builders", "test_policy_rules")
@@ -77,6 +79,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Which mutants run."""
     parser.addoption("--mutants", default="", help="names of mutants begin with this")
     parser.addoption("--every", type=int, default=1, help="one of so many of them, the same ones each time")
+    parser.addoption("--turn", type=int, default=0, help="and other ones with another number here")
     parser.addoption("--record", action="store_true", help="write the survivors into tests/mutation/survivors")
 
 
@@ -276,7 +279,7 @@ def _other_failure() -> str:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
-    options = ["-x", "-n", "0", "-p", "no:cacheprovider", "-m", "not (platform or process or slow)"]
+    options = ["-x", "-n", "0", "-p", "no:cacheprovider", "-m", MARKS]
     files = [f"--ignore={ROOT}/tests/policy/test_policy_rules.py", f"{ROOT}/tests/policy"]
     return "tests/policy" if pytest.main([*options, "--rootdir", str(ROOT), *files]) else ""
 
@@ -286,7 +289,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     option = session.config.getoption
     found = all_mutants()
     listed, every, prefix = known("packs"), int(option("--every") or 1), str(option("--mutants"))
-    names = listed.chosen(found, prefix, every, new=bool(option("--record")))
+    names = listed.chosen(found, prefix, every, int(option("--turn")), new=bool(option("--record")))
     tests, functions, results = tests_of(session.items), Functions(), Results()
     if every > 1:
         # What an import evaluates takes seconds a mutant.

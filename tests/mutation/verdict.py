@@ -43,19 +43,20 @@ class Known:
         """Whether a mutant is a known survivor."""
         return name in self.open or bool(self.reason(name))
 
-    def chosen(self, names: Iterable[str], prefix: str, one_of: int, *, new: bool) -> list[str]:
+    def chosen(self, names: Iterable[str], prefix: str, one_of: int, turn: int = 0, *, new: bool) -> list[str]:
         """Names of mutants to try: of parts that are judged, of new ones, or of those that begin with a prefix.
 
         Args:
             prefix: one or several, with commas between them; `open` for those that no case kills yet.
-            one_of: the same part of the mutants each time, whatever others there are.
+            one_of: of so many parts of the mutants, each the same whatever others there are,
+            turn: it is this one.
         """
         return [
             name
             for name in names
             if (name.startswith(tuple(prefix.split(","))) or (name in self.open and "open" in prefix.split(",")))
             and (new or prefix or part_of(name) in self.judged)
-            and zlib.crc32(name.encode()) % one_of == 0
+            and zlib.crc32(name.encode()) % one_of == turn % one_of
         ]
 
     def stale(self, names: Collection[str]) -> list[str]:

@@ -54,6 +54,34 @@ def test_a_secret_is_hidden_in_other_properties_and_in_pieces() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("kept", "text", "shown"),
+    [
+        ("abcd", "xabcdx", "x[secret]x"),
+        ("abc", "xabcx abc", "xabcx [secret]"),
+        ("quay.io/team:abc", "team abc quay.io", "[secret] abc [secret]"),
+        ("quay.io/team:abcd", "abcd", "[secret]"),
+        (["abcd", "abcdef"], "abcdef", "[secret]"),
+        ("word " * 200, "word", "[secret]"),
+        (f"{'word ' * 200}a", "word", "word"),
+        (["", " "], "a b", "a b"),
+        ([" ", "abcd"], "a  : b", "a  : b"),
+        (8, "8 GPUs", "[secret] GPUs"),
+        (True, "1 GPU", "1 GPU"),
+    ],
+)
+def test_a_secret_is_hidden_as_a_whole_and_in_pieces_but_no_common_words(kept: object, text: str, shown: str) -> None:
+    secrets = Secrets()
+    secrets.keep(kept)
+    assert secrets.hide(text) == shown
+
+
+def test_what_is_kept_as_a_whole_is_not_hidden_in_pieces() -> None:
+    secrets = Secrets()
+    secrets.keep("quay.io/team", whole=True)
+    assert secrets.hide("quay.io/team of team") == "[secret] of team"
+
+
 def test_a_secret_of_one_resource_is_hidden_in_messages_about_another() -> None:
     other = Sample("kubernetes:core/v1:ServiceAccount", {"metadata": {"name": secret("runner-7f")}}, "account")
     client = PackClient().analyze_stack(deployment(account="runner-7f-a"), other)

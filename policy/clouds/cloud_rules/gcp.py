@@ -102,7 +102,7 @@ class GkePool(NodePool, Nodes):
     @override
     def monthly(self, prices: Prices, stack: Stack) -> Decimal:
         machine, attached = self.machines()[0], self._config.items("guestAccelerators")
-        if not _TAKES_GPUS.match(machine.name) or not attached:
+        if not _TAKES_GPUS.match(machine.name):
             return NodePool.monthly(self, prices, stack)
         gpus = "".join(
             f"+{accelerator.text('count', default='1')}x{accelerator.text('type')}" for accelerator in attached

@@ -81,10 +81,13 @@ CASES: Final = (
                 f"{_REQUIREMENTS}.1.values.0", "spot", f"NodePool l4: {_SPOT.format(f'the requirement {_CAPACITY}')}"
             ),
             Break(_REQUIREMENTS, [], f"NodePool l4: {_SPOT.format(f'the requirement {_CAPACITY}')}"),
-            Break(
-                "gke: nodeConfig.spot",
-                to=True,
-                says=f"NodePool gke-pool: {_SPOT.format('neither nodeConfig.spot nor nodeConfig.preemptible')}",
+            *(
+                Break(
+                    f"gke: nodeConfig.{field}",
+                    to=True,
+                    says=f"NodePool gke-pool: {_SPOT.format('neither nodeConfig.spot nor nodeConfig.preemptible')}",
+                )
+                for field in ("spot", "preemptible")
             ),
             Break("aks: scaleSetPriority", "spot", f"AgentPool aks-pool: {_SPOT.format('scaleSetPriority: Regular')}"),
             Break("aks: scaleSetPriority", "Spot", f"AgentPool aks-pool: {_SPOT.format('scaleSetPriority: Regular')}"),
@@ -117,6 +120,7 @@ CASES: Final = (
             ("h100: taints", UNKNOWN),
             ("h100: instanceTypes", ["p5.48xlarge", "p4d.24xlarge"]),
             ("gke: nodeConfig", {"machineType": "e2-medium"}),
+            ("gke: nodeConfig.guestAccelerators", [{"type": "nvidia-a100-80gb", "count": 8}]),
         ],
         breaks=[
             Break(

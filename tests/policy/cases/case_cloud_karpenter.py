@@ -32,6 +32,8 @@ def _require(key: str, operator: str, *values: str, **more: Any) -> dict[str, An
     return {"key": key, "operator": operator, "values": list(values), **more}
 
 
+_BOUNDS: Final = (("Lt", "9"), ("Lte", "4"), ("Exists",))
+
 CASES: Final = (
     Case(
         name="machines that Karpenter can select",
@@ -43,6 +45,7 @@ CASES: Final = (
             (_AT, [_require(f"{_AWS}/instance-gpu-count", "Lt", "1")]),
             (_AT, [_require(f"{_AWS}/instance-gpu-count", "Lte", "0")]),
             (_AT, [_require(f"{_AWS}/instance-gpu-name", "DoesNotExist")]),
+            (_AT, [_require(f"{_AWS}/instance-generation", "Gt", "100")]),
             (_AT, [_require(f"{_AWS}/instance-category", "NotIn", "g", "gr", "p", "t")]),
             (_AT, [_require(f"{_AWS}/instance-family", "In", "m7i", "c7i"), _ARCHITECTURE]),
             # No machine with GPUs has these sizes, or accelerators of AWS.
@@ -137,15 +140,21 @@ CASES: Final = (
             (_AT, [_require(f"{_AWS}/instance-gpu-count", "Lt", "5")]),
             (_AT, [_require(f"{_AWS}/instance-gpu-count", "Lte", "4"), _ARCHITECTURE]),
             (_AT, [_require(f"{_AWS}/instance-category", "NotIn", "g", "gr", "p")]),
+            # The lowest of all bounds, and other numbers are none.
+            (_AT, [_require(f"{_AWS}/instance-gpu-count", operator, *values) for operator, *values in _BOUNDS]),
+            (_AT, [_require(f"{_AWS}/instance-gpu-count", "Lt", "5"), _require(f"{_AWS}/instance-cpu", "Lt", "500")]),
         ],
         breaks=[
             Break(
                 _AT,
-                [_require(f"{_AWS}/instance-gpu-count", operator, value)],
+                [
+                    _require(f"{_AWS}/instance-gpu-count", operator, *values),
+                    _require(f"{_AWS}/instance-cpu", "Lt", "5"),
+                ],
                 "NodePool any: maximum of 64 GPUs exceeds the limit of 32 GPUs for a pool in this environment; lower"
                 " spec.limits.nodes (or a limit of nvidia.com/gpu)",
             )
-            for operator, value in (("In", "8"), ("Lt", "9"), ("Lte", "8"))
+            for operator, *values in (("In", "1", "8"), ("Lt", "9"), ("Lte", "8"))
         ],
     ),
     Case(
@@ -160,7 +169,12 @@ CASES: Final = (
                 requirements,
                 "NodePool l4: a machine by requirements is not an allowed machine type; use one of g6.*, m7i.*",
             )
-            for requirements in ([], [_ARCHITECTURE], [_require(f"{_AWS}/instance-category", "In", "m")])
+            for requirements in (
+                [],
+                [_ARCHITECTURE],
+                [_require(f"{_AWS}/instance-category", "In", "m")],
+                [_require(_TYPE, "NotIn", "g6.xlarge")],
+            )
         ],
         unknown={_AT: "NodePool l4"},
     ),
@@ -181,7 +195,7 @@ CASES: Final = (
         breaks=[
             Break(
                 _AT,
-                [_require("karpenter.sh/capacity-type", "Exists")],
+                [_require("karpenter.sh/capacity-type", "Exists"), _require(f"{_AWS}/instance-gpu-count", "Gt", "0")],
                 "NodePool l4: can use spot machines, which are not allowed in this environment; set the requirement"
                 " {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}",
             )
@@ -191,7 +205,12 @@ CASES: Final = (
         name="a cluster with other nodes by Karpenter",
         rule=gpu_pools.cluster_has_cpu_pool,
         given={"cluster": EKS, "eks": GROUP, "karpenter": _ANY},
-        also=[(_AT, []), (_AT, [_ARCHITECTURE])],
+        also=[
+            (_AT, []),
+            (_AT, [_ARCHITECTURE]),
+            (_AT, [_require(f"{_AWS}/instance-gpu-name", "NotIn", "t4")]),
+            (_AT, [_require(f"{_AWS}/instance-gpu-name", "DoesNotExist")]),
+        ],
         breaks=[
             Break(
                 _AT,

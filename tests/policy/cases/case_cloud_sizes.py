@@ -28,6 +28,10 @@ _INLINE: Final = Sample(
     },
     "gke",
 )
+_REGION: Final = {"location": "us-central1"}
+_ZONE: Final = {"location": "us-central1-a"}
+_ZONES: Final = ["us-central1-a", "us-central1-b"]
+_ATTACHED: Final = {"machineType": "n1-standard-8", "guestAccelerators": [{"type": "nvidia-tesla-t4"}]}
 _BY_COUNT: Final = replace(AKS_POOL, props={"count": 2, "vmSize": "Standard_NV6ads_A10_v5"})
 
 CASES: Final = (
@@ -80,6 +84,11 @@ CASES: Final = (
                 9,
                 f"ManagedCluster aks, node pool system: {_NODES.format(9, 'maxCount')}",
             ),
+            Break(
+                "cluster: agentPoolProfiles.0",
+                {"count": 9},
+                f"ManagedCluster aks, node pool 0: {_NODES.format(9, 'maxCount')}",
+            ),
         ],
         unknown={
             "eks: scalingConfig.maxSize": "NodeGroup group",
@@ -98,6 +107,11 @@ CASES: Final = (
             ("gke: nodeLocations", ["us-central1-a", "us-central1-b", "us-central1-c"]),
             ("cluster: nodePools.0.nodeCount", 6),
             ("cluster: nodePools", []),
+            ("cluster: initialNodeCount", 9),  # It is that of the default pool, which a cluster with pools has not.
+            ("cluster", replace(_INLINE, props={**_REGION, "enableAutopilot": True, "initialNodeCount": 9})),
+            ("cluster", replace(_INLINE, props={**_REGION, "nodeLocations": _ZONES, "initialNodeCount": 3})),
+            ("gke", replace(GKE_POOL, props={"location": "us-central1-a", "nodeLocations": _ZONES, "nodeCount": 3})),
+            ("gke: nodeConfig", _ATTACHED),
             ("aks: count", GONE),
         ],
         breaks=[
@@ -119,11 +133,18 @@ CASES: Final = (
                 "Cluster gke, node pool big: maximum of 8 nodes exceeds the limit of 6 nodes for a pool in this"
                 " environment; lower autoscaling.totalMaxNodeCount",
             ),
-            Break(
-                "cluster",
-                replace(_INLINE, props={"location": "us-central1", "initialNodeCount": 3}),
-                "Cluster gke, default node pool: maximum of 9 nodes exceeds the limit of 6 nodes for a pool in this"
-                " environment; lower autoscaling.totalMaxNodeCount",
+            *(
+                Break(
+                    "cluster",
+                    replace(_INLINE, props=props),
+                    f"Cluster gke, {pool}: maximum of {nodes} nodes exceeds the limit of 6 nodes for a pool in this"
+                    " environment; lower autoscaling.totalMaxNodeCount",
+                )
+                for props, pool, nodes in (
+                    ({**_REGION, "initialNodeCount": 3}, "default node pool", 9),
+                    ({**_ZONE, "initialNodeCount": 4, "nodeLocations": ["us-central1-b"]}, "default node pool", 8),
+                    ({**_ZONE, "nodePools": [{"nodeCount": 7}]}, "node pool 0", 7),
+                )
             ),
         ],
         unknown={
