@@ -40,6 +40,8 @@ def sections() -> Data:
     # Its own jobs have all GPUs that ml-research may have; two more are for the samples.
     sections["teams"]["ml-research"]["gangs"]["l4"]["guaranteed"] = 6
     sections["teams"]["ml-production"]["containers"] = {"max": {"gpu": 4}}
+    # Another ratio than that of CPUs.
+    sections["teams"]["ml-research"]["compute"]["limits"]["memory"] = "768Gi"
     # Most clusters have no KubeRay and no LeaderWorkerSet, so Kueue does not queue their kinds.
     for name in ("tune", "rollout"):
         del sections["teams"]["ml-research"]["training"][name]

@@ -80,7 +80,13 @@ def test_amounts_up_to_the_largest_node_are_admitted(tenant: Person, attempt: An
     assert not tenant.refusal(job(EXPERIMENTS, EXPERIMENTS, twin))
 
 
-@pytest.mark.parametrize("name", ["AMD_VISIBLE_DEVICES", "NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("AMD_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES", "NVIDIA_MIG_CONFIG_DEVICES"),
+        "NVIDIA_MIG_MONITOR_DEVICES",
+    ],
+)
 def test_each_variable_that_selects_devices_is_refused(tenant: Person, name: str) -> None:
     def setting(value: str) -> Any:
         spec = pod_of(0)
@@ -96,6 +102,66 @@ def test_a_request_as_large_as_the_default_limit_is_admitted(tenant: Person) -> 
         job(RESEARCH, RESEARCH, bounded(cpu=("3", None)))
     )
     assert not tenant.refusal(job(RESEARCH, RESEARCH, bounded(cpu=("2", None))))
+
+
+def amounts(requests: Any, limits: Any, *, pod_level: Any = None, beside: Any = None) -> Any:
+    """A pod with these resources in one container, of itself, and in a container beside."""
+    spec = pod_of(0, **({"resources": pod_level} if pod_level else {}))
+    spec["containers"] = [
+        {"name": name, "image": "a:1", "resources": resources}
+        for name, resources in (("c", {"requests": requests, "limits": limits}), ("beside", beside))
+        if resources is not None
+    ]
+    return spec
+
+
+def of_pod(limit: str, name: str = "memory") -> Any:
+    return {"limits": {name: limit}}
+
+
+LARGEST = "in container c, but the maximum of LimitRange containers is"
+LOOSE = "but the maximum ratio in this namespace is"
+WITHIN: dict[str, tuple[Any, str, Any]] = {
+    "a limit": (
+        amounts({"cpu": "33"}, {"cpu": "33"}),
+        f"sets limits.cpu: 33 {LARGEST} 32",
+        amounts({"cpu": "32"}, {"cpu": "32"}),
+    ),
+    "a request without a limit": (
+        amounts({"memory": "129Gi"}, {}),
+        f"sets requests.memory: 129Gi {LARGEST} 128Gi",
+        amounts({"memory": "8Gi"}, {}),
+    ),
+    "a small request": (
+        amounts({"cpu": "99m"}, {"cpu": "99m"}),
+        "sets requests.cpu: 99m in container c, but the minimum of LimitRange containers is 100m",
+        amounts({"cpu": "100m"}, {"cpu": "100m"}),
+    ),
+    "memory": (
+        amounts({"memory": "1Gi"}, {"memory": "3100Mi"}),
+        f"limits memory to 3100Mi for a request of 1Gi in container c, {LOOSE} 3",
+        amounts({"memory": "1Gi"}, {"memory": "3Gi"}),
+    ),
+    "memory of the whole pod": (
+        amounts({"memory": "1Gi"}, {"memory": "2Gi"}, pod_level=of_pod("5Gi"), beside={"limits": {"memory": "512Mi"}}),
+        f"limits memory of the whole pod to 5Gi for what its containers request, {LOOSE} 3",
+        amounts({"memory": "1Gi"}, {"memory": "2Gi"}, pod_level=of_pod("4Gi"), beside={"limits": {"memory": "512Mi"}}),
+    ),
+    "CPUs of the whole pod": (
+        amounts({"cpu": "1"}, {"cpu": "2"}, pod_level=of_pod("3", "cpu"), beside={}),
+        f"limits cpu of the whole pod to 3 for what its containers request, {LOOSE} 2",
+        # It requests what it limits.
+        amounts({}, {}, pod_level=of_pod("3", "cpu")),
+    ),
+}
+"""What is outside of the LimitRange of ml-research or of its ratio, and what is just inside."""
+
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_amounts_are_within_the_limit_range_before_a_job_is_queued(tenant: Person, name: str) -> None:
+    attempt, words, twin = WITHIN[name]
+    assert words in tenant.refusal(job(RESEARCH, RESEARCH, attempt))
+    assert not tenant.refusal(job(RESEARCH, RESEARCH, twin))
 
 
 def test_a_deprecated_field_names_a_service_account_too(member: Any) -> None:

@@ -18,6 +18,7 @@ from acceptance_guards import (
     labels,
     owned,
     pod,
+    pod_group,
     pod_of,
     replicas,
 )
@@ -83,6 +84,8 @@ OTHERS = {
         (job(RESEARCH, None), NO_QUEUE),
         (owned("example.com/v1", "Other", job_set(RESEARCH, None)), NO_QUEUE),
         (OF_TRAINER, "sets schedulerName mine"),
+        # Of the TrainJob, which Kueue counts.
+        (owned("trainer.kubeflow.org/v1alpha1", "TrainJob", pod_group(RESEARCH, "default")), ""),
     ],
     "volcano-system": [
         (owned("batch.volcano.sh/v1alpha1", "Job", pod(RESEARCH, None, pod_of(schedulerName="volcano"))), ""),

@@ -7,29 +7,37 @@ from typing import Any, Final
 
 import pytest
 from acceptance_builders import Waves
-from acceptance_guards import GPU, POLICIES, RESEARCH, Door, Person, job, pod, pod_of
+from acceptance_guards import GPU, POLICIES, RESEARCH, Door, Person, job, owned, pod, pod_of
 
 from gpu_tenancy.base.json import int_at
 from gpu_tenancy.doctor.guards import attempts
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 
+IN_FORCE: Final = [*POLICIES, "gpu-requests"]
 RBAC: Final = "rbac.authorization.k8s.io"
 CLERK: Final = "guards-of-clerks"
 CHANGES: Final = ["create", "update", "patch", "delete"]
 RIGHTS: Final[Any] = [
     {"apiGroups": ["", "apps", "batch", "networking.k8s.io", "policy"], "resources": ["*/status"], "verbs": CHANGES},
     {"apiGroups": ["apps", "batch", "networking.k8s.io", "policy"], "resources": ["*"], "verbs": CHANGES},
-    {"apiGroups": ["kueue.x-k8s.io"], "resources": ["localqueues"], "verbs": CHANGES},
+    {"apiGroups": ["kueue.x-k8s.io"], "resources": ["localqueues", "localqueues/status"], "verbs": CHANGES},
     {
         "apiGroups": [""],
-        "resources": ["namespaces", "namespaces/status", "pods", "pods/ephemeralcontainers", "secrets", "services"],
+        "resources": [
+            *("limitranges", "namespaces", "namespaces/finalize", "pods", "pods/ephemeralcontainers", "resourcequotas"),
+            *("secrets", "services"),
+        ],
         "verbs": CHANGES,
     },
 ]
 """To change all, but not to read Secrets, create tokens or change Workloads: who may is not bound by all guards."""
 OF_EVERYWHERE: Final = {"accounts", "priority", "secrets", "status", "tokens"}
 OF_PLATFORM: Final = {"disruption", "expose", "namespace", "network", "queue-objects"}
+OF_OWNED: Final = {
+    *("amount", "devices", "gpu-requests", "grace", "kueue-metadata", "queue", "ratio", "scheduling", "toleration"),
+}
+"""Those that do not judge what an operator creates for an owner that was judged."""
 OF_OPERATORS: Final = {"namespace", "network", "queue-objects", "release", "rollout", "status"}
 FREE: Final = {
     "clerks": set[str](),
@@ -116,12 +124,95 @@ def test_each_guard_binds_all_but_those_whom_its_conditions_name(
     clerk: Person, targets: dict[str, Any], group: str
 ) -> None:
     person = clerk.impersonating(group)
-    messages = {
-        guard: person.refusal(wrong(guard)) for guard in [*POLICIES, "gpu-requests"] if attempts()[guard].create
-    }
+    messages = {guard: person.refusal(wrong(guard)) for guard in IN_FORCE if attempts()[guard].create}
     for guard, (kind, change, subresource) in PATCHES.items():
         messages[guard] = person.patch_refusal(targets[kind], change, subresource=subresource)
-    assert messages.keys() == {*POLICIES, "gpu-requests"}
+    assert messages.keys() == {*IN_FORCE}
     refusing = {guard for guard, message in messages.items() if f"'gpu-tenancy-{guard}'" in message}
     assert {guard: message for guard, message in messages.items() if message and guard not in refusing} == {}
     assert refusing == messages.keys() - FREE[group]
+
+
+def test_what_an_operator_creates_for_its_owner_is_not_judged_again(clerk: Person) -> None:
+    operator, owner = clerk.impersonating("system:serviceaccounts:volcano-system"), ("batch.volcano.sh/v1alpha1", "Job")
+    jobs = {guard: one.create for guard, one in attempts().items() if one.create.get("kind") == "Job"}
+    judged = {guard for guard in jobs if guard in IN_FORCE and operator.refusal(owned(*owner, wrong(guard)))}
+    assert judged == {"accounts", "secrets"}
+    assert jobs.keys() >= OF_OWNED | judged
+
+
+@pytest.mark.parametrize("guard", sorted(OF_OWNED - {"gpu-requests"} | {"accounts", "secrets"}))
+def test_an_update_is_judged_only_if_it_changes_what_pods_get(cluster: Cluster, clerk: Person, guard: str) -> None:
+    """Of an object that is older than the guards."""
+    old = wrong(guard)
+    old["spec"]["suspend"] = True
+    cluster.create(old)
+    person = clerk.impersonating("clerks")
+    note: Any = {"metadata": {"annotations": {"note": "x"}}}
+    unjudged = person.patch_refusal(old, note)
+    judged = person.patch_refusal(old, {"spec": {"template": note}})
+    cluster.delete(Reference.of(old), grace=0)
+    assert not unjudged
+    assert f"'gpu-tenancy-{guard}'" in judged
+
+
+SHELL: Final = {"name": "shell", "image": "a:1"}
+
+
+@pytest.mark.parametrize(
+    ("guard", "account", "shell"),
+    [
+        ("accounts", "ci", SHELL),
+        ("devices", None, {**SHELL, "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}),
+        ("secrets", None, {**SHELL, "envFrom": [{"secretRef": {"name": "theirs"}}]}),
+    ],
+)
+def test_a_container_that_is_added_to_a_pod_is_judged(
+    cluster: Cluster, clerk: Person, guard: str, account: str | None, shell: Any
+) -> None:
+    own = pod(RESEARCH, None, pod_of(0, **({"serviceAccountName": account} if account else {})))
+    cluster.create(own)
+    person = clerk.impersonating("clerks")
+    refusals = [
+        person.patch_refusal(own, {"spec": {"ephemeralContainers": [one]}}, subresource="ephemeralcontainers")
+        for one in (shell, SHELL)
+    ]
+    cluster.delete(Reference.of(own), grace=0)
+    assert f"'gpu-tenancy-{guard}'" in refusals[0]
+    assert refusals[1] == (refusals[0] if shell is SHELL else "")
+
+
+TOKEN: Final[Any] = {
+    **_of("v1", "Secret", "token", RESEARCH),
+    "type": "kubernetes.io/service-account-token",
+}
+TOKEN["metadata"]["annotations"] = {"kubernetes.io/service-account.name": "default"}
+CHANGED: Final = {"metadata": {"labels": {"pod-security.kubernetes.io/warn": "baseline"}}}
+PLACE: Final = f"/api/v1/namespaces/{RESEARCH}"
+
+
+def test_subresources_and_updates_are_no_way_around(cluster: Cluster, clerk: Person) -> None:
+    person = clerk.impersonating("clerks")
+    cluster.create(TOKEN)
+    (quota, *_) = cluster.list("v1", "ResourceQuota", namespace=RESEARCH)
+    (limits, *_) = cluster.list("v1", "LimitRange", namespace=RESEARCH)
+    home: Any = cluster.get("v1", "Namespace", RESEARCH)
+    home["metadata"]["labels"] |= CHANGED["metadata"]["labels"]
+    queue = _of("kueue.x-k8s.io/v1beta2", "LocalQueue", RESEARCH, RESEARCH)
+    kinds: Any = {"apiVersion": "v1"}
+    quota, limits = {**quota, **kinds, "kind": "ResourceQuota"}, {**limits, **kinds, "kind": "LimitRange"}
+    new = _of("v1", "", "own", RESEARCH)
+    note: Any = {"metadata": {"labels": {"note": "x"}}}
+    messages = [
+        ("tokens", person.patch_refusal(TOKEN, note)),
+        ("namespace", person.patch_refusal(_of("v1", "Namespace", RESEARCH), CHANGED, subresource="status")),
+        ("namespace", str(person.asked("PUT", f"{PLACE}/finalize", home))),
+        ("queue-objects", person.refusal({**new, "kind": "LimitRange", "spec": {"limits": []}})),
+        ("queue-objects", person.refusal({**new, "kind": "ResourceQuota", "spec": {}})),
+        *(("queue-objects", person.patch_refusal(one, note)) for one in (quota, limits)),
+        *(("queue-objects", person.delete_refusal(one)) for one in (queue, quota, limits)),
+        ("queue-objects", person.patch_refusal(quota, {"status": {"used": {"pods": "0"}}}, subresource="status")),
+        ("queue-objects", person.patch_refusal(queue, {"status": {"pendingWorkloads": 1}}, subresource="status")),
+    ]
+    cluster.delete(Reference.of(TOKEN))
+    assert [(guard, message) for guard, message in messages if f"'gpu-tenancy-{guard}'" not in message] == []

@@ -6,15 +6,19 @@ from typing import Any, Final, cast
 
 import pytest
 from acceptance_builders import declared, flat, in_waves, remove, sections_of
-from acceptance_guards import Door, Person, in_force, job, job_set, pod, pod_of
+from acceptance_guards import Door, Person, in_force, job, job_set, owned, pod, pod_of
 from builders import Data, server, stack, team
 from builders import job as job_of
 
 from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
 
 TEAM: Final = "secrets-team"
 OF_IMAGES: Final = "images-team"
-ALLOWED: Final = ["registry.example.com/ml", "*.pkg.dev/ml-prod", "docker.io/library", "localhost:5000/x"]
+ALLOWED: Final = [
+    *("registry.example.com/ml", "*.pkg.dev/ml-prod", "docker.io/library/python", "docker.io/ml", "localhost:5000/x"),
+    "localhost/x",
+]
 TAKEN: Final = (
     "registry.example.com/ml:1",
     "registry.example.com/ml/train:1",
@@ -22,7 +26,9 @@ TAKEN: Final = (
     "python:3.12",
     "docker.io/python:3.12",
     "index.docker.io/library/python:3.12",
+    "ml/train:1",
     "localhost:5000/x/y:1",
+    "localhost/x/y:1",
 )
 REFUSED: Final = (
     "registry.example.com/mlx/train:1",
@@ -118,11 +124,12 @@ def using(image: str) -> Any:
 
 @pytest.fixture(scope="module")
 def person(cluster: Cluster, door: Door) -> Iterator[Person]:
-    """Somebody who may edit a team's namespace, with the guard of images in force."""
-    judged = {**sections_of("local"), "guards": "deny", "images": {"allowed": ALLOWED}}
+    """Somebody who may do all in a team's namespace, with the guard of images in force."""
+    acting = {"action": "deny", "exempt": ["system:serviceaccounts:images-exempt"]}
+    judged = {**sections_of("local"), "guards": acting, "images": {"allowed": ALLOWED}}
     guards = [dict(one.manifest) for one in declared(judged) if one.name == "gpu-tenancy-images"]
     assert len(guards) == 2
-    with door.newcomer("carol", "edit", OF_IMAGES) as carol, in_force(cluster, guards):
+    with door.newcomer("carol", "cluster-admin", OF_IMAGES) as carol, in_force(cluster, guards):
         yield carol
 
 
@@ -139,3 +146,42 @@ def test_the_guard_admits_images_of_allowed_registries_only(person: Person) -> N
     for spec in (beside, volume):
         assert "uses image quay.io/a:1" in person.refusal(pod(OF_IMAGES, None, spec))
     assert "uses image quay.io/a:1" in person.refusal(job_set(OF_IMAGES, None, using("quay.io/a:1")))
+
+
+FOREIGN: Final = "quay.io/a:1"
+
+
+def test_images_of_an_object_that_exists_are_judged_when_its_pods_change(cluster: Cluster, person: Person) -> None:
+    old, running = job(OF_IMAGES, None, using(FOREIGN)), pod(OF_IMAGES, None, using("python:3"))
+    old["spec"]["suspend"] = True
+    note: Any = {"metadata": {"annotations": {"note": "x"}}}
+    for manifest in (old, running):
+        cluster.create(manifest)
+    shells = {
+        image: person.patch_refusal(
+            running,
+            {"spec": {"ephemeralContainers": [{"name": "shell", "image": image}]}},
+            subresource="ephemeralcontainers",
+        )
+        for image in (FOREIGN, "python:3")
+    }
+    noted, changed = person.patch_refusal(old, note), person.patch_refusal(old, {"spec": {"template": note}})
+    for manifest in (old, running):
+        cluster.delete(Reference.of(manifest), grace=0)
+    assert not noted
+    assert f"uses image {FOREIGN}" in changed
+    assert f"uses image {FOREIGN}" in shells[FOREIGN]
+    assert not shells["python:3"]
+
+
+@pytest.mark.parametrize(("home", "words"), [("images-exempt", ""), ("volcano-system", f"uses image {FOREIGN}")])
+def test_images_of_exempt_accounts_and_of_what_operators_own_are_not_judged(
+    person: Person, door: Door, home: str, words: str
+) -> None:
+    assert person
+    manifest = job(OF_IMAGES, None, using(FOREIGN))
+    with door.let_in("puller", "cluster-admin", home=home) as puller:
+        door.cluster.wait_for(lambda: not puller.refusal(job(OF_IMAGES, None, using("python:3"))), what="rights")
+        message = puller.refusal(manifest)
+        assert words in message if words else not message
+        assert not puller.refusal(owned("batch.volcano.sh/v1alpha1", "Job", manifest))
