@@ -121,8 +121,12 @@ class Copies:
         for kind in _KINDS:
             self._cluster.delete(Reference(_API, kind, name), wait=0)
 
-    def wait(self) -> None:
-        """Waits until all copies are in force. The API server compiles new policies at once, so a last one shows it."""
+    def wait(self, folder: Path) -> None:
+        """Waits until all copies are in force, and leaves out what audit logs have from before.
+
+        The API server compiles new policies at once, so a last one shows it. A copy that was not in force yet has
+        written nothing, as if it could not be evaluated.
+        """
         if not self._fresh or self._cluster is None:
             return
         self._fresh, name = False, f"mutants{self._count}"
@@ -137,6 +141,10 @@ class Copies:
         probe = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
         self._cluster.wait_for(lambda: self._denies(probe), timeout=600, what="copies of guards to be in force")
         self._delete(name)
+        self._leave_out(folder)
+
+    def _leave_out(self, folder: Path) -> None:
+        self._offsets |= {log: log.stat().st_size for log in folder.glob("*.log")}
 
     def _denies(self, probe: Any) -> bool:
         try:
@@ -147,7 +155,10 @@ class Copies:
         return False
 
     def read(self, folder: Path) -> None:
-        """Evaluates what audit logs have in addition."""
+        """Evaluates what audit logs have in addition, unless some copies are not known to be in force."""
+        if self._fresh:
+            self._leave_out(folder)
+            return
         for log in folder.glob("*.log"):
             with log.open("rb") as stream:
                 stream.seek(self._offsets.get(log, 0))

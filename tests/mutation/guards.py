@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call() -> None:
     """Asks the mutants by the requests of a test."""
-    _COPIES.wait()
+    _COPIES.wait(_LOGS)
 
 
 @pytest.hookimpl(tryfirst=True)
