@@ -20,6 +20,7 @@ from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, NO_KUEUE, NO_LOCAL_QUE
 from gpu_tenancy.inspect.reading import Kind, State
 from gpu_tenancy.inspect.running import Why, blocked_pods, explain_rejection, gated, rejected_pods, running
 from gpu_tenancy.inspect.snapshot import NotSimulatedError, unseen_reclaim
+from gpu_tenancy.inspect.takers import borrowed_lines
 from gpu_tenancy.inspect.target import Target
 from gpu_tenancy.inspect.unblock import Unblock, find_unblock
 from gpu_tenancy.inspect.unusable import unusable
@@ -114,7 +115,7 @@ def _queued(target: Target, queues: Queues, workload: Workload) -> Why:
                 return Why(lines, reason, fix, waits=False)
             if any(not text_at(pod, "spec", "nodeName") for pod in target.pods):
                 lines += unusable(queues.state, [flavor for flavor, _ in workload.held])
-            return running(target, queues.state, lines)
+            return running(target, queues.state, [*lines, *borrowed_lines(queues, workload)])
         case "waiting":
             return _pending(queues, workload, lines)
 

@@ -501,3 +501,23 @@ def test_a_gang_waits_for_room_in_its_queue_all_at_once() -> None:
         " used); wait until other gangs of the team end"
     )
     assert asked(GANG, **gang_state(0)).reason == "no capacity for all pods of the gang at the same time"
+
+
+@pytest.mark.parametrize(
+    ("used", "reclaim", "line"),
+    [
+        (8, "Any", []),
+        (16, "Any", ["can be preempted by queue speech at any time"]),
+        (16, "LowerPriority", ["can be preempted by queue speech for workloads of higher priority"]),
+        (16, "Never", ["no queue reclaims it"]),
+    ],
+)
+def test_a_running_workload_says_who_can_preempt_what_its_queue_borrows(
+    used: int, reclaim: str, line: list[str]
+) -> None:
+    both = queues(used)
+    both[1]["spec"]["preemption"] = {"reclaimWithinCohort": reclaim}
+    found = asked(Workload=[workload(JOB, admitted=True)], ClusterQueue=both, Pod=[owned(pod("train-0", on="n1"))])
+    borrows = f"queue research borrows 8 of its {used} a100 nvidia.com/gpu; "
+    assert [one for one in found.lines if "borrows" in one] == [f"{borrows}{one}" for one in line]
+    assert not found.waits
