@@ -66,8 +66,14 @@ def workload(queueing: Queueing, name: str) -> Any:
     return next((one for one in found if text_at(one, "metadata", "name").startswith(f"job-{name}-")), None)
 
 
-def admitted(queueing: Queueing, name: str) -> None:
-    queueing.cluster.wait_for(lambda: is_true(workload(queueing, name), "Admitted"), what=f"{name} to be admitted")
+def admitted(queueing: Queueing, *names: str) -> None:
+    """Waits until one of them is: of two that were created in one second, Kueue admits either."""
+
+    def one() -> bool:
+        found = [workload(queueing, name) for name in names]
+        return any(is_true(live, "Admitted") for live in found if live)
+
+    queueing.cluster.wait_for(one, what=f"{' or '.join(names)} to be admitted")
 
 
 def tenancy(queueing: Queueing, *words: str, exit_code: int = 0) -> Result:
@@ -101,7 +107,7 @@ def test_a_drained_team_ends_what_runs_and_starts_it_again(team: Queueing) -> No
     tenancy(team, "cluster", "hold", TEAM, "--drain", "--yes")
     team.cluster.wait_for(lambda: not is_true(workload(team, "runs"), "QuotaReserved"), what="the eviction")
     tenancy(team, "cluster", "release", TEAM)
-    admitted(team, "runs")
+    admitted(team, "runs", "waits")
 
 
 def test_a_drained_flavor_is_used_again_when_its_end_comes(team: Queueing) -> None:
@@ -119,7 +125,7 @@ def test_a_drained_flavor_is_used_again_when_its_end_comes(team: Queueing) -> No
     cron: Any = team.cluster.get(*Reference.of(owned[-1]))
     patch = cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]["initContainers"][0]["args"][-1]
     team.cluster.amend(Reference(KUEUE, "ResourceFlavor", FLAVOR), json.loads(patch.removeprefix("--patch=")))
-    admitted(team, "runs")
+    admitted(team, "runs", "waits")
     assert at(live(team, "ResourceFlavor", FLAVOR), "spec", "nodeTaints") == [TAINT]
     assert tenancy(team, "cluster", "release").stdout == "nothing is held\n"
     team.cluster.delete(Reference.of(binding))
