@@ -150,7 +150,7 @@ def test_pods_on_nodes_of_a_flavor_that_goes_are_named() -> None:
 
 def test_a_pool_with_fewer_nodes_than_run_pods_is_named() -> None:
     """Nodes without GPU pods can go; a pool that the stack has no more has none."""
-    nodes = [node(f"n{number}", **{"gpu-tenancy.dev/pool": "a100"}) for number in range(3)]
+    nodes = [node(f"n{number}", 8, **{"gpu-tenancy.dev/pool": "a100"}) for number in range(3)]
     pods = [pod("a-0", on="n0"), pod("a-1", on="n1"), pod("b-0", on="n1"), pod("gone", on="n2", phase="Failed")]
     world = World(Node=nodes, Pod=pods)
     assert world.effect().smaller_pools == ()

@@ -11,6 +11,7 @@ from repository import ROOT
 from typer.testing import CliRunner
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import at, map_at
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.model.edit import with_numbers
 from gpu_tenancy.model.guarantees import moved, with_changes
@@ -51,13 +52,13 @@ def test_what_is_not_there_is_refused(count: int, giver: str, taker: str, messag
         change(count, giver, taker)
 
 
-PAIRS = [
+PAIRS: list[tuple[str, str, str, str]] = [
     (stack, flavor, giver, taker)
     for stack in stack_names(ROOT)
-    for teams in [read_stack(stack, ROOT).sections.get("teams") or {}]
+    for teams in [map_at(read_stack(stack, ROOT).sections, "teams")]
     for giver, taker in permutations(teams, 2)
-    for flavor, share in (teams[giver].get("gpus") or {}).items()
-    if share.get("guaranteed") and "guaranteed" in ((teams[taker].get("gpus") or {}).get(flavor) or {})
+    for flavor in map_at(teams, giver, "gpus")
+    if at(teams, giver, "gpus", flavor, "guaranteed") and at(teams, taker, "gpus", flavor, "guaranteed") is not None
 ]
 
 

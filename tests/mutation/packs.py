@@ -86,7 +86,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure() -> None:
     """Has YAML be read and written in C: in Python it takes half of the time of tests."""
     loader, dumper = getattr(yaml, "CSafeLoader", yaml.SafeLoader), getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    setattr(yaml, "safe_load", lambda stream: yaml.load(stream, loader))  # noqa: B010, S506 - a function; it is safe
+    setattr(yaml, "safe_load", partial(yaml.load, Loader=loader))  # noqa: B010
     setattr(yaml, "safe_dump", partial(yaml.dump, Dumper=dumper))  # noqa: B010
 
 
@@ -122,7 +122,9 @@ def tests_of(items: Sequence[pytest.Item]) -> list[Test]:
     return found
 
 
-_real: Final = cache(os.path.realpath)
+@cache
+def _real(path: str) -> str:
+    return os.path.realpath(path)
 
 
 def _key(code: CodeType) -> Key:
@@ -289,7 +291,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     option = session.config.getoption
     found = all_mutants()
     listed, every, prefix = known("packs"), int(option("--every") or 1), str(option("--mutants"))
-    names = listed.chosen(found, prefix, every, int(option("--turn")), new=bool(option("--record")))
+    names = listed.chosen(found, prefix, every, int(option("--turn") or 0), new=bool(option("--record")))
     tests, functions, results = tests_of(session.items), Functions(), Results()
     if every > 1:
         # What an import evaluates takes seconds a mutant.
