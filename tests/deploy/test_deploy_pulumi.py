@@ -63,7 +63,9 @@ def test_a_report_of_the_whole_environment_is_not_that_of_all_stacks(project: Pr
     project.write("good", sections(["a"]))
     done = tenancy(project, "preview", "good", "--all", "--json")
     assert done.returncode == 1
-    assert done.stderr.startswith("error: --all cannot be combined with --base, --policy, --pulumi-preview, --out and")
+    assert done.stderr.startswith(
+        "error: --all cannot be combined with --base, --policy, --pulumi-preview, --live, --state, --out and"
+    )
 
 
 def write(project: Project, platform: Platform, split: list[str] | None, **cohorts: str) -> None:
