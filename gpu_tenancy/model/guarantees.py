@@ -63,7 +63,7 @@ def _share(source: Source, team: str, flavor: str) -> Path:
     for section in ("gpus", "quota"):
         if isinstance(value_at(teams, (team, section, flavor)), dict):
             return ("teams", team, section, flavor)
-    known = value_at(teams, (team, "gpus")) or {}
+    known: dict[str, Any] = value_at(teams, (team, "gpus")) or {}
     fix = (
         f"{nearest(flavor, known)}; or add {flavor}: {{guaranteed: 0, limit: 0}}"
         if known
