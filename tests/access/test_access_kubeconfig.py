@@ -16,6 +16,7 @@ from people_builders import OWN, PEOPLE, SIBLING, Desk
 from gpu_tenancy.access.kubeconfigs import helper_config
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, maps_at
+from gpu_tenancy.doctor.gcp import Google
 from gpu_tenancy.doctor.programs import Done
 from gpu_tenancy.embedded.certificates import issue_client
 from gpu_tenancy.embedded.platform import Platform
@@ -145,25 +146,33 @@ def test_errors_of_kubeconfig(desk: Desk, arguments: tuple[str, ...], message: s
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "cluster"),
+    ("endpoint", "wanted"),
     [
         ("ip", {"server": "https://203.0.113.7", "certificate-authority-data": "Q0E="}),
         ("dns", {"server": "https://gke-0a1b.us-central1.gke.goog"}),
     ],
 )
-def test_on_gke_the_address_is_the_one_of_the_stack(endpoint: str, cluster: dict[str, str]) -> None:
-    def run(_: tuple[str, ...]) -> Done:
-        answer = {
-            "endpoint": "203.0.113.7",
-            "masterAuth": {"clusterCaCertificate": "Q0E="},
-            "controlPlaneEndpointsConfig": {"dnsEndpointConfig": {"endpoint": "gke-0a1b.us-central1.gke.goog"}},
-        }
-        return Done(json.dumps(answer), "", 0)
+def test_on_gke_the_address_is_the_one_of_the_stack(
+    endpoint: str, wanted: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = {
+        "endpoint": "203.0.113.7",
+        "masterAuth": {"clusterCaCertificate": "Q0E="},
+        "controlPlaneEndpointsConfig": {"dnsEndpointConfig": {"endpoint": "gke-0a1b.us-central1.gke.goog"}},
+    }
+    asked: list[str] = []
+
+    def get(_: Google, url: str, right: str) -> dict[str, Any]:
+        asked.append(f"{right} {url.partition('/v1/')[2]}")
+        return answer
+
+    monkeypatch.setattr(Google, "get", get)
 
     section = {"cloud": "gcp", "name": "ml", "project": "ml-platform", "location": "us-central1", "endpoint": endpoint}
-    config = helper_config(GcpCluster.model_validate(section), run=run)
+    config = helper_config(GcpCluster.model_validate(section))
     assert config
-    assert config["clusters"][0]["cluster"] == cluster
+    assert config["clusters"][0]["cluster"] == wanted
+    assert asked == ["container.clusters.get projects/ml-platform/locations/us-central1/clusters/ml"]
 
 
 def test_on_eks_the_aws_cli_gets_the_token_and_assumes_the_role() -> None:

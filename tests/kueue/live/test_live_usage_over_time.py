@@ -8,6 +8,7 @@ from builders import Data, pool, stack, team
 from queueing import Queueing
 from repository import ROOT
 
+from gpu_tenancy.base.amounts import amounts
 from gpu_tenancy.base.json import Json, text_at
 from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.render import render
@@ -108,7 +109,7 @@ def test_the_team_that_used_less_is_next_though_it_came_later_with_a_lower_prior
 
 
 def measured(cluster: Cluster) -> bool:
-    """Whether the LocalQueue of the first team tells what it consumed."""
+    """Whether the LocalQueue of the first team tells that it consumed something; the first sample can be of no time."""
     found: Any = cluster.get(KUEUE, "LocalQueue", HEAVY, HEAVY) or {}
     status = found.get("status", {}).get("fairSharing", {}).get("admissionFairSharingStatus", {})
-    return bool(status.get("consumedResources"))
+    return amounts(status.get("consumedResources")).get("cpu", 0) > 0
