@@ -155,14 +155,14 @@ def test_errors_of_kubeconfig(desk: Desk, arguments: tuple[str, ...], message: s
 def test_on_gke_the_address_is_the_one_of_the_stack(
     endpoint: str, wanted: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = {
+    answer: dict[str, object] = {
         "endpoint": "203.0.113.7",
         "masterAuth": {"clusterCaCertificate": "Q0E="},
         "controlPlaneEndpointsConfig": {"dnsEndpointConfig": {"endpoint": "gke-0a1b.us-central1.gke.goog"}},
     }
     asked: list[str] = []
 
-    def get(_: Google, url: str, right: str) -> dict[str, Any]:
+    def get(_: Google, url: str, right: str) -> dict[str, object]:
         asked.append(f"{right} {url.partition('/v1/')[2]}")
         return answer
 
