@@ -8,7 +8,7 @@ https://kueue.sigs.k8s.io/docs/concepts/resource_flavor/#resourceflavor-taints (
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -90,7 +90,7 @@ class Subject:
         else:
             value = end[:16].replace(":", ".") if end else "held"
             after = [*maps_at(self.manifest, *bare.path), {"key": HOLD, "value": value, "effect": "NoSchedule"}]
-        return Hold(self.name, self.kind, user, bare.since, end, before, after)
+        return replace(bare, before=before, after=after)
 
 
 def find(state: State, name: str) -> Subject:

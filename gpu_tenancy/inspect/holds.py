@@ -69,12 +69,8 @@ class Hold:
     @property
     def fix(self) -> str:
         """How it ends."""
-        release = f"`tenancy cluster release {self.name}`"
-        return (
-            f"wait until then, or ask the platform team for {release}"
-            if self.until
-            else (f"ask the platform team for {release}")
-        )
+        release = f"ask the platform team for `tenancy cluster release {self.name}`"
+        return f"wait until then, or {release}" if self.until else release
 
     def due(self, now: datetime) -> bool:
         """Whether it should have ended."""

@@ -64,9 +64,6 @@ def _share(source: Source, team: str, flavor: str) -> Path:
         if isinstance(value_at(teams, (team, section, flavor)), dict):
             return ("teams", team, section, flavor)
     known: dict[str, Any] = value_at(teams, (team, "gpus")) or {}
-    fix = (
-        f"{nearest(flavor, known)}; or add {flavor}: {{guaranteed: 0, limit: 0}}"
-        if known
-        else (f"add gpus: {{{flavor}: {{guaranteed: 0, limit: 0}}}}")
-    )
+    share = f"{flavor}: {{guaranteed: 0, limit: 0}}"
+    fix = f"{nearest(flavor, known)}; or add {share}" if known else f"add gpus: {{{share}}}"
     raise ConsoleError(f"teams.{team}.gpus: no {flavor}", fix)

@@ -134,15 +134,8 @@ def _with_queue_shares(made: Adopted, seen: Seen, planned: Preview) -> None:
         team, ours = made.sections["teams"][item.name], read_cluster_queue(item.manifest).spec.quotas
         for (flavor, resource), quota in live.spec.quotas.items():
             wanted = ours.get((flavor, resource))
-            if (
-                resource in _AMOUNTS
-                and wanted
-                and (wanted.nominal, wanted.borrowing_limit)
-                != (
-                    quota.nominal,
-                    quota.borrowing_limit,
-                )
-            ):
+            present = (quota.nominal, quota.borrowing_limit)
+            if resource in _AMOUNTS and wanted and (wanted.nominal, wanted.borrowing_limit) != present:
                 share = seen.bounds(live.spec, flavor, resource)
                 texts = {key: format_amount(resource, value) for key, value in share.items() if value or key == "limit"}
                 team.setdefault("quota", {}).setdefault(flavor, {})[resource] = texts

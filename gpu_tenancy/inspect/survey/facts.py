@@ -8,13 +8,14 @@ from functools import cached_property
 from typing import Final
 
 from gpu_tenancy.base.amounts import amounts
-from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at, texts_at
+from gpu_tenancy.base.json import Json, at, list_at, map_at, maps_at, text_at, texts_at
 from gpu_tenancy.inspect.gangs import GangQueue, gang_queues
 from gpu_tenancy.inspect.pods import Manifest, ended, name_of, namespace_of, requests
 from gpu_tenancy.inspect.queues import Queues
 from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.kube.waiting import condition, is_true
 from gpu_tenancy.kueue import FlavorResource
+from gpu_tenancy.model.catalogue import PRODUCT_LABELS
 from gpu_tenancy.model.catalogue.namespaces import owner_of
 
 _ACCELERATOR: Final = re.compile(
@@ -22,14 +23,16 @@ _ACCELERATOR: Final = re.compile(
 )
 """Resources of device plugins that are GPUs or other accelerators; network devices are none."""
 _MODELS: Final = (
-    "nvidia.com/gpu.product",
+    PRODUCT_LABELS["nvidia.com"],
     "cloud.google.com/gke-accelerator",
-    "amd.com/gpu.product-name",
+    PRODUCT_LABELS["amd.com"],
     "node.kubernetes.io/instance-type",
 )
 """Node labels that tell the model of a GPU, the most exact first."""
 _BARRIERS: Final = ("NoSchedule", "NoExecute")
 _KNOWN_TAINTS: Final = re.compile(r"([a-z0-9.-]*\.)?(nvidia|amd|kubernetes|google|amazonaws|azure|intel)\.(com|io)/.*")
+_GUARDS: Final = ("toleration", "queue-name", "nvidia.com/gpu", "amd.com/gpu")
+"""Words of a policy that judges which pods reach GPUs."""
 _KUEUE: Final = "kueue.x-k8s.io/"
 
 
@@ -191,6 +194,20 @@ class Facts:
             name_of(each): {"kubernetes.io/metadata.name": name_of(each), **texts_at(each, "metadata", "labels")}
             for each in self.state.of("Namespace")
         }
+
+    @cached_property
+    def guarded(self) -> tuple[Json, ...]:
+        """Namespace selectors, None for all, of the bindings that deny pods by policies that judge access to GPUs."""
+        texts = {
+            name_of(each): str(at(each, "spec", "validations")) for each in self.state.of("ValidatingAdmissionPolicy")
+        }
+        judging = {name for name, text in texts.items() if any(word in text for word in _GUARDS)}
+        return tuple(
+            at(binding, "spec", "matchResources", "namespaceSelector")
+            for binding in self.state.of("ValidatingAdmissionPolicyBinding")
+            if text_at(binding, "spec", "policyName") in judging
+            and "Deny" in list_at(binding, "spec", "validationActions")
+        )
 
     def capped(self, namespace: str, resource: str) -> bool:
         """Whether a ResourceQuota without scopes bounds a GPU resource in a namespace."""

@@ -74,16 +74,13 @@ def by_two_schedulers(facts: Facts) -> Iterator[Finding]:
 
 def by_quotas(facts: Facts) -> Iterator[Finding]:
     """ResourceQuotas of namespaces without a queue, which promise GPUs besides the queues or alone."""
-    homes = facts.queues.homes
+    hard = {
+        namespace: add(*(amounts(at(quota, "spec", "hard")) for quota in facts.state.of("ResourceQuota", namespace)))
+        for namespace in facts.tenants
+        if namespace not in facts.queues.homes
+    }
     for total in totals(facts):
         key = f"requests.{total.resource}"
-        hard = {
-            namespace: add(
-                *(amounts(at(quota, "spec", "hard")) for quota in facts.state.of("ResourceQuota", namespace))
-            )
-            for namespace in facts.tenants
-            if namespace not in homes
-        }
         outside = {namespace: amount[key] for namespace, amount in hard.items() if amount.get(key)}
         amount = sum(outside.values())
         if amount and amount + total.queues > total.exist:

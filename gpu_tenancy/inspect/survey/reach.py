@@ -4,18 +4,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from gpu_tenancy.base.json import Json, at, list_at, map_at, text_at, texts_at
+from gpu_tenancy.base.json import at, map_at, text_at, texts_at
 from gpu_tenancy.base.quantity import add
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.inspect.pods import Manifest, name_of, namespace_of, scheduler, selects
+from gpu_tenancy.inspect.pods import name_of, namespace_of, scheduler, selects
 from gpu_tenancy.inspect.survey.facts import Facts
 from gpu_tenancy.inspect.survey.findings import Finding, Rule
 from gpu_tenancy.inspect.survey.promises import is_promised
 from gpu_tenancy.inspect.survey.supply import unplaced
 from gpu_tenancy.kube.waiting import condition
-
-_GUARDS: Final = ("toleration", "queue-name", "nvidia.com/gpu", "amd.com/gpu")
-"""Words of a policy that judges which pods reach GPUs."""
 
 
 def no_taint(facts: Facts) -> Iterator[Finding]:
@@ -63,19 +60,8 @@ def _bounded(facts: Facts, namespace: str) -> bool:
 
 def _guarded(facts: Facts, namespace: str) -> bool:
     """Whether a policy that reads tolerations, GPUs or queue names is in force in a namespace."""
-    policies = {name_of(each): each for each in facts.state.of("ValidatingAdmissionPolicy")}
-    for binding in facts.state.of("ValidatingAdmissionPolicyBinding"):
-        policy = policies.get(text_at(binding, "spec", "policyName"))
-        if policy and "Deny" in list_at(binding, "spec", "validationActions"):
-            text = str(at(policy, "spec", "validations"))
-            if any(word in text for word in _GUARDS) and _selected(binding, facts.labels.get(namespace, {})):
-                return True
-    return False
-
-
-def _selected(binding: Manifest, labels: dict[str, str]) -> bool:
-    selector: Json = at(binding, "spec", "matchResources", "namespaceSelector")
-    return selector is None or selects(selector, labels)
+    labels = facts.labels.get(namespace, {})
+    return any(selector is None or selects(selector, labels) for selector in facts.guarded)
 
 
 def running_unqueued(facts: Facts) -> Iterator[Finding]:

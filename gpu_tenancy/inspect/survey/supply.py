@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from gpu_tenancy.base.amounts import amounts
 from gpu_tenancy.base.json import at, maps_at, text_at
 from gpu_tenancy.base.quantity import add
+from gpu_tenancy.inspect.pods import name_of, namespace_of
 from gpu_tenancy.inspect.survey.facts import Facts
 
 
@@ -122,7 +123,7 @@ def unplaced(facts: Facts) -> Iterator[tuple[dict[str, int], bool, str, str]]:
     for pod, wanted in facts.gpu_pods:
         gates = {text_at(gate, "name") for gate in maps_at(pod, "spec", "schedulingGates")}
         if not text_at(pod, "spec", "nodeName") and not any(gate.startswith("kueue.x-k8s.io/") for gate in gates):
-            yield wanted, bool(gates), text_at(pod, "metadata", "namespace"), text_at(pod, "metadata", "name")
+            yield wanted, bool(gates), namespace_of(pod), name_of(pod)
 
 
 def totals(facts: Facts) -> tuple[Total, ...]:
