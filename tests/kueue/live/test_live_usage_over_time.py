@@ -94,22 +94,26 @@ def test_the_team_that_used_less_is_next_though_it_came_later_with_a_lower_prior
             lambda of=team_name: admitted(cluster, of, "next") is False, timeout=PATIENCE, what="a pending job"
         )
     if queue == LIGHT:
-        cluster.wait_for(lambda: measured(cluster), timeout=PATIENCE, what="Kueue's measure of past usage")
+        # Kueue writes a measure and only then puts its queue in order, so the first has counted once a second is there.
+        first = cluster.wait_for(
+            lambda: measured(cluster) or None, timeout=PATIENCE, what="Kueue's measure of past usage"
+        )
+        cluster.wait_for(lambda: measured(cluster) > first, timeout=PATIENCE, what="a second measure of past usage")
     cluster.delete(Reference("batch/v1", "Job", "used", HEAVY))
     try:
-        first = cluster.wait_for(
+        following = cluster.wait_for(
             lambda: [name for name in (HEAVY, LIGHT) if admitted(cluster, name, "next")] or None,
             timeout=PATIENCE,
             what="the next",
         )
-        assert first == [queue]
+        assert following == [queue]
     finally:
         for name in (HEAVY, LIGHT):
             cluster.delete(Reference("batch/v1", "Job", "next", name))
 
 
-def measured(cluster: Cluster) -> bool:
-    """Whether the LocalQueue of the first team tells that it consumed something; the first sample can be of no time."""
+def measured(cluster: Cluster) -> int:
+    """CPU that the first team's LocalQueue consumed over time, as Kueue tells; the first sample can be of no time."""
     found: Any = cluster.get(KUEUE, "LocalQueue", HEAVY, HEAVY) or {}
     status = found.get("status", {}).get("fairSharing", {}).get("admissionFairSharingStatus", {})
-    return amounts(status.get("consumedResources")).get("cpu", 0) > 0
+    return amounts(status.get("consumedResources")).get("cpu", 0)
