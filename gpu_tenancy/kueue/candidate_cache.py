@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 from gpu_tenancy.kueue.api import Policy
 from gpu_tenancy.kueue.fair_sharing import DominantResourceShare, is_borrowing, share
 from gpu_tenancy.kueue.preemption import candidates_ordering, satisfies_reclaim_policy, uses_any_of
-from gpu_tenancy.kueue.resource_node import Node
+from gpu_tenancy.kueue.resource_node import Amounts, Node
 from gpu_tenancy.kueue.workload_info import Queue, WorkloadInfo
 
 SortKey: TypeAlias = tuple[bool, bool, int, int, int]
@@ -179,17 +179,21 @@ class CandidateCache:
     Attributes:
         queues: all ClusterQueues of the tree.
         resources: the number of each key's resource.
+        changes: for each key how often its usage, or the state of a workload that uses it, has changed.
     """
 
     def __init__(self, queues: Iterable[Queue], resources: list[int]) -> None:
         self.queues = tuple(queues)
         self.resources = resources
+        self.changes = [0] * len(resources)
         self._reclaim_candidates: dict[frozenset[int], ReclaimCandidates] = {}
         self._fair_sharing_candidates: dict[CandidatesKey, FairSharingCandidates] = {}
         self._shares: dict[Node, DominantResourceShare] = {}
 
-    def invalidate(self, queue: Queue) -> None:
-        """Marks a queue as changed: one of its workloads was admitted, evicted or finished."""
+    def invalidate(self, queue: Queue, usage: Amounts) -> None:
+        """Marks a queue as changed: one of its workloads, with this usage, was admitted, evicted or finished."""
+        for key, _ in usage:
+            self.changes[key] += 1
         for reclaim_candidates in self._reclaim_candidates.values():
             reclaim_candidates.invalidate(queue)
         for fair_sharing_candidates in self._fair_sharing_candidates.values():

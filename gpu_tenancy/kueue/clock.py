@@ -9,7 +9,7 @@ Kueue uses goroutines and a wall clock; a simulation needs one order of events. 
 - Inadmissible workloads are queued `REQUEUE_BATCH_PERIOD` after a workload of the tree has released quota. Further
   releases until then do not move that moment. It is Kueue's own `requeueBatchPeriod`.
 - Reservations are compared in whole seconds, as the API stores them. Two actions are `ACTION_INTERVAL` apart, so they
-  never share a second.
+  never share a second; in a replay, actions have times of their own.
 """
 
 import heapq
@@ -47,6 +47,12 @@ class Clock:
         requeue_in = None if self._requeue_at is None else self._requeue_at - self.now
         return requeue_in, frozenset((moment - self.now, workload.created) for moment, _, workload in self._evictions)
 
+    @property
+    def next_event(self) -> int | None:
+        """The moment of the next event that is due."""
+        moments = (self._evictions[0][0] if self._evictions else None, self._requeue_at)
+        return min((moment for moment in moments if moment is not None), default=None)
+
     def start_eviction(self, workload: WorkloadInfo) -> None:
         """Schedules the completion of an eviction."""
         self._eviction_count += 1
@@ -69,11 +75,10 @@ class Clock:
             The workloads whose eviction completes, and whether inadmissible workloads are queued; None if nothing is
             due.
         """
-        next_eviction = self._evictions[0][0] if self._evictions else None
-        moments = [moment for moment in (next_eviction, self._requeue_at) if moment is not None]
-        if not moments:
+        moment = self.next_event
+        if moment is None:
             return None
-        self.now = min(moments)
+        self.now = moment
         evicted: list[WorkloadInfo] = []
         while self._evictions and self._evictions[0][0] <= self.now:
             evicted.append(heapq.heappop(self._evictions)[2])

@@ -34,21 +34,75 @@ class _Cycle:
     preempted: dict[WorkloadInfo, Target] = field(default_factory=dict[WorkloadInfo, Target])
 
 
-def run_cycle(
-    tree: CohortTree, heads: Sequence[WorkloadInfo], number: int, cache: CandidateCache
-) -> list[ProcessedEntry]:
+@dataclass(frozen=True, slots=True)
+class _Nomination:
+    """A nomination, and how often the keys that it depends on had changed."""
+
+    entry: Entry
+    keys: tuple[int, ...]
+    changes: int
+
+
+class Nominations:
+    """Finds flavors and targets for the heads of one tree.
+
+    A head that was nominated before is nominated alike as long as nothing has changed for its keys: the flavors that
+    its pods suit, and with fair sharing all of the tree.
+    """
+
+    def __init__(self, tree: CohortTree, cache: CandidateCache) -> None:
+        self._tree, self._cache = tree, cache
+        self._known: dict[WorkloadInfo, _Nomination] = {}
+
+    def nominate(self, workload: WorkloadInfo, number: int) -> Entry:
+        """The nomination of a head in the cycle of this number."""
+        last = workload.last_assignment
+        whole_search = last is None or not last.pending_flavors
+        known = self._known.get(workload)
+        if known is not None and whole_search and self._changes(known.keys) == known.changes:
+            return known.entry
+        entry = _nominate(self._tree, workload, number, self._cache)
+        last = entry.assignment.last_assignment
+        if whole_search and last is not None and not last.pending_flavors:
+            keys = known.keys if known else self._keys(workload)
+            self._known[workload] = _Nomination(entry, keys, self._changes(keys))
+        return entry
+
+    def forget(self, workload: WorkloadInfo) -> None:
+        """Forgets a workload that is pending no more."""
+        self._known.pop(workload, None)
+
+    def _changes(self, keys: tuple[int, ...]) -> int:
+        changes, total = self._cache.changes, 0
+        for key in keys:
+            total += changes[key]
+        return total
+
+    def _keys(self, workload: WorkloadInfo) -> tuple[int, ...]:
+        if self._tree.fair is not None:
+            return tuple(range(len(self._tree.names)))
+        found: dict[int, None] = {}
+        for pod_set, requests in zip(workload.spec.pod_sets, workload.requests, strict=True):
+            groups = (workload.queue.group_of.get(resource) for resource in requests)
+            for name, keys in (flavor for group in groups if group is not None for flavor in group.flavors):
+                if pod_set.flavors is None or name in pod_set.flavors:
+                    found |= dict.fromkeys(keys.values())
+        return tuple(found)
+
+
+def run_cycle(tree: CohortTree, heads: Sequence[WorkloadInfo], number: int, found: Nominations) -> list[ProcessedEntry]:
     """Nominates and processes the heads; the usage of those that are admitted is in the tree when it returns.
 
     Args:
         tree: with the usage of all admitted workloads.
         heads: at most one for each ClusterQueue.
         number: of the cycle.
-        cache: of the tree.
+        found: nominations of the tree.
 
     Returns:
         The entries in the order in which they were processed.
     """
-    entries = [_nominate(tree, workload, number, cache) for workload in heads]
+    entries = [found.nominate(workload, number) for workload in heads]
     ordered: Iterable[Entry] = (
         classical_iterator(entries) if tree.fair is None else FairSharingIterator(entries, tree.resources)
     )

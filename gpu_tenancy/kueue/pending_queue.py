@@ -2,16 +2,48 @@
 
 A head that cannot be admitted becomes inadmissible; in a StrictFIFO queue it stays and blocks the queue. When quota is
 released anywhere in the tree, all inadmissible workloads are queued again. Workloads with the head's scheduling hash
-(priority and requests) become inadmissible with it, also those that are submitted later.
+(priority and requests) become inadmissible with it, also those that are submitted later. So the heap has only the first
+workload of each hash, and a queue of a million that are alike costs no more than one.
 Rules: pkg/cache/queue of kubernetes-sigs/kueue at v0.19.2.
 """
 
 import heapq
 from collections.abc import Hashable
+from dataclasses import dataclass, field
 
 from gpu_tenancy.kueue.api import Strategy
 from gpu_tenancy.kueue.verdicts import Verdict
 from gpu_tenancy.kueue.workload_info import WorkloadInfo
+
+
+@dataclass(slots=True)
+class _Alike:
+    """Pending workloads with one scheduling hash.
+
+    Attributes:
+        inadmissible: whether all of them are.
+        verdict: of the one with which the others became inadmissible the last time.
+        evaluated: those that were queued or evaluated since; their own verdict is the last.
+    """
+
+    inadmissible: bool = False
+    verdict: Verdict | None = None
+    evaluated: dict[WorkloadInfo, None] = field(default_factory=dict[WorkloadInfo, None])
+    members: dict[WorkloadInfo, None] = field(default_factory=dict[WorkloadInfo, None])
+    # Workloads that left stay in it until they are its first.
+    _by_age: list[tuple[int, WorkloadInfo]] = field(default_factory=list[tuple[int, WorkloadInfo]])
+
+    @property
+    def first(self) -> WorkloadInfo:
+        """The oldest; there is one."""
+        # A workload that left and came back is in the list twice, which does no harm.
+        while self._by_age[0][1] not in self.members:
+            heapq.heappop(self._by_age)
+        return self._by_age[0][1]
+
+    def add(self, workload: WorkloadInfo) -> None:
+        self.members[workload] = None
+        heapq.heappush(self._by_age, (workload.created, workload))
 
 
 class PendingQueue:
@@ -26,72 +58,87 @@ class PendingQueue:
     def __init__(self, strategy: Strategy) -> None:
         self.strict_fifo = strategy is Strategy.STRICT
         self.sticky: WorkloadInfo | None = None
-        # Workloads that leave the queue stay in the heap until they are its first.
+        self._alike: dict[Hashable, _Alike] = {}
+        self._inadmissible: dict[Hashable, None] = {}
+        # The first of each hash that is not inadmissible, and what was so before, until it is the heap's first.
         self._heap: list[tuple[int, int, WorkloadInfo]] = []
-        self._in_heap: dict[WorkloadInfo, None] = {}
-        self._by_hash: dict[Hashable, dict[WorkloadInfo, None]] = {}
-        self._inadmissible: dict[WorkloadInfo, None] = {}
-        self._inadmissible_hashes: dict[Hashable, Verdict | None] = {}
 
     @property
     def head(self) -> WorkloadInfo | None:
         """The workload of the next cycle; None if the heap is empty."""
-        if self.sticky is not None and self.sticky in self._in_heap:
+        if self.sticky is not None and self._is_queued(self.sticky):
             return self.sticky
-        # A workload that left and came back is in the heap twice, which does no harm.
-        while self._heap and self._heap[0][2] not in self._in_heap:
+        while self._heap:
+            workload = self._heap[0][2]
+            if self._is_queued(workload) and self._alike[workload.scheduling_hash].first is workload:
+                return workload
             heapq.heappop(self._heap)
-        return self._heap[0][2] if self._heap else None
+        return None
 
     @property
     def state(self) -> Hashable:
         """What the next heads depend on."""
         sticky = None if self.sticky is None else self.sticky.created
-        return sticky, frozenset(workload.created for workload in self._in_heap), frozenset(self._inadmissible_hashes)
+        queued = frozenset(
+            workload.created for alike in self._alike.values() if not alike.inadmissible for workload in alike.members
+        )
+        return sticky, queued, frozenset(self._inadmissible)
+
+    def verdict(self, workload: WorkloadInfo) -> Verdict | None:
+        """The last verdict on a workload, or on one that became inadmissible with it; None before the first."""
+        alike = self._alike.get(workload.scheduling_hash)
+        return workload.verdict if alike is None or workload in alike.evaluated else alike.verdict
 
     def push(self, workload: WorkloadInfo) -> None:
         """Adds a new workload, or one whose eviction is complete."""
-        if not self.strict_fifo and workload.scheduling_hash in self._inadmissible_hashes:
-            self._inadmissible[workload] = None
-            workload.verdict = self._inadmissible_hashes[workload.scheduling_hash]
-        else:
-            self._add_to_heap(workload)
+        alike = self._alike.setdefault(workload.scheduling_hash, _Alike())
+        alike.add(workload)
+        if not alike.inadmissible:
+            alike.evaluated[workload] = None
+            if alike.first is workload:
+                self._offer(workload.scheduling_hash, alike)
+
+    def judge(self, workload: WorkloadInfo, verdict: Verdict) -> None:
+        """Records the verdict of a cycle on the head."""
+        workload.verdict = verdict
+        self._alike[workload.scheduling_hash].evaluated[workload] = None
 
     def mark_inadmissible(self, workload: WorkloadInfo) -> None:
-        """Moves the head to the inadmissible workloads, and all others with its scheduling hash."""
-        self._remove_from_heap(workload)
-        self._inadmissible[workload] = None
-        self._inadmissible_hashes[workload.scheduling_hash] = workload.verdict
-        for equivalent in tuple(self._by_hash.get(workload.scheduling_hash, ())):
-            self._remove_from_heap(equivalent)
-            self._inadmissible[equivalent] = None
-            equivalent.verdict = workload.verdict
+        """Makes the head inadmissible, and all others with its scheduling hash."""
+        alike = self._alike[workload.scheduling_hash]
+        alike.inadmissible, alike.verdict = True, workload.verdict
+        alike.evaluated.clear()
+        self._inadmissible[workload.scheduling_hash] = None
 
     def queue_inadmissible(self) -> None:
         """Moves the inadmissible workloads back to the heap."""
-        inadmissible, self._inadmissible = self._inadmissible, {}
-        self._inadmissible_hashes = {}
-        for workload in inadmissible:
-            self._add_to_heap(workload)
+        for scheduling_hash in self._inadmissible:
+            alike = self._alike[scheduling_hash]
+            alike.inadmissible = False
+            self._offer(scheduling_hash, alike)
+        self._inadmissible.clear()
 
     def delete(self, workload: WorkloadInfo) -> None:
         """Removes a workload that is admitted or finished."""
-        if workload in self._in_heap:
-            self._remove_from_heap(workload)
-        self._inadmissible.pop(workload, None)
         if self.sticky is workload:
             self.sticky = None
+        alike = self._alike.get(workload.scheduling_hash)
+        if alike is None or workload not in alike.members:
+            return
+        first = alike.first is workload
+        del alike.members[workload]
+        alike.evaluated.pop(workload, None)
+        if first and not alike.inadmissible:
+            self._offer(workload.scheduling_hash, alike)
 
-    def _add_to_heap(self, workload: WorkloadInfo) -> None:
-        self._in_heap[workload] = None
-        self._by_hash.setdefault(workload.scheduling_hash, {})[workload] = None
-        heapq.heappush(self._heap, (-workload.priority, workload.created, workload))
+    def _is_queued(self, workload: WorkloadInfo) -> bool:
+        alike = self._alike.get(workload.scheduling_hash)
+        return alike is not None and not alike.inadmissible and workload in alike.members
 
-    def _remove_from_heap(self, workload: WorkloadInfo) -> None:
-        del self._in_heap[workload]
-        equivalents = self._by_hash[workload.scheduling_hash]
-        del equivalents[workload]
-        if not equivalents:
-            del self._by_hash[workload.scheduling_hash]
-        if self._heap and self._heap[0][2] is workload:
-            heapq.heappop(self._heap)
+    def _offer(self, scheduling_hash: Hashable, alike: _Alike) -> None:
+        """Puts the first workload of a hash into the heap; forgets a hash of which there is none."""
+        if alike.members:
+            first = alike.first
+            heapq.heappush(self._heap, (-first.priority, first.created, first))
+        else:
+            del self._alike[scheduling_hash]

@@ -23,12 +23,12 @@ def pending_reason(workload: WorkloadInfo, pending_queue: PendingQueue, format_a
     """The reason of the last cycle that evaluated the workload or an equivalent one, with the present amounts."""
     head = pending_queue.head
     if pending_queue.strict_fifo and head is not None and head is not workload:
-        return f"behind {head.name}, the head of a StrictFIFO queue: {_reason(head, format_amount)}"
-    return _reason(workload, format_amount)
+        reason = _reason(head, pending_queue.verdict(head), format_amount)
+        return f"behind {head.name}, the head of a StrictFIFO queue: {reason}"
+    return _reason(workload, pending_queue.verdict(workload), format_amount)
 
 
-def _reason(workload: WorkloadInfo, format_amount: FormatAmount) -> str:
-    verdict = workload.verdict
+def _reason(workload: WorkloadInfo, verdict: Verdict | None, format_amount: FormatAmount) -> str:
     if verdict is None:
         if workload.evictions:
             return f"evicted for {workload.evictions[-1].by} and not evaluated since"

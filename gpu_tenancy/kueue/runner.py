@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Hashable
-from typing import Final
+from typing import Final, Protocol
 
 from gpu_tenancy.kueue.candidate_cache import CandidateCache
 from gpu_tenancy.kueue.clock import Clock
 from gpu_tenancy.kueue.cohort_tree import CohortTree
-from gpu_tenancy.kueue.cycle import ProcessedEntry, run_cycle
+from gpu_tenancy.kueue.cycle import Nominations, ProcessedEntry, run_cycle
 from gpu_tenancy.kueue.pending_queue import PendingQueue
 from gpu_tenancy.kueue.preemption import Target
 from gpu_tenancy.kueue.verdicts import Outcome, Verdict
@@ -24,20 +24,35 @@ _SKIPPED: Final = (Outcome.NO_LONGER_FITS, Outcome.OVERLAPPING_TARGETS)
 """Outcomes that an entry processed earlier in the cycle has caused; the workload stays in the heap."""
 
 
+class Watcher(Protocol):
+    """Is told when a workload is admitted, and when its eviction starts."""
+
+    def admitted(self, workload: WorkloadInfo) -> None:
+        """Quota was reserved for it now."""
+        ...
+
+    def preempted(self, workload: WorkloadInfo, by: WorkloadInfo) -> None:
+        """It stops for another one; it keeps its quota until the eviction is complete."""
+        ...
+
+
 class Runner:
     """One tree with its clock, pending workloads and cycles.
 
     Attributes:
-        livelock: whether the last `rest` ended in a livelock, as it would be in the real Kueue.
+        livelock: whether the last `rest` or `step` ended in a livelock, as it would be in the real Kueue.
+        watcher: of admissions and evictions.
     """
 
-    def __init__(self, tree: CohortTree) -> None:
+    def __init__(self, tree: CohortTree, watcher: Watcher | None = None) -> None:
         self.tree = tree
+        self.watcher = watcher
         self.clock = Clock()
         self.livelock = False
         self._changed = False
         self._pending = {queue: PendingQueue(queue.spec.strategy) for queue in tree.queues.values()}
         self._cache = CandidateCache(tree.queues.values(), tree.resources)
+        self._nominations = Nominations(tree, self._cache)
         self._cycle = 0
         self._eviction_counts: Counter[WorkloadInfo] = Counter()
 
@@ -53,6 +68,7 @@ class Runner:
     def finish(self, workload: WorkloadInfo) -> None:
         """Removes a workload, admitted or pending; in both cases inadmissible workloads are queued again."""
         self._pending[workload.queue].delete(workload)
+        self._nominations.forget(workload)
         if workload.admitted:
             self._release_quota(workload)
         self.clock.start_requeueing()
@@ -81,6 +97,33 @@ class Runner:
                     return
                 seen.add(state)
 
+    @property
+    def next_event(self) -> int | None:
+        """The moment of the next event, in milliseconds; None in a livelock, where all events are alike."""
+        return None if self.livelock else self.clock.next_event
+
+    def act(self, moment: int, *, finish: WorkloadInfo | None = None, submit: WorkloadInfo | None = None) -> None:
+        """At a moment of real time, before which no event is due: a workload finishes or is submitted, and cycles run.
+
+        A livelock ends with it, or is found again.
+        """
+        self.clock.now = max(self.clock.now, moment)
+        self.livelock = False
+        self._eviction_counts.clear()
+        if finish is not None:
+            self.finish(finish)
+        if submit is not None:
+            self.submit(submit)
+        self._run_cycles()
+
+    def step(self) -> None:
+        """Lets the next event happen, and runs cycles."""
+        event = self.clock.advance()
+        if event is not None:
+            self._process_event(*event)
+            self._run_cycles()
+            self.livelock = max(self._eviction_counts.values(), default=0) > MAX_EVICTIONS
+
     def _process_event(self, evicted: list[WorkloadInfo], requeue: bool) -> None:  # noqa: FBT001 - as the clock returns
         for workload in evicted:
             if not workload.evicting:
@@ -99,15 +142,15 @@ class Runner:
         del queue.workloads[workload]
         queue.generation += 1
         workload.admitted = workload.evicting = False
+        self._cache.invalidate(queue, workload.usage)
         workload.usage, workload.flavors, workload.last_assignment, workload.verdict = (), (), None, None
-        self._cache.invalidate(queue)
 
     def _run_cycles(self) -> None:
         """Runs cycles until one changes nothing, or until only the tried flavors change and they recur."""
         seen: set[Hashable] = set()
         while heads := [head for pending_queue in self._pending.values() if (head := pending_queue.head)]:
             self._cycle += 1
-            processed = run_cycle(self.tree, heads, self._cycle, self._cache)
+            processed = run_cycle(self.tree, heads, self._cycle, self._nominations)
             changed = [self._apply(entry) for entry in processed]
             if any(changed):
                 seen = set()
@@ -123,12 +166,12 @@ class Runner:
         """Applies the outcome of an entry; whether it changes the tree or the heads."""
         entry, outcome = processed.entry, processed.outcome
         workload = entry.workload
-        workload.verdict = _verdict(processed)
+        pending_queue = self._pending[workload.queue]
+        pending_queue.judge(workload, _verdict(processed))
         workload.last_assignment = None if outcome in _CLEARS_LAST_ASSIGNMENT else entry.assignment.last_assignment
         if outcome is Outcome.ADMITTED:
             self._admit(processed)
             return True
-        pending_queue = self._pending[workload.queue]
         if outcome is Outcome.PREEMPTING:
             pending_queue.sticky = workload
             evicted = [self._preempt(target, workload) for target in entry.targets]
@@ -145,8 +188,11 @@ class Runner:
         )
         workload.reserve_quota(assignment.amounts, flavors, second=self.clock.second)
         workload.queue.workloads[workload] = None
-        self._cache.invalidate(workload.queue)
+        self._cache.invalidate(workload.queue, workload.usage)
         self._pending[workload.queue].delete(workload)
+        self._nominations.forget(workload)
+        if self.watcher is not None:
+            self.watcher.admitted(workload)
 
     def _preempt(self, target: Target, preemptor: WorkloadInfo) -> bool:
         """Starts an eviction; False if it is in progress already."""
@@ -154,10 +200,12 @@ class Runner:
         if workload.evicting:
             return False
         workload.evicting = True
-        self._cache.invalidate(workload.queue)
+        self._cache.invalidate(workload.queue, workload.usage)
         self._eviction_counts[workload] += 1
         workload.evictions.append(Eviction(preemptor.name, target.reason, self.clock.now / 1000))
         self.clock.start_eviction(workload)
+        if self.watcher is not None:
+            self.watcher.preempted(workload, preemptor)
         return True
 
     def _state(self) -> Hashable:
