@@ -21,12 +21,21 @@ from gpu_tenancy.cli.commands import (
     platform,
     previewing,
     render,
+    replaying,
     simulating,
     stacks,
     starting,
 )
 
-_EVERY_DAY: Final = (previewing.preview, environments.up, live.usage, live.why, live.fit, simulating.whatif)
+_EVERY_DAY: Final = (
+    previewing.preview,
+    environments.up,
+    live.usage,
+    live.why,
+    live.fit,
+    simulating.whatif,
+    replaying.replay,
+)
 _GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Callable[..., None]]]]] = {
     "stack": (
         "Stack files: create a project, check, explain, compare and publish them.",

@@ -69,7 +69,7 @@ class Clock:
         self.now += ACTION_INTERVAL
 
     def advance(self) -> tuple[list[WorkloadInfo], bool] | None:
-        """Moves to the next event.
+        """Moves to the next event; one that is overdue happens now.
 
         Returns:
             The workloads whose eviction completes, and whether inadmissible workloads are queued; None if nothing is
@@ -78,11 +78,11 @@ class Clock:
         moment = self.next_event
         if moment is None:
             return None
-        self.now = moment
+        self.now = max(self.now, moment)
         evicted: list[WorkloadInfo] = []
         while self._evictions and self._evictions[0][0] <= self.now:
             evicted.append(heapq.heappop(self._evictions)[2])
-        requeue = self._requeue_at == self.now
+        requeue = self._requeue_at is not None and self._requeue_at <= self.now
         if requeue:
             self._requeue_at = None
         return evicted, requeue

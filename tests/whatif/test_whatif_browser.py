@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 from browser_tool import browser, check_accessible, check_quiet, check_width, emptied, opened
 from playwright.sync_api import Browser
-from whatif_played import everyone, sixty, small, small_scenario, tree
+from whatif_played import everyone, replayed_twice, sixty, small, small_scenario, tree
 
 from gpu_tenancy.whatif.page import page
+from gpu_tenancy.whatif.replay_page import page as replay_page
 
 pytestmark = pytest.mark.process
 
-NAMES = ("busy", "scenario", "sixty")
+NAMES = ("busy", "scenario", "sixty", "replay")
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {"busy": everyone(tree(small()), first="speech"), "scenario": small_scenario(folder), "sixty": sixty(folder)}
     for name, played in made.items():
         (folder / f"{name}.html").write_text(page(played), encoding="utf-8")
-    return {name: folder / f"{name}.html" for name in made}
+    (folder / "replay.html").write_text(replay_page(replayed_twice()), encoding="utf-8")
+    return {name: folder / f"{name}.html" for name in NAMES}
 
 
 @pytest.fixture(scope="module")

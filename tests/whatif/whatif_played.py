@@ -11,8 +11,10 @@ from repository import ROOT
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source, read_file
+from gpu_tenancy.simulation.replay import JobRecord, Part, compare, replay
 from gpu_tenancy.simulation.scenarios import alone, busy, play_scenario, read_scenario, unmodelled_of
 from gpu_tenancy.whatif.narrative import Played
+from gpu_tenancy.whatif.replayed import Replayed
 
 STACKS: Final = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
 NASTY: Final = "<b>&amp; *d* {{ e }}"
@@ -92,3 +94,21 @@ def sixty(folder: Path) -> Played:
         there = [name for name in (*there, *came) if name not in gone]
         steps.append({"finish": gone, "submit": jobs})
     return told(tree(sections), json.dumps({"steps": steps}), folder)
+
+
+def replayed_twice() -> Replayed:
+    """A month of jobs on two stacks, of which the second has less for vision; many of a file are left out."""
+    dice = random.Random(5)  # noqa: S311 - no secret
+    at, records = 0.0, list[JobRecord]()
+    for number in range(600):
+        at += dice.expovariate(1 / 4000)
+        team_ = dice.choice(["vision", "vision", "speech", "search", None, "gone"])
+        part = Part(1, dice.choice([0, 1, 1, 2, 4, 8]))
+        priority = dice.choice(["high", None])
+        records.append(JobRecord(f"job-{number}", at, dice.expovariate(1 / 9000), team_, (part,), priority))
+    taken = small()
+    taken["teams"]["vision"]["gpus"]["h100"] = {"guaranteed": 0, "limit": 2}
+    before, after = replay(tree(small()), records), replay(tree(taken), records)
+    return Replayed(
+        "test", NASTY, after, {"no end": 3}, ("gangs",), compare("main", before, after), tuple(taken["teams"])
+    )

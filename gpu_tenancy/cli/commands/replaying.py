@@ -1,0 +1,118 @@
+"""The command `replay`: recorded jobs under a stack's queues."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.answer import Output, for_programs, is_for_programs
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.terminal import ProjectFolder, StackName
+from gpu_tenancy.base.writing import write_text
+
+if TYPE_CHECKING:
+    from gpu_tenancy.model.plan.shares import Tree
+
+
+def replay(
+    stack: StackName,
+    *,
+    source: Annotated[
+        Path,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Recorded jobs: JSON lines or CSV with `at`, `duration`, `team`, `gpus`, `pods`, `flavor`, `cpu`,"
+            " `memory`, `priority`; the output of `kubectl get workloads -A -o json`; or the CSV file of Alibaba's GPU"
+            " cluster of 2023.",
+        ),
+    ],
+    against: Annotated[
+        str | None, typer.Option(metavar="REF", help="Also play the stack at this git ref: who gains, who loses.")
+    ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="How often jobs save their progress, such as 30m. Default: a job that is preempted starts from the"
+            " beginning.",
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for `replay.html`, a page with curves.")] = None,
+    project: ProjectFolder = None,
+    output: Output = None,
+) -> None:
+    """Play recorded jobs under a stack's queues: who waits how long, who is preempted, and what is lost.
+
+    [dim]tenancy replay prod-aws --from october.jsonl --against origin/main --out out/prod-aws[/dim]
+    """
+    with terminal.errors(stack):
+        from gpu_tenancy.model.load import load
+        from gpu_tenancy.model.plan.shares import Tree
+        from gpu_tenancy.model.project import project_folder, read_stack
+        from gpu_tenancy.simulation.replay import Trace, TraceError, compare
+        from gpu_tenancy.simulation.replay import replay as play
+        from gpu_tenancy.simulation.scenarios import unmodelled_of
+        from gpu_tenancy.whatif import replay_show
+        from gpu_tenancy.whatif.replayed import Replayed, replayed_data
+
+        folder = project_folder(project)
+        every = None if checkpoint is None else _seconds(checkpoint)
+        before = None if against is None else _at(stack, folder, against)
+        tree = Tree(load(read_stack(stack, folder)))
+        trace = Trace(source)
+        try:
+            terminal.progress(f"playing {source.name} on {stack}")
+            outcome = play(tree, trace, checkpoint=every)
+            left_out = dict(trace.left_out)
+            comparison = None
+            if before is not None and against is not None:
+                terminal.progress(f"playing {source.name} on {stack} at {against}")
+                comparison = compare(against, play(before, trace, checkpoint=every), outcome)
+        except TraceError as error:
+            raise ConsoleError(error.what, error.fix) from error
+        if not outcome.jobs:
+            reasons = "; ".join({**left_out, **outcome.left_out}) or "the file is empty"
+            raise ConsoleError(
+                f"--from: {source}: no job can be played: {reasons}", "use another file, or another stack"
+            )
+        left = unmodelled_of(tree)
+        replayed = Replayed(stack, source.name, outcome, left_out, tuple(left), comparison, tuple(tree.stack.teams))
+        if is_for_programs(output):
+            for_programs(output, replayed_data(replayed), outcome.teams)
+        else:
+            replay_show.show(terminal.out, replayed)
+        if out:
+            from gpu_tenancy.whatif.replay_page import page
+
+            write_text(out / "replay.html", page(replayed))
+            if not is_for_programs(output):
+                terminal.out.print(f"page {escape(str(out / 'replay.html'))}", highlight=False)
+
+
+def _at(stack: str, folder: Path, ref: str) -> "Tree":
+    from gpu_tenancy.model.load import load
+    from gpu_tenancy.model.plan.shares import Tree
+    from gpu_tenancy.model.project import read_stack, stack_file
+    from gpu_tenancy.review.base import checkout
+
+    with checkout(folder, ref) as copy:
+        if not stack_file(copy.folder, stack).is_file():
+            raise ConsoleError(f"--against {ref}: stack {stack} does not exist there", "use a ref that has the stack")
+        return Tree(load(read_stack(stack, copy.folder)))
+
+
+def _seconds(text: str) -> float:
+    from pydantic import TypeAdapter, ValidationError
+
+    from gpu_tenancy.model.spec.base import Seconds
+
+    try:
+        found: float = TypeAdapter[float](Seconds).validate_python(text)
+    except ValidationError as error:
+        raise ConsoleError(f"--checkpoint {text}: is not a duration", "set one such as 30m or 2h") from error
+    if not found:
+        raise ConsoleError("--checkpoint: must be more than 0", "set a duration such as 30m")
+    return found

@@ -1,0 +1,187 @@
+"""Plays jobs that arrive, run for a while and end, in real time: who waits how long, and who is preempted.
+
+It goes from event to event, and keeps only the workloads that wait or run, so months of jobs take the memory of their
+busiest moment.
+"""
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from gpu_tenancy.kueue.api import Tenancy, Workload, validate
+from gpu_tenancy.kueue.cohort_tree import cohort_trees
+from gpu_tenancy.kueue.runner import Runner
+from gpu_tenancy.kueue.workload_info import Queue, WorkloadInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A workload with the time of its arrival and how long it runs, both in milliseconds."""
+
+    at: int
+    workload: Workload
+    duration: int
+
+
+@dataclass(slots=True, eq=False)
+class ReplayedJob:
+    """A workload on its way.
+
+    Attributes:
+        arrival: as it was submitted.
+        remaining: milliseconds that it still has to run.
+        waiting_since: when it arrived, or was preempted.
+        running_since: when it was admitted; None while it waits.
+        first_start: when it was admitted first.
+        preemptions: how often it was preempted.
+        lost: milliseconds of running that it has to repeat.
+    """
+
+    arrival: Arrival
+    info: WorkloadInfo
+    remaining: int
+    waiting_since: int
+    running_since: int | None = None
+    first_start: int | None = None
+    preemptions: int = 0
+    lost: int = 0
+
+
+class Observer(Protocol):
+    """Is told what happens, in the order of time; `now` is in milliseconds."""
+
+    def arrived(self, job: ReplayedJob, now: int) -> None:
+        """A job was submitted."""
+        ...
+
+    def started(self, job: ReplayedJob, now: int) -> None:
+        """A job was admitted."""
+        ...
+
+    def stopped(self, job: ReplayedJob, now: int, by: ReplayedJob | None) -> None:
+        """A job has ended; or was preempted, for the job `by`. `running_since` is still set."""
+        ...
+
+
+class Replay:
+    """A tenancy in which jobs arrive and end.
+
+    Args:
+        tenancy: ClusterQueues and cohorts.
+        observer: is told of every change.
+        checkpoint: milliseconds of running after which a job's progress is saved, again and again; None: a job that
+            was preempted starts from the beginning.
+
+    Raises:
+        ValueError: the tenancy is invalid; see `gpu_tenancy.kueue.api.parents` and `validate`.
+    """
+
+    def __init__(self, tenancy: Tenancy, observer: Observer, *, checkpoint: int | None = None) -> None:
+        validate(tenancy)
+        self._observer, self._checkpoint = observer, checkpoint
+        self._runners = [Runner(tree, self) for tree in cohort_trees(tenancy)]
+        self._queues: dict[str, tuple[Runner, Queue]] = {
+            name: (runner, queue) for runner in self._runners for name, queue in runner.tree.queues.items()
+        }
+        self._jobs: dict[WorkloadInfo, ReplayedJob] = {}
+        # Ends of running jobs, each with the start that it belongs to; a preempted job's end stays until it is due.
+        self._ends: list[tuple[int, int, int, ReplayedJob]] = []
+        self._created = 0
+        self._now = 0
+        self.livelocks = 0
+        """How often workloads preempted one another until something else happened."""
+
+    @property
+    def pending(self) -> Iterable[ReplayedJob]:
+        """The jobs that wait, in the order of their arrival; after `play`, those that can never run."""
+        return (job for job in self._jobs.values() if job.running_since is None)
+
+    def play(self, arrivals: Iterable[Arrival]) -> int:
+        """Plays all arrivals, and goes on until nothing happens any more.
+
+        Args:
+            arrivals: in the order of their times.
+
+        Returns:
+            The time of the last event, in milliseconds.
+
+        Raises:
+            ValueError: an arrival is earlier than the one before it, or its queue does not exist.
+        """
+        for arrival in arrivals:
+            if arrival.at < self._now:
+                msg = f"workload {arrival.workload.name!r} arrives before the one ahead of it"
+                raise ValueError(msg)
+            if arrival.workload.queue not in self._queues:
+                msg = f"workload {arrival.workload.name!r}: ClusterQueue {arrival.workload.queue!r} does not exist"
+                raise ValueError(msg)
+            self._run(until=arrival.at)
+            self._submit(arrival)
+        self._run(until=None)
+        return self._now
+
+    def admitted(self, workload: WorkloadInfo) -> None:
+        """Of `Watcher`."""
+        job, now = self._jobs[workload], self._now
+        job.running_since = now
+        if job.first_start is None:
+            job.first_start = now
+        heapq.heappush(self._ends, (now + job.remaining, workload.created, now, job))
+        self._observer.started(job, now)
+
+    def preempted(self, workload: WorkloadInfo, by: WorkloadInfo) -> None:
+        """Of `Watcher`."""
+        job, now = self._jobs[workload], self._now
+        ran = now - (job.running_since or 0)
+        saved = ran // self._checkpoint * self._checkpoint if self._checkpoint else 0
+        job.remaining -= saved
+        job.lost += ran - saved
+        job.preemptions += 1
+        self._observer.stopped(job, now, self._jobs[by])
+        job.running_since, job.waiting_since = None, now
+
+    def _submit(self, arrival: Arrival) -> None:
+        runner, queue = self._queues[arrival.workload.queue]
+        info = WorkloadInfo.new(arrival.workload, queue, self._created)
+        self._created += 1
+        self._now = arrival.at
+        job = self._jobs[info] = ReplayedJob(arrival, info, arrival.duration, arrival.at)
+        self._observer.arrived(job, arrival.at)
+        self._act(runner, submit=info)
+
+    def _run(self, until: int | None) -> None:
+        """Lets everything happen that is due until a moment, with it; None: until nothing is due."""
+        while True:
+            event, runner = min(
+                ((moment, runner) for runner in self._runners if (moment := runner.next_event) is not None),
+                key=lambda one: one[0],
+                default=(None, None),
+            )
+            end = self._next_end()
+            due = min((moment for moment in (event, end) if moment is not None), default=None)
+            if due is None or (until is not None and due > until):
+                return
+            # What a livelock has left is overdue.
+            self._now = max(self._now, due)
+            if due == end:
+                self._finish(heapq.heappop(self._ends)[3])
+            elif runner is not None:
+                runner.step()
+                self.livelocks += runner.livelock
+
+    def _next_end(self) -> int | None:
+        while self._ends:
+            moment, _, start, job = self._ends[0]
+            if job.running_since == start:
+                return moment
+            heapq.heappop(self._ends)
+        return None
+
+    def _finish(self, job: ReplayedJob) -> None:
+        self._observer.stopped(job, self._now, None)
+        del self._jobs[job.info]
+        self._act(self._queues[job.arrival.workload.queue][0], finish=job.info)
+
+    def _act(self, runner: Runner, *, finish: WorkloadInfo | None = None, submit: WorkloadInfo | None = None) -> None:
+        runner.act(self._now, finish=finish, submit=submit)

@@ -1,0 +1,186 @@
+"""What a replay found: sums of fixed size, however many jobs were played."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+_STEP: Final = math.log(1.02)
+"""Durations are counted in steps of 2 %, which is how exact a median is."""
+BINS: Final = 512
+"""Most points of a curve; with more, two neighbours become one."""
+HOUR: Final = 3600.0
+
+
+@dataclass(slots=True)
+class Durations:
+    """Many durations in seconds, of which the sum is exact, and quantiles within 2 %."""
+
+    total: float = 0.0
+    longest: float = 0.0
+    _steps: Counter[int] = field(default_factory=Counter[int])
+
+    def add(self, seconds: float) -> None:
+        """Adds a duration; less than a second counts as none."""
+        self.total += seconds
+        self.longest = max(self.longest, seconds)
+        self._steps[0 if seconds < 1 else 1 + int(math.log(seconds) / _STEP)] += 1
+
+    def include(self, other: "Durations") -> None:
+        """Adds all of another."""
+        self.total += other.total
+        self.longest = max(self.longest, other.longest)
+        self._steps.update(other._steps)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self._steps.total()
+
+    @property
+    def mean(self) -> float:
+        """Their mean; 0 for none."""
+        return self.total / self.count if self.count else 0.0
+
+    def quantile(self, share: float) -> float:
+        """The duration that this share of all does not exceed; 0 for none."""
+        left = share * self.count
+        for step in sorted(self._steps):
+            left -= self._steps[step]
+            if left <= 0:
+                return 0.0 if step == 0 else min(self.longest, math.exp((step - 0.5) * _STEP))
+        return 0.0
+
+
+@dataclass(slots=True)
+class Curve:
+    """A level over time, as its mean in spans of equal length.
+
+    Attributes:
+        span: seconds of each mean.
+    """
+
+    span: float = 60.0
+    _level: float = 0.0
+    _since: float = 0.0
+    _areas: list[float] = field(default_factory=list[float])
+
+    def change(self, now: float, by: float) -> None:
+        """The level changes at a moment, in seconds from the start."""
+        self._fill(now)
+        self._level += by
+
+    def means(self, until: float) -> tuple[float, ...]:
+        """The means of the spans that are over at a moment; of the first span, where none is."""
+        self._fill(until)
+        return tuple(area / self.span for area in self._areas[: max(1, int(until / self.span))])
+
+    def _fill(self, now: float) -> None:
+        while now >= self.span * BINS:
+            self._areas = [sum(self._areas[at : at + 2]) for at in range(0, len(self._areas), 2)]
+            self.span *= 2
+        missing = int(now / self.span) + 1 - len(self._areas)
+        if missing > 0:
+            self._areas += [0.0] * missing
+        if self._level:
+            for index in range(int(self._since / self.span), int(now / self.span) + 1):
+                start = max(self._since, index * self.span)
+                self._areas[index] += self._level * (min(now, (index + 1) * self.span) - start)
+        self._since = now
+
+
+@dataclass(slots=True)
+class Group:
+    """The jobs of one team and priority class.
+
+    Attributes:
+        jobs: submitted.
+        waits: from submission to the first start.
+        never: jobs that could not start: the queue never has so much.
+        gpu_hours: for which GPUs were held, also those lost.
+        lost_gpu_hours: of work that jobs had to repeat after a preemption.
+        preemptions: of jobs of the group.
+    """
+
+    jobs: int = 0
+    waits: Durations = field(default_factory=Durations)
+    never: int = 0
+    gpu_hours: float = 0.0
+    lost_gpu_hours: float = 0.0
+    preemptions: int = 0
+
+    def add(self, other: "Group") -> None:
+        """Adds the jobs of another group, of which quantiles are then of both."""
+        self.jobs += other.jobs
+        self.never += other.never
+        self.gpu_hours += other.gpu_hours
+        self.lost_gpu_hours += other.lost_gpu_hours
+        self.preemptions += other.preemptions
+        self.waits.include(other.waits)
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorOutcome:
+    """The GPUs of a flavor.
+
+    Attributes:
+        gpus: of all queues.
+        held: GPUs in use over time.
+    """
+
+    gpus: int
+    held: Curve
+
+
+@dataclass(slots=True)
+class Outcome:
+    """All of a replay; hours are of the recorded time.
+
+    Attributes:
+        groups: by team and priority class; the class is empty where the stack has none.
+        flavors: those with GPUs.
+        waiting: by team, GPUs that pending jobs ask for over time.
+        preempted_by: how often jobs of the second team gave way to jobs of the first.
+        left_out: jobs that the stack cannot have, by the reason.
+        dealt: jobs without a team, which were given one.
+        arrivals: seconds from the first submission to the last.
+        livelocks: how often jobs preempted one another endlessly, until something else happened.
+    """
+
+    groups: dict[tuple[str, str], Group] = field(default_factory=dict[tuple[str, str], Group])
+    flavors: dict[str, FlavorOutcome] = field(default_factory=dict[str, FlavorOutcome])
+    waiting: dict[str, Curve] = field(default_factory=dict[str, Curve])
+    preempted_by: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    left_out: Counter[str] = field(default_factory=Counter[str])
+    dealt: int = 0
+    arrivals: float = 0.0
+    livelocks: int = 0
+
+    @property
+    def jobs(self) -> int:
+        """All that were played."""
+        return sum(group.jobs for group in self.groups.values())
+
+    @property
+    def teams(self) -> dict[str, Group]:
+        """The groups of each team as one, in the order of the stack."""
+        found: dict[str, Group] = {}
+        for (team, _), group in self.groups.items():
+            found.setdefault(team, Group()).add(group)
+        return found
+
+    @property
+    def total(self) -> Group:
+        """All jobs as one group."""
+        found = Group()
+        for group in self.groups.values():
+            found.add(group)
+        return found
+
+    def utilisation(self) -> Iterator[tuple[str, int, float]]:
+        """Each flavor with its GPUs, and the share of them that was held while jobs arrived."""
+        for name, flavor in self.flavors.items():
+            means = flavor.held.means(self.arrivals)
+            mean = sum(means) / len(means) if means else 0.0
+            yield name, flavor.gpus, mean / flavor.gpus if flavor.gpus else 0.0

@@ -1,0 +1,253 @@
+"""Recorded jobs, read from a file of the user: JSON lines, CSV, or the Workloads of a cluster."""
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final, cast
+
+from pydantic import Field, ValidationError
+
+from gpu_tenancy.base.amounts import amount
+from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.base.quantity import CPU, MEMORY, is_extended
+from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Positive, Seconds, Section
+
+ALIBABA: Final = frozenset({"creation_time", "scheduled_time", "deletion_time", "num_gpu", "cpu_milli", "memory_mib"})
+"""Columns of `openb_pod_list_*.csv`: https://github.com/alibaba/clusterdata/tree/master/cluster-trace-gpu-v2023."""
+_MILLI_OF_GPU: Final = 1000
+_MIB: Final = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Pods of one shape: the amounts of one pod in base units; None is the stack's default for its GPUs.
+
+    Attributes:
+        flavor: None for any of the team's flavors with GPUs, or without them.
+    """
+
+    pods: int = 1
+    gpus: int = 1
+    flavor: str | None = None
+    cpu: int | None = None
+    memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """A job that ran.
+
+    Attributes:
+        at: when it was submitted, in seconds since 1970, or since any moment that all records have in common.
+        duration: seconds that it ran.
+        team: None where the file does not tell.
+        priority: name of its priority class; None for the team's.
+    """
+
+    name: str
+    at: float
+    duration: float
+    team: str | None
+    parts: tuple[Part, ...]
+    priority: str | None = None
+
+
+class TraceError(ValueError):
+    """A line of the file that cannot be read.
+
+    Attributes:
+        what: place, value and rule.
+        fix: what the user should do.
+    """
+
+    def __init__(self, what: str, fix: str) -> None:
+        self.what, self.fix = what, fix
+        super().__init__(f"{what}; {fix}")
+
+
+class RecordedJob(Section):
+    """A line of a file with recorded jobs; as CSV, a column for each key."""
+
+    at: str | float
+    """When the job was submitted: a time such as `2026-10-01T08:00:00Z`, or seconds. Lines are in this order."""
+    duration: Seconds
+    """How long it ran, such as `90m` or `5400s`."""
+    name: str = ""
+    """Name of the job; default: its line."""
+    team: str | None = None
+    """Team that submitted it; default: the jobs are dealt to the teams by their guarantees."""
+    gpus: Count = 1
+    """GPUs of each pod; 0 for a job of CPUs."""
+    pods: Positive = 1
+    """Number of pods, which are admitted together."""
+    flavor: str | None = None
+    """Flavor to run on; default: any of the team's."""
+    cpu: Cpu | None = None
+    """CPUs of each pod; default: the share of its GPUs in the machine, less a tenth."""
+    memory: Bytes | None = None
+    """Memory of each pod; default: as for CPUs."""
+    priority: Annotated[str | None, Field(max_length=253)] = None
+    """Priority class; default: that of the team."""
+
+
+class Trace:
+    """A file with recorded jobs; it is read anew for each pass.
+
+    Attributes:
+        left_out: after a pass, how many entries have no start or no end, by what is missing.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.left_out: dict[str, int] = {}
+
+    def __iter__(self) -> Iterator[JobRecord]:
+        """The jobs in the order of their arrival.
+
+        Raises:
+            TraceError: a line cannot be read, or is earlier than the one before it.
+        """
+        self.left_out = {}
+        try:
+            with self.file.open(encoding="utf-8-sig", newline="") as handle:
+                yield from self._in_order(self._records(handle))
+        except (FileNotFoundError, IsADirectoryError) as error:
+            raise TraceError(f"--from: {self.file} is not a file", "specify a file with recorded jobs") from error
+        except UnicodeDecodeError as error:
+            raise TraceError(f"{self.file}: is not UTF-8", "specify a file of JSON lines, or CSV") from error
+
+    def _in_order(self, records: Iterable[tuple[int, JobRecord]]) -> Iterator[JobRecord]:
+        before = float("-inf")
+        for line, record in records:
+            if record.at < before:
+                raise TraceError(f"{self.file}:{line}: at: earlier than the line before it", "sort the lines by `at`")
+            before = record.at
+            yield record
+
+    def _records(self, handle: Iterable[str]) -> Iterator[tuple[int, JobRecord]]:
+        if self.file.suffix == ".csv":
+            rows = csv.DictReader(handle)
+            if set(rows.fieldnames or ()) >= ALIBABA:
+                yield from self._sorted(self._each(enumerate(rows, start=2), self._alibaba))
+            else:
+                found = ((line, {key: text for key, text in row.items() if text}) for line, row in enumerate(rows, 2))
+                yield from self._each(found, self._written)
+        elif self.file.suffix == ".json":
+            yield from self._sorted(self._each(self._items(handle), self._workload))
+        else:
+            yield from self._lines(handle)
+
+    def _lines(self, handle: Iterable[str]) -> Iterator[tuple[int, JobRecord]]:
+        """One JSON object a line: a job, or a Workload; those of Workloads are in any order."""
+        entries = ((line, self._json(text, line)) for line, text in enumerate(handle, start=1) if text.strip())
+        first = next(entries, None)
+        if first is None:
+            return
+        of_kueue = isinstance(first[1], dict) and "metadata" in first[1]
+        rest = _chain(first, entries)
+        yield from self._sorted(self._each(rest, self._workload)) if of_kueue else self._each(rest, self._written)
+
+    def _items(self, handle: Iterable[str]) -> Iterator[tuple[int, Any]]:
+        """The items of a list, as `kubectl get workloads -A -o json` prints it."""
+        found: Any = self._json("".join(handle), 1)
+        if not isinstance(found, dict) or not isinstance(found.get("items"), list):  # pyright: ignore[reportUnknownMemberType]
+            raise TraceError(
+                f"{self.file}: is not a list of Workloads", "write it with `kubectl get workloads -A -o json`"
+            )
+        return enumerate(cast("list[Any]", found["items"]), start=1)
+
+    def _json(self, text: str, line: int) -> Any:
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError as error:
+            raise TraceError(f"{self.file}:{line}: not valid JSON: {error}", "write one JSON object a line") from error
+
+    def _each(
+        self, entries: Iterable[tuple[int, Any]], read: Callable[[int, Any], JobRecord | str]
+    ) -> Iterator[tuple[int, JobRecord]]:
+        for line, entry in entries:
+            try:
+                record = read(line, entry)
+            except ValidationError as error:
+                raise self._wrong(line, error) from error
+            except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+                raise TraceError(f"{self.file}:{line}: cannot be read: {error}", _known_keys()) from error
+            if isinstance(record, str):
+                self.left_out[record] = self.left_out.get(record, 0) + 1
+            else:
+                yield line, record
+
+    def _wrong(self, line: int, error: ValidationError) -> TraceError:
+        found = error.errors()
+        detail = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
+        place = f"{self.file}:{line}: {'.'.join(map(str, detail['loc']))}"
+        context: dict[str, Any] = detail.get("ctx", {})
+        if detail["type"] == "extra_forbidden":
+            return TraceError(f"{place}: unknown key", nearest(str(detail["loc"][0]), RecordedJob.model_fields))
+        rule, fix = context.get("rule", detail["msg"].lower()), context.get("fix", _known_keys())
+        return TraceError(f"{place}: {detail['input']!r}: {rule}", fix)
+
+    def _sorted(self, records: Iterable[tuple[int, JobRecord]]) -> Iterator[tuple[int, JobRecord]]:
+        return iter(sorted(records, key=lambda one: (one[1].at, one[0])))
+
+    def _written(self, line: int, entry: Mapping[str, Any]) -> JobRecord:
+        read = RecordedJob.model_validate(entry, strict=False)
+        part = Part(read.pods, read.gpus, read.flavor, read.cpu, read.memory)
+        return JobRecord(
+            read.name or f"line-{line}", _seconds(read.at), read.duration, read.team, (part,), read.priority
+        )
+
+    def _alibaba(self, _line: int, row: Mapping[str, str]) -> JobRecord | str:
+        if not row["scheduled_time"] or not row["deletion_time"]:
+            return "no start or no end"
+        at, start, end = (float(row[key]) for key in ("creation_time", "scheduled_time", "deletion_time"))
+        # A pod with a part of a GPU gets a whole one.
+        gpus = int(row["num_gpu"])
+        part = Part(1, gpus, None, int(row["cpu_milli"]), int(row["memory_mib"]) * _MIB)
+        return JobRecord(row["name"], at, max(0.0, end - start), None, (part,))
+
+    def _workload(self, _line: int, found: Any) -> JobRecord | str:
+        """Of a Workload of Kueue that has ended: https://kueue.sigs.k8s.io/docs/concepts/workload/."""
+        metadata, spec, status = found["metadata"], found["spec"], found.get("status", {})
+        times = {
+            one["type"]: one["lastTransitionTime"] for one in status.get("conditions", ()) if one["status"] == "True"
+        }
+        if not {"Admitted", "Finished"} <= times.keys():
+            return "not admitted, or not finished"
+        parts = tuple(_part(one) for one in status["admission"]["podSetAssignments"])
+        at, start, end = (
+            _seconds(moment) for moment in (metadata["creationTimestamp"], times["Admitted"], times["Finished"])
+        )
+        reference = spec.get("priorityClassRef", {}).get("name") or spec.get("priorityClassName") or None
+        return JobRecord(metadata["name"], at, max(0.0, end - start), metadata["namespace"], parts, reference)
+
+
+def _part(assignment: Any) -> Part:
+    count = int(assignment.get("count") or 1)
+    usage = {name: amount(name, value) // count for name, value in assignment.get("resourceUsage", {}).items()}
+    flavors: dict[str, str] = assignment.get("flavors", {})
+    gpus = sum(amount for name, amount in usage.items() if is_extended(name))
+    flavor = next((flavors[name] for name in usage if is_extended(name) and name in flavors), flavors.get(CPU))
+    return Part(count, gpus, flavor, usage.get(CPU), usage.get(MEMORY))
+
+
+def _seconds(at: str | float) -> float:
+    if isinstance(at, str):
+        try:
+            return float(at)
+        except ValueError:
+            moment = datetime.fromisoformat(at)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return at
+
+
+def _known_keys() -> str:
+    return f"its keys are {', '.join(RecordedJob.model_fields)}"
+
+
+def _chain(first: tuple[int, Any], rest: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+    yield first
+    yield from rest

@@ -1,0 +1,234 @@
+"""A replay, or two that are compared, as tables, sentences and data: what the screen and the page have in common."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from gpu_tenancy.base.texts import plural
+from gpu_tenancy.review.figures import DASH, Cell, Table, columns, row
+from gpu_tenancy.simulation.replay import Change, Comparison, Group, Outcome
+
+_DAY: Final = 86_400.0
+_HOUR: Final = 3600.0
+_MINUTE: Final = 60.0
+VERDICTS: Final = {"loses": "bad", "both": "notice", "gains": "good"}
+"""Tone of a team's change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What `tenancy replay` shows.
+
+    Attributes:
+        stack: name of the stack.
+        source: the file's name.
+        outcome: under the stack as it is.
+        left_out: entries of the file that are no jobs with a start and an end, by the reason.
+        not_simulated: features of the stack that the simulation does not have.
+        against: the comparison with the stack at another ref; None without one.
+        teams: of the stack, in its order.
+    """
+
+    stack: str
+    source: str
+    outcome: Outcome
+    left_out: dict[str, int]
+    not_simulated: tuple[str, ...]
+    against: Comparison | None
+    teams: tuple[str, ...]
+
+
+def time_text(seconds: float) -> str:
+    """`0 s`, `45 s`, `12 min`, `3.5 h`, `12 d`."""
+    if seconds < _MINUTE:
+        return f"{seconds:.0f} s"
+    if seconds < _HOUR:
+        return f"{seconds / _MINUTE:.0f} min"
+    return f"{seconds / _HOUR:.1f} h" if seconds < 2 * _DAY else f"{seconds / _DAY:.1f} d"
+
+
+def hours_text(hours: float) -> str:
+    """`0`, `0.4`, `12`, `1,204`: GPU-hours."""
+    return "0" if not hours else f"{hours:.1f}" if hours < 10 else f"{hours:,.0f}"  # noqa: PLR2004 - one digit more
+
+
+def headline(replayed: Replayed) -> str:
+    """The result in one line."""
+    outcome = replayed.outcome
+    if replayed.against is None:
+        waits = outcome.total.waits
+        half, most = waits.quantile(0.5), waits.quantile(0.95)
+        median = f"half of them wait at most {time_text(half)}" if half else "at least half of them do not wait"
+        jobs = f"{plural(outcome.jobs, 'job')} in {time_text(outcome.arrivals)}"
+        return f"{jobs}: {median}, 95 % wait at most {time_text(most)}"
+    changed = {kind: [one.team for one in replayed.against.teams if one.verdict == kind] for kind in VERDICTS}
+    parts = [f"{', '.join(teams)} {_WORDS[kind]}" for kind, teams in changed.items() if teams]
+    return "; ".join(parts) or f"No team is better or worse off than at {replayed.against.ref}"
+
+
+_WORDS: Final = {"loses": "lose", "both": "gain and lose", "gains": "gain"}
+
+
+def tone(replayed: Replayed) -> str:
+    """Tone of the headline."""
+    verdicts = {one.verdict for one in replayed.against.teams} if replayed.against else set[str]()
+    return "bad" if "loses" in verdicts else "notice" if "both" in verdicts or replayed.outcome.total.never else "good"
+
+
+def sentences(replayed: Replayed) -> Iterator[str]:
+    """What a reader should know beside the tables."""
+    outcome, total = replayed.outcome, replayed.outcome.total
+    for flavor, gpus, share in outcome.utilisation():
+        if share:
+            yield f"{flavor}: {share:.0%} of {plural(gpus, 'GPU')} held while jobs arrived"
+    if total.preemptions:
+        yield (
+            f"{plural(total.preemptions, 'preemption')}; {hours_text(total.lost_gpu_hours)} of"
+            f" {hours_text(total.gpu_hours)} GPU-hours were lost to them"
+        )
+    if total.never:
+        yield f"{plural(total.never, 'job')} can never start: the queues never have so much"
+    if outcome.dealt:
+        yield f"{plural(outcome.dealt, 'job')} name no team, and are dealt to the teams by their guarantees"
+    for reason, count in {**replayed.left_out, **outcome.left_out}.items():
+        yield f"{plural(count, 'job')} left out: {reason}"
+    if outcome.livelocks:
+        yield f"{plural(outcome.livelocks, 'time')} jobs preempted one another endlessly"
+
+
+def _compared(now: str, before: str) -> Cell:
+    return Cell(now, before if before != now else "")
+
+
+def teams_table(replayed: Replayed) -> Table:
+    """Waiting, GPU-hours and preemptions by team, with the values at the ref."""
+    changes = {one.team: one for one in replayed.against.teams} if replayed.against else {}
+    found = replayed.outcome.teams
+    names = [team for team in replayed.teams if team in found] + [team for team in changes if team not in found]
+    rows = [
+        row(
+            team,
+            *_figures(found.get(team, Group()), changes[team].before if team in changes else None),
+            *([_verdict(changes[team])] if changes else []),
+            team=team,
+        )
+        for team in names
+    ]
+    total = _figures(replayed.outcome.total, replayed.against.before.total if replayed.against else None)
+    if len(rows) > 1:
+        rows.append(row("all teams", *total, *([""] if changes else []), sums=True))
+    heads = columns("team", *_HEADS, *(["change"] if changes else []))
+    return Table("teams", "By team", heads, tuple(rows))
+
+
+_HEADS: Final = (
+    "jobs#",
+    "wait, median#",
+    "wait, 95 %#",
+    "longest wait#",
+    "never start#",
+    "GPU-hours#",
+    "preemptions#",
+    "GPU-hours lost#",
+)
+
+
+def _verdict(change: Change) -> Cell:
+    words = {"same": "as before", "gains": "gains", "loses": "loses", "both": "gains and loses"}
+    tone = VERDICTS.get(change.verdict)
+    return Cell(words.get(change.verdict, change.verdict), tone=tone)  # pyright: ignore[reportArgumentType]
+
+
+def _figures(now: Group, before: Group | None) -> list[Cell]:
+    texts = _texts(now)
+    return [Cell(text) for text in texts] if before is None else list(map(_compared, texts, _texts(before)))
+
+
+def _texts(group: Group) -> list[str]:
+    waits = group.waits
+    shown = [time_text(waits.quantile(0.5)), time_text(waits.quantile(0.95)), time_text(waits.longest)]
+    return [
+        f"{group.jobs:,}",
+        *(shown if waits.count else [DASH] * 3),
+        f"{group.never:,}",
+        hours_text(group.gpu_hours),
+        f"{group.preemptions:,}",
+        hours_text(group.lost_gpu_hours),
+    ]
+
+
+def classes_table(replayed: Replayed) -> Table:
+    """The same by team and priority class."""
+    before = replayed.against.before.groups if replayed.against else None
+    rows = [
+        row(
+            team,
+            name or "none",
+            *_figures(group, None if before is None else before.get((team, name), Group())),
+            team=team,
+        )
+        for (team, name), group in sorted(replayed.outcome.groups.items(), key=lambda one: one[0])
+    ]
+    return Table(
+        "classes", "By team and priority class", columns("team", "priority class", *_HEADS), tuple(rows), keys=2
+    )
+
+
+def preemptions_table(replayed: Replayed) -> Table:
+    """Who gave way to whom."""
+    before = replayed.against.before.preempted_by if replayed.against else None
+    pairs = dict.fromkeys((*replayed.outcome.preempted_by, *(before or ())))
+    rows = [
+        row(
+            team,
+            by,
+            f"{replayed.outcome.preempted_by[by, team]:,}"
+            if before is None
+            else _compared(f"{replayed.outcome.preempted_by[by, team]:,}", f"{before[by, team]:,}"),
+            team=team,
+        )
+        for by, team in sorted(pairs, key=lambda pair: -replayed.outcome.preempted_by[pair])
+    ]
+    return Table(
+        "preempted", "Who gives way to whom", columns("team", "gives way to", "preemptions#"), tuple(rows), keys=2
+    )
+
+
+def replayed_data(replayed: Replayed) -> dict[str, object]:
+    """The result for programs; durations in seconds."""
+    found = _data(replayed.outcome)
+    against = replayed.against
+    return {
+        "stack": replayed.stack,
+        "source": replayed.source,
+        **found,
+        "notSimulated": list(replayed.not_simulated),
+        "against": against
+        and {"ref": against.ref, **_data(against.before), "teams": {one.team: one.verdict for one in against.teams}},
+    }
+
+
+def _data(outcome: Outcome) -> dict[str, object]:
+    return {
+        "jobs": outcome.jobs,
+        "arrivals": outcome.arrivals,
+        "groups": [
+            {
+                "team": team,
+                "priority": name or None,
+                "jobs": group.jobs,
+                "waitMedian": group.waits.quantile(0.5),
+                "wait95": group.waits.quantile(0.95),
+                "waitLongest": group.waits.longest,
+                "never": group.never,
+                "gpuHours": group.gpu_hours,
+                "preemptions": group.preemptions,
+                "lostGpuHours": group.lost_gpu_hours,
+            }
+            for (team, name), group in outcome.groups.items()
+        ],
+        "flavors": [{"flavor": name, "gpus": gpus, "held": share} for name, gpus, share in outcome.utilisation()],
+        "preempted": [{"team": team, "by": by, "count": count} for (by, team), count in outcome.preempted_by.items()],
+        "leftOut": dict(outcome.left_out),
+        "dealt": outcome.dealt,
+    }
