@@ -1,14 +1,18 @@
 """Layers of the tests: the marks of a case say what it may do, and `make unit` and `make test` choose by them."""
 
 import importlib
+import shutil
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Final
 
 import pytest
 
 _STARTS: Final = frozenset({"os.fork", "os.posix_spawn", "os.system", "socket.bind", "subprocess.Popen"})
 """Python's audit events of a program that is started, and of a port that is listened on."""
+PULUMI: Final = "pulumi"
+"""The mark of tests that need the Pulumi CLI."""
+_NO_PULUMI: Final = "there is no `pulumi` on the PATH: https://www.pulumi.com/docs/install/"
 _running: list[str] = []
 """The case that runs now, if it has none of the marks that allow these."""
 
@@ -22,6 +26,30 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     finally:
         _running.clear()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips what needs the Pulumi CLI where there is none."""
+    if item.get_closest_marker(PULUMI) and shutil.which("pulumi") is None:
+        pytest.skip(_NO_PULUMI)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says how many tests with the Pulumi CLI ran: a run without them looks as green as one with them."""
+    stats: dict[str, list[object]] = terminalreporter.stats
+    reports = [one for some in stats.values() for one in some if isinstance(one, pytest.TestReport)]
+    if line := with_cli(reports):
+        terminalreporter.write_line(line)
+
+
+def with_cli(reports: Iterable[pytest.TestReport]) -> str:
+    """How many tests with the Pulumi CLI ran, and why others did not; empty without such tests."""
+    found = [one for one in reports if PULUMI in one.keywords]
+    tests = {one.nodeid for one in found}
+    why = {one.nodeid: one.longrepr[2] for one in found if isinstance(one.longrepr, tuple)}
+    reasons = "".join(f"; {reason.removeprefix('Skipped: ')}" for reason in sorted(set(why.values())))
+    return f"Tests with the Pulumi CLI: {len(tests - why.keys())} of {len(tests)} ran{reasons}" if tests else ""
 
 
 def _audit(event: str, arguments: tuple[object, ...]) -> None:

@@ -4,6 +4,7 @@ import socket
 import subprocess
 
 import pytest
+from layers import PULUMI, with_cli
 
 
 def test_a_test_without_a_mark_can_neither_start_a_program_nor_listen() -> None:
@@ -11,3 +12,17 @@ def test_a_test_without_a_mark_can_neither_start_a_program_nor_listen() -> None:
         subprocess.run(["true"], check=False)
     with socket.socket() as listener, pytest.raises(pytest.fail.Exception, match="has no mark `process`"):
         listener.bind(("127.0.0.1", 0))
+
+
+def report(name: str, when: str, why: str = "", *, mark: str = PULUMI) -> pytest.TestReport:
+    outcome, reason = ("skipped", ("layers.py", 1, f"Skipped: {why}")) if why else ("passed", None)
+    place = (name, 1, name)
+    return pytest.TestReport(name, place, {mark: 1}, outcome, reason, when)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_run_says_how_many_tests_with_the_cli_ran_and_why_others_did_not() -> None:
+    ran = [report("a", "setup"), report("a", "call"), report("a", "teardown")]
+    skipped = [report("b", "setup", "no CLI"), report("b", "teardown"), report("c", "setup", "no CLI")]
+    assert with_cli(ran) == "Tests with the Pulumi CLI: 1 of 1 ran"
+    assert with_cli([*ran, *skipped]) == "Tests with the Pulumi CLI: 1 of 3 ran; no CLI"
+    assert not with_cli([report("d", "call", mark="process")])

@@ -16,7 +16,6 @@ from players import Kubelet, Operator, played
 from program_on_cli import OnCli, Step
 from stand_in_webhook import Asked, Webhook, webhook
 from stand_ins import stand_in, webhook_template
-from test_cli_pulumi import WITH_PULUMI
 
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.progress import Report
@@ -29,7 +28,7 @@ from gpu_tenancy.model.source import Source
 pytestmark = [
     pytest.mark.process,
     pytest.mark.slow,
-    WITH_PULUMI,
+    pytest.mark.pulumi,
     pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no `kubectl` on the PATH, which a gate runs"),
 ]
 

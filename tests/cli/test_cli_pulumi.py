@@ -27,10 +27,6 @@ from gpu_tenancy.kube.references import Reference
 
 pytestmark = pytest.mark.process
 
-WITH_PULUMI = pytest.mark.skipif(
-    find_pulumi() is None, reason="there is no `pulumi` on the PATH: https://www.pulumi.com/docs/install/"
-)
-
 
 @pytest.fixture
 def project(tmp_path: Path, cluster: Cluster) -> Iterator[Project]:
@@ -78,7 +74,7 @@ def _declared(live: Any) -> Any:
     return {"labels": labels, "spec": spec, **top}
 
 
-@WITH_PULUMI
+@pytest.mark.pulumi
 def test_both_ways_end_in_the_same_objects_and_follow_an_edit(
     platform: Platform, cluster: Cluster, project: Project, tmp_path: Path
 ) -> None:
@@ -107,7 +103,7 @@ def test_both_ways_end_in_the_same_objects_and_follow_an_edit(
     assert sorted(each.name for each in (project.folder / "stacks").iterdir()) == ["Pulumi.good.yaml"]
 
 
-@WITH_PULUMI
+@pytest.mark.pulumi
 def test_pulumis_errors_are_shown_verbatim(project: Project, tmp_path: Path) -> None:
     program = find_pulumi()
     assert program
@@ -148,7 +144,7 @@ def having(folder: Path, text: str) -> list[Path]:
     return [file for file in files if any(form in file.read_bytes() for form in forms)]
 
 
-@WITH_PULUMI
+@pytest.mark.pulumi
 def test_a_secret_of_the_config_is_in_the_cluster_and_in_no_file_nor_output(
     platform: Platform, cluster: Cluster, project: Project
 ) -> None:

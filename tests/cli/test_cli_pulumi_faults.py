@@ -11,7 +11,7 @@ from random import Random
 import psutil
 import pytest
 from cli_builders import Project, small
-from test_cli_pulumi import WITH_PULUMI, deployable, references
+from test_cli_pulumi import deployable, references
 
 from gpu_tenancy.base.json import Json, at, text_at
 from gpu_tenancy.deploy.pulumi_cli import PulumiCli, find_pulumi
@@ -22,7 +22,7 @@ from gpu_tenancy.kube.apply import ApplyError, apply
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 
-pytestmark = [pytest.mark.process, pytest.mark.slow, WITH_PULUMI]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.pulumi]
 
 KILLS = int(os.environ.get("GPU_TENANCY_KILLS", "3"))
 """Number of points at which a deployment is killed; each takes about a minute."""

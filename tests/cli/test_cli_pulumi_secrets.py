@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from builders import EXISTING, Data, server
 from cli_builders import Project, small, tenancy
-from test_cli_pulumi import WITH_PULUMI, deployable, having, secretly
+from test_cli_pulumi import deployable, having, secretly
 
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.deploy.pulumi_cli import PulumiCli, find_pulumi
@@ -78,7 +78,7 @@ def checksum(cluster: Cluster) -> str:
     return server["spec"]["template"]["metadata"]["annotations"]["gpu-tenancy.dev/secrets"]
 
 
-@WITH_PULUMI
+@pytest.mark.pulumi
 def test_values_of_the_config_reach_their_secret_and_no_file_nor_output(author: Author, cluster: Cluster) -> None:
     author.pulumi("stack", "init")
     author.set(FIRST)
@@ -114,7 +114,7 @@ def is_reported_without_its_value(author: Author, preview: str) -> None:
     assert "[secret]" in preview
 
 
-@WITH_PULUMI
+@pytest.mark.pulumi
 def test_an_error_of_the_api_server_about_a_secret_has_no_value(author: Author) -> None:
     """The value is no credentials of a registry, so the API server rejects the Secret."""
     made = sections(author.platform)
@@ -135,7 +135,7 @@ def test_an_error_of_the_api_server_about_a_secret_has_no_value(author: Author) 
     author.shows_none()
 
 
-@WITH_PULUMI
+@pytest.mark.pulumi
 def test_up_on_the_embedded_platform_has_a_placeholder_for_an_encrypted_value(
     author: Author, cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from cli_builders import Project
-from test_cli_pulumi import WITH_PULUMI, references, remove
+from test_cli_pulumi import references, remove
 from test_deploy_moving import sections
 
 from gpu_tenancy.embedded.platform import Platform
@@ -92,7 +92,7 @@ def uid(cluster: Cluster, one: Reference) -> str:
     return live["metadata"]["uid"]
 
 
-@WITH_PULUMI
+@pytest.mark.pulumi
 def test_an_environment_is_divided_and_joined_without_a_change_in_the_cluster(
     deployed: Project, platform: Platform, cluster: Cluster
 ) -> None:
@@ -121,7 +121,7 @@ def test_an_environment_is_divided_and_joined_without_a_change_in_the_cluster(
     assert not [one for one in references(deployed) if cluster.get(*one)]
 
 
-@WITH_PULUMI
+@pytest.mark.pulumi
 def test_nothing_happens_without_a_confirmation(project: Project, platform: Platform) -> None:
     write(project, platform, ["a"])
     done = tenancy(project, "up", "good")
