@@ -13,7 +13,8 @@ from gpu_tenancy.model.names import adoptable
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.parts import CLUSTER, OPERATORS
 
-from .clouds import open_cluster
+from .clouds import Cluster, open_cluster
+from .clouds.adoption import importing
 from .clouds.api import Api
 from .config import configured_stack, of_part
 from .observability import Observability
@@ -47,7 +48,7 @@ async def _deploy(planned: Plan) -> dict[str, Any]:
     """Registers what one Pulumi stack has of an environment; returns its outputs."""
     name = planned.part.name if planned.part else None
     if name == CLUSTER:
-        return {"connection": open_cluster("cluster", planned.cluster).api.output()}
+        return {"connection": _cluster(planned).api.output()}
     if name == OPERATORS:
         _operators(planned, _on_cluster(planned))
         return {}
@@ -59,7 +60,7 @@ async def _deploy(planned: Plan) -> dict[str, Any]:
 def _on_cluster(planned: Plan) -> pulumi.ResourceOptions:
     """Options of what is deployed to the cluster that exists, or that another Pulumi stack of the environment has."""
     if planned.part is None or all(part.name != CLUSTER for part in planned.parts):
-        cluster = open_cluster("cluster", planned.cluster)
+        cluster = _cluster(planned)
         return _own(planned, cluster.api, cluster.kubernetes)
     environment = pulumi.get_stack().removesuffix(f".{planned.part.name}")
     name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{environment}.{CLUSTER}"
@@ -67,6 +68,12 @@ def _on_cluster(planned: Plan) -> pulumi.ResourceOptions:
     connection = pulumi.StackReference(name).require_output("connection")
     api = Api.of("cluster-kubernetes", connection, planned.cluster.late_users)
     return _own(planned, api, api.provider())
+
+
+def _cluster(planned: Plan, name: str = "", parent: pulumi.Resource | None = None) -> Cluster:
+    """The cluster of a stack; resources of the cloud that the stack adopts are imported."""
+    opts = pulumi.ResourceOptions(parent=parent, transformations=importing(planned.cluster.section.adopt))
+    return open_cluster(f"{_prefix(name)}cluster", planned.cluster, opts)
 
 
 def _own(
@@ -117,7 +124,7 @@ def build(planned: Plan, *, name: str = "", parent: pulumi.Resource | None = Non
 
 def _foundation(planned: Plan, name: str = "", parent: pulumi.Resource | None = None) -> pulumi.ResourceOptions:
     """Registers the cluster, operators and dashboards; returns the options of the tenancy."""
-    cluster = open_cluster(f"{_prefix(name)}cluster", planned.cluster, pulumi.ResourceOptions(parent=parent))
+    cluster = _cluster(planned, name, parent)
     return _operators(planned, _own(planned, cluster.api, cluster.kubernetes, parent), cluster.system, name)
 
 
@@ -173,9 +180,10 @@ def adopting(names: Sequence[str], api: Api) -> list[pulumi.ResourceTransformati
 
     All other objects keep their provider, which refuses objects that exist already.
     """
-    if not names:
+    wanted = frozenset(name for name in names if "=" not in name)
+    if not wanted:
         return []
-    wanted, provider = frozenset(names), api.adopting()
+    provider = api.adopting()
 
     def adopt(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
         if _name(args.type_, args.props) not in wanted:

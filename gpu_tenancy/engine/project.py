@@ -92,7 +92,7 @@ def for_embedded(source: Source, stack: Stack, kubeconfig: Path, adopt: Sequence
         "autoscaler": stack.cluster.grows,
         # Nodes of the embedded platform run no pods: nothing of it is missing there.
         "provides": list(needs()),
-        "adopt": list(stack.cluster.adopt if adopt is None else adopt),
+        "adopt": [name for name in (stack.cluster.adopt if adopt is None else adopt) if "=" not in name],
         **like,
     }
     # Operators on an existing cluster belong to its owner, so the stack does not install them. Rights and guards follow

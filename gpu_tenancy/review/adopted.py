@@ -11,12 +11,13 @@ from gpu_tenancy.base.texts import first_names
 from gpu_tenancy.model.spec import NAMESPACE
 from gpu_tenancy.review.adopting import Adopted
 from gpu_tenancy.review.fields import Difference
+from gpu_tenancy.review.recorded import lines as cloud_lines
 
 _NAMED: Final = frozenset({"pools", "priorities", "cohorts", "teams"})
 _START: Final = """\
 # yaml-language-server: $schema=schema.json
-# Written by `tenancy cluster adopt` from a running cluster; values that follow from others are left out. Check
-# cluster.provides, because no object shows whether NetworkPolicies are enforced, and owners that are unknown.
+# Written by `tenancy cluster adopt`; values that follow from others are left out. Check cluster.provides, because no
+# object shows whether NetworkPolicies are enforced, and owners that are unknown.
 config:
 """
 
@@ -49,12 +50,25 @@ def lines(adopted: Adopted) -> Iterator[str]:
     if adopted.problems:
         yield "the stack is not valid yet, so it is not compared; correct the file, then preview it"
         return
+    yield from cloud_lines(adopted.cloud)
+    if blocked := blocking(adopted):
+        yield (
+            f"Blocked: a deployment would replace {first_names(blocked, 3)}; remove such pools from the stack, add"
+            " pools with other names beside them, and move the jobs"
+        )
     yield f"same: {_counts(adopted.same)}"
     for text in _grouped(adopted.differences):
         yield f"differs: {text}"
     yield f"new: {_counts(adopted.new)}"
+    for text in adopted.imports:
+        yield f"imported: {text.replace('=', ' ← ', 1)}"
     for text in adopted.left:
         yield f"not in the stack: {text}"
+
+
+def blocking(adopted: Adopted) -> list[str]:
+    """Resources of the cloud that a deployment would replace; Pulumi refuses, because what is imported is protected."""
+    return list(dict.fromkeys(each.resource for each in adopted.cloud if each.effect == "replaced"))
 
 
 def _counts(counts: Counter[str]) -> str:
@@ -78,4 +92,6 @@ def data(adopted: Adopted) -> dict[str, Any]:
         "differences": [asdict(each) for each in adopted.differences],
         "new": dict(adopted.new),
         "leftAlone": adopted.left,
+        "imports": adopted.imports,
+        "cloud": [asdict(each) for each in adopted.cloud],
     }

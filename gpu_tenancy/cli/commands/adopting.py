@@ -16,11 +16,26 @@ if TYPE_CHECKING:
 
     from gpu_tenancy.kube.client import Cluster
     from gpu_tenancy.kube.references import Reference
+    from gpu_tenancy.review.adopting import Adopted
 
 
 def adopt(
     *,
-    out: Annotated[Path, typer.Option(help="File to write: stacks/Pulumi.NAME.yaml of a project.")],
+    out: Annotated[
+        Path | None, typer.Option(help="File to write: stacks/Pulumi.NAME.yaml of a project.", show_default=False)
+    ] = None,
+    recorded: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with what the cloud's commands print of cluster and pools, as JSON files: they are imported."
+            " Without --kubeconfig, --context or --embedded, no cluster is asked.",
+            show_default=False,
+        ),
+    ] = None,
+    stack: Annotated[
+        str | None,
+        typer.Option(help="Stack to compare with --recorded, instead of writing one.", show_default=False),
+    ] = None,
     project: ProjectFolder = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -29,36 +44,74 @@ def adopt(
 ) -> None:
     """Write a stack that has the tenancy of a running cluster, and compare its objects with the cluster's.
 
-    It reads with your rights and changes nothing in the cluster. Exit code 1: the stack is written, but not valid yet.
+    It reads with your rights and changes nothing in the cluster. Exit code 1: the stack is written, but not valid yet,
+    or its deployment would replace a cloud resource.
 
     [dim]tenancy cluster adopt --out stacks/Pulumi.prod.yaml[/dim]
+    [dim]tenancy cluster adopt --recorded recorded --out stacks/Pulumi.prod.yaml[/dim]
     """
-    with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from rich.text import Text
+    recording = None
+    with terminal.errors(stack or ""):
+        if (out is None) == (stack is None) or (stack and recorded is None):
+            raise ConsoleError("nothing to write or to compare", "set --out FILE, or --recorded DIR --stack NAME")
+        if recorded:
+            from gpu_tenancy.inspect.adopt.recordings import read_recording
 
-        from gpu_tenancy.base.characters import visible
-        from gpu_tenancy.base.writing import write_text
+            recording = read_recording(recorded)
+        if stack and recording:
+            from gpu_tenancy.review.adopting import compare_recorded
+
+            _answered(compare_recorded(recording, stack, project), output)
+        name = _name(out) if out else ""
+        if out and recording and not (kubeconfig or context or embedded):
+            from gpu_tenancy.review.adopting import adopt_recorded
+
+            _written(adopt_recorded(recording, name, project), out, output)
+            return
+    if out is None:
+        return
+    with asking(kubeconfig, context, embedded=embedded) as cluster:
         from gpu_tenancy.inspect.adopt.tenancy import KINDS, Seen
         from gpu_tenancy.inspect.reading import read
         from gpu_tenancy.inspect.survey.facts import Facts
-        from gpu_tenancy.model.project import check_name
-        from gpu_tenancy.review import adopted
         from gpu_tenancy.review.adopting import adopt as adopt_from
 
-        name = out.name.removeprefix("Pulumi.").removesuffix(".yaml")
-        if out.name != f"Pulumi.{name}.yaml":
-            raise ConsoleError(f"--out {out}: not the file of a stack", "use stacks/Pulumi.NAME.yaml")
-        check_name(name)
-        if out.exists():
-            raise ConsoleError(f"--out {out}: exists", "use another name, or delete the file first")
         with terminal.reported_if_slow("reading the cluster"):
-            seen = Seen(Facts(read(cluster, KINDS, cluster.namespace)))
-        found = adopt_from(seen, name, _exists(cluster), project)
-        write_text(out, adopted.written(found))
-        answer(output, adopted.data(found), *(Text(visible(line)) for line in adopted.lines(found)))
-        terminal.report(f"stack: {out}")
-        if found.problems:
-            raise typer.Exit(1)
+            seen = Seen(Facts(read(cluster, KINDS, cluster.namespace)), recording)
+        _written(adopt_from(seen, name, _exists(cluster), project), out, output)
+
+
+def _name(out: Path) -> str:
+    """The name of the stack in a file, which must not exist."""
+    from gpu_tenancy.model.project import check_name
+
+    name = out.name.removeprefix("Pulumi.").removesuffix(".yaml")
+    if out.name != f"Pulumi.{name}.yaml":
+        raise ConsoleError(f"--out {out}: not the file of a stack", "use stacks/Pulumi.NAME.yaml")
+    check_name(name)
+    if out.exists():
+        raise ConsoleError(f"--out {out}: exists", "use another name, or delete the file first")
+    return name
+
+
+def _written(found: "Adopted", out: Path, output: Output) -> None:
+    from gpu_tenancy.base.writing import write_text
+    from gpu_tenancy.review import adopted
+
+    write_text(out, adopted.written(found))
+    terminal.report(f"stack: {out}")
+    _answered(found, output)
+
+
+def _answered(found: "Adopted", output: Output) -> None:
+    from rich.text import Text
+
+    from gpu_tenancy.base.characters import visible
+    from gpu_tenancy.review import adopted
+
+    answer(output, adopted.data(found), *(Text(visible(line)) for line in adopted.lines(found)))
+    if found.problems or adopted.blocking(found):
+        raise typer.Exit(1)
 
 
 def _exists(cluster: "Cluster") -> "Callable[[Reference], bool]":

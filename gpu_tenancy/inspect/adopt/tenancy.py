@@ -7,10 +7,12 @@ from typing import Any, Final
 
 from gpu_tenancy import kueue
 from gpu_tenancy.base.json import at, int_at, list_at, maps_at, text_at, texts_at
+from gpu_tenancy.inspect.adopt.clouds import cluster_of, pools_of, with_flavors
 from gpu_tenancy.inspect.adopt.pools import Drafted, pools
+from gpu_tenancy.inspect.adopt.recordings import Recording
 from gpu_tenancy.inspect.pods import name_of
 from gpu_tenancy.inspect.reading import Kind
-from gpu_tenancy.inspect.survey.facts import Facts
+from gpu_tenancy.inspect.survey.facts import Facts, accelerators
 from gpu_tenancy.kueue import Quota
 
 KINDS: Final[tuple[Kind, ...]] = (
@@ -28,14 +30,25 @@ _PAYS: Final = {"owner": "owner", "costCenter": "cost-center"}
 
 @dataclass(frozen=True)
 class Seen:
-    """A cluster as a stack would have it."""
+    """A cluster as a stack would have it.
+
+    Attributes:
+        recording: the cluster and its pools as the cloud describes them; None if nodes show the pools.
+    """
 
     facts: Facts
+    recording: Recording | None = None
 
     @cached_property
     def pools(self) -> tuple[Drafted, dict[str, str]]:
         """The pools, and the GPU resource of each flavor."""
-        return pools(self.facts)
+        drafted, resources = pools(self.facts)
+        if self.recording is None:
+            return drafted, resources
+        recorded = pools_of(self.recording)
+        with_flavors(recorded, self.recording, self.facts.state.of("Node"), self.facts.state.of("ResourceFlavor"))
+        promised = {flavor: resource for flavor, resource in self.facts.promised if accelerators({resource: 1})}
+        return recorded, {**promised, **resources}
 
     @cached_property
     def queue_of(self) -> dict[str, str]:
@@ -203,6 +216,10 @@ class Seen:
             "teams": self.teams.entries,
         }
         fair = {"fairness": "even"} if self.facts.queues.tenancy.fair_sharing else {}
-        cluster = {"cloud": "existing", "provides": self.provides}
+        cluster: dict[str, Any] = {"cloud": "existing"}
+        if self.recording:
+            cluster, left = cluster_of(self.recording)
+            self.pools[0].left += left
+        cluster["provides"] = self.provides
         start = {"environment": environment or name, "cluster": cluster, **fair}
         return {**start, **{key: part for key, part in parts.items() if part}}

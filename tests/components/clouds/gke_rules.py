@@ -8,45 +8,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from gpu_tenancy.review.recorded import recorded_types
+
 Names: TypeAlias = tuple[str, ...]
 """A place without list positions."""
 
 CLUSTER: Final = "gcp:container/cluster:Cluster"
 POOL: Final = "gcp:container/nodePool:NodePool"
 
-_NODE_NAMES: Final[Mapping[Names, Names]] = {
+_CREATED: Final[Mapping[Names, Names]] = {("minMasterVersion",): ("initialClusterVersion",)}
+"""Names of a request that descriptions do not have."""
+_OF_DEFAULT_POOL: Final[Mapping[Names, Names]] = {
     ("nodeConfig", "guestAccelerators"): ("accelerators",),
     ("nodeConfig", "guestAccelerators", "count"): ("acceleratorCount",),
     ("nodeConfig", "guestAccelerators", "type"): ("acceleratorType",),
 }
+
+
+def _renamed(token: str) -> dict[Names, Names]:
+    named = recorded_types()[token].renamed.items()
+    return {tuple(name.split(".")): tuple(place.split(".")) for name, place in named}
+
+
 RENAMED: Final[Mapping[str, Mapping[Names, Names]]] = {
-    POOL: {
-        **_NODE_NAMES,
-        ("nodeConfig",): ("config",),
-        ("nodeLocations",): ("locations",),
-        ("maintenancePolicies",): ("maintenancePolicy",),
-        ("maintenancePolicies", "exclusionUntilEndOfSupports"): ("exclusionUntilEndOfSupport",),
-    },
-    CLUSTER: {
-        **_NODE_NAMES,
-        ("minMasterVersion",): ("initialClusterVersion",),
-        ("datapathProvider",): ("networkConfig", "datapathProvider"),
-        ("enableMultiNetworking",): ("networkConfig", "enableMultiNetworking"),
-        ("enableShieldedNodes",): ("shieldedNodes", "enabled"),
-        ("enableLegacyAbac",): ("legacyAbac", "enabled"),
-        ("clusterAutoscaling",): ("autoscaling",),
-        ("clusterAutoscaling", "enabled"): ("enableNodeAutoprovisioning",),
-        ("loggingConfig", "enableComponents"): ("componentConfig", "enableComponents"),
-        ("maintenancePolicy", "dailyMaintenanceWindow"): ("window", "dailyMaintenanceWindow"),
-        ("maintenancePolicy", "recurringWindow"): ("window", "recurringWindow"),
-        ("maintenancePolicy", "recurringWindow", "startTime"): ("window", "startTime"),
-        ("maintenancePolicy", "recurringWindow", "endTime"): ("window", "endTime"),
-        ("maintenancePolicy", "maintenanceExclusions"): ("window", "maintenanceExclusions"),
-        ("maintenancePolicy", "maintenanceExclusions", "exclusionOptions"): ("maintenanceExclusionOptions",),
-        ("nodeLocations",): ("locations",),
-        ("monitoringConfig", "enableComponents"): ("componentConfig", "enableComponents"),
-        ("monitoringConfig", "managedPrometheus"): ("managedPrometheusConfig",),
-    },
+    POOL: _renamed(POOL),
+    CLUSTER: {**_OF_DEFAULT_POOL, **_renamed(CLUSTER), **_CREATED},
 }
 """The API's name of an input, within the message that it is in, where it is another."""
 
