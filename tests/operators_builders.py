@@ -44,6 +44,13 @@ def amd(**sections: Any) -> Data:
     return stack(pools=pools, teams={"a": team(gpus={"mi": {"guaranteed": 8}})}, **sections)
 
 
+def intel(**sections: Any) -> Data:
+    """A described pool of Intel GPUs beside CPU nodes, in an existing cluster."""
+    label = {"intel.feature.node.kubernetes.io/gpu": "true"}
+    flex = {**AMD_POOL, "gpu": "Flex_170", "resource": "gpu.intel.com/i915", "labels": label}
+    return stack(pools={"cpu": pool("m7i.8xlarge", 3), "flex": flex}, teams={"a": team()}, **sections)
+
+
 def amd_made_here(**sections: Any) -> Data:
     """MI300X nodes beside CPU nodes, made on AKS."""
     pools = {"cpu": pool("Standard_D32s_v5", 3), "mi": pool("Standard_ND96isr_MI300X_v5", 1)}

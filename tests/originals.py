@@ -11,11 +11,12 @@ from typing import Final
 import pytest
 
 FOLDER: Final = "GPU_TENANCY_UPSTREAM"
-"""Environment variable: a folder with `charts/CHART/values.yaml` and `crds/OPERATOR/FILE`."""
+"""Environment variable: a folder with `charts/CHART/values.yaml` and `crds/OPERATOR/FILE`; whole charts, as
+`helm pull --untar` makes them, are rendered too."""
 
 
 def original(path: str) -> Path:
-    """A file of that folder; the test that asks for it is skipped, by name, without the folder or without that file.
+    """A file or folder there; the test that asks for it is skipped, by name, without the folder or without that file.
 
     Args:
         path: such as `charts/kueue/values.yaml`.
@@ -24,6 +25,6 @@ def original(path: str) -> Path:
     if not folder:
         pytest.skip(f"not compared with the original: set {FOLDER} to a folder of upstream files")
     file = Path(folder) / path
-    if not file.is_file():
+    if not file.exists():
         pytest.skip(f"not compared with the original: {FOLDER} has no copy of {path}")
     return file

@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Final
 
 import platformdirs
+import pytest
+import yaml
+from originals import original
 
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
 from gpu_tenancy.base.progress import Report
@@ -30,7 +33,10 @@ NOT_RENDERED: Final = {
     "gpu-operator-charts": "the module proxy does not have its module",
     "external-secrets": "the module proxy has only old versions of its module",
 }
-"""The charts that cannot be rendered here, and why: their rows name what they were read from."""
+"""The charts that are rendered only if `originals.FOLDER` has them, and why: their rows name what they were read from.
+
+On 2026-11-25 they were rendered from their repositories, in the installed versions, but external-secrets in 2.9.0.
+"""
 
 RENDERED: Final = tuple(name for name in charts() if name not in NOT_RENDERED)
 
@@ -49,6 +55,8 @@ def rendered(release: ReleasePlan, report: Report) -> list[Manifest]:
     """The objects of a release's chart, with hooks and those of charts in it, without definitions in `crds`."""
     store = platformdirs.user_cache_path("gpu-tenancy")
     program = choosing.find({}, store, report)[0][RENDERER]
+    if release.name in NOT_RENDERED:
+        return render(program, _of_upstream(release.name), release)
     if release.name in _FOLDERS:
         return render(program, _of_module(release.name, store, report), release)
     (operator,) = (name for name, row in operators().items() if release.name in row.charts)
@@ -58,6 +66,18 @@ def rendered(release: ReleasePlan, report: Report) -> list[Manifest]:
         for name, row in rows.items()
         for found in render(program, chart_folder(name, row, store, report), _part(release, row.part))
     ]
+
+
+def _of_upstream(chart: str) -> Path:
+    """The whole chart in its pinned version; the test is skipped without it."""
+    folder = original(f"charts/{chart}/templates").parent
+    has, pinned = (
+        yaml.safe_load((folder / "Chart.yaml").read_text(encoding="utf-8"))["version"],
+        charts()[chart].version,
+    )
+    if has != pinned:
+        pytest.skip(f"not compared with the original: {folder} is {has}, and {pinned} is installed")
+    return folder
 
 
 def _part(release: ReleasePlan, part: str) -> ReleasePlan:
@@ -96,8 +116,8 @@ def beyond_baseline(pod: dict[str, Json]) -> bool:
     return host or paths or any(at(one, "securityContext", "privileged") is True for one in containers)
 
 
-def requested(pod: dict[str, Json], resource: str) -> str:
-    """What the only container of a pod requests of a resource: the limit where it names no request."""
-    (container,) = maps_at(pod, "containers")
-    amounts = {**map_at(container, "resources", "limits"), **map_at(container, "resources", "requests")}
-    return text_at(amounts, resource) or str(amounts.get(resource, 0))
+def requested(pod: dict[str, Json], resource: str) -> Iterator[str]:
+    """What the containers of a pod request of a resource: their limits where they name no request."""
+    for container in maps_at(pod, "containers"):
+        amounts = {**map_at(container, "resources", "limits"), **map_at(container, "resources", "requests")}
+        yield text_at(amounts, resource) or str(amounts.get(resource, 0))

@@ -12,6 +12,7 @@ from operators_builders import (
     STACKS,
     amd,
     amd_made_here,
+    intel,
     made_here,
     names,
     plan_of,
@@ -84,24 +85,35 @@ def test_an_operator_may_be_installed_into_a_cluster_that_exists() -> None:
 
 
 def test_other_vendors_gpus_bring_their_operators() -> None:
-    assert names(amd(operators={"amdGpuOperator": "here"})) == ["cert-manager", "gpu-operator-charts"]
+    assert names(amd(operators={"amdGpuOperator": "here"})) == ["gpu-operator-charts"]
+    assert names(amd_made_here()) == ["kube-prometheus-stack", "gpu-operator-charts", "kueue", "keda"]
+
+
+def test_amds_operator_manages_no_kernel_module_so_no_program_of_kmm_runs() -> None:
+    values = release(amd_made_here(), "gpu-operator-charts").values
+    assert (values["kmm"], values["deviceConfig"]["spec"]["driver"]) == (
+        {"enabled": False, "watch": False},
+        {"enable": False},
+    )
 
 
 def test_cert_manager_is_installed_after_prometheus_and_before_its_users() -> None:
-    assert names(amd_made_here()) == ["kube-prometheus-stack", "cert-manager", "gpu-operator-charts", "kueue", "keda"]
+    operators = dict.fromkeys(("prometheus", "kueue", "keda", "intelDevicePlugin"), "here")
+    in_order = names(intel(operators=operators))
+    assert in_order[:3] == ["kube-prometheus-stack", "cert-manager", "intel-device-plugins-operator"]
 
 
 @pytest.mark.parametrize(
     "operators",
     [
         {"certManager": "installed"},
-        {"amdGpuOperator": "installed"},
-        {"amdGpuOperator": "off", "certManager": "off"},
+        {"intelDevicePlugin": "installed"},
+        {"intelDevicePlugin": "off", "certManager": "off"},
     ],
     ids=["it is installed", "what wants it is installed", "what wants it is off"],
 )
 def test_cert_manager_is_left_out_where(operators: Data) -> None:
-    sections = amd(operators={"kueue": "here", "amdGpuOperator": "here", **operators})
+    sections = intel(operators={"kueue": "here", "intelDevicePlugin": "here", **operators})
     assert "cert-manager" not in names(sections)
 
 
@@ -141,7 +153,7 @@ def test_monitors_are_made_where_prometheus_is_there(prometheus: str, *, monitor
 def test_cert_manager_has_its_definitions_and_a_monitor_where_prometheus_is_there(
     prometheus: str, *, monitored: bool
 ) -> None:
-    chart_release = release(amd_made_here(operators={"prometheus": prometheus}), "cert-manager")
+    chart_release = release(amd_made_here(operators={"prometheus": prometheus, "certManager": "here"}), "cert-manager")
     assert chart_release.values["crds"] == {"enabled": True, "keep": True}
     assert chart_release.values["prometheus"] == {"servicemonitor": {"enabled": monitored}}
     assert not chart_release.definitions_go

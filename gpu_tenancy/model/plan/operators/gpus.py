@@ -191,7 +191,11 @@ def _own_values(environment: Environment) -> Values:
 
 
 def amd_values(environment: Environment) -> Values:
-    """Values of AMD's GPU operator: tolerations for the pools' taints, and no driver, which is in the node image."""
+    """Values of AMD's GPU operator: tolerations for the pools' taints, and no driver, which is in the node image.
+
+    So there is no kernel module to manage either, and none of KMM's programs, whose images are `latest`:
+    https://github.com/ROCm/gpu-operator/blob/v1.5.1/docs/installation/kubernetes-helm.md.
+    """
     tolerations = tolerations_for(environment.gpu_pools(AMD))
     monitor = {"serviceMonitor": {"enable": there(environment, "prometheus")}}
     return {
@@ -199,6 +203,7 @@ def amd_values(environment: Environment) -> Values:
             "enabled": not there(environment, "gpu_operator"),
             "worker": {"tolerations": tolerations},
         },
+        "kmm": {"enabled": False, "watch": False},
         "deviceConfig": {
             "spec": {
                 "driver": {"enable": False},
