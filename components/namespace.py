@@ -21,10 +21,13 @@ from pulumi_kubernetes.networking.v1 import (
     NetworkPolicyPeerArgsDict,
     NetworkPolicySpecArgsDict,
 )
+from pulumi_kubernetes.resource.v1 import ExactDeviceRequestArgsDict, ResourceClaimTemplate
 
 from gpu_tenancy.base.quantity import format_amounts, format_bytes
 from gpu_tenancy.model.catalogue.clouds import NodeEndpoint
+from gpu_tenancy.model.names import INTERFACE_CLASS
 from gpu_tenancy.model.plan import namespaces as planned
+from gpu_tenancy.model.plan.fabric import claim_name
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 
 from .conventions import KUEUE, NAME, fair_sharing
@@ -62,6 +65,7 @@ class TeamNamespace(pulumi.ComponentResource):
             *(self._quota(f"{name}-{quota.name}", team.name, quota) for quota in team.quotas),
             self._limits(f"{name}-containers", team),
             *self._network(name, team),
+            *(self._interfaces(f"{name}-{claim_name(number)}", team.name, number) for number in team.interfaces),
             self._service_account(f"{name}-workload", team.name, ACCOUNT, team.pull_secrets),
             self._queue(f"{name}-queue", team),
         ]
@@ -71,6 +75,27 @@ class TeamNamespace(pulumi.ComponentResource):
             team_binding(f"{name}-{binding.role}s", team.name, binding, self._inside)
         if team.manager:
             manager_binding(f"{name}-manager", team.name, team.manager, self._inside)
+
+    def _interfaces(self, name: str, namespace: str, number: int) -> ResourceClaimTemplate:
+        """What pods claim all interfaces of their node by.
+
+        Kueue counts no claim of all devices (`allocationMode: All`), so their number is named:
+        https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/dra/claims.go.
+        """
+        exactly: ExactDeviceRequestArgsDict = {
+            "device_class_name": INTERFACE_CLASS,
+            "allocation_mode": "ExactCount",
+            "count": number,
+        }
+        return ResourceClaimTemplate(
+            name,
+            metadata={"name": claim_name(number), "namespace": namespace},
+            spec={"spec": {"devices": {"requests": [{"name": "interfaces", "exactly": exactly}]}}},
+            # The API server refuses changes.
+            opts=pulumi.ResourceOptions.merge(
+                self._inside, pulumi.ResourceOptions(replace_on_changes=["spec"], delete_before_replace=True)
+            ),
+        )
 
     def _quota(self, name: str, namespace: str, quota: planned.ResourceQuota) -> ResourceQuota:
         spec: ResourceQuotaSpecArgsDict = {"hard": format_amounts(quota.hard)}

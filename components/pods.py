@@ -75,22 +75,18 @@ def near(labels: Iterable[str]) -> AffinityArgsDict:
     }
 
 
-_CHANNEL: Final = "channel"
-"""Name of the claim of a channel in a pod."""
-
-
 def resources(pod: PodPlan) -> ResourceRequirementsArgsDict:
     """Equal requests and limits: extended resources require this, and the pod's QoS class is Guaranteed."""
     amounts = {**pod.amounts, **(pod.fabric.devices if pod.fabric else {})}
     needed: ResourceRequirementsArgsDict = {"requests": format_amounts(amounts), "limits": format_amounts(amounts)}
-    if pod.channel:
-        needed["claims"] = [{"name": _CHANNEL}]
+    if pod.claims:
+        needed["claims"] = [{"name": name} for name in pod.claims]
     return needed
 
 
 def device_claims(pod: PodPlan) -> list[PodResourceClaimArgsDict]:
-    """The claim of a pod on the channel of its job's ComputeDomain; empty without."""
-    return [{"name": _CHANNEL, "resource_claim_template_name": pod.channel}] if pod.channel else []
+    """The claims of a pod: of the channel of its job's ComputeDomain, and of interfaces; empty without."""
+    return [{"name": name, "resource_claim_template_name": template} for name, template in pod.claims.items()]
 
 
 def environment(pod: PodPlan) -> list[EnvVarArgsDict]:

@@ -7,7 +7,7 @@ import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.scheduling.v1 import PriorityClass
 
-from gpu_tenancy.base.quantity import CHANNELS, format_amount, format_amounts
+from gpu_tenancy.base.quantity import format_amount, format_amounts
 from gpu_tenancy.kueue import Cohort, Quota, ResourceGroup
 from gpu_tenancy.model.names import STACK
 from gpu_tenancy.model.plan import PriorityPlan, QueuesPlan
@@ -146,7 +146,7 @@ class Queues(pulumi.ComponentResource):
                 "withinClusterQueue": str(spec.preemption.within),
                 "borrowWithinCohort": {"policy": "LowerPriority" if spec.preemption.borrow else "Never"},
             },
-            **_resource_groups(spec.groups, queue.channels),
+            **_resource_groups(spec.groups, queue.claimed),
             **_checks(queue),
             **({"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}} if queue.by_usage else {}),
             **fair_sharing(spec.weight),
@@ -188,25 +188,30 @@ def _checks(queue: ClusterQueue) -> dict[str, Any]:
 
 
 _ENOUGH: Final = 1_000_000
-"""Quota for channels that never binds: a pod claims one, and a cluster has at most 150,000 pods
+"""Quota for claims that never binds: a pod claims one channel or the interfaces of its node, and a cluster has at most
+150,000 pods
 (https://kubernetes.io/docs/setup/best-practices/cluster-large/)."""
 
 
-def _resource_groups(groups: tuple[ResourceGroup, ...], channels: Collection[str] = ()) -> Mapping[str, Any]:
-    """The quotas; those of channels are no limit on the flavors that have them.
+def _resource_groups(
+    groups: tuple[ResourceGroup, ...], claimed: Mapping[str, Collection[str]] = {}
+) -> Mapping[str, Any]:
+    """The quotas; those of what pods claim are no limit on the flavors that have it.
 
     Kueue requires that all flavors of a group have the same resources.
     """
-    covered = [CHANNELS] if channels else []
     written = [
         {
-            "coveredResources": [*group.flavors[0].resources, *covered],
+            "coveredResources": [*group.flavors[0].resources, *claimed],
             "flavors": [
                 {
                     "name": flavor.flavor,
                     "resources": [
                         *(_quota(resource, quota) for resource, quota in flavor.resources.items()),
-                        *(_quota(name, Quota(_ENOUGH if flavor.flavor in channels else 0)) for name in covered),
+                        *(
+                            _quota(name, Quota(_ENOUGH if flavor.flavor in having else 0))
+                            for name, having in claimed.items()
+                        ),
                     ],
                 }
                 for flavor in group.flavors

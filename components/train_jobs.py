@@ -106,7 +106,7 @@ def _node(priority: str | None, job: JobPlan | None) -> dict[str, Any]:
     if job and job.pod.fabric and (of_fabric := sidecars(job.pod.fabric)):
         pod["init_containers"] = of_fabric
         pod["volumes"] = host_volumes(job.pod.fabric)
-    if job and job.pod.channel:
+    if job and job.pod.claims:
         # Trainer 2.3 drops claims from the resources of a TrainJob (pkg/runtime/core/trainingruntime.go). What pods
         # with GPUs need is here too, where the policy packs find it.
         node["resources"], node["volume_mounts"] = resources(job.pod), mounts(job.pod)
@@ -140,7 +140,7 @@ def _trainer(job: JobPlan) -> dict[str, Any]:
     trainer: dict[str, Any] = {
         "image": job.pod.image,
         "numNodes": job.workers,
-        "resourcesPerNode": None if job.pod.channel else resources(job.pod),
+        "resourcesPerNode": None if job.pod.claims else resources(job.pod),
         "command": list(job.pod.command),
         "args": list(job.pod.args),
         "env": wire(environment(job.pod)),

@@ -77,7 +77,7 @@ def actions(guards: GuardsPlan) -> dict[str, str]:
     teams = guards.teams.values()
     chosen = {
         "gpu-requests": any(bounds.default_gpus for bounds in teams),
-        "device-claims": guards.channels and bool(teams),
+        "device-claims": guards.claims and bool(teams),
         # About members of teams, as RBAC denies.
         **dict.fromkeys(("queue-objects", "secrets", "accounts", "tokens", "priority"), guards.members),
     }

@@ -180,7 +180,7 @@ def _values(guards: GuardsPlan) -> dict[str, str]:
         "gpuTaints": list(dict.fromkeys(taint for taints in guards.taints.values() for taint in taints)),
         "taintsOf": guards.taints,
         "taintValue": GPU_TAINT_VALUE,
-        "claimsAreGpus": not guards.channels,
+        "claimsAreGpus": not guards.claims,
         "uncovered": UNCOVERED,
         "usualLimits": ",".join(f"{name}={amount}" for name, amount in format_amounts(USUAL_LIMITS).items()),
         "maxPerNode": guards.max_per_node,

@@ -6,7 +6,7 @@ from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
-from gpu_tenancy.base.quantity import CHANNELS, CPU, Amounts, format_amount, is_extended, parse_quantity
+from gpu_tenancy.base.quantity import CLAIMED, CPU, Amounts, format_amount, is_extended, parse_quantity
 
 _GIB: Final = 2**30
 _CPU: Final = 1000
@@ -75,9 +75,9 @@ def ordered(resources: Iterable[str]) -> list[str]:
 
 
 def gpus(amounts: Amounts) -> dict[str, int]:
-    """Only extended resources, which device plugins offer; channels are none of these."""
+    """Only extended resources, which device plugins offer; those that pods claim are none of these."""
     return {name: amounts[name] for name in _shown(amounts) if is_extended(name)}
 
 
 def _shown(amounts: Amounts) -> list[str]:
-    return [name for name in ordered(amounts) if amounts[name] and name != CHANNELS]
+    return [name for name in ordered(amounts) if amounts[name] and name not in CLAIMED]

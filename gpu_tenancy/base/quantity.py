@@ -16,6 +16,10 @@ CPU: Final = "cpu"
 MEMORY: Final = "memory"
 CHANNELS: Final = "compute-domain.nvidia.com/channel"
 """Resource as which Kueue counts channels; no node has it. It is the stack's own name: Kueue has none."""
+INTERFACES: Final = "mrdma.google.com/interface"
+"""Resource as which Kueue counts RDMA interfaces that pods claim from GKE's DRANET; also the stack's own name."""
+CLAIMED: Final = (CHANNELS, INTERFACES)
+"""Resources that Kueue counts by claims. Their quota never binds, so reports and the simulation leave them out."""
 
 _BINARY: Final = {"Ei": 2**60, "Pi": 2**50, "Ti": 2**40, "Gi": 2**30, "Mi": 2**20, "Ki": 2**10}
 _DECIMAL: Final = {"E": 10**18, "P": 10**15, "T": 10**12, "G": 10**9, "M": 10**6, "k": 10**3}

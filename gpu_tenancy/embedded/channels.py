@@ -1,4 +1,4 @@
-"""Simulated channels of nodes, and templates of ComputeDomains, as NVIDIA's DRA driver would publish and make them.
+"""Simulated channels and RDMA interfaces of nodes, and templates of ComputeDomains, as DRA drivers would make them.
 
 https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/tree/v0.4.1
 """
@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from gpu_tenancy.base.json import Json, text_at
+from gpu_tenancy.base.quantity import CHANNELS, INTERFACES
 from gpu_tenancy.embedded.nodes import node_shapes
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.model.names import CHANNEL_CLASS, COMPUTE_DOMAIN
-from gpu_tenancy.model.plan.compute_domains import connected_flavors
+from gpu_tenancy.model.names import CHANNEL_CLASS, COMPUTE_DOMAIN, INTERFACE_CLASS
+from gpu_tenancy.model.plan.claims import claimed_on
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.pools import POOL_LABEL
 from gpu_tenancy.model.spec import Stack
@@ -23,22 +24,35 @@ _DRIVER: Final = "compute-domain.nvidia.com"
 _LABELS: Final[dict[str, Json]] = {OURS: "true"}
 _ATTRIBUTES: Final = f"device.attributes['{_DRIVER}']"
 _FIRST_CHANNEL: Final = f"device.driver == '{_DRIVER}' && {_ATTRIBUTES}.type == 'channel' && {_ATTRIBUTES}.id == 0"
-_CLASS: Final[Manifest] = {
-    "apiVersion": _API,
-    "kind": "DeviceClass",
-    "metadata": {"name": CHANNEL_CLASS, "labels": _LABELS},
-    "spec": {"selectors": [{"cel": {"expression": _FIRST_CHANNEL}}]},
+_DRANET: Final = "dra.net"
+_SELECTED: Final = {
+    CHANNELS: (CHANNEL_CLASS, _FIRST_CHANNEL),
+    INTERFACES: (INTERFACE_CLASS, f"device.driver == '{_DRANET}'"),
 }
+"""DeviceClass of what pods can claim, and the devices that it selects."""
+
+
+def _class(name: str, expression: str) -> Manifest:
+    return {
+        "apiVersion": _API,
+        "kind": "DeviceClass",
+        "metadata": {"name": name, "labels": _LABELS},
+        "spec": {"selectors": [{"cel": {"expression": expression}}]},
+    }
 
 
 def bring_channels(cluster: Cluster, stack: Stack) -> None:
-    """Publishes a channel for each node of a stack whose pods can claim one, and deletes those of an earlier stack.
+    """Publishes what pods of a stack can claim of each node, and deletes what is left of an earlier stack.
 
     Raises:
         ApiError: the API server rejects an object.
     """
-    flavors = connected_flavors(Environment(stack))
-    wanted = [_CLASS, *_slices(stack, flavors)] if flavors else []
+    environment = Environment(stack)
+    wanted = [
+        manifest
+        for resource, flavors in claimed_on(environment).items()
+        for manifest in (_class(*_SELECTED[resource]), *_slices(environment, resource, flavors))
+    ]
     names = {Reference.of(manifest) for manifest in wanted}
     for kind in ("ResourceSlice", "DeviceClass"):
         for item in cluster.list(_API, kind, labels=OURS):
@@ -48,17 +62,20 @@ def bring_channels(cluster: Cluster, stack: Stack) -> None:
         cluster.apply(manifest, force=True)
 
 
-def _slices(stack: Stack, flavors: Collection[str]) -> Iterator[Manifest]:
-    pools = {name for name, pool in stack.pools.items() if (pool.flavor or name) in flavors}
-    for node in node_shapes(stack):
-        if node.labels[POOL_LABEL] in pools:
-            channel: Json = {"name": "channel-0", "attributes": {"type": {"string": "channel"}, "id": {"int": 0}}}
+def _slices(environment: Environment, resource: str, flavors: Collection[str]) -> Iterator[Manifest]:
+    pools = {name: pool.claimable for name, pool in environment.pools.items() if pool.flavor in flavors}
+    of_channels = resource == CHANNELS
+    kind, driver = ("channels", _DRIVER) if of_channels else ("interfaces", _DRANET)
+    channel: Json = {"name": "channel-0", "attributes": {"type": {"string": "channel"}, "id": {"int": 0}}}
+    for node in node_shapes(environment.stack):
+        if (pool := node.labels[POOL_LABEL]) in pools:
+            devices: list[Json] = [channel] if of_channels else [{"name": f"rdma{at}"} for at in range(pools[pool])]
             published: Json = {"name": node.name, "generation": 1, "resourceSliceCount": 1}
             yield {
                 "apiVersion": _API,
                 "kind": "ResourceSlice",
-                "metadata": {"name": f"{node.name}-channels", "labels": _LABELS},
-                "spec": {"driver": _DRIVER, "nodeName": node.name, "pool": published, "devices": [channel]},
+                "metadata": {"name": f"{node.name}-{kind}", "labels": _LABELS},
+                "spec": {"driver": driver, "nodeName": node.name, "pool": published, "devices": devices},
             }
 
 

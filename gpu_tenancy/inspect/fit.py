@@ -8,7 +8,7 @@ from gpu_tenancy.base.amounts import amounts_text, leading_text
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.problems import nearest
-from gpu_tenancy.base.quantity import CHANNELS, add
+from gpu_tenancy.base.quantity import CLAIMED, add
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.answers import Answer, Check, Verdict, worst
 from gpu_tenancy.inspect.budgets import judge_quota, with_defaults
@@ -201,8 +201,8 @@ def _by_quota(target: str, offers: Sequence[Offer]) -> Answer:
     verdict = worst(offer.source.verdict for offer in offers)
     hardest = [offer for offer in offers if offer.source.verdict == verdict]
     requests = [request for offer in hardest for request in offer.requests if request.source.verdict == verdict]
-    # Channels have quota without a limit, or none on nodes without channels.
-    shown = [request for request in requests if verdict == "never" or request.resource != CHANNELS]
+    # Claims have quota without a limit, or none on nodes without such devices.
+    shown = [request for request in requests if verdict == "never" or request.resource not in CLAIMED]
     lines = [request.text for request in shown]
     if verdict == "never":
         refused = [refusal for offer in hardest for refusal in offer.refused]

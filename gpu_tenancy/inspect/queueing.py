@@ -7,8 +7,9 @@ from typing import Final
 
 from gpu_tenancy.base.amounts import amount_text, ordered
 from gpu_tenancy.base.json import maps_at, text_at, texts_at
-from gpu_tenancy.base.quantity import CHANNELS, CPU
+from gpu_tenancy.base.quantity import CLAIMED, CPU
 from gpu_tenancy.inspect.answers import Verdict
+from gpu_tenancy.inspect.channels import claimed
 from gpu_tenancy.inspect.holds import Hold
 from gpu_tenancy.inspect.nodes import suits_node, untolerated
 from gpu_tenancy.inspect.pods import Manifest, name_of
@@ -114,8 +115,9 @@ class QuotaRequest:
                 when = f"fits when workloads of its own queue end ({guarantee}; {self._limit})"
             case Source.NEVER:
                 when = f"exceeds the limit of {self.text_of(self.limit)}"
-        no_channels = self.source is Source.NEVER and self.resource == CHANNELS
-        return f"nodes of flavor {self.flavor} have no channels" if no_channels else f"{self._head}, {when}"
+        if self.source is Source.NEVER and self.resource in CLAIMED:
+            return f"nodes of flavor {self.flavor} have no {claimed(self.resource)}"
+        return f"{self._head}, {when}"
 
     def text_of(self, amount: int) -> str:
         """An amount of its resource."""
@@ -242,7 +244,7 @@ def _offer(
         requests += best
     uncovered = [name for name in ordered(wanted) if name not in covered and name != "pods"]
     for name in uncovered:
-        lacks = "has nodes with channels" if name == CHANNELS else f"covers {name}"
+        lacks = f"has nodes with {claimed(name)}" if name in CLAIMED else f"covers {name}"
         text = f"no flavor of queue {queue.name} {lacks}, so Kueue never admits the workload"
         refused.append(Refusal(text, decisive=True))
     return Offer(pods, () if uncovered else tuple(requests), tuple(refused))

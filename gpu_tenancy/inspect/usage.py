@@ -9,7 +9,7 @@ from gpu_tenancy.base.amounts import amount_text, gpus, leading_text, ordered, p
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.problems import nearest
-from gpu_tenancy.base.quantity import CHANNELS, CPU, MEMORY, add, is_extended
+from gpu_tenancy.base.quantity import CLAIMED, CPU, MEMORY, add, is_extended
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.budgets import Budget, budgets
 from gpu_tenancy.inspect.cluster_queues import reported_usage
@@ -279,8 +279,8 @@ def _pending_lines(queues: Queues, queue: str, workloads: Sequence[Workload]) ->
 
 
 def _sorted(all_lines: Iterable[FlavorResource]) -> list[FlavorResource]:
-    """Lines in their order, without those of channels, whose quota never binds."""
-    lines = [line for line in all_lines if line[1] != CHANNELS]
+    """Lines in their order, without those of claims, whose quota never binds."""
+    lines = [line for line in all_lines if line[1] not in CLAIMED]
     order = {name: at for at, name in enumerate(ordered({resource for _, resource in lines}))}
     return sorted(lines, key=lambda line: (line[0] in {"-", "?"}, line[0], order[line[1]]))
 

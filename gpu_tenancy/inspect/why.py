@@ -7,7 +7,7 @@ from typing import Final
 
 from gpu_tenancy.base.amounts import amount_text, leading_text
 from gpu_tenancy.base.json import at, int_at, list_at, maps_at, text_at
-from gpu_tenancy.base.quantity import CHANNELS, add
+from gpu_tenancy.base.quantity import CLAIMED, add
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.channels import claim_pending
 from gpu_tenancy.inspect.demand import QUEUE_LABEL
@@ -234,9 +234,9 @@ def _quota_lines(queues: Queues, name: str, offers: Sequence[Offer], unblock: Un
 
 
 def _relevant(requests: list[QuotaRequest]) -> list[QuotaRequest]:
-    """The resources that block the workload; all of them where none does, but not channels, which are no limit."""
+    """The resources that block the workload; all of them where none does, but not claims, which are no limit."""
     blocking = [request for request in requests if request.source.verdict != "now"]
-    return blocking or [request for request in requests if request.resource != CHANNELS]
+    return blocking or [request for request in requests if request.resource not in CLAIMED]
 
 
 def _gang(target: Target, state: State) -> Why:

@@ -9,6 +9,9 @@ COMPUTE_DOMAIN: Final = (f"{COMPUTE_DOMAINS}/v1beta1", "ComputeDomain")
 CHANNEL_CLASS: Final = "compute-domain-default-channel.nvidia.com"
 """DeviceClass of the channel of a node:
 https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/tree/v0.4.1/deployments/helm/dra-driver-nvidia-gpu/templates."""
+INTERFACE_CLASS: Final = "mrdma.google.com"
+"""DeviceClass of the RDMA interfaces of a node, which GKE creates:
+https://docs.cloud.google.com/kubernetes-engine/docs/how-to/allocate-network-resources-dra."""
 NODE: Final = "node"
 """Name of the replicated job and of its container, by which Trainer finds the pods that train:
 https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/constants/constants.go."""

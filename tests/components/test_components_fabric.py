@@ -5,7 +5,7 @@ from typing import Any, Final, cast
 import pytest
 from builders import AKS, EKS, Data, job
 from components_builders import Program, cluster, program, tenancy
-from fabric_builders import A3_MEGA, GKE, INFINIBAND, wired, with_job
+from fabric_builders import A3_MEGA, DRANET, GKE, INFINIBAND, wired, with_job
 
 from gpu_tenancy.model.catalogue.fabrics import fabrics
 
@@ -130,6 +130,39 @@ def test_networks_with_rdma_have_its_mode_and_those_of_the_nodes_second_card_no_
     sets = made.every("GKENetworkParamSet")
     assert {item.name for item in sets} == {f"sub-{index}" for index in range(1, 9)}
     assert {cast("Any", item.manifest)["spec"]["deviceMode"] for item in sets} == {"RDMA"}
+    assert [item.name for item in made.every("DaemonSet")] == ["nccl-rdma-installer"]
+
+
+@pytest.mark.parametrize("framework", ["job", "pytorch"])
+def test_with_dranet_pods_and_their_container_claim_all_interfaces_of_their_node(framework: str) -> None:
+    training = {"fit": {**WHOLE, "framework": framework}}
+    made = tenancy(wired({**GKE, "fabricNetworks": []}, DRANET, **PRIVILEGED, training=training))
+    (request,) = made.spec("ResourceClaimTemplate", "rdma-8")["spec"]["devices"]["requests"]
+    assert request["exactly"] == {"deviceClassName": "mrdma.google.com", "allocationMode": "ExactCount", "count": 8}
+    if framework == "job":
+        pod = template(made, "Job", "fit")["spec"]
+    else:
+        (replicated,) = made.spec("TrainingRuntime")["template"]["spec"]["replicatedJobs"]
+        pod = replicated["template"]["spec"]["template"]["spec"]
+        assert "resourcesPerNode" not in made.spec("TrainJob", "fit")["trainer"]
+    assert pod["resourceClaims"] == [{"name": "interfaces", "resourceClaimTemplateName": "rdma-8"}]
+    (container,) = pod["containers"]
+    assert container["resources"]["claims"] == [{"name": "interfaces"}]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "8"
+    assert "gke.io/interfaces" not in repr(made.every("Job") or made.every("TrainJob"))
+    group = made.spec("ClusterQueue", "a")["resourceGroups"][0]
+    counted = {
+        flavor["name"]: resource["nominalQuota"]
+        for flavor in group["flavors"]
+        for resource in flavor["resources"]
+        if resource["name"] == "mrdma.google.com/interface"
+    }
+    assert (counted["h100"], set(counted.values()) - {counted["h100"]}) == ("1M", {"0"})
+
+
+def test_with_dranet_the_cluster_has_the_plugin_but_no_objects_of_networks() -> None:
+    made = cluster(wired({**GKE, "fabricNetworks": []}, DRANET))
+    assert made.every("Network") == made.every("GKENetworkParamSet") == []
     assert [item.name for item in made.every("DaemonSet")] == ["nccl-rdma-installer"]
 
 

@@ -61,19 +61,20 @@ def template(device_class: str = CHANNEL_CLASS) -> Data:
     return {"metadata": meta("train-channel", TEAM), "spec": {"spec": {"devices": {"requests": requests}}}}
 
 
-def queue(channels: str | None = "1M") -> Data:
-    """The team's queue, with quota for channels, or without them."""
+def queue(channels: str | None = "1M", interfaces: str | None = None) -> Data:
+    """The team's queue, with quota for channels or interfaces, or without them."""
     found = cluster_queue(TEAM)
     (group,) = found["spec"]["resourceGroups"]
-    if channels is not None:
-        group["coveredResources"].append(CHANNEL)
-        group["flavors"][0]["resources"].append({"name": CHANNEL, "nominalQuota": channels})
+    for name, quota in ((CHANNEL, channels), ("mrdma.google.com/interface", interfaces)):
+        if quota is not None:
+            group["coveredResources"].append(name)
+            group["flavors"][0]["resources"].append({"name": name, "nominalQuota": quota})
     return found
 
 
-def judged(about: Data, channels: str | None = "1M", **objects: list[Data]) -> Any:
+def judged(about: Data, channels: str | None = "1M", interfaces: str | None = None, **objects: list[Data]) -> Any:
     found = state(
-        ClusterQueue=[queue(channels)],
+        ClusterQueue=[queue(channels, interfaces)],
         LocalQueue=[local_queue(TEAM)],
         ResourceFlavor=[flavor()],
         Node=[node()],
@@ -93,6 +94,19 @@ def test_claims_of_channels_fit_and_are_shown_as_no_limit() -> None:
         "each pod claims the channel of its node by ResourceClaimTemplate train-channel; channels have no limit"
     ]
     assert not [line for line in lines(fitting, Check.QUEUE) if CHANNEL in line]
+
+
+def test_claims_of_interfaces_are_counted_and_are_no_limit_either() -> None:
+    rdma = template("mrdma.google.com")
+    rdma["spec"]["spec"]["devices"]["requests"][0]["exactly"]["count"] = 8
+    fitting = judged(claiming(), interfaces="1M", ResourceClaimTemplate=[rdma])
+    assert fitting.verdict == "now"
+    assert lines(fitting, Check.CLAIMS) == [
+        f"each pod claims 8 RDMA interfaces of its node by {TEMPLATE}; they have no limit"
+    ]
+    uncovered = judged(claiming(), ResourceClaimTemplate=[rdma])
+    assert uncovered.verdict == "never"
+    assert "has nodes with RDMA interfaces of DRANET" in "".join(lines(uncovered, Check.QUEUE))
 
 
 def test_pods_without_claims_cause_no_requests() -> None:
@@ -213,8 +227,13 @@ def pending(message: str) -> Why:
             "its pods claim channels of a ComputeDomain, and no flavor that they can use has nodes with channels",
             "select nodes with NVLink between machines, or remove resourceClaims",
         ),
+        (
+            "couldn't assign flavors to pod set main: resource mrdma.google.com/interface unavailable in ClusterQueue",
+            "its pods claim RDMA interfaces of DRANET, and no flavor that they can use has nodes with them",
+            "select nodes of a pool with fabric: dranet, or remove resourceClaims",
+        ),
     ],
-    ids=["no template", "no mapping", "GPUs", "no channels"],
+    ids=["no template", "no mapping", "GPUs", "no channels", "no interfaces"],
 )
 def test_why_explains_claims_that_kueue_cannot_count(message: str, reason: str, fix: str) -> None:
     found = pending(message)

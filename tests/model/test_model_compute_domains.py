@@ -131,7 +131,7 @@ def test_gpus_of_the_driver_are_not_placed_by_topology() -> None:
 
 def test_queues_count_channels_only_where_nodes_have_them_and_the_plan_does_not() -> None:
     made = queue_of(planned(sections()), "a")
-    assert made.channels == ("gb200",)
+    assert made.claimed == {CHANNEL: ("gb200",)}
     assert {resource for _, resource in made.spec.quotas} == {"cpu", "memory", "nvidia.com/gpu"}
     assert mappings(sections()) == [
         {"name": CHANNEL, "deviceClassNames": ["compute-domain-default-channel.nvidia.com"]}
@@ -148,14 +148,14 @@ def test_queues_count_channels_only_where_nodes_have_them_and_the_plan_does_not(
     ids=["no NVLink", "no driver", "parts of GPUs"],
 )
 def test_without_channels_nothing_counts_them(declared: Data) -> None:
-    assert queue_of(planned(declared), "a").channels == ()
+    assert queue_of(planned(declared), "a").claimed == {}
     assert mappings(declared) is None
     assert not [rule for rule in rules(Environment(load(Source(declared))), "researcher") if rule.domains]
 
 
 def test_a_team_can_submit_a_compute_domain_of_its_own_without_one_in_the_stack() -> None:
     declared = sections(computeDomain=False)
-    assert queue_of(planned(declared), "a").channels == ("gb200",)
+    assert queue_of(planned(declared), "a").claimed == {CHANNEL: ("gb200",)}
     verbs = {
         resource: rule.verbs
         for rule in rules(Environment(load(Source(declared))), "researcher")

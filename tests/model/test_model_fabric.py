@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 import yaml
 from builders import AKS, GPU, Data, job, planned, pool, server
-from fabric_builders import A3_MEGA, GKE, INFINIBAND, wired, with_job
+from fabric_builders import A3_MEGA, DRANET, GKE, INFINIBAND, wired, with_job
 
 from gpu_tenancy.base.quantity import format_amounts
 from gpu_tenancy.model.catalogue import Machine, machines
@@ -107,6 +107,43 @@ def test_with_rdma_the_network_of_the_nodes_second_card_is_not_the_pods() -> Non
     interfaces = json.loads(fabric.annotations["networking.gke.io/interfaces"])[1:]
     assert [item["network"] for item in interfaces] == [f"sub-{index}" for index in range(1, 9)]
     assert interfaces[0]["interfaceName"] == "eth2"
+
+
+def test_with_dranet_pods_claim_the_interfaces_and_name_no_network() -> None:
+    gke = {**GKE, "fabricNetworks": []}
+    fabric = fabric_of(wired(gke, DRANET, podSecurity="privileged", training={"fit": job(workers=2, gpus=8)}))
+    assert fabric
+    assert (fabric.claim, fabric.annotations, fabric.devices) == ("rdma-8", {}, {})
+    assert fabric.env["NCCL_NET"] == "gIB"
+    assert "/home/kubernetes/bin/gib" in {mount.host for mount in fabric.host_mounts}
+
+
+@pytest.mark.parametrize(
+    ("fields", "claims"),
+    [({}, True), ({"workers": 1}, False), ({"gpus": 4}, False), ({"fabric": False}, False), ({"gang": True}, False)],
+    ids=str,
+)
+def test_only_pods_of_several_nodes_with_all_their_gpus_claim_interfaces(fields: Data, *, claims: bool) -> None:
+    training = {"fit": job(**{"workers": 2, "gpus": 8, **fields})}
+    fabric = fabric_of(wired({**GKE, "fabricNetworks": []}, DRANET, podSecurity="privileged", training=training))
+    assert (fabric is not None) == claims
+
+
+@pytest.mark.parametrize("of_pool", [DRANET, {**DRANET, "fabric": False}], ids=["dranet", "without"])
+def test_kueue_counts_interfaces_that_pods_can_claim(of_pool: Data) -> None:
+    made = planned(wired({**GKE, "fabricNetworks": []}, of_pool))
+    (kueue,) = (release for release in made.operators if release.name == "kueue")
+    resources = yaml.safe_load(kueue.values["managerConfig"]["controllerManagerConfigYaml"])["resources"]
+    claims = of_pool is DRANET
+    mapping = {"name": "mrdma.google.com/interface", "deviceClassNames": ["mrdma.google.com"]}
+    assert resources.get("deviceClassMappings") == ([mapping] if claims else None)
+    assert not any("mrdma.google.com/".startswith(prefix) for prefix in resources["excludeResourcePrefixes"])
+    assert made.queues.cluster_queues[0].claimed == ({"mrdma.google.com/interface": ("h100",)} if claims else {})
+    assert made.guards.claims == claims
+    assert not made.guards.channels
+    assert made.teams[0].namespace.interfaces == ((8,) if claims else ())
+    (viewer,) = (role for role in made.access.roles if role.name.endswith("viewer")) if made.access else (None,)
+    assert viewer is None or claims == any("resourceclaims" in rule.resources for rule in viewer.rules)
 
 
 def test_infiniband_is_a_resource_of_the_network_operator_which_is_installed() -> None:

@@ -23,8 +23,8 @@ _NETWORKING: Final = "networking.gke.io"
 class GpuFabric(pulumi.ComponentResource):
     """The networks, libraries and devices that GPUDirect needs besides the interfaces of the nodes.
 
-    - For each additional network of the pools a `GKENetworkParamSet` and a `Network` with the name of its subnetwork,
-      which the annotations of pods refer to.
+    - For each additional network of the pools without DRANET a `GKENetworkParamSet` and a `Network` with the name of
+      its subnetwork, which the annotations of pods refer to.
     - For each fabric a DaemonSet that installs NCCL's plugin, and for TCPX and TCPXO the NRI device injector, which
       gives the daemon of a pod access to GPUs that belong to another container. They run only on the pools of the
       fabric. They are privileged and run in `kube-system`, where no quota applies.
@@ -98,7 +98,7 @@ def _networks(by_fabric: dict[str, list[NodePool]], section: GcpCluster) -> list
         for pool in pools:
             interfaces = pool.fabric.interfaces if pool.fabric else 0
             networks = section.fabric_networks_for(kind, interfaces)
-            for network in networks[row.networks.of_node if row.networks else 0 :]:
+            for network in networks[row.networks.of_node if row.networks else 0 :] if not pool.dranet else ():
                 modes[network_name(network)] = (network, row.networks.mode if row.networks else "NetDevice")
     return list(modes.values())
 

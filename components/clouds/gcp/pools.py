@@ -30,6 +30,9 @@ from gpu_tenancy.model.spec.pools import FlexStart, Queued, Reserved, Spot
 
 GKE_LABELS: Final = "cloud.google.com/"
 """Prefix of labels that GKE sets from the pool's other inputs, and that must not be an input."""
+_DRANET: Final = {f"{GKE_LABELS}gke-networking-dra-driver": "true"}
+"""Label by which GKE's DRANET runs on nodes:
+https://docs.cloud.google.com/kubernetes-engine/docs/how-to/allocate-network-resources-dra."""
 OPERATOR: Final = "operator"
 """The driver mode in which this program installs Google's installer: `components.clouds.gcp.daemons`."""
 
@@ -70,7 +73,10 @@ def node_config(
     config: NodePoolNodeConfigArgsDict = {
         **_every_node(pool.machine, account, tags, cluster),
         "disk_size_gb": pool.disk.size // _GIB,
-        "labels": {key: value for key, value in pool.labels.items() if not key.startswith(GKE_LABELS)},
+        "labels": {
+            **{key: value for key, value in pool.labels.items() if not key.startswith(GKE_LABELS)},
+            **(_DRANET if pool.dranet else {}),
+        },
         "taints": [_taint(taint) for taint in pool.supply.taints if not _set_by_gke(pool, taint)],
         **_capacity(pool),
     }
@@ -222,10 +228,14 @@ def first_nodes(minimum: int, maximum: int, zones: int) -> int:
 def network(pool: NodePool, cluster: GcpCluster) -> NodePoolNetworkConfigArgsDict:
     """Private nodes, and an additional network for each interface of the GPU fabric if the pool uses it.
 
+    With DRANET, GKE creates these networks, and rejects others beside them.
+
     https://cloud.google.com/ai-hypercomputer/docs/create/gke-ai-hypercompute-custom.
     """
     config: NodePoolNetworkConfigArgsDict = {"enable_private_nodes": True}
-    if pool.fabric and pool.fabric.fabric:
+    if pool.dranet:
+        config["accelerator_network_profile"] = "auto"
+    elif pool.fabric and pool.fabric.fabric:
         networks = cluster.fabric_networks_for(pool.fabric.fabric, pool.fabric.interfaces)
         config["additional_node_network_configs"] = [
             {"network": fabric_network.network, "subnetwork": fabric_network.subnetwork} for fabric_network in networks

@@ -89,6 +89,7 @@ class FabricRow(Fact):
         resource: extended resource of one interface; None if no device plugin offers one.
         hugepages: huge pages that nodes reserve; None without.
         whole: whether only pods with all GPUs of their machine can use it.
+        dranet: whether GKE can create its networks, and pods claim the interfaces.
         networks: how GKE attaches networks to pods; None on other clouds.
         env: environment variables of the workload's container.
         capabilities: capabilities that the workload's container needs.
@@ -104,6 +105,7 @@ class FabricRow(Fact):
     resource: ResourceName | None = None
     hugepages: Hugepages | None = None
     whole: bool = False
+    dranet: bool = False
     networks: Networks | None = None
     env: Mapping[str, str] = {}
     capabilities: tuple[str, ...] = ()

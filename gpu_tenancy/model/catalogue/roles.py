@@ -45,6 +45,7 @@ class Rule(Row):
         reason: why the role needs it.
         operator: the rule applies if this operator runs in the cluster; None for always.
         snapshots: whether the rule applies only if volumes of teams have snapshots.
+        claims: whether the rule applies only if pods can claim channels or interfaces.
         domains: whether the rule applies only if pods can claim channels of ComputeDomains.
     """
 
@@ -54,6 +55,7 @@ class Rule(Row):
     reason: str
     operator: str | None = None
     snapshots: bool = False
+    claims: bool = False
     domains: bool = False
 
 

@@ -7,10 +7,12 @@ from gpu_tenancy.base.problems import Problem, listed, unknown
 from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.model.catalogue import Machine, find_machine, machines
 from gpu_tenancy.model.catalogue.clouds import CloudRules, clouds
+from gpu_tenancy.model.catalogue.fabrics import fabrics
 from gpu_tenancy.model.catalogue.storage import storage_services
 from gpu_tenancy.model.checks.capacity import capacity_problems, empty_pool_problems
 from gpu_tenancy.model.checks.drivers import driver_problems
 from gpu_tenancy.model.checks.pools import machines_command, placement_problems, zone_problems
+from gpu_tenancy.model.plan.needs import has_claims
 from gpu_tenancy.model.plan.pools import ResolvedPool, uses_local_disks
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
@@ -167,8 +169,28 @@ def _network(resolved: ResolvedPool, machine: Machine, rules: CloudRules) -> Ite
     elif pool.fabric and fabric not in rules.fabrics:
         rule = f"{fabric} is not supported on {rules.title} (supported: {', '.join(rules.fabrics) or 'none'})"
         yield Problem(("pools", name, "fabric"), rule, "remove it")
+    elif pool.fabric == "dranet":
+        yield from _dranet(resolved, fabric or "")
     elif pool.fabric and network and fabric and (lacking := resolved.cluster.fabric_rule(fabric, network.interfaces)):
         yield Problem(("pools", name, "fabric"), *lacking)
+
+
+def _dranet(resolved: ResolvedPool, fabric: str) -> Iterator[Problem]:
+    """Interfaces that GKE would not attach, or that pods could not claim.
+
+    https://docs.cloud.google.com/kubernetes-engine/docs/how-to/allocate-network-resources-dra: from 1.34.1-gke.1829001.
+    """
+    place, machine = ("pools", resolved.name, "fabric"), resolved.pool.machine
+    if not fabrics()[fabric].dranet:
+        of = ", ".join(name for name, row in fabrics().items() if row.dranet)
+        rule = f"is only for machine types of GKE with {of}, but {machine} has {fabric}"
+        yield Problem(place, rule, "set fabric: true", "dranet")
+    elif not has_claims(resolved.cluster):
+        rule = f"requires ResourceClaims, but Kubernetes {resolved.cluster.kubernetes} is older than 1.34"
+        yield Problem(place, rule, "set cluster.create.version: 1.34 or later", "dranet")
+    elif resolved.pool.sharing:
+        rule = "is not possible with sharing: only pods with all GPUs of a node claim its interfaces"
+        yield Problem(place, rule, "remove sharing or fabric", "dranet")
 
 
 def _somebody_elses(name: str, pool: Pool) -> Iterator[Problem]:

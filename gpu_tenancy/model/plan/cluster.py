@@ -62,6 +62,7 @@ class NodePool:
         compact: whether its nodes are placed close together.
         placement_policy: existing policy for their placement; None if one is created, or none is needed.
         fabric: the machine's network between GPUs, if it is to be configured.
+        dranet: whether GKE creates its networks, and pods claim the interfaces.
         driver: name of its driver mode; None for a CPU pool, or another vendor's GPUs.
         partitioning: GPU sharing that the cloud configures; empty if the GPU Operator does, or without sharing.
         surge: for upgrades; GPU pools never add nodes, because additional GPUs are expensive.
@@ -80,6 +81,7 @@ class NodePool:
     compact: bool
     placement_policy: str | None
     fabric: Network | None
+    dranet: bool
     disk: Disk
     driver: str | None
     partitioning: Partitioning
@@ -210,6 +212,7 @@ def _node_pool(resolved: ResolvedPool) -> NodePool:
         compact=pool.compact,
         placement_policy=pool.placement_policy,
         fabric=machine.network if pool.fabric else None,
+        dranet=resolved.claimable > 0,
         huge_pages=node_pages(machine, resolved.fabric) if resolved.fabric else 0,
         disk=pool.disk,
         numa=pool.numa,

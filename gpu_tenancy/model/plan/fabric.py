@@ -1,7 +1,7 @@
 """The network between GPUs of different machines: who uses it, and what a pod requests for it."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -31,6 +31,7 @@ class PodFabric:
         mounts: paths of the node in the workload's container.
         capabilities: added to the workload's container.
         daemon: sidecar; None without.
+        claim: ResourceClaimTemplate from which it claims its interfaces; None if it does not claim them.
     """
 
     name: str
@@ -40,6 +41,7 @@ class PodFabric:
     mounts: tuple[HostMount, ...] = ()
     capabilities: tuple[str, ...] = ()
     daemon: Daemon | None = None
+    claim: str | None = None
 
     @property
     def host_mounts(self) -> tuple[HostMount, ...]:
@@ -67,6 +69,12 @@ def uses_fabric(workload: Workload) -> bool:
 def lack(environment: Environment, flavor: str, workload: Workload) -> str | None:
     """Why pods of a workload cannot use the fabric of a flavor's nodes; None if they can."""
     pools = environment.pools_of(flavor)
+    if environment.stack.dispatches and any(pool.claimable for pool in pools):
+        return "Kueue of a MultiKueue manager does not count claims of interfaces, which dranet needs"
+    return _pools_lack(flavor, pools, workload) or _machines_lack(pools, workload)
+
+
+def _pools_lack(flavor: str, pools: Sequence[ResolvedPool], workload: Workload) -> str | None:
     if without := next((pool for pool in pools if not pool.fabric), None):
         return f"pool {without.name} of flavor {flavor} does not set fabric"
     kinds = {pool.fabric for pool in pools if pool.fabric}
@@ -74,7 +82,15 @@ def lack(environment: Environment, flavor: str, workload: Workload) -> str | Non
         return f"the pools of flavor {flavor} have different fabrics ({', '.join(sorted(kinds)) or 'none'})"
     if shared := next((pool for pool in pools if pool.pool.sharing), None):
         return f"pods of pool {shared.name} share GPUs"
-    (kind,) = kinds
+    if len({pool.claimable for pool in pools}) > 1:
+        return f"the pools of flavor {flavor} give pods different interfaces: by dranet, by networks, or in number"
+    if pools[0].claimable and isinstance(workload, Training) and (workload.scheduler == "volcano" or workload.gang):
+        return "Volcano does not make the claims of interfaces, which dranet needs"
+    return None
+
+
+def _machines_lack(pools: Sequence[ResolvedPool], workload: Workload) -> str | None:
+    kind = pools[0].fabric or ""
     row = fabrics()[kind]
     for machine in _machines(pools):
         if row.whole and workload.gpus != machine.gpus:
@@ -98,15 +114,31 @@ def pod_fabric(environment: Environment, flavor: str, workload: Workload) -> Pod
     if row.hugepages:
         pages = min(reserved_pages(row.hugepages, machine) * workload.gpus // machine.gpus for machine in machines)
         devices[HUGEPAGES] = pages // _PAGE * _PAGE
+    claimed = pools[0].claimable
     return PodFabric(
         name=kind,
         devices=devices,
         env=row.env,
-        annotations=_annotations(environment.stack.cluster, row, kind, machines[0]),
+        annotations={} if claimed else _annotations(environment.stack.cluster, row, kind, machines[0]),
         mounts=row.mounts,
         capabilities=row.capabilities,
         daemon=row.daemon,
+        claim=claim_name(claimed) if claimed else None,
     )
+
+
+def claim_name(interfaces: int) -> str:
+    """Name of the ResourceClaimTemplate of a number of interfaces; each team that can use such nodes has it."""
+    return f"rdma-{interfaces}"
+
+
+def claiming_flavors(environment: Environment) -> dict[str, int]:
+    """The flavors whose pods claim interfaces, with their number on a node; none if workers of MultiKueue run jobs."""
+    if environment.stack.dispatches:
+        return {}
+    flavors = dict.fromkeys(pool.flavor for pool in environment.pools.values())
+    claimed = {flavor: {pool.claimable for pool in environment.pools_of(flavor)} for flavor in flavors}
+    return {flavor: min(numbers) for flavor, numbers in claimed.items() if min(numbers) == max(numbers) > 0}
 
 
 def _machines(pools: Iterable[ResolvedPool]) -> list[Machine]:

@@ -12,6 +12,7 @@ from typing import Final, Literal
 from gpu_tenancy.base.quantity import format_amounts, is_extended
 from gpu_tenancy.model.catalogue.clouds import LoadBalancers, clouds
 from gpu_tenancy.model.catalogue.operators import charts
+from gpu_tenancy.model.plan.claims import claimed_on
 from gpu_tenancy.model.plan.compute_domains import connected_flavors
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.limits import container_defaults
@@ -136,7 +137,8 @@ class GuardsPlan:
         registries: registries of images, each with the start of a path; empty for any.
         members: whether teams have members, whose rights the policies complete.
         teams: bounds by namespace.
-        channels: whether pods can claim channels of ComputeDomains, so that Kueue admits pods with claims.
+        channels: whether pods can claim channels of ComputeDomains.
+        claims: whether pods can claim these or interfaces, so that Kueue admits pods with claims.
         grace: maximum termination grace periods of pods with GPUs, in seconds.
         defaults: whether the cluster has MutatingAdmissionPolicies, which complete what members of teams submit.
         internal: annotations of Services by which a load balancer of the cluster's cloud is internal.
@@ -160,6 +162,7 @@ class GuardsPlan:
     teams: Mapping[str, Bounds]
     registries: tuple[str, ...] = ()
     channels: bool = False
+    claims: bool = False
     preempting: tuple[str, ...] = ()
     defaults: bool = False
     grace: Grace = field(default_factory=Grace)
@@ -197,6 +200,7 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
         teams={namespace.name: _bounds(stack, namespace) for namespace in namespaces},
         registries=tuple(stack.images.allowed),
         channels=bool(connected_flavors(tree)),
+        claims=bool(claimed_on(tree)),
         grace=stack.guards.grace or Grace(),
         defaults=bool(namespaces) and reaches(stack.cluster, MUTATING),
         internal={key: value for facts in balancers for key, value in facts.internal.items()},

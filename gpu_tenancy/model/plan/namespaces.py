@@ -11,6 +11,7 @@ from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, is_extended
 from gpu_tenancy.model.catalogue.clouds import NodeEndpoint, rules_of
 from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.plan.counts import counts
+from gpu_tenancy.model.plan.fabric import claiming_flavors
 from gpu_tenancy.model.plan.latency import Monitor, monitor
 from gpu_tenancy.model.plan.limits import container_defaults, ratios
 from gpu_tenancy.model.plan.multikueue import WorkerAccess, worker_access
@@ -133,6 +134,7 @@ class NamespacePlan:
         service_accounts: names of the ServiceAccounts for the team's CI jobs.
         manager: the MultiKueue manager that creates workloads here; None if the stack is not one of its workers.
         pull_secrets: Secrets with which pods of the team's workloads pull their images.
+        interfaces: numbers of RDMA interfaces for which it has a ResourceClaimTemplate.
         protect: whether Pulumi refuses to delete it: in production, while the stack declares claims in it.
     """
 
@@ -148,6 +150,7 @@ class NamespacePlan:
     service_accounts: tuple[str, ...] = ()
     manager: WorkerAccess | None = None
     pull_secrets: tuple[str, ...] = ()
+    interfaces: tuple[int, ...] = ()
     protect: bool = False
 
 
@@ -185,8 +188,14 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
         service_accounts=tuple(team.service_accounts),
         manager=worker_access(tree),
         pull_secrets=tuple(dict.fromkeys(team.image_pull_secrets)),
+        interfaces=_interfaces(tree, name),
         protect=tree.stack.is_production and bool(team.storage),
     )
+
+
+def _interfaces(tree: Tree, name: str) -> tuple[int, ...]:
+    on = claiming_flavors(tree)
+    return tuple(sorted({on[flavor] for flavor in tree.shares_of(name) if flavor in on}))
 
 
 def _node_endpoints(tree: Tree) -> tuple[NodeEndpoint, ...]:

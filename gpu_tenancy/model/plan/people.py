@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from gpu_tenancy.base.quantity import CHANNELS
 from gpu_tenancy.model.catalogue.roles import Rule, roles, rules_of
-from gpu_tenancy.model.plan.compute_domains import connected_flavors
+from gpu_tenancy.model.plan.claims import claimed_on
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.plan.service_accounts import identities, service_accounts
@@ -174,12 +175,13 @@ def access(tree: Tree) -> AccessPlan | None:
 
 
 def rules(environment: Environment, role: str) -> tuple[Rule, ...]:
-    """The rules of a role that apply: those of its operators, and of snapshots and ComputeDomains if any."""
-    snapshots, domains = takes_snapshots(environment.stack.teams), bool(connected_flavors(environment))
+    """The rules of a role that apply: those of its operators, and of snapshots and claims of devices if any."""
+    snapshots, claimed = takes_snapshots(environment.stack.teams), claimed_on(environment)
     return tuple(
         rule
         for rule in rules_of(role)
         if (rule.operator is None or there(environment, rule.operator))
         and (snapshots or not rule.snapshots)
-        and (domains or not rule.domains)
+        and (claimed or not rule.claims)
+        and (CHANNELS in claimed or not rule.domains)
     )

@@ -204,6 +204,12 @@ class ResolvedPool:
         network = self.machine.network if self.machine else None
         return network.fabric or None if self.pool.fabric and network else None
 
+    @property
+    def claimable(self) -> int:
+        """Interfaces of a node that its pods claim from GKE's DRANET; 0 without."""
+        network = self.machine.network if self.machine else None
+        return network.interfaces if self.fabric and network and self.pool.fabric == "dranet" else 0
+
     @cached_property
     def nvlink(self) -> Nvlink | None:
         """How NVLink connects its machines; None if it does not, or if pods get parts of GPUs."""

@@ -4,7 +4,7 @@ Each class rejects what the API server, Kueue or Volcano would reject, or accept
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from gpu_tenancy import kueue
@@ -20,8 +20,8 @@ from gpu_tenancy.kueue import (
     ResourceGroup,
     without_cycles,
 )
+from gpu_tenancy.model.plan.claims import claimed_on
 from gpu_tenancy.model.plan.cohort_objects import cohort_of_queue, cohort_parents, cohort_weight, own_quota
-from gpu_tenancy.model.plan.compute_domains import connected_flavors
 from gpu_tenancy.model.plan.pools import NodeTaint, Provisioning
 from gpu_tenancy.model.plan.shares import NodeShares, Tree
 from gpu_tenancy.model.plan.supply import Flavor, gang_amounts
@@ -72,8 +72,8 @@ class ClusterQueue:
         checks: provisioning checks, for some of its flavors.
         dispatches: whether its workloads run in the clusters of MultiKueue's workers.
         by_usage: whether past usage decides which of its namespaces is next.
-        channels: its flavors on whose nodes pods can claim channels of ComputeDomains. The quota for them never binds,
-            so it is not part of `spec`, and neither reports nor the simulation have it.
+        claimed: what pods can claim, such as channels of ComputeDomains: its flavors on whose nodes they can. The quota
+            for it never binds, so it is not part of `spec`, and neither reports nor the simulation have it.
     """
 
     spec: kueue.ClusterQueue
@@ -81,7 +81,7 @@ class ClusterQueue:
     checks: tuple[ProvisioningCheck, ...] = ()
     dispatches: bool = False
     by_usage: bool = False
-    channels: tuple[str, ...] = ()
+    claimed: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     def __post_init__(self) -> None:
         if self.spec.cohort is None and _borrows(self.spec):
@@ -217,7 +217,7 @@ def _groups(quotas: Mapping[str, Mapping[str, Quota]]) -> tuple[ResourceGroup, .
 
 def cluster_queues(tree: Tree) -> tuple[ClusterQueue, ...]:
     """A ClusterQueue for each team that does not use another team's."""
-    checks, connected = provisioning_checks(tree), connected_flavors(tree)
+    checks, claimed = provisioning_checks(tree), claimed_on(tree)
     return tuple(
         ClusterQueue(
             _spec(tree, name),
@@ -225,7 +225,11 @@ def cluster_queues(tree: Tree) -> tuple[ClusterQueue, ...]:
             tuple(check for check in checks if check.flavor in tree.team_shares[name]),
             tree.stack.dispatches,
             tree.by_usage(name),
-            tuple(flavor for flavor in tree.team_shares[name] if flavor in connected),
+            {
+                resource: own
+                for resource, flavors in claimed.items()
+                if (own := tuple(flavor for flavor in tree.team_shares[name] if flavor in flavors))
+            },
         )
         for name in tree.queue_owners
     )

@@ -70,6 +70,12 @@ class PodPlan:
     stays: bool = False
 
     @property
+    def claims(self) -> dict[str, str]:
+        """Its claims of devices: the ResourceClaimTemplate of each, by the name of the claim."""
+        named = {"channel": self.channel, "interfaces": self.fabric.claim if self.fabric else None}
+        return {name: template for name, template in named.items() if template}
+
+    @property
     def gpus(self) -> int:
         """GPUs of the pod."""
         return sum(amount for resource, amount in self.amounts.items() if is_extended(resource))

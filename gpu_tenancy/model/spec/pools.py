@@ -230,8 +230,10 @@ class Pool(Section):
     """Levels of the network, by node labels: `cloud` for those of the cloud, `{block, rack}` for your own, `node` for
     none above the node. Kueue then selects the node of each pod, and jobs can set `together`. The number of nodes must
     be fixed, or `capacity` queued."""
-    fabric: bool = False
-    """Whether the machine's network between GPUs is configured: EFA, GPUDirect or InfiniBand."""
+    fabric: bool | Literal["dranet"] = False
+    """Whether the machine's network between GPUs is configured: EFA, GPUDirect or InfiniBand. `dranet` (GKE, machine
+    types with GPUDirect RDMA): GKE creates the networks, and pods claim the interfaces, so that
+    `cluster.fabricNetworks` is not needed. A change replaces the pool."""
     numa: Numa | None = None
     """Whether kubelets take a container's GPUs and CPUs from the same NUMA node of the machine: `best-effort`,
     `restricted` or `single-numa-node`, where the latter two reject pods that cannot be aligned. Default: no

@@ -376,6 +376,14 @@ def test_without_fabric_a_pool_takes_no_further_network() -> None:
     assert network == {"enablePrivateNodes": True}
 
 
+def test_with_dranet_gke_makes_the_networks_of_a_pool_and_runs_its_driver_there() -> None:
+    of_pool = {"machine": "a3-ultragpu-8g", "zones": ["us-central1-b"], "capacity": "spot", "fabric": "dranet"}
+    rendered = opened(of_pool, fabricNetworks=NETWORKS)
+    assert said(rendered)["networkConfig"] == {"enablePrivateNodes": True, "acceleratorNetworkProfile": "auto"}
+    assert node(rendered)["labels"]["cloud.google.com/gke-networking-dra-driver"] == "true"
+    assert "cloud.google.com/gke-networking-dra-driver" not in node(opened(H100))["labels"]
+
+
 def test_multi_networking_is_on_where_there_are_networks_for_it() -> None:
     assert the_cluster(opened(create=new(), fabricNetworks=NETWORKS))["enableMultiNetworking"] is True
     assert the_cluster(opened(create=new()))["enableMultiNetworking"] is False

@@ -7,11 +7,10 @@ from typing import Any, Final
 
 import yaml
 
-from gpu_tenancy.base.quantity import CHANNELS, CPU, MEMORY, go_duration
+from gpu_tenancy.base.quantity import CPU, MEMORY, go_duration
 from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.kinds import kinds
-from gpu_tenancy.model.names import CHANNEL_CLASS
-from gpu_tenancy.model.plan.compute_domains import connected_flavors
+from gpu_tenancy.model.plan.claims import CLASSES, claimed_on
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import OF_JOBS, there
 from gpu_tenancy.model.plan.operators.gpus import Values
@@ -100,9 +99,9 @@ def _configuration(environment: Environment) -> dict[str, Any]:
         "integrations": integrations(environment),
         "resources": {"excludeResourcePrefixes": _excluded(environment)},
     }
-    if connected_flavors(environment):
-        mapping = {"name": CHANNELS, "deviceClassNames": [CHANNEL_CLASS]}
-        configuration["resources"]["deviceClassMappings"] = [mapping]
+    if claimed := claimed_on(environment):
+        mappings = [{"name": resource, "deviceClassNames": [CLASSES[resource]]} for resource in claimed]
+        configuration["resources"]["deviceClassMappings"] = mappings
     if stack.multikueue and stack.multikueue.workers:
         configuration["multiKueue"] = _dispatching(stack.environment, stack.multikueue)
     if stack.fairness.even:  # This key enables fair sharing.
@@ -131,8 +130,8 @@ def usage_weights(environment: Environment, usage: Usage) -> dict[str, float]:
         if pool.supply and pool.supply.resource and pool.cut:
             part = round(1 / pool.cut.replicas, _DIGITS)
             gpus[pool.supply.resource] = max(part, gpus.get(pool.supply.resource, 0))
-    channels = {CHANNELS: 0.0} if connected_flavors(environment) else {}
-    return {CPU: 0.0 if gpus else 1.0, MEMORY: 0.0, **gpus, **channels, **usage.weights}
+    claimed = dict.fromkeys(claimed_on(environment), 0.0)
+    return {CPU: 0.0 if gpus else 1.0, MEMORY: 0.0, **gpus, **claimed, **usage.weights}
 
 
 def _dispatching(origin: str, section: MultiKueue) -> dict[str, Any]:
