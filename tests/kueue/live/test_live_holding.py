@@ -1,7 +1,9 @@
 """Holds on a real Kueue: what runs stays or is evicted, nothing is admitted, and a release admits it."""
 
 import json
-from collections.abc import Iterator
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
@@ -10,9 +12,11 @@ from typer.testing import CliRunner, Result
 
 from gpu_tenancy.base.json import Json, at, text_at
 from gpu_tenancy.cli.main import app
+from gpu_tenancy.embedded.certificates import write_account_config
 from gpu_tenancy.inspect.hold_end import ending
 from gpu_tenancy.inspect.holds import Hold
-from gpu_tenancy.kube.client import Manifest
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
@@ -66,6 +70,10 @@ def workload(queueing: Queueing, name: str) -> Any:
     return next((one for one in found if text_at(one, "metadata", "name").startswith(f"job-{name}-")), None)
 
 
+def _pods(queueing: Queueing, job: str) -> tuple[Manifest, ...]:
+    return queueing.cluster.list("v1", "Pod", namespace="kueue-system", labels=f"batch.kubernetes.io/job-name={job}")
+
+
 def admitted(queueing: Queueing, *names: str) -> None:
     """Waits until one of them is: of two that were created in one second, Kueue admits either."""
 
@@ -110,7 +118,40 @@ def test_a_drained_team_ends_what_runs_and_starts_it_again(team: Queueing) -> No
     admitted(team, "runs", "waits")
 
 
-def test_a_drained_flavor_is_used_again_when_its_end_comes(team: Queueing) -> None:
+def as_its_account(team: Queueing, pod: Any) -> Cluster:
+    """A client with the token of the CronJob's ServiceAccount, and nothing else."""
+    token = team.cluster.token("kueue-system", pod["serviceAccountName"], seconds=600)
+    return Cluster(write_account_config(team.platform.places, "ends-a-hold", token))
+
+
+def by_kubectl(team: Queueing, pod: Any) -> None:
+    """Runs the containers of the pod in their order, each with its own arguments."""
+    with as_its_account(team, pod):
+        kubeconfig = str(team.platform.places.client_config("ends-a-hold"))
+    for container in (*pod["initContainers"], *pod["containers"]):
+        done = subprocess.run(
+            ["kubectl", "--kubeconfig", kubeconfig, *container["args"]], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def by_requests(team: Queueing, pod: Any) -> None:
+    """Sends what kubectl sends."""
+    patch = pod["initContainers"][0]["args"][-1]
+    _, kind, name, _ = pod["containers"][0]["args"]
+    with as_its_account(team, pod) as own:
+        own.amend(Reference(KUEUE, "ResourceFlavor", FLAVOR), json.loads(patch.removeprefix("--patch=")))
+        assert kind == "clusterrolebinding"
+        own.delete(Reference("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", name), wait=0)
+
+
+NO_KUBECTL = pytest.mark.skipif(not shutil.which("kubectl"), reason="there is no kubectl on the PATH")
+
+
+@pytest.mark.parametrize("end", [pytest.param(by_kubectl, marks=NO_KUBECTL), by_requests])
+def test_a_drained_flavor_is_used_again_when_its_end_comes(
+    team: Queueing, end: Callable[[Queueing, Any], None]
+) -> None:
     done = tenancy(team, "cluster", "hold", FLAVOR, "--drain", "--until", "4h", "--yes")
     assert f"{TEAM}/runs (2 CPUs)) running: evicted, and pending again" in done.stdout
     flavor = live(team, "ResourceFlavor", FLAVOR)
@@ -121,14 +162,27 @@ def test_a_drained_flavor_is_used_again_when_its_end_comes(team: Queueing) -> No
     assert f"flavor {FLAVOR} is held by" in tenancy(team, "why", f"{TEAM}/runs").stdout
     binding, *owned = ending(held, "kueue-system")
     assert all(team.cluster.exists(*Reference.of(item)) for item in (binding, *owned))
-    # What the CronJob sends at its minute, as it does: kubectl does not run in simulated pods.
     cron: Any = team.cluster.get(*Reference.of(owned[-1]))
-    patch = cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]["initContainers"][0]["args"][-1]
-    team.cluster.amend(Reference(KUEUE, "ResourceFlavor", FLAVOR), json.loads(patch.removeprefix("--patch=")))
+    template = cron["spec"]["jobTemplate"]
+    metadata: Json = {"name": "ends-a-hold", "namespace": "kueue-system"}
+    started: Manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": template["spec"]}
+    team.cluster.create(started)  # What the CronJob does at its minute: its pod is created, and not run here.
+    team.cluster.wait_for(lambda: _pods(team, "ends-a-hold"), what="the pod that ends the hold")
+    team.cluster.delete(Reference.of(started), foreground=True)
+    pod = template["spec"]["template"]["spec"]
+    with as_its_account(team, pod) as own:
+        for refused in (
+            lambda: own.list(KUEUE, "ResourceFlavor"),
+            lambda: own.delete(Reference(KUEUE, "ClusterQueue", TEAM)),
+        ):
+            with pytest.raises(ApiError, match=r"cannot (list|delete) resource"):
+                refused()
+    end(team, pod)
     admitted(team, "runs", "waits")
     assert at(live(team, "ResourceFlavor", FLAVOR), "spec", "nodeTaints") == [TAINT]
     assert tenancy(team, "cluster", "release").stdout == "nothing is held\n"
-    team.cluster.delete(Reference.of(binding))
+    for item in (binding, *owned):
+        team.cluster.wait_gone(Reference.of(item))
 
 
 def test_a_deployment_leaves_a_held_flavor_as_it_is(team: Queueing) -> None:

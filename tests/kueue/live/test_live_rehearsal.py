@@ -9,6 +9,9 @@ from repository import ROOT
 
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine.project import preview
+from gpu_tenancy.inspect import holding
+from gpu_tenancy.inspect.holds import Hold
+from gpu_tenancy.inspect.reading import read
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.local.checks.queueing import check_queueing, manifest_of_anyone
@@ -78,6 +81,24 @@ def test_guarantee_and_limit_are_checked_and_no_object_is_left(elastic: Elastic)
     for kind in ("ClusterQueue", "Cohort"):
         for item in elastic.cluster.list(KUEUE, kind, labels=COPY, metadata_only=True):
             elastic.cluster.wait_gone(Reference.of(item))
+
+
+def test_guarantees_are_checked_while_queues_and_flavors_are_held(elastic: Elastic) -> None:
+    names = (*list(elastic.tree.queue_owners)[:2], *elastic.tree.flavors)
+    held: list[tuple[holding.Subject, Hold]] = []
+    try:
+        for name in names:
+            subject = holding.find(read(elastic.cluster, holding.KINDS), name)
+            held.append((subject, subject.held_by("ada", None, drain=False)))
+            holding.hold(elastic.cluster, *held[-1])
+        with copied(elastic.cluster, elastic.tree, more=(manifest_of_anyone(elastic.tree),)) as places:
+            checks = list(check_queueing(elastic.cluster, elastic.tree, places))
+    finally:
+        for subject, hold in held:
+            holding.release(elastic.cluster, subject, hold)
+    assert {subject.kind for subject, _ in held} == {"ClusterQueue", "ResourceFlavor"}
+    assert [check.promise for check in checks if not check.holds] == []
+    assert GUARANTEE in {check.promise for check in checks}
 
 
 def test_the_check_of_a_guarantee_fails_without_reclaim(elastic: Elastic) -> None:
