@@ -1,6 +1,7 @@
 """Holds of queues and flavors for maintenance, as their annotation records them."""
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -80,6 +81,33 @@ class Hold:
 def holds_of(manifests: Iterable[Manifest]) -> Sequence[Hold]:
     """All holds of some objects."""
     return [hold for manifest in manifests if (hold := Hold.of(manifest))]
+
+
+_RESOURCE: Final = re.compile(r":(?P<kind>\w+): \([\w -]+\)\s*\[id=(?P<name>[^]]+)\]")
+_RECORDED: Final = re.compile(
+    r"\bby\W{1,12}(?P<by>[^\"\\]+)\W+since\W{1,12}(?P<since>\d[^\"\\]+)\W+until\W{1,12}(?P<until>\d[^\"\\]+)?"
+)
+_TAINT: Final = re.compile(rf'key\W+{re.escape(HOLD)}"\W+value\W+(?P<until>\d[^"]+|held)"')
+
+
+def holds_in(drift: str) -> Sequence[str]:
+    """Lines on the holds in what `pulumi refresh --diff` and `pulumi preview --diff` show, one for each object.
+
+    The annotation is there as a text or, since Pulumi shows JSON in texts as such, as lines; else the taint tells until
+    when.
+    """
+    held: dict[str, str] = {}
+    starts = [*_RESOURCE.finditer(drift)]
+    for start, following in zip(starts, [*starts[1:], None], strict=True):
+        shown = drift[start.end() : following.start() if following else len(drift)]
+        place = f"{start['kind']} {start['name']}"
+        if HOLD in shown and (found := _RECORDED.search(shown)):
+            hold = Hold(start["name"], start["kind"], found["by"], found["since"], found["until"] or "")
+            held[place] = hold.text
+        elif found := _TAINT.search(shown):
+            until = found["until"].replace(".", ":")
+            held.setdefault(place, f"held until {moment_text(until + 'Z')}" if until != "held" else "held")
+    return [f"{place}: {text}: no drift; it ends with the hold" for place, text in held.items()]
 
 
 def moment_text(moment: str) -> str:

@@ -1,11 +1,12 @@
 """Commands that hold teams, flavors and pools of a running cluster for maintenance."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpu_tenancy.base import terminal
-from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.errors import ConsoleError, naming
 from gpu_tenancy.cli.commands.live import Context, Embedded, Kubeconfig, asking
 
 if TYPE_CHECKING:
@@ -70,6 +71,10 @@ def release(
     name: Annotated[str, typer.Argument(help="TEAM, FLAVOR or POOL as in `tenancy cluster hold`.")] = "",
     *,
     due: Annotated[bool, typer.Option("--due", help="Release everything whose end has passed.")] = False,
+    drift: Annotated[
+        Path | None,
+        typer.Option("--drift", metavar="FILE", help="List the holds in the output of a check for drift; no cluster."),
+    ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     embedded: Embedded = False,
@@ -81,6 +86,13 @@ def release(
 
     [dim]tenancy cluster release h100[/dim]
     """
+    if drift:
+        from gpu_tenancy.inspect.holds import holds_in
+
+        with terminal.errors(), naming(drift):
+            for line in holds_in(drift.read_text(encoding="utf-8", errors="replace")):
+                terminal.out.print(line, highlight=False, soft_wrap=True)
+        return
     with asking(kubeconfig, context, embedded=embedded, rights=_RIGHTS) as cluster:
         from datetime import UTC, datetime
 
