@@ -165,6 +165,21 @@ def test_the_gpu_operators_values_are_those_of_the_pools_drivers() -> None:
     assert {key: values[key] for key in plan.cluster.gpu_operator} == dict(plan.cluster.gpu_operator)
 
 
+@pytest.mark.parametrize(("gangs", "loses"), [(False, True), (True, False)])
+def test_a_new_driver_waits_for_the_jobs_of_one_node_at_a_time(*, gangs: bool, loses: bool) -> None:
+    volcano = {"gangs": {"h100": {"guaranteed": 4, "limit": 4}}} if gangs else {}
+    teams = {"a": team(gpus={"h100": {"guaranteed": 8}}, **volcano)}
+    own = release(stack(operators={"gpuOperator": "here"}, teams=teams), "gpu-operator").values
+    assert own["driver"]["upgradePolicy"] == {
+        "autoUpgrade": True,
+        "maxParallelUpgrades": 1,
+        "waitForCompletion": {"podSelector": "kueue.x-k8s.io/podset,kueue.x-k8s.io/managed!=true", "timeoutSeconds": 0},
+        "gpuPodDeletion": {"force": False, "deleteEmptyDir": loses},
+        "drain": {"enable": False},
+    }
+    assert "upgradePolicy" not in release(made_here(), "gpu-operator").values["driver"], "the node image has the driver"
+
+
 def test_extra_values_go_over_those_that_follow_from_the_stack_and_leave_the_rest() -> None:
     extra = {"controllerManager": {"replicas": 2}, "enablePrometheus": False}
     values = release(made_here(operators={"kueue": {"values": extra}}), "kueue").values

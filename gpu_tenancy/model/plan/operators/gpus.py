@@ -28,6 +28,9 @@ _PLAIN: Final = "whole"
 INTEL_LABEL: Final = ("intel.feature.node.kubernetes.io/gpu", "true")
 """Node label that Intel's chart selects nodes by:
 https://github.com/intel/helm-charts/blob/main/charts/gpu-device-plugin/values.yaml"""
+JOB_PODS: Final = "kueue.x-k8s.io/podset,kueue.x-k8s.io/managed!=true"
+"""Selector of the pods that end: Kueue labels all pods that it admits, and those that it manages one by one, such as
+those of Deployments, also as managed."""
 _DRIVER_ROOT: Final = "/run/nvidia/driver"
 """Path of the driver if the GPU Operator's driver container installs it; a driver of the node image is at /.
 https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/blob/v0.4.1/deployments/helm/dra-driver-nvidia-gpu/values.yaml"""
@@ -118,6 +121,23 @@ def _plugin_config(strategy: str, sharing: Sharing | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _driver_upgrades(environment: Environment) -> Values:
+    """How a new driver comes to the nodes: one node at a time, which is cordoned, and when its jobs have ended.
+
+    Without a selector, the operator evicts every pod that has GPUs. Pods of servers never end: they are evicted, within
+    their PodDisruptionBudgets, and their emptyDir volumes are lost. Volcano's pods have no label in common with those
+    of Kueue, so that Volcano's with such a volume stop the upgrade of their node.
+    https://github.com/NVIDIA/gpu-operator/blob/v26.3.3/vendor/github.com/NVIDIA/k8s-operator-libs/pkg/upgrade/pod_manager.go
+    """
+    return {
+        "autoUpgrade": True,
+        "maxParallelUpgrades": 1,
+        "waitForCompletion": {"podSelector": JOB_PODS, "timeoutSeconds": 0},
+        "gpuPodDeletion": {"force": False, "deleteEmptyDir": not there(environment, "volcano")},
+        "drain": {"enable": False},
+    }
+
+
 def nvidia_values(environment: Environment) -> Values:
     """Values of the GPU Operator: those of the pools' driver modes, and metrics if there is a Prometheus.
 
@@ -128,6 +148,8 @@ def nvidia_values(environment: Environment) -> Values:
         {"dcgmExporter": {"serviceMonitor": {"enabled": there(environment, "prometheus")}}},
     )
     own_driver = values.get("driver", {}).get("enabled", False)
+    if own_driver:
+        values = merged(values, {"driver": {"upgradePolicy": _driver_upgrades(environment)}})
     if own_driver and infiniband_pools(environment):
         # GPUDirect RDMA: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-operator-rdma.html
         values = merged(values, {"driver": {"rdma": {"enabled": True}}})
