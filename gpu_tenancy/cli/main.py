@@ -59,6 +59,7 @@ _GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Callable[..., None]]]]] = {
             "hold": holding.hold,
             "release": holding.release,
             "doctor": doctor.doctor,
+            "migrate": doctor.migrate,
             "charts": doctor.charts,
             "snapshot": previewing.snapshot,
         },

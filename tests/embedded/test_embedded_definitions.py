@@ -17,9 +17,10 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.embedded import definitions
 from gpu_tenancy.embedded.definitions import cached, fetch, install
-from gpu_tenancy.embedded.definitions.pins import Definitions, Module, Pin, needed, read_pins
+from gpu_tenancy.embedded.definitions.pins import Definitions, Module, Pin, needed, read_definitions, read_pins
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.stored import stored_kinds
 from gpu_tenancy.local.up import api_groups, groups_of
 from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.catalogue.releases import cloud_charts
@@ -292,3 +293,12 @@ def test_kinds_of_which_a_stack_has_no_objects_need_their_definitions(
 ) -> None:
     planned = plan(load(Source(stack(**sections))))
     assert {pin.operator for pin in needed(read_pins(), groups_of(planned, ()))} == operators
+
+
+def test_the_versions_that_definitions_serve_are_those_of_their_descriptions(cluster: Cluster) -> None:
+    described = {pin.group: set(one.versions) for one in read_definitions() if one.versions for pin in one.pins()}
+    served = {kind.name: (kind.group, set(kind.served)) for kind in stored_kinds(cluster, described)}
+    assert {group for group, _ in served.values()} == described.keys()
+    assert {name: versions for name, (_, versions) in served.items()} == {
+        name: described[group] for name, (group, _) in served.items()
+    }

@@ -80,6 +80,7 @@ class Definitions(BaseModel):
         sum: of the module, as in a go.sum.
         go_mod_sum: of its go.mod.
         url: where they are downloaded from, if no module has them.
+        versions: of the API that every file serves, if an earlier version of the operator served others.
         files: the sha256 of each.
     """
 
@@ -92,6 +93,7 @@ class Definitions(BaseModel):
     sum: str | None = None
     go_mod_sum: str | None = None
     url: str | None = None
+    versions: tuple[str, ...] = ()
     files: dict[str, Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]]
 
     @model_validator(mode="after")
@@ -111,14 +113,18 @@ class Definitions(BaseModel):
 
 
 @cache
-def read_pins() -> tuple[Pin, ...]:
-    """All pinned definitions."""
+def read_definitions() -> tuple[Definitions, ...]:
+    """The definitions of all operators, and others that stacks need."""
     of_operators: list[Mapping[str, Any]] = [
         {"name": operator.release, **entry} for operator in operators().values() for entry in operator.definitions
     ]
-    return tuple(
-        pin for entry in (*of_operators, *read_table(PINS)) for pin in Definitions.model_validate(entry).pins()
-    )
+    return tuple(Definitions.model_validate(entry) for entry in (*of_operators, *read_table(PINS)))
+
+
+@cache
+def read_pins() -> tuple[Pin, ...]:
+    """All pinned definitions."""
+    return tuple(pin for definitions in read_definitions() for pin in definitions.pins())
 
 
 def needed(pins: Iterable[Pin], groups: Iterable[str], operators: Iterable[str] = ()) -> tuple[Pin, ...]:

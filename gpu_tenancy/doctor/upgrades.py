@@ -1,0 +1,166 @@
+"""Checks of a running cluster before its operators are upgraded to the versions of a stack."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from gpu_tenancy.base.json import Json, maps_at, text_at
+from gpu_tenancy.base.texts import plural
+from gpu_tenancy.doctor.results import DeniedError, NoAnswerError, Question, Row, answers, judged
+from gpu_tenancy.embedded.definitions.pins import read_definitions
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import FORBIDDEN, ApiError
+from gpu_tenancy.kube.stored import StoredKind, stored_kinds
+from gpu_tenancy.model.names import KUBECTL
+from gpu_tenancy.model.plan.operators import ReleasePlan
+
+_VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\.")
+MIGRATE: Final = "`tenancy cluster migrate`"
+
+
+def upgrade_rows(cluster: Cluster, releases: Iterable[ReleasePlan]) -> Iterator[Row]:
+    """Whether each operator that is installed can be upgraded while workloads run; nothing is changed.
+
+    Operators that are not installed have no rows.
+
+    Args:
+        cluster: to upgrade.
+        releases: of the stack.
+    """
+    for release in releases:
+        if installed := _deployments(cluster, release):
+            yield from answers([_asked("version", release, partial(_version, release, installed))])
+            yield from answers([_asked("pods", release, partial(_pods, cluster, release))])
+        elif not any(cluster.versions(group) for group in release.serves):
+            continue
+        yield from answers(
+            [
+                _asked("definitions", release, partial(_definitions, cluster, release)),
+                _asked("webhooks", release, partial(_webhooks, cluster, release)),
+            ]
+        )
+
+
+def _asked(check: str, release: ReleasePlan, ask: "partial[Iterator[Row]]") -> Question:
+    def asked() -> list[Row]:
+        try:
+            return list(ask())
+        except ApiError as error:
+            if error.status == FORBIDDEN and "cannot" in error.message:
+                raise DeniedError(f"the right to do this: {error.message}") from error
+            raise NoAnswerError(error.message) from error
+
+    return Question(check, release.name, "", asked)
+
+
+def _deployments(cluster: Cluster, release: ReleasePlan) -> list[Manifest]:
+    """Those of the operator's chart: it says so in a label, or is alone in its namespace."""
+    found = cluster.list("apps/v1", "Deployment", namespace=release.namespace)
+    charts = [text_at(one, "metadata", "labels", "helm.sh/chart") for one in found]
+    own = [one for one, chart in zip(found, charts, strict=True) if re.fullmatch(rf"{release.name}-v?\d.*", chart)]
+    return own or [one for one, chart in zip(found, charts, strict=True) if not chart]
+
+
+def _version(release: ReleasePlan, installed: Iterable[Manifest]) -> Iterator[Row]:
+    """The step from the installed version to that of the stack."""
+    known = {text: found for one in installed if (text := _tag(one)) and (found := _VERSION.match(text + "."))}
+    if not known:
+        raise NoAnswerError("the version is not in the images; compare it with the release notes")
+    text, before = next(iter(known.items()))
+    after = _VERSION.match(release.version + ".")
+    old, new = (tuple(map(int, match.groups())) if match else (0, 0) for match in (before, after))
+    row = partial(Row, "version", release.name, release.version, text)
+    if new < old:
+        yield row("missing", f"set operators version {text}: an older version may not read what {text} has stored")
+    elif new[0] == old[0] and new[1] <= old[1] + 1:
+        yield row("OK")
+    else:
+        yield row("unknown", f"read the release notes of every version between {text} and {release.version}")
+
+
+def _tag(deployment: Manifest) -> str:
+    """The version of the label, or of the first image."""
+    images = [
+        text_at(one, "image").partition("@")[0] for one in maps_at(deployment, "spec", "template", "spec", "containers")
+    ]
+    label = text_at(deployment, "metadata", "labels", "app.kubernetes.io/version")
+    return label or next((image.rpartition(":")[2] for image in images if ":" in image), "")
+
+
+def _definitions(cluster: Cluster, release: ReleasePlan) -> Iterator[Row]:
+    """Stored versions of the operator's kinds, and whether objects are converted to all served versions."""
+    later = {
+        pin.group: definitions.versions
+        for definitions in read_definitions()
+        for pin in definitions.pins()
+        if definitions.versions and definitions.version.removeprefix("v") == release.version.removeprefix("v")
+    }
+    kinds = stored_kinds(cluster, release.serves)
+    problems = [row for kind in kinds for row in _of_kind(cluster, release, kind, later.get(kind.group, kind.served))]
+    needed = "stored in one version, readable in all"
+    yield from problems or [Row("definitions", release.name, needed, f"{plural(len(kinds), 'kind')} are", "OK")]
+
+
+def _of_kind(cluster: Cluster, release: ReleasePlan, kind: StoredKind, later: Sequence[str]) -> Iterator[Row]:
+    """What is wrong with one kind; `later` are the versions that its next definition serves."""
+    if kind.old:
+        lost = [version for version in kind.old if version not in later]
+        what = (
+            f"{release.name} {release.version} does not serve {', '.join(lost)} and cannot be installed; run {MIGRATE}"
+        )
+        hint = f"run {MIGRATE}: a later version without {', '.join(kind.old)} cannot be installed before"
+        found = f"stored also as {', '.join(kind.old)}"
+        yield Row(
+            "stored", kind.name, f"only {kind.storage}", found, "missing" if lost else "unknown", what if lost else hint
+        )
+    for version in kind.served if kind.converts else ():
+        try:
+            cluster.list(f"{kind.group}/{version}", kind.kind, metadata_only=True)
+        except ApiError as error:
+            if error.status == FORBIDDEN:
+                raise
+            fix = "check that the Service of the conversion webhook has ready pods, and its caBundle"
+            yield Row("conversion", kind.name, f"readable as {version}", error.message, "missing", fix)
+
+
+def _webhooks(cluster: Cluster, release: ReleasePlan) -> Iterator[Row]:
+    """Whether the webhooks accept a sample, by a dry run."""
+    if release.probe is None:
+        return
+    fix = f"check the pods in {release.namespace}: a webhook with failurePolicy Fail rejects what it does not answer"
+    row = partial(judged, "webhooks", release.name, "accept a sample", fix=fix)
+    yield _tried(cluster, dict(release.probe.manifest), row)
+
+
+def _pods(cluster: Cluster, release: ReleasePlan) -> Iterator[Row]:
+    """Whether a new pod of the operator would be accepted, by a dry run."""
+    amounts: Json = {"cpu": "1m", "memory": "1Mi"}
+    container: Json = {
+        "name": "sample",
+        "image": KUBECTL,
+        "resources": {"requests": amounts, "limits": amounts},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    pod: Manifest = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"generateName": "gpu-tenancy-sample-", "namespace": release.namespace},
+        "spec": {
+            "containers": [container],
+            "securityContext": {"runAsNonRoot": True, "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"}},
+        },
+    }
+    fix = f"correct the quota, policy or webhook that rejects pods in {release.namespace}, before the operator restarts"
+    yield _tried(cluster, pod, partial(judged, "pods", release.name, f"accepted in {release.namespace}", fix=fix))
+
+
+def _tried(cluster: Cluster, manifest: Manifest, row: "partial[Row]") -> Row:
+    """The row of a dry run, with what the API server answers."""
+    try:
+        cluster.create(manifest, dry_run=True)
+    except ApiError as error:
+        if error.status == FORBIDDEN and "cannot create resource" in error.message:
+            raise
+        return row(error.message, fits=False)
+    return row("accepted", fits=True)

@@ -1,0 +1,117 @@
+"""Checks before operators are upgraded, on a cluster that has what each of them is for."""
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+from builders import stack
+
+from gpu_tenancy.doctor.results import Row
+from gpu_tenancy.doctor.upgrades import upgrade_rows
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.operators import ReleasePlan, running
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.source import Source
+
+GROUP = "kueue.x-k8s.io"
+
+
+@dataclass
+class Installed:
+    """A cluster with Kueue, as its API server answers.
+
+    Attributes:
+        image: of the manager; empty without a Deployment.
+        refused: messages of dry runs, by kind.
+        unreadable: versions that are not converted.
+    """
+
+    image: str = "registry.k8s.io/kueue/kueue:v0.18.4"
+    labels: dict[str, str] = field(default_factory=lambda: {"helm.sh/chart": "kueue-0.18.4"})
+    stored: tuple[str, ...] = ("v1beta2",)
+    served: tuple[str, ...] = ("v1beta1", "v1beta2")
+    refused: dict[str, str] = field(default_factory=dict[str, str])
+    unreadable: tuple[str, ...] = ()
+    status: int = 403
+
+    def versions(self, group: str) -> tuple[str, ...]:
+        return self.served if group == GROUP else ()
+
+    def list(self, api_version: str, kind: str, **_: Any) -> tuple[dict[str, Any], ...]:
+        if kind == "Deployment":
+            spec = {"template": {"spec": {"containers": [{"image": self.image}]}}}
+            return ({"metadata": {"labels": self.labels}, "spec": spec},) if self.image else ()
+        if kind == "CustomResourceDefinition":
+            versions = [{"name": name, "served": True, "storage": name == "v1beta2"} for name in self.served]
+            spec = {"group": GROUP, "names": {"kind": "Workload"}, "versions": versions}
+            converted = {**spec, "conversion": {"strategy": "Webhook"}}
+            metadata = {"name": f"workloads.{GROUP}"}
+            return ({"metadata": metadata, "spec": converted, "status": {"storedVersions": [*self.stored]}},)
+        if api_version.rpartition("/")[2] in self.unreadable:
+            raise ApiError(500, "InternalError", "conversion webhook failed: connection refused")
+        return ()
+
+    def create(self, manifest: dict[str, Any], *, dry_run: bool) -> None:
+        assert dry_run
+        if message := self.refused.get(manifest["kind"]):
+            raise ApiError(self.status, "Forbidden", message)
+
+
+def kueue() -> ReleasePlan:
+    (found,) = running(Tree(load(Source(stack()))))["kueue"]
+    return found
+
+
+def rows(installed: Installed) -> dict[str, Row]:
+    return {row.check: row for row in upgrade_rows(cast("Cluster", installed), [kueue()])}
+
+
+def test_an_operator_of_the_minor_version_before_can_be_upgraded() -> None:
+    found = rows(Installed())
+    assert {check: row.verdict for check, row in found.items()} == dict.fromkeys(
+        ("version", "pods", "definitions", "webhooks"), "OK"
+    )
+    assert (found["version"].available, found["version"].needed) == ("v0.18.4", kueue().version)
+
+
+def test_an_operator_that_is_not_installed_has_no_rows() -> None:
+    assert rows(Installed(image="", served=())) == {}
+
+
+@pytest.mark.parametrize(
+    ("tag", "verdict", "fix"),
+    [
+        ("v0.19.0", "OK", ""),
+        ("v0.20.1", "missing", "an older version may not read what v0.20.1 has stored"),
+        ("v0.14.3", "unknown", "read the release notes of every version between v0.14.3 and"),
+        ("main", "unknown", "the version is not in the images"),
+    ],
+)
+def test_the_step_between_versions(tag: str, verdict: str, fix: str) -> None:
+    found = rows(Installed(image=f"registry.example.com/kueue:{tag}@sha256:0", labels={}))["version"]
+    assert (found.verdict, fix in found.fix) == (verdict, True)
+
+
+def test_a_stored_version_that_the_next_definition_lacks_stops_the_upgrade() -> None:
+    lost = rows(Installed(stored=("v1alpha1", "v1beta2"), served=("v1alpha1", "v1beta2")))["stored"]
+    assert lost.verdict == "missing"
+    assert "does not serve v1alpha1 and cannot be installed; run `tenancy cluster migrate`" in lost.fix
+    old = rows(Installed(stored=("v1beta1", "v1beta2")))["stored"]
+    assert (old.verdict, old.available) == ("unknown", "stored also as v1beta1")
+
+
+def test_objects_that_are_not_converted_are_found() -> None:
+    found = rows(Installed(unreadable=("v1beta1",)))["conversion"]
+    assert (found.verdict, found.needed) == ("missing", "readable as v1beta1")
+    assert "connection refused" in found.available
+    assert "caBundle" in found.fix
+
+
+@pytest.mark.parametrize(("kind", "check"), [("Pod", "pods"), ("ResourceFlavor", "webhooks")])
+def test_what_rejects_a_sample_is_said_and_a_missing_right_is_unknown(kind: str, check: str) -> None:
+    rejected = rows(Installed(refused={kind: "exceeded quota: pods"}))[check]
+    assert (rejected.verdict, rejected.available) == ("missing", "exceeded quota: pods")
+    denied = rows(Installed(refused={kind: f'User "a" cannot create resource "{kind}"'}))[check]
+    assert (denied.verdict, denied.available) == ("unknown", "no permission to ask")
