@@ -12,7 +12,7 @@ from documented_definitions import install_documented
 from platforms import running
 from queueing import Queueing
 from rendered_stacks import SHARED
-from shared_platform import OWN, QUEUEING, WORKING, AsFound, Sharing, platforms_of, sharing
+from shared_platform import NEXT, OWN, QUEUEING, WORKING, AsFound, Sharing, platforms_of, shares_deployment, sharing
 from xdist.remote import Producer
 
 from benchmarks.leftovers import kill_at_end
@@ -26,8 +26,6 @@ from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import Source
 
 pytest_plugins = ["layers"]
-SHARES_NEXT = pytest.StashKey[bool]()
-"""Whether the test that follows shares a platform."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,18 +38,27 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what uses a shared platform, and puts those first that wait for controllers; sharers of a platform lead."""
+    """Marks what uses a shared platform, and puts those first that wait for controllers.
+
+    Sharers of a platform lead, and among them those that share a deployment, one after the other.
+    """
     sharers = [item for item in items if platforms_of(item)]
     for item in sharers:
         item.add_marker("platform")
     shared = {item.path for item in sharers}
-    items.sort(key=lambda item: 0 if item.path in shared else 1 if item.get_closest_marker("platform") else 2)
+    deployed = {item.path for item in items if shares_deployment(item)}
+
+    def turn(item: pytest.Item) -> int:
+        sharer = 0 if item.path in deployed else 1
+        return sharer if item.path in shared else 2 if item.get_closest_marker("platform") else 3
+
+    items.sort(key=turn)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Notes whether the next test shares a platform; those that do are the first."""
-    item.config.stash[SHARES_NEXT] = nextitem is not None and sharing(nextitem.nodeid) is not None
+    """Notes the next test: what nobody shares any more is taken down."""
+    item.config.stash[NEXT] = nextitem
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -135,7 +142,8 @@ def left_as_found(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     for one in found:
         one.check()
-    if not request.config.stash[SHARES_NEXT]:
+    following = request.config.stash[NEXT]
+    if following is None or sharing(following.nodeid) is None:
         if used & {"platform", "cluster"}:
             request.getfixturevalue("platform").down()
         if "queueing" in used:

@@ -3,7 +3,7 @@
 So it does not matter in which order files run, nor which of them run at all.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -16,6 +16,12 @@ from gpu_tenancy.model.catalogue.operators import charts
 
 FIXTURES: Final = frozenset({"platform", "cluster", "queueing"})
 """Whoever asks for one of them, or for a fixture that does, meets what others left there."""
+
+DEPLOYMENT: Final = "deployment"
+"""The fixture of a stack that several files find deployed, one after the other."""
+
+NEXT: Final = pytest.StashKey[pytest.Item | None]()
+"""The test that follows."""
 
 SHARING: Final[Mapping[str, tuple[str, ...]]] = {
     "objects and the console": (
@@ -103,6 +109,11 @@ def sharing(nodeid: str) -> str | None:
     return next((name for name, files in SHARING.items() if nodeid.startswith(files)), None)
 
 
+def shares_deployment(item: pytest.Item | None) -> bool:
+    """Whether a test finds the stack that several files share."""
+    return isinstance(item, pytest.Function) and DEPLOYMENT in item.fixturenames
+
+
 class Sharing(LoadFileScheduling):
     """Hands out whole files, as `--dist loadfile`, but those that share a platform to one worker, as one."""
 
@@ -128,17 +139,29 @@ class AsFound:
         changed = [name for name in sorted({*before, *now}) if before.get(name, "") != now.get(name, "")]
         assert changed == [], f"this file does not leave the shared platform as it found it: {changed}"
 
+    def keep(self, manifests: Iterable[Manifest]) -> None:
+        """Has objects that are there stay from one file to the next."""
+        kept, listed = {_titled(one) for one in manifests}, self._listed()
+        self.before = {**self.before, **{_titled(one): _labels(one) for one in listed if _titled(one) in kept}}
+
+    def release(self, manifests: Iterable[Manifest]) -> None:
+        """Has objects that were to stay be gone."""
+        gone = {_titled(one) for one in manifests}
+        self.before = {name: labels for name, labels in self.before.items() if name not in gone}
+
     def _seen(self) -> Seen:
         """What is there once all has gone that was told to, without the namespaces that operators bring."""
         found = self.cluster.wait_for(self._settled, timeout=120, what="what was deleted to be gone")
-        return {f"{one['kind']} {_name(one)}": at(one, "metadata", "labels") for one in found}
+        return {_titled(one): _labels(one) for one in found}
+
+    def _listed(self) -> list[Manifest]:
+        return [one for kind in self.kinds for one in self.cluster.list(*kind, metadata_only=True)]
 
     def _settled(self) -> list[Manifest] | None:
-        listed = [one for kind in self.kinds for one in self.cluster.list(*kind, metadata_only=True)]
         brought = {chart.namespace for chart in charts().values()}
         others = [
             one
-            for one in listed
+            for one in self._listed()
             if one["kind"] != "Namespace" or not (_name(one).startswith(OWN) or _name(one) in brought)
         ]
         return None if any(at(one, "metadata", "deletionTimestamp") for one in others) else others
@@ -146,3 +169,11 @@ class AsFound:
 
 def _name(one: Manifest) -> str:
     return text_at(one, "metadata", "name")
+
+
+def _titled(one: Manifest) -> str:
+    return f"{one['kind']} {_name(one)}"
+
+
+def _labels(one: Manifest) -> Json:
+    return at(one, "metadata", "labels")

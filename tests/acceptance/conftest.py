@@ -1,7 +1,8 @@
 """A stack whose guards deny, deployed by one whom they judge, and a tenant in it."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 import pytest
 from acceptance_builders import Waves, declared, flat, in_waves, remove, sections_of
@@ -23,6 +24,7 @@ from acceptance_guards import (
     replicas,
 )
 from builders import Data
+from shared_platform import NEXT, AsFound, shares_deployment
 
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.embedded.platform import Platform
@@ -31,7 +33,7 @@ from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def sections() -> Data:
     """The stack `local`, but for what the samples need."""
     sections = sections_of("local")
@@ -67,44 +69,81 @@ def sections() -> Data:
     return sections
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def stack(sections: Data) -> Waves:
     """The objects of the stack."""
     return in_waves(declared(sections))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def door(cluster: Cluster, platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Door:
     """The way in for whoever is judged."""
     return Door(cluster, platform.kubeconfig, tmp_path_factory.mktemp("people"))
 
 
-@pytest.fixture(scope="module")
-def deployed(cluster: Cluster, door: Door, stack: Waves) -> Iterator[Waves]:
-    """The stack, applied by one who has every right and is judged like anyone: policies first, and in force."""
-    guards = [one for one in flat(stack) if str(one["kind"]).startswith("ValidatingAdmission")]
-    assert len(guards) == 2 * (len(POLICIES) + 1)
-    for manifest in guards:
-        cluster.apply(manifest)
-    namespaces = [one for one in flat(stack) if one["kind"] == "Namespace"]
-    for manifest in namespaces:
-        cluster.apply(manifest)
-    with door.let_in("deployer", "cluster-admin") as deployer:
+@dataclass(slots=True)
+class Deployment:
+    """A stack that the files that ask for it find one after the other; each leaves it as it was."""
+
+    cluster: Cluster
+    door: Door
+    stack: Waves
+    as_found: AsFound
+    stands: bool = False
+
+    def up(self) -> None:
+        """Applies the stack by one who has every right and is judged like anyone: policies first, and in force."""
+        if self.stands:
+            return
+        guards = [one for one in flat(self.stack) if str(one["kind"]).startswith("ValidatingAdmission")]
+        assert len(guards) == 2 * (len(POLICIES) + 1)
+        namespaces = [one for one in flat(self.stack) if one["kind"] == "Namespace"]
+        for manifest in (*guards, *namespaces):
+            self.cluster.apply(manifest)
+        with self.door.let_in("deployer", "cluster-admin") as deployer:
+            self._wait_for_accounts()
+            for one in _BROKEN:
+                deployer.wait_for_refusal(one)
+            for manifest in flat(self.stack):
+                deployer.cluster.apply(manifest, force=True)
+        self.as_found.keep(flat(self.stack))
+        self.stands = True
+
+    def _wait_for_accounts(self) -> None:
         for name in TEAMS:
-            cluster.wait_for(lambda name=name: cluster.exists("v1", "ServiceAccount", "default", name), what="accounts")
-        broken = (
-            job(RESEARCH, None),
-            pod(RESEARCH, None, pod_of(0, tolerations=[TOLERATION])),
-            job(RESEARCH, RESEARCH, pod_of(0, schedulerName="x")),
-            job(RESEARCH, RESEARCH, pod_of(16)),
-            job(RESEARCH, RESEARCH, bounded(cpu=("1", "4"))),
-        )
-        for one in broken:
-            deployer.wait_for_refusal(one)
-        for manifest in flat(stack):
-            deployer.cluster.apply(manifest, force=True)
-    yield stack
-    remove(cluster, flat(stack))
+            self.cluster.wait_for(
+                lambda name=name: self.cluster.exists("v1", "ServiceAccount", "default", name), what="accounts"
+            )
+
+    def down(self) -> None:
+        """Removes it, whatever files left in its namespaces."""
+        self.stands = False
+        remove(self.cluster, flat(self.stack))
+        self.as_found.release(flat(self.stack))
+
+
+_BROKEN: Final = (
+    job(RESEARCH, None),
+    pod(RESEARCH, None, pod_of(0, tolerations=[TOLERATION])),
+    job(RESEARCH, RESEARCH, pod_of(0, schedulerName="x")),
+    job(RESEARCH, RESEARCH, pod_of(16)),
+    job(RESEARCH, RESEARCH, bounded(cpu=("1", "4"))),
+)
+
+
+@pytest.fixture(scope="session")
+def deployment(cluster: Cluster, door: Door, stack: Waves, as_found: AsFound) -> Deployment:
+    """The stack, for those who deploy it."""
+    return Deployment(cluster, door, stack, as_found)
+
+
+@pytest.fixture(scope="module")
+def deployed(deployment: Deployment, request: pytest.FixtureRequest) -> Iterator[Waves]:
+    """The stack, which stays for the next file if that asks for it, too."""
+    deployment.up()
+    yield deployment.stack
+    if not shares_deployment(request.config.stash[NEXT]):
+        deployment.down()
 
 
 @pytest.fixture(scope="module")

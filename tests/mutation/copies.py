@@ -26,8 +26,6 @@ _KINDS: Final = ("ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"
 _AUTHORIZER: Final = re.compile(r"authorizer(?:\s*\.\w+\([^()]*\))+")
 _HOLDS: Final = "-"
 _FAILS: Final = "cannot be evaluated"
-_GUARDS: Final = 2
-"""In how many guards a mutant of what guards share is tried at a time; with each deployment of a stack in others."""
 _CONTROLLERS: Final = re.compile(r"system:(kube-|node|serviceaccount:kube-system:)")
 """Users whose requests no test makes."""
 
@@ -62,7 +60,6 @@ class Copies:
     test: str = ""
     _cluster: Cluster | None = None
     _guards: dict[str, list[Copy]] = field(default_factory=dict[str, list[Copy]])
-    _tried: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     _offsets: dict[Path, int] = field(default_factory=dict[Path, int])
     _count: int = 0
     _fresh: bool = False
@@ -78,21 +75,14 @@ class Copies:
         original = sources.spec(name, guards)
         self._guards[guard] = [self._create(cluster, original, binding, None)]
         for mutant in [*self.alive.values()]:
-            spec = mutant.spec(name, guards, original) if self._concerns(mutant, name) else None
+            spec = mutant.spec(name, guards, original) if mutant.policy in {name, SHARED} else None
             if spec is None:
                 continue
-            self._tried.setdefault(mutant.name, set()).add(name)
             try:
                 self._guards[guard].append(self._create(cluster, spec, binding, mutant))
             except ApiError as error:
                 self.results.invalid[mutant.name] = str(error)
                 del self.alive[mutant.name]
-
-    def _concerns(self, mutant: GuardMutant, name: str) -> bool:
-        if mutant.policy != SHARED:
-            return mutant.policy == name
-        beside = sum(copy.mutant is mutant for copies in self._guards.values() for copy in copies)
-        return beside < _GUARDS and name not in self._tried.get(mutant.name, set[str]())
 
     def _create(self, cluster: Cluster, spec: Any, binding: Any, mutant: GuardMutant | None) -> Copy:
         self._count += 1
