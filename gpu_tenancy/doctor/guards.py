@@ -4,7 +4,7 @@ An attempt is a server-side dry run: admission evaluates it, nothing is stored.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
@@ -104,7 +104,14 @@ class _Place:
         return needed and somebody and not attempt.untried and not (attempt.completed and defaults)
 
 
-def guard_rows(cluster: Cluster, plan: Plan, rendered: Iterable[Mapping[str, Json]], team: str = "") -> Iterator[Row]:
+def guard_rows(
+    cluster: Cluster,
+    plan: Plan,
+    rendered: Iterable[Mapping[str, Json]],
+    team: str = "",
+    *,
+    as_rendered: Collection[str] = (),
+) -> Iterator[Row]:
     """A row for each guard and namespace that is not as in the stack, and one for each guard that is.
 
     Args:
@@ -112,6 +119,7 @@ def guard_rows(cluster: Cluster, plan: Plan, rendered: Iterable[Mapping[str, Jso
         plan: of the stack.
         rendered: its objects.
         team: the only namespace to try; empty for those of all teams.
+        as_rendered: names of the policies that the cluster has as in the stack, with their bindings.
 
     Raises:
         ApiError: the caller may not even ask who they are.
@@ -135,7 +143,7 @@ def guard_rows(cluster: Cluster, plan: Plan, rendered: Iterable[Mapping[str, Jso
         if not place.applies(attempt, defaults=plan.guards.defaults):
             return None
         answer = _tried(cluster, _filled(attempt, values(place)), place)
-        return _row(guard, expected[guard], place, answer)
+        return _row(guard, expected[guard], place, answer, intact=POLICY + guard in as_rendered)
 
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         yield from _folded(found for found in pool.map(row, product(expected, places)) if found)
@@ -231,8 +239,8 @@ def _asked(cluster: Cluster, attempt: Attempt, target: Reference | None, *, memb
     return _Answer("warning" if policies else "accepted", policies, "", member)
 
 
-def _row(guard: str, expected: Outcome, place: _Place, answer: _Answer | None) -> Row:
-    """The row of one guard in one namespace."""
+def _row(guard: str, expected: Outcome, place: _Place, answer: _Answer | None, *, intact: bool) -> Row:
+    """The row of one guard in one namespace; `intact`: its policy and binding are as in the stack."""
     subject = f"{guard} in {place.team.namespace.name}"
     needed = "audit" if expected == "accepted" else expected
     make = partial(Row, "guard", subject, needed)
@@ -244,7 +252,9 @@ def _row(guard: str, expected: Outcome, place: _Place, answer: _Answer | None) -
         fix = "deploy the stack again, and read the audit log of its policy binding"
         return judged("guard", subject, needed, answer.outcome, fits=answer.outcome == expected, fix=fix)
     if answer.outcome == "denied" and answer.member:
-        return make(f"denied before the guard, by {_by(answer)}", "OK")
+        seen = f"not asked: denied first by {_by(answer)}"
+        where = f"see the rows of {POLICY}{guard}"
+        return make(f"{seen}; policy as in the stack", "OK") if intact else make(seen, "unknown", where)
     if not answer.member and (answer.outcome == "denied" or place.exempt):
         reason = f"denied by {_by(answer)}" if answer.outcome == "denied" else "guards do not bind you"
         fix = "run it as somebody who may impersonate users and groups, on a stack whose teams have members"

@@ -36,8 +36,11 @@ def live_rows(
         )
         for one in policies
     )
-    yield from answers(questions)
-    yield from guard_rows(cluster, planned, policies, team)
+    compared = [*answers(questions)]
+    yield from compared
+    differing = {row.subject for row in compared if row.verdict != "OK"}
+    same = {row.subject for row in compared} - differing
+    yield from guard_rows(cluster, planned, policies, team, as_rendered=same)
 
 
 def _compared(cluster: Cluster, wanted: Mapping[str, Json]) -> Iterator[Row]:

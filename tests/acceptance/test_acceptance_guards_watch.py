@@ -49,15 +49,16 @@ def test_guards_that_are_in_force_are_ok_in_every_namespace(cluster: Cluster, pl
     assert missing(rows) == {}
     tried = {row.subject.partition(" ")[0]: row for row in rows if row.check == "guard" and row.verdict == "OK"}
     assert {"accounts", "amount", "devices", "queue", "release", "scheduling", "secrets", "tokens"} <= tried.keys()
-    before = "denied before the guard, by"
-    assert {row.available for row in tried.values()} <= {"denied", f"{before} RBAC", f"{before} {NAME}"}
+    by_rbac, by_guard = (f"not asked: denied first by {who}; policy as in the stack" for who in ("RBAC", NAME))
+    assert {row.available for row in tried.values()} <= {"denied", by_rbac, by_guard}
     assert tried["scheduling"].available == "denied"
+    assert tried["disruption"].available == tried["expose"].available == by_rbac
 
 
 @contextmanager
-def changed(cluster: Cluster, deployed: Waves, kind: str, patch: Any) -> Generator[None]:
+def changed(cluster: Cluster, deployed: Waves, kind: str, patch: Any, name: str = NAME) -> Generator[None]:
     """A policy or binding that somebody changed by hand, or deleted, for a while."""
-    own = next(one for one in flat(deployed) if (one["kind"], one["metadata"]["name"]) == (kind, NAME))  # type: ignore[index]
+    own = next(one for one in flat(deployed) if (one["kind"], one["metadata"]["name"]) == (kind, name))  # type: ignore[index]
     if patch is None:
         cluster.delete(Reference.of(own))
     else:
@@ -119,6 +120,16 @@ def test_a_guard_that_was_deleted_or_weakened_is_found_by_its_spec_and_by_its_at
     cluster.wait_for(lambda: not missing(asked(cluster, plan, deployed)), what="the guard to be in force again")
 
 
+def test_a_guard_that_rbac_denies_first_is_told_by_its_policy_alone(
+    cluster: Cluster, plan: Plan, deployed: Waves
+) -> None:
+    with changed(cluster, deployed, POLICY[0], {"spec": {"failurePolicy": "Ignore"}}, "gpu-tenancy-expose"):
+        rows = asked(cluster, plan, deployed)
+    assert missing(rows) == {(POLICY[0], "gpu-tenancy-expose"): "spec.failurePolicy differs"}
+    (row,) = (row for row in rows if row.subject == f"expose in {RESEARCH}")
+    assert (row.available, row.verdict) == ("not asked: denied first by RBAC", "unknown")
+
+
 def test_the_api_server_counts_changes_of_guards_with_the_labels_that_the_alert_reads(
     cluster: Cluster, door: Door, deployed: Waves
 ) -> None:
@@ -167,3 +178,4 @@ def test_a_namespace_that_lost_its_label_is_found(cluster: Cluster, plan: Plan, 
         )
     finally:
         cluster.patch(namespace, {"metadata": {"labels": {label: "gpu-tenancy"}}})
+    cluster.wait_for(lambda: not missing(asked(cluster, plan, deployed, EXPERIMENTS)), what="the guards to be back")
