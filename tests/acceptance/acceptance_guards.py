@@ -58,14 +58,20 @@ _LAST = "guards-are-in-force"
 _EDITED = (
     "batch.volcano.sh",
     "cilium.io",
+    "crd.antrea.io",
+    "crd.projectcalico.org",
     "data.fluid.io",
     "flow.volcano.sh",
     "gateway.networking.k8s.io",
+    "gateway.networking.x-k8s.io",
     "jobset.x-k8s.io",
     "keda.sh",
     "kubeflow.org",
     "kueue.x-k8s.io",
     "leaderworkerset.x-k8s.io",
+    "networking.gke.io",
+    "networking.k8s.aws",
+    "projectcalico.org",
     "ray.io",
     "scheduling.volcano.sh",
     "trainer.kubeflow.org",
@@ -369,10 +375,21 @@ def network_policy(namespace: str, name: str = "own", **spec: Any) -> Any:
 
 
 FOREIGN = {
+    "applicationnetworkpolicies.networking.k8s.aws": ("ApplicationNetworkPolicy", "v1alpha1"),
     "ciliumnetworkpolicies.cilium.io": ("CiliumNetworkPolicy", "v2"),
+    "fqdnnetworkpolicies.networking.gke.io": ("FQDNNetworkPolicy", "v1alpha3"),
     "gateways.gateway.networking.k8s.io": ("Gateway", "v1"),
+    "grpcroutes.gateway.networking.k8s.io": ("GRPCRoute", "v1"),
     "httproutes.gateway.networking.k8s.io": ("HTTPRoute", "v1"),
+    "listenersets.gateway.networking.k8s.io": ("ListenerSet", "v1"),
+    "networkpolicies.crd.antrea.io": ("NetworkPolicy", "v1beta1"),
+    "networkpolicies.crd.projectcalico.org": ("NetworkPolicy", "v1"),
+    "networkpolicies.projectcalico.org": ("NetworkPolicy", "v3"),
+    "policyendpoints.networking.k8s.aws": ("PolicyEndpoint", "v1alpha1"),
     "tcproutes.gateway.networking.k8s.io": ("TCPRoute", "v1alpha2"),
+    "tlsroutes.gateway.networking.k8s.io": ("TLSRoute", "v1"),
+    "udproutes.gateway.networking.k8s.io": ("UDPRoute", "v1alpha2"),
+    "xlistenersets.gateway.networking.x-k8s.io": ("XListenerSet", "v1alpha1"),
     "pytorchjobs.kubeflow.org": ("PyTorchJob", "v1"),
 }
 """Kinds of operators that no stack installs, but a cluster can have: name of the definition, kind and version."""

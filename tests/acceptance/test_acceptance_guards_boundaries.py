@@ -17,6 +17,7 @@ from acceptance_guards import (
     network_policy,
     pod,
     pod_of,
+    train_job,
 )
 
 from gpu_tenancy.kube.client import Cluster
@@ -47,11 +48,11 @@ def before(gpus: int) -> Any:
     return pod_of(1, initContainers=[{**pod_of(gpus)["containers"][0], "name": "before"}])
 
 
-def device(name: str) -> Any:
+def device(name: str, number: str = "1") -> Any:
     """A pod with another device."""
     spec = pod_of(0)
     for amounts in spec["containers"][0]["resources"].values():
-        amounts[name] = "1"
+        amounts[name] = number
     return spec
 
 
@@ -68,6 +69,11 @@ MANY = "requests 16 nvidia.com/gpu in one pod, but the largest node has 8"
             "requests example.com/fpga in container c, which no queue has, so it would be pending for ever; request",
             device("rdma/hca"),
         ),
+        "none of a device that no queue has": (
+            device("example.com/fpga"),
+            "requests example.com/fpga in container c",
+            device("example.com/fpga", "0"),
+        ),
         "a container without GPUs counts as none": (
             pod_of(9),
             "requests 9 nvidia.com/gpu in one pod",
@@ -78,6 +84,16 @@ MANY = "requests 16 nvidia.com/gpu in one pod, but the largest node has 8"
 def test_amounts_up_to_the_largest_node_are_admitted(tenant: Person, attempt: Any, words: str, twin: Any) -> None:
     assert words in tenant.refusal(job(EXPERIMENTS, EXPERIMENTS, attempt))
     assert not tenant.refusal(job(EXPERIMENTS, EXPERIMENTS, twin))
+
+
+def test_gpus_that_are_requests_only_are_counted(tenant: Person) -> None:
+    def requesting(number: int) -> Any:
+        found = train_job(EXPERIMENTS, EXPERIMENTS, number)
+        del found["spec"]["trainer"]["resourcesPerNode"]["limits"]
+        return found
+
+    assert MANY in tenant.refusal(requesting(16))
+    assert not tenant.refusal(requesting(8))
 
 
 @pytest.mark.parametrize(
@@ -137,6 +153,11 @@ WITHIN: dict[str, tuple[Any, str, Any]] = {
         "sets requests.cpu: 99m in container c, but the minimum of LimitRange containers is 100m",
         amounts({"cpu": "100m"}, {"cpu": "100m"}),
     ),
+    "CPUs": (
+        amounts({"cpu": "1"}, {"cpu": "2500m"}),
+        f"limits cpu to 2500m for a request of 1 in container c, {LOOSE} 2",
+        amounts({"cpu": "1"}, {"cpu": "2"}),
+    ),
     "memory": (
         amounts({"memory": "1Gi"}, {"memory": "3100Mi"}),
         f"limits memory to 3100Mi for a request of 1Gi in container c, {LOOSE} 3",
@@ -188,6 +209,54 @@ def plain(cluster: Cluster) -> Iterator[Any]:
     cluster.create(made)
     yield made
     cluster.delete(Reference.of(made), grace=0)
+
+
+def test_a_pod_that_is_in_a_group_of_volcanos_stays_and_no_other_joins_it(cluster: Cluster, tenant: Person) -> None:
+    def joining(group: str) -> Any:
+        return {GANG_QUEUE: "ml-research-l4", GROUP: group}
+
+    own = pod(RESEARCH, None, pod_of(schedulerName="volcano"), annotations=joining("podgroup-1"))
+    own["metadata"]["name"] = "member"
+    later = job(RESEARCH, RESEARCH)
+    later["metadata"]["name"] = "members"
+    later["spec"] |= {"suspend": True}
+    later["spec"]["template"]["metadata"] = {"annotations": {GROUP: "podgroup-1"}}
+    for manifest in (own, later):
+        cluster.create(manifest)
+    classed: Any = {"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "ml-low"}}}
+    refusals = [
+        tenant.patch_refusal(own, classed),
+        tenant.patch_refusal(own, {"metadata": {"annotations": {GROUP: "podgroup-2"}}}),
+        tenant.patch_refusal(later, {"spec": {"template": {"metadata": {"annotations": {"note": "x"}}}}}),
+    ]
+    for manifest in (own, later):
+        cluster.delete(Reference.of(manifest), grace=0)
+    assert not refusals[0]
+    assert "joins PodGroup podgroup-2, which Volcano created for another workload" in refusals[1]
+    assert "joins PodGroup podgroup-1, which Volcano created for another workload" in refusals[2]
+
+
+@pytest.mark.parametrize("seconds", [0, 601])
+def test_a_pod_of_any_period_that_is_older_than_the_guards_is_labelled_and_deleted(
+    cluster: Cluster, tenant: Person, seconds: int
+) -> None:
+    own = pod(RESEARCH, RESEARCH, pod_of(terminationGracePeriodSeconds=seconds, nodeName="l4-0"))
+    own["metadata"]["name"] = "ending"
+    cluster.create(own)
+    refusals = [tenant.patch_refusal(own, {"metadata": {"labels": {"note": "x"}}}), tenant.delete_refusal(own)]
+    cluster.delete(Reference.of(own), grace=0)
+    assert refusals == ["", ""]
+
+
+def test_an_owner_that_is_no_controller_is_not_what_a_pod_is_counted_by(cluster: Cluster, tenant: Person) -> None:
+    counted: Any = cluster.get("batch/v1", "Job", "nightly", RESEARCH)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "nightly", "uid": counted["metadata"]["uid"]}
+    own = pod(RESEARCH, RESEARCH, ownerReferences=[owner])
+    own["metadata"]["name"] = "beside"
+    cluster.create(own)
+    refusal = tenant.patch_refusal(own, {"metadata": {"labels": {"app": "other"}}})
+    cluster.delete(Reference.of(own), grace=0)
+    assert not refusal
 
 
 def test_a_pod_that_exists_gets_no_device_by_a_later_annotation(tenant: Person, plain: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from acceptance_guards import (
     EXPERIMENTS,
+    FOREIGN,
     GPU,
     NO_QUEUE,
     PRODUCTION,
@@ -92,6 +93,7 @@ def test_only_kueue_takes_a_pod_out_of_its_hands(tenant: Person, gated: Any, pat
         {"spec": {"schedulingGates": GATES}},
         {"metadata": {"labels": {"note": "y"}, "annotations": {"note": "y"}}},
         {"metadata": {"labels": {f"{KUEUE}/priority-class": "ml-low"}}},
+        {"metadata": {"labels": {f"{KUEUE}/max-exec-time-seconds": "60"}}},
     ],
 )
 def test_tenants_can_change_their_own_labels_of_such_a_pod(tenant: Person, gated: Any, patch: Any) -> None:
@@ -121,7 +123,9 @@ def selecting(*, manual: bool) -> Any:
 
 
 SUSPENDING = f"{KUEUE}/pod-suspending-parent"
+PREBUILT = {QUEUE: RESEARCH, f"{KUEUE}/prebuilt-workload-name": "w"}
 TEMPLATE = ("spec", "template")
+TRAIN = train_job(RESEARCH, RESEARCH, 0)
 SUSPENDED = f"sets annotation {SUSPENDING}, by which Kueue leaves pods to another object; remove the annotation"
 
 
@@ -155,6 +159,11 @@ SUSPENDED = f"sets annotation {SUSPENDING}, by which Kueue leaves pods to anothe
         ),
         "a job counted by a Workload that is there": (
             annotated(job(RESEARCH, RESEARCH), **{f"{KUEUE}/prebuilt-workload-name": "w"}),
+            f"sets {KUEUE}/prebuilt-workload-name on a pod with GPUs",
+            job(RESEARCH, RESEARCH),
+        ),
+        "a job counted by a Workload that a label names": (
+            {**job(RESEARCH, RESEARCH), "metadata": {**job(RESEARCH, RESEARCH)["metadata"], "labels": PREBUILT}},
             f"sets {KUEUE}/prebuilt-workload-name on a pod with GPUs",
             job(RESEARCH, RESEARCH),
         ),
@@ -200,6 +209,11 @@ SUSPENDED = f"sets annotation {SUSPENDING}, by which Kueue leaves pods to anothe
             volcano_cron_job(RESEARCH, OWN_GANG, priorityClassName="system-node-critical"),
             "uses priority class system-node-critical, which is not allowed in this namespace",
             volcano_cron_job(RESEARCH, OWN_GANG, priorityClassName="ml-high"),
+        ),
+        "a CronJob of Volcano's that names no scheduler": (
+            volcano_cron_job(RESEARCH, OWN_GANG, schedulerName="default-scheduler"),
+            "but has schedulerName default-scheduler",
+            volcano_cron_job(RESEARCH, OWN_GANG, schedulerName=""),
         ),
         "a template of a job flow": (
             job_template(RESEARCH, "ml-serving-l4"),
@@ -267,6 +281,11 @@ SUSPENDED = f"sets annotation {SUSPENDING}, by which Kueue leaves pods to anothe
             selecting(manual=True),
             "sets spec.manualSelector, by which the Job can lose its pods; remove it",
             job(RESEARCH, RESEARCH),
+        ),
+        "a TrainJob of its runtime's GPUs that leaves its pods behind": (
+            {**train_job(RESEARCH, RESEARCH, 0), "metadata": {**TRAIN["metadata"], "finalizers": ["orphan"]}},
+            "sets finalizer orphan",
+            TRAIN,
         ),
         "a Job that leaves its pods behind": (
             job(RESEARCH, RESEARCH, finalizers=["orphan"]),
@@ -509,6 +528,7 @@ OPENING: list[Any] = [
     {"ingress": [{"from": [INSIDE]}, {"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]},
     {"egress": [{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}], "policyTypes": ["Egress"]},
     {"egress": [{}], "policyTypes": ["Egress"]},
+    {"ingress": [{"from": [INSIDE, {"ipBlock": {"cidr": "10.0.0.0/8"}}]}]},
 ]
 
 
@@ -542,8 +562,29 @@ def test_the_platforms_network_policies_stay(foreign: None, tenant: Person) -> N
     assert words in tenant.delete_refusal(closed)
     assert words in tenant.patch_refusal(closed, {"metadata": {"labels": None}})
     assert words in tenant.patch_refusal(closed, {"spec": {"podSelector": {"matchLabels": {"a": "b"}}}})
-    other: Any = {**closed, "apiVersion": "cilium.io/v2", "kind": "CiliumNetworkPolicy", "spec": {}}
-    assert "changes ciliumnetworkpolicies.cilium.io, which only the platform may" in tenant.refusal(other)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("ciliumnetworkpolicies.cilium.io", "networkpolicies.crd.antrea.io", "networkpolicies.crd.projectcalico.org"),
+        *("networkpolicies.projectcalico.org", "fqdnnetworkpolicies.networking.gke.io"),
+        *("applicationnetworkpolicies.networking.k8s.aws", "policyendpoints.networking.k8s.aws"),
+    ],
+)
+def test_policies_of_network_plugins_are_the_platforms(
+    cluster: Cluster, foreign: None, tenant: Person, name: str
+) -> None:
+    assert foreign is None
+    kind, version = FOREIGN[name]
+    metadata = {"name": "own", "namespace": RESEARCH}
+    own: Any = {"apiVersion": f"{name.partition('.')[2]}/{version}", "kind": kind, "metadata": metadata, "spec": {}}
+    words = f"changes {name}, which only the platform may; use a NetworkPolicy, or network of the team in the stack"
+    assert words in tenant.refusal(own)
+    cluster.create(own)
+    assert words in tenant.patch_refusal(own, {"spec": {"note": "x"}})
+    assert words in tenant.delete_refusal(own)
+    cluster.delete(Reference.of(own))
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ INTERNAL: Final = {"networking.gke.io/load-balancer-type": "Internal"}
 PUBLIC: Final = {"alb.ingress.kubernetes.io/scheme": "internet-facing"}
 DNS: Final = "external-dns.alpha.kubernetes.io/hostname"
 GATEWAY: Final = "gateway.networking.k8s.io"
+LISTENING: Final = [(f"{GATEWAY}/v1", "ListenerSet"), ("gateway.networking.x-k8s.io/v1alpha1", "XListenerSet")]
+HEARD: Final = {"hostname": "chat.example.com"}
 
 
 def made(api: str, kind: str, spec: Any, namespace: str = EXPERIMENTS, **annotations: str) -> Any:
@@ -41,7 +43,7 @@ def route(
     *hosts: str, parent: Any = None, kind: str = "HTTPRoute", annotations: Mapping[str, str] | None = None
 ) -> Any:
     parents = [{"namespace": "shared", "name": "edge"} if parent is None else parent]
-    version = "v1alpha2" if kind == "TCPRoute" else "v1"
+    version = "v1alpha2" if kind in {"TCPRoute", "UDPRoute"} else "v1"
     named = {"hostnames": list(hosts)} if hosts else {}
     return made(f"{GATEWAY}/{version}", kind, {"parentRefs": parents, **named}, **(annotations or {}))
 
@@ -169,6 +171,42 @@ CASES: Final[dict[str, tuple[Any, str, Any]]] = {
         route(parent={"namespace": "shared", "name": "public"}, kind="TCPRoute"),
         "is attached to shared/public",
         route(kind="TCPRoute"),
+    ),
+    "a service of gRPC of others": (
+        route("a.example.com", kind="GRPCRoute"),
+        f"claims host a.example.com; {HOSTS}",
+        route("chat.example.com", kind="GRPCRoute"),
+    ),
+    "a certificate's route of every host": (
+        route(kind="TLSRoute"),
+        "claims every host",
+        made(f"{GATEWAY}/v1", "TLSRoute", {}),
+    ),
+    "datagrams to another Gateway": (
+        route(parent={"namespace": "shared", "name": "public"}, kind="UDPRoute"),
+        "is attached to shared/public",
+        route(kind="UDPRoute"),
+    ),
+    **{
+        f"listeners of others in {api}": (
+            made(api, kind, {"parentRef": {"name": "edge", "namespace": "shared"}, "listeners": [{"hostname": ""}]}),
+            "claims every host",
+            made(api, kind, {"parentRef": {"name": "edge", "namespace": "shared"}, "listeners": [HEARD]}),
+        )
+        for api, kind in LISTENING
+    },
+    **{
+        f"listeners of another Gateway in {api}": (
+            made(api, kind, {"parentRef": {"name": "public", "namespace": "shared"}, "listeners": [HEARD]}),
+            "is attached to shared/public",
+            made(api, kind, {"parentRef": {"name": "own"}, "listeners": [HEARD]}),
+        )
+        for api, kind in LISTENING
+    },
+    "a name in the DNS of the network": (
+        service(annotations={"external-dns.alpha.kubernetes.io/internal-hostname": "api.example.com"}),
+        "claims host api.example.com",
+        service(annotations={"external-dns.alpha.kubernetes.io/internal-hostname": "api.ml.example.com"}),
     ),
     "another class of Gateways": (
         gateway("public", "chat.example.com"),

@@ -14,15 +14,20 @@ from acceptance_guards import (
     in_force,
     leader_worker_set,
     owned,
+    pod,
     pod_of,
     ray_cluster,
     ray_job,
     ray_service,
 )
 
+from gpu_tenancy.base.json import text_at
 from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
 
 TEAM: Final = "guards-of-ray"
+GROUP: Final = "leaderworkerset.sigs.k8s.io/name"
+NEWER: Final[Any] = {"spec": {"leaderWorkerTemplate": {"size": 3}}}
 NO_QUEUE: Final = f"requests GPUs without a queue; set label kueue.x-k8s.io/queue-name: {TEAM} under metadata.labels"
 OUTLIVING: Final = "GPUs when the job has ended and no queue counts them; remove it"
 
@@ -123,6 +128,103 @@ def test_the_options_of_the_autoscaler_are_a_container(person: Person) -> None:
     harmless = deepcopy(asking)
     harmless["spec"]["autoscalerOptions"] = {"env": [{"name": "LOG", "value": "info"}]}
     assert not person.refusal(harmless)
+
+
+@pytest.fixture
+def kept(person: Person) -> Iterator[Callable[[Any], Any]]:
+    """Creates objects in the team's namespace, which no operator acts on here."""
+    made: list[Any] = []
+
+    def create(manifest: Any) -> Any:
+        made.append(manifest)
+        return person.cluster.create(manifest)
+
+    yield create
+    for manifest in reversed(made):
+        person.cluster.delete(Reference.of(manifest), grace=0, wait=0)
+
+
+@pytest.mark.parametrize("make", [ray_cluster, ray_job, leader_worker_set])
+def test_what_is_counted_is_deleted_with_its_pods(
+    person: Person, kept: Callable[[Any], Any], make: Callable[..., Any]
+) -> None:
+    own = make(TEAM, TEAM)
+    kept(own)
+    assert "is deleted without its pods" in person.delete_refusal(own, propagationPolicy="Orphan")
+    assert not person.delete_refusal(own, propagationPolicy="Background")
+
+
+def test_a_group_that_waits_keeps_its_pods_until_all_are_created(
+    cluster: Cluster, person: Person, kept: Callable[[Any], Any]
+) -> None:
+    own, light = leader_worker_set(TEAM, TEAM), leader_worker_set(TEAM, None, pod_of(0))
+    own["spec"]["replicas"] = 2
+    light["metadata"]["name"] = "light"
+    for manifest in (own, light):
+        kept(manifest)
+    words = "changes its pods before they are created, and Kueue would start the old ones without quota; wait until"
+    assert words in person.patch_refusal(own, NEWER)
+    assert not person.patch_refusal(own, {"spec": {"replicas": 3}})
+    assert not person.patch_refusal(light, NEWER)
+    for created, refused in ((1, True), (2, False)):
+        cluster.patch(Reference.of(own), {"status": {"replicas": created}}, subresource="status")
+        assert (words in person.patch_refusal(own, NEWER)) == refused
+
+
+def test_no_pod_of_a_group_outlives_it_by_a_finalizer_or_a_partition(person: Person) -> None:
+    def group(field: str, value: Any, gpus: int = 1) -> Any:
+        found = leader_worker_set(TEAM, TEAM if gpus else None, pod_of(gpus))
+        place = found["spec"]["leaderWorkerTemplate"]["workerTemplate"] if field == "metadata" else found["spec"]
+        place[field] = value
+        return found
+
+    finalized = {"finalizers": ["example.com/own"]}
+    words = "sets finalizer example.com/own in a pod template, by which pods would run on without a queue; remove it"
+    assert words in person.refusal(group("metadata", finalized))
+    assert not person.refusal(group("metadata", finalized, 0))
+    assert not person.refusal(group("metadata", {"labels": {"note": "x"}}))
+    behind = {"rollingUpdateConfiguration": {"partition": 1}, "type": "RollingUpdate"}
+    assert "leaves pods at their old revision by partition 1" in person.refusal(group("rolloutStrategy", behind))
+    assert not person.refusal(group("rolloutStrategy", behind, 0))
+
+
+def test_the_parts_of_a_group_stay_with_it(cluster: Cluster, person: Person, kept: Callable[[Any], Any]) -> None:
+    """A leader without GPUs, and a pod with GPUs that belongs to it, as the controller creates them."""
+    in_group = {"labels": {"app": "x", GROUP: "l"}}
+    leader, other = pod(TEAM, None, pod_of(0)), pod(TEAM, None, pod_of(0))
+    leader["metadata"] |= {"name": "leader", **in_group}
+    other["metadata"]["name"] = "other"
+    uid = text_at(cluster.create(leader), "metadata", "uid")
+    kept(other)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "leader", "uid": uid, "controller": True}
+    worker, stray = (
+        pod(TEAM, TEAM, pod_of(schedulingGates=[{"name": "example.com/own"}]), ownerReferences=[owner]) for _ in "ab"
+    )
+    worker["metadata"] |= {"name": "worker", **in_group}
+    worker["metadata"]["finalizers"] = ["example.com/first"]
+    stray["metadata"]["name"] = "stray"
+    for manifest in (worker, stray):
+        cluster.create(manifest)
+    words = "is deleted without its pods, whose GPUs no queue would count"
+    try:
+        assert words in person.delete_refusal(leader, propagationPolicy="Orphan")
+        assert not person.delete_refusal(leader, propagationPolicy="Background")
+        assert not person.delete_refusal(other, propagationPolicy="Orphan")
+        assert not person.delete_refusal(worker, propagationPolicy="Background")
+        words = "so that Pod leader would lose it and no queue would count its GPUs; leave them as they are"
+        for label in (GROUP, "app"):
+            assert words in person.patch_refusal(worker, {"metadata": {"labels": {label: "other"}}})
+        words = "adds finalizer example.com/own to what belongs to Pod leader"
+        more: Any = {"metadata": {"finalizers": ["example.com/first", "example.com/own"]}}
+        assert words in person.patch_refusal(worker, more)
+        assert not person.patch_refusal(worker, {"metadata": {"labels": {"note": "x"}}})
+        # Kueue counts it by itself, whatever it belongs to.
+        assert not person.patch_refusal(stray, more)
+        assert not person.patch_refusal(stray, {"metadata": {"labels": {"app": "other"}}})
+    finally:
+        cluster.patch(Reference.of(worker), {"metadata": {"finalizers": None}})
+        for manifest in (worker, stray, leader):
+            cluster.delete(Reference.of(manifest), grace=0)
 
 
 def test_kuberay_creates_what_belongs_to_an_evaluated_job(door: Door, person: Person) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 from acceptance_builders import Waves
-from acceptance_guards import GPU, POLICIES, RESEARCH, Door, Person, job, owned, pod, pod_of
+from acceptance_guards import GPU, POLICIES, RESEARCH, Door, Person, job, owned, pod, pod_group, pod_of
 
 from gpu_tenancy.base.json import int_at
 from gpu_tenancy.doctor.guards import attempts
@@ -22,6 +22,7 @@ RIGHTS: Final[Any] = [
     {"apiGroups": ["", "apps", "batch", "networking.k8s.io", "policy"], "resources": ["*/status"], "verbs": CHANGES},
     {"apiGroups": ["apps", "batch", "networking.k8s.io", "policy"], "resources": ["*"], "verbs": CHANGES},
     {"apiGroups": ["kueue.x-k8s.io"], "resources": ["localqueues", "localqueues/status"], "verbs": CHANGES},
+    {"apiGroups": ["scheduling.volcano.sh"], "resources": ["podgroups"], "verbs": CHANGES},
     {
         "apiGroups": [""],
         "resources": [
@@ -131,6 +132,26 @@ def test_each_guard_binds_all_but_those_whom_its_conditions_name(
     refusing = {guard for guard, message in messages.items() if f"'gpu-tenancy-{guard}'" in message}
     assert {guard: message for guard, message in messages.items() if message and guard not in refusing} == {}
     assert refusing == messages.keys() - FREE[group]
+
+
+def test_who_may_use_accounts_secrets_and_priorities_anyway_is_not_bound_there(
+    door: Door, targets: dict[str, Any], clerk: Person
+) -> None:
+    clerks = clerk.impersonating("clerks")
+    kind, change, _ = PATCHES["priority"]
+    with door.let_in("owner", "cluster-admin", RESEARCH) as owner:
+        door.cluster.wait_for(lambda: not owner.refusal(pod(RESEARCH, None, pod_of(0))), what="rights")
+        for guard in ("accounts", "secrets", "tokens"):
+            assert f"'gpu-tenancy-{guard}'" in clerks.refusal(wrong(guard))
+            assert not owner.refusal(wrong(guard))
+        assert "'gpu-tenancy-priority'" in clerks.patch_refusal(targets[kind], change)
+        assert not owner.patch_refusal(targets[kind], change)
+
+
+def test_pod_groups_of_kubeflow_trainer_are_counted_by_their_train_job(clerk: Person) -> None:
+    queued = pod_group(RESEARCH, "default")
+    assert "uses Volcano queue default" in clerk.impersonating("clerks").refusal(queued)
+    assert not clerk.impersonating("system:serviceaccounts:kubeflow-system").refusal(queued)
 
 
 def test_what_an_operator_creates_for_its_owner_is_not_judged_again(clerk: Person) -> None:

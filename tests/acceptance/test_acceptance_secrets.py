@@ -29,6 +29,7 @@ TAKEN: Final = (
     "ml/train:1",
     "localhost:5000/x/y:1",
     "localhost/x/y:1",
+    f"python@sha256:{'0' * 64}",
 )
 REFUSED: Final = (
     "registry.example.com/mlx/train:1",
@@ -126,7 +127,9 @@ def using(image: str) -> Any:
 def person(cluster: Cluster, door: Door) -> Iterator[Person]:
     """Somebody who may do all in a team's namespace, with the guard of images in force."""
     acting = {"action": "deny", "exempt": ["system:serviceaccounts:images-exempt"]}
-    judged = {**sections_of("local"), "guards": acting, "images": {"allowed": ALLOWED}}
+    sections = sections_of("local")
+    operators = {**sections.get("operators", {}), "fluid": "installed"}
+    judged = {**sections, "operators": operators, "guards": acting, "images": {"allowed": ALLOWED}}
     guards = [dict(one.manifest) for one in declared(judged) if one.name == "gpu-tenancy-images"]
     assert len(guards) == 2
     with door.newcomer("carol", "cluster-admin", OF_IMAGES) as carol, in_force(cluster, guards):
@@ -174,7 +177,10 @@ def test_images_of_an_object_that_exists_are_judged_when_its_pods_change(cluster
     assert not shells["python:3"]
 
 
-@pytest.mark.parametrize(("home", "words"), [("images-exempt", ""), ("volcano-system", f"uses image {FOREIGN}")])
+@pytest.mark.parametrize(
+    ("home", "words"),
+    [("images-exempt", ""), ("fluid-system", ""), ("volcano-system", f"uses image {FOREIGN}")],
+)
 def test_images_of_exempt_accounts_and_of_what_operators_own_are_not_judged(
     person: Person, door: Door, home: str, words: str
 ) -> None:
