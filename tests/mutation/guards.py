@@ -145,8 +145,9 @@ def _followed() -> None:
             _COPIES.put(self, _APPLIED[name], manifest)
         return answer
 
-    def unchecked(_: AsFound) -> None:
-        """The copies of a guard stay as long as it does, from one file to the next."""
+    def settled(self: AsFound) -> None:
+        """The copies of a guard stay as long as it does: what was deleted is waited for."""
+        self.cluster.wait_for(vars(AsFound)["_settled"].__get__(self), timeout=120, what="what was deleted to be gone")
 
     def deleting(self: Cluster, reference: Reference, **options: Any) -> None:
         if reference.kind == "ValidatingAdmissionPolicyBinding" and reference.name.startswith(PREFIX):
@@ -154,7 +155,7 @@ def _followed() -> None:
             _COPIES.take(reference.name)
         delete(self, reference, **options)
 
-    setattr(AsFound, "check", unchecked)  # noqa: B010 - a method
+    setattr(AsFound, "check", settled)  # noqa: B010 - a method
     setattr(acceptance_builders, "declared", declaring)  # noqa: B010 - a function
     setattr(Cluster, "apply", applying)  # noqa: B010 - a method
     setattr(Cluster, "delete", deleting)  # noqa: B010 - a method
