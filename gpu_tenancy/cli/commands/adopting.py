@@ -1,5 +1,6 @@
 """The command `cluster adopt`: a stack from a running cluster."""
 
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -115,18 +116,31 @@ def _answered(found: "Adopted", output: Output) -> None:
 
 
 def _exists(cluster: "Cluster") -> "Callable[[Reference], bool]":
-    """Whether the cluster has an object; False for kinds that it does not serve or the user may not read."""
+    """Whether the cluster has an object; each kind is listed once, or in each namespace where that is all one may read.
 
-    def exists(reference: "Reference") -> bool:
-        from gpu_tenancy.kube.errors import FORBIDDEN, ApiError, UnknownKindError
+    False for kinds that the cluster does not serve or the user may not read.
+    """
+    from gpu_tenancy.kube.errors import FORBIDDEN, ApiError, UnknownKindError
+    from gpu_tenancy.kube.references import Reference
 
+    @cache
+    def listed(api_version: str, kind: str, namespace: str) -> frozenset[Reference] | None:
+        """None if one may not list them there."""
         try:
-            return cluster.exists(*reference)
+            return frozenset(
+                map(Reference.of, cluster.list(api_version, kind, namespace=namespace, metadata_only=True))
+            )
         except UnknownKindError:
-            return False
+            return frozenset()
         except ApiError as error:
             if error.status != FORBIDDEN:
                 raise
-            return False
+            return None
+
+    def exists(reference: Reference) -> bool:
+        known = listed(reference.api_version, reference.kind, "")
+        if known is None and reference.namespace:
+            known = listed(reference.api_version, reference.kind, reference.namespace)
+        return known is not None and reference in known
 
     return exists
