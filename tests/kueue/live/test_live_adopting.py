@@ -1,0 +1,121 @@
+"""A cluster that others made is adopted while jobs run in it: they run on, and afterwards nothing is left to change."""
+
+import json
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from queueing import Queueing
+from repository import ROOT
+from test_live_foreign import applied, inspected, is_admitted
+from typer.testing import CliRunner
+
+from gpu_tenancy.base.json import Json, at, maps_at, text_at
+from gpu_tenancy.cli.main import app
+from gpu_tenancy.engine.objects import waves
+from gpu_tenancy.engine.project import Preview
+from gpu_tenancy.kube.apply import apply
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import UnknownKindError
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.waiting import is_true
+from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
+from gpu_tenancy.review.adopting import plan_sections
+
+SIDES: Final = ("test-left", "test-right")
+GPU: Final = "nvidia.com/gpu"
+
+
+def job(name: str, namespace: str, gpus: int) -> Manifest:
+    resources: Json = {"requests": {GPU: str(gpus)}, "limits": {GPU: str(gpus)}}
+    container: Json = {"name": "main", "image": "registry.example.com/job:1", "resources": resources}
+    tolerations: Json = [{"key": GPU, "operator": "Exists"}]
+    pod: Json = {"restartPolicy": "Never", "containers": [container], "tolerations": tolerations}
+    metadata: Json = {"name": name, "namespace": namespace, "labels": {"kueue.x-k8s.io/queue-name": namespace}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": {"spec": pod}}}
+
+
+def guaranteed(queue: Manifest) -> list[str]:
+    """Nominal quota of GPUs."""
+    groups = maps_at(queue, "spec", "resourceGroups")
+    resources = [
+        one for group in groups for flavor in maps_at(group, "flavors") for one in maps_at(flavor, "resources")
+    ]
+    return [text_at(one, "nominalQuota") for one in resources if text_at(one, "name") == GPU]
+
+
+def state(cluster: Cluster) -> dict[str, Any]:
+    """What must not change: pods on their nodes, workloads with their quota, and queues."""
+    found: dict[str, Any] = {}
+    for side in SIDES:
+        for pod in cluster.list("v1", "Pod", namespace=side):
+            found[text_at(pod, "metadata", "uid")] = (
+                text_at(pod, "spec", "nodeName"),
+                text_at(pod, "status", "startTime"),
+            )
+        for one in cluster.list("kueue.x-k8s.io/v1beta2", "Workload", namespace=side):
+            evicted = is_true(one, "Evicted"), at(one, "status", "requeueState")
+            found[text_at(one, "metadata", "uid")] = is_true(one, "Admitted"), evicted, at(one, "status", "admission")
+        queue = cluster.get("kueue.x-k8s.io/v1beta2", "ClusterQueue", side) or {}
+        found[side] = text_at(queue, "metadata", "uid"), guaranteed(queue), text_at(queue, "spec", "stopPolicy")
+    return found
+
+
+def adopted(file: Path, kubeconfig: Path) -> Any:
+    command = ["cluster", "adopt", "--project", str(ROOT), "--out", str(file), "--kubeconfig", str(kubeconfig)]
+    result = CliRunner().invoke(app, [*command, "-o", "json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def planned(file: Path) -> Preview:
+    config = yaml.safe_load(file.read_text(encoding="utf-8"))["config"]
+    return plan_sections({key.partition(":")[2]: value for key, value in config.items()}, "adopted", ROOT)
+
+
+def served(cluster: Cluster, manifest: Manifest) -> bool:
+    """Whether the platform has the kind: those of operators that it does not run are left out."""
+    try:
+        cluster.resource(text_at(manifest, "apiVersion"), text_at(manifest, "kind"))
+    except UnknownKindError:
+        return False
+    return True
+
+
+def test_a_foreign_cluster_is_adopted_while_its_jobs_run(queueing: Queueing, tmp_path: Path) -> None:
+    cluster, kubeconfig, inventory = queueing.cluster, queueing.platform.kubeconfig, tmp_path / "applied.json"
+    with applied(queueing, "kueue-named"):
+        for side in SIDES:
+            cluster.patch(Reference("v1", "Namespace", side), {"metadata": {"labels": dict([TEAM_LABEL])}})
+        jobs = [cluster.create(job("long", side, gpus)) for side, gpus in zip(SIDES, (8, 4), strict=True)]
+        for side in ("left", "right"):
+            cluster.wait_for(partial(is_admitted, cluster, side), what=f"the job of {side} to be admitted")
+        cluster.wait_for(lambda: inspected(kubeconfig)["gpus"][0]["used"] == 12 or None, what="pods on nodes")
+        before = state(cluster)
+        first = adopted(tmp_path / "Pulumi.adopted.yaml", kubeconfig)
+        assert state(cluster) == before  # It reads only.
+        stack = planned(tmp_path / "Pulumi.adopted.yaml")
+        manifests = [
+            [dict(item.manifest) for item in wave if served(cluster, dict(item.manifest))]
+            for wave in waves(stack.objects)
+        ]
+        try:
+            changes = apply(cluster, manifests, inventory, adopt=stack.stack.cluster.adopt)
+            after = state(cluster)
+            second = adopted(tmp_path / "Pulumi.again.yaml", kubeconfig)
+            again = Counter(one.action for one in apply(cluster, manifests, inventory, adopt=stack.stack.cluster.adopt))
+        finally:
+            for each in jobs:
+                cluster.delete(Reference.of(each), wait=60)
+            apply(cluster, [], inventory)
+    assert {"ClusterQueue", "Cohort", "ResourceFlavor", "LocalQueue"}.isdisjoint(first["new"])
+    assert not {one.action for one in changes} & {"replaced", "deleted", "pruned"}
+    assert after == before
+    assert second["differences"] == []
+    assert [*again] == ["unchanged"]
+
+
+pytestmark = pytest.mark.slow
