@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from difflib import get_close_matches
-from typing import Any, Final, Literal
+from functools import cache, partial
+from typing import Any, Final
 
 from pulumi_policy import EnforcementLevel
 
@@ -150,23 +151,22 @@ class Evaluator:
             return
         if level is EnforcementLevel.REMEDIATE:
             level = EnforcementLevel.MANDATORY
-        exemption: Exemption | UnknownValueError | Literal["unread"] | None = "unread"
+        exemption = cache(partial(self.exemption, resource, rule))
         if resource.reads is None:
             messages = self._messages(rule, resource, stack)
         else:
             messages = [*self._messages_of_patch(rule, resource, resource.reads, stack)]
         for outcome, text in messages:
-            enforced = outcome in _ENFORCED
-            if enforced and exemption == "unread":
-                exemption = self.exemption(resource, rule)
             message, reported = text, outcome
-            if enforced and isinstance(exemption, Exemption):
-                reported, enforced = Outcome.EXEMPTED, False
-                message = f"exempted until {exemption.until} ({exemption.reason}): {text}"
-            elif enforced and isinstance(exemption, UnknownValueError):
-                message = f"{text} (exemption not evaluated: {exemption})"
+            exempted = exemption() if outcome in _ENFORCED else None
+            if isinstance(exempted, Exemption):
+                reported = Outcome.EXEMPTED
+                message = f"exempted until {exempted.until} ({exempted.reason}): {text}"
+            elif exempted is not None:
+                message = f"{text} (exemption not evaluated: {exempted})"
             shown = _cut(stack.hide(resource.secrets.hide(message)))
-            yield Finding(rule, reported, level if enforced else EnforcementLevel.ADVISORY, resource.urn, shown)
+            its_level = level if reported in _ENFORCED else EnforcementLevel.ADVISORY
+            yield Finding(rule, reported, its_level, resource.urn, shown)
 
     def _messages(self, rule: AnyRule, resource: Resource, stack: Stack) -> Iterator[tuple[Outcome, str]]:
         parts = list[Placed]()
@@ -232,7 +232,7 @@ class Evaluator:
             return error
         except Exception:  # noqa: BLE001 - as above; the rule about exemptions reports it, and there is no exemption
             return None
-        if text is None or rule is self._exemptions:
+        if text is None:
             return None
         settings = self.configuration.of(self._exemptions)
         assert isinstance(settings, ExemptionSettings)  # noqa: S101 - the type of its rule
@@ -256,7 +256,7 @@ def _internal_error(rule: AnyRule, place: str, error: Exception) -> str:
 
 
 def _unknown_rule(name: str, known: Mapping[str, AnyRule]) -> str:
-    similar = get_close_matches(name, known, n=1)
+    similar = get_close_matches(name, known)
     if similar:
         return f"unknown rule {name!r} (did you mean {similar[0]!r}?)"
     first = sorted(known)[:_LISTED]

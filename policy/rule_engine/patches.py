@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rule_engine.reading import Plain
-from rule_engine.reads import Path, is_whole
+from rule_engine.reads import is_whole
 
 _KUBERNETES: Final = "kubernetes:"
 _PATCH: Final = "Patch"
@@ -39,21 +39,21 @@ def item_type(type_: str, item: Plain) -> str:
     return f"{_KUBERNETES}{version if '/' in version else f'core/{version}'}:{kind}"
 
 
-def merged(below: Plain, above: Plain, path: Path = ()) -> Plain:
-    """What server-side apply makes of an object's value and of a patch's."""
-    if isinstance(below, dict) and isinstance(above, dict) and not (path and is_whole(path, is_list=False)):
-        both = {key: merged(below[key], above[key], (*path, key)) for key in below if key in above}
+def merged(below: Plain, above: Plain, field: str = "") -> Plain:
+    """What server-side apply makes of an object's value and of a patch's; `field` is the name of the field with it."""
+    if isinstance(below, dict) and isinstance(above, dict) and not is_whole(field, is_list=False):
+        both = {key: merged(below[key], above[key], key) for key in below if key in above}
         return {**below, **above, **both}
-    if isinstance(below, list) and isinstance(above, list) and path and not is_whole(path, is_list=True):
-        return [*_merged_items(below, above, path)]
+    if isinstance(below, list) and isinstance(above, list) and not is_whole(field, is_list=True):
+        return [*_merged_items(below, above)]
     return above
 
 
-def _merged_items(below: list[Plain], above: list[Plain], path: Path) -> Iterator[Plain]:
+def _merged_items(below: list[Plain], above: list[Plain]) -> Iterator[Plain]:
     named = {_name(item): item for item in above}
     known = {_name(item) for item in below}
     for item in below:
-        yield merged(item, named[_name(item)], (*path, "*")) if _name(item) in named else item
+        yield merged(item, named[_name(item)]) if _name(item) in named else item
     yield from (item for item in above if _name(item) not in known)
 
 

@@ -32,7 +32,7 @@ def quantity(text: str) -> Decimal | None:
     if len(whole) + len(fraction) > _LONGEST:
         return None
     number = f"{match[1]}{whole or 0}{'.' if fraction else ''}{fraction}"
-    if unit[:1] in {"e", "E"} and unit not in _UNITS:
+    if unit not in _UNITS:  # an exponent
         return Decimal(f"{number}e{int(unit[1:])}")
     return _EXACT.multiply(Decimal(number), _UNITS[unit])
 
@@ -44,4 +44,4 @@ def format_number(number: Decimal) -> str:
 
 def format_float(number: float) -> str:
     """A number from a program for messages: whole numbers, which arrive as floats, without a decimal point."""
-    return str(int(number)) if isinstance(number, int) or number.is_integer() else repr(number)
+    return str(int(number)) if float(number).is_integer() else repr(number)

@@ -167,9 +167,9 @@ class View:
             if isinstance(value, Unknown):
                 reads.note(path, present=True)
             elif _is_whole(value, path):
-                reads = reads.of_whole()
                 reads.note(path, present=True)
-        if path and not isinstance(value, (dict, list)):
+                reads = reads.of_whole()
+        if not isinstance(value, (dict, list)):
             reads.note(path, present=value is not None)
         if isinstance(value, Unknown):
             raise UnknownValueError(path, value.why)
@@ -225,7 +225,7 @@ class View:
         if view.value is None:
             return None
         number = quantity(self.text(*keys)) if isinstance(view.value, (str, float, int)) else None
-        if number is None or isinstance(view.value, bool):
+        if number is None:
             raise UnknownValueError(view.path, "is not a number")
         return number
 
@@ -248,19 +248,17 @@ class View:
         """The entries of a map, sorted by key because the protocol keeps no order; single entries may be unknown."""
         view = self.at(*keys)
         values = sorted(_mapping(view.value, view.path).items())
-        if view.reads is None:
-            return {key: View(item, (*view.path, key)) for key, item in values}
-        return Entries({key: View(item, (*view.path, key), view.reads) for key, item in values}, view.note)
+        entries = {key: View(item, (*view.path, key), view.reads) for key, item in values}
+        reads = view.reads
+        if reads is None:
+            return entries
 
-    def note(self, key: str, entry: "View | None") -> None:
-        """Notes that an entry of this map was read; maps and lists in it are noted as their own fields are."""
-        if self.reads and (entry is None or not isinstance(entry.value, (dict, list)) or entry.is_whole):
-            self.reads.note((*self.path, key), present=entry is not None)
+        def note(key: str, entry: View | None) -> None:
+            # Maps and lists in it are noted as their own fields are.
+            if entry is None or not isinstance(entry.value, (dict, list)) or _is_whole(entry.value, entry.path):
+                reads.note((*view.path, key), present=entry is not None)
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether a patch that has this list or map has all of it."""
-        return _is_whole(self.value, self.path)
+        return Entries(entries, note)
 
     def string_map(self, *keys: str) -> dict[str, str]:
         """The entries of a map of strings, such as labels."""
@@ -268,7 +266,7 @@ class View:
 
 
 def _is_whole(value: Plain, path: Path) -> bool:
-    return isinstance(value, (dict, list)) and is_whole(path, is_list=isinstance(value, list))
+    return isinstance(value, (dict, list)) and is_whole(path[-1], is_list=isinstance(value, list))
 
 
 def _mapping(value: Plain, path: Path) -> Mapping[str, Plain]:

@@ -37,8 +37,8 @@ class Reads:
 
     def note(self, path: Path, *, present: bool) -> None:
         """Notes that a field was read."""
-        is_key = path[-1] == "name" and path[-3:-2] and path[-3] in _MERGED
-        if not is_key and path[:2] not in _IDENTITY and path[:1] not in _IDENTITY and path[:1] != ("status",):
+        is_key = path[-1] == "name" and not _MERGED.isdisjoint(path[-3:-2])
+        if not is_key and path not in _IDENTITY and path[0] != "status":
             (self.present if present else self.absent)[path] = None
 
     def take(self) -> "Reads":
@@ -62,14 +62,14 @@ class Reads:
         return Reads(self.present)
 
 
-def is_whole(path: Path, *, is_list: bool) -> bool:
-    """Whether server-side apply replaces a list or a map as a whole, so that a patch which sets it has all of it.
+def is_whole(field: str, *, is_list: bool) -> bool:
+    """Whether server-side apply replaces a field's list or map as a whole, so that a patch which sets it has all of it.
 
     Maps are merged, except selectors and references: `+structType=atomic` in the API's types.
     """
     if is_list:
-        return path[-1] not in _MERGED
-    return path[-1].lower().endswith(("selector", "ref"))
+        return field not in _MERGED
+    return field.lower().endswith(("selector", "ref"))
 
 
 class Entries(dict[str, T]):

@@ -83,7 +83,7 @@ class Resource:
     @property
     def kind(self) -> str:
         """The last part of its type: `Deployment`."""
-        return self.type.rsplit(":", 1)[-1]
+        return self.type.rpartition(":")[2]
 
     @property
     def shown_kind(self) -> str:
@@ -139,7 +139,7 @@ class Resource:
         return [self._item(item, ("items", str(index))) for index, item in enumerate(items)]
 
     def _item(self, value: Plain, path: tuple[str, ...]) -> "Resource":
-        type_ = item_type(self.type, value) or self.type
+        type_ = item_type(self.type, value)
         if isinstance(value, dict):
             for key in _HIDDEN.get(type_, ()):
                 self.secrets.keep(value.get(key), whole=True)
@@ -170,7 +170,7 @@ class Resource:
         Raises:
             UnknownValueError: it is unknown.
         """
-        before = self.reads.take() if self.reads else None
+        before = (self.reads or Reads()).take()
         if key not in self._found:
             try:
                 self._found[key] = find()
@@ -178,7 +178,7 @@ class Resource:
                 self._found[key] = error
             if self.reads:
                 self._read[key] = self.reads.take()
-        if self.reads and before:
+        if self.reads:
             self.reads.add(before)
             self.reads.add(self._read[key])
         fact = self._found[key]

@@ -24,8 +24,8 @@ class Stack:
     def __init__(self, resources: Iterable[Resource]) -> None:
         self.resources = tuple(_patched([found for resource in resources for found in resource.objects()]))
         self._secrets = {id(resource.secrets): resource.secrets for resource in self.resources}.values()
-        self._known: dict[object, tuple[list[object], list[UnknownValueError]]] = {}
-        self._sorted: dict[object, tuple[dict[object, list[Any]], list[UnknownValueError]]] = {}
+        self._known: dict[object, tuple[list[object], UnknownValueError | None]] = {}
+        self._sorted: dict[object, tuple[dict[object, list[Any]], UnknownValueError | None]] = {}
         self._made: dict[object, object] = {}
 
     def hide(self, text: str) -> str:
@@ -42,7 +42,7 @@ class Stack:
         """
         known, unknown = self._parts(subject)
         if unknown:
-            raise unknown[0]
+            raise unknown
         return known
 
     def first(
@@ -66,7 +66,7 @@ class Stack:
         Raises:
             UnknownValueError: no known part matches, and an unknown part may match.
         """
-        return next(iter(self._matching(subject, predicate, [among, *then], first=True)), None)
+        return next(self._matching(subject, predicate, [among, *then]), None)
 
     def matching(
         self,
@@ -80,7 +80,7 @@ class Stack:
         Raises:
             UnknownValueError: it is unknown for one of them.
         """
-        return list(self._matching(subject, predicate, [among, *then], first=False))
+        return list(self._matching(subject, predicate, [among, *then]))
 
     def once(self, name: object, make: Callable[[], T]) -> T:
         """A value that several parts of the stack share, computed once.
@@ -118,29 +118,21 @@ class Stack:
         return bool(known or unknown)
 
     def _matching(
-        self,
-        subject: Subject[S],
-        predicate: Callable[[S], bool],
-        among: "Sequence[Among[S] | None]",
-        *,
-        first: bool,
+        self, subject: Subject[S], predicate: Callable[[S], bool], among: "Sequence[Among[S] | None]"
     ) -> Iterator[S]:
         known, unknown = self._among(subject, [key for key in among if key is not None])
-        unknown_values = unknown
         for part in known:
             try:
                 matches = _known(part, predicate)
             except UnknownValueError as error:
-                unknown_values = unknown_values or [_of(part, error)]
+                unknown = unknown or _of(part, error)
                 continue
             if matches:
                 yield part
-                if first:
-                    return
-        if unknown_values:
-            raise unknown_values[0]
+        if unknown:
+            raise unknown
 
-    def _among(self, subject: Subject[S], keys: "Sequence[Among[S]]") -> tuple[list[S], list[UnknownValueError]]:
+    def _among(self, subject: Subject[S], keys: "Sequence[Among[S]]") -> tuple[list[S], UnknownValueError | None]:
         """The parts with these keys, and the first unknown value of others that can have them."""
         parts, unknown = self._parts(subject)
         index: tuple[object, ...] = (subject,)
@@ -148,30 +140,29 @@ class Stack:
             index = (*index, key)
             if index not in self._sorted:
                 self._sorted[index] = _sorted_by(key, parts)
-            groups, unknown_values = self._sorted[index]
-            parts, unknown = groups.get(wanted, []), unknown or unknown_values
+            groups, unknown_key = self._sorted[index]
+            parts, unknown = groups.get(wanted, []), unknown or unknown_key
             index = (*index, wanted)
         return parts, unknown  # pyright: ignore[reportReturnType] - parts of this subject
 
-    def _parts(self, subject: Subject[S]) -> tuple[list[S], list[UnknownValueError]]:
+    def _parts(self, subject: Subject[S]) -> tuple[list[S], UnknownValueError | None]:
         if subject not in self._known:
             known: list[object] = []
-            unknown: list[UnknownValueError] = []
+            unknown: UnknownValueError | None = None
             for resource in self.resources:
                 try:
                     known += resource.parts(subject)
                 except UnknownValueError as error:
-                    unknown = unknown or [_of(resource, error)]
+                    unknown = unknown or _of(resource, error)
             self._known[subject] = (known, unknown)
         return self._known[subject]  # pyright: ignore[reportReturnType] - what `parts` of this subject gave
 
 
 def _patched(resources: list[Resource]) -> Iterator[Resource]:
     """The same resources, with each patch of one of them in its place."""
-    plain = {_unversioned(resource) for resource in resources if resource.reads is None}
     patches: dict[tuple[str, ...], list[Resource]] = {}
     for resource in resources:
-        if resource.reads is not None and _unversioned(resource) in plain and (identity := _identity(resource)):
+        if resource.reads is not None and (identity := _identity(resource)):
             patches.setdefault(identity, []).append(resource)
     types = {type_ for type_, *_ in patches}
     applied: set[int] = set()
@@ -218,16 +209,18 @@ def _known(part: S, function: Callable[[S], T]) -> T:
     return value
 
 
-def _sorted_by(key: Callable[[S], object], parts: Iterable[S]) -> tuple[dict[object, list[S]], list[UnknownValueError]]:
+def _sorted_by(
+    key: Callable[[S], object], parts: Iterable[S]
+) -> tuple[dict[object, list[S]], UnknownValueError | None]:
     """Parts by a key, and the first unknown key."""
     groups: dict[object, list[S]] = {}
-    unknown_values: list[UnknownValueError] = []
+    unknown: UnknownValueError | None = None
     for part in parts:
         try:
             groups.setdefault(_known(part, key), []).append(part)
         except UnknownValueError as error:
-            unknown_values = unknown_values or [_of(part, error)]
-    return groups, unknown_values
+            unknown = unknown or _of(part, error)
+    return groups, unknown
 
 
 @contextmanager
@@ -245,7 +238,7 @@ def located_at(part: Placed) -> Generator[None]:
 
 def _of(part: Placed, error: UnknownValueError) -> UnknownValueError:
     """The same error with the place of its part; an error that already has a place is unchanged."""
-    if error.path and ": " in error.path[0]:
+    if ": " in error.path[0]:
         return error
     try:
         place = part.place

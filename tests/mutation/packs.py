@@ -36,6 +36,8 @@ FOLDERS: Final = ("policy/workloads/workload_rules", "policy/clouds/cloud_rules"
 _MODULES: Final = ("workload_rules", "cloud_rules", "rule_engine", "cases", "policy_builders", "test_policy_rules")
 _CACHE: Final = type(lru_cache(len))
 _OTHERS: Final = ("document", "generated_pods", "kit_builders", *_MODULES)
+_SMALL: Final = tuple(f"test_policy_{name}.py" for name in ("found", "patches", "pools", "stacks", "workloads"))
+"""Files with tests of single functions, which an import of a changed module is tried with before all cases."""
 _SECONDS: Final = 20.0
 """A test that takes more processor time than this does not end."""
 _PATHS: Final = tuple(str(ROOT / folder) for folder in FOLDERS)
@@ -78,8 +80,7 @@ def checksum(name: str) -> str:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Which mutants run."""
     parser.addoption("--mutants", default="", help="names of mutants begin with this")
-    parser.addoption("--every", type=int, default=1, help="one of so many of them, the same ones each time")
-    parser.addoption("--turn", type=int, default=0, help="and other ones with another number here")
+    parser.addoption("--every", type=int, default=1, help="one of so many of them, the same ones until packs change")
     parser.addoption("--record", action="store_true", help="write the survivors into tests/mutation/survivors")
 
 
@@ -94,6 +95,12 @@ def all_mutants() -> dict[str, Mutant]:
     """The mutants of all packs, by name."""
     files = [file for folder in FOLDERS for file in sorted((ROOT / folder).glob("*.py"))]
     return {one.name: one for file in files for one in mutants(file)}
+
+
+def turn() -> int:
+    """A number that is the same as long as the packs are: other changes do not change which mutants are sampled."""
+    files = (file for folder in FOLDERS for file in sorted((ROOT / folder).glob("*.py")))
+    return zlib.crc32(b"".join(file.read_bytes() for file in files))
 
 
 def read_killers() -> dict[str, list[str]]:
@@ -157,7 +164,9 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def measure(tests: list[Test], functions: Functions) -> None:
-    """Notes of each test how long it takes, and which functions it calls."""
+    """Notes of each test how long it takes, and which functions it calls; once, for it takes longer than all tests."""
+    if not tests or tests[0].reached is not None:
+        return
     keys: dict[CodeType, Key | None] = {}
     for test in tests:
         functions.forget()
@@ -267,22 +276,40 @@ def _first_case(mutant: Mutant) -> str:
         *((rules.test_valid_resources_have_no_findings_by_case, one) for one in rules.of_cases()),
         *((rules.test_each_unknown_value_is_reported, one) for one in rules.of_unknowns()),
     ]
-    cases.sort(key=lambda case: case[1].values[0].rule.check.__module__.rpartition(".")[2] != mutant.file.stem)
-    for test, one in cases:
-        if not passes(lambda test=test, one=one: test(*one.values), 2):
-            return str(one.id)
-    return _other_failure()
+    own = [case for case in cases if _module(case[1]) == mutant.file.stem]
+    return (
+        _first_failing(own)
+        or ("docs/policies.md" if _changes_the_page() else "")
+        or _other_failure([f"{ROOT}/tests/policy/{name}" for name in _SMALL])
+        or _first_failing([case for case in cases if case not in own])
+        or _other_failure([f"--ignore={ROOT}/tests/policy/test_policy_rules.py", f"{ROOT}/tests/policy"])
+    )
 
 
-def _other_failure() -> str:
-    """Whether a test of `tests/policy` fails that is no case of a rule."""
+def _module(case: Any) -> str:
+    return case.values[0].rule.check.__module__.rpartition(".")[2]
+
+
+def _first_failing(cases: Sequence[tuple[Callable[..., None], Any]]) -> str:
+    return next((str(one.id) for test, one in cases if not passes(partial(test, *one.values), 2)), "")
+
+
+def _changes_the_page() -> bool:
+    """Whether the page of all rules and their settings is another one, which a test of documentation compares."""
+    sys.modules.pop("document", None)
+    import document  # noqa: PLC0415 - again, with the mutant
+
+    return document.page() != document.PAGE.read_text(encoding="utf-8")
+
+
+def _other_failure(files: Sequence[str]) -> str:
+    """Whether a test fails that is no case of a rule."""
     for name in [name for name in sys.modules if name.partition(".")[0] in _OTHERS or name.startswith("test_policy")]:
         del sys.modules[name]
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
     options = ["-x", "-n", "0", "-p", "no:cacheprovider", "-m", MARKS]
-    files = [f"--ignore={ROOT}/tests/policy/test_policy_rules.py", f"{ROOT}/tests/policy"]
     return "tests/policy" if pytest.main([*options, "--rootdir", str(ROOT), *files]) else ""
 
 
@@ -291,20 +318,23 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     option = session.config.getoption
     found = all_mutants()
     listed, every, prefix = known("packs"), int(option("--every") or 1), str(option("--mutants"))
-    names = listed.chosen(found, prefix, every, int(option("--turn") or 0), new=bool(option("--record")))
+    names = listed.chosen(found, prefix, every, turn(), new=bool(option("--record")))
     tests, functions, results = tests_of(session.items), Functions(), Results()
     if every > 1:
         # What an import evaluates takes seconds a mutant.
         names = [name for name in names if found[name].within and not listed.lists(name)]
-    else:
-        measure(tests, functions)
     killers = read_killers()
     for part, of_part in groupby(sorted(names, key=part_of), part_of):
         noticed = Counter(dict.fromkeys(killers.get(part, ()), 0))
         for name in of_part:
             mutant = found[name]
             tests.sort(key=lambda test: (test.key not in noticed, test.module != mutant.file.stem, test.seconds))
-            if killer := judge_function(mutant, tests, functions) if mutant.within else judge_import(mutant):
+            first = [test for test in tests if test.key in noticed or test.module == mutant.file.stem]
+            killer = judge_function(mutant, first, functions) if every > 1 and first else ""
+            if not killer:
+                measure(tests, functions)
+                killer = judge_function(mutant, tests, functions) if mutant.within else judge_import(mutant)
+            if killer:
                 results.killed[name] = killer
                 noticed[checksum(killer)] += 1
             else:

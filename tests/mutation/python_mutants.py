@@ -20,8 +20,10 @@ _COMPARED: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.IsNot: ast.Is,
 }
 _CALLED: Final = {"any": "all", "all": "any", "max": "min", "min": "max"}
-_TEXTS: Final = frozenset({"description", "rationale", "fix", "link", "severity", "level", "maxsplit"})
+_TEXTS: Final = frozenset({"description", "rationale", "fix", "link", "severity", "level", "maxsplit", "repr"})
 """Keyword arguments that no finding depends on."""
+_TYPES: Final = frozenset({"Annotated", "Callable", "dict", "frozenset", "list", "set", "tuple"})
+"""Names whose subscripts are types, also where they are called: `dict[str, int]()`."""
 CONSTANTS: Final = "/constants"
 """After the file's name in names of mutants of what an import evaluates."""
 
@@ -66,9 +68,10 @@ def mutants(file: Path) -> Iterator[Mutant]:
     seen: dict[str, int] = {}
     for index, place in enumerate(_places(tree)):
         for what, change in _changes(place.node):
-            function = place.function
+            function = place.function or (place.node if isinstance(place.node, ast.FunctionDef) else None)
             part = f"{file.parent.name}/{file.stem}{'' if function else CONSTANTS}"
-            name = f"{part} {'.'.join(place.names) or 'module'}: {what}"
+            own = (*place.names, function.name) if function and function is place.node else place.names
+            name = f"{part} {'.'.join(own) or 'module'}: {what}"
             seen[name] = seen.get(name, 0) + 1
             within = (".".join((*place.classes, function.name)), _first_line(function)) if function else None
             yield Mutant(
@@ -95,6 +98,8 @@ def _places(node: ast.AST, at: _Place | None = None) -> Iterator[_Place]:
         if name in {"annotation", "returns", "bases", "type_params"} or (
             isinstance(node, ast.ClassDef) and name == "decorator_list"
         ):
+            continue
+        if name == "slice" and isinstance(node, ast.Subscript) and getattr(node.value, "id", "") in _TYPES:
             continue
         children = cast("list[object]", value) if isinstance(value, list) else [value]
         for child in (one for one in children if isinstance(one, ast.AST)):

@@ -132,7 +132,7 @@ def patch_of_field(violation: Violation) -> Sample | None:
 
 def _only(value: Any, path: list[str], above: tuple[str, ...]) -> Any:
     """The value at a path, with what is around it only as far as server-side apply replaces it as a whole."""
-    if not path or (above and isinstance(value, (dict, list)) and is_whole(above, is_list=isinstance(value, list))):
+    if not path or (above and isinstance(value, (dict, list)) and is_whole(above[-1], is_list=isinstance(value, list))):
         return cast("Any", value)
     first, *rest = path
     if isinstance(value, dict):

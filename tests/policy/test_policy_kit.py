@@ -1,5 +1,6 @@
 """What packs share: exemptions, levels, settings, remedies."""
 
+import threading
 from dataclasses import replace
 from datetime import date
 from typing import Any, cast
@@ -18,10 +19,15 @@ from kit_builders import (
     exempted,
     pack,
 )
-from policy_builders import UNKNOWN, changed, secret
+from policy_builders import UNKNOWN, Sample, changed, secret
 from pulumi.runtime.proto import analyzer_pb2 as wire
 
 from rule_engine import MUST
+from rule_engine.evaluator import Evaluator
+from rule_engine.reading import SIGNATURE
+from rule_engine.remedies import value_at
+from rule_engine.rules import ConfigError
+from rule_engine.server import OUTCOMES, UNCHECKED, Analyzer
 
 # Exemptions.
 
@@ -98,6 +104,17 @@ def test_an_invalid_exemption_is_a_violation_and_has_no_effect(name: str, text: 
         ("few-replicas", wire.MANDATORY, TOO_MANY),
         ("exemptions-in-order", wire.MANDATORY, f"Deployment ml/api, exemption from {name}: {words}"),
     ]
+
+
+def test_an_exemption_of_as_many_days_as_are_allowed_is_valid() -> None:
+    inputs = exempted(MANY, "few-replicas", "2027-05-20 waits for the new chart")
+    assert [level for _, level, _ in PackClient(today=date(2026, 11, 21)).analyze(inputs)] == [wire.ADVISORY]
+
+
+def test_an_exemption_that_expired_long_ago_is_a_violation_on_any_day() -> None:
+    inputs = exempted(deployment(), "few-replicas", "2020-01-01 waits for the new chart")
+    (finding,) = Evaluator(pack(FEW)).evaluate(inputs.resource())
+    assert "expired on 2020-01-01" in finding.message
 
 
 def test_settings_limit_the_days_of_exemptions_and_the_rules_that_allow_them() -> None:
@@ -183,6 +200,12 @@ def test_each_configuration_replaces_the_one_before() -> None:
             id="setting",
         ),
         pytest.param(
+            "nothing_shown",
+            {"mots": 4},
+            "nothing-shown.mots: unknown setting; settings of this rule: none",
+            id="setting of a rule without any",
+        ),
+        pytest.param(
             "few_replicas",
             {"most": 0},
             "few-replicas.most: 0.0: input should be greater than or equal to 1",
@@ -197,6 +220,50 @@ def test_an_invalid_configuration_is_refused_and_the_one_before_stays(
     client.configure(**{name: (wire.MANDATORY, settings)})
     assert (client.refusal.code, client.refusal.words) == (grpc.StatusCode.INVALID_ARGUMENT, words)
     assert [message for _, _, message in client.analyze(MANY)] == [TOO_MANY]
+
+
+@pytest.mark.parametrize(("levels", "settings"), [({"few": MUST}, {}), ({}, {"few": {}})])
+def test_an_unknown_rule_is_refused_with_a_level_or_with_settings(levels: Any, settings: Any) -> None:
+    with pytest.raises(ConfigError, match=r"unknown rule 'few'"):
+        Evaluator(pack(SHOWN)).configure(levels, settings)
+
+
+def test_an_error_lists_at_most_five_rules() -> None:
+    rules = [replace(FEW, name=f"rule-{letter}") for letter in "abcde"]
+    with pytest.raises(ConfigError, match=r"exemptions-in-order, rule-a, rule-b, rule-c, rule-d$"):
+        Evaluator(pack(*rules[:4])).configure({"other": MUST}, {})
+    with pytest.raises(ConfigError, match=r"exemptions-in-order, rule-a, rule-b, rule-c, rule-d, …$"):
+        Evaluator(pack(*rules)).configure({"other": MUST}, {})
+
+
+# Types that no rule checks.
+
+
+@pytest.mark.parametrize(
+    ("type_", "is_checked"),
+    [
+        ("kubernetes:apps/v1:Deployment", True),
+        ("kubernetes:apps/v1:DeploymentPatch", True),
+        ("kubernetes:apps/v1:DeploymentList", True),
+        ("kubernetes:core/v1:List", True),
+        ("kubernetes:core/v1:ConfigMap", False),
+        ("kubernetes:core/v1:ConfigMapList", False),
+        ("aws:s3/bucket:Bucket", False),
+    ],
+)
+def test_the_client_is_told_of_a_type_that_no_rule_checks(type_: str, *, is_checked: bool) -> None:
+    client = PackClient()
+    assert client.analyze(Sample(type_, {"metadata": {"name": "it"}})) == []
+    assert client.refusal.trailing == ({OUTCOMES: ""} if is_checked else {UNCHECKED: "unchecked"})
+
+
+def test_a_pack_can_be_configured_and_ends_when_the_engine_cancels() -> None:
+    ended = threading.Event()
+    context, empty = cast("grpc.ServicerContext", None), cast("Any", None)
+    for analyzer in (Analyzer(Evaluator(pack()), ended), PackClient().analyzer):
+        assert analyzer.GetAnalyzerInfo(empty, context).supportsConfig
+        analyzer.Cancel(empty, context)
+    assert ended.is_set()
 
 
 def test_a_pack_with_two_rules_of_one_name_is_refused() -> None:
@@ -233,6 +300,19 @@ def test_a_remedy_does_not_change_an_exempted_resource() -> None:
     )
     assert not client.remediate(inputs).remediations
     assert [level for _, level, _ in client.analyze(inputs)] == [wire.ADVISORY]
+    unknown = changed({"it": MANY}, "it: metadata.annotations", UNKNOWN)["it"]
+    assert not client.remediate(unknown).remediations
+
+
+def test_a_value_within_a_secret_is_changed_and_one_that_is_not_there_is_none() -> None:
+    output = {SIGNATURE: "d0e6a833031e9bbcd3f4e8bde6ca49a4"}
+    props = {"a": secret({"value": {"b": 1}}), "c": output, "d": [{"e": 2}]}
+    assert [value_at(props, path) for path in (("a", "value", "b"), ("c", "e"), ("d", "0", "e"), ("f", "g"))] == [
+        1,
+        None,
+        2,
+        None,
+    ]
 
 
 def test_a_remedy_that_fails_and_a_rule_without_one_do_not_change_the_resource() -> None:

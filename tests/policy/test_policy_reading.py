@@ -30,12 +30,20 @@ from rule_engine.unknown_values import UnknownValueError
 # Secrets.
 
 
+def _output(value: object, **marks: bool) -> dict[str, object]:
+    return {SIGNATURE: "d0e6a833031e9bbcd3f4e8bde6ca49a4", "value": value, **marks}
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [
         pytest.param(secret("hunter2"), "a is [secret]", id="a text"),
         pytest.param(secret(8), "a is [secret]", id="a number"),
         pytest.param(8, "a is 8", id="no secret"),
+        pytest.param(_output("hunter2", secret=True), "a is [secret]", id="a secret output"),
+        pytest.param(_output("hunter2", secret=False), "a is hunter2", id="an output"),
+        pytest.param(_output("hunter2"), "a is hunter2", id="an output without a mark"),
+        pytest.param(secret(_output("hunter2")), "a is [secret]", id="an output in a secret"),
     ],
 )
 def test_no_message_shows_a_secret(value: object, words: str) -> None:
@@ -255,6 +263,8 @@ def test_deeply_nested_values_do_not_prevent_remedies() -> None:
 def test_a_message_about_a_value_of_megabytes_is_truncated() -> None:
     ((_, _, message),) = PackClient().analyze(deployment(shown={"a": "x" * 3_000_000}))
     assert message == f"{'Deployment ml/api: a is ':x<2000}…"
+    ((_, _, longest),) = PackClient().analyze(deployment(shown={"a": "x" * 1976}))
+    assert longest == f"{'Deployment ml/api: a is ':x<2000}"
 
 
 def test_a_secret_at_the_end_of_a_truncated_message_is_hidden() -> None:
@@ -289,9 +299,10 @@ def test_a_value_that_cannot_be_read_is_reported_with_its_path(value: object, wh
 
 @pytest.mark.parametrize("number", [8, 1_000_001, 2_147_483_647, 0.5, -3])
 def test_a_number_is_read_exactly(number: float) -> None:
-    view = View({"value": float(number)})
-    assert view.number("value") == Decimal(str(number))
-    assert view.text("value") == str(number)
+    for value in (number, float(number)):
+        view = View({"value": value})
+        assert view.number("value") == Decimal(str(number))
+        assert view.text("value") == str(number)
 
 
 def test_an_infinite_number_does_not_prevent_remedies() -> None:
@@ -315,6 +326,10 @@ def test_a_value_of_another_type_is_reported_with_its_path() -> None:
         ("8", "8"),
         ("8.", "8"),
         (".5", "0.5"),
+        pytest.param("9" * 64, "9" * 64, id="64 digits"),
+        pytest.param("9" * 60 + "." + "9" * 5, None, id="65 digits"),
+        ("8E", "8e18"),
+        ("8E2", "800"),
         pytest.param("0" * 1000 + "8." + "0" * 1000, "8", id="8 between zeros"),
         *((f"8{unit}", f"8e{3 * power}") for power, unit in enumerate("kMGTPE", 1)),
         *((f"8{unit}i", str(8 * 1024**power)) for power, unit in enumerate("KMGTPE", 1)),

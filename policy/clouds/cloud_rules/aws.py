@@ -124,7 +124,7 @@ class AutoScalingGroup(NodePool):
     def taints(self) -> list[Taint]:
         taint_tags = {key: value for key, value in tags(self.resource).items() if key.startswith(_TAG_OF_TAINT)}
         return [
-            Taint(key.removeprefix(_TAG_OF_TAINT), value.text().rsplit(":", 1)[-1]) for key, value in taint_tags.items()
+            Taint(key.removeprefix(_TAG_OF_TAINT), value.text().rpartition(":")[2]) for key, value in taint_tags.items()
         ]
 
     def all_taints(self, stack: Stack) -> list[Taint]:
@@ -151,11 +151,10 @@ class AutoScalingGroup(NodePool):
     @override
     def all_machines(self, stack: Stack) -> list[Machine]:
         """The machines of overrides and of their own templates, else those of the group's template."""
-        own = [entry for entry in self._overrides() if entry.has("launchTemplateSpecification")]
         of_own_templates = [
             machine
-            for entry in own
-            if not aws_attributes.machines(entry)
+            for entry in self._overrides()
+            if entry.has("launchTemplateSpecification") and not aws_attributes.machines(entry)
             for machine in machines_of(template_named(entry.at("launchTemplateSpecification"), stack))
         ]
         if machines := [*self.machines(), *of_own_templates]:
@@ -244,4 +243,4 @@ def _registered_taints(template: View) -> list[str]:
 
 def _taint(text: str) -> tuple[str, str]:
     key, _, effect = text.rpartition(":")
-    return key.split("=", 1)[0], effect
+    return key.partition("=")[0], effect

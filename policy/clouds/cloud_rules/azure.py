@@ -49,7 +49,7 @@ class AksPool(NodePool, Nodes):
     @override
     def taints(self) -> list[Taint]:
         parts = [taint.rpartition(":") for taint in self.view.texts("nodeTaints")]
-        return [Taint(key.split("=", 1)[0], effect) for key, _, effect in parts]
+        return [Taint(key.partition("=")[0], effect) for key, _, effect in parts]
 
     @property
     @override
@@ -63,7 +63,7 @@ class AksPool(NodePool, Nodes):
         if not self._scaled or not self.view.has(path):
             return ""
         full_path = ".".join((*self.view.path, path)).replace(".0.", "[0].")
-        return "" if ignores(self.resource, full_path) or ignores(self.resource, path) else path
+        return "" if ignores(self.resource, full_path) else path
 
     @property
     def _scaled(self) -> bool:

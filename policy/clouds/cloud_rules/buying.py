@@ -94,8 +94,8 @@ def _over(pool: NodePool, stack: Stack, prices: Prices, cap: _Cap) -> Iterator[s
     pool.monthly(prices, stack)
     known_costs = stack.known_values(POOLS, lambda other: other.monthly(prices, stack) if cap.within(other) else None)
     costs = ((other, cost) for other, cost in known_costs if cost is not None)
-    first = next(costs, None)
-    if first is None or first[0] is not pool:
+    first = next(costs)
+    if first[0] is not pool:
         return
     pool_costs = [first, *costs]
     total = sum((cost for _, cost in pool_costs), Decimal(0))

@@ -77,7 +77,7 @@ class MachineReference:
         return self._machine(self.view.value, known) if isinstance(self.view.value, str) else []
 
     def _machine(self, text: str, known: Machines) -> list[str]:
-        name = text.rsplit("/", 1)[-1].removeprefix(_SAGEMAKER)  # Google Cloud has paths of machine types too
+        name = text.rpartition("/")[2].removeprefix(_SAGEMAKER)  # Google Cloud has paths of machine types too
         is_machine = not self.kinds.isdisjoint({"machines", "others", "named"}) and known.gpus_of(name) != 0
         is_family = "families" in self.kinds and any(known.has_gpus(f"{name}{end}") for end in (".*", "-*"))
         return [name] if is_machine or is_family else []
@@ -88,7 +88,7 @@ def named_values(view: View) -> Iterator[MachineReference]:
     pending = [(frozenset[str](), view)]
     while pending:
         kinds, part = pending.pop()
-        if kinds - {"ignored"}:
+        if kinds:
             yield MachineReference(kinds, part)
         if _WHOLE.isdisjoint(kinds):
             pending += reversed(list(_parts(kinds, part)))
@@ -122,7 +122,7 @@ def _gpus(view: View) -> Iterator[str]:
         for item in view.items():
             yield from _gpus(item)
     elif isinstance(view.at().value, dict):
-        counts = [view.number(key) for key in ("count", "acceleratorCount") if view.has(key)]
+        counts = [view.number(key) for key in ("count", "acceleratorCount")]
         texts = [entry.value for entry in view.entries().values() if isinstance(entry.value, str)]
         if 0 not in counts:
             yield from (name for text in texts for name in _gpu_names(text, view))
@@ -131,7 +131,7 @@ def _gpus(view: View) -> Iterator[str]:
 
 
 def _gpu_names(text: str, view: View) -> Iterator[str]:
-    name = text.rsplit("/", 1)[-1]
+    name = text.rpartition("/")[2]
     if _GPU_MAKER in name.lower() or any(key.lower() in {"gpu", "gpus"} for key in view.path[-2:]):
         yield name
 

@@ -110,7 +110,9 @@ class KarpenterPool(NodePool):
     def _limit(self) -> Decimal | None:
         """Limit of GPUs, of all vendors together; None without."""
         limits = self.view.entries("spec", "limits")
-        gpu_limits = [limit.number() or Decimal(0) for key, limit in limits.items() if key in _GPUS]
+        gpu_limits = [
+            number for key, limit in limits.items() if key in _GPUS and (number := limit.number()) is not None
+        ]
         return sum(gpu_limits, Decimal(0)) if gpu_limits else None
 
     def _named_machines(self) -> list[Machine]:

@@ -142,7 +142,7 @@ def _meets(requirement: View, labels: Labels) -> bool:
     value = labels[key]
     if operator == "DoesNotExist":
         return False
-    if value is None or operator == "Exists":
+    if value is None:
         return True
     listed = [text.lower() for text in requirement.texts("values")]
     if operator in _NUMBERS:
@@ -157,6 +157,6 @@ def _upper_bound(requirement: View) -> Decimal | None:
         case "In" | "Lte":
             return max(numbers, default=None)
         case "Lt":
-            return max(numbers) - 1 if numbers else None
+            return numbers[0] - 1 if numbers else None
         case _:
             return None

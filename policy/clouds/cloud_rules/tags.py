@@ -88,7 +88,7 @@ def exemptions(resource: Resource) -> dict[str, str]:
 
 def _value(entry: View) -> View:
     """The value of a tag, which can be unknown."""
-    return entry.entries().get("value", View(None, (*entry.path, "value")))
+    return entry.entries().get("value", View(None))
 
 
 def _known(entry: View) -> bool:

@@ -175,10 +175,10 @@ class Reviewed(Administered):
         Raises:
             UnknownValueError: none is known to match, and an unknown one can; or whether a tenant has it is unknown.
         """
-        has_subjects = binding.view.has("subjects")
+        binding.view.has("subjects")  # noted, so that a patch of them is about what the object's role gives
         key = (rule_name, role_ref(binding))
         matching, unknown_values = stack.once(key, lambda: self._matching(binding, stack, matches))
-        if not has_subjects or not (matching or unknown_values.errors) or not any(self.tenants(binding)):
+        if not (matching or unknown_values.errors) or not any(self.tenants(binding)):
             return []
         if not matching:
             unknown_values.raise_first()

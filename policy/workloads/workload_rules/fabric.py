@@ -58,7 +58,7 @@ def _on_fabric(pod: Pod, settings: FabricSettings) -> str:
     """The node label by which a pod selects machines with the network; empty if it does not."""
     for label, values in nodes.labels(pod).items():
         patterns = [pattern.partition("=")[2] for pattern in settings.nodes if pattern.startswith(f"{label}=")]
-        if patterns and values and all(any(fnmatchcase(value.text(), one) for one in patterns) for value in values):
+        if values and all(any(fnmatchcase(value.text(), one) for one in patterns) for value in values):
             return label
     return ""
 
@@ -72,7 +72,7 @@ def _requests(pod: Pod, settings: FabricSettings) -> bool:
     }
     metas = [pod.meta]
     if pod.kind == TRAIN_JOB:
-        templates = [path.removesuffix(".spec") for path in PATCHES if path.endswith(".template.spec")]
+        templates = [path.removesuffix(".spec") for path in PATCHES]
         metas = [view.at("metadata") for path in templates for _, view in views_at(pod.resource.props, path)]
     annotated = {key for meta in metas for key in meta.entries("annotations")}
     return (

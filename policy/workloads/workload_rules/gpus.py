@@ -43,13 +43,13 @@ def gpu_request_equals_limit(container: Container, settings: Gpus) -> Iterator[s
         if not settings.is_gpu(name):
             continue
         limit = limits[name].number() if name in limits else None
-        request = requests[name].number() if name in requests else limit
+        request = requests[name].number() if name in requests else None
         if limit is None:
             if request and container.pod.form != "part":
                 count = format_number(request)
                 yield f"requests {count} {name} without a limit; set limits.{name}: {count}"
-        elif request != limit:
-            requested = format_number(request or Decimal(0))
+        elif request is not None and request != limit:
+            requested = format_number(request)
             yield f"requests {requested} {name}, but the limit is {format_number(limit)}; set both to the same number"
         elif limit != limit.to_integral_value():
             yield (

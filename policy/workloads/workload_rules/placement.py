@@ -32,7 +32,7 @@ def _taint_of(name: str, settings: TaintSettings) -> list[str]:
         return settings.taints
     if name.startswith(DEVICE_CLASS):  # the class `gpu.nvidia.com` has devices of nvidia.com
         return [f"{'.'.join(name.removeprefix(DEVICE_CLASS).split('.')[-2:])}/gpu"]
-    return [f"{name.split('/', 1)[0]}/gpu" if name.startswith("nvidia.com/") else name]
+    return [f"{name.partition('/')[0]}/gpu" if name.startswith("nvidia.com/") else name]
 
 
 def _not_tolerated(pod: Pod, settings: TaintSettings) -> Iterator[str]:

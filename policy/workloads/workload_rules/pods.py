@@ -407,7 +407,7 @@ def _at(view: View, keys: Sequence[str], names: tuple[str, ...]) -> Iterator[tup
             yield from _at(item, keys[1:], (*names, name))
     else:
         for name, item in view.entries().items():
-            if isinstance(item.value, (dict, Unknown)) or not keys[1:]:
+            if isinstance(item.value, (dict, Unknown)):
                 yield from _at(item, keys[1:], (*names, name))
 
 

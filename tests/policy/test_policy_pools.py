@@ -1,0 +1,468 @@
+"""Node pools in terms common to all clouds: what is read of them, and what is unknown."""
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final
+
+import pytest
+import yaml
+from cases import clouds
+from policy_builders import UNKNOWN, Sample, changed, findings, messages
+
+from cloud_rules import PACK, access, aws_attributes, aws_nodes, buying, coverage, gpu_pools, hardening, tags
+from cloud_rules.karpenter_requirements import Requirements
+from cloud_rules.machines import Machines, Prices
+from cloud_rules.pools import DiskRequirements, Machine, NodePool, highest, highest_price
+from cloud_rules.subjects import POOLS
+from rule_engine import Stack, UnknownValueError, View
+from rule_engine.evaluator import Evaluator
+
+KNOWN: Final = Machines()
+PRICES: Final = Prices(prices={"p5.48xlarge": 100, "m7i.large": 1}, machines={"p5.48xlarge": 8})
+ASG, GROUP, AKS_POOL = clouds.SELF_MANAGED.type, clouds.GROUP.type, clouds.AKS_POOL.type
+GKE, GKE_POOL, KARPENTER = clouds.GKE.type, clouds.GKE_POOL.type, clouds.KARPENTER.type
+_CLUSTER_TAG: Final = "tags: [{key: kubernetes.io/cluster/ml, value: owned}]"
+_TEMPLATE: Final = Sample(clouds.TEMPLATE.type, {"id": "lt-1", "name": "a", "instanceType": "p5.48xlarge"}, "template")
+_EMPTY: Final = Sample(clouds.TEMPLATE.type, {"id": "lt-2", "name": "b"}, "empty")
+_OVERRIDES: Final = (
+    "mixedInstancesPolicy: {launchTemplate: {launchTemplateSpecification: {launchTemplateId: lt-2}, overrides: %s}}"
+)
+_NO_MACHINE: Final = "spec.template.spec.requirements select no machine type"
+_PROVISIONED: Final = "removeDefaultNodePool: true, clusterAutoscaling: {enabled: true, resourceLimits"
+_UNPRICED: Final = (
+    "spec: {template: {spec: {requirements: [{key: node.kubernetes.io/arch, operator: In, values: [arm64]}]}}"
+)
+
+
+def _taints(pool: NodePool, stack: Stack) -> list[tuple[str, str]]:
+    return [(taint.key, taint.effect) for taint in pool.all_taints(stack)]
+
+
+def _machines(pool: NodePool, stack: Stack) -> list[str]:
+    return [machine.name for machine in pool.all_machines(stack)]
+
+
+def _gpus(pool: NodePool, stack: Stack) -> int | None:
+    return pool.gpus(KNOWN, stack)
+
+
+def _maximum_gpus(pool: NodePool, stack: Stack) -> Decimal | None:
+    return pool.maximum_gpus(KNOWN, stack)
+
+
+def _monthly(pool: NodePool, stack: Stack) -> Decimal:
+    return pool.monthly(PRICES, stack)
+
+
+def _fixed(pool: NodePool, _: Stack) -> str:
+    return pool.fixed_size
+
+
+def _bounds(pool: NodePool, _: Stack) -> tuple[Decimal, Decimal | None]:
+    return pool.minimum, pool.maximum
+
+
+Read = Callable[[NodePool, Stack], object]
+TERMS: Final[list[tuple[str, str, Read, object]]] = [
+    # Auto Scaling groups.
+    (ASG, f"{{{_CLUSTER_TAG}, minSize: 0, maxSize: 2, desiredCapacity: 1}}", _fixed, "desiredCapacity"),
+    (ASG, f"{{{_CLUSTER_TAG}, minSize: 2, maxSize: 2, desiredCapacity: 2}}", _fixed, ""),
+    (ASG, f"{{{_CLUSTER_TAG}, launchTemplate: {{id: lt-1}}}}", _machines, ["p5.48xlarge"]),
+    (ASG, f"{{{_CLUSTER_TAG}, launchTemplate: {{launchTemplateId: lt-1}}}}", _machines, ["p5.48xlarge"]),
+    (ASG, f"{{{_CLUSTER_TAG}, launchTemplate: {{launchTemplateName: a}}}}", _machines, ["p5.48xlarge"]),
+    (ASG, f"{{{_CLUSTER_TAG}, launchTemplate: {{id: lt-3}}}}", _machines, "launchTemplate is not in this stack"),
+    (ASG, f"{{{_CLUSTER_TAG}, launchTemplate: {{id: lt-2}}}}", _machines, "launchTemplate is not in this stack"),
+    (ASG, f"{{{_CLUSTER_TAG}, launchTemplate: {{id: lt-3}}}}", _taints, "launchTemplate is not in this stack"),
+    (
+        ASG,
+        f"{{{_CLUSTER_TAG}, launchTemplate: {{id: lt-2}}, "
+        + _OVERRIDES % "[{instanceType: m5.large, launchTemplateSpecification: {launchTemplateId: lt-1}}]"
+        + "}",
+        _machines,
+        ["m5.large"],
+    ),
+    (ASG, f"{{{_CLUSTER_TAG}, " + _OVERRIDES % "[{a: 2}, {instanceType: m5.large}]" + "}", _machines, ["m5.large"]),
+    (
+        ASG,
+        f"{{{_CLUSTER_TAG}, " + _OVERRIDES % "[{launchTemplateSpecification: {launchTemplateId: lt-1}}]" + "}",
+        _machines,
+        ["p5.48xlarge"],
+    ),
+    # Node groups of EKS.
+    (GROUP, "{instanceTypes: [m5.large], scalingConfig: {minSize: 0, maxSize: 2}}", _fixed, ""),
+    (GROUP, "{scalingConfig: {minSize: 0, maxSize: 2, desiredSize: 1}}", _fixed, "scalingConfig.desiredSize"),
+    (GROUP, "{launchTemplate: {id: lt-2}}", _machines, ["t3.medium"]),
+    (GROUP, "{}", _machines, ["t3.medium"]),
+    (GROUP, "{launchTemplate: {id: lt-1}, amiType: AL2_x86_64_GPU}", _gpus, 8),
+    (GROUP, "{launchTemplate: {id: lt-2}, amiType: AL2_x86_64_GPU}", _gpus, None),
+    (GROUP, "{launchTemplate: {id: lt-3}, amiType: AL2_x86_64_GPU}", _gpus, None),
+    (GROUP, "{launchTemplate: {id: lt-2}}", _gpus, 0),
+    (GROUP, "{instanceTypes: [m5.large], scalingConfig: {maxSize: 2}}", _maximum_gpus, 0),
+    (GROUP, "{instanceTypes: [p5.48xlarge], scalingConfig: {maxSize: 2}}", _maximum_gpus, 16),
+    (GROUP, "{instanceTypes: [p5.48xlarge]}", _maximum_gpus, None),
+    (GROUP, "{instanceTypes: [g6.xlarge], scalingConfig: {maxSize: 2}}", _maximum_gpus, 2),
+    (GROUP, "{instanceTypes: [m5.large]}", _maximum_gpus, 0),
+    (GROUP, "{instanceTypes: [p5.48xlarge, m7i.large], scalingConfig: {maxSize: 2}}", _monthly, 146000),
+    (GROUP, "{instanceTypes: [p5.48xlarge]}", _monthly, "scalingConfig.maxSize is not set"),
+    # Node pools of AKS.
+    (AKS_POOL, "{vmSize: a, enableAutoScaling: true, minCount: 1, maxCount: 3, count: 1}", _fixed, "count"),
+    (AKS_POOL, "{vmSize: a, nodeTaints: ['a=b=c:NoSchedule']}", _taints, [("a", "NoSchedule")]),
+    (AKS_POOL, "{vmSize: a}", _bounds, (0, 1)),
+    (AKS_POOL, "{vmSize: a, count: 4}", _bounds, (4, 4)),
+    (AKS_POOL, "{virtualMachinesProfile: {scale: {manual: [{count: 2}, {size: a}]}}}", _bounds, (2, 2)),
+    (AKS_POOL, "{virtualMachinesProfile: {scale: {manual: [{count: 2}, {size: a}]}}}", _machines, ["a"]),
+    (
+        clouds.AKS.type,
+        "{agentPoolProfiles: [{name: a, vmSize: m7i.large, enableAutoScaling: true}]}",
+        _monthly,
+        "agentPoolProfiles.0.maxCount is not set",
+    ),
+    # Node pools of GKE.
+    (GKE_POOL, "{location: us-a1-a, nodeCount: 2, nodeLocations: [us-a1-b]}", _bounds, (2, 2)),
+    (GKE, "{location: us-a1-a, initialNodeCount: 2, nodeLocations: [us-a1-b]}", _bounds, (4, 4)),
+    (GKE, "{nodePools: [{name: a, nodeCount: 2}]}", _bounds, "nodePools.0.nodeLocations is not set"),
+    (GKE, f"{{{_PROVISIONED}: [{{resourceType: nvidia-t4}}]}}}}", _maximum_gpus, 0),
+    (GKE, f"{{{_PROVISIONED}: [{{resourceType: nvidia-t4}}]}}}}", _gpus, 0),
+    (GKE, f"{{{_PROVISIONED}: [{{resourceType: nvidia-t4, maximum: 3}}]}}}}", _maximum_gpus, 3),
+    # NodePools of Karpenter.
+    (KARPENTER, "{spec: {limits: {nvidia.com/gpu: 4, amd.com/gpu: 2}}}", _maximum_gpus, 6),
+    (KARPENTER, "{spec: {limits: {nvidia.com/gpu: 4, nodes: 2}}}", _maximum_gpus, 4),
+    (KARPENTER, "{spec: {limits: {nvidia.com/gpu: null}}}", _maximum_gpus, None),
+    (KARPENTER, "{spec: {limits: {cpu: 4}}}", _maximum_gpus, None),
+    (KARPENTER, "{spec: {replicas: 2}}", lambda pool, _: pool.bounded, True),
+    (KARPENTER, "{spec: {limits: {cpu: 4}}}", lambda pool, _: pool.bounded, True),
+    (KARPENTER, "{spec: {template: {}}}", lambda pool, _: pool.bounded, False),
+    (KARPENTER, f"{{{_UNPRICED}, limits: {{nvidia.com/gpu: 4}}}}}}", _monthly, _NO_MACHINE),
+    (KARPENTER, f"{{{_UNPRICED}, limits: {{nodes: 4}}}}}}", _monthly, "the machine type is not set"),
+]  # fmt: skip
+"""Type and properties of a resource, what is read of its first pool, and the value, or why it is unknown."""
+
+
+@pytest.mark.parametrize(("type_", "text", "read", "expected"), TERMS)
+def test_a_pool_is_read_in_terms_of_all_clouds(type_: str, text: str, read: Read, expected: object) -> None:
+    resource = Sample(type_, yaml.safe_load(text)).resource()
+    stack = Stack([resource, _TEMPLATE.resource(), _EMPTY.resource()])
+    (pool, *_) = [pool for pool in stack.all(POOLS) if pool.resource is resource][-1:]
+    if isinstance(expected, str) and " " in expected:
+        with pytest.raises(UnknownValueError) as error:
+            read(pool, stack)
+        assert expected in str(error.value)
+    else:
+        assert read(pool, stack) == expected
+
+
+def test_a_pool_without_gpus_has_at_most_none() -> None:
+    requirement = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["m5.large"]}
+    spec = {"limits": {"nvidia.com/gpu": 4, "nodes": 2}, "template": {"spec": {"requirements": [requirement]}}}
+    stack = Stack([Sample(KARPENTER, {"spec": spec}).resource()])
+    assert [pool.maximum_gpus(KNOWN, stack) for pool in stack.all(POOLS)] == [0]
+
+
+def test_a_number_of_nodes_that_the_program_ignores_is_no_fixed_size() -> None:
+    for type_, props, path in (
+        (AKS_POOL, {"vmSize": "a", "enableAutoScaling": True, "count": 1}, "count"),
+        (ASG, {**clouds.SELF_MANAGED.props, "desiredCapacity": 1}, "desiredCapacity"),
+    ):
+        (pool,) = Sample(type_, props, ignored=(path,)).resource().parts(POOLS)
+        assert pool.fixed_size == ""
+
+
+@pytest.mark.parametrize("type_", [GKE, "azure-native:containerservice:ManagedCluster"])
+def test_a_cluster_whose_properties_are_not_known_has_no_pools(type_: str) -> None:
+    assert Sample(type_, {}).resource().parts(POOLS) == []
+
+
+# Machines.
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus"),
+    [
+        ("{acceleratorCount: {min: 1, max: 1}}", 1),
+        ("{acceleratorCount: {max: 0}, acceleratorTypes: [gpu]}", 0),
+        ("{acceleratorTypes: [gpu]}", None),
+        ("{acceleratorCount: {max: 0}, allowedInstanceTypes: [p5.48xlarge]}", 0),
+        ("{onDemandMaxPricePercentageOverLowestPrice: 999999}", None),
+        ("{onDemandMaxPricePercentageOverLowestPrice: 999999, excludedInstanceTypes: [p5.*]}", None),
+        ("{onDemandMaxPricePercentageOverLowestPrice: 999999, excludedInstanceTypes: ['*']}", 0),
+        ("{onDemandMaxPricePercentageOverLowestPrice: 999998}", 0),
+    ],
+)
+def test_machines_by_attributes_have_gpus(text: str, gpus: int | None) -> None:
+    view = View({"instanceRequirements": {"vCpuCount": {"min": 1.0}, **yaml.safe_load(text)}})
+    assert aws_attributes.most_gpus(aws_attributes.machines(view), KNOWN) == gpus
+
+
+def test_settings_add_machines_and_take_gpus_away() -> None:
+    known = Machines(machines={"P99.large": 8, "g4dn.xlarge": 0})
+    assert {"p99.large", "g4dn.xlarge"}.intersection(known.gpu_machines("aws")) == {"p99.large"}
+    assert [known.has_gpus(pattern) for pattern in ("m5*", "*4dn.xlarge", "*4dn.2xlarge", "g99.*")] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "price"),
+    [
+        (["m7i.large", "p5.48xlarge"], "100"),
+        (["m7i.large", "x.large"], "is x.large, whose price is unknown"),
+        ([], "the machine type is not set"),
+    ],
+)
+def test_the_most_expensive_machine_counts(names: list[str], price: str) -> None:
+    machines = [Machine(name, (name,)) for name in names]
+    if price.isdigit():
+        assert highest_price(machines, PRICES) == Decimal(price)
+    else:
+        with pytest.raises(UnknownValueError, match=price):
+            highest_price(machines, PRICES)
+
+
+def test_no_machine_has_no_gpus() -> None:
+    assert [highest(iter(counts)) for counts in ([], [0, 2], [8, None])] == [0, 2, None]
+
+
+_KARPENTER: Final = "karpenter.k8s.aws/instance-"
+
+
+def _required(text: str) -> list[View]:
+    filled = text.replace("AWS/", _KARPENTER).replace("TYPE", "node.kubernetes.io/instance-type")
+    return [View(item) for item in yaml.safe_load(filled)]
+
+
+@pytest.mark.parametrize(
+    ("text", "gpu_machines"),
+    [
+        (
+            "[{key: AWS/category, operator: In, values: [p]}, {key: AWS/generation, operator: Gt, values: ['98']}]",
+            "p9.*",
+        ),
+        ("[{key: AWS/category, operator: In, values: [p]}, {key: AWS/gpu-count, operator: DoesNotExist}]", ""),
+        ("[{key: TYPE, operator: In, values: [p5.48xlarge]}, {key: AWS/gpu-count, operator: In, values: ['4']}]", ""),
+        ("[{key: TYPE, operator: In, values: [p5.48xlarge]}, {key: AWS/gpu-count, operator: Exists}]", "p5.48xlarge"),
+    ],
+)
+def test_machines_with_gpus_that_meet_requirements(text: str, gpu_machines: str) -> None:
+    assert {*Requirements(_required(text), "").gpu_machines(KNOWN)} == {*gpu_machines.split()}
+
+
+def test_a_machine_without_gpus_that_is_in_no_table_is_one_without_gpus() -> None:
+    requirements = Requirements(_required("[{key: TYPE, operator: In, values: [m99.large]}]"), "")
+    assert requirements.cpu_machines(KNOWN) == ["m99.large"]
+
+
+def test_the_node_class_tells_the_cloud() -> None:
+    assert Requirements([], "karpenter.azure.com").prefix == "karpenter.azure.com/sku-"
+    assert Requirements([], "karpenter.k8s.aws").prefix == _KARPENTER
+
+
+@pytest.mark.parametrize(
+    ("value", "operator", "values", "is_met"),
+    [("abc", "Gt", ["3"], True), ("8", "Gt", [], True), ("8", "Gt", ["9"], False), ("8", "Lte", ["8"], True)],
+)
+def test_a_number_that_cannot_be_compared_meets_a_requirement(
+    value: str, operator: str, values: list[str], *, is_met: bool
+) -> None:
+    requirement: Any = {"key": "a", "operator": operator, "values": values}
+    assert Requirements([View(requirement)], "").admit("a", value) is is_met
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "most"), [("In", ["4", "8"], 8), ("Lte", ["8"], 8), ("Lt", ["8"], 7), ("Lt", [], None)]
+)
+def test_requirements_bound_the_gpus_of_a_machine(operator: str, values: list[str], most: int | None) -> None:
+    requirement: Any = {"key": f"{_KARPENTER}gpu-count", "operator": operator, "values": values}
+    assert Requirements([View(requirement)], "").most_gpus() == most
+
+
+# What no rule evaluates.
+
+
+@pytest.mark.parametrize(
+    ("kinds", "value", "path", "names"),
+    [
+        ("machines", "p5.48xlarge", "a", ["p5.48xlarge"]),
+        ("machines", "projects/b/zones/c/a2-highgpu-1g", "a", ["a2-highgpu-1g"]),
+        ("templates", "p5.48xlarge", "a", []),
+        ("families", "m5", "a", []),
+        ("texts", "type: p5.48xlarge", "a", ["p5.48xlarge"]),
+        ("texts", 7.0, "a", []),
+        ("gpus", {"type": "b/nvidia-t4", "count": 1.0}, "a", ["nvidia-t4"]),
+        ("gpus", {"type": "nvidia-t4", "count": 0.0}, "a", []),
+        ("gpus", {"type": "nvidia-t4", "acceleratorCount": 0.0}, "a", []),
+        ("gpus", {"type": "tpu-v4"}, "a", []),
+        ("gpus", {"type": "l4"}, "gpu", ["l4"]),
+        ("gpus", {"type": "l4"}, "gpus.0", ["l4"]),
+        ("gpus", {"type": "l4"}, "gpus.b.c", []),
+    ],
+)
+def test_a_property_names_machines_or_gpus(kinds: str, value: Any, path: str, names: list[str]) -> None:
+    reference = coverage.MachineReference(frozenset({kinds}), View(value, tuple(path.split("."))))
+    assert reference.gpus(KNOWN) == names
+
+
+def test_the_name_of_a_size_is_a_machine_and_other_names_are_not() -> None:
+    view = View(
+        {"sku": {"name": "a", "tier": "b"}, "disk": {"name": "c"}, "tags": {"size": "d"}, "vmSize": {"name": "e"}}
+    )
+    found = {".".join(each.view.path): sorted(each.kinds) for each in coverage.named_values(view)}
+    assert found == {
+        "sku": ["named", "others"],
+        "sku.name": ["named", "others"],
+        "tags": ["ignored"],
+        "vmSize": ["machines"],
+    }
+
+
+def test_an_unknown_attribute_of_machines_is_named_where_it_is() -> None:
+    view = View({"acceleratorCount": {"max": "many"}}, ("launch", "instanceRequirements"))
+    with pytest.raises(
+        UnknownValueError, match=r"^launch\.instanceRequirements\.acceleratorCount\.max is not a number"
+    ):
+        coverage.MachineReference(frozenset({"attributes"}), view).gpus(KNOWN)
+
+
+_INSTANCE: Final = Sample("aws:ec2/instance:Instance", {"launchTemplate": {"id": "lt-1"}}, "instance")
+
+
+@pytest.mark.parametrize(
+    ("props", "outcomes"),
+    [
+        ({}, {"broken"}),
+        ({"instanceType": "m5.large"}, set[str]()),
+        ({"instanceRequirements": {"vCpuCount": {"min": 1}}}, set[str]()),
+        ({"launchTemplate": "lt-3"}, set[str]()),
+        ({"launchTemplate": {"id": "lt-3"}}, {"unknown"}),
+        ({"launchTemplate": {"id": "lt-3"}, "instanceType": "m5.large"}, set[str]()),
+    ],
+)
+def test_a_template_counts_for_a_resource_that_sets_no_machine(props: dict[str, Any], outcomes: set[str]) -> None:
+    sample = Sample(_INSTANCE.type, {**_INSTANCE.props, **props}, "instance")
+    found = findings(coverage.gpu_machines_evaluated, {"instance": sample, "template": _TEMPLATE})
+    assert {finding.outcome for finding in found} == outcomes
+
+
+def test_a_cluster_whose_properties_are_not_known_is_not_reported() -> None:
+    assert findings(coverage.gpu_machines_evaluated, {"it": Sample("gcp:container/awsCluster:AwsCluster", {})}) == []
+
+
+def test_a_template_is_found_by_any_of_its_names() -> None:
+    stack = Stack([_TEMPLATE.resource(), _EMPTY.resource()])
+    for reference in ({"id": "lt-2"}, {"launchTemplateId": "lt-2"}, {"name": "b"}, {"launchTemplateName": "b"}):
+        template = aws_nodes.template_named(View({**reference}), stack)
+        assert template is not None
+        assert template.resource.name == "empty"
+
+
+# Rules.
+
+
+@pytest.mark.parametrize(
+    ("given", "is_reported"),
+    [
+        ({"cluster": clouds.EKS}, False),
+        ({"cluster": clouds.EKS, "pool": clouds.GROUP}, True),
+        ({"cluster": clouds.EKS, "pool": clouds.GKE_POOL}, False),
+        ({"cluster": Sample(clouds.AKS.type, {"agentPoolProfiles": [{"vmSize": "Standard_NC4as_T4_v3"}]})}, True),
+        ({"cluster": clouds.EKS, "pool": clouds.GROUP, "a": Sample("aws-native:eks:FargateProfile", {})}, False),
+        ({"cluster": clouds.GKE, "pool": clouds.GKE_POOL, "a": Sample("aws-native:eks:FargateProfile", {})}, True),
+        (
+            {**changed({"cluster": clouds.EKS}, "cluster: computeConfig", {"enabled": True}), "pool": clouds.GROUP},
+            False,
+        ),
+    ],
+)
+def test_a_cluster_needs_a_pool_without_gpus(given: dict[str, Sample], *, is_reported: bool) -> None:
+    found = findings(gpu_pools.cluster_has_cpu_pool, changed(given, "cluster: removeDefaultNodePool", "true"))
+    assert bool(found) is is_reported
+
+
+def test_a_cluster_that_manages_its_nodes_has_the_agent_for_identities() -> None:
+    assert len(findings(access.pod_identity, {"it": clouds.EKS})) == 1
+    assert findings(access.pod_identity, changed({"it": clouds.EKS}, "it: computeConfig", {"enabled": True})) == []
+
+
+@pytest.mark.parametrize(
+    ("networks", "outcomes"),
+    [(["203.0.113.7/24"], set[str]()), (["none"], {"unknown"})],
+)
+def test_a_network_can_be_written_as_an_address_in_it(networks: list[str], outcomes: set[str]) -> None:
+    config = {"endpointPublicAccess": True, "publicAccessCidrs": networks}
+    found = findings(access.private_endpoint, changed({"it": clouds.EKS}, "it: vpcConfig", config))
+    assert {finding.outcome for finding in found} == outcomes
+
+
+def test_a_network_that_is_not_set_is_unknown_where_it_is() -> None:
+    config = {"cidrBlocks": [{"displayName": "a"}]}
+    given = changed({"it": clouds.GKE}, "it: masterAuthorizedNetworksConfig", config)
+    given = changed(given, "it: privateClusterConfig", {"enablePrivateEndpoint": False})
+    (message,) = messages(findings(access.private_endpoint, given), "unknown")
+    assert "masterAuthorizedNetworksConfig.cidrBlocks.0.cidrBlock is not a network" in message
+
+
+def test_a_budget_lists_the_three_most_expensive_pools_and_can_be_used_up() -> None:
+    given = {
+        name: changed({name: clouds.CPU_GROUP}, f"{name}: scalingConfig.maxSize", count)[name]
+        for name, count in (("a", 1), ("b", 2), ("c", 3), ("d", 4))
+    }
+    given = {name: Sample(sample.type, sample.props, name) for name, sample in given.items()}
+    settings = {"prices": {"m7i.large": 1}, "monthly": 7300}
+    assert findings(buying.pool_budget, given, settings) == []
+    (message,) = messages(findings(buying.pool_budget, given, {**settings, "monthly": 7299}), "broken")
+    assert message.endswith("(most expensive: NodeGroup d 2,920, NodeGroup c 2,190, NodeGroup b 1,460)")
+
+
+def test_tags_matter_for_budgets_of_cost_centers_only() -> None:
+    given = changed({"it": clouds.GROUP}, "it: tags", UNKNOWN)
+    assert findings(buying.pool_budget, given, {"monthly": 1_000_000}) == []
+    assert len(findings(buying.pool_budget, given, {"centers": {"rd": 1}})) == 1
+
+
+def test_secure_boot_is_not_required_of_a_machine_that_cannot() -> None:
+    given = changed({"it": clouds.AKS_POOL}, "it: securityProfile", {})
+    assert findings(hardening.node_integrity, changed(given, "it: vmSize", UNKNOWN)) == []
+    for names, count in ((["Standard_N*"], 0), (["a", "Standard_N*"], 0), (["a"], 2)):
+        assert len(findings(hardening.node_integrity, given, {"boot": True, "unsupported": names})) == count
+
+
+def test_nodes_that_a_cluster_provisions_have_its_defaults() -> None:
+    sample = Sample(GKE, {"clusterAutoscaling": {"enabled": True}, "removeDefaultNodePool": True})
+    (pool,) = sample.resource().parts(POOLS)
+    assert isinstance(pool, hardening.Nodes)
+    disks = [[*pool.disks(DiskRequirements(own=own, by_default=False, host=False))] for own in (False, True)]
+    assert [len(found) for found in disks] == [0, 1]
+    assert [len([*pool.integrity(boot=boot)]) for boot in (False, True)] == [0, 1]
+
+
+# Tags.
+
+
+@pytest.mark.parametrize(
+    ("type_", "props", "expected"),
+    [
+        ("gcp:a/b:C", {"resourceLabels": {"exempt-a": "b"}}, {"a": "b"}),
+        ("gcp:a/b:C", {"labels": {"exempt-a": "b"}}, {"a": "b"}),
+        ("aws:a/b:C", {"tags": {"exempt:a": "b"}}, {"a": "b"}),
+        ("kubernetes:example.com/v1:App", {"tags": {"exempt:a": "b"}}, {}),
+        (GKE, {"labels": {"exempt-a": "b"}}, {}),
+        (ASG, {"tags": [{"key": "exempt:a"}]}, {"a": ""}),
+    ],
+)
+def test_exemptions_are_read_of_the_tags_or_labels_of_a_resource(
+    type_: str, props: dict[str, Any], expected: dict[str, str]
+) -> None:
+    assert tags.exemptions(Sample(type_, props).resource()) == expected
+
+
+def test_tags_are_expected_where_a_type_has_them() -> None:
+    assert [tags.where(Sample(type_, {}).resource()) for type_ in (GKE_POOL, "aws:a/b:C")] == [
+        "nodeConfig.resourceLabels",
+        "tags",
+    ]
+
+
+def test_no_rule_for_clouds_is_about_kubernetes_objects() -> None:
+    assert not Evaluator(PACK).covers("kubernetes:core/v1:ConfigMap")

@@ -1,0 +1,449 @@
+"""Workloads, queues, roles and images: what decides between a violation and none, one value at a time."""
+
+from decimal import Decimal
+from typing import Any, Final
+
+import pytest
+from cases import clouds, platform
+from policy_builders import UNKNOWN, Sample, changed, findings, manifest, messages
+
+from rule_engine import MUST, Resource, Stack, UnknownValueError, View
+from rule_engine.evaluator import Evaluator
+from rule_engine.rules import AnyRule
+from workload_rules import (
+    PACK,
+    access,
+    bindings,
+    borrowing,
+    exposure,
+    fabric,
+    gpus,
+    jobs,
+    nodes,
+    operators,
+    placement,
+    priorities,
+    roles,
+    tenancy,
+)
+from workload_rules.images import Reference, Registries
+from workload_rules.objects import number_or_percentage
+from workload_rules.pods import PODS
+from workload_rules.rbac import BINDINGS, ROLES
+
+_GPU: Final = "nvidia.com/gpu"
+
+
+def parsed(text: str) -> Sample:
+    """An object in one line; `GPUS` are the resources of a container with a GPU."""
+    return manifest(text.replace("GPUS", "resources: {limits: {nvidia.com/gpu: 1}}").replace("UNKNOWN", UNKNOWN))
+
+
+def pod(name: str, container: str, namespace: str = "ml", **spec: Any) -> Sample:
+    sample = parsed(
+        f"{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: {namespace}}}, spec: {{containers:"
+        f" [{{name: main, {container}}}]}}}}"
+    )
+    sample.props["spec"] |= spec
+    return sample
+
+
+def outcomes(rule: AnyRule, *samples: Sample, **settings: Any) -> list[str]:
+    """The outcomes of a rule, each with the name of the object."""
+    given = {f"{index}": sample for index, sample in enumerate(samples)}
+    found = findings(rule, given, settings)
+    return [f"{finding.outcome} {finding.urn.rpartition(':')[2]}" for finding in found]
+
+
+# GPUs of containers.
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        ("{limits: {nvidia.com/gpu: 1}, requests: {nvidia.com/gpu: null}}", []),
+        ("{limits: {nvidia.com/gpu: 1}, requests: {nvidia.com/gpu: 0}}", ["broken a"]),
+        ("{requests: {nvidia.com/gpu: 0}}", []),
+        ("{requests: {nvidia.com/gpu: 1}}", ["broken a"]),
+    ],
+)
+def test_a_request_of_gpus_is_compared_with_the_limit_if_it_is_set(resources: str, expected: list[str]) -> None:
+    assert outcomes(gpus.gpu_request_equals_limit, pod("a", f"resources: {resources}")) == expected
+
+
+def test_the_limit_of_a_part_of_a_pod_can_be_in_another_part() -> None:
+    part = parsed(
+        "{apiVersion: example.com/v1, kind: App, metadata: {name: a, namespace: ml},"
+        " spec: {initContainers: [{name: b, resources: {requests: {nvidia.com/gpu: 1}}}]}}"
+    )
+    assert outcomes(gpus.gpu_request_equals_limit, part) == []
+
+
+def test_of_patterns_of_the_same_length_one_applies_in_any_order() -> None:
+    for patterns in ({"a1*": 2, "a*b": 4}, {"a*b": 4, "a1*": 2}):
+        settings = gpus.LargestNode.model_validate({"largest": patterns})
+        assert settings.largest_node("a1b") == 2
+
+
+def test_the_most_gpus_of_one_kind_need_shared_memory() -> None:
+    sample = pod("a", "resources: {limits: {nvidia.com/gpu: 2, amd.com/gpu: 1}}")
+    assert outcomes(gpus.shared_memory, sample) == ["broken a"]
+
+
+_SHARED: Final = "resources: {limits: {nvidia.com/gpu.shared: 1}}"
+
+
+def test_pods_with_other_nodes_or_other_gpus_share_with_others() -> None:
+    on_a, on_b = {"node": "a"}, {"node": "b"}
+    given = (
+        pod("a", _SHARED, nodeSelector=on_a),
+        pod("b", _SHARED, nodeSelector=on_b),
+        pod("c", _SHARED, "other", nodeSelector=on_b),
+    )
+    assert outcomes(gpus.time_slicing_trust, *given) == ["broken b", "broken c"]
+    other = _SHARED.replace("gpu.shared", "a.shared")
+    given = (pod("a", other), pod("b", _SHARED), pod("c", _SHARED, "other"))
+    settings = {"gpus": ["nvidia.com/*"]}
+    assert outcomes(gpus.time_slicing_trust, *given, **settings) == ["broken b", "broken c"]
+
+
+# Batch work.
+
+_RAY: Final = (
+    "{apiVersion: ray.io/v1, kind: RayCluster, metadata: {name: a, namespace: ml}, spec: {headGroupSpec: {template:"
+    " {spec: {schedulerName: HEAD, containers: [{name: b, HEADGPUS}]}}}, workerGroupSpecs: [{groupName: c, template:"
+    " {spec: {schedulerName: WORKER, containers: [{name: d, GPUS}]}}}]}}"
+)
+_OF_KUEUE: Final = (
+    "{apiVersion: batch/v1, kind: Job, metadata: {name: job, namespace: ml, labels: {kueue.x-k8s.io/queue-name: ml}},"
+    " spec: {template: {spec: {containers: [{name: a, GPUS}]}}}}"
+)
+
+
+@pytest.mark.parametrize(
+    ("head", "worker", "of_head", "expected"),
+    [
+        ("volcano", "default", "GPUS", ["broken a"]),
+        ("volcano", "default", "image: b", []),
+        ("default", "volcano", "image: b", ["broken a"]),
+    ],
+)
+def test_work_is_volcanos_if_one_of_its_pods_with_gpus_is(
+    head: str, worker: str, of_head: str, expected: list[str]
+) -> None:
+    text = _RAY.replace("HEADGPUS", of_head).replace("HEAD", head).replace("WORKER", worker)
+    assert outcomes(jobs.one_batch_scheduler, parsed(text), parsed(_OF_KUEUE)) == expected
+
+
+def test_each_work_of_volcano_is_compared_with_that_of_kueue_in_its_namespace_for_its_gpus() -> None:
+    given = [pod("a", "GPUS", "first"), pod("b", "GPUS"), pod("c", "resources: {limits: {amd.com/gpu: 1}}")]
+    for sample in given:
+        sample.props["spec"]["schedulerName"] = "volcano"
+    given = [given[0], given[2], given[1]]
+    assert outcomes(jobs.one_batch_scheduler, *given, parsed(_OF_KUEUE)) == ["broken b"]
+
+
+def test_a_runtime_names_no_queue_and_other_objects_are_no_work() -> None:
+    runtime = parsed(
+        "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainingRuntime, metadata: {name: a, namespace: ml}, spec:"
+        " {template: {spec: {replicatedJobs: [{name: b, template: {spec: {template: {spec: {containers:"
+        " [{name: c, GPUS}]}}}}}]}}}}"
+    )
+    assert outcomes(jobs.batch_names_queue, runtime) == []
+    assert not Evaluator(PACK).covers("aws:s3/bucket:Bucket")
+
+
+def test_the_first_unknown_pod_is_named() -> None:
+    jobset = parsed(
+        "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: a, namespace: ml}, spec: {"
+        "replicatedJobs: [{name: b, template: {spec: {template: {spec: {containers: UNKNOWN}}}}},"
+        " {name: c, template: {spec: {template: {spec: {containers: UNKNOWN}}}}}]}}"
+    )
+    (message,) = messages(findings(jobs.batch_names_queue, {"a": jobset}), "unknown")
+    assert "spec.replicatedJobs.0.template.spec.template.spec.containers is unknown" in message
+
+
+# Nodes and networks.
+
+
+def test_each_template_of_an_object_selects_its_own_nodes() -> None:
+    jobset = parsed(
+        "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: a, namespace: ml}, spec: {"
+        "replicatedJobs: [{name: b, template: {spec: {template: {spec: {nodeSelector: {a: b}, containers: [{}]}}}}},"
+        " {name: c, template: {spec: {template: {spec: {nodeSelector: {e: f}, containers: [{}]}}}}}]}}"
+    )
+    parts = jobset.resource().parts(PODS)
+    assert [dict(nodes.values(part)) for part in parts] == [{"a": frozenset("b")}, {"e": frozenset("f")}]
+
+
+@pytest.mark.parametrize(("values", "expected"), [("[p5.48xlarge]", ["broken a"]), ("[]", [])])
+def test_a_job_of_several_pods_on_a_fabric_requests_it(values: str, expected: list[str]) -> None:
+    job = parsed(
+        "{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ml}, spec: {parallelism: 2, template: {spec:"
+        " {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms:"
+        " [{matchExpressions: [{key: node.kubernetes.io/instance-type, operator: In, values: VALUES}]}]}}},"
+        " containers: [{name: b, GPUS}]}}}}".replace("VALUES", values)
+    )
+    assert outcomes(fabric.gpu_fabric_requested, job) == expected
+
+
+def test_a_gpu_of_a_device_class_has_the_taint_of_its_vendor() -> None:
+    resource = "deviceclass.resource.kubernetes.io/gpu.nvidia.com"
+    (message,) = messages(
+        findings(placement.gpu_toleration, {"a": pod("a", f"resources: {{limits: {{{resource}: 1}}}}")}), "broken"
+    )
+    assert "does not tolerate nvidia.com/gpu;" in message
+
+
+def test_an_exclusive_topology_in_the_metadata_of_pods_is_reported() -> None:
+    job = parsed(
+        "{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ml}, spec: {template: {metadata: {"
+        "annotations: {alpha.jobset.sigs.k8s.io/exclusive-topology: rack}}, spec: {containers: [{name: b}]}}}}"
+    )
+    assert outcomes(placement.affinity_own_namespace, job) == ["broken a"]
+
+
+def test_a_percentage_is_of_the_total_and_rounded_up() -> None:
+    assert [number_or_percentage(View(text), Decimal(101)) for text in ("1%", "100%", "7")] == [2, 101, 7]
+
+
+def test_a_class_without_a_value_has_zero() -> None:
+    server = changed({"a": platform.SERVER}, "a: spec.template.spec.priorityClassName", "none")["a"]
+    work = changed({"a": platform.TRAINING}, "a: spec.template.spec.priorityClassName", "one")["a"]
+    none, one = (changed({"a": platform.LOW}, "a: metadata.name", name)["a"] for name in ("none", "one"))
+    none = changed({"a": none}, "a: value", None)["a"]
+    given = {"server": server, "work": work, "none": none, "one": changed({"a": one}, "a: value", 1)["a"]}
+    (message,) = messages(findings(priorities.training_not_above_serving, given), "broken")
+    assert "has one (1), which is higher than none (0)" in message
+
+
+# Namespaces.
+
+
+@pytest.mark.parametrize(
+    ("spec", "missing"),
+    [
+        ("{podSelector: {}}", ["Egress"]),
+        ("{podSelector: {}, egress: []}", []),
+        ("{podSelector: {}, policyTypes: [Egress]}", ["Ingress"]),
+        ("{podSelector: {}, egress: [{}]}", ["Egress"]),
+    ],
+)
+def test_a_policy_without_types_denies_what_it_has_rules_for(spec: str, missing: list[str]) -> None:
+    space = parsed("{apiVersion: v1, kind: Namespace, metadata: {name: ml}}")
+    metadata = "{name: a, namespace: ml}"
+    policy = parsed(f"{{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {metadata}, spec: {spec}}}")
+    found = messages(findings(tenancy.default_deny, {"a": space, "b": policy}, {"egress": True}), "broken")
+    assert [f" {direction} by default" in message for message in found for direction in missing] == [True] * len(
+        missing
+    )
+    assert len(found) == len(missing)
+
+
+def test_a_namespace_whose_name_is_generated_has_the_name_that_the_program_gives_it() -> None:
+    spaces = [Sample("kubernetes:core/v1:Namespace", {"metadata": {}}, name) for name in ("ml", "kube-system")]
+    assert outcomes(tenancy.pod_security_level, *spaces) == ["broken ml"]
+
+
+_CLAIMS: Final = [{"name": "a", "resourceClaimTemplateName": "gpus"}]
+_TEMPLATE: Final = (
+    "{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: gpus, namespace: ml},"
+    " spec: {spec: {devices: {requests: [REQUEST]}}}}"
+)
+_DOMAIN: Final = (
+    "{apiVersion: resource.nvidia.com/v1beta1, kind: ComputeDomain, metadata: {name: a, namespace: ml},"
+    " spec: {channel: {resourceClaimTemplate: {name: NAME}}}}"
+)
+
+
+@pytest.mark.parametrize(
+    ("texts", "settings", "expected"),
+    [
+        ([], {}, ["unknown a"]),
+        ([_TEMPLATE.replace("REQUEST", "{deviceClassName: gpu.nvidia.com}")], {}, ["broken a"]),
+        ([_TEMPLATE.replace("REQUEST", "{exactly: {deviceClassName: gpu.nvidia.com}}")], {}, ["broken a"]),
+        ([_TEMPLATE.replace("REQUEST", "{exactly: {deviceClassName: gpu}}")], {"classes": ["*"]}, ["broken a"]),
+        ([_TEMPLATE.replace("REQUEST", "{exactly: {deviceClassName: nic}}")], {}, []),
+        (
+            [_TEMPLATE.replace("REQUEST", "{exactly: {deviceClassName: nic}}"), _DOMAIN.replace("NAME", "UNKNOWN")],
+            {},
+            [],
+        ),
+        ([_DOMAIN.replace("NAME", "gpus")], {}, []),
+        ([_DOMAIN.replace("NAME", "gpus")], {"classes": ["compute-domain-*"]}, ["broken a"]),
+        ([_DOMAIN.replace("NAME", "other")], {}, ["unknown a"]),
+    ],
+)
+def test_a_claim_of_gpus_needs_a_quota(texts: list[str], settings: dict[str, Any], expected: list[str]) -> None:
+    given = [pod("a", "image: b", resourceClaims=_CLAIMS), *(parsed(text) for text in texts)]
+    assert outcomes(tenancy.gpu_namespace_quota, *given, **settings) == expected
+
+
+def test_a_load_balancer_of_another_class_is_not_checked() -> None:
+    service = parsed("{apiVersion: v1, kind: Service, metadata: {name: a, namespace: ml}, spec: {type: LoadBalancer}}")
+    assert outcomes(exposure.load_balancers_internal, service) == ["broken a"]
+    other = changed({"a": service}, "a: spec.loadBalancerClass", "example.com/internal")["a"]
+    assert outcomes(exposure.load_balancers_internal, other) == []
+
+
+# Queues.
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "is_unread"),
+    [
+        ("v1beta2:ClusterQueue", {"cohortName": "all"}, True),
+        ("v1beta1:ClusterQueue", {"cohort": "all"}, True),
+        ("v1beta2:Cohort", {"parentName": "all"}, True),
+        ("v1beta2:ClusterQueue", {"stopPolicy": "Hold"}, False),
+    ],
+)
+def test_a_patch_of_the_cohort_is_about_the_quotas_of_the_object(
+    kind: str, fields: dict[str, str], *, is_unread: bool
+) -> None:
+    sample = Sample(f"kubernetes:kueue.x-k8s.io/{kind}Patch", {"metadata": {"name": "a"}, "spec": fields})
+    found = findings(borrowing.borrowing_bounded, {"a": sample})
+    assert ["not set by the patch" in finding.message for finding in found] == [True] * is_unread
+
+
+@pytest.mark.parametrize(
+    ("at", "to", "maximum", "expected"),
+    [
+        ("spec.cohortName", "all", {"amd.com/*": 1}, 0),
+        ("spec.cohortName", "all", {"nvidia.com/*": 1}, 1),
+        ("spec.cohortName", None, {"nvidia.com/*": 1}, 0),
+    ],
+)
+def test_borrowing_is_bounded_in_a_cohort_by_the_maximum_of_its_resource(
+    at: str, to: str | None, maximum: dict[str, int], expected: int
+) -> None:
+    queue = parsed(
+        "{apiVersion: kueue.x-k8s.io/v1beta2, kind: ClusterQueue, metadata: {name: a}, spec: {resourceGroups:"
+        " [{flavors: [{name: b, resources: [{name: nvidia.com/gpu, nominalQuota: 1, borrowingLimit: 8}]}]}]}}"
+    )
+    given = changed({"it": queue}, f"it: {at}", to)
+    assert len(findings(borrowing.borrowing_bounded, given, {"maximum": maximum})) == expected
+    unlimited = "it: spec.resourceGroups.0.flavors.0.resources.0.borrowingLimit"
+    assert bool(findings(borrowing.borrowing_bounded, changed(given, unlimited, None))) is (to is not None)
+
+
+# Roles and bindings.
+
+
+def role(kind: str, name: str, rest: str, **labels: str) -> Sample:
+    sample = parsed(f"{{apiVersion: rbac.authorization.k8s.io/v1, kind: {kind}, metadata: {{name: {name}}}, {rest}}}")
+    sample.props["metadata"] |= {"labels": labels}
+    return sample
+
+
+_READ: Final = "rules: [{apiGroups: [''], resources: [pods], verbs: [get]}]"
+_ALL: Final = "rules: [{apiGroups: ['*'], resources: ['*'], verbs: ['*']}]"
+_SELECTING: Final = "aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: x}}, {matchLabels: {a: y}}]}"
+_BINDING: Final = (
+    "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: all},"
+    " subjects: [{kind: Group, name: NAME}]"
+)
+
+
+@pytest.mark.parametrize(
+    ("roles_of_stack", "expected"),
+    [
+        ([("ClusterRole", "some", _ALL, "y")], ["broken it"]),
+        ([("ClusterRole", "some", _ALL, "z")], ["unknown it"]),
+        ([("Role", "some", _ALL, "y")], ["unknown it"]),
+        ([("Role", "some", _ALL, "y"), ("ClusterRole", "other", _READ, "x")], []),
+    ],
+)
+def test_an_aggregated_role_has_the_rules_of_the_cluster_roles_that_any_selector_selects(
+    roles_of_stack: list[tuple[str, str, str, str]], expected: list[str]
+) -> None:
+    given = [
+        role("ClusterRoleBinding", "it", _BINDING.replace("NAME", "ml-research")),
+        role("ClusterRole", "all", _SELECTING),
+        *(role(kind, name, rest, a=label) for kind, name, rest, label in roles_of_stack),
+    ]
+    assert outcomes(access.no_cluster_admin, *given) == expected
+
+
+def test_an_aggregated_role_is_not_aggregated_into_itself() -> None:
+    stack = Stack([role("ClusterRole", "all", _SELECTING, a="x").resource()])
+    (one,) = stack.all(ROLES)
+    assert bindings.aggregating(one, stack) == []
+
+
+def test_the_subjects_of_a_role_that_grants_nothing_special_do_not_matter() -> None:
+    binding = role("ClusterRoleBinding", "it", _BINDING.replace("NAME", "UNKNOWN"))
+    assert outcomes(access.no_cluster_admin, binding, role("ClusterRole", "all", _READ)) == []
+    assert outcomes(access.no_cluster_admin, binding, role("ClusterRole", "all", _ALL)) == ["unknown it"]
+    assert outcomes(roles.tenant_roles_bounded, binding, role("ClusterRole", "all", _READ)) == []
+
+
+def _listed(sample: Sample) -> Resource:
+    (resource,) = Sample(f"{sample.type}List", {"items": [sample.props]}).resource().objects()
+    return resource
+
+
+def test_what_is_unknown_of_a_role_or_a_binding_in_a_list_is_named_where_it_is() -> None:
+    binding = role("ClusterRoleBinding", "it", _BINDING.replace("NAME", "a"))
+    stack = Stack([_listed(binding), _listed(role("ClusterRole", "all", _SELECTING))])
+    (bound,) = stack.all(BINDINGS)
+    with pytest.raises(UnknownValueError, match=r"^items\.0\.aggregationRule of ClusterRole all selects no"):
+        list(bindings.rules_of(bound, stack))
+    stack = Stack([_listed(role("ClusterRoleBinding", "it", "subjects: []"))])
+    (bound,) = stack.all(BINDINGS)
+    with pytest.raises(UnknownValueError, match=r"^items\.0\.roleRef is not set$"):
+        list(bindings.rules_of(bound, stack))
+
+
+# Images.
+
+
+@pytest.mark.parametrize(
+    ("text", "registry"),
+    [
+        ("localhost/a:1", "localhost"),
+        ("FOO/a:1", "FOO"),
+        ("foo/a:1", "docker.io"),
+        ("foo.example/a:1", "foo.example"),
+        ("foo:5000/a:1", "foo:5000"),
+    ],
+)
+def test_the_first_part_of_an_image_is_a_host_or_not(text: str, registry: str) -> None:
+    reference = Reference.of(text)
+    assert reference is not None
+    assert reference.registry == registry
+
+
+@pytest.mark.parametrize(("prefix", "is_approved"), [("a.example/b", True), ("a.example/b/c/d", False), ("b", False)])
+def test_an_image_is_approved_by_all_parts_of_a_prefix(prefix: str, *, is_approved: bool) -> None:
+    reference = Reference.of("a.example/b/c:1")
+    assert reference is not None
+    assert Registries.model_validate({"registries": [prefix]}).approved(reference) is is_approved
+
+
+# Charts, and the GPU Operator.
+
+_RELEASE: Final = Sample("kubernetes:helm.sh/v3:Release", {"chart": "gpu-operator", "values": {}}, "operator")
+
+
+def test_a_release_without_a_chart_is_a_violation_and_a_chart_is_unknown() -> None:
+    assert outcomes(operators.charts_pinned, Sample(_RELEASE.type, {}, "a")) == ["broken a"]
+    assert outcomes(operators.charts_pinned, Sample("kubernetes:helm.sh/v3:Chart", {}, "a")) == ["unknown a"]
+
+
+def test_a_pool_has_the_driver_that_it_says_whatever_its_machines() -> None:
+    props = {"vmSize": "Standard_D4s_v5", "gpuProfile": {"driver": "Install"}}
+    assert (
+        outcomes(operators.gpu_operator_driver_mode, Sample(clouds.AKS_POOL.type, props, "a"), _RELEASE)
+        == ["broken a"] * 2
+    )
+
+
+def test_a_node_label_does_not_excuse_a_driver_that_is_missing() -> None:
+    labels = {"nvidia.com/gpu.deploy.driver": "false"}
+    props = {"vmSize": "Standard_ND96isr_H100_v5", "gpuProfile": {"driver": "None"}, "nodeLabels": labels}
+    without = changed({"a": _RELEASE}, "a: values", {"driver": {"enabled": False}})["a"]
+    pool = Sample(clouds.AKS_POOL.type, props, "a")
+    assert outcomes(operators.gpu_operator_driver_mode, pool, without) == ["broken a"]
+    assert outcomes(operators.gpu_operator_driver_mode, pool, _RELEASE) == []
+    assert operators.gpu_operator_driver_mode.level is MUST
