@@ -49,6 +49,7 @@ def adopt(
     or its deployment would replace a cloud resource.
 
     [dim]tenancy cluster adopt --out stacks/Pulumi.prod.yaml[/dim]
+
     [dim]tenancy cluster adopt --recorded recorded --out stacks/Pulumi.prod.yaml[/dim]
     """
     recording = None
