@@ -96,6 +96,7 @@ def _sections(review: Review) -> Iterator[Section]:
     for title, rank, costs in (("cost center", 8, all_["cost-by-centre"]), ("team", 9, all_["cost-by-team"])):
         lines = folded(f"<b>{costs.title}</b>", (*figures(costs), "", note))
         yield Section(f"cost by {title}", rank, tuple(lines))
+    yield _table("cost of the cluster", 9, all_["fixed"])
     yield _table("serving", 10, all_["serving"])
     yield _table("node pools", 11, all_["pools"])
     yield Section("cohort tree", 12, tuple(folded("Cohort tree", mermaid(now))))

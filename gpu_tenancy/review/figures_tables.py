@@ -53,6 +53,7 @@ def _all(outlook: StackOutlook, *, stored: bool) -> Iterator[Table]:
     yield _busy(outlook)
     yield _team_costs(outlook, stored=stored)
     yield _center_costs(outlook, stored=stored)
+    yield _fixed(outlook)
     yield _serving(outlook)
     yield _access(outlook)
     yield _data(outlook, stored=stored)
@@ -261,6 +262,19 @@ def _center_costs(outlook: StackOutlook, *, stored: bool) -> Table:
     rows = [row(name, *_cost_cells(cost, stored=stored)) for name, cost in sorted(outlook.cost_centers.items())]
     heads = columns("cost center", *_cost_heads(stored=stored))
     return Table("cost-by-centre", "Monthly cost by cost center", heads, tuple(rows))
+
+
+def _fixed(outlook: StackOutlook) -> Table:
+    months = [None if cost.hour is None else cost.hour * cost.number * HOURS for cost in outlook.fixed]
+    rows = [
+        row(cost.title, cost.number, money(month), cost.source)
+        for cost, month in zip(outlook.fixed, months, strict=True)
+    ]
+    if rows:
+        known = [month for month in months if month is not None]
+        rows.append(row("all of it", "", money(sum(known) if len(known) == len(months) else None), "", sums=True))
+    heads = columns("what is always there", "number#", "monthly cost#", "source of the price")
+    return Table("fixed", "Monthly cost of the cluster itself", heads, tuple(rows))
 
 
 def _serving(outlook: StackOutlook) -> Table:

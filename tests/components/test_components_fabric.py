@@ -5,7 +5,7 @@ from typing import Any, Final, cast
 import pytest
 from builders import AKS, EKS, Data, job
 from components_builders import Program, cluster, program, tenancy
-from fabric_builders import A3_MEGA, DRANET, GKE, INFINIBAND, wired, with_job
+from fabric_builders import A3_MEGA, DRANET, GKE, INFINIBAND, UNWIRED, wired, with_job
 
 from gpu_tenancy.model.catalogue.fabrics import fabrics
 
@@ -136,7 +136,7 @@ def test_networks_with_rdma_have_its_mode_and_those_of_the_nodes_second_card_no_
 @pytest.mark.parametrize("framework", ["job", "pytorch"])
 def test_with_dranet_pods_and_their_container_claim_all_interfaces_of_their_node(framework: str) -> None:
     training = {"fit": {**WHOLE, "framework": framework}}
-    made = tenancy(wired({**GKE, "fabricNetworks": []}, DRANET, **PRIVILEGED, training=training))
+    made = tenancy(wired(UNWIRED, DRANET, **PRIVILEGED, training=training))
     (request,) = made.spec("ResourceClaimTemplate", "rdma-8")["spec"]["devices"]["requests"]
     assert request["exactly"] == {"deviceClassName": "mrdma.google.com", "allocationMode": "ExactCount", "count": 8}
     if framework == "job":
@@ -161,7 +161,7 @@ def test_with_dranet_pods_and_their_container_claim_all_interfaces_of_their_node
 
 
 def test_with_dranet_the_cluster_has_the_plugin_but_no_objects_of_networks() -> None:
-    made = cluster(wired({**GKE, "fabricNetworks": []}, DRANET))
+    made = cluster(wired(UNWIRED, DRANET))
     assert made.every("Network") == made.every("GKENetworkParamSet") == []
     assert [item.name for item in made.every("DaemonSet")] == ["nccl-rdma-installer"]
 

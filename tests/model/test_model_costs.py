@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from builders import Data, pool, stack
+from builders import AKS, EKS, Data, pool, stack
 
 from gpu_tenancy.model.catalogue import Price, find_machine
 from gpu_tenancy.model.load import load
-from gpu_tenancy.model.plan.costs import PoolCost, counted_on_demand, pool_costs
+from gpu_tenancy.model.plan.costs import PoolCost, counted_on_demand, fixed_costs, pool_costs
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.source import Source
 
@@ -80,3 +80,55 @@ def test_a_described_machine_has_no_price() -> None:
 def test_without_an_autoscaler_there_are_never_more_nodes_than_at_least() -> None:
     cost_range = cost({"min": 1, "max": 3}, cluster={"cloud": "existing", "provider": "gcp", "autoscaler": False})
     assert cost_range.ceiling == cost_range.floor
+
+
+MADE: Data = {"version": "1.35", "system": {"machine": "m7i.4xlarge", "nodes": {"min": 3, "max": 3}}}
+EKS_MADE: Data = {
+    **{key: value for key, value in EKS.items() if key != "subnets"},
+    "create": {
+        **MADE,
+        "admins": ["arn:aws:iam::111122223333:role/admins"],
+        "zones": ["eu-central-1a", "eu-central-1b"],
+    },
+}
+
+
+def fixed(cluster: Data, **sections: Any) -> dict[str, tuple[int, float | None, str]]:
+    declared = load(Source(stack(cluster=cluster, **sections)))
+    return {cost.name: (cost.number, cost.hour, cost.source) for cost in fixed_costs(declared)}
+
+
+def test_a_created_cluster_costs_its_control_plane_system_nodes_and_way_out() -> None:
+    costs = fixed(EKS_MADE)
+    assert list(costs) == ["eks-control-plane", "m7i.4xlarge", "aws-nat-gateway"]
+    assert costs["m7i.4xlarge"][:2] == (3, find_price("m7i.4xlarge").on_demand)
+    assert costs["aws-nat-gateway"][0] == 2, "one for each zone"
+    assert all("https://" in source and "2026" in source for _, _, source in costs.values())
+
+
+def test_the_stacks_own_price_of_a_fixed_part_comes_first() -> None:
+    costs = fixed(EKS_MADE, prices={"eks-control-plane": {"onDemand": 0.09}, "aws-nat-gateway": {"onDemand": 0.04}})
+    assert costs["eks-control-plane"] == (1, 0.09, "prices")
+    assert costs["aws-nat-gateway"] == (2, 0.04, "prices")
+
+
+def test_a_part_without_a_price_is_unknown() -> None:
+    group = "/subscriptions/5a1d2c3b-0e4f-4a6b-9c8d-7e6f5a4b3c2d/resourceGroups/ml/providers"
+    created: Data = {
+        **MADE,
+        "system": {"machine": "Standard_D16s_v5"},
+        "tenant": "1b2c3d4e-0e4f-4a6b-9c8d-7e6f5a4b3c2d",
+        "admins": ["2b2c3d4e-0e4f-4a6b-9c8d-7e6f5a4b3c2d"],
+        "secretsKey": "https://ml.vault.azure.net/keys/secrets/0a1b2c",
+        "vault": f"{group}/Microsoft.KeyVault/vaults/ml",
+        "logs": f"{group}/Microsoft.OperationalInsights/workspaces/ml",
+    }
+    machines = {"cpu": pool("Standard_D32s_v5", 3)}
+    costs = fixed({**AKS, "create": created}, pools=machines, teams={})
+    assert {name: number for name, (number, hour, _) in costs.items() if hour is None} == {"azure-load-balancer": 1}
+    routed = {**AKS, "create": {**created, "egress": "routes"}}
+    assert "azure-load-balancer" not in fixed(routed, pools=machines, teams={})
+
+
+def test_a_cluster_that_exists_costs_its_owner() -> None:
+    assert fixed(EKS) == {}

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 import yaml
 from builders import AKS, GPU, Data, job, planned, pool, server
-from fabric_builders import A3_MEGA, DRANET, GKE, INFINIBAND, wired, with_job
+from fabric_builders import A3_MEGA, DRANET, GKE, INFINIBAND, UNWIRED, wired, with_job
 
 from gpu_tenancy.base.quantity import format_amounts
 from gpu_tenancy.model.catalogue import Machine, machines
@@ -110,8 +110,8 @@ def test_with_rdma_the_network_of_the_nodes_second_card_is_not_the_pods() -> Non
 
 
 def test_with_dranet_pods_claim_the_interfaces_and_name_no_network() -> None:
-    gke = {**GKE, "fabricNetworks": []}
-    fabric = fabric_of(wired(gke, DRANET, podSecurity="privileged", training={"fit": job(workers=2, gpus=8)}))
+
+    fabric = fabric_of(wired(UNWIRED, DRANET, podSecurity="privileged", training={"fit": job(workers=2, gpus=8)}))
     assert fabric
     assert (fabric.claim, fabric.annotations, fabric.devices) == ("rdma-8", {}, {})
     assert fabric.env["NCCL_NET"] == "gIB"
@@ -125,13 +125,13 @@ def test_with_dranet_pods_claim_the_interfaces_and_name_no_network() -> None:
 )
 def test_only_pods_of_several_nodes_with_all_their_gpus_claim_interfaces(fields: Data, *, claims: bool) -> None:
     training = {"fit": job(**{"workers": 2, "gpus": 8, **fields})}
-    fabric = fabric_of(wired({**GKE, "fabricNetworks": []}, DRANET, podSecurity="privileged", training=training))
+    fabric = fabric_of(wired(UNWIRED, DRANET, podSecurity="privileged", training=training))
     assert (fabric is not None) == claims
 
 
 @pytest.mark.parametrize("of_pool", [DRANET, {**DRANET, "fabric": False}], ids=["dranet", "without"])
 def test_kueue_counts_interfaces_that_pods_can_claim(of_pool: Data) -> None:
-    made = planned(wired({**GKE, "fabricNetworks": []}, of_pool))
+    made = planned(wired(UNWIRED, of_pool))
     (kueue,) = (release for release in made.operators if release.name == "kueue")
     resources = yaml.safe_load(kueue.values["managerConfig"]["controllerManagerConfigYaml"])["resources"]
     claims = of_pool is DRANET

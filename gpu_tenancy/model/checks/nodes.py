@@ -8,6 +8,7 @@ from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.model.catalogue import Machine, find_machine, machines
 from gpu_tenancy.model.catalogue.clouds import CloudRules, clouds
 from gpu_tenancy.model.catalogue.fabrics import fabrics
+from gpu_tenancy.model.catalogue.fixed import fixed_prices
 from gpu_tenancy.model.catalogue.storage import storage_services
 from gpu_tenancy.model.checks.capacity import capacity_problems, empty_pool_problems
 from gpu_tenancy.model.checks.drivers import driver_problems
@@ -57,8 +58,10 @@ def _prices(stack: Stack, service: str) -> Iterator[Problem]:
     classes = {*storage_services().get(service, {}), *(claim.storage_class for claim in claims if claim.storage_class)}
     for name, price in stack.prices.items():
         of_storage = name in classes
-        if not of_storage and name not in stack.machines and find_machine(name) is None:
-            known = [*stack.machines, *(machine for cloud, machine in machines() if service in {cloud, "existing"})]
+        fixed = fixed_prices().get(service, {})
+        if not of_storage and name not in {*stack.machines, *fixed} and find_machine(name) is None:
+            own = [*stack.machines, *fixed]
+            known = [*own, *(machine for cloud, machine in machines() if service in {cloud, "existing"})]
             what = "machine type or class of storage"
             yield Problem(("prices", name), *unknown(what, name, [*known, *classes], machines_command(service)))
         elif of_storage and price.gib_month is None:

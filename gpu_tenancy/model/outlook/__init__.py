@@ -19,7 +19,7 @@ from gpu_tenancy.model.outlook.data import (
 from gpu_tenancy.model.outlook.people import Membership, memberships
 from gpu_tenancy.model.outlook.shares import Holding, Outlook, Span, holdings
 from gpu_tenancy.model.plan.cohort_objects import cohort_parents
-from gpu_tenancy.model.plan.costs import pool_costs
+from gpu_tenancy.model.plan.costs import FixedCost, fixed_costs, pool_costs
 from gpu_tenancy.model.plan.images import pull_rights
 from gpu_tenancy.model.plan.measures import Measure, measures, supply_of
 from gpu_tenancy.model.plan.multikueue import worker_clusters
@@ -168,6 +168,7 @@ class StackOutlook:
         commands: what whoever administers the cloud must run so that people can log in.
         data: datasets and storage of teams.
         caches: caches of datasets.
+        fixed: what a created cluster always costs, which is part of no team's cost.
         data_rights: what whoever administers the buckets must do, because the stack cannot.
         network_needs: what the network must have before the first volume of shared storage.
         adopts: objects that are taken over if they exist in the cluster already.
@@ -199,6 +200,7 @@ class StackOutlook:
     secrets: tuple[SecretRow, ...] = ()
     pulls: tuple[str, ...] = ()
     caches: tuple[CacheOutlook, ...] = ()
+    fixed: tuple[FixedCost, ...] = ()
 
     @property
     def totals(self) -> tuple[Supply, ...]:
@@ -246,6 +248,7 @@ def outlook(stack: Stack) -> StackOutlook:
         data_rights=tuple(dict.fromkeys(rights_to_grant(stack))),
         network_needs=tuple(dict.fromkeys(network_needs(storage_classes(stack.cluster, stack.teams.values())))),
         caches=tuple(caches_of_stack(tree)),
+        fixed=fixed_costs(stack),
     )
 
 

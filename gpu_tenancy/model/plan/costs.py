@@ -1,14 +1,17 @@
-"""Costs of pools, the floor for the minimum number of nodes and the ceiling for the maximum, and of teams' storage."""
+"""Costs of pools, from the minimum number of nodes to the maximum, of storage, and of a cluster itself."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from gpu_tenancy.model.catalogue import Price
+from gpu_tenancy.model.catalogue import Price, find_machine, price_table
+from gpu_tenancy.model.catalogue.fixed import fixed_prices
+from gpu_tenancy.model.catalogue.rows import Fact
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.pools import ResolvedPool
 from gpu_tenancy.model.plan.storage import service_of
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.clouds.base import CloudCluster
 from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.data import Storage
 from gpu_tenancy.model.spec.machines import PriceEntry
@@ -76,6 +79,53 @@ def storage_cost(cluster: Cluster, prices: Mapping[str, PriceEntry], storage: St
     listed = service.price.gib_month if service and service.price else None
     price = own.gib_month if own else listed
     return None if price is None else price * storage.size / _GIB
+
+
+@dataclass(frozen=True, slots=True)
+class FixedCost:
+    """What a created cluster always costs, in US dollars per hour; None if the price is unknown.
+
+    Attributes:
+        name: under `prices` of the stack.
+        title: what it is.
+        number: how many.
+        hour: one of them.
+        source: of the price, with its date; `prices` for a price of the stack.
+    """
+
+    name: str
+    title: str
+    number: int
+    hour: float | None
+    source: str
+
+
+def fixed_costs(stack: Stack) -> tuple[FixedCost, ...]:
+    """Control plane, system nodes at their minimum number, and way out of the network; none for existing clusters."""
+    cluster = stack.cluster
+    creation, listed = cluster.creation, fixed_prices().get(cluster.cloud, {})
+    if creation is None or not isinstance(cluster, CloudCluster):
+        return ()
+    control_plane = next(name for name in listed if name.endswith("control-plane"))
+    parts = [
+        FixedCost(name, listed[name].title, number, listed[name].hour, _read(listed[name]))
+        for name, number in {control_plane: 1, **cluster.ways_out}.items()
+    ]
+    machine, system = find_machine(creation.system.machine, cluster.cloud), creation.system
+    if machine:
+        title, read = f"system nodes, {machine.name}", _read(price_table(cluster.cloud))
+        parts.insert(1, FixedCost(machine.name, title, system.nodes.min, machine.price.on_demand, read))
+    return tuple(_own(stack, cost) for cost in parts)
+
+
+def _read(fact: Fact) -> str:
+    return f"{fact.source}, {fact.date}"
+
+
+def _own(stack: Stack, cost: FixedCost) -> FixedCost:
+    """With the stack's price, if it has one."""
+    price = stack.prices.get(cost.name)
+    return replace(cost, hour=price.on_demand, source="prices") if price and price.on_demand else cost
 
 
 def counted_on_demand(stack: Stack, resolved: ResolvedPool) -> bool:

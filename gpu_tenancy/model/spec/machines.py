@@ -8,7 +8,7 @@ from gpu_tenancy.model.spec.base import MOST_PRICE, Bytes, Count, Cpu, Section, 
 
 
 class PriceEntry(Section):
-    """The price of a machine or of storage, in the currency of the cloud's price table."""
+    """The price of a machine, of storage, or of the cluster itself, in the currency of the cloud's price table."""
 
     on_demand: Annotated[float, Field(gt=0, le=MOST_PRICE)] | None = None
     """Price per hour; default: unknown. Also used for reserved machines: set what you pay."""

@@ -156,6 +156,11 @@ class AwsCluster(CloudCluster):
         return not self.subnets
 
     @property
+    def ways_out(self) -> dict[str, int]:
+        """A regional NAT gateway, which costs for each zone with nodes."""
+        return {"aws-nat-gateway": len(self.zones)} if self.create and self.makes_network else {}
+
+    @property
     def grows(self) -> bool:
         """Whether an autoscaler adds nodes."""
         return self.autoscaler != "none"

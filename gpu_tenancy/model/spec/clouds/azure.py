@@ -189,6 +189,12 @@ class AzureCluster(CloudCluster):
         return self.subnet is None
 
     @property
+    def ways_out(self) -> dict[str, int]:
+        """The load balancer of the cluster, or a NAT gateway, unless the subnet has routes."""
+        egress = self.create.egress if self.create else "routes"
+        return {} if egress == "routes" else {f"azure-{egress}": 1}
+
+    @property
     def creation(self) -> AksCreation | None:
         """Settings of the cluster to create."""
         return self.create

@@ -356,6 +356,11 @@ class CloudCluster(ClusterSection):
         """Whether the cluster's network is created with it."""
         return False
 
+    @property
+    def ways_out(self) -> dict[str, int]:
+        """How nodes reach the internet, if it is created: names of `catalogue/fixed.yaml`, and their number."""
+        return {}
+
     @model_validator(mode="after")
     def _one_network(self) -> Self:
         if self.creation and self.creation.addresses and not self.makes_network:

@@ -253,6 +253,11 @@ class GcpCluster(CloudCluster):
         return self.create is not None and self.create.network is None
 
     @property
+    def ways_out(self) -> dict[str, int]:
+        """Cloud NAT."""
+        return {"cloud-nat": 1} if self.makes_network else {}
+
+    @property
     def creation(self) -> GkeCreation | None:
         """Settings of the cluster to create."""
         return self.create
