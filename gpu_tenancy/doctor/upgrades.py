@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from gpu_tenancy.base.json import Json, maps_at, text_at
+from gpu_tenancy.base.json import Json, map_at, maps_at, text_at
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.doctor.results import DeniedError, NoAnswerError, Question, Row, answers, judged
 from gpu_tenancy.embedded.definitions.pins import read_definitions
@@ -16,6 +16,7 @@ from gpu_tenancy.model.names import KUBECTL
 from gpu_tenancy.model.plan.operators import ReleasePlan
 
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\.")
+_NOT_FOUND: Final = 404
 MIGRATE: Final = "`tenancy cluster migrate`"
 
 
@@ -130,7 +131,10 @@ def _webhooks(cluster: Cluster, release: ReleasePlan) -> Iterator[Row]:
         return
     fix = f"check the pods in {release.namespace}: a webhook with failurePolicy Fail rejects what it does not answer"
     row = partial(judged, "webhooks", release.name, "accept a sample", fix=fix)
-    yield _tried(cluster, dict(release.probe.manifest), row)
+    sample: Manifest = dict(release.probe.manifest)
+    if cluster.resource(text_at(sample, "apiVersion"), text_at(sample, "kind")).namespaced:
+        sample["metadata"] = {**map_at(sample, "metadata"), "namespace": release.namespace}
+    yield _tried(cluster, sample, row)
 
 
 def _pods(cluster: Cluster, release: ReleasePlan) -> Iterator[Row]:
@@ -160,7 +164,7 @@ def _tried(cluster: Cluster, manifest: Manifest, row: "partial[Row]") -> Row:
     try:
         cluster.create(manifest, dry_run=True)
     except ApiError as error:
-        if error.status == FORBIDDEN and "cannot create resource" in error.message:
+        if error.status == _NOT_FOUND or (error.status == FORBIDDEN and "cannot create resource" in error.message):
             raise
         return row(error.message, fits=False)
     return row("accepted", fits=True)

@@ -1,6 +1,6 @@
 """Checks before operators are upgraded, on a cluster that has what each of them is for."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
@@ -9,7 +9,9 @@ from builders import stack
 from gpu_tenancy.doctor.results import Row
 from gpu_tenancy.doctor.upgrades import upgrade_rows
 from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.discovery import Resource
 from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.model.catalogue.operators import Probe
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.operators import ReleasePlan, running
 from gpu_tenancy.model.plan.shares import Tree
@@ -53,8 +55,13 @@ class Installed:
             raise ApiError(500, "InternalError", "conversion webhook failed: connection refused")
         return ()
 
+    def resource(self, _: str, kind: str) -> Resource:
+        return Resource(GROUP, kind, f"{kind.lower()}s", namespaced=kind in {"Pod", "TrainJob"})
+
     def create(self, manifest: dict[str, Any], *, dry_run: bool) -> None:
         assert dry_run
+        namespaced = manifest["kind"] in {"Pod", "TrainJob"}
+        assert bool(manifest["metadata"].get("namespace")) == namespaced
         if message := self.refused.get(manifest["kind"]):
             raise ApiError(self.status, "Forbidden", message)
 
@@ -64,8 +71,16 @@ def kueue() -> ReleasePlan:
     return found
 
 
-def rows(installed: Installed) -> dict[str, Row]:
-    return {row.check: row for row in upgrade_rows(cast("Cluster", installed), [kueue()])}
+def rows(installed: Installed, release: ReleasePlan | None = None) -> dict[str, Row]:
+    return {row.check: row for row in upgrade_rows(cast("Cluster", installed), [release or kueue()])}
+
+
+def test_a_sample_is_created_in_the_namespace_of_the_operator() -> None:
+    sample = Probe(resource="trainjobs", manifest={"apiVersion": "t/v1", "kind": "TrainJob", "metadata": {"name": "a"}})
+    release = replace(kueue(), probe=sample)
+    assert rows(Installed(), release)["webhooks"].verdict == "OK"
+    gone = Installed(refused={"TrainJob": 'namespaces "kueue-system" not found'}, status=404)
+    assert rows(gone, release)["webhooks"].verdict == "unknown"
 
 
 def test_an_operator_of_the_minor_version_before_can_be_upgraded() -> None:
