@@ -11,6 +11,7 @@ FOREIGN: Final[dict[str, set[str]]] = {
         "queue-stopped", "queue-without-quota", "flavor-missing", "gpus-beside-queue",
     },
     "slack-queue": {"quota-below-queue"},
+    "gke-blueprint": {"gpus-beside-queue"},
     "gangs": {"gpus-without-queue"},
     "no-queues": {"gpus-without-queue"},
 }  # fmt: skip
