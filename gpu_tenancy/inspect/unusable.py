@@ -6,8 +6,8 @@ from gpu_tenancy.base.json import at
 from gpu_tenancy.base.texts import first_names
 from gpu_tenancy.inspect.pods import name_of
 from gpu_tenancy.inspect.reading import State
-from gpu_tenancy.inspect.survey.facts import Facts, GpuNode
-from gpu_tenancy.inspect.survey.supply import Pool, pools
+from gpu_tenancy.inspect.survey.facts import GpuNode
+from gpu_tenancy.inspect.survey.supply import Facts, Pool
 
 
 def unusable(state: State, flavors: Collection[str] | None = None, *, gone: bool = False) -> Iterator[str]:
@@ -21,7 +21,7 @@ def unusable(state: State, flavors: Collection[str] | None = None, *, gone: bool
     if not (state.knows("Node") and state.knows("ClusterQueue")):
         return
     facts = Facts(state)
-    for pool in pools(facts):
+    for pool in facts.pools:
         if flavors is None or set(flavors) & set(pool.flavors):
             parts = [*_broken(facts, pool), *(_gone(facts, pool) if gone else ())]
             if pool.promised > pool.ready and parts:

@@ -21,7 +21,8 @@ from gpu_tenancy.base.output import Output
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.inspect.reading import Kind, Missing, State
 from gpu_tenancy.inspect.survey import show
-from gpu_tenancy.inspect.survey.facts import Facts, Names
+from gpu_tenancy.inspect.survey.facts import Names
+from gpu_tenancy.inspect.survey.supply import Facts
 from gpu_tenancy.inspect.survey.survey import KINDS, RULES, Survey, survey
 from gpu_tenancy.inspect.versions import current
 from gpu_tenancy.review.surveyed import page

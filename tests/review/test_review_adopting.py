@@ -17,7 +17,7 @@ from gpu_tenancy.cli.main import app
 from gpu_tenancy.embedded.nodes import node_shapes
 from gpu_tenancy.inspect.adopt.tenancy import Seen
 from gpu_tenancy.inspect.reading import State
-from gpu_tenancy.inspect.survey.facts import Facts
+from gpu_tenancy.inspect.survey.supply import Facts
 from gpu_tenancy.inspect.versions import current
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.load import load

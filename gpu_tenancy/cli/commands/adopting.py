@@ -75,7 +75,7 @@ def adopt(
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         from gpu_tenancy.inspect.adopt.tenancy import KINDS, Seen
         from gpu_tenancy.inspect.reading import read
-        from gpu_tenancy.inspect.survey.facts import Facts
+        from gpu_tenancy.inspect.survey.supply import Facts
         from gpu_tenancy.review.adopting import adopt as adopt_from
 
         with terminal.reported_if_slow("reading the cluster"):

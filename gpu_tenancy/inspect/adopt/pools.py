@@ -9,7 +9,8 @@ from gpu_tenancy.base.json import at, map_at, maps_at, text_at, texts_at
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.pods import Manifest, name_of
-from gpu_tenancy.inspect.survey.facts import Facts, accelerators
+from gpu_tenancy.inspect.survey.facts import accelerators
+from gpu_tenancy.inspect.survey.supply import Facts
 from gpu_tenancy.model.catalogue import PRODUCT_LABELS, allocatable, find_gpu, find_machine, machines
 
 _TYPE: Final = "node.kubernetes.io/instance-type"

@@ -12,7 +12,8 @@ from gpu_tenancy.inspect.adopt.pools import Drafted, pools
 from gpu_tenancy.inspect.adopt.recordings import Recording
 from gpu_tenancy.inspect.pods import name_of
 from gpu_tenancy.inspect.reading import Kind
-from gpu_tenancy.inspect.survey.facts import Facts, accelerators
+from gpu_tenancy.inspect.survey.facts import accelerators
+from gpu_tenancy.inspect.survey.supply import Facts
 from gpu_tenancy.kueue import Quota
 
 KINDS: Final[tuple[Kind, ...]] = (

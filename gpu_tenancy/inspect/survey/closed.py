@@ -5,9 +5,8 @@ from typing import Final
 
 from gpu_tenancy.base.json import at, text_at
 from gpu_tenancy.inspect.pods import name_of, namespace_of, selects
-from gpu_tenancy.inspect.survey.facts import Facts
 from gpu_tenancy.inspect.survey.findings import Finding, Rule
-from gpu_tenancy.inspect.survey.supply import pools
+from gpu_tenancy.inspect.survey.supply import Facts
 
 
 def _missing(facts: Facts, queue: str) -> list[str]:
@@ -72,7 +71,7 @@ def without_quota(facts: Facts) -> Iterator[Finding]:
 
 def without_nodes(facts: Facts) -> Iterator[Finding]:
     """Flavors with GPU quota that no node has the labels and the resource of."""
-    for pool in pools(facts):
+    for pool in facts.pools:
         if pool.nodes:
             continue
         for flavor in pool.flavors:

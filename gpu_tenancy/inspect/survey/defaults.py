@@ -7,8 +7,8 @@ from typing import Final
 from gpu_tenancy.base.amounts import amount, amount_text
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
 from gpu_tenancy.inspect.pods import Manifest, name_of, namespace_of
-from gpu_tenancy.inspect.survey.facts import Facts
 from gpu_tenancy.inspect.survey.findings import Finding, Rule
+from gpu_tenancy.inspect.survey.supply import Facts
 
 _BELOW: Final = (
     ("defaultRequest", "default", "the default request is above the default limit"),

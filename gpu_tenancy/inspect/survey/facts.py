@@ -95,7 +95,7 @@ class GpuNode:
 
 
 @dataclass(frozen=True)
-class Facts:
+class ClusterFacts:
     """A cluster.
 
     Attributes:

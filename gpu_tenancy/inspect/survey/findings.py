@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from gpu_tenancy.inspect.reading import Kind
-from gpu_tenancy.inspect.survey.facts import Facts
+from gpu_tenancy.inspect.survey.supply import Facts
 
 Level: TypeAlias = Literal["wrong", "risk"]
 """`wrong`: a promise that cannot be kept, or something that can never work. `risk`: it works until somebody uses it."""

@@ -8,7 +8,8 @@ from gpu_tenancy import kueue
 from gpu_tenancy.base.texts import first_names, plural
 from gpu_tenancy.inspect.queues import Queues
 from gpu_tenancy.inspect.snapshot import LIVELOCK, NotSimulatedError, settled
-from gpu_tenancy.inspect.survey.facts import Facts, accelerators
+from gpu_tenancy.inspect.survey.facts import accelerators
+from gpu_tenancy.inspect.survey.supply import Facts
 
 WORK: Final = 20_000
 """Upper bound of workloads and quotas of all simulations: in a large cluster fewer idle guarantees are tried."""

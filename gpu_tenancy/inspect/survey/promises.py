@@ -8,9 +8,9 @@ from gpu_tenancy.base.json import at
 from gpu_tenancy.base.quantity import add
 from gpu_tenancy.inspect.budgets import budgets, counts
 from gpu_tenancy.inspect.pods import Manifest, name_of
-from gpu_tenancy.inspect.survey.facts import Facts, accelerators
+from gpu_tenancy.inspect.survey.facts import accelerators
 from gpu_tenancy.inspect.survey.findings import Finding, Rule
-from gpu_tenancy.inspect.survey.supply import Pool, pools, totals
+from gpu_tenancy.inspect.survey.supply import Facts, Pool
 
 _SAMPLE: Final[Manifest] = {"containers": [{"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}}]}
 """A pod of a job, to tell which quotas count it."""
@@ -23,7 +23,7 @@ def _place(facts: Facts, pool: Pool) -> str:
 
 def beyond_nodes(facts: Facts) -> Iterator[Finding]:
     """Nominal quota above what the nodes of a flavor have, and guarantees of gangs above what all nodes have."""
-    for pool in pools(facts):
+    for pool in facts.pools:
         if pool.nodes and pool.promised > pool.exist:
             twice = ", the same nodes by several flavors" if len(pool.flavors) > 1 else ""
             yield Finding(
@@ -33,7 +33,7 @@ def beyond_nodes(facts: Facts) -> Iterator[Finding]:
                 f"lower nominal quotas by {pool.promised - pool.exist}, or check that an autoscaler adds nodes",
             )
 
-    for total in totals(facts):
+    for total in facts.totals:
         if total.gangs > total.exist:
             yield Finding(
                 f"Volcano queue {facts.name.listed(queue.name for queue in facts.gangs if queue.guarantee)}",
@@ -45,7 +45,7 @@ def beyond_nodes(facts: Facts) -> Iterator[Finding]:
 
 def beyond_ready(facts: Facts) -> Iterator[Finding]:
     """Nominal quota of nodes that are there and cannot be used now."""
-    for pool in pools(facts):
+    for pool in facts.pools:
         if pool.ready < pool.promised <= pool.exist:
             yield Finding(
                 _place(facts, pool),
@@ -59,7 +59,7 @@ def beyond_ready(facts: Facts) -> Iterator[Finding]:
 def by_two_schedulers(facts: Facts) -> Iterator[Finding]:
     """The same GPUs by queues of Kueue and of Volcano."""
     guaranteed, possible = (add(*(getattr(queue, key) for queue in facts.gangs)) for key in ("guarantee", "capability"))
-    for total in totals(facts):
+    for total in facts.totals:
         limit = max(guaranteed.get(total.resource, 0), possible.get(total.resource, 0))
         if total.queues and limit and total.queues + limit > total.exist:
             names = [queue.name for queue in facts.gangs if total.resource in {*queue.guarantee, *queue.capability}]
@@ -79,7 +79,7 @@ def by_quotas(facts: Facts) -> Iterator[Finding]:
         for namespace in facts.tenants
         if namespace not in facts.queues.homes
     }
-    for total in totals(facts):
+    for total in facts.totals:
         key = f"requests.{total.resource}"
         outside = {namespace: amount[key] for namespace, amount in hard.items() if amount.get(key)}
         amount = sum(outside.values())

@@ -8,10 +8,9 @@ from gpu_tenancy.base.json import at, map_at, text_at, texts_at
 from gpu_tenancy.base.quantity import add
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.pods import name_of, namespace_of, scheduler, selects
-from gpu_tenancy.inspect.survey.facts import Facts
 from gpu_tenancy.inspect.survey.findings import Finding, Rule
 from gpu_tenancy.inspect.survey.promises import is_promised
-from gpu_tenancy.inspect.survey.supply import unplaced
+from gpu_tenancy.inspect.survey.supply import Facts, unplaced
 from gpu_tenancy.kube.waiting import condition
 
 

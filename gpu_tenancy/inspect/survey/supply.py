@@ -3,12 +3,13 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from gpu_tenancy.base.amounts import amounts
 from gpu_tenancy.base.json import at, maps_at, text_at
 from gpu_tenancy.base.quantity import add
 from gpu_tenancy.inspect.pods import name_of, namespace_of
-from gpu_tenancy.inspect.survey.facts import Facts
+from gpu_tenancy.inspect.survey.facts import ClusterFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +69,22 @@ class Total:
         return max(0, self.exist - self.used)
 
 
-def pools(facts: Facts) -> tuple[Pool, ...]:
-    """The GPU nodes of each flavor, then those without a flavor, by model."""
-    return tuple(pool for resource in facts.resources for pool in _pools(facts, resource))
+@dataclass(frozen=True)
+class Facts(ClusterFacts):
+    """A cluster with the sums of its GPUs."""
+
+    @cached_property
+    def pools(self) -> tuple[Pool, ...]:
+        """The GPU nodes of each flavor, then those without a flavor, by model."""
+        return tuple(pool for resource in self.resources for pool in _pools(self, resource))
+
+    @cached_property
+    def totals(self) -> tuple[Total, ...]:
+        """The sums of each GPU resource."""
+        return tuple(_totals(self))
 
 
-def _pools(facts: Facts, resource: str) -> Iterator[Pool]:
+def _pools(facts: ClusterFacts, resource: str) -> Iterator[Pool]:
     nominal = {flavor: amount for (flavor, name), amount in facts.promised.items() if name == resource}
     offering = frozenset(node.name for node in facts.nodes if node.gpus.get(resource))
     counted = {flavor: facts.flavors.get(flavor, frozenset[str]()) & offering for flavor in sorted(nominal)}
@@ -99,7 +110,7 @@ def _overlapping(nodes: Mapping[str, frozenset[str]]) -> list[tuple[tuple[str, .
     return groups
 
 
-def _pool(facts: Facts, resource: str, nodes: frozenset[str], flavors: tuple[str, ...], nominal: int) -> Pool:
+def _pool(facts: ClusterFacts, resource: str, nodes: frozenset[str], flavors: tuple[str, ...], nominal: int) -> Pool:
     own = [node for node in facts.nodes if node.name in nodes]
     models = sorted({node.model for node in own} - {""})
     return Pool(
@@ -115,7 +126,7 @@ def _pool(facts: Facts, resource: str, nodes: frozenset[str], flavors: tuple[str
     )
 
 
-def unplaced(facts: Facts) -> Iterator[tuple[dict[str, int], bool, str, str]]:
+def unplaced(facts: ClusterFacts) -> Iterator[tuple[dict[str, int], bool, str, str]]:
     """What pods on no node request: GPUs, whether gates hold them back, namespace and name.
 
     Pods that Kueue gates until it admits them are not among them.
@@ -126,13 +137,12 @@ def unplaced(facts: Facts) -> Iterator[tuple[dict[str, int], bool, str, str]]:
             yield wanted, bool(gates), namespace_of(pod), name_of(pod)
 
 
-def totals(facts: Facts) -> tuple[Total, ...]:
-    """The sums of each GPU resource."""
+def _totals(facts: ClusterFacts) -> Iterator[Total]:
     nominal, by_node = facts.promised, facts.used
     guaranteed = add(*(queue.guarantee for queue in facts.gangs))
     quotas = add(*(amounts(at(quota, "spec", "hard")) for quota in facts.state.of("ResourceQuota")))
     held = add(*(wanted for wanted, _, _, _ in unplaced(facts)))
-    return tuple(
+    return (
         Total(
             resource=resource,
             exist=facts.total(resource),

@@ -9,10 +9,10 @@ import yaml
 from gpu_tenancy.base.json import Json, at, list_at, text_at
 from gpu_tenancy.inspect.reading import KUEUE, VOLCANO, Kind, State, read
 from gpu_tenancy.inspect.survey import closed, defaults, promises, reach
-from gpu_tenancy.inspect.survey.facts import Facts, Names, Operator
+from gpu_tenancy.inspect.survey.facts import Names, Operator
 from gpu_tenancy.inspect.survey.findings import Finding, Level, Rule
 from gpu_tenancy.inspect.survey.preempting import Preemptions, preemptions
-from gpu_tenancy.inspect.survey.supply import Pool, Total, pools, totals
+from gpu_tenancy.inspect.survey.supply import Facts, Pool, Total
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import FORBIDDEN, ApiError
 
@@ -113,7 +113,7 @@ def survey(facts: Facts) -> Survey:
     return Survey(
         operators=tuple(_operators(facts)),
         pools=_named(facts),
-        totals=totals(facts),
+        totals=facts.totals,
         unknown=frozenset(name for kind, names in _NUMBERS.items() if not _was_read(state, kind) for name in names),
         counts={
             kind: len(state.of(kind)) for kind in ("Namespace", "Node", "ClusterQueue", "Queue", "Pod", "Workload")
@@ -148,7 +148,7 @@ def _named(facts: Facts) -> tuple[Pool, ...]:
     name = facts.name
     return tuple(
         replace(pool, flavors=tuple(map(name, pool.flavors)), nodes=tuple(map(name, pool.nodes)))
-        for pool in pools(facts)
+        for pool in facts.pools
     )
 
 
