@@ -5,17 +5,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
-
 from gpu_tenancy.access.rules import ALL, EVERYBODY, Grant, Holder, Rule
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.base.quantity import parse_duration
 from gpu_tenancy.inspect.in_use import Place, default_stack
 from gpu_tenancy.model.plan.people import ADMIN, PREFIX, Subject, access, bindings, resolved, rules, subject
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.project import declared, project_folder
 from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.base import Seconds
 from gpu_tenancy.model.spec.people import Person, person
 
 
@@ -156,6 +154,6 @@ def seconds_of(text: str, place: str) -> float:
         ConsoleError: it is not a duration with a unit.
     """
     try:
-        return TypeAdapter[float](Seconds).validate_python(text)
-    except ValidationError as error:
+        return parse_duration(text)
+    except ValueError as error:
         raise ConsoleError(f"{place}: '{text}' is not a duration with a unit", "set a duration such as 1h") from error

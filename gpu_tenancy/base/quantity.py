@@ -36,6 +36,11 @@ _EXPONENT: Final = r"[eE][+-]?0*[0-9]{1,2}"
 """Two digits cover all amounts of the API (up to 2^63), and keep a typing error from becoming a number of gigabytes."""
 _QUANTITY: Final = re.compile(rf"(?P<number>[+-]?{_NUMBER})(?:(?P<suffix>{_SUFFIX})|(?P<exponent>{_EXPONENT}))?")
 
+_DURATION: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)(ms|s|m|h|d)")
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+DURATION_PATTERN: Final = f"^{_DURATION.pattern}$"
+"""Regular expression of a duration, for the JSON schema."""
+
 AMOUNT_PATTERN: Final = rf"^\+?{_NUMBER}({_SUFFIX}|{_EXPONENT})?$"
 """Regular expression of a quantity that is not negative, for the JSON schema."""
 
@@ -137,6 +142,19 @@ def add(*amounts: Amounts) -> dict[str, int]:
 def times(amounts: Amounts, factor: int) -> dict[str, int]:
     """Each amount multiplied by `factor`."""
     return {resource: amount * factor for resource, amount in amounts.items()}
+
+
+def parse_duration(text: str) -> float:
+    """The seconds of a duration such as `100ms`, `30s`, `10m`, `1.5h` or `7d`.
+
+    Raises:
+        ValueError: it is no number with one of these units.
+    """
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        msg = f"{text!r} is not a duration with a unit"
+        raise ValueError(msg)
+    return float(match[1]) * _SECONDS[match[2]]
 
 
 def go_duration(seconds: float) -> str:

@@ -6,13 +6,13 @@ can start at that minute, as soon as one can.
 """
 
 import json
-import re
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, map_at, text_at
+from gpu_tenancy.base.quantity import parse_duration
 from gpu_tenancy.inspect.holding import releasing
 from gpu_tenancy.inspect.holds import Hold, moment_text
 from gpu_tenancy.kube.client import Cluster, Manifest
@@ -22,24 +22,18 @@ from gpu_tenancy.model.names import KUBECTL
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _HOMES: Final = ("kueue-system", "kube-system")
-_DURATION: Final = re.compile(r"(\d+)([mhd])")
-_UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
 _LONGEST: Final = timedelta(days=364)
 """The schedule of a CronJob has no year."""
 
 
 def moment(written: str, now: datetime) -> datetime:
-    """A time, or a duration from now such as `90m`, `4h` or `2d`; up to the next minute. A time without zone is in UTC.
+    """A time, or a duration from now as in a stack; up to the next minute. A time without zone is in UTC.
 
     Raises:
         ConsoleError: it is neither, is past, or more than 364 days away.
     """
     try:
-        if match := _DURATION.fullmatch(written):
-            end = now + timedelta(**{_UNITS[match[2]]: int(match[1])})
-        else:
-            end = datetime.fromisoformat(written)
-            end = end if end.tzinfo else end.replace(tzinfo=UTC)
+        end = _after(written, now)
         end = (end.astimezone(UTC) + timedelta(seconds=59)).replace(second=0, microsecond=0)
     except (ValueError, OverflowError) as error:
         fix = "set one such as 90m, 4h, 2d or 2026-11-24T20:00Z"
@@ -48,6 +42,14 @@ def moment(written: str, now: datetime) -> datetime:
         problem = f"{moment_text(end.isoformat())} is past or more than 364 days away"
         raise ConsoleError(f"--until {written}: {problem}", "set a time in the next 364 days")
     return end
+
+
+def _after(written: str, now: datetime) -> datetime:
+    try:
+        return now + timedelta(seconds=parse_duration(written))
+    except ValueError:
+        end = datetime.fromisoformat(written)
+        return end if end.tzinfo else end.replace(tzinfo=UTC)
 
 
 def arrange(cluster: Cluster, hold: Hold) -> str:

@@ -1,20 +1,22 @@
 """Who can preempt what a running workload has borrowed."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from gpu_tenancy.base.amounts import amount_text
+from gpu_tenancy.base.json import int_at
 from gpu_tenancy.base.quantity import is_extended
 from gpu_tenancy.inspect.pods import named
 from gpu_tenancy.inspect.queues import Queues
 from gpu_tenancy.inspect.workloads import Workload
-from gpu_tenancy.kueue import Policy
-from gpu_tenancy.kueue.api import FlavorResource
+from gpu_tenancy.kueue import by_time, preemptors
 
-_WHEN = {Policy.ANY: "at any time", Policy.LOWER: "for workloads of higher priority"}
+GRACE: Final = 30
+"""Seconds that a pod has to stop if it does not say; the API server writes them into pods, not into Workloads."""
 
 
 def borrowed_lines(queues: Queues, workload: Workload) -> Iterator[str]:
-    """What the queue of an admitted workload borrows of its GPUs, and which queues can preempt for it.
+    """What the queue of an admitted workload borrows of its GPUs, and which queues can preempt it for that.
 
     Kueue preempts whole workloads of a queue that borrows, whichever of them uses the borrowed part, and knows no
     minimum runtime: https://github.com/kubernetes-sigs/kueue/pull/12791, open on 2026-11-24.
@@ -28,21 +30,13 @@ def borrowed_lines(queues: Queues, workload: Workload) -> Iterator[str]:
             continue
         used = amount_text(resource, queues.quotas.usage(name, line))
         what = f"queue {name} borrows {amount_text(resource, borrowed)} of its {used} {flavor} {resource}"
-        takers = [
-            f"{named(found)} {when}" for policy, when in _WHEN.items() if (found := _takers(queues, name, line, policy))
-        ]
-        yield f"{what}; can be preempted by queue {', '.join(takers)}" if takers else f"{what}; no queue reclaims it"
+        takers = [f"{named(found)} {when}" for when, found in by_time(preemptors(queues.quotas, name, line)).items()]
+        if not takers:
+            yield f"{what}; no queue reclaims it"
+            continue
+        yield f"{what}; can be preempted by queue {', '.join(takers)}; its pods then have {_grace(workload)} to stop"
 
 
-def _takers(queues: Queues, borrower: str, line: FlavorResource, policy: Policy) -> list[str]:
-    """Queues of the tree that reclaim in this way, with quota of their own, of a cohort, or by fair sharing."""
-    shared = bool(queues.tenancy.fair_sharing) or any(line in cohort.quotas for cohort in queues.tenancy.cohorts)
-    related, _ = queues.quotas.related(borrower)
-    return [
-        name
-        for name in sorted(related)
-        if name != borrower
-        and line in (spec := queues.cluster_queues[name].spec).quotas
-        and spec.preemption.reclaim is policy
-        and (shared or queues.quotas.nominal(name, line))
-    ]
+def _grace(workload: Workload) -> str:
+    seconds = (int_at(pods.spec, "terminationGracePeriodSeconds", otherwise=GRACE) for pods in workload.sets)
+    return f"{max(seconds, default=GRACE)} s"

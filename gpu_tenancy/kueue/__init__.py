@@ -27,6 +27,7 @@ from gpu_tenancy.kueue.api import (
     Workload,
     without_cycles,
 )
+from gpu_tenancy.kueue.preemptors import Preemptor, by_time, preemptors
 from gpu_tenancy.kueue.quotas import Quotas
 from gpu_tenancy.kueue.simulation import Admitted, Evicted, Pending, Settled, Simulation, run, settle
 from gpu_tenancy.kueue.unmodelled import Unmodelled, unmodelled
@@ -47,6 +48,7 @@ __all__ = [
     "PodSet",
     "Policy",
     "Preemption",
+    "Preemptor",
     "Preference",
     "Quota",
     "Quotas",
@@ -58,6 +60,8 @@ __all__ = [
     "Tenancy",
     "Unmodelled",
     "Workload",
+    "by_time",
+    "preemptors",
     "run",
     "settle",
     "unmodelled",

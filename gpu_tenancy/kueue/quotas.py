@@ -32,34 +32,38 @@ class Quotas:
                 self._places[name] = tree, queue
                 queue.add_usage([(keys[line], amount) for line, amount in usage.get(name, {}).items()])
 
-    def _find(self, queue: str, line: FlavorResource) -> tuple[Queue, int | None]:
+    def place(self, queue: str, line: FlavorResource) -> tuple[Queue, int | None]:
         """The node of a ClusterQueue, and the key; None where the tree has neither quota nor usage of it."""
         tree, node = self._places[queue]
         return node, self._keys[tree].get(line)
 
+    def fair(self, queue: str) -> bool:
+        """Whether fair sharing is on in the tree of a ClusterQueue."""
+        return bool(self._places[queue][0].fair)
+
     def nominal(self, queue: str, line: FlavorResource) -> int:
         """The nominal quota of a ClusterQueue."""
-        node, key = self._find(queue, line)
+        node, key = self.place(queue, line)
         return 0 if key is None else node.nominal[key]
 
     def usage(self, queue: str, line: FlavorResource) -> int:
         """What a ClusterQueue uses."""
-        node, key = self._find(queue, line)
+        node, key = self.place(queue, line)
         return 0 if key is None else node.usage[key]
 
     def available(self, queue: str, line: FlavorResource) -> int:
         """What a ClusterQueue can use now without preemption; negative where quotas were lowered below the usage."""
-        node, key = self._find(queue, line)
+        node, key = self.place(queue, line)
         return 0 if key is None else node.available(key)
 
     def potential_available(self, queue: str, line: FlavorResource) -> int:
         """What a ClusterQueue could use if all others used nothing."""
-        node, key = self._find(queue, line)
+        node, key = self.place(queue, line)
         return 0 if key is None else node.potential_available[key]
 
     def borrowed(self, queue: str, line: FlavorResource) -> int:
         """What a ClusterQueue uses beyond its nominal quota."""
-        node, key = self._find(queue, line)
+        node, key = self.place(queue, line)
         return 0 if key is None else max(0, node.usage[key] - node.nominal[key])
 
     def borrowers(self, queue: str, line: FlavorResource) -> dict[str, int]:
@@ -79,7 +83,7 @@ class Quotas:
         Kueue records who borrows, not from whom. So quota of cohorts counts as borrowed first, and near cohorts before
         far ones; the rest came from unused quota of ClusterQueues, from each at most what it has unused.
         """
-        node, key = self._find(queue, line)
+        node, key = self.place(queue, line)
         if key is None or node.parent is None:
             return 0
         unused = _unused(node, key)

@@ -141,14 +141,23 @@ def data_moved(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
 
 
 def data_removed(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
-    """Datasets and storage that no team has any more, and what happens to their data."""
-    left = {(access.kind, access.name) for access in now.data}
-    gone = {(access.kind, access.name): access for access in before.data if (access.kind, access.name) not in left}
-    for (kind, name), access in sorted(gone.items()):
+    """Datasets that no team has any more, storage that its team has no more, and what happens to their data.
+
+    The storage of a removed team is deleted with its namespace, which is another reason.
+    """
+    left = {_data_key(access) for access in now.data}
+    gone = {_data_key(access): access for access in before.data if _data_key(access) not in left}
+    teams = {team.name for team in now.teams}
+    for (kind, _, name), access in sorted(gone.items()):
         if kind == "dataset":
             yield f"Dataset {name} is removed; its data stays in {access.place}"
-        else:
+        elif access.team in teams:
             yield f"Storage {name} of {access.team} is removed; its volume stays unless its class deletes it"
+
+
+def _data_key(access: DataAccess) -> tuple[str, str, str]:
+    """Teams share a dataset, and have each their own storage."""
+    return access.kind, access.team if access.kind == "storage" else "", access.name
 
 
 def secret_reasons(before: StackOutlook, now: StackOutlook) -> Iterator[str]:

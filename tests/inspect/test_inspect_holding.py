@@ -139,7 +139,7 @@ def test_an_annotation_of_others_is_no_hold(written: str) -> None:
 
 def test_its_end_is_a_minute_that_a_cronjob_can_have() -> None:
     now = datetime(2026, 11, 24, 18, 0, 30, tzinfo=UTC)
-    assert moment("90m", now) == datetime(2026, 11, 24, 19, 31, tzinfo=UTC)
+    assert moment("90m", now) == moment("1.5h", now) == datetime(2026, 11, 24, 19, 31, tzinfo=UTC)
     assert moment("2026-11-24T21:00+01:00", now) == moment("2026-11-24T20:00", now) == END
     for wrong in ("soon", "2026-11-24T17:00Z", "400d", "9" * 30 + "d"):
         with pytest.raises(ConsoleError, match="--until"):

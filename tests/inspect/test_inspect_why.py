@@ -503,12 +503,20 @@ def test_a_gang_waits_for_room_in_its_queue_all_at_once() -> None:
     assert asked(GANG, **gang_state(0)).reason == "no capacity for all pods of the gang at the same time"
 
 
+TAKEN = "can be preempted by queue speech"
+GRACE = "its pods then have 30 s to stop"
+
+
 @pytest.mark.parametrize(
     ("used", "reclaim", "line"),
     [
         (8, "Any", []),
-        (16, "Any", ["can be preempted by queue speech at any time"]),
-        (16, "LowerPriority", ["can be preempted by queue speech for workloads of higher priority"]),
+        (16, "Any", ["can be preempted by queue speech at any time; its pods then have 30 s to stop"]),
+        (
+            16,
+            "LowerPriority",
+            ["can be preempted by queue speech for workloads of higher priority; its pods then have 30 s to stop"],
+        ),
         (16, "Never", ["no queue reclaims it"]),
     ],
 )

@@ -21,7 +21,14 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import no_info_after_validator_function, no_info_before_validator_function
 
-from gpu_tenancy.base.quantity import AMOUNT_PATTERN, format_bytes, parse_bytes, parse_cpu
+from gpu_tenancy.base.quantity import (
+    AMOUNT_PATTERN,
+    DURATION_PATTERN,
+    format_bytes,
+    parse_bytes,
+    parse_cpu,
+    parse_duration,
+)
 from gpu_tenancy.model.names import UNREAD
 
 LONGEST_TEXT: Final = 2**17
@@ -104,8 +111,6 @@ def refuse(rule: str, fix: str) -> PydanticCustomError:
 
 
 _LABEL_KEY: Final = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_DURATION: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)(ms|s|m|h|d)")
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _IMAGE: Final = re.compile(
     r"(?P<name>[a-z0-9._-]+(:\d+(?=/))?(/[a-z0-9._-]+)*)(?P<tag>:[\w][\w.-]{0,127})?(?P<digest>@sha256:[0-9a-f]{64})?"
 )
@@ -169,10 +174,10 @@ def _amount(value: Any, parse: Any, rule: str, fix: str) -> int:
 
 
 def _duration(value: Any) -> float:
-    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    if not match:
-        raise refuse("is not a duration with a unit", "set a duration such as 100ms, 30s, 10m, 6h or 7d")
-    seconds = float(match[1]) * _SECONDS[match[2]]
+    try:
+        seconds = parse_duration(value if isinstance(value, str) else "")
+    except ValueError as error:
+        raise refuse("is not a duration with a unit", "set a duration such as 100ms, 30s, 10m, 6h or 7d") from error
     if seconds > MOST_SECONDS:
         raise refuse("exceeds the maximum of ten years", "lower it")
     return seconds
@@ -267,7 +272,7 @@ Seconds: TypeAlias = Annotated[
     float,
     Field(ge=0, le=MOST_SECONDS),
     BeforeValidator(_duration),
-    WithJsonSchema({"type": "string", "pattern": f"^{_DURATION.pattern}$"}),
+    WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN}),
 ]
 """Seconds, written with a unit: 100ms, 30s, 10m, 6h, 7d."""
 
