@@ -64,7 +64,7 @@ def stage(made: Platform, scenarios: Sequence[Data], report: Report, *, fair: bo
 
 def clear(cluster: Cluster) -> None:
     """Deletes all that scenarios have left, for a platform that others use."""
-    cluster.delete(Reference("v1", "Namespace", NAMESPACE))
+    cluster.delete(Reference("v1", "Namespace", NAMESPACE), wait=300)
     for kind in KINDS:
         for item in cluster.list(KUEUE, kind, labels=SCENARIO, metadata_only=True):
             cluster.delete(Reference.of(item), wait=0)

@@ -157,6 +157,14 @@ def parse_duration(text: str) -> float:
     return float(match[1]) * _SECONDS[match[2]]
 
 
+def format_duration(seconds: float) -> str:
+    """A duration in the largest unit that has a whole number of it: `90m`, `1h`, `7d`."""
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length and seconds % length == 0:
+            return f"{seconds / length:g}{unit}"
+    return f"{seconds:g}s"
+
+
 def go_duration(seconds: float) -> str:
     """A duration as Go parses it, such as `604800s`, without an exponent: https://pkg.go.dev/time#ParseDuration."""
     return f"{seconds:.3f}".rstrip("0").rstrip(".") + "s"

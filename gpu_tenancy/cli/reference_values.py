@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, cast, get_args
 import yaml
 from pydantic import BeforeValidator
 
-from gpu_tenancy.base.quantity import format_bytes, format_cpu
+from gpu_tenancy.base.quantity import format_bytes, format_cpu, format_duration
 from gpu_tenancy.model.spec.base import Bytes, Cpu, Seconds, Section
 
 Schema: TypeAlias = Mapping[str, Any]
@@ -18,7 +18,7 @@ def default_text(schema: Schema, unit: str) -> str:
     default = _filled(schema.get("default"))
     if default in (None, {}, [], ""):
         return "none"
-    formats = {"cpu": format_cpu, "bytes": format_bytes, "seconds": _duration}
+    formats = {"cpu": format_cpu, "bytes": format_bytes, "seconds": format_duration}
     text = str(formats[unit](default)) if unit in formats else flow(_readable(default))
     return f"`{text}`"
 
@@ -41,13 +41,6 @@ def _readable(value: Any, key: str = "") -> Any:
 
 def _number(text: str) -> str | int:
     return int(text) if text.isdigit() else text
-
-
-def _duration(seconds: float) -> str:
-    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= length and seconds % length == 0:
-            return f"{seconds / length:g}{unit}"
-    return f"{seconds:g}s"
 
 
 @cache

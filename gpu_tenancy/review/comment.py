@@ -91,6 +91,7 @@ def _sections(review: Review) -> Iterator[Section]:
     yield Section("changes", 5, tuple(_changes(review, groups)))
     yield Section("changed values", 3, tuple(_differences(review, all_.values())))
     yield Section("guarantees and limits", 4, tuple(_promises(review)))
+    yield _table("preemption", 7, all_["preemption"])
     yield _table("guarantees and capacity", 6, all_["supply"])
     yield _table(all_["teams"].title, 7, all_["teams"])
     for title, rank, costs in (("cost center", 8, all_["cost-by-centre"]), ("team", 9, all_["cost-by-team"])):

@@ -47,6 +47,7 @@ def has_storage(outlook: StackOutlook) -> bool:
 
 def _all(outlook: StackOutlook, *, stored: bool) -> Iterator[Table]:
     yield _promises(outlook)
+    yield _preemption(outlook)
     yield _groups(outlook)
     yield _supply(outlook)
     yield _pools(outlook)
@@ -87,6 +88,18 @@ def _promises(outlook: StackOutlook) -> Table:
     ]
     heads = columns("team", "flavor", "scheduler", "cohort", "guaranteed#", "limit#", "may borrow#", "lends")
     return Table("promises", "Guarantees and limits", heads, tuple(rows), keys=3)
+
+
+def _preemption(outlook: StackOutlook) -> Table:
+    """What can be preempted of each team, by whom, and when its pods stop."""
+    rows = [
+        row(team.name, holding.flavor, by, when, amount_text(holding.resource, amount), outlook.grace, team=team.name)
+        for team in outlook.teams
+        for holding in team.holdings
+        for by, when, amount in holding.preemptors
+    ]
+    heads = columns("team", "flavor", "by queue", "when", "up to#", "its pods stop")
+    return Table("preemption", "What can be preempted", heads, tuple(rows), keys=4)
 
 
 def _groups(outlook: StackOutlook) -> Table:

@@ -23,6 +23,24 @@ def test_a_guarantee_and_what_may_be_borrowed_come_from_the_teams_share() -> Non
     assert (borrowed.value, borrowed.because) == ("4", "limit 12 minus guaranteed 8; set in the stack")
 
 
+def test_what_can_be_preempted_names_the_queues_that_do_and_when_the_pods_stop() -> None:
+    teams = {
+        "a": team(gpus={"h100": {"guaranteed": 8, "limit": 12}}),
+        "b": team(gpus={"h100": {"guaranteed": 4}}),
+        "c": team(gpus={"h100": {"guaranteed": 2}}, preemption={"reclaimWithinCohort": "LowerPriority"}),
+        "d": team(gpus={"h100": {"guaranteed": 2}}, lends=False),
+    }
+    explanations = reasons(stack(teams=teams, guards={"action": "deny", "grace": {"jobs": "90s"}}))
+    mine = {field: reason for (of, field), reason in explanations.items() if of == "Workloads of a"}
+    stop = "its pods stop within 90s, servers within 1h"
+    higher = "for workloads of higher priority"
+    assert {field: (reason.value, reason.because, reason.paths) for field, reason in mine.items()} == {
+        "h100 preempted by its own": ("12", f"{higher}; {stop}", (("teams", "a", "preemption"),)),
+        "h100 preempted by b": ("4", f"at any time, while it borrows; {stop}", (("teams", "b", "preemption"),)),
+        "h100 preempted by c": ("4", f"{higher}, while it borrows; {stop}", (("teams", "c", "preemption"),)),
+    }
+
+
 def test_cpu_that_follows_gpus_names_the_machines_part_and_the_pool() -> None:
     explanations = reasons(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8, "limit": 12}})}))
     cpu = explanations["ClusterQueue a", "h100 cpu nominalQuota"]

@@ -17,7 +17,7 @@ from gpu_tenancy.model.outlook.data import (
     rights_to_grant,
 )
 from gpu_tenancy.model.outlook.people import Membership, memberships
-from gpu_tenancy.model.outlook.shares import Holding, Outlook, Span, holdings
+from gpu_tenancy.model.outlook.shares import Holding, Outlook, Span, grace_of, holdings
 from gpu_tenancy.model.plan.cohort_objects import cohort_parents
 from gpu_tenancy.model.plan.costs import FixedCost, fixed_costs, pool_costs
 from gpu_tenancy.model.plan.images import pull_rights
@@ -163,6 +163,7 @@ class StackOutlook:
 
     Attributes:
         standing: whether it is production and what follows: `environment prod-us: production (protected, guards deny)`.
+        grace: when the pods of a preempted workload stop.
         borrows_as_one: with even fairness, the cohorts with bounds or a weight of their own; else empty.
         people: who has which role, in the cluster and in teams.
         commands: what whoever administers the cloud must run so that people can log in.
@@ -180,6 +181,7 @@ class StackOutlook:
     environment: str
     production: bool
     standing: str
+    grace: str
     fairness: str
     root: str
     borrows_as_one: tuple[str, ...]
@@ -228,6 +230,7 @@ def outlook(stack: Stack) -> StackOutlook:
         environment=stack.environment,
         production=stack.is_production,
         standing=f"environment {stack.environment}: {stack.standing}",
+        grace=grace_of(stack),
         fairness=stack.fairness.kind,
         root=tree.root,
         borrows_as_one=tuple(name for name in cohort_parents(tree) if name != tree.root) if stack.fairness.even else (),

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 from gpu_tenancy.base.problems import Path
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount
+from gpu_tenancy.model.outlook.shares import Outlook, grace_of, holdings
 from gpu_tenancy.model.plan.limits import container_defaults
+from gpu_tenancy.model.plan.measures import measures
 from gpu_tenancy.model.plan.namespaces import namespace
 from gpu_tenancy.model.plan.shares import Share, Tree, gangs_of
 from gpu_tenancy.model.plan.supply import Flavor
@@ -35,6 +37,7 @@ def explain(tree: Tree, team: str) -> list[Reason]:
     """Numbers of a team's queues, ResourceQuotas and LimitRange, with their origin."""
     queue = tree.queue_of(team)
     reasons = [*_queue(tree, queue)] if queue in tree.team_shares else []
+    reasons += _preempted(tree, team)
     return [*reasons, *_gangs(tree, team), *_quotas(tree, team), *_containers(tree, team)]
 
 
@@ -64,6 +67,21 @@ def _queue(tree: Tree, queue: str) -> Iterator[Reason]:
                 )
                 paths: tuple[Path, ...] = (("teams", queue, "lends" if spec.lends is False else "serving"),)
                 yield Reason(f"ClusterQueue {queue}", f"{field} lendingLimit", "0", why, paths)
+
+
+def _preempted(tree: Tree, team: str) -> Iterator[Reason]:
+    """What of a team's workloads can be preempted, by whom, and when its pods stop."""
+    queue, outlooks = tree.queue_of(team), {measure: Outlook(tree, measure) for measure in measures(tree)}
+    for holding in holdings(tree, team, outlooks):
+        for by, when, amount in holding.preemptors:
+            of = [queue] if by == "its own" else by.split(", ")
+            yield Reason(
+                f"Workloads of {team}",
+                f"{holding.flavor} preempted by {by}",
+                format_amount(holding.resource, amount),
+                f"{when}; its pods stop {grace_of(tree.stack)}",
+                tuple(("teams", name, "preemption") for name in of),
+            )
 
 
 class _Because:

@@ -1,14 +1,17 @@
 """GPUs of each team, or CPU and memory: guarantee, when everyone is busy, and when alone."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
+from gpu_tenancy.base.quantity import format_duration
 from gpu_tenancy.model.outlook.even import even_amounts
 from gpu_tenancy.model.plan.measures import Measure, measures_of, supply_of
-from gpu_tenancy.model.plan.queues import potential_available
+from gpu_tenancy.model.plan.queues import potential_available, preemption_times
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.guards import Grace
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,8 @@ class Holding:
         busy: GPUs when all teams request up to their limits.
         alone: GPUs when no other team uses any.
         lends: whether other teams may borrow its idle guarantee.
+        within: when workloads of its own queue preempt others there; empty if they never do.
+        preempting: queues of other teams that can preempt its workloads while it borrows, by when.
         back: how it reclaims its guarantee: `immediately`, `from lower priorities`, `when borrowers finish`,
             `never lent`; empty without a guarantee.
     """
@@ -45,8 +50,25 @@ class Holding:
     alone: int
     lends: bool
     back: str
+    within: str = ""
+    preempting: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+    @property
+    def preemptors(self) -> Iterator[tuple[str, str, int]]:
+        """Queues, when they preempt, and of how much: of all that a team uses, or of what its queue borrows."""
+        if self.within and self.limit:
+            yield "its own", self.within, self.limit
+        if borrowed := self.limit - self.guaranteed:
+            for when, queues in self.preempting.items():
+                yield ", ".join(queues), f"{when}, while it borrows", borrowed
 
 
+_HIGHER: Final = "for workloads of higher priority"
+_WITHIN: Final = {
+    "Never": "",
+    "LowerPriority": _HIGHER,
+    "LowerOrNewerEqualPriority": f"{_HIGHER}, or older ones of the same priority",
+}
 _BACK: Final = {"Any": "immediately", "LowerPriority": "from lower priorities", "Never": "when borrowers finish"}
 
 
@@ -106,6 +128,14 @@ class Outlook:
         return self._sums[cohort]
 
 
+def grace_of(stack: Stack) -> str:
+    """When the pods of a preempted workload stop: what the guards allow."""
+    if stack.guards_action != "deny":
+        return "after their own grace period, 30s by default"
+    grace = stack.guards.grace or Grace()
+    return f"within {format_duration(grace.jobs)}, servers within {format_duration(grace.servers)}"
+
+
 def holdings(tree: Tree, team: str, outlooks: Mapping[Measure, Outlook]) -> Iterator[Holding]:
     """A team's GPUs by flavor, of its queue or of the queue that it uses, and of its gangs.
 
@@ -128,6 +158,8 @@ def holdings(tree: Tree, team: str, outlooks: Mapping[Measure, Outlook]) -> Iter
             alone=potential_available(tree, queue, measure.flavor, measure.resource),
             lends=lends,
             back="" if not share.guaranteed else _BACK[reclaim] if lends else "never lent",
+            within=_WITHIN[tree.stack.teams[queue].preemption.within_cluster_queue],
+            preempting=preemption_times(tree, queue, measure.flavor, measure.resource),
         )
     for name, gang in tree.stack.teams[team].gangs.items():
         if resource := tree.flavors[name].resource:

@@ -18,6 +18,8 @@ from gpu_tenancy.kueue import (
     Quota,
     Quotas,
     ResourceGroup,
+    by_time,
+    preemptors,
     without_cycles,
 )
 from gpu_tenancy.model.plan.claims import claimed_on
@@ -278,6 +280,13 @@ def potential_available(tree: Tree, team: str, flavor: str, resource: str) -> in
     """What a team's queue could use if all others used nothing; 0 where its queue does not exist."""
     queue = tree.queue_of(team)
     return _unused_quotas(tree).potential_available(queue, (flavor, resource)) if queue in tree.team_shares else 0
+
+
+def preemption_times(tree: Tree, team: str, flavor: str, resource: str) -> dict[str, tuple[str, ...]]:
+    """Queues that can preempt workloads of a team while its queue borrows, by when; empty where its queue is none."""
+    queue = tree.queue_of(team)
+    found = preemptors(_unused_quotas(tree), queue, (flavor, resource), ever=True) if queue in tree.team_shares else ()
+    return {when: tuple(names) for when, names in by_time(found).items()}
 
 
 def _part_of(flavor: Flavor, gang: Gang) -> dict[str, int]:

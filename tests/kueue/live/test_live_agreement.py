@@ -1,7 +1,7 @@
 """Random scenarios on the real Kueue and in the simulation: a part of what `make agree` plays.
 
 At the end of each the queues are changed while workloads run, and what Kueue preempts and admits must be what a preview
-of the change foresees from the cluster.
+of the change foresees from the cluster. Others are made by hand: a queue that borrows, and one that could preempt it.
 """
 
 import json
@@ -20,6 +20,8 @@ from benchmarks.agree.changing import with_change
 from benchmarks.agree.comparing import Compared, compare
 from benchmarks.agree.drawing import draw
 from benchmarks.agree.playing import Pace, Played, Stage
+from gpu_tenancy.kueue import Quotas, preemptors
+from gpu_tenancy.kueue.scenarios import read_tenancy
 
 SEED = 20261122
 EACH = 1
@@ -30,6 +32,59 @@ RECORDED = ("off-c04-02", "on-c11-08")
 RECORDINGS = Path(__file__).parents[1] / "recordings" / "kueue-0.19.2.jsonl"
 
 
+LINE = ("main", "nvidia.com/gpu")
+PRIORITIES = {"low": 0, "mid": 60, "high": 100}
+ANY = {"reclaimWithinCohort": "Any"}
+LOWER = {"reclaimWithinCohort": "LowerPriority"}
+ABOVE = {**ANY, "borrowWithinCohort": {"policy": "LowerPriority", "maxPriorityThreshold": 50}}
+TAKERS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
+    "lent": (2, {"nominal": 2}, ANY),
+    "lower": (2, {"nominal": 2}, LOWER),
+    "kept": (4, {"nominal": 2, "lendingLimit": 0}, ANY),
+    "shared": (4, {"nominal": 0}, ANY),
+    "cohort": (2, {"nominal": 0, "cohort": "side"}, ANY),
+    "above": (4, {"nominal": 0}, ABOVE),
+}
+"""The root's own quota, the quota of the queue that could preempt, and its policies."""
+
+
+def borrowing(name: str, priorities: tuple[str, str], *, fair: bool) -> dict[str, Any]:
+    """All four GPUs are borrowed, and another queue requests two of them; four where it could borrow two others."""
+    own, quota, policies = TAKERS[name]
+
+    def line(**quota: int) -> list[dict[str, Any]]:
+        return [{"flavor": LINE[0], "resource": LINE[1], **quota}]
+
+    usual: dict[str, Any] = {"cohort": "root", "strategy": "BestEffortFIFO", "preemption": {}}
+    nominal = {key: value for key, value in quota.items() if key != "cohort"}
+    taker = {**usual, "name": "taker", "cohort": quota.get("cohort", "root"), "preemption": policies}
+    held = [{"name": f"w{at}", "queue": "borrower", "priority": priorities[0]} for at in range(4)]
+    amount = 4 if name == "kept" else 2
+    return {
+        "id": f"taker-{name}-{'on' if fair else 'off'}-{'-'.join(priorities)}",
+        "class": "borrowed",
+        "fairSharing": fair,
+        "cohorts": [
+            {"name": "root", "parent": None, "quota": line(nominal=own)},
+            {"name": "side", "parent": "root", "quota": line(nominal=2 if name == "cohort" else 0)},
+        ],
+        "clusterQueues": [
+            {**usual, "name": "borrower", "resources": line(nominal=0)},
+            {**taker, "resources": line(**nominal)},
+        ],
+        "priorities": PRIORITIES,
+        "steps": [
+            {"submit": [{**one, "requests": {LINE[1]: 1}} for one in held]},
+            {"submit": [{"name": "new", "queue": "taker", "priority": priorities[1], "requests": {LINE[1]: amount}}]},
+        ],
+    }
+
+
+def taken(*, fair: bool) -> list[dict[str, Any]]:
+    pairs = (("low", "low"), ("low", "high"), ("mid", "high"))
+    return [borrowing(name, pair, fair=fair) for name in TAKERS for pair in pairs]
+
+
 def recordings() -> list[dict[str, Any]]:
     lines = map(json.loads, RECORDINGS.read_text(encoding="utf-8").splitlines())
     return [scenario for scenario in lines if scenario["id"] in RECORDED]
@@ -37,7 +92,8 @@ def recordings() -> list[dict[str, Any]]:
 
 def scenarios(*, fair: bool) -> list[dict[str, Any]]:
     drawn = [with_change(scenario) for scenario in draw(SEED, 21 * EACH, WORKLOADS)]
-    return [scenario for scenario in (*recordings(), *drawn) if scenario["fairSharing"] is fair]
+    played = [scenario for scenario in (*recordings(), *drawn) if scenario["fairSharing"] is fair]
+    return [*played, *taken(fair=fair)]
 
 
 def play(stage: Stage, chosen: Sequence[dict[str, Any]], pace: Pace) -> list[Played]:
@@ -85,6 +141,28 @@ def test_a_preview_foresees_whom_a_change_of_queues_preempts_and_admits(played: 
 def test_the_simulation_agrees_with_kueue_in_every_step(results: list[Compared]) -> None:
     assert [one.recording for one in results if one.verdict == "differs"] == []
     assert len([one for one in results if one.counted]) >= len(results) - 1
+
+
+def test_kueue_preempts_a_borrower_for_those_that_are_named_and_for_nobody_else(results: list[Compared]) -> None:
+    done: dict[str, bool] = {}
+    named: dict[str, bool] = {}
+    for one in results:
+        name = one.scenario["id"]
+        if one.scenario["class"] != "borrowed":
+            continue
+        first, last = one.plays[-1].observed
+        done[name] = len([workload for workload in first["admitted"] if workload in last["admitted"]]) < len(
+            first["admitted"]
+        )
+        quotas = Quotas(read_tenancy(one.scenario), {"borrower": {LINE: 4}})
+        before, after = (PRIORITIES[priority] for priority in name.split("-")[-2:])
+        named[name] = any(
+            (after > before or not each.lower) and (each.at_most is None or before <= each.at_most)
+            for each in preemptors(quotas, "borrower", LINE)
+        )
+    assert done == named
+    assert set(done.values()) == {True, False}
+    assert len(done) == 3 * len(TAKERS)
 
 
 def test_kueue_reproduces_its_recordings(results: list[Compared]) -> None:
