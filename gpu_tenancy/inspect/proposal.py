@@ -15,19 +15,23 @@ from gpu_tenancy import kueue
 from gpu_tenancy.base.amounts import amount_text, amounts
 from gpu_tenancy.base.json import Json, at, text_at
 from gpu_tenancy.base.quantity import is_extended
-from gpu_tenancy.inspect.pods import name_of, namespace_of
+from gpu_tenancy.base.texts import plural
+from gpu_tenancy.inspect.gangs import gang_queues
+from gpu_tenancy.inspect.pods import Manifest, name_of, namespace_of
 from gpu_tenancy.inspect.proposal_nodes import SmallerPool, on_removed_flavors, smaller_pools
+from gpu_tenancy.inspect.proposal_pods import Grace, Refused, refused
+from gpu_tenancy.inspect.proposal_waiting import ends_needed
 from gpu_tenancy.inspect.proposed import key_of, proposed
 from gpu_tenancy.inspect.queues import Queues
-from gpu_tenancy.inspect.reading import Kind, State
+from gpu_tenancy.inspect.reading import VOLCANO, Kind, State
 from gpu_tenancy.inspect.snapshot import LIVELOCK, NotSimulatedError, Snapshot, take_snapshot
 from gpu_tenancy.inspect.workloads import Workload
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue import FairStrategy
 
 KINDS: Final[tuple[Kind, ...]] = (
-    "AdmissionCheck", "ClusterQueue", "Cohort", "LocalQueue", "Namespace", "Node", "PersistentVolumeClaim", "Pod",
-    "ResourceFlavor", "ResourceQuota", "Workload",
+    "AdmissionCheck", "ClusterQueue", "Cohort", "LimitRange", "LocalQueue", "Namespace", "Node",
+    "PersistentVolumeClaim", "Pod", "PodGroup", "Queue", "ResourceFlavor", "ResourceQuota", "Workload",
 )  # fmt: skip
 
 
@@ -87,6 +91,9 @@ class Effect:
         claims_unread: whether namespaces go whose claims may not be read.
         admitted: pending workloads that are admitted after it.
         delayed: pending workloads that would get in now without the change, and do not with it.
+        later: pending workloads that wait until more running ones have ended than without the change, if these end in
+            the order in which they started. Kueue knows no durations.
+        refused: pods that are refused if they are created again.
         exceeded: bounds that are smaller than what is used.
         pods_on_removed_flavors: pods with GPUs on nodes whose flavor goes, by flavor.
         smaller_pools: pools that will have fewer nodes than now run pods with GPUs.
@@ -98,6 +105,8 @@ class Effect:
     deleted: tuple[Affected, ...] = ()
     admitted: tuple[Affected, ...] = ()
     delayed: tuple[Affected, ...] = ()
+    later: tuple[Affected, ...] = ()
+    refused: tuple[Refused, ...] = ()
     exceeded: tuple[Exceeded, ...] = ()
     pods_on_removed_flavors: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     smaller_pools: tuple[SmallerPool, ...] = ()
@@ -115,12 +124,14 @@ class Proposal:
         objects: all that the stack declares.
         stack: its name, never empty; queues that it has made and declares no more are deleted.
         strategies: the stack's preemption strategies of fair sharing, none where it is off; None as in the cluster.
+        grace: the longest grace periods of guards that deny; None where they do not.
         nodes: the most nodes that each pool of the stack may have; None where they are not known.
     """
 
     objects: Sequence[Mapping[str, Json]]
     stack: str
     strategies: tuple[FairStrategy, ...] | None = None
+    grace: Grace | None = None
     nodes: Mapping[str, int] | None = None
 
 
@@ -153,10 +164,12 @@ def effect(state: State, proposal: Proposal, *, at: datetime | None = None) -> E
         deleted=_sorted(_affected(workload, at, why=f"namespace {workload.namespace} is deleted") for workload in ends),
         admitted=_sorted(_affected(known[label], at) for label in joins),
         delayed=_sorted(_affected(known[label], at, why=after_played.why.get(label, "")) for label in waits),
-        exceeded=(*_over_quota(after), *_over_budget(state, after.state)),
+        later=_sorted(_later(known, judged - running - waits, before_played, after_played, at)),
+        refused=refused(state, proposal.objects, proposal.grace),
+        exceeded=(*_over_quota(after), *_over_budget(state, after.state), *_over_gangs(state, proposal.objects)),
         pods_on_removed_flavors=on_removed_flavors(now, after),
         smaller_pools=() if proposal.nodes is None else smaller_pools(state, proposal.nodes),
-        not_simulated=tuple(dict.fromkeys((*before_missed, *after_missed))),
+        not_simulated=tuple(dict.fromkeys((*before_missed, *after_missed, *_gangs_waiting(state, proposal.objects)))),
         running=len(running),
         claims=_claims(state, gone),
         claims_unread=bool(gone) and "PersistentVolumeClaim" in state.missing,
@@ -171,6 +184,7 @@ class _Played:
     admitted: set[str] = field(default_factory=set[str])
     evicted: dict[str, str] = field(default_factory=dict[str, str])
     why: dict[str, str] = field(default_factory=dict[str, str])
+    ends: dict[str, int] = field(default_factory=dict[str, int])
 
 
 def _play(queues: Queues, strategies: tuple[FairStrategy, ...] | None) -> tuple[_Played, list[str]]:
@@ -181,7 +195,7 @@ def _play(queues: Queues, strategies: tuple[FairStrategy, ...] | None) -> tuple[
         names, _ = queues.quotas.related(target)
         try:
             snapshot = take_snapshot(queues, target)
-            settled = _settled(snapshot, strategies)
+            settled, ends = _settled(snapshot, strategies)
         except NotSimulatedError as error:
             missed.append(f"queues of the tree of {target}: {error}")
         else:
@@ -190,19 +204,33 @@ def _play(queues: Queues, strategies: tuple[FairStrategy, ...] | None) -> tuple[
             found.seen |= {one.workload.name for one in snapshot.participants}
             found.admitted |= {one.name for one in settled.admitted}
             found.evicted |= {one.name: one.by for one in settled.evicted}
+            found.ends |= ends
             found.why |= {one.name: one.why for one in settled.pending}
         for name in (target, *names):
             left.pop(name, None)
     return found, missed
 
 
-def _settled(snapshot: Snapshot, strategies: tuple[FairStrategy, ...] | None) -> kueue.Settled:
+def _settled(snapshot: Snapshot, strategies: tuple[FairStrategy, ...] | None) -> tuple[kueue.Settled, dict[str, int]]:
     if strategies is not None:
         snapshot = replace(snapshot, tenancy=replace(snapshot.tenancy, fair_sharing=strategies or None))
     simulation = snapshot.play()
     if simulation.rest():
         raise NotSimulatedError(LIVELOCK)
-    return simulation.settled()
+    settled, held = simulation.settled(), [one for one in snapshot.participants if one.flavors is not None]
+    oldest = sorted(held, key=lambda one: one.since)
+    movable = [one.workload.name for one in oldest if one.workload.name not in snapshot.unseen]
+    return settled, ends_needed(simulation, movable)
+
+
+def _later(
+    known: Mapping[str, Workload], waiting: Collection[str], before: _Played, after: _Played, at: datetime
+) -> Iterator[Affected]:
+    for label in waiting:
+        was, ends = before.ends.get(label), after.ends.get(label)
+        if was is not None and label not in after.admitted and (ends is None or ends > was):
+            count = f"{ends}" if ends else "more than can be followed"
+            yield _affected(known[label], at, why=f"{count} running workloads end before it is admitted, before {was}")
 
 
 def _affected(workload: Workload, at: datetime, *, by: str = "", again: bool = False, why: str = "") -> Affected:
@@ -255,6 +283,30 @@ def _over_budget(before: State, after: State) -> Iterator[Exceeded]:
             if used.get(resource, 0) > bound:
                 place = f"ResourceQuota {name_of(quota)} in {namespace_of(quota)}"
                 yield Exceeded(place, resource, amount_text(resource, used[resource]), amount_text(resource, bound))
+
+
+def _declared_gangs(objects: Iterable[Mapping[str, Json]]) -> list[Manifest]:
+    return [dict(one) for one in objects if text_at(one, "kind") == "Queue" and text_at(one, "apiVersion") == VOLCANO]
+
+
+def _over_gangs(now: State, objects: Iterable[Mapping[str, Json]]) -> Iterator[Exceeded]:
+    """Queues of Volcano below what their gangs use now: no gang starts until it is free."""
+    live = {one.name: one for one in gang_queues(now.of("Queue"), now.of("PodGroup"), now.of("Pod"))}
+    for queue in gang_queues(_declared_gangs(objects), ()):
+        for resource, bound in queue.capability.items():
+            used = live[queue.name].used.get(resource, 0) if queue.name in live else 0
+            if used > bound:
+                texts = amount_text(resource, used), amount_text(resource, bound)
+                yield Exceeded(f"Volcano queue {queue.name}", resource, *texts)
+
+
+def _gangs_waiting(now: State, objects: Iterable[Mapping[str, Json]]) -> Iterator[str]:
+    """Queues of Volcano that change while gangs are pending in them, which nothing here simulates."""
+    live = {one.name: one for one in gang_queues(now.of("Queue"), now.of("PodGroup"))}
+    for queue in gang_queues(_declared_gangs(objects), ()):
+        was = live.get(queue.name)
+        if was and was.pending and (was.capability, was.guarantee) != (queue.capability, queue.guarantee):
+            yield f"{plural(len(was.pending), 'pending gang')} of Volcano queue {queue.name}, which changes"
 
 
 def _claims(state: State, gone: Collection[str]) -> dict[str, dict[str, int]]:

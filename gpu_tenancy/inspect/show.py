@@ -120,6 +120,7 @@ def _usage(usage: Usage) -> dict[str, Any]:
         "rows": [_row(row) for row in usage.rows],
         "budgets": [asdict(budget) for budget in usage.budgets],
         "total": usage.total.text,
+        "interrupted": [asdict(one) for one in usage.interrupted],
         "notes": usage.remarks,
     }
 

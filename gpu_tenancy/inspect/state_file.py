@@ -15,12 +15,13 @@ from gpu_tenancy.inspect.proposal import KINDS
 from gpu_tenancy.inspect.reading import Kind, Missing, State
 from gpu_tenancy.kube.client import Manifest
 from gpu_tenancy.model.names import STACK
+from gpu_tenancy.model.plan.guards import FACTS
 
 VERSION: Final = 1
 _METADATA: Final = ("name", "namespace", "labels", "creationTimestamp", "ownerReferences", "uid")
 _POD: Final = (
     "nodeName", "nodeSelector", "affinity", "tolerations", "priority", "priorityClassName", "schedulerName", "overhead",
-    "resources", "resourceClaims",
+    "resources", "resourceClaims", "terminationGracePeriodSeconds",
 )  # fmt: skip
 _CONTAINER: Final = ("name", "resources", "restartPolicy")
 _NODE: Final = {"spec": ("taints", "unschedulable"), "status": ("allocatable", "capacity")}
@@ -61,7 +62,7 @@ def _trimmed(kind: Kind, manifest: Mapping[str, Json]) -> dict[str, Json]:
     found = cast("dict[str, Any]", manifest)
     metadata = _only(found.get("metadata") or {}, _METADATA)
     annotations = texts_at(manifest, "metadata", "annotations")
-    ours = {key: value for key, value in annotations.items() if key == STACK or key.startswith("kueue.x-k8s.io/")}
+    ours = {key: value for key, value in annotations.items() if key.startswith((STACK, "kueue.x-k8s.io/", FACTS))}
     kept: dict[str, Any] = {"metadata": {**metadata, **({"annotations": ours} if ours else {})}}
     if kind == "Pod":
         kept["spec"], kept["status"] = _pod(found.get("spec") or {}), _only(found.get("status") or {}, ("phase",))

@@ -15,12 +15,13 @@ from gpu_tenancy.inspect.budgets import Budget, budgets
 from gpu_tenancy.inspect.cluster_queues import reported_usage
 from gpu_tenancy.inspect.gangs import GangQueue, gang_queues
 from gpu_tenancy.inspect.holds import holds_of
+from gpu_tenancy.inspect.interrupted import Interrupted, interrupted
 from gpu_tenancy.inspect.pods import name_of, namespace_of
 from gpu_tenancy.inspect.queueing import judge_queue
 from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, Queues
 from gpu_tenancy.inspect.reading import Kind, Missing, State, teams_of
 from gpu_tenancy.inspect.unusable import unusable
-from gpu_tenancy.inspect.workloads import Workload, waiting
+from gpu_tenancy.inspect.workloads import Workload, read_workloads, waiting
 from gpu_tenancy.kueue import FlavorResource
 
 KINDS: Final[tuple[Kind, ...]] = (
@@ -143,6 +144,7 @@ class Usage:
         notes: what the reader should know about the numbers.
         holds: queues and flavors that are held for maintenance.
         unusable: guaranteed GPUs that no pod can have now.
+        interrupted: workloads with GPUs that were evicted, by namespace.
         unreadable: kinds without which numbers are unknown.
     """
 
@@ -152,6 +154,7 @@ class Usage:
     notes: tuple[Note, ...]
     holds: tuple[str, ...] = ()
     unusable: tuple[str, ...] = ()
+    interrupted: tuple[Interrupted, ...] = ()
     unreadable: tuple[Missing, ...] = ()
 
     @property
@@ -160,6 +163,7 @@ class Usage:
         return [
             *self.holds,
             *self.unusable,
+            *(f"{one.team}: {one.text}, of {plural(one.workloads, 'workload')}" for one in self.interrupted),
             *(note.value for note in self.notes),
             *(missing.text for missing in self.unreadable),
         ]
@@ -181,7 +185,8 @@ def measure(state: State, team: str = "") -> Usage:
     shown = {row.flavor for row in rows} if team else None
     broken = tuple(unusable(state, shown, gone=True))
     holds = tuple(_holds(queues, rows, team))
-    return Usage(rows, spent, _total(rows, queues, team), notes, holds, broken, unreadable)
+    evicted = tuple(one for one in interrupted(read_workloads(state.of("Workload"))) if team in {"", one.team})
+    return Usage(rows, spent, _total(rows, queues, team), notes, holds, broken, evicted, unreadable)
 
 
 def _holds(queues: Queues, rows: Iterable[Row], team: str) -> Iterator[str]:

@@ -13,6 +13,7 @@ from gpu_tenancy.inspect.channels import claim_pending
 from gpu_tenancy.inspect.demand import QUEUE_LABEL
 from gpu_tenancy.inspect.diagnosis import diagnose
 from gpu_tenancy.inspect.gangs import gang_queues, judge_gang
+from gpu_tenancy.inspect.interrupted import interrupted
 from gpu_tenancy.inspect.messages import after_preemption, messages_of
 from gpu_tenancy.inspect.pods import name_of, named, namespace_of, requests
 from gpu_tenancy.inspect.queueing import Offer, QuotaRequest, Source, judge_queue
@@ -70,7 +71,8 @@ def _with_workload(target: Target, queues: Queues) -> Why:
         return Why((), reason, fix)
     if workload.stage == "waiting" and not workload.queue:
         return Why((), *_without_label(target, queues))
-    return after_preemption(_queued(target, queues, workload), workload, queues)
+    found = after_preemption(_queued(target, queues, workload), workload, queues)
+    return replace(found, lines=(*found.lines, *(one.text for one in interrupted(target.workloads))))
 
 
 def _unqueued(target: Target, queues: Queues) -> Why:

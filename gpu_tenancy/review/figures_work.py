@@ -10,6 +10,7 @@ def work(effect: Effect) -> Table:
         (effect.deleted, "deleted"),
         (effect.preempted, "preempted"),
         (effect.delayed, "stays pending"),
+        (effect.later, "waits longer"),
         (effect.admitted, "admitted"),
     )
     rows = tuple(_row(one, outcome) for part, outcome in parts for one in part)

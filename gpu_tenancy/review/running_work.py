@@ -32,6 +32,9 @@ def losses(effect: Effect) -> Iterator[str]:
         )
     for one in effect.exceeded:
         yield f"{one.place}: {one.used} {one.what} in use, {one.bound} allowed; nothing is stopped, new pods wait"
+    for one in effect.refused:
+        pods = f"{plural(len(one.pods), 'pod')} of {one.team} will be refused if created again"
+        yield f"{pods}: {one.why} ({first_names(one.pods, LISTED)})"
     if effect.claims_unread:
         yield "Claims in namespaces that are deleted are unknown: you may not list PersistentVolumeClaims"
     yield from (f"Running workloads not simulated: {reason}" for reason in effect.not_simulated)
@@ -48,6 +51,9 @@ def gains(effect: Effect) -> Iterator[str]:
     ):
         for team, pending in _by_team(part).items():
             yield f"{plural(len(pending), 'pending workload')} of {team} {what} ({plural(_gpus(pending), 'GPU')})"
+    for team, later in _by_team(effect.later).items():
+        waits = f"{plural(len(later), 'pending workload')} of {team} will wait longer ({plural(_gpus(later), 'GPU')})"
+        yield f"{waits}: {later[0].label}: {later[0].why}; how long is unknown, since Kueue knows no durations"
 
 
 def _by_team(affected: Iterable[Affected]) -> Mapping[str, list[Affected]]:

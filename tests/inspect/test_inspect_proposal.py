@@ -5,14 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_builders import Data, came, cluster_queue, cohort, counted, local_queue, meta, node, pod, state, waits
+from live_builders import GPU, Data, came, cluster_queue, cohort, counted, local_queue, meta, node, pod, state, waits
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.inspect.proposal import Effect, Proposal, effect
+from gpu_tenancy.inspect.proposal import Effect, Exceeded, Proposal, effect
 from gpu_tenancy.inspect.proposal_nodes import SmallerPool
-from gpu_tenancy.inspect.reading import KUEUE, State
+from gpu_tenancy.inspect.proposal_pods import Grace, Refused
+from gpu_tenancy.inspect.reading import KUEUE, VOLCANO, State
 from gpu_tenancy.inspect.state_file import from_file, to_file
 from gpu_tenancy.kueue import FAIR
+from gpu_tenancy.model.plan.guards import FACTS
 
 STACK = "prod"
 
@@ -29,7 +31,8 @@ def as_declared(manifest: Data, kind: str) -> Data:
     """An object as a stack declares it: without a status."""
     declared = deepcopy(manifest)
     declared.pop("status", None)
-    return {**declared, "apiVersion": "v1" if kind in {"Namespace", "ResourceQuota"} else KUEUE, "kind": kind}
+    core = {"Namespace", "ResourceQuota", "LimitRange"}
+    return {**declared, "apiVersion": "v1" if kind in core else KUEUE, "kind": kind}
 
 
 class World:
@@ -111,6 +114,75 @@ def test_who_would_get_in_now_and_does_not_after_the_change_is_delayed() -> None
     (one,) = world.effect().delayed
     assert (one.label, one.amount) == ("speech/c", 8)
     assert "quota" in one.why
+
+
+def test_who_waits_for_more_workloads_to_end_than_without_the_change_waits_longer() -> None:
+    running = came("a", "research", 8, 1), came("b", "research", 8, 2)
+    world = World(*running, waits("c", "research", 8), waits("d", "research", 4))
+    assert world.effect().later == ()
+    world.queue("research")["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["borrowingLimit"] = "0"
+    (one, other) = world.effect().later
+    assert (one.label, one.why) == ("research/c", "2 running workloads end before it is admitted, before 1")
+    assert (other.label, other.why) == ("research/d", "3 running workloads end before it is admitted, before 2")
+
+
+BOUNDS: list[tuple[dict[str, Any], str]] = [
+    ({"max": {"nvidia.com/gpu": "4"}}, "limit of 8 nvidia.com/gpu in a container exceeds the maximum of 4"),
+    ({"min": {"cpu": "4"}}, "request of 2 cpu in a container is below the minimum of 4"),
+    ({"maxLimitRequestRatio": {"cpu": "2"}}, "limit of 8 cpu in a container exceeds 2 times its request"),
+]
+
+
+@pytest.mark.parametrize(("bound", "why"), BOUNDS, ids=[next(iter(bound)) for bound, _ in BOUNDS])
+def test_pods_that_a_stricter_limit_range_refuses_are_named(bound: dict[str, Any], why: str) -> None:
+    resources = {"requests": {"cpu": "2", GPU: "8"}, "limits": {"cpu": "8", GPU: "8"}}
+    large = pod("large", on="n1")
+    large["spec"]["containers"] = [{"name": "main", "resources": resources}]
+    mine = {"metadata": meta("containers", "research"), "spec": {"limits": [{"type": "Container"}]}}
+    world = World(Pod=[large, pod("idle", gpus=1, on="n1"), pod("gone", on="n1", phase="Failed")], LimitRange=[mine])
+    assert world.effect().refused == ()
+    declared = next(one for one in world.declared if one["kind"] == "LimitRange")
+    declared["spec"]["limits"] = [{"type": "Container", **bound}]
+    assert [one for one in world.effect().refused if one.why == why] == [Refused("research", why, ("large",))]
+    world.live["LimitRange"] = [{"metadata": mine["metadata"], "spec": declared["spec"]}]
+    assert world.effect().refused == (), "they are refused today as well"
+
+
+def test_pods_that_stricter_guards_refuse_are_named_where_guards_deny() -> None:
+    slow, gang, low = (pod(name, on="n1") for name in ("slow", "gang", "low"))
+    for one in (slow, gang, low):
+        one["spec"]["containers"] = [{"name": "main", "resources": {"limits": {GPU: "1"}}}]
+    slow["spec"]["terminationGracePeriodSeconds"] = 900
+    slow["metadata"]["ownerReferences"] = [{"kind": "Job", "uid": "u"}]
+    gang["spec"]["schedulerName"] = "volcano"
+    low["spec"]["priorityClassName"] = "ml-low"
+    world = World(Pod=[slow, gang, low])
+    facts = {f"{FACTS}priority-classes": "ml-low,ml-high", f"{FACTS}schedulers": "default-scheduler,volcano"}
+    world.live["Namespace"][0]["metadata"]["annotations"] = facts
+    for one in world.declared:
+        if one["kind"] == "Namespace":
+            one["metadata"]["annotations"] = {f"{FACTS}priority-classes": "ml-high"}
+    assert world.effect().refused == ()
+    assert world.effect(grace=Grace(600, 3600)).refused == (
+        Refused("research", "grace period of 900 s exceeds the maximum of 600 s", ("slow",)),
+        Refused("research", "priority class ml-low is not one of the team's", ("low",)),
+        Refused("research", "scheduler volcano is not one of the team's", ("gang",)),
+    )
+    slow["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "uid": "u"}]
+    assert [one.pods for one in world.effect(grace=Grace(600, 3600)).refused] == [("low",), ("gang",)]
+
+
+def test_a_volcano_queue_below_what_its_gangs_use_is_named_and_its_pending_gangs_are_not_simulated() -> None:
+    queue = {"metadata": meta("research-l4"), "spec": {"capability": {GPU: "4"}}, "status": {"allocated": {GPU: "4"}}}
+    group = {"metadata": meta("gang", "research"), "spec": {"queue": "research-l4"}, "status": {"phase": "Pending"}}
+    world = World(Queue=[queue], PodGroup=[group])
+    declared = next(one for one in world.declared if one["kind"] == "Queue")
+    declared["apiVersion"] = VOLCANO
+    assert world.effect() == Effect()
+    declared["spec"]["capability"] = {GPU: "2"}
+    seen = world.effect()
+    assert seen.exceeded == (Exceeded("Volcano queue research-l4", GPU, "4", "2"),)
+    assert seen.not_simulated == ("1 pending gang of Volcano queue research-l4, which changes",)
 
 
 def test_a_team_that_goes_takes_its_workloads_along_and_frees_its_quota() -> None:

@@ -20,10 +20,12 @@ from live_builders import (
     workload,
 )
 
+from gpu_tenancy.inspect.interrupted import interrupted
 from gpu_tenancy.inspect.reading import Missing
 from gpu_tenancy.inspect.running import Why
 from gpu_tenancy.inspect.target import target_of
 from gpu_tenancy.inspect.why import why
+from gpu_tenancy.inspect.workloads import read_workloads
 
 
 def asked(about: Data | None = None, missing: tuple[Missing, ...] = (), /, **objects: list[Data]) -> Why:
@@ -501,6 +503,23 @@ def test_a_gang_waits_for_room_in_its_queue_all_at_once() -> None:
         " used); wait until other gangs of the team end"
     )
     assert asked(GANG, **gang_state(0)).reason == "no capacity for all pods of the gang at the same time"
+
+
+def test_a_workload_that_was_evicted_says_how_often_and_after_how_many_gpu_hours() -> None:
+    counted = [
+        {"reason": "Preempted", "underlyingCause": "", "count": 2},
+        {"reason": "NodeFailures", "underlyingCause": "", "count": 1},
+    ]
+    evicted = workload(JOB, admitted=True)
+    evicted["status"] |= {"schedulingStats": {"evictions": counted}, "accumulatedPastExecutionTimeSeconds": 5400}
+    found = asked(Workload=[evicted], Pod=[owned(pod("train-0", on="n1"))])
+    gpu_hours = 1.5 * read_workloads([evicted])[0].total["nvidia.com/gpu"]
+    assert found.lines[-1] == f"3 evictions (2 Preempted, 1 NodeFailures) after {gpu_hours:.1f} GPU-hours"
+    other = {**evicted, "metadata": {**evicted["metadata"], "namespace": "speech"}}
+    assert [(one.team, one.workloads, one.gpu_hours) for one in interrupted(read_workloads([evicted, other]))] == [
+        ("research", 1, gpu_hours),
+        ("speech", 1, gpu_hours),
+    ]
 
 
 TAKEN = "can be preempted by queue speech"
