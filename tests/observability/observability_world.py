@@ -67,6 +67,7 @@ WORLD = {
     'kueue_pending_workloads{cluster_queue="a", status="active", replica_role="leader"}': 2,
     'kueue_pending_workloads{cluster_queue="a", status="inadmissible", replica_role="leader"}': 1,
     'kueue_evicted_workloads_total{cluster_queue="a", reason="Preempted", replica_role="leader"}': "0+1x120",
+    'kueue_preempted_workloads_total{preempting_cluster_queue="b", reason="InCohortReclamation"}': "0+1x120",
     'kueue_cluster_queue_status{cluster_queue="a", status="active", replica_role="leader"}': 1,
     'kueue_cluster_queue_status{cluster_queue="a", status="pending", replica_role="leader"}': 0,
     'kueue_cluster_queue_status{cluster_queue="b", status="pending", replica_role="leader"}': 1,
@@ -168,6 +169,8 @@ ANSWERS: dict[str, dict[str, float]] = {
     "quota/$team/C": _queues(12, 4),
     "quota/Pending GPUs/A": {'{cluster_queue="a", resource="nvidia.com/gpu"}': 24},
     "quota/Workloads evicted within the hour/A": {'{cluster_queue="a", reason="Preempted"}': 60},
+    "quota/Preemptions in 30 days/A": {'{cluster_queue="a"}': 90},
+    "quota/Preemptions in 30 days/B": {'{preempting_cluster_queue="b", reason="InCohortReclamation"}': 90},
     "quota/Queues that admit nothing/A": {'{cluster_queue="b", status="pending"}': 1},
     **{f"quota/Gangs/{letter}": _gang(value) for letter, value in {"A": 4, "B": 8, "C": 3}.items()},
     **{

@@ -1,21 +1,26 @@
 """What members of teams read of borrowed GPUs, evictions and broken nodes, with their own rights, on 80 columns."""
 
+import fcntl
+import os
 import re
+import struct
+import subprocess
+import sys
+import termios
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import pytest
+from repository import ROOT
 from researchers import TEAM, Researcher
-from typer.testing import CliRunner
 
 from gpu_tenancy.base.json import Json, text_at
-from gpu_tenancy.cli.main import app
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
 
-pytestmark = pytest.mark.platform
+pytestmark = [pytest.mark.platform, pytest.mark.process]
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 BORROWER: Final = "ml-experiments"
 WIDTH: Final = 80
@@ -35,11 +40,27 @@ def job(team: str, name: str, pods: int) -> Manifest:
 
 
 def asked(kubeconfig: Path, *words: str) -> str:
-    """What a command prints, in one line; each of its lines fits the screen."""
-    done = CliRunner(env={"COLUMNS": str(WIDTH)}).invoke(app, [*words, "--kubeconfig", str(kubeconfig)])
-    assert done.exit_code == 0, done.output
-    assert max(map(len, done.stdout.splitlines())) <= WIDTH
-    return " ".join(done.stdout.split())
+    """What a command prints on a terminal, in one line; each of its lines fits the screen."""
+    screen, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, WIDTH, 0, 0))
+    command = [sys.executable, "-m", "gpu_tenancy", *words, "--kubeconfig", str(kubeconfig)]
+    env = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "LINES"}} | {"TERM": "xterm"}
+    with subprocess.Popen(command, cwd=ROOT, env=env, stdout=terminal, stderr=subprocess.PIPE) as running:
+        os.close(terminal)
+        printed = b"".join(iter(partial(_more, screen), b"")).decode()
+        assert running.wait() == 0, running.stderr and running.stderr.read()
+    os.close(screen)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", printed).splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    return " ".join(" ".join(lines).split())
+
+
+def _more(screen: int) -> bytes:
+    """What a terminal shows next; nothing once its program has ended."""
+    try:
+        return os.read(screen, 65536)
+    except OSError:
+        return b""
 
 
 def has(cluster: Cluster, team: str, kind: str) -> bool | None:
