@@ -47,8 +47,8 @@ def by_time(found: Iterable[Preemptor]) -> dict[str, list[str]]:
 def preemptors(quotas: Quotas, borrower: str, line: FlavorResource, *, ever: bool = False) -> Iterator[Preemptor]:
     """The queues of the tree that can preempt workloads of a queue for a flavor and resource.
 
-    What each uses at present does not matter, since what it submits next decides; nor whether limits leave so much free
-    that it never has to preempt.
+    What they use at present does not matter, since what they submit next decides. It is an upper bound: that the limits
+    of several queues together leave so much free that there is never a need to preempt is not always seen.
 
     Args:
         quotas: quota and usage of all queues.
@@ -60,12 +60,13 @@ def preemptors(quotas: Quotas, borrower: str, line: FlavorResource, *, ever: boo
     if key is None or not node.path:
         return
     below = _borrowing(node, key, ever=ever)
-    for name in sorted(quotas.related(borrower)[0]):
-        queue, _ = quotas.place(name, line)
-        if queue is node or line not in queue.spec.quotas:
+    queues = [quotas.place(name, line)[0] for name in sorted(quotas.related(borrower)[0])]
+    search = _Search(key, quotas.fair(borrower), frozenset(queue for queue in queues if line in queue.spec.quotas))
+    for queue in queues:
+        if queue is node or queue not in search.users:
             continue
         common = next(cohort for cohort in node.path if cohort in queue.path)
-        if common in below and (found := _preemptor(queue, common, key, fair=quotas.fair(borrower))):
+        if common in below and (found := search.preemptor(queue, common)):
             yield found
 
 
@@ -82,21 +83,50 @@ def _borrowing(node: Node, key: int, *, ever: bool) -> set[Node]:
     return found
 
 
-def _preemptor(queue: Queue, common: Node, key: int, *, fair: bool) -> Preemptor | None:
-    preemption, borrows = queue.spec.preemption, queue.potential_available[key] > queue.nominal[key]
-    if preemption.reclaim is Policy.NEVER:
-        return None
-    lower, lends = preemption.reclaim is not Policy.ANY, _lends(queue, key)
-    side = (queue, *queue.path)[queue.path.index(common)]
-    if lends if fair or side is queue else _lends(side, key) and (lends or borrows):
-        return Preemptor(queue.name, lower)
-    if not borrows:
-        return None
-    if fair:
-        return Preemptor(queue.name, lower, fair=True)
-    return Preemptor(queue.name, lower=True, at_most=preemption.borrow.threshold) if preemption.borrow else None
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """One flavor and resource of a tree.
 
+    Attributes:
+        users: the queues that have the flavor.
+    """
 
-def _lends(node: Node, key: int) -> bool:
-    """Whether others can have quota of it, which it then reclaims."""
-    return node.subtree_quota[key] > node.local_quota[key]
+    key: int
+    fair: bool
+    users: frozenset[Node]
+
+    def preemptor(self, queue: Queue, common: Node) -> Preemptor | None:
+        """How a queue preempts in the subtrees below a cohort that are not its own; None if it never does."""
+        preemption, borrows = queue.spec.preemption, queue.potential_available[self.key] > queue.nominal[self.key]
+        if preemption.reclaim is Policy.NEVER:
+            return None
+        lower, lends = preemption.reclaim is not Policy.ANY, self._lent(queue) > 0
+        side = queue if self.fair else (queue, *queue.path)[queue.path.index(common)]
+        reclaims = lends if side is queue else self._lent(side) > 0 and (lends or borrows)
+        if reclaims and self._can_be_used_up(side, common, self._lent(side)):
+            return Preemptor(queue.name, lower)
+        if not borrows or not self._can_be_used_up(queue, common, self._most(queue)):
+            return None
+        if self.fair:
+            return Preemptor(queue.name, lower, fair=True)
+        return Preemptor(queue.name, lower=True, at_most=preemption.borrow.threshold) if preemption.borrow else None
+
+    def _lent(self, node: Node) -> int:
+        """What others can have of its quota, which it then reclaims."""
+        return node.subtree_quota[self.key] - node.local_quota[self.key]
+
+    def _most(self, node: Node) -> int:
+        """An upper bound of what a node uses of its parent's quota."""
+        most = node.potential_available[self.key] if node.children or node in self.users else 0
+        if node.children:
+            most = min(most, sum(map(self._most, node.children)))
+        return max(0, most - node.local_quota[self.key])
+
+    def _can_be_used_up(self, side: Node, common: Node, amount: int) -> bool:
+        """Whether all others of some cohort above can together leave a node less than an amount."""
+        own, used = {side, *side.path}, 0
+        for cohort in side.path:
+            used += sum(self._most(child) for child in cohort.children if child not in own)
+            if cohort.height >= common.height and used + amount > cohort.potential_available[self.key]:
+                return True
+        return False

@@ -7,9 +7,12 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Generator
+from contextlib import contextmanager
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from repository import ROOT
@@ -26,8 +29,8 @@ BORROWER: Final = "ml-experiments"
 WIDTH: Final = 80
 
 
-def job(team: str, name: str, pods: int) -> Manifest:
-    """Pods with eight GPUs each."""
+def job(team: str, name: str) -> Manifest:
+    """A pod with eight GPUs."""
     requests: Json = {"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "8"}
     container: Json = {
         "name": "main",
@@ -35,8 +38,8 @@ def job(team: str, name: str, pods: int) -> Manifest:
         "resources": {"requests": requests, "limits": requests},
     }
     template: Json = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-    spec: Json = {"parallelism": pods, "completions": pods, "template": template}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": team}, "spec": spec}
+    metadata: Json = {"name": name, "namespace": team}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template}}
 
 
 def asked(kubeconfig: Path, *words: str) -> str:
@@ -67,23 +70,43 @@ def has(cluster: Cluster, team: str, kind: str) -> bool | None:
     return any(is_true(one, kind) for one in cluster.list(KUEUE, "Workload", namespace=team)) or None
 
 
+@contextmanager
+def scarce(cluster: Cluster) -> Generator[None]:
+    """Without the quota of the root, so that the A100s are those that the researcher's team is guaranteed."""
+    found: Any = cluster.get(KUEUE, "Cohort", "org")
+    before = found["spec"]["resourceGroups"]
+    after = deepcopy(before)
+    lines = (
+        line
+        for group in after
+        for flavor in group["flavors"]
+        if flavor["name"] == "a100"
+        for line in flavor["resources"]
+    )
+    for line in lines:
+        if line["name"] == "nvidia.com/gpu":
+            line["nominalQuota"] = "0"
+    cluster.patch(Reference(KUEUE, "Cohort", "org"), {"spec": {"resourceGroups": after}})
+    yield
+    cluster.patch(Reference(KUEUE, "Cohort", "org"), {"spec": {"resourceGroups": before}})
+
+
 def test_a_member_reads_who_can_preempt_then_who_did_and_after_how_long(researcher: Researcher) -> None:
     cluster, file = researcher.cluster, researcher.kubeconfig
+    told = partial(asked, file, "why", f"{BORROWER}/long")
+    line = f"queue {BORROWER} borrows 8 of its 8 a100 nvidia.com/gpu; "
     made: list[Manifest] = []
     try:
-        made.append(researcher.own.create(job(BORROWER, "long", 1)))
+        made.append(researcher.own.create(job(BORROWER, "long")))
         cluster.wait_for(partial(has, cluster, BORROWER, "Admitted"), what="the borrower to be admitted")
-        told = partial(asked, file, "why", f"{BORROWER}/long")
-        line = f"queue {BORROWER} borrows 8 of its 8 a100 nvidia.com/gpu; can be preempted by queue {TEAM} at any time"
-        cluster.wait_for(lambda: line in told() or None, what="Kueue to count the borrower")
-        made.append(researcher.own.create(job(TEAM, "large", 4)))
-        cluster.wait_for(partial(has, cluster, BORROWER, "Evicted"), what="the borrower to be preempted")
-        cluster.wait_for(partial(has, cluster, TEAM, "Admitted"), what="the preemptor to be admitted")
-        counted = r"1 eviction \(1 Preempted\) after \d+\.\d GPU-hours"
-        assert re.search(counted, told())
-        assert re.search(f"{BORROWER}: {counted}, of 1 workload", asked(file, "usage", BORROWER))
-        mine = f"queue {TEAM} borrows 24 of its 32 a100 nvidia.com/gpu; no queue reclaims it"
-        cluster.wait_for(lambda: mine in asked(file, "why", f"{TEAM}/large") or None, what="Kueue to count it")
+        cluster.wait_for(lambda: f"{line}no queue reclaims it" in told() or None, what="Kueue to count the borrower")
+        with scarce(cluster):
+            assert f"{line}can be preempted by queue {TEAM} at any time; its pods then have 30 s to stop" in told()
+            made.append(researcher.own.create(job(TEAM, "claim")))
+            cluster.wait_for(partial(has, cluster, BORROWER, "Evicted"), what="the borrower to be preempted")
+            counted = r"1 eviction \(1 Preempted\) after \d+\.\d GPU-hours"
+            assert re.search(counted, told())
+            assert re.search(f"{BORROWER}: {counted}, of 1 workload", asked(file, "usage", BORROWER))
     finally:
         for one in made:
             cluster.delete(Reference.of(one), wait=60)
