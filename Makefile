@@ -25,7 +25,7 @@ PYTEST = $(RUN) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --d
 SYNC = while sleep 15 >/dev/null; do echo "still installing"; done & trap "kill $$! 2>/dev/null" EXIT INT TERM; \
   $(UV) sync --frozen --quiet
 
-.PHONY: up down preview unit test check rest tests mutants attempts faults fuzz audit licenses sbom lint style types strict bench agree docs schema screens pictures facts scopes requirements simulate ready ready-clouds
+.PHONY: up down preview unit test check rest tests mutants attempts faults fuzz audit licenses sbom lint style types strict bench agree docs schema screens pictures facts scopes replacements requirements simulate ready ready-clouds
 .DEFAULT_GOAL := help
 
 help: ## Show this help
@@ -149,6 +149,9 @@ pictures: ready-clouds ## Draw the pictures of README and docs with Chromium
 facts: ready ## Generate the facts of policy packs from the catalogue, and docs/policies.md from their rules
 	@$(RUN) python -m gpu_tenancy.packs.facts
 	@PYTHONPATH=policy:policy/workloads:policy/clouds $(RUN) python -m document
+
+replacements: ready ## Compare gpu_tenancy/review/replacements.yaml with SCHEMA, a file of `pulumi package get-schema PROVIDER@VERSION`
+	@$(RUN) python -m gpu_tenancy.review.replaced_inputs $(SCHEMA)
 
 # What installs packages elsewhere than from uv.lock: pip in `pulumi install` of a policy pack, and pip in this file. The
 # hashes are those of uv.lock; a test compares them. The wheel of Go is not in uv.lock: its file names its version.
