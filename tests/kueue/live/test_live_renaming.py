@@ -59,7 +59,8 @@ class Deployed:
     def foreseen(self, wanted: Data) -> tuple[Effect, list[str]]:
         """What a change does, and why it is blocked."""
         seen = effect(read(self.queueing.cluster, KINDS), Proposal(self.rendered(wanted), STACK))
-        return seen, list(claims_lost(*(outlook(load(Source(one))) for one in (self.sections, wanted)), seen))
+        before, after = (outlook(load(Source(one))) for one in (self.sections, wanted))
+        return seen, list(claims_lost(before, after, seen))
 
     def deploy(self, wanted: Data) -> None:
         """Applies a version of the stack, and deletes what it has no more."""
