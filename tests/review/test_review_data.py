@@ -53,10 +53,10 @@ def test_a_dataset_that_is_removed_keeps_its_data_and_needs_no_review() -> None:
 
 def test_storage_that_one_of_two_teams_loses_is_named_though_the_other_has_the_same_name() -> None:
     before, now = small(), small()
-    before["teams"]["speech"] = now["teams"]["speech"] = {**now["teams"]["vision"], "gpus": {}}
-    for team in before["teams"].values():
-        team["storage"] = {"scratch": {"size": "1Ti"}}
-    now["teams"]["vision"]["storage"] = before["teams"]["vision"]["storage"]
+    storage = {"storage": {"scratch": {"size": "1Ti"}}}
+    for name in ("speech", "vision"):
+        before["teams"][name] |= storage
+    now["teams"]["vision"] |= storage
     verdict = reviewed(outlook_of(now), before=outlook_of(before)).verdict
     kept = "Storage scratch of speech is removed; its volume stays unless its class deletes it"
     assert [sentence for sentence in verdict.sentences if "Storage" in sentence] == [kept]

@@ -91,7 +91,7 @@ class Deployed:
     def workload(self, job: Manifest) -> Manifest:
         space, start = text_at(job, "metadata", "namespace"), f"job-{text_at(job, 'metadata', 'name')}-"
         found = self.queueing.cluster.list(KUEUE, "Workload", namespace=space)
-        return next((one for one in found if text_at(one, "metadata", "name").startswith(start)), {})
+        return next((one for one in found if text_at(one, "metadata", "name").startswith(start)), dict[str, Json]())
 
     def admitted(self, job: Manifest) -> None:
         name = text_at(job, "metadata", "name")
