@@ -113,13 +113,14 @@ class World:
 @pytest.mark.slow
 @MANY
 @given(st.integers(0, 10**9))
-def test_cached_candidates_and_shares_equal_those_of_a_new_cache(seed: int) -> None:
+def test_cached_nominations_candidates_and_shares_equal_those_of_a_new_cache(seed: int) -> None:
     world = World(seed)
     with_cache = world.simulate(at_once=False)
     run_cycle = cycle.run_cycle
 
-    def with_new_cache(tree: Any, heads: Any, number: int, cache: CandidateCache) -> Any:
-        return run_cycle(tree, heads, number, CandidateCache(cache.queues, cache.resources))
+    def with_new_cache(tree: Any, heads: Any, number: int, _found: cycle.Nominations) -> Any:
+        cache = CandidateCache(tree.queues.values(), tree.resources)
+        return run_cycle(tree, heads, number, cycle.Nominations(tree, cache))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner, "run_cycle", with_new_cache)

@@ -128,14 +128,12 @@ class Counting(Stack):
         subject: Subject[Any],
         predicate: Callable[[Any], bool],
         among: "Sequence[Among[Any] | None]",
-        *,
-        first: bool,
     ) -> Iterator[Any]:
         def counted(part: Any) -> bool:
             self.visits += 1
             return predicate(part)
 
-        return super()._matching(subject, counted, among, first=first)
+        return super()._matching(subject, counted, among)
 
 
 def visits(rule: AnyRule, count: int, *, one_namespace: bool) -> int:
