@@ -3,8 +3,9 @@
 Rules: those of `classical_preemption` and `fair_preemption`, without workloads.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gpu_tenancy.kueue.api import FlavorResource, Policy
 from gpu_tenancy.kueue.quotas import Quotas
@@ -39,7 +40,7 @@ class Preemptor:
 def by_time(found: Iterable[Preemptor]) -> dict[str, list[str]]:
     """Names of queues by when they preempt."""
     times: dict[str, list[str]] = {}
-    for one in sorted(found, key=lambda one: (one.lower, one.fair, one.when)):
+    for one in sorted(found, key=lambda one: (one.lower, one.fair, one.when, one.queue)):
         times.setdefault(one.when, []).append(one.queue)
     return times
 
@@ -59,15 +60,12 @@ def preemptors(quotas: Quotas, borrower: str, line: FlavorResource, *, ever: boo
     node, key = quotas.place(borrower, line)
     if key is None or not node.path:
         return
-    below = _borrowing(node, key, ever=ever)
-    queues = [quotas.place(name, line)[0] for name in sorted(quotas.related(borrower)[0])]
-    search = _Search(key, quotas.fair(borrower), frozenset(queue for queue in queues if line in queue.spec.quotas))
-    for queue in queues:
-        if queue is node or queue not in search.users:
-            continue
-        common = next(cohort for cohort in node.path if cohort in queue.path)
-        if common in below and (found := search.preemptor(queue, common)):
-            yield found
+    below, side = _borrowing(node, key, ever=ever), node
+    search = _search(quotas, node.root, key, line, fair=quotas.fair(borrower))
+    for cohort in node.path:
+        if cohort in below:
+            yield from (found for path, found in search.preemptors(cohort) if side not in path)
+        side = cohort
 
 
 def _borrowing(node: Node, key: int, *, ever: bool) -> set[Node]:
@@ -83,17 +81,42 @@ def _borrowing(node: Node, key: int, *, ever: bool) -> set[Node]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
-    """One flavor and resource of a tree.
+@lru_cache(maxsize=64)
+def _search(quotas: Quotas, root: Node, key: int, line: FlavorResource, *, fair: bool) -> "_Search":  # noqa: ARG001
+    """The search in a tree of some quotas: all borrowers of the tree share it."""
+    return _Search(key, [queue for queue in _leaves(root) if line in queue.spec.quotas], fair=fair)
 
-    Attributes:
+
+def _leaves(node: Node) -> Iterator[Queue]:
+    if isinstance(node, Queue):
+        yield node
+    for child in node.children:
+        yield from _leaves(child)
+
+
+class _Search:
+    """One flavor and resource of a tree; what is found does not depend on usage.
+
+    Args:
+        key: of the flavor and resource.
         users: the queues that have the flavor.
+        fair: whether fair sharing is on.
     """
 
-    key: int
-    fair: bool
-    users: frozenset[Node]
+    def __init__(self, key: int, users: Sequence[Queue], *, fair: bool) -> None:
+        self.key, self.fair, self.users = key, fair, dict.fromkeys(users)
+        self._found: dict[Node, list[tuple[tuple[Node, ...], Preemptor]]] = {}
+        self._mosts: dict[Node, int] = {}
+        self._totals: dict[Node, int] = {}
+
+    def preemptors(self, cohort: Node) -> Sequence[tuple[tuple[Node, ...], Preemptor]]:
+        """The queues below a cohort that can preempt in its other subtrees, each with the nodes from it to the root."""
+        if cohort not in self._found:
+            below = [queue for queue in self.users if cohort in queue.path]
+            self._found[cohort] = [
+                ((queue, *queue.path), found) for queue in below if (found := self.preemptor(queue, cohort))
+            ]
+        return self._found[cohort]
 
     def preemptor(self, queue: Queue, common: Node) -> Preemptor | None:
         """How a queue preempts in the subtrees below a cohort that are not its own; None if it never does."""
@@ -117,16 +140,23 @@ class _Search:
 
     def _most(self, node: Node) -> int:
         """An upper bound of what a node uses of its parent's quota."""
-        most = node.potential_available[self.key] if node.children or node in self.users else 0
-        if node.children:
-            most = min(most, sum(map(self._most, node.children)))
-        return max(0, most - node.local_quota[self.key])
+        if node not in self._mosts:
+            most = node.potential_available[self.key] if node.children or node in self.users else 0
+            most = min(most, self._total(node)) if node.children else most
+            self._mosts[node] = max(0, most - node.local_quota[self.key])
+        return self._mosts[node]
+
+    def _total(self, cohort: Node) -> int:
+        if cohort not in self._totals:
+            self._totals[cohort] = sum(map(self._most, cohort.children))
+        return self._totals[cohort]
 
     def _can_be_used_up(self, side: Node, common: Node, amount: int) -> bool:
         """Whether all others of some cohort above can together leave a node less than an amount."""
-        own, used = {side, *side.path}, 0
+        own, used = side, 0
         for cohort in side.path:
-            used += sum(self._most(child) for child in cohort.children if child not in own)
+            used += self._total(cohort) - self._most(own)
             if cohort.height >= common.height and used + amount > cohort.potential_available[self.key]:
                 return True
+            own = cohort
         return False

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_bytes, format_cpu, is_extended
-from gpu_tenancy.base.texts import available
+from gpu_tenancy.base.texts import available, first_names
 from gpu_tenancy.model.outlook import Group, Pool, Serving, StackOutlook, Supply, TeamOutlook
 from gpu_tenancy.model.outlook.costs import HOURS, Cost
 from gpu_tenancy.model.outlook.shares import Span
@@ -28,6 +28,8 @@ from gpu_tenancy.review.review import Review
 from gpu_tenancy.review.verdict import total
 
 NO_BOUND = "no limit"
+_QUEUES = 3
+"""Names of preempting queues in a row; of more it has the number."""
 _CLIENTS = {"cluster": "any pod in the cluster", "team": "pods of the team"}
 
 
@@ -93,13 +95,21 @@ def _promises(outlook: StackOutlook) -> Table:
 def _preemption(outlook: StackOutlook) -> Table:
     """What can be preempted of each team, by whom, and when its pods stop."""
     rows = [
-        row(team.name, holding.flavor, by, when, amount_text(holding.resource, amount), outlook.grace, team=team.name)
+        row(
+            team.name,
+            holding.flavor,
+            when,
+            first_names(by.split(", "), _QUEUES),
+            amount_text(holding.resource, amount),
+            outlook.grace,
+            team=team.name,
+        )
         for team in outlook.teams
         for holding in team.holdings
         for by, when, amount in holding.preemptors
     ]
-    heads = columns("team", "flavor", "by queue", "when", "up to#", "its pods stop")
-    return Table("preemption", "What can be preempted", heads, tuple(rows), keys=4)
+    heads = columns("team", "flavor", "when", "by queue", "up to#", "its pods stop")
+    return Table("preemption", "What can be preempted", heads, tuple(rows), keys=3)
 
 
 def _groups(outlook: StackOutlook) -> Table:
