@@ -239,7 +239,7 @@ def _pairs(planned: Sequence[Json], live: Sequence[Json], path: Steps, row: Reco
 def _plain(value: Json) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, float) and value % 1 == 0:
         return str(int(value))
     return str(value).lower() if value is not None else ""
 
