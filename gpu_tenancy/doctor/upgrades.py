@@ -10,13 +10,12 @@ from gpu_tenancy.base.texts import plural
 from gpu_tenancy.doctor.results import DeniedError, NoAnswerError, Question, Row, answers, judged
 from gpu_tenancy.embedded.definitions.pins import read_definitions
 from gpu_tenancy.kube.client import Cluster, Manifest
-from gpu_tenancy.kube.errors import FORBIDDEN, ApiError
+from gpu_tenancy.kube.errors import FORBIDDEN, NOT_FOUND, ApiError
 from gpu_tenancy.kube.stored import StoredKind, stored_kinds
 from gpu_tenancy.model.names import KUBECTL
 from gpu_tenancy.model.plan.operators import ReleasePlan
 
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\.")
-_NOT_FOUND: Final = 404
 MIGRATE: Final = "`tenancy cluster migrate`"
 
 
@@ -164,7 +163,7 @@ def _tried(cluster: Cluster, manifest: Manifest, row: "partial[Row]") -> Row:
     try:
         cluster.create(manifest, dry_run=True)
     except ApiError as error:
-        if error.status == _NOT_FOUND or (error.status == FORBIDDEN and "cannot create resource" in error.message):
+        if error.status == NOT_FOUND or (error.status == FORBIDDEN and "cannot create resource" in error.message):
             raise
         return row(error.message, fits=False)
     return row("accepted", fits=True)

@@ -4,7 +4,6 @@ import re
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from typing import Final, Literal
 
 from gpu_tenancy.base.json import text_at
@@ -226,8 +225,6 @@ def _read(cluster: Cluster, kind: Kind, namespace: str, *, alone: bool) -> tuple
     except UnknownKindError as error:
         return (), Missing(kind, source.tells, error.message, "")
     except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND:  # Its definition was deleted after the cluster named its kinds.
-            return (), Missing(kind, source.tells, UnknownKindError(source.api_version, kind).message, "")
         if error.status != FORBIDDEN:
             raise
         if not source.namespaced or within or not namespace:

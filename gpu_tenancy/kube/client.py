@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.kube.discovery import Catalogue, Resource, resources
-from gpu_tenancy.kube.errors import ApiError, UnknownKindError, UnreachableError, api_error
+from gpu_tenancy.kube.errors import NOT_FOUND, ApiError, UnknownKindError, UnreachableError, api_error
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import APPLY, DISCOVERY, FIELD_MANAGER, JSON_PATCH, MERGE, Request, partial, writing
 from gpu_tenancy.kube.waiting import holders, wait_for
@@ -20,7 +20,6 @@ Manifest: TypeAlias = dict[str, Json]
 _T = TypeVar("_T")
 _PAGE: Final = "500"
 _BAD_REQUEST: Final = 400
-_NOT_FOUND: Final = 404
 
 
 class Event(NamedTuple):
@@ -101,7 +100,7 @@ class Cluster:
         try:
             return self._ask(Request("GET", path, accept=partial(wanted=metadata_only)))
         except ApiError as error:
-            if error.status != _NOT_FOUND:
+            if error.status != NOT_FOUND:
                 raise
             return None
 
@@ -113,11 +112,10 @@ class Cluster:
         self, api_version: str, kind: str, *, namespace: str = "", labels: str = "", metadata_only: bool = False
     ) -> tuple[Manifest, ...]:
         """Returns all objects of a kind, in the server's order; `labels` is a selector, such as `app=model-server`."""
-        path = self.resource(api_version, kind).path(namespace)
         accept = partial("PartialObjectMetadataList", wanted=metadata_only)
         # List items have no apiVersion and kind, or have those of PartialObjectMetadata.
         common: Manifest = {"apiVersion": api_version, "kind": kind}
-        pages = self._pages(path, {"labelSelector": labels}, accept)
+        pages = self._pages(api_version, kind, namespace, {"labelSelector": labels}, accept)
         return tuple({**item, **common} for page in pages for item in maps_at(page, "items"))
 
     def rows(self, api_version: str, kind: str, *, namespace: str = "") -> tuple[Manifest, ...]:
@@ -126,19 +124,29 @@ class Cluster:
         The server sends neither spec nor data, so it never sends a value of a Secret.
         https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables
         """
-        path = self.resource(api_version, kind).path(namespace)
         found: list[Manifest] = []
         columns: list[str] = []
-        for page in self._pages(path, {"includeObject": "Metadata"}, partial("Table", wanted=True)):
+        accept = partial("Table", wanted=True)
+        for page in self._pages(api_version, kind, namespace, {"includeObject": "Metadata"}, accept):
             # Only the first page has the columns.
             columns = [text_at(column, "name") for column in maps_at(page, "columnDefinitions")] or columns
             found += [_of_row(api_version, kind, columns, row) for row in maps_at(page, "rows")]
         return tuple(found)
 
-    def _pages(self, path: str, query: Mapping[str, str], accept: str) -> Iterator[Manifest]:
+    def _pages(
+        self, api_version: str, kind: str, namespace: str, query: Mapping[str, str], accept: str
+    ) -> Iterator[Manifest]:
+        path = self.resource(api_version, kind).path(namespace)
         following = ""
         while True:
-            page = self._ask(Request("GET", path, {"limit": _PAGE, **query, "continue": following}, accept=accept))
+            try:
+                page = self._ask(Request("GET", path, {"limit": _PAGE, **query, "continue": following}, accept=accept))
+            except ApiError as error:
+                if error.status != NOT_FOUND:
+                    raise
+                # Its definition was deleted after the server named its kinds.
+                self.forget_kinds()
+                raise UnknownKindError(api_version, kind) from error
             yield page
             following = text_at(page, "metadata", "continue")
             if not following:
@@ -261,7 +269,7 @@ class Cluster:
         try:
             answer = self._ask(Request("DELETE", path, body=options))
         except ApiError as error:
-            if error.status != _NOT_FOUND:
+            if error.status != NOT_FOUND:
                 raise
             return
         if wait:

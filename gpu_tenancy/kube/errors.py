@@ -11,6 +11,8 @@ UNAUTHORIZED: Final = 401
 """Status for credentials that the server does not accept."""
 FORBIDDEN: Final = 403
 """Status for a missing right, and for an object that admission refuses."""
+NOT_FOUND: Final = 404
+"""Status for an object that does not exist, and for a kind that is not served."""
 _MAX_BODY: Final = 500
 _REACH: Final = "check that it is running and that the kubeconfig is correct, then run the same command again"
 
@@ -45,7 +47,7 @@ class UnknownKindError(ApiError):
     """The API server does not serve the kind, even after a new discovery."""
 
     def __init__(self, api_version: str, kind: str) -> None:
-        super().__init__(404, "UnknownKind", f'no matches for kind "{kind}" in version "{api_version}"')
+        super().__init__(NOT_FOUND, "UnknownKind", f'no matches for kind "{kind}" in version "{api_version}"')
 
 
 class UnreachableError(ConsoleError):

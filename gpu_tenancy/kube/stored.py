@@ -14,12 +14,11 @@ from typing import Final
 
 from gpu_tenancy.base.json import at, maps_at, text_at
 from gpu_tenancy.kube.client import Cluster, Manifest
-from gpu_tenancy.kube.errors import ApiError, UnreachableError
+from gpu_tenancy.kube.errors import NOT_FOUND, ApiError, UnreachableError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import CONNECTIONS
 
 DEFINITION: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-_NOT_FOUND: Final = 404
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +76,7 @@ def migrate(cluster: Cluster, kind: StoredKind) -> int:
         The number of objects.
     """
     version = f"{kind.group}/{kind.storage}"
-    objects = cluster.list(version, kind.kind, metadata_only=True)
-    references = [
-        Reference(version, kind.kind, text_at(one, "metadata", "name"), text_at(one, "metadata", "namespace"))
-        for one in objects
-    ]
+    references = [Reference.of(one) for one in cluster.list(version, kind.kind, metadata_only=True)]
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         list(pool.map(partial(_written_again, cluster), references))
     status: Manifest = {"status": {"storedVersions": [kind.storage]}}
@@ -102,5 +97,5 @@ def _written_again(cluster: Cluster, reference: Reference) -> None:
     try:
         cluster.patch(reference, {})
     except ApiError as error:
-        if error.status != _NOT_FOUND:  # deleted meanwhile
+        if error.status != NOT_FOUND:  # deleted meanwhile
             raise

@@ -119,6 +119,25 @@ def test_an_unknown_kind_is_refused_by_name_and_found_once_it_is_defined(cluster
         cluster.delete(Reference.of(definition))
 
 
+def test_a_kind_that_was_served_is_unknown_once_its_definition_is_deleted(cluster: Cluster, namespace: str) -> None:
+    group = f"{namespace}.example.com"
+    definition = a_definition(group)
+    cluster.apply(definition)
+    try:
+        assert cluster.wait_for(lambda: _served(cluster, f"{group}/v1"))
+    finally:
+        cluster.delete(Reference.of(definition))
+
+    def unknown() -> bool:
+        try:
+            return bool(cluster.list(f"{group}/v1", "Widget"))
+        except UnknownKindError:
+            return True
+
+    assert cluster.wait_for(unknown)
+    assert not _served(cluster, f"{group}/v1")
+
+
 def _served(cluster: Cluster, api_version: str) -> bool:
     try:
         return cluster.resource(api_version, "Widget").namespaced
