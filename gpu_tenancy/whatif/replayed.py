@@ -1,17 +1,18 @@
 """A replay, or two that are compared, as tables, sentences and data: what the screen and the page have in common."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.review.figures import DASH, Cell, Table, columns, row
+from gpu_tenancy.review.figures import DASH, Cell, Table, columns, compared, row
+from gpu_tenancy.review.review import Tone
 from gpu_tenancy.simulation.replay import Change, Comparison, Group, Outcome
 
 _DAY: Final = 86_400.0
 _HOUR: Final = 3600.0
 _MINUTE: Final = 60.0
-VERDICTS: Final = {"loses": "bad", "both": "notice", "gains": "good"}
+VERDICTS: Final[Mapping[str, Tone]] = {"loses": "bad", "both": "notice", "gains": "good"}
 """Tone of a team's change."""
 
 
@@ -96,31 +97,6 @@ def sentences(replayed: Replayed) -> Iterator[str]:
         yield f"{plural(outcome.livelocks, 'time')} jobs preempted one another endlessly"
 
 
-def _compared(now: str, before: str) -> Cell:
-    return Cell(now, before if before != now else "")
-
-
-def teams_table(replayed: Replayed) -> Table:
-    """Waiting, GPU-hours and preemptions by team, with the values at the ref."""
-    changes = {one.team: one for one in replayed.against.teams} if replayed.against else {}
-    found = replayed.outcome.teams
-    names = [team for team in replayed.teams if team in found] + [team for team in changes if team not in found]
-    rows = [
-        row(
-            team,
-            *_figures(found.get(team, Group()), changes[team].before if team in changes else None),
-            *([_verdict(changes[team])] if changes else []),
-            team=team,
-        )
-        for team in names
-    ]
-    total = _figures(replayed.outcome.total, replayed.against.before.total if replayed.against else None)
-    if len(rows) > 1:
-        rows.append(row("all teams", *total, *([""] if changes else []), sums=True))
-    heads = columns("team", *_HEADS, *(["change"] if changes else []))
-    return Table("teams", "By team", heads, tuple(rows))
-
-
 _HEADS: Final = (
     "jobs#",
     "wait, median#",
@@ -133,15 +109,35 @@ _HEADS: Final = (
 )
 
 
+def _beside(replayed: Replayed, make: Callable[[Outcome], Table]) -> Table:
+    """A table of the outcome, with the values at the ref."""
+    against = replayed.against
+    return compared(make(replayed.outcome), make(against.before) if against else None)
+
+
+def teams_table(replayed: Replayed) -> Table:
+    """Waiting, GPU-hours and preemptions by team, and what changes for it."""
+    changes = {one.team: one for one in replayed.against.teams} if replayed.against else {}
+    known = replayed.outcome.teams
+    names = [team for team in replayed.teams if team in known] + [team for team in changes if team not in known]
+
+    def of_teams(outcome: Outcome) -> Table:
+        found = outcome.teams
+        rows = [row(team, *_texts(found.get(team, Group())), team=team) for team in names]
+        rows += [row("all teams", *_texts(outcome.total), sums=True)] if len(names) > 1 else []
+        return Table("teams", "By team", columns("team", *_HEADS), tuple(rows))
+
+    found = _beside(replayed, of_teams)
+    if not changes:
+        return found
+    ends = [*(_verdict(changes[team]) for team in names), Cell("")]
+    rows = (replace(line, cells=(*line.cells, end)) for line, end in zip(found.rows, ends, strict=False))
+    return replace(found, columns=(*found.columns, *columns("change")), rows=tuple(rows))
+
+
 def _verdict(change: Change) -> Cell:
     words = {"same": "as before", "gains": "gains", "loses": "loses", "both": "gains and loses"}
-    tone = VERDICTS.get(change.verdict)
-    return Cell(words.get(change.verdict, change.verdict), tone=tone)  # pyright: ignore[reportArgumentType]
-
-
-def _figures(now: Group, before: Group | None) -> list[Cell]:
-    texts = _texts(now)
-    return [Cell(text) for text in texts] if before is None else list(map(_compared, texts, _texts(before)))
+    return Cell(words.get(change.verdict, change.verdict), tone=VERDICTS.get(change.verdict))
 
 
 def _texts(group: Group) -> list[str]:
@@ -159,39 +155,30 @@ def _texts(group: Group) -> list[str]:
 
 def classes_table(replayed: Replayed) -> Table:
     """The same by team and priority class."""
-    before = replayed.against.before.groups if replayed.against else None
-    rows = [
-        row(
-            team,
-            name or "none",
-            *_figures(group, None if before is None else before.get((team, name), Group())),
-            team=team,
+    keys = sorted(replayed.outcome.groups)
+
+    def of_classes(outcome: Outcome) -> Table:
+        rows = (
+            row(team, name or "none", *_texts(outcome.groups.get((team, name), Group())), team=team)
+            for team, name in keys
         )
-        for (team, name), group in sorted(replayed.outcome.groups.items(), key=lambda one: one[0])
-    ]
-    return Table(
-        "classes", "By team and priority class", columns("team", "priority class", *_HEADS), tuple(rows), keys=2
-    )
+        heads = columns("team", "priority class", *_HEADS)
+        return Table("classes", "By team and priority class", heads, tuple(rows), keys=2)
+
+    return _beside(replayed, of_classes)
 
 
 def preemptions_table(replayed: Replayed) -> Table:
     """Who gave way to whom."""
-    before = replayed.against.before.preempted_by if replayed.against else None
-    pairs = dict.fromkeys((*replayed.outcome.preempted_by, *(before or ())))
-    rows = [
-        row(
-            team,
-            by,
-            f"{replayed.outcome.preempted_by[by, team]:,}"
-            if before is None
-            else _compared(f"{replayed.outcome.preempted_by[by, team]:,}", f"{before[by, team]:,}"),
-            team=team,
-        )
-        for by, team in sorted(pairs, key=lambda pair: -replayed.outcome.preempted_by[pair])
-    ]
-    return Table(
-        "preempted", "Who gives way to whom", columns("team", "gives way to", "preemptions#"), tuple(rows), keys=2
-    )
+    now, before = replayed.outcome.preempted_by, replayed.against.before.preempted_by if replayed.against else ()
+    pairs = sorted(dict.fromkeys((*now, *before)), key=lambda pair: -now[pair])
+
+    def of_pairs(outcome: Outcome) -> Table:
+        rows = (row(team, by, f"{outcome.preempted_by[by, team]:,}", team=team) for by, team in pairs)
+        heads = columns("team", "gives way to", "preemptions#")
+        return Table("preempted", "Who gives way to whom", heads, tuple(rows), keys=2)
+
+    return _beside(replayed, of_pairs)
 
 
 def replayed_data(replayed: Replayed) -> dict[str, object]:

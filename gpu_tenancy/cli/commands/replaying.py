@@ -105,13 +105,11 @@ def _at(stack: str, folder: Path, ref: str) -> "Tree":
 
 
 def _seconds(text: str) -> float:
-    from pydantic import TypeAdapter, ValidationError
-
-    from gpu_tenancy.model.spec.base import Seconds
+    from gpu_tenancy.base.quantity import parse_duration
 
     try:
-        found: float = TypeAdapter[float](Seconds).validate_python(text)
-    except ValidationError as error:
+        found = parse_duration(text)
+    except ValueError as error:
         raise ConsoleError(f"--checkpoint {text}: is not a duration", "set one such as 30m or 2h") from error
     if not found:
         raise ConsoleError("--checkpoint: must be more than 0", "set a duration such as 30m")
