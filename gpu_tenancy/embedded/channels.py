@@ -11,7 +11,7 @@ from gpu_tenancy.base.quantity import CHANNELS, INTERFACES
 from gpu_tenancy.embedded.nodes import node_shapes
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.model.names import CHANNEL_CLASS, COMPUTE_DOMAIN, INTERFACE_CLASS
+from gpu_tenancy.model.names import CHANNEL_CLASS, CLAIM_CLASSES, COMPUTE_DOMAIN
 from gpu_tenancy.model.plan.claims import claimed_on
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.pools import POOL_LABEL
@@ -25,11 +25,8 @@ _LABELS: Final[dict[str, Json]] = {OURS: "true"}
 _ATTRIBUTES: Final = f"device.attributes['{_DRIVER}']"
 _FIRST_CHANNEL: Final = f"device.driver == '{_DRIVER}' && {_ATTRIBUTES}.type == 'channel' && {_ATTRIBUTES}.id == 0"
 _DRANET: Final = "dra.net"
-_SELECTED: Final = {
-    CHANNELS: (CHANNEL_CLASS, _FIRST_CHANNEL),
-    INTERFACES: (INTERFACE_CLASS, f"device.driver == '{_DRANET}'"),
-}
-"""DeviceClass of what pods can claim, and the devices that it selects."""
+_SELECTED: Final = {CHANNELS: _FIRST_CHANNEL, INTERFACES: f"device.driver == '{_DRANET}'"}
+"""The devices that the DeviceClass of what pods can claim selects."""
 
 
 def _class(name: str, expression: str) -> Manifest:
@@ -51,7 +48,7 @@ def bring_channels(cluster: Cluster, stack: Stack) -> None:
     wanted = [
         manifest
         for resource, flavors in claimed_on(environment).items()
-        for manifest in (_class(*_SELECTED[resource]), *_slices(environment, resource, flavors))
+        for manifest in (_class(CLAIM_CLASSES[resource], _SELECTED[resource]), *_slices(environment, resource, flavors))
     ]
     names = {Reference.of(manifest) for manifest in wanted}
     for kind in ("ResourceSlice", "DeviceClass"):

@@ -16,11 +16,11 @@ from gpu_tenancy.inspect.pods import Manifest, name_of
 from gpu_tenancy.inspect.reading import Kind, State
 from gpu_tenancy.inspect.workloads import PodSet, Reason, Workload
 from gpu_tenancy.kube.waiting import condition
-from gpu_tenancy.model.names import CHANNEL_CLASS, INTERFACE_CLASS
+from gpu_tenancy.model.names import CHANNEL_CLASS, CLAIM_CLASSES, INTERFACE_CLASS
 
 _Classes: TypeAlias = Mapping[str, int]
 """Number of devices of each DeviceClass that a ResourceClaimTemplate claims."""
-_RESOURCES: Final[Mapping[str, str]] = {CHANNEL_CLASS: CHANNELS, INTERFACE_CLASS: INTERFACES}
+_RESOURCES: Final = {name: resource for resource, name in CLAIM_CLASSES.items()}
 _NO_TEMPLATE: Final = re.compile(r"failed to get claim spec for ResourceClaimTemplate (\S+) .* not found")
 _UNMAPPED: Final = re.compile(r"DeviceClass (\S+) is not mapped")
 _OTHER: Final = re.compile(rf"quota for (?!{'|'.join(map(re.escape, CLAIMED))})")

@@ -19,7 +19,7 @@ from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.gangs import gang_queues
 from gpu_tenancy.inspect.pods import Manifest, name_of, namespace_of
 from gpu_tenancy.inspect.proposal_nodes import SmallerPool, on_removed_flavors, smaller_pools
-from gpu_tenancy.inspect.proposal_pods import Grace, Refused, refused
+from gpu_tenancy.inspect.proposal_pods import Refused, refused
 from gpu_tenancy.inspect.proposal_waiting import ends_needed
 from gpu_tenancy.inspect.proposed import key_of, proposed
 from gpu_tenancy.inspect.queues import Queues
@@ -28,6 +28,7 @@ from gpu_tenancy.inspect.snapshot import LIVELOCK, NotSimulatedError, Snapshot, 
 from gpu_tenancy.inspect.workloads import Workload
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue import FairStrategy
+from gpu_tenancy.model.spec.guards import Grace
 
 KINDS: Final[tuple[Kind, ...]] = (
     "AdmissionCheck", "ClusterQueue", "Cohort", "LimitRange", "LocalQueue", "Namespace", "Node",

@@ -15,10 +15,10 @@ from gpu_tenancy.base.quantity import is_extended, parse_quantity
 from gpu_tenancy.inspect.pods import Manifest, container_amounts, ended, name_of, namespace_of, requests, scheduler
 from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.model.plan.guards import FACTS
+from gpu_tenancy.model.spec.guards import DEFAULT_GRACE, Grace
 
 _JOBS: Final = frozenset(("", "Job", "JobSet", "PyTorchJob", "TrainJob", "Workflow"))
 """Owners of pods that are no servers, whose grace period has the lower bound."""
-_GRACE: Final = 30
 Rule = Callable[[Manifest], Iterator[str]]
 
 
@@ -29,14 +29,6 @@ class Refused:
     team: str
     why: str
     pods: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Grace:
-    """The longest grace periods that guards allow, in seconds, of jobs and of servers."""
-
-    jobs: int
-    servers: int
 
 
 def refused(now: State, objects: Iterable[Mapping[str, Json]], grace: Grace | None) -> tuple[Refused, ...]:
@@ -110,5 +102,5 @@ def _denied(pod: Manifest, space: Manifest, classes: list[str] | None, grace: Gr
     if grace and any(is_extended(resource) for resource in requests(spec)):
         owners = {text_at(owner, "kind") for owner in maps_at(pod, "metadata", "ownerReferences")} or {""}
         bound = grace.jobs if owners <= _JOBS else grace.servers
-        if (seconds := int_at(spec, "terminationGracePeriodSeconds", otherwise=_GRACE)) > bound:
-            yield f"grace period of {seconds} s exceeds the maximum of {bound} s"
+        if (seconds := int_at(spec, "terminationGracePeriodSeconds", otherwise=DEFAULT_GRACE)) > bound:
+            yield f"grace period of {seconds} s exceeds the maximum of {bound:g} s"

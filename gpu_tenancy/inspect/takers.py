@@ -1,7 +1,6 @@
 """Who can preempt what a running workload has borrowed."""
 
 from collections.abc import Iterator
-from typing import Final
 
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.json import int_at
@@ -10,9 +9,7 @@ from gpu_tenancy.inspect.pods import named
 from gpu_tenancy.inspect.queues import Queues
 from gpu_tenancy.inspect.workloads import Workload
 from gpu_tenancy.kueue import by_time, preemptors
-
-GRACE: Final = 30
-"""Seconds that a pod has to stop if it does not say; the API server writes them into pods, not into Workloads."""
+from gpu_tenancy.model.spec.guards import DEFAULT_GRACE
 
 
 def borrowed_lines(queues: Queues, workload: Workload) -> Iterator[str]:
@@ -38,5 +35,5 @@ def borrowed_lines(queues: Queues, workload: Workload) -> Iterator[str]:
 
 
 def _grace(workload: Workload) -> str:
-    seconds = (int_at(pods.spec, "terminationGracePeriodSeconds", otherwise=GRACE) for pods in workload.sets)
-    return f"{max(seconds, default=GRACE)} s"
+    seconds = (int_at(pods.spec, "terminationGracePeriodSeconds", otherwise=DEFAULT_GRACE) for pods in workload.sets)
+    return f"{max(seconds, default=DEFAULT_GRACE)} s"

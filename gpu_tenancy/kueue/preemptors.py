@@ -61,7 +61,7 @@ def preemptors(quotas: Quotas, borrower: str, line: FlavorResource, *, ever: boo
     if key is None or not node.path:
         return
     below, side = _borrowing(node, key, ever=ever), node
-    search = _search(quotas, node.root, key, line, fair=quotas.fair(borrower))
+    search = _search(node.root, key, line, fair=quotas.fair(borrower))
     for cohort in node.path:
         if cohort in below:
             yield from (found for path, found in search.preemptors(cohort) if side not in path)
@@ -82,8 +82,8 @@ def _borrowing(node: Node, key: int, *, ever: bool) -> set[Node]:
 
 
 @lru_cache(maxsize=64)
-def _search(quotas: Quotas, root: Node, key: int, line: FlavorResource, *, fair: bool) -> "_Search":  # noqa: ARG001
-    """The search in a tree of some quotas: all borrowers of the tree share it."""
+def _search(root: Node, key: int, line: FlavorResource, *, fair: bool) -> "_Search":
+    """The search in a tree, which all its borrowers share."""
     return _Search(key, [queue for queue in _leaves(root) if line in queue.spec.quotas], fair=fair)
 
 

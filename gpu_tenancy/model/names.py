@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from gpu_tenancy.base.quantity import CHANNELS, INTERFACES
+
 COMPUTE_DOMAINS: Final = "resource.nvidia.com"
 """API group of ComputeDomains."""
 COMPUTE_DOMAIN: Final = (f"{COMPUTE_DOMAINS}/v1beta1", "ComputeDomain")
@@ -12,6 +14,8 @@ https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/tree/v0.4.1/deployments
 INTERFACE_CLASS: Final = "mrdma.google.com"
 """DeviceClass of the RDMA interfaces of a node, which GKE creates:
 https://docs.cloud.google.com/kubernetes-engine/docs/how-to/allocate-network-resources-dra."""
+CLAIM_CLASSES: Final = {CHANNELS: CHANNEL_CLASS, INTERFACES: INTERFACE_CLASS}
+"""DeviceClass of each resource that Kueue counts by claims."""
 NODE: Final = "node"
 """Name of the replicated job and of its container, by which Trainer finds the pods that train:
 https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/constants/constants.go."""

@@ -10,14 +10,12 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.engine.project import Preview, preview
 from gpu_tenancy.inspect.proposal import Effect, Proposal, effect
-from gpu_tenancy.inspect.proposal_pods import Grace
 from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.local.show import price_note
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.plan.queues import tenancy
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.project import project_name, read_stack
-from gpu_tenancy.model.spec import Stack, guards
 from gpu_tenancy.packs.choosing import choose
 from gpu_tenancy.packs.evaluation import evaluate
 from gpu_tenancy.review.base import base, base_in, checkout
@@ -83,14 +81,11 @@ def review(  # noqa: PLR0913 - what a review is made of
 
 def _effect(current: Preview, live: State) -> Effect:
     strategies = tenancy(Tree(current.stack)).fair_sharing or ()
-    nodes = {name: pool.nodes.max for name, pool in current.stack.pools.items()}
+    stack = current.stack
+    nodes = {name: pool.nodes.max for name, pool in stack.pools.items()}
+    grace = stack.guards.periods if stack.guards_action == "deny" else None
     objects = [one.manifest for one in current.objects]
-    return effect(live, Proposal(objects, current.name, strategies, _grace(current.stack), nodes))
-
-
-def _grace(stack: Stack) -> Grace | None:
-    bounds = stack.guards.grace or guards.Grace()
-    return Grace(int(bounds.jobs), int(bounds.servers)) if stack.guards_action == "deny" else None
+    return effect(live, Proposal(objects, current.name, strategies, grace, nodes))
 
 
 def _evaluated(current: Preview, project: Path, policies: Sequence[str]) -> list[Evaluated]:

@@ -7,7 +7,7 @@ from gpu_tenancy.base.quantity import CPU, MEMORY, format_bytes, format_cpu, is_
 from gpu_tenancy.base.texts import available, first_names
 from gpu_tenancy.model.outlook import Group, Pool, Serving, StackOutlook, Supply, TeamOutlook
 from gpu_tenancy.model.outlook.costs import HOURS, Cost
-from gpu_tenancy.model.outlook.shares import Span
+from gpu_tenancy.model.outlook.shares import OWN_QUEUE, Span
 from gpu_tenancy.review.figures import (
     DASH,
     MINUS,
@@ -99,14 +99,14 @@ def _preemption(outlook: StackOutlook) -> Table:
             team.name,
             holding.flavor,
             when,
-            first_names(by.split(", "), _QUEUES),
+            first_names(queues, _QUEUES) or OWN_QUEUE,
             amount_text(holding.resource, amount),
             outlook.grace,
             team=team.name,
         )
         for team in outlook.teams
         for holding in team.holdings
-        for by, when, amount in holding.preemptors
+        for queues, when, amount in holding.preemptors
     ]
     heads = columns("team", "flavor", "when", "by queue", "up to#", "its pods stop")
     return Table("preemption", "What can be preempted", heads, tuple(rows), keys=3)

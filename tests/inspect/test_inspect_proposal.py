@@ -10,11 +10,12 @@ from live_builders import GPU, Data, came, cluster_queue, cohort, counted, local
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.inspect.proposal import Effect, Exceeded, Proposal, effect
 from gpu_tenancy.inspect.proposal_nodes import SmallerPool
-from gpu_tenancy.inspect.proposal_pods import Grace, Refused
+from gpu_tenancy.inspect.proposal_pods import Refused
 from gpu_tenancy.inspect.reading import KUEUE, VOLCANO, State
 from gpu_tenancy.inspect.state_file import from_file, to_file
 from gpu_tenancy.kueue import FAIR
 from gpu_tenancy.model.plan.guards import FACTS
+from gpu_tenancy.model.spec.guards import Grace
 
 STACK = "prod"
 
@@ -163,13 +164,13 @@ def test_pods_that_stricter_guards_refuse_are_named_where_guards_deny() -> None:
         if one["kind"] == "Namespace":
             one["metadata"]["annotations"] = {f"{FACTS}priority-classes": "ml-high"}
     assert world.effect().refused == ()
-    assert world.effect(grace=Grace(600, 3600)).refused == (
+    assert world.effect(grace=Grace()).refused == (
         Refused("research", "grace period of 900 s exceeds the maximum of 600 s", ("slow",)),
         Refused("research", "priority class ml-low is not one of the team's", ("low",)),
         Refused("research", "scheduler volcano is not one of the team's", ("gang",)),
     )
     slow["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "uid": "u"}]
-    assert [one.pods for one in world.effect(grace=Grace(600, 3600)).refused] == [("low",), ("gang",)]
+    assert [one.pods for one in world.effect(grace=Grace()).refused] == [("low",), ("gang",)]
 
 
 def test_a_volcano_queue_below_what_its_gangs_use_is_named_and_its_pending_gangs_are_not_simulated() -> None:

@@ -187,7 +187,6 @@ def _gke_capacity(pool: Recorded) -> Any:
 
 
 def _aks(recording: Recording, pool: Recorded) -> dict[str, Any]:
-    del recording
     count = _whole(pool, "count")
     scaled = value_of(pool.state, "enableAutoScaling")
     reservation = _text(pool, "capacityReservationGroupID")
@@ -199,7 +198,7 @@ def _aks(recording: Recording, pool: Recorded) -> dict[str, Any]:
         "nodes": _nodes(_whole(pool, "minCount"), _whole(pool, "maxCount")) if scaled else count,
         "capacity": {"kind": "reserved", "reservation": reservation} if reservation else capacity,
         "driver": "operator" if _text(pool, "gpuProfile", "driver") == "None" else None,
-        "sharing": _aks_sharing(pool),
+        "sharing": _aks_sharing(recording, pool),
         "zones": [str(zone) for zone in zones] if isinstance(zones, list) else [],
         "compact": bool(_text(pool, "proximityPlacementGroupID")) or None,
         "disk": _disk(_whole(pool, "osDiskSizeGB")),
@@ -217,12 +216,10 @@ def _parsed(taint: Json) -> dict[str, Json]:
     return {"key": key, "value": value, "effect": effect}
 
 
-def _aks_sharing(pool: Recorded) -> dict[str, Any] | None:
+def _aks_sharing(recording: Recording, pool: Recorded) -> dict[str, Any] | None:
     """The profile with the most partitions of those with its compute slices: `MIG1g` of an A100 is `1g.10gb`."""
     slices = _text(pool, "gpuInstanceProfile").removeprefix(_SLICES)
-    machine = next(
-        (one for one in machines().values() if one.cloud == "azure" and one.type == _text(pool, "vmSize")), None
-    )
+    machine = _machine(recording, _machine_type(recording, pool), pool)
     row = find_gpu(machine.gpu or "") if machine else None
     fitting = {profile: parts for profile, parts in row.mig.items() if profile.startswith(f"{slices}.")} if row else {}
     return {"mig": {"profile": max(fitting, key=lambda profile: fitting[profile])}} if slices and fitting else None

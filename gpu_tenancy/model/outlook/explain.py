@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gpu_tenancy.base.problems import Path
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount
-from gpu_tenancy.model.outlook.shares import Outlook, grace_of, holdings
+from gpu_tenancy.model.outlook.shares import OWN_QUEUE, Outlook, grace_of, holdings
 from gpu_tenancy.model.plan.limits import container_defaults
 from gpu_tenancy.model.plan.measures import measures
 from gpu_tenancy.model.plan.namespaces import namespace
@@ -73,14 +73,14 @@ def _preempted(tree: Tree, team: str) -> Iterator[Reason]:
     """What of a team's workloads can be preempted, by whom, and when its pods stop."""
     queue, outlooks = tree.queue_of(team), {measure: Outlook(tree, measure) for measure in measures(tree)}
     for holding in holdings(tree, team, outlooks):
-        for by, when, amount in holding.preemptors:
-            of = [queue] if by == "its own" else by.split(", ")
+        for queues, when, amount in holding.preemptors:
+            by = ", ".join(queues) or OWN_QUEUE
             yield Reason(
                 f"Workloads of {team}",
                 f"{holding.flavor} preempted by {by}",
                 format_amount(holding.resource, amount),
                 f"{when}; its pods stop {grace_of(tree.stack)}",
-                tuple(("teams", name, "preemption") for name in of),
+                tuple(("teams", name, "preemption") for name in queues or (queue,)),
             )
 
 

@@ -11,7 +11,7 @@ from gpu_tenancy.model.plan.measures import Measure, measures_of, supply_of
 from gpu_tenancy.model.plan.queues import potential_available, preemption_times
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.guards import Grace
+from gpu_tenancy.model.spec.guards import DEFAULT_GRACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +54,17 @@ class Holding:
     preempting: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     @property
-    def preemptors(self) -> Iterator[tuple[str, str, int]]:
-        """Queues, when they preempt, and of how much: of all that a team uses, or of what its queue borrows."""
+    def preemptors(self) -> Iterator[tuple[tuple[str, ...], str, int]]:
+        """Queues, when they preempt, and of how much: its own, without a name, of all, others of what it borrows."""
         if self.within and self.limit:
-            yield "its own", self.within, self.limit
+            yield (), self.within, self.limit
         if borrowed := self.limit - self.guaranteed:
             for when, queues in self.preempting.items():
-                yield ", ".join(queues), f"{when}, while it borrows", borrowed
+                yield queues, f"{when}, while it borrows", borrowed
 
 
+OWN_QUEUE: Final = "its own"
+"""For the queue of a team, as one that preempts its workloads."""
 _HIGHER: Final = "for workloads of higher priority"
 _WITHIN: Final = {
     "Never": "",
@@ -131,8 +133,8 @@ class Outlook:
 def grace_of(stack: Stack) -> str:
     """When the pods of a preempted workload stop: what the guards allow."""
     if stack.guards_action != "deny":
-        return "after their own grace period, 30s by default"
-    grace = stack.guards.grace or Grace()
+        return f"after their own grace period, {DEFAULT_GRACE}s by default"
+    grace = stack.guards.periods
     return f"within {format_duration(grace.jobs)}, servers within {format_duration(grace.servers)}"
 
 

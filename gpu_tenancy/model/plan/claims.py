@@ -1,16 +1,11 @@
 """Devices that pods claim and that Kueue counts: channels of ComputeDomains, and interfaces of GKE's DRANET."""
 
-from collections.abc import Collection, Mapping
-from typing import Final
+from collections.abc import Collection
 
 from gpu_tenancy.base.quantity import CHANNELS, INTERFACES
-from gpu_tenancy.model.names import CHANNEL_CLASS, INTERFACE_CLASS
 from gpu_tenancy.model.plan.compute_domains import connected_flavors
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.fabric import claiming_flavors
-
-CLASSES: Final[Mapping[str, str]] = {CHANNELS: CHANNEL_CLASS, INTERFACES: INTERFACE_CLASS}
-"""DeviceClass of each resource that Kueue counts by claims."""
 
 
 def claimed_on(environment: Environment) -> dict[str, Collection[str]]:

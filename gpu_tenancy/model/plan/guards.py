@@ -201,7 +201,7 @@ def guards(tree: Tree, namespaces: tuple[NamespacePlan, ...]) -> GuardsPlan:
         registries=tuple(stack.images.allowed),
         channels=bool(connected_flavors(tree)),
         claims=bool(claimed_on(tree)),
-        grace=stack.guards.grace or Grace(),
+        grace=stack.guards.periods,
         defaults=bool(namespaces) and reaches(stack.cluster, MUTATING),
         internal={key: value for facts in balancers for key, value in facts.internal.items()},
         public={key: value for facts in balancers for key, value in facts.public.items()},

@@ -1,7 +1,7 @@
 """Guards: admission policies for objects that tenants create after the deployment."""
 
 import re
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -29,6 +29,10 @@ GracePeriod: TypeAlias = Annotated[Seconds, Field(ge=1, le=86_400)]
 """Maximum termination grace period."""
 
 
+DEFAULT_GRACE: Final = 30
+"""Seconds that a pod has to stop if it does not say: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/."""
+
+
 class Grace(Section):
     """Maximum termination grace periods of pods with GPUs.
 
@@ -53,6 +57,11 @@ class Guards(Section):
     the owners of its objects are restricted in another way."""
     grace: Grace | None = None
     """Maximum termination grace periods of pods with GPUs."""
+
+    @property
+    def periods(self) -> Grace:
+        """The maximum grace periods, with the defaults."""
+        return self.grace or Grace()
 
 
 GuardsEntry: TypeAlias = Annotated[Guards, Shorthand(str, ("action",)), OFF]

@@ -10,7 +10,8 @@ import yaml
 from gpu_tenancy.base.quantity import CPU, MEMORY, go_duration
 from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.kinds import kinds
-from gpu_tenancy.model.plan.claims import CLASSES, claimed_on
+from gpu_tenancy.model.names import CLAIM_CLASSES
+from gpu_tenancy.model.plan.claims import claimed_on
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import OF_JOBS, there
 from gpu_tenancy.model.plan.operators.gpus import Values
@@ -100,7 +101,7 @@ def _configuration(environment: Environment) -> dict[str, Any]:
         "resources": {"excludeResourcePrefixes": _excluded(environment)},
     }
     if claimed := claimed_on(environment):
-        mappings = [{"name": resource, "deviceClassNames": [CLASSES[resource]]} for resource in claimed]
+        mappings = [{"name": resource, "deviceClassNames": [CLAIM_CLASSES[resource]]} for resource in claimed]
         configuration["resources"]["deviceClassMappings"] = mappings
     if stack.multikueue and stack.multikueue.workers:
         configuration["multiKueue"] = _dispatching(stack.environment, stack.multikueue)
