@@ -31,6 +31,7 @@ _EVERY_DAY: Final = (
     previewing.preview,
     environments.up,
     live.usage,
+    live.queue,
     live.why,
     live.fit,
     simulating.whatif,

@@ -122,11 +122,13 @@ def test_a_researcher_asks_the_embedded_platform(researcher: Light, tmp_path: Pa
     job.write_text(JOB, encoding="utf-8")
     answers = {
         "usage": researcher.run(program, "usage", OWN),
+        "queue": researcher.run(program, "queue"),
         "why": researcher.run(program, "why", "missing"),
         "fit": researcher.run(program, "fit", OWN, "-f", job),
     }
     seen = {name: done.stdout + done.stderr for name, done in answers.items()}
     assert OWN in seen["usage"], seen
+    assert "no jobs" in seen["queue"], seen
     assert f"{OWN}/missing" in seen["why"], seen
     assert "Job small" in seen["fit"], seen
     assert not [text for text in seen.values() if "Traceback" in text or "needs the package" in text]

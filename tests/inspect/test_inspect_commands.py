@@ -40,6 +40,7 @@ def nowhere(folder: Path, port: int = 9, namespace: str = "") -> Path:
     ("command", "example"),
     [
         ("usage", "tenancy usage ml-research --watch"),
+        ("queue", "tenancy queue ml-research --watch"),
         ("fit", "tenancy fit ml-research -f job.yaml"),
         ("why", "tenancy why ml-research/nightly"),
     ],

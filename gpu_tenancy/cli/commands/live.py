@@ -1,29 +1,35 @@
-"""Commands that read a running cluster through the user's kubeconfig: `usage`, `fit` and `why`."""
+"""Commands that read a running cluster through the user's kubeconfig: `usage`, `queue`, `fit` and `why`."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 from rich.text import Text
 
 from gpu_tenancy.base import terminal
-from gpu_tenancy.base.answer import Output, answer
+from gpu_tenancy.base.answer import Form, Output, answer
 from gpu_tenancy.base.errors import ConsoleError
 
 if TYPE_CHECKING:
+    from rich.console import Group
+
     from gpu_tenancy.inspect.demand import Demand
     from gpu_tenancy.inspect.fit import Fitting
     from gpu_tenancy.inspect.reading import State
     from gpu_tenancy.kube.client import Cluster
 
+T = TypeVar("T")
 
 Kubeconfig = Annotated[
     Path | None, typer.Option(help="Kubeconfig to use; default: the one of kubectl, else the embedded platform.")
 ]
 Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig; default: the current one.")]
 Embedded = Annotated[bool, typer.Option("--embedded", help="Use the embedded platform of `tenancy local up`.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Refresh until interrupted.")]
+Every = Annotated[float, typer.Option(min=0.1, help="Seconds between two reads, with --watch.")]
+Everybody = Annotated[bool, typer.Option("--all", "-A", help="Show all teams.")]
 Team = Annotated[str | None, typer.Argument(help="Namespace of a team; default: the one of the kubeconfig's context.")]
 TeamOption = Annotated[str | None, typer.Option("--namespace", "-n", help="The same as TEAM, as kubectl has it.")]
 
@@ -36,10 +42,10 @@ def usage(
     namespace: TeamOption = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two reads, with --watch.")] = 5.0,
+    every: Every = 5.0,
     *,
-    everybody: Annotated[bool, typer.Option("--all", "-A", help="Show all teams.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Refresh until interrupted.")] = False,
+    everybody: Everybody = False,
+    watch: Watch = False,
     embedded: Embedded = False,
     output: Output = None,
 ) -> None:
@@ -52,24 +58,79 @@ def usage(
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         from gpu_tenancy.inspect import show
         from gpu_tenancy.inspect.reading import read
-        from gpu_tenancy.inspect.usage import KINDS, Usage, measure
+        from gpu_tenancy.inspect.usage import KINDS, measure
 
-        team = _one(team, namespace)
-        if everybody and team:
-            raise ConsoleError(f"{team}: --all shows all teams", "remove one of them")
-        own = team or cluster.namespace
+        own, only = _whose(cluster, team, namespace, everybody=everybody)
+        _show(lambda: measure(read(cluster, KINDS, own), only), show.usage, show.data, output, every if watch else None)
 
-        def ask() -> Usage:
-            return measure(read(cluster, KINDS, own), "" if everybody else own)
 
-        if watch and output:
+def queue(
+    team: Team = None,
+    namespace: TeamOption = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    every: Every = 5.0,
+    *,
+    everybody: Everybody = False,
+    watch: Watch = False,
+    embedded: Embedded = False,
+    output: Output = None,
+) -> None:
+    """List the jobs of a team: what each holds or requests, its state and place, and who can preempt what is borrowed.
+
+    Without a team and a namespace in the kubeconfig's context, it lists those of all teams.
+
+    [dim]tenancy queue ml-research --watch[/dim]
+    """
+    with asking(kubeconfig, context, embedded=embedded) as cluster:
+        from gpu_tenancy.inspect.listing import KINDS, data, listing, shown
+        from gpu_tenancy.inspect.reading import read
+
+        own, only = _whose(cluster, team, namespace, everybody=everybody)
+        _show(
+            lambda: listing(read(cluster, KINDS, own), only),
+            lambda found: shown(found, every_team=not only),
+            data,
+            output,
+            every if watch else None,
+        )
+
+
+def _whose(cluster: "Cluster", team: str | None, namespace: str | None, *, everybody: bool) -> tuple[str, str]:
+    """The user's own namespace, which is read alone where the user may not read all; and the one to show, if only one.
+
+    Raises:
+        ConsoleError: the options contradict.
+    """
+    team = _one(team, namespace)
+    if everybody and team:
+        raise ConsoleError(f"{team}: --all shows all teams", "remove one of them")
+    own = team or cluster.namespace
+    return own, "" if everybody else own
+
+
+def _show(
+    ask: Callable[[], T],
+    shown: Callable[[T], "Group"],
+    data: Callable[[T], object],
+    output: Form | None,
+    every: float | None,
+) -> None:
+    """Prints an answer once, or every so many seconds.
+
+    Raises:
+        ConsoleError: it is to be repeated, and for programs.
+    """
+    from gpu_tenancy.inspect import show
+
+    if every is not None:
+        if output:
             raise ConsoleError("--watch and -o cannot be combined", "remove one of them")
-        if watch:
-            show.follow(terminal.out, lambda: show.usage(ask()), every)
-            return
-        with terminal.reported_if_slow("reading the cluster"):
-            result = ask()
-        answer(output, show.data(result), show.usage(result))
+        show.follow(terminal.out, lambda: shown(ask()), every)
+        return
+    with terminal.reported_if_slow("reading the cluster"):
+        result = ask()
+    answer(output, data(result), shown(result))
 
 
 def fit(

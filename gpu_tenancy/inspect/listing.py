@@ -1,0 +1,189 @@
+"""The jobs of teams as their queues have them: what each holds, or what it requests and which place it has."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from itertools import chain
+from typing import Any, Final, Literal, TypeAlias
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from gpu_tenancy.base.amounts import amounts, gpus, leading_text
+from gpu_tenancy.base.characters import visible
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import Json, at, maps_at, text_at
+from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.base.terminal import table
+from gpu_tenancy.base.texts import plural
+from gpu_tenancy.inspect.pods import Manifest, name_of, namespace_of
+from gpu_tenancy.inspect.queues import Queues
+from gpu_tenancy.inspect.reading import Kind, State, teams_of
+from gpu_tenancy.inspect.takers import borrowings
+from gpu_tenancy.inspect.workloads import Workload
+from gpu_tenancy.kube.waiting import condition
+
+JobState: TypeAlias = Literal["admitted", "reserved", "pending", "held back", "stopped"]
+"""`reserved`: it has quota, and an admission check is not ready. `held back`: pending, and Kueue does not consider it.
+`stopped`: `spec.active` of its Workload is false."""
+
+KINDS: Final[tuple[Kind, ...]] = ("ClusterQueue", "Cohort", "LocalQueue", "Namespace", "PodGroup", "Workload")
+_STAGES: Final[Mapping[str, JobState]] = {"admitted": "admitted", "checked": "reserved", "switched off": "stopped"}
+_SINCE: Final[Mapping[JobState, str]] = {"admitted": "Admitted", "reserved": "QuotaReserved"}
+"""The condition of a Workload whose last change was the beginning of a state."""
+_STYLES: Final[Mapping[JobState, str]] = {"admitted": "green", "pending": "yellow"}
+
+_UNITS: Final = ((86400, "d"), (3600, "h"), (60, "m"))
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """One workload that is not finished.
+
+    Attributes:
+        kind: of the object that it was made for, such as `Job`.
+        requests: of all its pods, in base units; what it holds once it has quota.
+        flavors: of its GPUs; of all its resources where it has none. Empty while it is pending.
+        since: when its state began, for a pending one what decides its place; RFC 3339.
+        place: among the pending workloads of its queue, 1 for the next; None where it is not pending.
+        at_least: whether the place counts only those that the user may read.
+    """
+
+    namespace: str
+    name: str
+    kind: str
+    requests: Mapping[str, int]
+    flavors: tuple[str, ...]
+    priority: int
+    state: JobState
+    since: str
+    place: int | None = None
+    at_least: bool = False
+
+    @property
+    def stands(self) -> str:
+        """Its state, with its place if it is pending: `pending, place 2`."""
+        return f"{self.state}, place {self.place}{' or later' if self.at_least else ''}" if self.place else self.state
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The jobs of one team or of all, admitted ones first, the longest first, then pending ones in their order.
+
+    Attributes:
+        notes: what their queues borrow and who can preempt them for it; what could not be read.
+    """
+
+    jobs: tuple[QueuedJob, ...]
+    notes: tuple[str, ...] = ()
+
+
+def listing(state: State, team: str = "") -> Listing:
+    """Lists the jobs of a namespace, or of all.
+
+    Args:
+        state: with `KINDS`.
+        team: the namespace; empty for all.
+
+    Raises:
+        ConsoleError: no namespace has the name.
+    """
+    known = teams_of(state)
+    if team and state.knows("Namespace") and team not in {*known, *map(name_of, state.of("Namespace"))}:
+        raise ConsoleError(f"namespace {team} not found", nearest(team, known) if known else "check its name")
+    queues = Queues(state)
+    workloads = [workload for workload in queues.workloads if team in {"", workload.namespace}]
+    jobs = [*(_job(queues, workload) for workload in workloads), *_gangs(state, team)]
+    jobs.sort(key=lambda job: (job.state != "admitted", job.state != "reserved", job.place or 0, job.since, job.name))
+    held = {(workload.holder, line): None for workload in workloads for line, held in workload.held.items() if held}
+    notes = chain.from_iterable(borrowings(queues, name, [line]) for name, line in held)
+    unread = (missing.text for missing in state.refused("LocalQueue", "Workload", "ClusterQueue"))
+    return Listing(tuple(jobs), tuple(dict.fromkeys((*notes, *unread))))
+
+
+def _job(queues: Queues, workload: Workload) -> QueuedJob:
+    state = _STAGES.get(workload.stage) or ("held back" if workload.held_back else "pending")
+    place, at_least = _place(queues, workload) if state == "pending" else (None, False)
+    held = workload.held
+    resources = gpus({resource: amount for (_, resource), amount in held.items() if amount}) or workload.total
+    return QueuedJob(
+        workload.namespace,
+        workload.label.partition("/")[2],
+        _owner_kind(workload.manifest),
+        workload.total,
+        tuple(dict.fromkeys(flavor for (flavor, resource), amount in held.items() if amount and resource in resources)),
+        workload.priority,
+        state,
+        text_at(condition(workload.manifest, _SINCE.get(state, "")), "lastTransitionTime") or workload.since,
+        place,
+        at_least,
+    )
+
+
+def _place(queues: Queues, workload: Workload) -> tuple[int | None, bool]:
+    """The place of a pending workload, and whether there may be others before it that the user may not read."""
+    name = queues.queue_of(workload)
+    pending = [other.label for other in queues.waiting_in(name) if not other.held_back]
+    unseen = name not in queues.cluster_queues or bool(queues.unseen(name))
+    return (pending.index(workload.label) + 1 if name else None), unseen
+
+
+def _gangs(state: State, team: str) -> Iterator[QueuedJob]:
+    """The gangs of Volcano, whose PodGroups Kueue does not know."""
+    for group in state.of("PodGroup", team):
+        owner = next(iter(maps_at(group, "metadata", "ownerReferences")), dict[str, Json]())
+        since = text_at(group, "metadata", "creationTimestamp")
+        yield QueuedJob(
+            namespace_of(group),
+            text_at(owner, "name") or name_of(group),
+            f"Volcano {text_at(owner, 'kind') or 'pods'}",
+            amounts(at(group, "spec", "minResources")),
+            (),
+            0,
+            "admitted" if text_at(group, "status", "phase") == "Running" else "pending",
+            since,
+        )
+
+
+def _owner_kind(manifest: Manifest) -> str:
+    """The kind of the object of a Workload, also of one whose pods are a group."""
+    kinds = {text_at(owner, "kind") for owner in maps_at(manifest, "metadata", "ownerReferences")}
+    return ", ".join(sorted(kinds)) or "Workload"
+
+
+def shown(listing: Listing, *, every_team: bool, now: datetime | None = None) -> Group:
+    """Output of `tenancy queue`: a table, how many jobs have each state, and the notes.
+
+    Args:
+        listing: what to show.
+        every_team: whether names have their namespace.
+        now: until when times are counted.
+    """
+    now = now or datetime.now(UTC)
+    jobs = table("job", "kind", "requests", "flavor", "state", "for#", "priority#", drop=("priority", "kind"))
+    for job in listing.jobs:
+        name = f"{job.namespace}/{job.name}" if every_team else job.name
+        state = Text(job.stands, style=_STYLES.get(job.state, ""))
+        flavors = ", ".join(job.flavors)
+        jobs.add_row(
+            name, job.kind, leading_text(job.requests), flavors, state, _age(job.since, now), str(job.priority)
+        )
+    states = Counter(job.state for job in listing.jobs)
+    total = f"{plural(len(listing.jobs), 'job')}: " + ", ".join(f"{count} {state}" for state, count in states.items())
+    parts: list[RenderableType] = [jobs, Text("")] if listing.jobs else []
+    parts.append(Text(total if listing.jobs else "no jobs", style="bold"))
+    parts += [Text(visible(note), style="dim") for note in listing.notes]
+    return Group(*parts)
+
+
+def data(listing: Listing) -> dict[str, Any]:
+    """The same for programs, amounts in base units."""
+    return {"jobs": [asdict(job) for job in listing.jobs], "notes": listing.notes}
+
+
+def _age(since: str, now: datetime) -> str:
+    """How long ago a time was, in the largest unit of which it has two, as kubectl shows ages: `90s`, `3h`."""
+    seconds = max(0, int((now - datetime.fromisoformat(since)).total_seconds())) if since else 0
+    length, unit = next(((length, unit) for length, unit in _UNITS if seconds >= 2 * length), (1, "s"))
+    return f"{seconds // length}{unit}"
