@@ -1,4 +1,4 @@
-"""Prometheus' own promtool, by which tests try expressions and alerts."""
+"""Prometheus and its promtool, by which tests try expressions and alerts, and ask for what was recorded."""
 
 import os
 import platform
@@ -12,49 +12,59 @@ import pytest
 
 from gpu_tenancy.embedded.platform import Platform
 
-_PACKAGES: Final = ("promtool", "prometheus")
-"""Debian's packages that have it: one of its own since Debian 14, Prometheus' before."""
+_PACKAGES: Final = {"promtool": ("promtool", "prometheus"), "prometheus": ("prometheus",)}
+"""Debian's packages that have a program: promtool has its own since Debian 14, and was in Prometheus' before."""
 
 
 def promtool() -> Path:
-    """Promtool on the path, kept in the cache, or out of Debian's package, for which no root is needed.
+    """Promtool on the path, kept in the cache, or out of Debian's package: see `_program`."""
+    return _program("promtool")
+
+
+def prometheus() -> Path:
+    """Prometheus, as `promtool`."""
+    return _program("prometheus")
+
+
+def _program(program: str) -> Path:
+    """A program on the path, kept in the cache, or out of Debian's package, for which no root is needed.
 
     Raises:
         RuntimeError: on a Debian machine whose package cannot be had. Elsewhere, the test is skipped.
     """
-    found = shutil.which("promtool")
-    kept = Platform(Path(os.devnull)).cache / "promtool" / platform.machine() / "promtool"
+    found = shutil.which(program)
+    kept = Platform(Path(os.devnull)).cache / "promtool" / platform.machine() / program
     if found or kept.is_file():
         return Path(found) if found else kept
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
-        pytest.skip("promtool is not on the PATH, and there is no apt-get to fetch it with")
+        pytest.skip(f"{program} is not on the PATH, and there is no apt-get to fetch it with")
     with TemporaryDirectory() as text:
         folder = Path(text)
-        package = _package(folder)
+        package = _package(folder, program)
         subprocess.run(["dpkg-deb", "-x", str(package), str(folder / "all")], check=True, timeout=300)
         kept.parent.mkdir(parents=True, exist_ok=True)
         unfinished = kept.with_suffix(f".{os.getpid()}")
-        shutil.copy2(folder / "all/usr/bin/promtool", unfinished)
+        shutil.copy2(folder / "all/usr/bin" / program, unfinished)
         unfinished.replace(kept)
     return kept
 
 
-def _package(folder: Path) -> Path:
+def _package(folder: Path, program: str) -> Path:
     """The package, by the machine's own lists, or where it has none yet by lists in the folder."""
     lists = folder / "lists"
     lists.mkdir()
     own = ["-o", f"Dir::State::Lists={lists}", "-o", f"Dir::Cache={folder / 'cache'}", "-o", "Debug::NoLocking=true"]
     words = ""
-    for name in _PACKAGES:
+    for name in _PACKAGES[program]:
         words += _apt(folder, "download", name)
         if packages := list(folder.glob("*.deb")):
             return packages[0]
     words += _apt(folder, *own, "update")
-    for name in _PACKAGES:
+    for name in _PACKAGES[program]:
         words += _apt(folder, *own, "download", name)
         if packages := list(folder.glob("*.deb")):
             return packages[0]
-    msg = f"promtool is not available: apt-get download {' or '.join(_PACKAGES)}: {words}; install Prometheus"
+    msg = f"{program} is not available: apt-get download {' or '.join(_PACKAGES[program])}: {words}; install Prometheus"
     raise RuntimeError(msg)
 
 

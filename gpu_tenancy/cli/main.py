@@ -10,6 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 from gpu_tenancy.base import terminal
 from gpu_tenancy.cli.commands import (
     adopting,
+    costing,
     doctor,
     environments,
     facts,
@@ -36,6 +37,7 @@ _EVERY_DAY: Final = (
     live.fit,
     simulating.whatif,
     replaying.replay,
+    costing.cost,
 )
 _GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Callable[..., None]]]]] = {
     "stack": (

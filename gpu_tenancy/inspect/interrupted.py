@@ -16,8 +16,8 @@ from gpu_tenancy.base.json import int_at, maps_at, text_at
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.workloads import Workload
 
-_SECONDS: Final = ("accumulatedPastExecutionTimeSeconds", "accumulatedPastExexcutionTimeSeconds")
-"""The second is the field of v1beta1."""
+EXECUTED: Final = ("accumulatedPastExecutionTimeSeconds", "accumulatedPastExexcutionTimeSeconds")
+"""Fields of a Workload's status: the seconds that it was admitted before its last eviction. The second is v1beta1's."""
 _HOUR: Final = 3600
 
 
@@ -62,5 +62,5 @@ def _evictions(workload: Workload) -> Counter[str]:
 
 
 def _gpu_hours(workload: Workload) -> float:
-    seconds = sum(int_at(workload.manifest, "status", field) for field in _SECONDS)
+    seconds = sum(int_at(workload.manifest, "status", field) for field in EXECUTED)
     return seconds * sum(gpus(workload.total).values()) / _HOUR

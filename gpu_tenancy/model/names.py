@@ -27,6 +27,8 @@ STACK: Final = "gpu-tenancy.dev/stack"
 """Annotation of the root Cohort, with the name of its stack. Whoever may read quota may read it."""
 HOLD: Final = "gpu-tenancy.dev/hold"
 """Annotation of a held ClusterQueue or ResourceFlavor, with who holds it, and key of the taint of a held flavor."""
+USER: Final = "gpu-tenancy.dev/user"
+"""Label of a job that says whose it is, which Kueue copies to its Workload."""
 KUBECTL: Final = (
     "registry.k8s.io/kubectl:v1.34.1@sha256:59bafa07ff3a6d4b417e7633ddb9d79a9606ca98bf64bac080b3e65748669250"
 )

@@ -12,7 +12,9 @@ from gpu_tenancy.model.catalogue.operators import charts
 
 
 def test_kueue_manages_every_kind_of_work_that_a_team_may_start() -> None:
-    assert kueue(made_here())["integrations"] == {"frameworks": ["batch/job", "pod", "deployment", "statefulset"]}
+    found = kueue(made_here())["integrations"]
+    assert found["frameworks"] == ["batch/job", "pod", "deployment", "statefulset"]
+    assert found["labelKeysToCopy"] == ["gpu-tenancy.dev/user"]
 
 
 def test_kueue_manages_train_jobs_and_their_job_sets_where_there_are_any() -> None:

@@ -59,10 +59,13 @@ def panels(plan: ObservabilityPlan) -> Iterator[tuple[str, str, Any]]:
                 yield f"{board['uid']}/{panel['title']}/{target['refId']}", target["expr"], target
 
 
-def tried(tests: list[Data], rules: Data, folder: Path) -> tuple[bool, str]:
-    """Runs tests of expressions and alerts: whether all pass, and what promtool says."""
+def tried(tests: list[Data], rules: Data, folder: Path, every: str = "1m") -> tuple[bool, str]:
+    """Runs tests of expressions and alerts: whether all pass, and what promtool says.
+
+    All rules are evaluated at one interval, whatever that of their group is.
+    """
     (folder / "rules.json").write_text(json.dumps(rules))
-    whole = {"rule_files": ["rules.json"], "evaluation_interval": "1m", "tests": tests}
+    whole = {"rule_files": ["rules.json"], "evaluation_interval": every, "tests": tests}
     (folder / "tests.json").write_text(json.dumps(whole))
     done = subprocess.run(
         [str(promtool()), "test", "rules", "tests.json"],

@@ -29,6 +29,17 @@ WORLD = {
     'kube_pod_status_phase{namespace="a", pod="old-1", phase="Succeeded"}': 1,
     'kube_pod_status_phase{namespace="a", pod="wait-1", phase="Pending"}': 1,
     'kube_pod_status_phase{namespace="b", pod="api-5f-x1", phase="Running"}': 1,
+    # Two pods of 4 GPUs that failed after an hour: one in the last minutes, one long ago.
+    **{
+        f'{name}{{namespace="a", pod="{pod}"{more}}}': value
+        for pod, end in (("broken-1", 5250), ("broken-2", 4000))
+        for name, more, value in (
+            ("kube_pod_container_resource_requests", ', node="n1", resource="nvidia_com_gpu"', 4),
+            ("kube_pod_status_phase", ', phase="Failed"', 1),
+            ("kube_pod_start_time", "", end - 3600),
+            ("kube_pod_completion_time", "", end),
+        )
+    },
     'kube_pod_info{namespace="a", pod="train-1", node="n1", created_by_kind="Job", created_by_name="train"}': 1,
     'kube_pod_info{namespace="a", pod="old-1", node="n1", created_by_kind="Job", created_by_name="old"}': 1,
     'kube_pod_info{namespace="b", pod="api-5f-x1", node="n2", created_by_kind="ReplicaSet"}': 1,
@@ -55,9 +66,13 @@ WORLD = {
         f'kueue_cluster_queue_{name}{{cohort="org", cluster_queue="{queue}", flavor="h100",'
         f' resource="nvidia.com/gpu", replica_role="{role}"}}': value
         for role in ("leader", "follower")
-        for queue, values in {"a": (8, 4, 11), "b": (4, 0, 2)}.items()
-        for name, value in zip(("nominal_quota", "borrowing_limit", "resource_usage"), values, strict=True)
+        for queue, values in {"a": (8, 4, 11, "Inf"), "b": (4, 0, 2, "Inf")}.items()
+        for name, value in zip(
+            ("nominal_quota", "borrowing_limit", "resource_usage", "lending_limit"), values, strict=True
+        )
     },
+    'kueue_cohort_subtree_quota{cohort="org", flavor="h100", resource="nvidia.com/gpu", replica_role="leader"}': 14,
+    'kueue_cohort_subtree_quota{cohort="lab", flavor="h100", resource="nvidia.com/gpu", replica_role="leader"}': 8,
     'kueue_cluster_queue_nominal_quota{cluster_queue="a", flavor="h100", resource="cpu", replica_role="leader"}': 99,
     **{
         f'kueue_cluster_queue_resource_pending{{cluster_queue="a", resource="{asked}", replica_role="{role}"}}': value
@@ -183,4 +198,20 @@ ANSWERS: dict[str, dict[str, float]] = {
     "serving/Latency/B": {"{}": 0.1},
     "serving/GPU utilisation/A": {"{}": 40},
     "serving/GPUs/A": {"{}": 2},
+}
+
+# What the recording rules say at the same moment. Nobody is guaranteed 2 of the 14; a borrows 3, so 1 is of b's idle 2.
+RECORDED: dict[str, dict[str, float]] = {
+    "existing": {"": 24},
+    "guaranteed": _queues(8, 4),
+    "used": _queues(11, 2),
+    "idle": _queues(0, 2),
+    "borrowed": _queues(3, 0),
+    "lent": _queues(0, 1),
+    "unused": {'{namespace="b"}': 1},
+    "failed": {'{namespace="a"}': 4 * 3600 / 300},
+    "of_job": {
+        '{namespace="a", created_by_kind="Job", created_by_name="train"}': 4,
+        '{namespace="b", created_by_kind="ReplicaSet", created_by_name=""}': 2,
+    },
 }

@@ -1,4 +1,4 @@
-"""Dashboards and alerts of a stack: `dashboards.yaml` and `alerts.yaml` with its resources, teams and servers."""
+"""Dashboards, recording rules and alerts of a stack: the tables beside this file, filled in from the stack."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,8 @@ class ObservabilityPlan:
 
     Attributes:
         dashboards: file name and JSON of each; without GPUs those of quotas and servers, empty without teams.
-        rules: groups of a PrometheusRule of monitoring.coreos.com/v1; empty without teams if there are no GPUs.
+        rules: groups of a PrometheusRule of monitoring.coreos.com/v1, which record or alert; empty without teams if
+            there are no GPUs.
     """
 
     dashboards: tuple[tuple[str, str], ...] = ()
@@ -68,8 +69,8 @@ def observability(tree: "Tree", servers: "Sequence[ServerPlan]") -> Observabilit
     return ObservabilityPlan(
         tuple((f"{board.uid}.json", to_json(board)) for board in boards),
         tuple(
-            _filled({"name": group["name"], "rules": group["rules"]}, names)
-            for group in _table("alerts.yaml")
+            _filled({key: value for key, value in group.items() if key != "when"}, names)
+            for group in (*_table("recordings.yaml"), *_table("alerts.yaml"))
             if _applies(group, names)
         ),
     )

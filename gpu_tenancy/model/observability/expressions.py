@@ -25,17 +25,29 @@ def _state_metric_name(resource: str) -> str:
     return re.sub(r"[^a-zA-Z0-9_]", "_", resource)
 
 
+RECORDED_EVERY: Final = 300
+"""Seconds between two samples of a recording rule. In a month, a series has 8,928 of them, and a query of a thousand
+series is below Prometheus' limit of 50 million samples."""
+
+
 @dataclass(frozen=True, slots=True)
 class Expressions:
     """PromQL for one stack. A parameter `more` adds label matchers, such as `, node=~"$node"`.
 
     Attributes:
+        seconds: `RECORDED_EVERY`.
         resources: extended resources of the GPUs, such as `nvidia.com/gpu`; `cpu` for a stack without GPUs.
         teams: namespaces of the teams.
     """
 
     resources: tuple[str, ...]
     teams: tuple[str, ...]
+    seconds: int = RECORDED_EVERY
+
+    @property
+    def every(self) -> str:
+        """Interval of the recording rules."""
+        return f"{self.seconds // 60}m"
 
     @property
     def noun(self) -> str:
@@ -88,11 +100,14 @@ class Expressions:
         unready = f'kube_node_status_condition{{condition="Ready", status="true"{more}}} == 0'
         return f"{self.capacity(more)} > {self.allocatable(more)} or {self.capacity(more)} > 0 and on (node) {unready}"
 
+    def requested(self, more: str = "") -> str:
+        """GPUs of each container that was scheduled."""
+        return f'kube_pod_container_resource_requests{{{self.written}, node!=""{more}}}'
+
     def held(self, more: str = "") -> str:
         """GPUs of each container that is scheduled and has not ended."""
         lives = 'max by (namespace, pod) (kube_pod_status_phase{phase=~"Pending|Running"} == 1)'
-        asked = f'kube_pod_container_resource_requests{{{self.written}, node!=""{more}}}'
-        return f"{asked} * on (namespace, pod) group_left () {lives}"
+        return f"{self.requested(more)} * on (namespace, pod) group_left () {lives}"
 
     @staticmethod
     def of_pods(metric: str, more: str = "") -> str:
@@ -145,6 +160,16 @@ class Expressions:
     def limit(self, more: str = "") -> str:
         """Nominal quota plus borrowing limit of each queue; +Inf without a limit."""
         return f"{self.nominal(more)} + {self.quota('kueue_cluster_queue_borrowing_limit', more)}"
+
+    @property
+    def quota_of_all(self) -> str:
+        """Quota that queues share: the root cohort's, without what queues do not lend."""
+        return f"max by (flavor, resource) (kueue_cohort_subtree_quota{{{self.raw}}})"
+
+    def lendable(self, amount: str) -> str:
+        """An amount of each queue, or its lending limit where that is less; the limit is +Inf if there is none."""
+        limit = self.quota("kueue_cluster_queue_lending_limit")
+        return f"({amount} <= {limit} or {limit})"
 
     @staticmethod
     def pending() -> str:

@@ -3,7 +3,7 @@
 from gpu_tenancy.simulation.replay.compare import Change, Comparison, compare
 from gpu_tenancy.simulation.replay.outcome import FlavorOutcome, Group, Outcome
 from gpu_tenancy.simulation.replay.play import replay
-from gpu_tenancy.simulation.replay.records import JobRecord, Part, Trace, TraceError
+from gpu_tenancy.simulation.replay.records import JobRecord, Part, Run, Trace, TraceError
 
 __all__ = [
     "Change",
@@ -13,6 +13,7 @@ __all__ = [
     "JobRecord",
     "Outcome",
     "Part",
+    "Run",
     "Trace",
     "TraceError",
     "compare",

@@ -13,6 +13,8 @@ from pydantic import Field, ValidationError
 from gpu_tenancy.base.amounts import amount
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import CPU, MEMORY, is_extended
+from gpu_tenancy.inspect.interrupted import EXECUTED
+from gpu_tenancy.model.names import USER
 from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Positive, Seconds, Section
 
 ALIBABA: Final = frozenset({"creation_time", "scheduled_time", "deletion_time", "num_gpu", "cpu_milli", "memory_mib"})
@@ -37,6 +39,27 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Run:
+    """How a Workload of Kueue ran.
+
+    Attributes:
+        start: when it was admitted for the last time, in seconds since 1970.
+        job: name of the object that it was made for.
+        user: label `gpu-tenancy.dev/user` of the Workload; empty without one.
+        failed: whether it ended with an error.
+        evicted: seconds that it had been admitted before.
+        preempted: the share of its evictions that were preemptions.
+    """
+
+    start: float
+    job: str
+    user: str = ""
+    failed: bool = False
+    evicted: float = 0.0
+    preempted: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class JobRecord:
     """A job that ran.
 
@@ -45,6 +68,7 @@ class JobRecord:
         duration: seconds that it ran.
         team: None where the file does not tell.
         priority: name of its priority class; None for the team's.
+        run: of a Workload.
     """
 
     name: str
@@ -53,6 +77,7 @@ class JobRecord:
     team: str | None
     parts: tuple[Part, ...]
     priority: str | None = None
+    run: Run | None = None
 
 
 class TraceError(ValueError):
@@ -97,11 +122,12 @@ class Trace:
     """A file with recorded jobs; it is read anew for each pass.
 
     Attributes:
+        until: Workloads that still run count until then, in seconds since 1970; None: they are left out.
         left_out: after a pass, how many entries have no start or no end, by what is missing.
     """
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    def __init__(self, file: Path, until: float | None = None) -> None:
+        self.file, self.until = file, until
         self.left_out: dict[str, int] = {}
 
     def __iter__(self) -> Iterator[JobRecord]:
@@ -210,19 +236,30 @@ class Trace:
         return JobRecord(row["name"], at, max(0.0, end - start), None, (part,))
 
     def _workload(self, _line: int, found: Any) -> JobRecord | str:
-        """Of a Workload of Kueue that has ended: https://kueue.sigs.k8s.io/docs/concepts/workload/."""
+        """Of a Workload of Kueue that has ended, or runs: https://kueue.sigs.k8s.io/docs/concepts/workload/."""
         metadata, spec, status = found["metadata"], found["spec"], found.get("status", {})
-        times = {
-            one["type"]: one["lastTransitionTime"] for one in status.get("conditions", ()) if one["status"] == "True"
-        }
-        if not {"Admitted", "Finished"} <= times.keys():
+        true = {one["type"]: one for one in status.get("conditions", ()) if one["status"] == "True"}
+        times = {kind: _seconds(one["lastTransitionTime"]) for kind, one in true.items()}
+        end = times.get("Finished", self.until)
+        if "Admitted" not in times or end is None:
             return "not admitted, or not finished"
-        parts = tuple(_part(one) for one in status["admission"]["podSetAssignments"])
-        at, start, end = (
-            _seconds(moment) for moment in (metadata["creationTimestamp"], times["Admitted"], times["Finished"])
+        run = Run(
+            times["Admitted"],
+            next((owner["name"] for owner in metadata.get("ownerReferences", ())), metadata["name"]),
+            metadata.get("labels", {}).get(USER, ""),
+            failed=true.get("Finished", {}).get("reason") == "Failed",
+            evicted=float(next((status[key] for key in EXECUTED if key in status), 0)),
+            preempted=_preempted(status),
         )
+        parts = tuple(_part(one) for one in status["admission"]["podSetAssignments"])
         reference = spec.get("priorityClassRef", {}).get("name") or spec.get("priorityClassName") or None
-        return JobRecord(metadata["name"], at, max(0.0, end - start), metadata["namespace"], parts, reference)
+        duration, at = max(0.0, end - run.start), _seconds(metadata["creationTimestamp"])
+        return JobRecord(metadata["name"], at, duration, metadata["namespace"], parts, reference, run)
+
+
+def _preempted(status: Any) -> float:
+    counts = {one["reason"]: int(one["count"]) for one in status.get("schedulingStats", {}).get("evictions", ())}
+    return counts.get("Preempted", 0) / total if (total := sum(counts.values())) else 0.0
 
 
 def _part(assignment: Any) -> Part:

@@ -10,7 +10,7 @@ import yaml
 from gpu_tenancy.base.quantity import CPU, MEMORY, go_duration
 from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.kinds import kinds
-from gpu_tenancy.model.names import CLAIM_CLASSES
+from gpu_tenancy.model.names import CLAIM_CLASSES, USER
 from gpu_tenancy.model.plan.claims import claimed_on
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import OF_JOBS, there
@@ -164,7 +164,10 @@ def _teams_alone(monitoring: str) -> dict[str, Any]:
 
 
 def integrations(environment: Environment) -> dict[str, list[str]]:
-    """The kinds that Kueue queues (`frameworks`), and those whose children it leaves alone (`externalFrameworks`)."""
+    """The kinds that Kueue queues (`frameworks`), and those whose children it leaves alone (`externalFrameworks`).
+
+    Workloads have the label of a job's user, by which `tenancy cost` sums.
+    """
     of_jobs = [
         kind.integration
         for operator in OF_JOBS
@@ -175,7 +178,7 @@ def integrations(environment: Environment) -> dict[str, list[str]]:
     gangs = [GANG] if there(environment, "volcano") else []
     caches = [f"{kind}.v1alpha1.{_FLUID}" for kind in _CACHES] if there(environment, "fluid") else []
     others = {"externalFrameworks": [*gangs, *caches]} if gangs or caches else {}
-    return {"frameworks": [*_FRAMEWORKS, *of_jobs], **others}
+    return {"frameworks": [*_FRAMEWORKS, *of_jobs], "labelKeysToCopy": [USER], **others}
 
 
 def _excluded(environment: Environment) -> list[str]:

@@ -1,0 +1,97 @@
+"""The command `cost`: what was used of what was guaranteed, in GPU-hours and US dollars."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.answer import Output, for_programs, is_for_programs
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.base.terminal import ProjectFolder, StackName
+from gpu_tenancy.base.writing import write_text
+
+if TYPE_CHECKING:
+    from gpu_tenancy.cost.statement import Period, Statement, Terms
+
+
+def cost(
+    stack: StackName,
+    *,
+    month: Annotated[str | None, typer.Option(metavar="YYYY-MM", help="Month in UTC. Default: last month.")] = None,
+    team: Annotated[str | None, typer.Option(help="Only this team. Default: all teams.")] = None,
+    prometheus: Annotated[
+        str | None, typer.Option(metavar="URL", help="Address of Prometheus, such as http://127.0.0.1:9090.")
+    ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="FILE", help="Instead of Prometheus: the output of `kubectl get workloads -A -o json`."
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for `cost.html` and `cost.csv`.")] = None,
+    project: ProjectFolder = None,
+    output: Output = None,
+) -> None:
+    """Show a month's GPU-hours: guaranteed, used, idle, borrowed, lent, lost; by team, cost center, user and job.
+
+    Costs are those of the stack's prices. Nobody is stopped by what they are.
+
+    [dim]tenancy cost prod-aws --month 2026-10 --prometheus http://127.0.0.1:9090[/dim]
+    """
+    with terminal.errors(stack):
+        from gpu_tenancy.cost.show import show
+        from gpu_tenancy.cost.statement import Period, Terms, of_only
+        from gpu_tenancy.cost.tables import csv_text, data
+        from gpu_tenancy.model.load import load
+        from gpu_tenancy.model.plan.shares import Tree
+        from gpu_tenancy.model.project import project_folder, read_stack
+
+        terms = Terms.of(Tree(load(read_stack(stack, project_folder(project)))))
+        period = Period.of(month, datetime.now(UTC))
+        statement = _read(stack, terms, period, prometheus, source)
+        if team is not None:
+            known = list(dict.fromkeys(line.team for line in statement.lines))
+            if team not in known:
+                raise ConsoleError(f"--team {team}: has no GPU-hours", nearest(team, known))
+            statement = of_only(statement, team)
+        if is_for_programs(output):
+            for_programs(output, data(statement), dict.fromkeys(line.team for line in statement.lines))
+        else:
+            show(terminal.out, statement)
+        if out:
+            from gpu_tenancy.cost.page import page
+
+            write_text(out / "cost.html", page(statement))
+            write_text(out / "cost.csv", csv_text(statement))
+            if not is_for_programs(output):
+                terminal.out.print(f"page {escape(str(out / 'cost.html'))}, table cost.csv", highlight=False)
+
+
+def _read(stack: str, terms: "Terms", period: "Period", prometheus: str | None, source: Path | None) -> "Statement":
+    from gpu_tenancy.cost.prometheus import Prometheus, of_prometheus
+    from gpu_tenancy.cost.workloads import of_workloads
+    from gpu_tenancy.simulation.replay import Trace, TraceError
+
+    if (prometheus is None) == (source is None):
+        raise ConsoleError(
+            "specify one of --prometheus and --from",
+            "run `kubectl port-forward -n monitoring svc/kube-prometheus-stack-prometheus 9090` and set --prometheus"
+            " http://127.0.0.1:9090, or set --from to a file of Workloads",
+        )
+    if prometheus is not None:
+        terminal.progress(f"asking {prometheus}")
+        return of_prometheus(stack, terms, Prometheus(prometheus), period)
+    assert source is not None  # noqa: S101 - see above
+    try:
+        terminal.progress(f"reading {source.name}")
+        statement = of_workloads(stack, terms, Trace(source), period)
+    except TraceError as error:
+        raise ConsoleError(error.what, error.fix) from error
+    if not statement.jobs:
+        reasons = "; ".join(statement.notes[-2:])
+        raise ConsoleError(f"--from: {source}: no GPU-hours in {period.month}: {reasons}", "use another file or month")
+    return statement

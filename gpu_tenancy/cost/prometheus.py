@@ -1,0 +1,156 @@
+"""The GPU-hours of a month from the recording rules that a stack deploys, by the HTTP API of Prometheus.
+
+https://prometheus.io/docs/prometheus/latest/querying/api/#instant-queries (read 2026-11-26)
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import urllib3
+from urllib3.exceptions import HTTPError
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import maps_at, text_at, texts_at
+from gpu_tenancy.cost.ledger import HOUR, Hours
+from gpu_tenancy.cost.statement import JobUse, Loss, Period, Statement, Supply, Terms
+from gpu_tenancy.model.observability.expressions import RECORDED_EVERY
+
+_OK: Final = 200
+_TIMEOUT: Final = 120.0
+_NO_LOST: Final = (
+    "GPU-hours before preemptions are not in metrics: `tenancy usage` has them of workloads that exist, and --from of"
+    " those in a file"
+)
+_LATER: Final = "teams with several flavors: jobs have no price, because metrics of pods have no flavor"
+
+Labels = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Prometheus:
+    """A server of Prometheus' HTTP API; a path before `/api/v1` is part of the address."""
+
+    url: str
+
+    def query(self, expr: str, at: float) -> Iterator[tuple[Labels, float]]:
+        """Labels and value of each series at a moment, in seconds since 1970.
+
+        Raises:
+            ConsoleError: the server cannot be reached, or does not answer the query.
+        """
+        if urlsplit(self.url).scheme not in {"http", "https"}:
+            raise ConsoleError(f"--prometheus {self.url}: is not an address", "set one such as http://127.0.0.1:9090")
+        address = f"{self.url.rstrip('/')}/api/v1/query"
+        try:
+            with urllib3.PoolManager(timeout=_TIMEOUT, retries=False) as pool:
+                answer = pool.request_encode_body(
+                    "POST", address, fields={"query": expr, "time": f"{at:.0f}"}, encode_multipart=False
+                )
+        except HTTPError as error:
+            raise ConsoleError(
+                f"--prometheus {self.url}: is not reachable: {error}",
+                "check the address, or run `kubectl port-forward` again",
+            ) from error
+        try:
+            found: Any = json.loads(answer.data)
+        except ValueError:
+            found = {}
+        if answer.status != _OK or not isinstance(found, dict):
+            said = text_at(found, "error") if isinstance(found, dict) else ""  # pyright: ignore[reportUnknownArgumentType]
+            raise ConsoleError(
+                f"--prometheus {self.url}: status {answer.status}{': ' if said else ''}{said}",
+                "check that it is the address of Prometheus, without /api/v1",
+            )
+        for series in maps_at(found, "data", "result"):  # pyright: ignore[reportUnknownArgumentType]
+            yield texts_at(series, "metric"), float(_sample(series))
+
+    def hours(self, record: str, period: Period) -> Iterator[tuple[Labels, float]]:
+        """GPU-hours of each series of a recording rule `gpu_tenancy:gpus_<record>`."""
+        span = f"{round(period.end - period.start)}s"
+        for labels, total in self.query(f"sum_over_time(gpu_tenancy:gpus_{record}[{span}])", period.end):
+            yield labels, total * RECORDED_EVERY / HOUR
+
+
+def _sample(series: Mapping[str, Any]) -> str:
+    return str(series["value"][1])
+
+
+def of_prometheus(stack: str, terms: Terms, server: Prometheus, period: Period) -> Statement:
+    """The statement of a month.
+
+    Args:
+        stack: name of the stack.
+        terms: of the stack.
+        server: with the samples of the stack's recording rules.
+        period: the month.
+
+    Raises:
+        ConsoleError: the server cannot be reached, or has no such samples.
+    """
+    sums = {
+        name: {(labels["cluster_queue"], labels["flavor"]): hours for labels, hours in server.hours(name, period)}
+        for name in ("guaranteed", "used", "idle", "borrowed", "lent")
+    }
+    counted = f"max(count_over_time(gpu_tenancy:gpus_used[{round(period.end - period.start)}s]))"
+    samples = [count for _, count in server.query(counted, period.end)]
+    if not samples:
+        raise ConsoleError(
+            f"--prometheus {server.url}: has no samples of gpu_tenancy:gpus_used in {period.month}",
+            "deploy the stack, whose PrometheusRule has this rule, or use --from; Prometheus keeps samples for its"
+            " retention only",
+        )
+    keys = dict.fromkeys(key for found in sums.values() for key in found)
+    amounts = {key: [found.get(key, 0.0) for found in sums.values()] for key in keys}
+    lines = terms.ordered(terms.line(*key, Hours(*found)) for key, found in amounts.items())
+    total = sum((line.hours for line in lines), Hours())
+    existed = sum(hours for _, hours in server.hours("existing", period))
+    jobs = tuple(_jobs(terms, server, period))
+    return Statement(
+        stack,
+        server.url,
+        period,
+        covered=samples[0] * RECORDED_EVERY / HOUR,
+        at_most=False,
+        lines=lines,
+        losses=tuple(_losses(terms, server, period)),
+        jobs=jobs,
+        supply=(Supply("", existed, _of_volcano(terms, samples[0]), total.guaranteed, total.used),),
+        notes=(_NO_LOST, *([_LATER] if any(not job.flavor for job in jobs) else [])),
+    )
+
+
+def _losses(terms: Terms, server: Prometheus, period: Period) -> Iterator[Loss]:
+    found = [_by_queue(terms, server.hours(name, period)) for name in ("unused", "failed")]
+    for team in dict.fromkeys(team for sums in found for team in sums):
+        unused, failed = (sums.get(team, 0.0) for sums in found)
+        yield Loss(team, unused, None, failed)
+
+
+def _by_queue(terms: Terms, found: Iterator[tuple[Labels, float]]) -> dict[str, float]:
+    sums: dict[str, float] = {}
+    for labels, hours in found:
+        queue = terms.queue_of(labels["namespace"])
+        sums[queue] = sums.get(queue, 0.0) + hours
+    return sums
+
+
+def _jobs(terms: Terms, server: Prometheus, period: Period) -> Iterator[JobUse]:
+    for labels, hours in server.hours("of_job", period):
+        team = labels["namespace"]
+        flavors = [name for name in terms.tree.shares_of(team) if name in terms.prices] if team in _teams(terms) else []
+        flavor = flavors[0] if len(flavors) == 1 else ""
+        job = labels.get("created_by_name", "")
+        yield JobUse(terms.queue_of(team), team, job, "", flavor, hours, terms.prices.get(flavor))
+
+
+def _teams(terms: Terms) -> Mapping[str, object]:
+    return terms.tree.stack.teams
+
+
+def _of_volcano(terms: Terms, samples: float) -> float:
+    """GPU-hours that the stack reserves for Volcano's gangs."""
+    flavors = [terms.tree.flavors[name] for name in terms.prices]
+    return sum(flavor.gangs.get(flavor.resource or "", 0) for flavor in flavors) * samples * RECORDED_EVERY / HOUR

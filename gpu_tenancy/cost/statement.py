@@ -1,0 +1,213 @@
+"""The GPU-hours of a month with their costs, whatever they were read from."""
+
+import calendar
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final, Self
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.cost.ledger import HOUR, Hours
+from gpu_tenancy.model.outlook.costs import prices
+from gpu_tenancy.model.plan.costs import pool_costs
+from gpu_tenancy.model.plan.measures import Measure
+from gpu_tenancy.model.plan.shares import Tree
+
+_DECEMBER: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A month in UTC, or the part of it that is over; in seconds since 1970."""
+
+    month: str
+    start: float
+    end: float
+
+    @classmethod
+    def of(cls, month: str | None, now: datetime) -> Self:
+        """The month `2026-10`, or the one before the current one.
+
+        Raises:
+            ConsoleError: it is not a month, or has not begun.
+        """
+        if month is None:
+            year, number = (now.year - 1, _DECEMBER) if now.month == 1 else (now.year, now.month - 1)
+            month = f"{year:04}-{number:02}"
+        try:
+            start = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC)
+        except ValueError as error:
+            raise ConsoleError(f"--month {month}: is not a month", "set one such as 2026-10") from error
+        if start >= now:
+            raise ConsoleError(f"--month {month}: has not begun", "set a month that has")
+        days = calendar.monthrange(start.year, start.month)[1]
+        end = min(start.timestamp() + days * 24 * HOUR, now.timestamp())
+        return cls(f"{start:%Y-%m}", start.timestamp(), end)
+
+    @property
+    def hours(self) -> float:
+        """How long it is."""
+        return (self.end - self.start) / HOUR
+
+    def part(self, start: float, end: float) -> tuple[float, float]:
+        """The part of a span of time that is in the period; empty if its end is not after its start."""
+        return max(start, self.start), min(end, self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One flavor of a team's queue. A team without a queue is part of the team whose queue it uses.
+
+    Attributes:
+        center: the team's cost center; empty for a namespace that is not in the stack.
+        price: US dollars per GPU-hour; None if unknown.
+    """
+
+    team: str
+    center: str
+    flavor: str
+    hours: Hours
+    price: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """GPU-hours of a team that nobody profited from; None if unknown.
+
+    Attributes:
+        unused: held by pods whose GPUs did less than 5 %.
+        preempted: of workloads up to a preemption: the most that was lost.
+        failed: of workloads that failed, and up to evictions for other reasons.
+    """
+
+    team: str
+    unused: float | None = None
+    preempted: float | None = None
+    failed: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobUse:
+    """A job.
+
+    Attributes:
+        queue: the team whose queue the job's team uses.
+        user: label `gpu-tenancy.dev/user` of the job; empty without one.
+        flavor: empty if unknown.
+    """
+
+    queue: str
+    team: str
+    job: str
+    user: str
+    flavor: str
+    gpu_hours: float
+    price: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """GPU-hours of a flavor, or of all.
+
+    Attributes:
+        existed: of its nodes; from a file of Workloads, of its pools at their maximum.
+        reserved: of these, for Volcano's gangs, which Kueue does not count.
+    """
+
+    flavor: str
+    existed: float
+    reserved: float
+    guaranteed: float
+    used: float
+
+    @property
+    def unused(self) -> float:
+        """What no workload of a queue had."""
+        return self.existed - self.reserved - self.used
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A month of a stack.
+
+    Attributes:
+        source: what it was read from.
+        covered: hours of the period that the source has.
+        at_most: whether the supply is what could exist, not what did.
+        notes: what a reader should know about the numbers.
+    """
+
+    stack: str
+    source: str
+    period: Period
+    covered: float
+    at_most: bool
+    lines: tuple[Line, ...]
+    losses: tuple[Loss, ...]
+    jobs: tuple[JobUse, ...]
+    supply: tuple[Supply, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a stack says of GPU-hours: prices, teams and cost centers."""
+
+    tree: Tree
+    prices: dict[str, float | None]
+
+    @classmethod
+    def of(cls, tree: Tree) -> Self:
+        """The prices of the flavors with GPUs.
+
+        Raises:
+            ConsoleError: the stack has no GPUs.
+        """
+        counted = [Measure(name, flavor.resource) for name, flavor in tree.flavors.items() if flavor.resource]
+        if not counted:
+            raise ConsoleError("the stack has no GPUs, and only GPU-hours are counted", "specify a stack with GPUs")
+        return cls(tree, prices(tree.flavors, counted, pool_costs(tree)))
+
+    def queue_of(self, namespace: str) -> str:
+        """The team whose queue a namespace uses; the namespace itself if the stack does not have it."""
+        return self.tree.queue_of(namespace) if namespace in self.tree.stack.teams else namespace
+
+    def center_of(self, team: str) -> str:
+        """The cost center of a team."""
+        spec = self.tree.stack.teams.get(team)
+        return spec.cost_center if spec else ""
+
+    def line(self, team: str, flavor: str, hours: Hours) -> Line:
+        """A line with cost center and price."""
+        return Line(team, self.center_of(team), flavor, hours, self.prices.get(flavor))
+
+    def ordered(self, lines: Iterable[Line]) -> tuple[Line, ...]:
+        """Lines with GPU-hours in the order of the stack; other namespaces last."""
+        teams = {team: place for place, team in enumerate(self.tree.stack.teams)}
+        flavors = {flavor: place for place, flavor in enumerate(self.tree.flavors)}
+        shown = (line for line in lines if line.hours.guaranteed or line.hours.used)
+        last = len(teams)
+        return tuple(
+            sorted(shown, key=lambda line: (teams.get(line.team, last), line.team, flavors.get(line.flavor, last)))
+        )
+
+
+def money(lines: Iterable[tuple[float, float | None]]) -> float | None:
+    """The sum of GPU-hours by their prices; None if the price of some is unknown."""
+    total = 0.0
+    for hours, price in lines:
+        if hours and price is None:
+            return None
+        total += hours * (price or 0.0)
+    return total
+
+
+def of_only(statement: Statement, team: str) -> Statement:
+    """What a statement says of one team."""
+    return replace(
+        statement,
+        lines=tuple(line for line in statement.lines if line.team == team),
+        losses=tuple(loss for loss in statement.losses if loss.team == team),
+        jobs=tuple(job for job in statement.jobs if job.queue == team),
+        supply=(),
+    )

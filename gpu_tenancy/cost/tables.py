@@ -1,0 +1,208 @@
+"""Tables of a month for screen, page, CSV and programs."""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from gpu_tenancy.cost.ledger import Hours
+from gpu_tenancy.cost.statement import JobUse, Line, Loss, Statement, money
+from gpu_tenancy.review.figures import DASH, UNKNOWN, Row, Table, columns, monthly, row, share
+
+_MANY: Final = 10
+
+
+def hours_text(hours: float | None) -> str:
+    """`0`, `0.4`, `12`, `1,204`; `unknown` for None."""
+    return UNKNOWN if hours is None else f"{hours:.1f}" if 0 < round(hours, 1) < _MANY else f"{hours:,.0f}"
+
+
+def headline(statement: Statement) -> str:
+    """The month in one line."""
+    total = _sum(statement.lines)
+    spent = money((line.hours.used, line.price) for line in statement.lines)
+    used = f"{hours_text(total.used)} GPU-hours used{'' if spent is None else f', {monthly(spent)}'}"
+    own = total.used - total.borrowed
+    kept = f"; of {hours_text(total.guaranteed)} guaranteed, {share(round(own), round(total.guaranteed))} used"
+    return f"{statement.period.month}: {used}{kept if total.guaranteed else ''}"
+
+
+def notes(statement: Statement) -> Iterator[str]:
+    """What a reader should know beside the tables."""
+    period = statement.period
+    if statement.covered < period.hours * 0.99:
+        yield (
+            f"{statement.source} has {statement.covered:,.0f} of {period.hours:,.0f} hours: all figures are of these;"
+            " for more, raise metrics.storage.retention in the stack"
+        )
+    unpriced = dict.fromkeys(line.flavor for line in statement.lines if line.price is None)
+    if unpriced:
+        yield f"{', '.join(unpriced)}: no price of the machine, so costs are unknown; set `prices` in the stack"
+    yield from statement.notes
+
+
+_HOURS: Final = ("guaranteed#", "used#", "idle#", "borrowed#", "lent#")
+
+
+def teams_table(statement: Statement) -> Table:
+    """GPU-hours by team and flavor."""
+    rows = [row(line.team, line.flavor, *_hours(line.hours), team=line.team) for line in statement.lines]
+    if len(rows) > 1:
+        rows.append(row("total", "", *_hours(_sum(statement.lines)), sums=True))
+    return Table("teams", "GPU-hours by team", columns("team", "flavor", *_HOURS), tuple(rows), keys=2)
+
+
+def costs_table(statement: Statement) -> Table:
+    """US dollars by cost center and team."""
+    rows: list[Row] = []
+    for center in dict.fromkeys(line.center for line in sorted(statement.lines, key=lambda line: line.center)):
+        own = [line for line in statement.lines if line.center == center]
+        teams = dict.fromkeys(line.team for line in own)
+        for team in teams:
+            costs = _costs(line for line in own if line.team == team)
+            rows += [row(center or DASH, team, *costs, team=team)]
+        if len(teams) > 1:
+            rows.append(row(center or DASH, "all its teams", *_costs(own), sums=True))
+    rows += [row("total", "", *_costs(statement.lines), sums=True)] if len(rows) > 1 else []
+    heads = columns("cost center", "team", "guaranteed#", "used#", "idle#", "borrowed#")
+    return Table("costs", "US dollars by cost center", heads, tuple(rows), keys=2)
+
+
+def _costs(lines: Iterable[Line]) -> Iterator[str]:
+    own = list(lines)
+    for amount in ("guaranteed", "used", "idle", "borrowed"):
+        yield monthly(money((getattr(line.hours, amount), line.price) for line in own))
+
+
+def losses_table(statement: Statement) -> Table:
+    """GPU-hours that were held for nothing."""
+    rows = [
+        row(loss.team, *(hours_text(lost) for lost in (loss.unused, loss.preempted, loss.failed)), team=loss.team)
+        for loss in statement.losses
+        if any((loss.unused, loss.preempted, loss.failed))
+    ]
+    heads = columns("team", "busy below 5 %#", "before preemptions#", "failed#")
+    return Table("losses", "GPU-hours without a result, at most", heads, tuple(rows))
+
+
+def users_table(statement: Statement, most: int | None = None) -> Table:
+    """The users with the most GPU-hours, where jobs have the label."""
+    users: dict[tuple[str, str], list[JobUse]] = {}
+    for job in statement.jobs if any(job.user for job in statement.jobs) else ():
+        users.setdefault((job.user, job.team), []).append(job)
+    ranked = sorted(users.items(), key=lambda one: -sum(job.gpu_hours for job in one[1]))[:most]
+    rows = tuple(row(user or DASH, team, *_job_sums(jobs), team=team) for (user, team), jobs in ranked)
+    return Table("users", "GPU-hours by user", columns("user", "team", "GPU-hours#", "US dollars#"), rows, keys=2)
+
+
+def jobs_table(statement: Statement, most: int | None = None) -> Table:
+    """The jobs with the most GPU-hours."""
+    jobs = sorted(statement.jobs, key=lambda job: -job.gpu_hours)[:most]
+    rows = (row(job.job, job.team, job.flavor or DASH, *_job_sums([job]), team=job.team) for job in jobs)
+    heads = columns("job", "team", "flavor", "GPU-hours#", "US dollars#")
+    return Table("jobs", "GPU-hours by job", heads, tuple(rows), keys=3)
+
+
+def _job_sums(jobs: Iterable[JobUse]) -> tuple[str, str]:
+    own = list(jobs)
+    return hours_text(sum(job.gpu_hours for job in own)), monthly(money((job.gpu_hours, job.price) for job in own))
+
+
+def supply_table(statement: Statement) -> Table:
+    """What existed, and what became of it."""
+    rows = [
+        row(
+            supply.flavor or "all",
+            *map(hours_text, (supply.existed, supply.reserved, supply.guaranteed, supply.used, supply.unused)),
+        )
+        for supply in statement.supply
+    ]
+    existed = "existed at most#" if statement.at_most else "existed#"
+    heads = columns("flavor", existed, "for Volcano#", "guaranteed#", "used#", "not used#")
+    return Table("supply", "GPU-hours of the nodes", heads, tuple(rows))
+
+
+def _hours(hours: Hours) -> tuple[str, ...]:
+    return tuple(map(hours_text, (hours.guaranteed, hours.used, hours.idle, hours.borrowed, hours.lent)))
+
+
+def _sum(lines: Iterable[Line]) -> Hours:
+    return sum((line.hours for line in lines), Hours())
+
+
+def csv_text(statement: Statement) -> str:
+    """A row for each team and flavor, then one for each job, with unrounded numbers; unknown ones are empty."""
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(
+        (
+            "month", "costCenter", "team", "flavor", "job", "user", "guaranteedGpuHours", "usedGpuHours",
+            "idleGpuHours", "borrowedGpuHours", "lentGpuHours", "usdPerGpuHour",
+        )
+    )  # fmt: skip
+    month = statement.period.month
+    for line in statement.lines:
+        hours = line.hours
+        amounts = (hours.guaranteed, hours.used, hours.idle, hours.borrowed, hours.lent, line.price)
+        writer.writerow((month, line.center, line.team, line.flavor, "", "", *map(_number, amounts)))
+    for job in statement.jobs:
+        amounts = (None, job.gpu_hours, None, None, None, job.price)
+        writer.writerow((month, "", job.team, job.flavor, job.job, job.user, *map(_number, amounts)))
+    return written.getvalue()
+
+
+def _number(amount: float | None) -> str:
+    return "" if amount is None else f"{amount:.4f}".rstrip("0").rstrip(".")
+
+
+def data(statement: Statement) -> dict[str, object]:
+    """The statement for programs; GPU-hours and US dollars, null where unknown."""
+    period = statement.period
+    return {
+        "stack": statement.stack,
+        "month": period.month,
+        "source": statement.source,
+        "hours": period.hours,
+        "covered": statement.covered,
+        "teams": [
+            {
+                "team": line.team,
+                "costCenter": line.center or None,
+                "flavor": line.flavor,
+                "guaranteed": line.hours.guaranteed,
+                "used": line.hours.used,
+                "idle": line.hours.idle,
+                "borrowed": line.hours.borrowed,
+                "lent": line.hours.lent,
+                "usdPerGpuHour": line.price,
+            }
+            for line in statement.lines
+        ],
+        "losses": [_loss(loss) for loss in statement.losses],
+        "supply": [
+            {
+                "flavor": supply.flavor or None,
+                "existed": supply.existed,
+                "reserved": supply.reserved,
+                "guaranteed": supply.guaranteed,
+                "used": supply.used,
+            }
+            for supply in statement.supply
+        ],
+        "jobs": [
+            {
+                "team": job.team,
+                "job": job.job,
+                "user": job.user or None,
+                "flavor": job.flavor or None,
+                "gpuHours": job.gpu_hours,
+                "usdPerGpuHour": job.price,
+            }
+            for job in statement.jobs
+        ],
+        "notes": list(notes(statement)),
+    }
+
+
+def _loss(loss: Loss) -> dict[str, object]:
+    return {"team": loss.team, "unused": loss.unused, "preempted": loss.preempted, "failed": loss.failed}

@@ -1,0 +1,160 @@
+"""`tenancy cost` asks a real Prometheus, which has a day of what the recording rules record."""
+
+import json
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+from cli_builders import Project, tenancy
+from cost_month import OCTOBER, lab, terms
+from prometheus_tool import prometheus, promtool
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.cost.prometheus import Prometheus, of_prometheus
+from gpu_tenancy.cost.tables import losses_table, notes, teams_table
+from gpu_tenancy.model.observability.expressions import RECORDED_EVERY
+
+pytestmark = pytest.mark.process
+
+DAY = 86_400
+_VISION = 'cluster_queue="vision",flavor="h100",resource="nvidia.com/gpu"'
+_SPEECH = 'cluster_queue="speech",flavor="h100",resource="nvidia.com/gpu"'
+# GPUs all day, by recording rule and labels.
+SERIES = {
+    "existing{}": 16,
+    f"guaranteed{{{_VISION}}}": 8,
+    f"used{{{_VISION}}}": 10,
+    f"idle{{{_VISION}}}": 0,
+    f"borrowed{{{_VISION}}}": 2,
+    f"guaranteed{{{_SPEECH}}}": 4,
+    f"used{{{_SPEECH}}}": 1,
+    f"idle{{{_SPEECH}}}": 3,
+    f"borrowed{{{_SPEECH}}}": 0,
+    f"lent{{{_SPEECH}}}": 0.5,
+    'unused{namespace="students"}': 2,
+    'failed{namespace="vision"}': 0.25,
+    'of_job{namespace="vision",created_by_kind="Job",created_by_name="train"}': 10,
+    'of_job{namespace="speech",created_by_kind="Job",created_by_name="tts"}': 1,
+}
+
+
+def _openmetrics() -> str:
+    """Samples of the second day of October; a sample at its end belongs to it, one at its start does not."""
+    lines: list[str] = []
+    for name in dict.fromkeys(series.partition("{")[0] for series in SERIES):
+        lines.append(f"# TYPE gpu_tenancy:gpus_{name} gauge")
+        for series, value in SERIES.items():
+            if series.startswith(f"{name}{{"):
+                moments = range(DAY + RECORDED_EVERY, 2 * DAY + 1, RECORDED_EVERY)
+                lines += [f"gpu_tenancy:gpus_{series} {value} {OCTOBER.start + at:.0f}" for at in moments]
+    return "\n".join([*lines, "# EOF\n"])
+
+
+def _free_port() -> int:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return int(server.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    folder = tmp_path_factory.mktemp("prometheus")
+    (folder / "samples").write_text(_openmetrics(), encoding="utf-8")
+    made = [str(promtool()), "tsdb", "create-blocks-from", "openmetrics", str(folder / "samples"), str(folder / "data")]
+    subprocess.run(made, check=True, capture_output=True, timeout=300)
+    (folder / "prometheus.yml").write_text("{}", encoding="utf-8")
+    port = _free_port()
+    # The samples are older or newer than the clock of this machine: they are never deleted.
+    words = [
+        f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}", "--storage.tsdb.retention.time=100y", "--log.level=error",
+    ]  # fmt: skip
+    with subprocess.Popen([str(prometheus()), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        try:
+            url = f"http://127.0.0.1:{port}"
+            _wait_for(f"{url}/-/ready", run)
+            yield Prometheus(url)
+        finally:
+            run.terminate()
+
+
+def _wait_for(address: str, run: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + 60
+    while True:
+        try:
+            with urlopen(address, timeout=5):  # noqa: S310 - a loopback address
+                return
+        except (URLError, OSError):
+            assert run.poll() is None, "Prometheus has ended"
+            assert time.monotonic() < until, "Prometheus is not ready after 60 s"
+            time.sleep(0.1)
+
+
+def test_hours_are_the_samples_of_the_rules_by_their_interval(server: Prometheus) -> None:
+    found = of_prometheus("test", terms(lab()), server, OCTOBER)
+    hours = {line.team: line.hours for line in found.lines}
+    vision, speech = hours["vision"], hours["speech"]
+    assert (vision.guaranteed, vision.used, vision.idle, vision.borrowed, vision.lent) == (192, 240, 0, 48, 0)
+    assert (speech.guaranteed, speech.used, speech.idle, speech.borrowed, speech.lent) == (96, 24, 72, 0, 12)
+    (supply,) = found.supply
+    assert (supply.existed, supply.used, supply.unused) == (16 * 24, 264, 120)
+    assert found.covered == 24
+    assert next(notes(found)).startswith(f"{server.url} has 24 of 744 hours: all figures are of these")
+
+
+def test_losses_are_those_of_the_queue_and_jobs_have_the_price_of_their_only_flavor(server: Prometheus) -> None:
+    found = of_prometheus("test", terms(lab()), server, OCTOBER)
+    assert [(loss.team, loss.unused, loss.preempted, loss.failed) for loss in found.losses] == [("vision", 48, None, 6)]
+    assert [cell.text for cell in losses_table(found).rows[0].cells] == ["vision", "48", "unknown", "6.0"]
+    assert {(job.job, job.gpu_hours, job.price) for job in found.jobs} == {("train", 240, 10), ("tts", 24, 10)}
+    assert [cell.text for cell in teams_table(found).rows[-1].cells][2:] == ["288", "264", "72", "48", "12"]
+
+
+def test_the_command_asks_it_and_writes_page_and_csv(server: Prometheus, tmp_path: Path) -> None:
+    project = Project.at(tmp_path / "project")
+    project.write("dev", lab())
+    words = ("cost", "dev", "--month", "2026-10", "--prometheus", server.url, "--out", tmp_path / "out")
+    done = tenancy(*words, project=project.folder)
+    assert done.exit_code == 0, done.output
+    assert "2026-10: 264 GPU-hours used, $2,640; of 288 guaranteed, 75% used" in done.output
+    assert (tmp_path / "out" / "cost.html").is_file()
+    assert "rd-002,speech,h100,,,96,24,72,0,12,10" in (tmp_path / "out" / "cost.csv").read_text(encoding="utf-8")
+    found = json.loads(tenancy(*words, "--team", "speech", "-o", "json", project=project.folder).stdout)
+    assert [(line["team"], line["used"]) for line in found["teams"]] == [("speech", 24)]
+    assert [job["job"] for job in found["jobs"]] == ["tts"]
+    refused = tenancy(*words, "--team", "sppech", project=project.folder)
+    assert refused.exit_code == 1
+    assert "--team sppech: has no GPU-hours; did you mean 'speech'?" in refused.output
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("{url}/graph", "status 404; check that it is the address of Prometheus"),
+        ("http://127.0.0.1:1", "http://127.0.0.1:1: is not reachable"),
+        ("127.0.0.1:9090", "127.0.0.1:9090: is not an address; set one such as http://127.0.0.1:9090"),
+    ],
+)
+def test_another_address_is_refused_with_a_fix(server: Prometheus, address: str, message: str) -> None:
+    with pytest.raises(ConsoleError) as raised:
+        of_prometheus("test", terms(lab()), Prometheus(address.format(url=server.url)), OCTOBER)
+    assert message in str(raised.value)
+
+
+def test_a_month_without_samples_is_no_month_without_use(server: Prometheus) -> None:
+    before = OCTOBER.__class__("2026-09", OCTOBER.start - 30 * DAY, OCTOBER.start)
+    with pytest.raises(ConsoleError) as raised:
+        of_prometheus("test", terms(lab()), server, before)
+    assert "has no samples of gpu_tenancy:gpus_used in 2026-09; deploy the stack" in str(raised.value)
+
+
+def test_what_prometheus_does_not_compute_is_its_own_message(server: Prometheus) -> None:
+    with pytest.raises(ConsoleError) as raised:
+        list(server.query("sum(", 0))
+    assert "status 400" in str(raised.value)
+    assert "parse error" in str(raised.value)
