@@ -32,6 +32,7 @@ SHARING: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/inspect/test_inspect_cluster.py",
         "tests/access/",
         "tests/deploy/test_deploy_pulumi.py",
+        "tests/deploy/test_deploy_repairing.py",
         "tests/cli/test_cli_pulumi",
     ),
     "acceptance": ("tests/acceptance/",),

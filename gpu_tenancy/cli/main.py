@@ -51,6 +51,7 @@ _GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Callable[..., None]]]]] = {
             "render": render.render,
             "changed": render.changed,
             "comment": render.comment,
+            "repair": environments.repair,
             "destroy": environments.destroy,
         },
     ),

@@ -122,7 +122,7 @@ class Moving:
         sources = dict.fromkeys(move.source for move in self.moves)
         for name in sources:
             there = {str(entry["urn"]) for entry in self._kept[name]}
-            self._kept[name] = [_without_missing(entry, there) for entry in self._kept[name]]
+            self._kept[name] = [without_missing(entry, there) for entry in self._kept[name]]
         stayed = {name: len(entries) for name, entries in self._kept.items()}
         for (source, target), entries in self._leaving.items():
             _Transfer(project, source, target, self._entries(source), self._kept[target]).add(entries)
@@ -192,7 +192,7 @@ class _Transfer:
             new[_BY_PROPERTY] = {key: [self._urn(urn) for urn in urns or ()] for key, urns in by_property.items()}
         if entry.get(_WITH):
             new[_WITH] = self._urn(str(entry[_WITH]))
-        return _without_missing(new, self._there)
+        return without_missing(new, self._there)
 
     def _parent(self, before: str) -> str:
         """The parent's URN in the target, which gets the parent first if it has none."""
@@ -222,7 +222,7 @@ class _Transfer:
         else:
             self._append(self._root)
             copy["parent"] = self._root["urn"]
-        copy = _without_missing(copy, self._there)
+        copy = without_missing(copy, self._there)
         self._append(copy)
         return copy
 
@@ -234,7 +234,7 @@ def _chain(entry: Entry, entries: Mapping[str, Entry]) -> Iterator[Entry]:
         above = entries.get(str(above.get("parent", "")))
 
 
-def _without_missing(entry: Entry, there: set[str]) -> Mutable:
+def without_missing(entry: Entry, there: set[str]) -> Mutable:
     """A resource without references to what is not in its state: Pulumi refuses a state with them.
 
     The next deployment records them again, as far as they are in the same stack.

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
-import psutil
 import yaml
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.writing import write_text
+from gpu_tenancy.deploy.file_backend import FileBackend
 from gpu_tenancy.deploy.leftovers import State, leftovers
 from gpu_tenancy.engine.project import for_embedded
 from gpu_tenancy.kube.client import Cluster
@@ -94,9 +94,10 @@ class PulumiCli:
         """
         adopt = self._project(stack, kubeconfig)
         (self.folder / "state").mkdir(exist_ok=True)
-        abandoned = self._abandoned()
+        backend = FileBackend(self.folder / "state")
+        abandoned = backend.abandoned()
         if abandoned:
-            self._remove_torn()
+            backend.remove_torn()
         self._run("stack", "select", "--create", "--stack", stack)
         if abandoned:
             self._succeed("cancel", "--yes", "--stack", stack)
@@ -107,23 +108,6 @@ class PulumiCli:
             if left:
                 self._project(stack, kubeconfig, left)
         return _counts(self._succeed("up", "--yes", "--skip-preview", "--json", "--stack", stack))
-
-    def _abandoned(self) -> bool:
-        """Whether a lock is left of a process that no longer runs on this machine."""
-        locks = (self.folder / "state" / ".pulumi" / "locks").rglob("*.json")
-        return any(not psutil.pid_exists(int(json.loads(lock.read_text(encoding="utf-8"))["pid"])) for lock in locks)
-
-    def _remove_torn(self) -> None:
-        """Removes attributes of state files that a killed run left incomplete.
-
-        The file backend writes a state atomically, but not the file with its content type beside it, with which it does
-        not read the state: "failed to load checkpoint: EOF". It does without that file.
-        """
-        for attributes in (self.folder / "state").rglob("*.attrs"):
-            try:
-                json.loads(attributes.read_text(encoding="utf-8"))
-            except ValueError:
-                attributes.unlink()
 
     def _project(self, stack: str, kubeconfig: Path, adopt: Sequence[str] = ()) -> list[str]:
         """Writes a project that runs the same program, so that the user's project folder is not changed.

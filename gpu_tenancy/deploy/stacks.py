@@ -13,6 +13,7 @@ from pulumi.automation import CommandError, InvalidVersionError, LocalWorkspace,
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.writing import write_text
+from gpu_tenancy.deploy.file_backend import FileBackend
 from gpu_tenancy.deploy.moving import State
 from gpu_tenancy.deploy.pulumi_cli import find_pulumi, generated_project
 from gpu_tenancy.model.plan.parts import KEY, Part, is_part
@@ -20,8 +21,22 @@ from gpu_tenancy.model.project import Declared, stack_file
 
 _SALT: Final = "encryptionsalt"
 _ENVIRONMENT: Final = {"PULUMI_SKIP_UPDATE_CHECK": "true", "PULUMI_FALLBACK_TO_STATE_SECRETS_MANAGER": "true"}
+_LOCKED: Final = ("currently locked", "currently in progress")
+"""What backends of files and buckets, and Pulumi Cloud, say of a stack that another deployment has locked."""
+PENDING: Final = "pending_operations"
+"""Operations that a deployment had begun and not ended, in the state that it left."""
 _VERSION: Final = 3
 """Version of the states that are written; older states are written anew as it."""
+
+
+class InterruptedDeploymentError(ConsoleError):
+    """A deployment of a stack was killed: its state has operations of which nobody knows whether they were done."""
+
+    def __init__(self, stack: str, environment: str) -> None:
+        super().__init__(
+            f"stack {stack} has pending operations of an interrupted deployment",
+            f"run `tenancy stack repair {environment}`, then the same command again",
+        )
 
 
 class Stacks:
@@ -37,7 +52,7 @@ class Stacks:
     """
 
     def __init__(self, read: Declared, parts: tuple[Part, ...], folder: Path) -> None:
-        self._file, self._folder, self.environment = stack_file(read.project, read.name), folder, read.name
+        self._file, self.folder, self.environment = stack_file(read.project, read.name), folder, read.name
         self._settings: dict[str, Any] = yaml.safe_load(self._file.read_text(encoding="utf-8"))
         self._parts = {f"{read.name}.{part.name}": part for part in parts}
         self.names = tuple(self._parts) or (read.name,)
@@ -95,13 +110,13 @@ class Stacks:
         part = self._parts.get(name)
         config = {**self._settings["config"], **({KEY: part.name} if part else {})}
         text = yaml.safe_dump({**self._settings, "config": config}, sort_keys=False)
-        write_text(self._folder / f"Pulumi.{name}.yaml", text)
+        write_text(self.folder / f"Pulumi.{name}.yaml", text)
 
     def _keep_salt(self, name: str) -> None:
         """Adds the salt of the passphrase to the environment's file, as `pulumi stack init` does."""
         if _SALT in self._settings:
             return
-        written = yaml.safe_load((self._folder / f"Pulumi.{name}.yaml").read_text(encoding="utf-8"))
+        written = yaml.safe_load((self.folder / f"Pulumi.{name}.yaml").read_text(encoding="utf-8"))
         if salt := written.get(_SALT):
             self._settings[_SALT] = salt
             text = self._file.read_text(encoding="utf-8")
@@ -129,14 +144,46 @@ class Stacks:
         """The state of a stack, with secrets: it is never written to a file.
 
         Raises:
-            ConsoleError: it cannot be read, or a deployment of it was interrupted.
+            InterruptedDeploymentError: a deployment of it was interrupted.
+            ConsoleError: it cannot be read.
+        """
+        state = self.interrupted(name)
+        if state.get(PENDING):
+            raise InterruptedDeploymentError(name, self.environment)
+        return state
+
+    def interrupted(self, name: str) -> State:
+        """The state of a stack, which can have pending operations.
+
+        Raises:
+            ConsoleError: it cannot be read.
         """
         with _failing(f"pulumi stack export {name}", "check the passphrase and the login"):
-            state: State = self._workspace.export_stack(name).deployment or {}
-        if state.get("pending_operations"):
-            fix = f"run `pulumi refresh --stack {name}` in {self._folder}, then the same command again"
-            raise ConsoleError(f"stack {name} has pending operations of an interrupted deployment", fix)
-        return state
+            return self._workspace.export_stack(name).deployment or {}
+
+    def unlock(self, *, forced: bool = False) -> tuple[str, ...]:
+        """Removes the locks of deployments that no longer run, and what they wrote only half.
+
+        Args:
+            forced: whether the user says so; else only of processes of this machine that have ended, in a file backend.
+
+        Returns:
+            Names of the stacks.
+
+        Raises:
+            ConsoleError: the backend cannot be reached.
+        """
+        with _failing("pulumi whoami", "run `pulumi login`, then the same command again"):
+            backend = FileBackend.of(self._workspace.who_am_i().url or "")
+        names = (self.environment, *(name for name in self.names if name != self.environment))
+        locked = [name for name in names if forced or (backend and backend.abandoned(name))]
+        if backend and locked:
+            backend.remove_torn()
+        existing = self.existing() if locked else ()
+        for name in (unlocked := tuple(name for name in locked if name in existing)):
+            with _failing(f"pulumi cancel --stack {name}", "run the same command again"):
+                self.stack(name).cancel()
+        return unlocked
 
     def replace(self, name: str, state: State) -> None:
         """Writes the state of a stack.
@@ -147,7 +194,7 @@ class Stacks:
         # Through a pipe: the Automation API writes it with its secrets to a temporary file.
         done = subprocess.run(
             ["pulumi", "stack", "import", "--stack", name, "--non-interactive", "--color", "never"],
-            cwd=self._folder,
+            cwd=self.folder,
             env={**os.environ, **_ENVIRONMENT},
             input=json.dumps({"version": _VERSION, "deployment": state}),
             capture_output=True,
@@ -156,6 +203,9 @@ class Stacks:
         )
         if done.returncode:
             fix = "no resource was deleted; run the same command again to continue"
+            if any(word in done.stderr for word in _LOCKED):
+                command = f"tenancy stack repair {self.environment} --unlock"
+                fix = f"wait for the other deployment; if it no longer runs, `{command}`"
             raise ConsoleError(f"pulumi stack import {name} failed: {done.stderr.strip()}", fix)
 
 

@@ -1,4 +1,4 @@
-"""Commands that reach the cluster of a stack through Pulumi: `up`, `destroy`, and `preview --all`."""
+"""Commands that reach the cluster of a stack through Pulumi: `up`, `stack repair`, `destroy`, and `preview --all`."""
 
 import sys
 from contextlib import suppress
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpu_tenancy.deploy.deploying import Environment, Result
+    from gpu_tenancy.deploy.stacks import Stacks
+    from gpu_tenancy.model.project import Declared
 
 AT_ONCE: Final = 4
 _AtOnce = Annotated[
@@ -40,12 +42,13 @@ def up(
     """Deploy a stack to its real cluster, with `pulumi up`. Asks first. For this machine, use `tenancy local up`.
 
     Needs the Pulumi CLI; its backend and your credentials of the cloud and cluster are used. A stack with `split` is
-    several Pulumi stacks: all are deployed, in order. The question names the stacks and the cluster.
+    several Pulumi stacks: all are deployed, in order. The question names the stacks and the cluster. After a run that
+    was killed, the state is repaired first, as by `tenancy stack repair`.
 
     [dim]tenancy up prod-aws[/dim]
     """
     with terminal.errors(stack):
-        environment = _opened(stack, project)
+        environment = _whole(stack, project, yes=yes)
         for move in environment.moves:
             terminal.out.print(
                 f"{move.resources} resources move from the state of {move.source} to that of {move.target};"
@@ -89,7 +92,7 @@ def destroy(
     [dim]tenancy stack destroy prod-aws[/dim]
     """
     with terminal.errors(stack):
-        environment = _opened(stack, project)
+        environment = _whole(stack, project, yes=yes)
         if not environment.existing:
             terminal.out.print(f"{stack} has no Pulumi stacks")
             return
@@ -97,15 +100,89 @@ def destroy(
         _show(environment.down(at_once))
 
 
+def repair(
+    stack: StackName,
+    *,
+    project: ProjectFolder = None,
+    unlock: Annotated[
+        bool,
+        typer.Option(
+            "--unlock", help="The deployment that holds the lock no longer runs: you checked, on its machine."
+        ),
+    ] = False,
+) -> None:
+    """Repair the state of a stack after `pulumi up` or `tenancy up` was killed. Then run it again.
+
+    Removes the lock, and ends the pending operations by what is in the cluster: objects that the killed run created are
+    taken into the state; objects of somebody else never are. The cluster is not changed. In a backend of files on this
+    machine, the lock is removed if its process has ended; elsewhere, confirm that with `--unlock`.
+
+    [dim]tenancy stack repair prod-aws[/dim]
+    """
+    with terminal.errors(stack):
+        _, stacks = _read(stack, project)
+        if not _repair(stacks, unlock=unlock):
+            terminal.out.print(f"OK: the state of {stack} has no lock of an ended run and no pending operations")
+
+
+def _repair(stacks: "Stacks", *, unlock: bool) -> bool:
+    """Repairs the states of an environment; whether anything had to be done."""
+    from gpu_tenancy.deploy.repairing import repair as repair_states
+    from gpu_tenancy.inspect.kubeconfig import kubeconfig
+
+    unlocked = _unlock(stacks, forced=unlock)
+    repaired = repair_states(stacks, kubeconfig)
+    for done in repaired:
+        terminal.out.print(
+            f"{done.stack}: {len(done.taken)} objects of the killed run taken into the state,"
+            f" {len(done.dropped)} were not created, {done.read} other resources read again",
+            highlight=False,
+        )
+        for reference in done.foreign:
+            terminal.out.print(
+                f"{done.stack}: {escape(str(reference))} is somebody else's; delete it, or add {reference.adoptable} to"
+                " cluster.adopt",
+                highlight=False,
+            )
+    return bool(unlocked or repaired)
+
+
+def _unlock(stacks: "Stacks", *, forced: bool = False) -> tuple[str, ...]:
+    unlocked = stacks.unlock(forced=forced)
+    for name in unlocked:
+        terminal.out.print(f"{name}: lock of the killed run removed", highlight=False)
+    return unlocked
+
+
+def _whole(stack: str, project: Path | None, *, yes: bool) -> "Environment":
+    """The environment; if a deployment was killed, its states are repaired first, if the user agrees."""
+    from gpu_tenancy.deploy.deploying import Environment
+    from gpu_tenancy.deploy.stacks import InterruptedDeploymentError
+
+    read, stacks = _read(stack, project)
+    _unlock(stacks)
+    try:
+        return Environment(read, stacks, terminal.report)
+    except InterruptedDeploymentError as error:
+        confirm(f"{error.what}. Repair its state?", yes=yes)
+    _repair(stacks, unlock=False)
+    return Environment(read, stacks, terminal.report)
+
+
 def _opened(stack: str, project: Path | None) -> "Environment":
     from gpu_tenancy.deploy.deploying import Environment
+
+    return Environment(*_read(stack, project), terminal.report)
+
+
+def _read(stack: str, project: Path | None) -> "tuple[Declared, Stacks]":
     from gpu_tenancy.deploy.stacks import Stacks
     from gpu_tenancy.model.plan import plan
     from gpu_tenancy.model.project import declared
 
     read = declared(stack, project)
     folder = read.project / "out" / "pulumi" / stack
-    return Environment(read, Stacks(read, plan(read.stack).parts, folder), terminal.report)
+    return read, Stacks(read, plan(read.stack).parts, folder)
 
 
 def _listed(names: "Iterable[str]") -> str:

@@ -1,0 +1,148 @@
+"""Repairs the states of an environment's Pulumi stacks after a deployment that was killed.
+
+Pulumi records each creation before it begins, and afterwards does not know whether it was done: it warns of pending
+operations at each deployment, and creates the object again, which fails because it exists. Pulumi itself can only ask
+the user for the ID of each: https://www.pulumi.com/docs/support/troubleshooting/common-issues/interrupted-updates/.
+"""
+
+import json
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from pulumi.automation import CommandError
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.deploy.moving import Entry, State, without_missing
+from gpu_tenancy.deploy.stacks import PENDING, Stacks, stderr_of
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.live import Live, survey
+from gpu_tenancy.kube.outcome import Failure
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.request import CONNECTIONS
+
+RERUN: Final = "fix the error and run the same command again"
+_CREATING: Final = "creating"
+_MANAGER: Final = "__fieldManager"
+"""Input in which Pulumi's provider keeps the random name by which it applies an object: proof of who created it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What was done with the state of one stack.
+
+    Attributes:
+        taken: objects that the interrupted deployment created, which are in the state now.
+        dropped: objects that it had not created.
+        foreign: objects that exist, and that it did not create: the next deployment is refused.
+        read: number of other resources whose present properties were read.
+    """
+
+    stack: str
+    taken: tuple[Reference, ...]
+    dropped: tuple[Reference, ...]
+    foreign: tuple[Reference, ...]
+    read: int
+
+
+def repair(stacks: Stacks, usual: Callable[[], Path]) -> list[Repaired]:
+    """Ends the pending operations in the states of an environment, by what is in its cluster, which is not changed.
+
+    Args:
+        stacks: of the environment, unlocked.
+        usual: the kubeconfig for stacks that name none.
+
+    Returns:
+        What was done with each stack that had pending operations.
+
+    Raises:
+        ConsoleError: a pending creation is not an object of Kubernetes, the cluster does not answer, or Pulumi fails.
+    """
+    states = {name: stacks.interrupted(name) for name in stacks.existing()}
+    pending = {name: state for name, state in states.items() if state.get(PENDING)}
+    return [_repair(stacks, name, state, usual) for name, state in pending.items()]
+
+
+def _repair(stacks: Stacks, name: str, state: State, usual: Callable[[], Path]) -> Repaired:
+    operations = state[PENDING]
+    creating: list[Entry] = [one["resource"] for one in operations if one["type"] == _CREATING]
+    if others := [str(one["urn"]) for one in creating if not _is_object(one)]:
+        raise ConsoleError(
+            f"stack {name}: it is unknown whether the interrupted deployment created {', '.join(others)}",
+            f"look for them, then run `pulumi refresh --stack {name}` in {stacks.folder}, which asks for each",
+        )
+    resources: list[Entry] = [*(state.get("resources") or ())]
+    there = {str(one["urn"]) for one in resources}
+    missing = {Reference.of(one["inputs"]): one for one in creating if one["urn"] not in there}
+    lives = _lives(resources, missing, usual) if missing else {}
+    taken = {found: one for found, one in missing.items() if _is_own(lives[found], one)}
+    foreign = tuple(found for found, live in lives.items() if live and found not in taken)
+    for found, one in taken.items():
+        there.add(str(one["urn"]))
+        identity = f"{found.namespace}/{found.name}" if found.namespace else found.name
+        resources.append({**without_missing(one, there), "id": identity, "outputs": one["inputs"]})
+    stacks.replace(name, {**{key: value for key, value in state.items() if key != PENDING}, "resources": resources})
+    if reading := sorted({str(one["resource"]["urn"]) for one in operations} & there):
+        _refresh(stacks, name, reading)
+    dropped = tuple(found for found, live in lives.items() if not live)
+    return Repaired(name, tuple(taken), dropped, foreign, len(reading) - len(taken))
+
+
+def _is_object(resource: Entry) -> bool:
+    return resource["type"].startswith("kubernetes:") and "kind" in (resource.get("inputs") or {})
+
+
+def _is_own(live: Live | None, resource: Entry) -> bool:
+    return live is not None and resource["inputs"].get(_MANAGER) in live.managers
+
+
+def _lives(
+    resources: list[Entry], wanted: Mapping[Reference, Entry], usual: Callable[[], Path]
+) -> dict[Reference, Live | None]:
+    """What is in the cluster of the objects' provider."""
+    provider = str(next(iter(wanted.values()))["provider"]).rpartition("::")[0]
+    inputs: Entry = next(one["inputs"] for one in resources if one["urn"] == provider)
+    with _cluster(inputs, usual) as cluster, ThreadPoolExecutor(CONNECTIONS) as pool:
+        found = survey(cluster, pool, wanted)
+    lives: dict[Reference, Live | None] = {}
+    for reference, live in found.items():
+        if isinstance(live, Failure):
+            raise ConsoleError(f"{reference}: {live.why}", RERUN)
+        lives[reference] = live
+    return lives
+
+
+@contextmanager
+def _cluster(provider: Entry, usual: Callable[[], Path]) -> Generator[Cluster]:
+    """The cluster of a provider, whose kubeconfig is a path, a text, or missing."""
+    given, context = _plain(provider.get("kubeconfig")), _plain(provider.get("context")) or None
+    with TemporaryDirectory() as folder:  # only its owner can read it
+        file = Path(given).expanduser() if given else usual()
+        if "\n" in given or given.startswith("{"):
+            file = Path(folder) / "kubeconfig"
+            file.write_text(given, encoding="utf-8")
+        with Cluster(file, context) as cluster:
+            yield cluster
+
+
+def _plain(value: str | Mapping[str, str] | None) -> str:
+    """A text of a state, also if it is a secret; empty if there is none."""
+    return (json.loads(value["plaintext"]) if isinstance(value, Mapping) else value) or ""
+
+
+def _refresh(stacks: Stacks, name: str, urns: list[str]) -> None:
+    """Reads the present properties of resources; the program is not run.
+
+    Raises:
+        ConsoleError: Pulumi fails.
+    """
+    try:
+        stacks.stack(name).refresh(
+            target=urns, run_program=False, color="never", suppress_outputs=True, show_secrets=False
+        )
+    except CommandError as error:
+        raise ConsoleError(f"pulumi refresh of stack {name} failed: {stderr_of(error)}", RERUN) from error

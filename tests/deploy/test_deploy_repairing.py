@@ -1,0 +1,202 @@
+"""`tenancy stack repair`: after a killed deployment, its objects are in the state and those of others are not."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+from cli_builders import Project, small
+from test_cli_pulumi import deployable, references
+from test_cli_pulumi_faults import existing
+from test_deploy_pulumi import tenancy
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.deploy.repairing import repair
+from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.request import FIELD_MANAGER
+
+_GUARD = 300
+"""Seconds after which a deployment counts as one that hangs."""
+URN = "urn:pulumi:good::gpu-tenancy::"
+PROVIDER = f"{URN}pulumi:providers:kubernetes::cluster"
+
+
+@dataclass
+class Interrupted:
+    """Stacks of an environment after a deployment that was killed, which note what is done with them."""
+
+    state: dict[str, Any]
+    folder: Path = Path("out")
+    refreshed: list[str] = field(default_factory=list[str])
+
+    def existing(self) -> tuple[str, ...]:
+        return ("good",)
+
+    def interrupted(self, _: str) -> dict[str, Any]:
+        return self.state
+
+    def replace(self, _: str, state: dict[str, Any]) -> None:
+        self.state = state
+
+    def stack(self, _: str) -> "Interrupted":
+        return self
+
+    def refresh(self, target: list[str], *, run_program: bool, **_: Any) -> None:
+        assert not run_program
+        self.refreshed += target
+
+
+def creating(manifest: dict[str, Any], manager: str) -> dict[str, Any]:
+    """A creation that had begun, as Pulumi's engine records it."""
+    kind, name = manifest["kind"], manifest["metadata"]["name"]
+    resource = {
+        "urn": f"{URN}kubernetes:core/v1:{kind}::{name}",
+        "custom": True,
+        "type": f"kubernetes:core/v1:{kind}",
+        "inputs": {**manifest, "__fieldManager": manager},
+        "provider": f"{PROVIDER}::04da6b54",
+        "dependencies": [f"{URN}kubernetes:core/v1:Namespace::gone"],
+    }
+    return {"resource": resource, "type": "creating"}
+
+
+def config_map(name: str, namespace: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}}
+
+
+def state_of(platform: Platform, *pending: dict[str, Any]) -> dict[str, Any]:
+    """A state whose provider has the text of a kubeconfig, as a secret."""
+    secret = {"4dabf18193072939515e22adb298388d": "", "plaintext": json.dumps(platform.kubeconfig.read_text())}
+    provider = {"urn": PROVIDER, "type": "pulumi:providers:kubernetes", "inputs": {"kubeconfig": secret}}
+    return {"resources": [provider], "pending_operations": list(pending)}
+
+
+def nowhere() -> Path:
+    raise AssertionError("the provider names its kubeconfig")
+
+
+def test_only_what_the_killed_run_created_is_taken_into_the_state(
+    platform: Platform, cluster: Cluster, namespace: str
+) -> None:
+    own, foreign, missing = (config_map(name, namespace) for name in ("own", "foreign", "missing"))
+    for one in (own, foreign):
+        cluster.apply(one)
+    pending = [creating(own, FIELD_MANAGER), creating(foreign, "pulumi-kubernetes-1a2b"), creating(missing, "x")]
+    stacks = Interrupted(state_of(platform, *pending))
+    (done,) = repair(stacks, nowhere)  # pyright: ignore[reportArgumentType] - a stand-in
+    assert (done.taken, done.foreign) == ((Reference.of(own),), (Reference.of(foreign),))
+    assert done.dropped == (Reference.of(missing),)
+    _, entry = stacks.state["resources"]
+    assert (entry["id"], entry["dependencies"]) == (f"{namespace}/own", [])
+    assert "pending_operations" not in stacks.state
+    assert stacks.refreshed == [entry["urn"]]
+
+
+def test_a_creation_that_is_no_object_is_named_before_anything_is_changed(platform: Platform) -> None:
+    pool = {"resource": {"urn": f"{URN}aws:eks/nodeGroup:NodeGroup::h100", "type": "aws:eks/nodeGroup:NodeGroup"}}
+    before = state_of(platform, {**pool, "type": "creating"})
+    stacks = Interrupted(before)
+    with pytest.raises(ConsoleError, match=r"created .*NodeGroup::h100; look for them, then run `pulumi refresh"):
+        repair(stacks, nowhere)  # pyright: ignore[reportArgumentType] - a stand-in
+    assert stacks.state is before
+
+
+# With the CLI
+
+
+@pytest.fixture
+def project(tmp_path: Path, platform: Platform, cluster: Cluster) -> Iterator[Project]:
+    """A user's own project, whose stack `good` is gone from the cluster afterwards."""
+    with deployable(tmp_path / "project", cluster) as found:
+        definition = found.folder / "Pulumi.yaml"
+        runtime = {"name": "python", "options": {"toolchain": "pip", "virtualenv": sys.prefix}}
+        definition.write_text(yaml.safe_dump({**yaml.safe_load(definition.read_text()), "runtime": runtime}))
+        sections = small()
+        found.write("good", {**sections, "cluster": {**sections["cluster"], "kubeconfig": str(platform.kubeconfig)}})
+        yield found
+
+
+def environment(project: Project) -> dict[str, str]:
+    """The same backend as that of `tenancy` in these tests."""
+    backend = project.folder / "backend"
+    backend.mkdir(exist_ok=True)
+    own = {"PULUMI_BACKEND_URL": backend.as_uri(), "PULUMI_CONFIG_PASSPHRASE": "canary-passphrase"}
+    return {**os.environ, **own, "PULUMI_SKIP_UPDATE_CHECK": "true"}
+
+
+def pulumi(project: Project, *arguments: str) -> str:
+    """What the CLI printed."""
+    done = subprocess.run(
+        ["pulumi", *arguments, "--stack", "good", "--non-interactive", "--color", "never"],
+        cwd=project.folder,
+        env=environment(project),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_GUARD,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def kill(command: list[str], project: Project, cluster: Cluster, objects: list[Reference], after: int) -> None:
+    """Kills a command with all of its processes when that many objects exist."""
+    with subprocess.Popen(
+        command, cwd=project.folder, env=environment(project), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as running:
+        deadline = time.monotonic() + _GUARD
+        while len(existing(cluster, objects)) < after and running.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process = psutil.Process(running.pid)
+        processes = [process, *process.children(recursive=True)]
+        for one in processes:
+            one.kill()
+        psutil.wait_procs(processes[1:])
+
+
+@pytest.mark.pulumi
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [3, 17])
+def test_plain_pulumi_up_goes_on_after_a_repair(project: Project, cluster: Cluster, after: int) -> None:
+    objects = references(project)
+    pulumi(project, "stack", "init")
+    kill(["pulumi", "up", "--yes", "--skip-preview", "--stack", "good"], project, cluster, objects, after)
+    before = existing(cluster, objects)
+    assert 0 < len(before) < len(objects)
+
+    repaired = tenancy(project, "stack", "repair", "good")
+    assert repaired.returncode == 0, repaired.stderr
+    assert "lock of the killed run removed" in repaired.stdout
+    pulumi(project, "up", "--yes", "--skip-preview")
+    now = existing(cluster, objects)
+    assert now.keys() == {*objects}
+    assert {one: now[one] for one in before} == before
+    assert not json.loads(pulumi(project, "stack", "export"))["deployment"].get("pending_operations")
+    pulumi(project, "preview", "--expect-no-changes")
+    assert "OK: the state of good has no lock" in tenancy(project, "stack", "repair", "good").stdout
+
+
+@pytest.mark.pulumi
+@pytest.mark.slow
+def test_tenancy_up_goes_on_by_itself(project: Project, cluster: Cluster) -> None:
+    objects = references(project)
+    kill([sys.executable, "-m", "gpu_tenancy", "up", "good", "--yes"], project, cluster, objects, 9)
+    before = existing(cluster, objects)
+    assert 0 < len(before) < len(objects)
+    done = tenancy(project, "up", "good", "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    now = existing(cluster, objects)
+    assert now.keys() == {*objects}
+    assert {one: now[one] for one in before} == before
