@@ -8,7 +8,7 @@ from typing import Final, cast
 
 from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.live import foreign, survey
+from gpu_tenancy.kube.live import Live, foreign, survey
 from gpu_tenancy.kube.outcome import ApplyError, Failure
 from gpu_tenancy.kube.references import Key, Reference
 from gpu_tenancy.kube.request import CONNECTIONS
@@ -64,17 +64,15 @@ def leftovers(cluster: Cluster, objects: Sequence[Reference], state: State, adop
         live = existing[reference]
         if isinstance(live, Failure):
             failures.append(live)
-        elif (
-            live
-            and reference.key in state.creating
-            and (
-                # Pulumi's provider created it; an object without fields has no field manager.
-                not live.managers or any(manager.startswith(_PROVIDER) for manager in live.managers)
-            )
-        ):
+        elif live and reference.key in state.creating and of_provider(live):
             created.append(reference.adoptable)
         elif live and reference.adoptable not in adopt:
             failures.append(Failure(reference, foreign(reference, live)))
     if failures:
         raise ApplyError(failures, ())
     return created
+
+
+def of_provider(live: Live) -> bool:
+    """Whether Pulumi's provider created an object; one without fields has no field manager."""
+    return not live.managers or any(manager.startswith(_PROVIDER) for manager in live.managers)

@@ -17,6 +17,7 @@ from typing import Final
 from pulumi.automation import CommandError
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.deploy.leftovers import of_provider
 from gpu_tenancy.deploy.moving import Entry, State, without_missing
 from gpu_tenancy.deploy.stacks import PENDING, Stacks, stderr_of
 from gpu_tenancy.kube.client import Cluster
@@ -27,8 +28,6 @@ from gpu_tenancy.kube.request import CONNECTIONS
 
 RERUN: Final = "fix the error and run the same command again"
 _CREATING: Final = "creating"
-_MANAGER: Final = "__fieldManager"
-"""Input in which Pulumi's provider keeps the random name by which it applies an object: proof of who created it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ def _repair(stacks: Stacks, name: str, state: State, usual: Callable[[], Path]) 
     there = {str(one["urn"]) for one in resources}
     missing = {Reference.of(one["inputs"]): one for one in creating if one["urn"] not in there}
     lives = _lives(resources, missing, usual) if missing else {}
-    taken = {found: one for found, one in missing.items() if _is_own(lives[found], one)}
+    taken = {found: one for found, one in missing.items() if (live := lives[found]) and of_provider(live)}
     foreign = tuple(found for found, live in lives.items() if live and found not in taken)
     for found, one in taken.items():
         there.add(str(one["urn"]))
@@ -94,10 +93,6 @@ def _repair(stacks: Stacks, name: str, state: State, usual: Callable[[], Path]) 
 
 def _is_object(resource: Entry) -> bool:
     return resource["type"].startswith("kubernetes:") and "kind" in (resource.get("inputs") or {})
-
-
-def _is_own(live: Live | None, resource: Entry) -> bool:
-    return live is not None and resource["inputs"].get(_MANAGER) in live.managers
 
 
 def _lives(

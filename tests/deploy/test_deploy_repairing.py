@@ -14,6 +14,7 @@ import psutil
 import pytest
 import yaml
 from cli_builders import Project, small
+from cluster_builders import created_by
 from test_cli_pulumi import deployable, references
 from test_cli_pulumi_faults import existing
 from test_deploy_pulumi import tenancy
@@ -23,7 +24,6 @@ from gpu_tenancy.deploy.repairing import repair
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.kube.request import FIELD_MANAGER
 
 _GUARD = 300
 """Seconds after which a deployment counts as one that hangs."""
@@ -56,14 +56,14 @@ class Interrupted:
         self.refreshed += target
 
 
-def creating(manifest: dict[str, Any], manager: str) -> dict[str, Any]:
+def creating(manifest: dict[str, Any]) -> dict[str, Any]:
     """A creation that had begun, as Pulumi's engine records it."""
     kind, name = manifest["kind"], manifest["metadata"]["name"]
     resource = {
         "urn": f"{URN}kubernetes:core/v1:{kind}::{name}",
         "custom": True,
         "type": f"kubernetes:core/v1:{kind}",
-        "inputs": {**manifest, "__fieldManager": manager},
+        "inputs": manifest,
         "provider": f"{PROVIDER}::04da6b54",
         "dependencies": [f"{URN}kubernetes:core/v1:Namespace::gone"],
     }
@@ -90,9 +90,9 @@ def test_only_what_the_killed_run_created_is_taken_into_the_state(
     platform: Platform, cluster: Cluster, namespace: str
 ) -> None:
     own, foreign, missing = (config_map(name, namespace) for name in ("own", "foreign", "missing"))
-    for one in (own, foreign):
-        cluster.apply(one)
-    pending = [creating(own, FIELD_MANAGER), creating(foreign, "pulumi-kubernetes-1a2b"), creating(missing, "x")]
+    created_by(cluster, "pulumi-kubernetes", own)
+    created_by(cluster, "kubectl", foreign)
+    pending = [creating(one) for one in (own, foreign, missing)]
     stacks = Interrupted(state_of(platform, *pending))
     (done,) = repair(stacks, nowhere)  # pyright: ignore[reportArgumentType] - a stand-in
     assert (done.taken, done.foreign) == ((Reference.of(own),), (Reference.of(foreign),))
@@ -152,18 +152,18 @@ def pulumi(project: Project, *arguments: str) -> str:
 
 def kill(command: list[str], project: Project, cluster: Cluster, objects: list[Reference], after: int) -> None:
     """Kills a command with all of its processes when that many objects exist."""
-    with subprocess.Popen(
-        command, cwd=project.folder, env=environment(project), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as running:
-        deadline = time.monotonic() + _GUARD
-        while len(existing(cluster, objects)) < after and running.poll() is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        process = psutil.Process(running.pid)
-        processes = [process, *process.children(recursive=True)]
-        for one in processes:
-            one.kill()
-        psutil.wait_procs(processes[1:])
+    log = project.folder / "killed.log"
+    with log.open("w") as output:
+        running = psutil.Popen(command, cwd=project.folder, env=environment(project), stdout=output, stderr=output)
+    deadline = time.monotonic() + _GUARD
+    while len(existing(cluster, objects)) < after:
+        assert running.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.02)
+    processes: list[psutil.Process] = [running, *running.children(recursive=True)]
+    for one in processes:
+        one.kill()
+    psutil.wait_procs(processes)
 
 
 @pytest.mark.pulumi
