@@ -17,6 +17,7 @@ from .clouds import Cluster, open_cluster
 from .clouds.adoption import importing
 from .clouds.api import Api
 from .config import configured_stack, of_part
+from .marking import mark_objects
 from .observability import Observability
 from .operators import Infiniband, Operators
 from .provider.inputs import filling
@@ -38,6 +39,7 @@ def deploy(project: Path) -> None:
     async def program() -> dict[str, Any]:
         if configured.secrets:
             pulumi.runtime.register_stack_transformation(filling(configured.secrets))
+        mark_objects(configured.part)
         with _without_traces():
             return await _deploy(planned)
 

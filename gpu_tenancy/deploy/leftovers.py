@@ -1,78 +1,62 @@
 """Objects that exist and that the state of Pulumi does not have: those of a killed run, and those of somebody else."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Final, cast
+from typing import Any, cast
 
-from gpu_tenancy.base.json import Json, at, maps_at, text_at
+from gpu_tenancy.base.json import Json, maps_at
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.live import Live, foreign, survey
+from gpu_tenancy.kube.live import foreign, survey
 from gpu_tenancy.kube.outcome import ApplyError, Failure
 from gpu_tenancy.kube.references import Key, Reference
 from gpu_tenancy.kube.request import CONNECTIONS
 
-_PROVIDER: Final = "pulumi-kubernetes"
-"""Start of the field managers of Pulumi's Kubernetes provider:
-https://www.pulumi.com/registry/packages/kubernetes/how-to-guides/managing-resources-with-server-side-apply/."""
+
+def exported_keys(exported: str) -> frozenset[Key]:
+    """The objects in the output of `pulumi stack export`."""
+    state = cast("Mapping[str, Json]", json.loads(exported))
+    return keys(maps_at(state, "deployment", "resources"))
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """The objects of a stack in the state of Pulumi.
-
-    Attributes:
-        known: objects that it has.
-        creating: objects whose creation had begun when the engine was killed; they may exist.
-    """
-
-    known: frozenset[Key]
-    creating: frozenset[Key]
-
-    @classmethod
-    def read(cls, exported: str) -> "State":
-        """Reads the output of `pulumi stack export`."""
-        state = cast("Mapping[str, Json]", json.loads(exported))
-        pending = maps_at(state, "deployment", "pending_operations")
-        creating = [at(operation, "resource") for operation in pending if operation.get("type") == "creating"]
-        return cls(
-            frozenset(_keys(maps_at(state, "deployment", "resources"))),
-            frozenset(_keys(resource for resource in creating if isinstance(resource, dict))),
-        )
+def keys(resources: Iterable[Mapping[str, Any]]) -> frozenset[Key]:
+    """The objects among the resources of a state."""
+    return frozenset(Reference.of(one["inputs"]).key for one in resources if is_object(one))
 
 
-def _keys(resources: Iterable[Mapping[str, Json]]) -> Iterator[Key]:
-    for resource in resources:
-        inputs = at(resource, "inputs")
-        if text_at(resource, "type").startswith("kubernetes:") and isinstance(inputs, dict) and "kind" in inputs:
-            yield Reference.of(inputs).key
+def is_object(resource: Mapping[str, Any]) -> bool:
+    """Whether a resource of a state is one object of Kubernetes, and not a provider, a release or a component."""
+    return str(resource["type"]).startswith("kubernetes:") and "kind" in (resource.get("inputs") or {})
 
 
-def leftovers(cluster: Cluster, objects: Sequence[Reference], state: State, adopt: Collection[str]) -> list[str]:
-    """The names, as in `cluster.adopt`, of existing objects that a killed run created.
+def leftovers(
+    cluster: Cluster, objects: Sequence[Reference], known: frozenset[Key], adopt: Collection[str], mark: str
+) -> list[Reference]:
+    """Existing objects that an earlier run of the same stack created, and that its state does not have.
+
+    Args:
+        cluster: of the stack.
+        objects: that the stack declares.
+        known: objects in its state.
+        adopt: names of objects of others that the stack takes over.
+        mark: of the stack, as `gpu_tenancy.model.names.deployed_by`.
 
     Raises:
         ApplyError: objects of somebody else exist, or cannot be read.
     """
-    unknown = [reference for reference in objects if reference.key not in state.known]
+    unknown = [reference for reference in objects if reference.key not in known]
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         existing = survey(cluster, pool, unknown)
-    created: list[str] = []
+    created: list[Reference] = []
     failures: list[Failure] = []
     for reference in unknown:
         live = existing[reference]
         if isinstance(live, Failure):
             failures.append(live)
-        elif live and reference.key in state.creating and of_provider(live):
-            created.append(reference.adoptable)
+        elif live and live.deployed_by == mark:
+            created.append(reference)
         elif live and reference.adoptable not in adopt:
             failures.append(Failure(reference, foreign(reference, live)))
     if failures:
         raise ApplyError(failures, ())
     return created
-
-
-def of_provider(live: Live) -> bool:
-    """Whether Pulumi's provider created an object; one without fields has no field manager."""
-    return not live.managers or any(manager.startswith(_PROVIDER) for manager in live.managers)

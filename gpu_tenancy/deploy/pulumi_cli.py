@@ -16,11 +16,12 @@ import yaml
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.deploy.file_backend import FileBackend
-from gpu_tenancy.deploy.leftovers import State, leftovers
+from gpu_tenancy.deploy.leftovers import exported_keys, leftovers
 from gpu_tenancy.engine.project import for_embedded
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.load import load
+from gpu_tenancy.model.names import deployed_by
 from gpu_tenancy.model.project import project_name, read_stack
 from gpu_tenancy.model.source import to_config
 
@@ -83,7 +84,8 @@ class PulumiCli:
         """Deploys a stack to the cluster of a kubeconfig, in place of the cluster that the stack specifies.
 
         A run that was killed leaves a lock, and objects that its state does not have. The next one removes the lock and
-        adopts these objects. Other existing objects are refused unless the stack adopts them.
+        adopts those of these objects that carry the mark of the stack. Other existing objects are refused unless the
+        stack adopts them.
 
         Returns:
             Number of Kubernetes objects that were created, changed, replaced, pruned and unchanged.
@@ -102,11 +104,12 @@ class PulumiCli:
         if abandoned:
             self._succeed("cancel", "--yes", "--stack", stack)
         if objects:
-            state = State.read(self._succeed("stack", "export", "--stack", stack))
+            known = exported_keys(self._succeed("stack", "export", "--stack", stack))
+            mark = deployed_by(project_name(self.source), stack)
             with Cluster(kubeconfig) as cluster:
-                left = leftovers(cluster, objects, state, adopt)
+                left = leftovers(cluster, objects, known, adopt, mark)
             if left:
-                self._project(stack, kubeconfig, left)
+                self._project(stack, kubeconfig, [reference.adoptable for reference in left])
         return _counts(self._succeed("up", "--yes", "--skip-preview", "--json", "--stack", stack))
 
     def _project(self, stack: str, kubeconfig: Path, adopt: Sequence[str] = ()) -> list[str]:

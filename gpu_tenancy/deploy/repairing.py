@@ -17,7 +17,7 @@ from typing import Final
 from pulumi.automation import CommandError
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.deploy.leftovers import of_provider
+from gpu_tenancy.deploy.leftovers import is_object
 from gpu_tenancy.deploy.moving import Entry, State, without_missing
 from gpu_tenancy.deploy.stacks import PENDING, Stacks, stderr_of
 from gpu_tenancy.kube.client import Cluster
@@ -35,9 +35,9 @@ class Repaired:
     """What was done with the state of one stack.
 
     Attributes:
-        taken: objects that the interrupted deployment created, which are in the state now.
-        dropped: objects that it had not created.
-        foreign: objects that exist, and that it did not create: the next deployment is refused.
+        taken: objects with the mark of the environment, which are in the state now.
+        dropped: objects that do not exist.
+        foreign: objects that exist without the mark: the next deployment is refused.
         read: number of other resources whose present properties were read.
     """
 
@@ -69,7 +69,7 @@ def repair(stacks: Stacks, usual: Callable[[], Path]) -> list[Repaired]:
 def _repair(stacks: Stacks, name: str, state: State, usual: Callable[[], Path]) -> Repaired:
     operations = state[PENDING]
     creating: list[Entry] = [one["resource"] for one in operations if one["type"] == _CREATING]
-    if others := [str(one["urn"]) for one in creating if not _is_object(one)]:
+    if others := [str(one["urn"]) for one in creating if not is_object(one)]:
         raise ConsoleError(
             f"stack {name}: it is unknown whether the interrupted deployment created {', '.join(others)}",
             f"look for them, then run `pulumi refresh --stack {name}` in {stacks.folder}, which asks for each",
@@ -78,7 +78,7 @@ def _repair(stacks: Stacks, name: str, state: State, usual: Callable[[], Path]) 
     there = {str(one["urn"]) for one in resources}
     missing = {Reference.of(one["inputs"]): one for one in creating if one["urn"] not in there}
     lives = _lives(resources, missing, usual) if missing else {}
-    taken = {found: one for found, one in missing.items() if (live := lives[found]) and of_provider(live)}
+    taken = {found: one for found, one in missing.items() if (live := lives[found]) and live.deployed_by == stacks.mark}
     foreign = tuple(found for found, live in lives.items() if live and found not in taken)
     for found, one in taken.items():
         there.add(str(one["urn"]))
@@ -89,10 +89,6 @@ def _repair(stacks: Stacks, name: str, state: State, usual: Callable[[], Path]) 
         _refresh(stacks, name, reading)
     dropped = tuple(found for found, live in lives.items() if not live)
     return Repaired(name, tuple(taken), dropped, foreign, len(reading) - len(taken))
-
-
-def _is_object(resource: Entry) -> bool:
-    return resource["type"].startswith("kubernetes:") and "kind" in (resource.get("inputs") or {})
 
 
 def _lives(

@@ -16,6 +16,7 @@ from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.deploy.file_backend import FileBackend
 from gpu_tenancy.deploy.moving import State
 from gpu_tenancy.deploy.pulumi_cli import find_pulumi, generated_project
+from gpu_tenancy.model.names import deployed_by
 from gpu_tenancy.model.plan.parts import KEY, Part, is_part
 from gpu_tenancy.model.project import Declared, stack_file
 
@@ -65,6 +66,11 @@ class Stacks:
             self._workspace = LocalWorkspace(work_dir=str(folder), env_vars=_ENVIRONMENT)
         except InvalidVersionError as error:
             raise ConsoleError(str(error), "install a newer Pulumi CLI") from error
+
+    @property
+    def mark(self) -> str:
+        """The mark of the environment on its objects in the cluster."""
+        return deployed_by(self.project, self.environment)
 
     def part(self, name: str) -> Part | None:
         """The part that a stack has; None for the stack of the whole environment, or of a part that is no longer."""

@@ -13,6 +13,7 @@ from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.outcome import Failure, in_parallel
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import FIELD_MANAGER
+from gpu_tenancy.model.names import DEPLOYED_BY
 
 _UNTRACKED: Final = "before-first-apply"
 """The manager name that the server gives to writes before the first apply."""
@@ -33,6 +34,7 @@ class Live:
         deleting: its deletion is pending because of finalizers or a grace period.
         generation: changes with every write that changes the spec; 0 for kinds without one.
         managed: `managedFields`: which manager set which fields, and when.
+        deployed_by: the environment whose deployment by Pulumi created it; empty if it has no such mark.
     """
 
     uid: str
@@ -40,6 +42,7 @@ class Live:
     deleting: bool
     generation: int
     managed: tuple[Mapping[str, Json], ...]
+    deployed_by: str = ""
 
     @classmethod
     def of(cls, manifest: Mapping[str, Json]) -> Self:
@@ -50,6 +53,7 @@ class Live:
             deleting=bool(text_at(manifest, "metadata", "deletionTimestamp")),
             generation=int_at(manifest, "metadata", "generation"),
             managed=tuple(maps_at(manifest, "metadata", "managedFields")),
+            deployed_by=text_at(manifest, "metadata", "annotations", DEPLOYED_BY),
         )
 
     @property

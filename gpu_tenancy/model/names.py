@@ -25,6 +25,8 @@ RAY_JOB: Final = ("ray.io/v1", "RayJob")
 """API version and kind of a RayJob."""
 STACK: Final = "gpu-tenancy.dev/stack"
 """Annotation of the root Cohort, with the name of its stack. Whoever may read quota may read it."""
+DEPLOYED_BY: Final = "gpu-tenancy.dev/deployed-by"
+"""Annotation of each object that Pulumi deploys, with `deployed_by`: only such objects are taken into a state again."""
 HOLD: Final = "gpu-tenancy.dev/hold"
 """Annotation of a held ClusterQueue or ResourceFlavor, with who holds it, and key of the taint of a held flavor."""
 USER: Final = "gpu-tenancy.dev/user"
@@ -36,6 +38,11 @@ KUBECTL: Final = (
 The digest is in image files of several public repositories, which agree (read on 2026-11-22)."""
 UNREAD: Final = "unread-secret"
 """Placeholder for a secret, where a stack is read without Pulumi to decrypt it."""
+
+
+def deployed_by(project: str, environment: str) -> str:
+    """The mark of an environment on its objects."""
+    return f"{project}/{environment}"
 
 
 def adoptable(api_version: str, kind: str, namespace: str, name: str) -> str:

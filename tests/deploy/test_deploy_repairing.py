@@ -38,6 +38,7 @@ class Interrupted:
     state: dict[str, Any]
     folder: Path = Path("out")
     refreshed: list[str] = field(default_factory=list[str])
+    mark: str = "gpu-tenancy/good"
 
     def existing(self) -> tuple[str, ...]:
         return ("good",)
@@ -70,8 +71,10 @@ def creating(manifest: dict[str, Any]) -> dict[str, Any]:
     return {"resource": resource, "type": "creating"}
 
 
-def config_map(name: str, namespace: str) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": namespace}
+def config_map(name: str, namespace: str, mark: str = "") -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": name, "namespace": namespace}
+    if mark:
+        metadata["annotations"] = {"gpu-tenancy.dev/deployed-by": mark}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}}
 
 
@@ -86,16 +89,17 @@ def nowhere() -> Path:
     raise AssertionError("the provider names its kubeconfig")
 
 
-def test_only_what_the_killed_run_created_is_taken_into_the_state(
+def test_only_what_has_the_mark_of_the_stack_is_taken_into_its_state(
     platform: Platform, cluster: Cluster, namespace: str
 ) -> None:
-    own, foreign, missing = (config_map(name, namespace) for name in ("own", "foreign", "missing"))
-    created_by(cluster, "pulumi-kubernetes", own)
-    created_by(cluster, "kubectl", foreign)
-    pending = [creating(one) for one in (own, foreign, missing)]
+    own, missing = (config_map(name, namespace, "gpu-tenancy/good") for name in ("own", "missing"))
+    others = [config_map("unmarked", namespace), config_map("of-another-stack", namespace, "gpu-tenancy/good-2")]
+    for one in (own, *others):
+        created_by(cluster, "pulumi-kubernetes", one)
+    pending = [creating(one) for one in (own, *others, missing)]
     stacks = Interrupted(state_of(platform, *pending))
     (done,) = repair(stacks, nowhere)  # pyright: ignore[reportArgumentType] - a stand-in
-    assert (done.taken, done.foreign) == ((Reference.of(own),), (Reference.of(foreign),))
+    assert (done.taken, done.foreign) == ((Reference.of(own),), tuple(map(Reference.of, others)))
     assert done.dropped == (Reference.of(missing),)
     _, entry = stacks.state["resources"]
     assert (entry["id"], entry["dependencies"]) == (f"{namespace}/own", [])

@@ -113,9 +113,10 @@ def repair(
 ) -> None:
     """Repair the state of a stack after `pulumi up` or `tenancy up` was killed. Then run it again.
 
-    Removes the lock, and ends the pending operations by what is in the cluster: objects that the killed run created are
-    taken into the state; objects of somebody else never are. The cluster is not changed. In a backend of files on this
-    machine, the lock is removed if its process has ended; elsewhere, confirm that with `--unlock`.
+    Removes the lock, and ends the pending operations by what is in the cluster: objects with the annotation
+    `gpu-tenancy.dev/deployed-by` of this stack are taken into the state; others never are. The cluster is not changed.
+    In a backend of files on this machine, the lock is removed if its process has ended; elsewhere, confirm that with
+    `--unlock`.
 
     [dim]tenancy stack repair prod-aws[/dim]
     """
@@ -134,14 +135,14 @@ def _repair(stacks: "Stacks", *, unlock: bool) -> bool:
     repaired = repair_states(stacks, kubeconfig)
     for done in repaired:
         terminal.out.print(
-            f"{done.stack}: {len(done.taken)} objects of the killed run taken into the state,"
+            f"{done.stack}: {len(done.taken)} objects with the mark of the stack taken into the state,"
             f" {len(done.dropped)} were not created, {done.read} other resources read again",
             highlight=False,
         )
         for reference in done.foreign:
             terminal.out.print(
-                f"{done.stack}: {escape(str(reference))} is somebody else's; delete it, or add {reference.adoptable} to"
-                " cluster.adopt",
+                f"{done.stack}: {escape(str(reference))} has no mark of the stack; delete it, or add"
+                f" {reference.adoptable} to cluster.adopt",
                 highlight=False,
             )
     return bool(unlocked or repaired)
