@@ -292,9 +292,10 @@ def test_a_job_of_gitlab_with_an_identity_downloads_no_python_packages() -> None
     assert {"extends", "id_tokens", "environment"}.isdisjoint(found["packages"])
 
 
-def test_a_deployment_of_gitlab_compares_the_charts_first() -> None:
-    compared, deployed = yaml.safe_load(gitlab())[".up"]["script"]
+def test_a_deployment_of_gitlab_compares_the_charts_and_repairs_first() -> None:
+    compared, repaired, deployed = yaml.safe_load(gitlab())[".up"]["script"]
     assert compared == '.venv/bin/python -m gpu_tenancy cluster charts "$STACK"'
+    assert repaired == '.venv/bin/python -m gpu_tenancy stack repair "$STACK"'
     assert deployed.startswith("pulumi up ")
 
 

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final
+from typing import Final, TypeAlias
 
 from pulumi.automation import CommandError, ConcurrentUpdateError, Stack
 from pulumi.automation.events import EngineEvent
@@ -14,18 +14,25 @@ from pulumi.automation.events import EngineEvent
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.deploy.moving import Move, Moving, is_scaffold, placement
+from gpu_tenancy.deploy.moving import Entry, Move, Moving, State, is_scaffold, name_of, placement
 from gpu_tenancy.deploy.pulumi_cli import fix_for
+from gpu_tenancy.deploy.recovering import PROVIDERS, only_objects, recovered
+from gpu_tenancy.deploy.repairing import reread
 from gpu_tenancy.deploy.stacks import Stacks, stderr_of
 from gpu_tenancy.engine.recording import STACK_TYPE
-from gpu_tenancy.engine.render import render
-from gpu_tenancy.model.plan.parts import KEY
+from gpu_tenancy.engine.render import Rendered, render
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.model.plan.parts import CLUSTER, KEY, OPERATORS
 from gpu_tenancy.model.project import Declared
 from gpu_tenancy.model.source import to_config
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
 
+Reach: TypeAlias = Callable[[Entry], AbstractContextManager[Cluster]]
+"""Opens the cluster of a provider, given its inputs."""
 _EXPORTS: Final = 4
 """States that are read at once: each by a process of the Pulumi CLI, which needs half a second of one core."""
+_CLUSTER: Final = "cluster-kubernetes"
+"""Name of the provider of a cloud's cluster."""
 _CONNECTION: Final[dict[str, Json]] = {"kubeconfig": "{}", "identifier": "offline"}
 _POOLS: Final = frozenset(
     {"aws:eks/nodeGroup:NodeGroup", "gcp:container/nodePool:NodePool", "azure-native:containerservice:AgentPool"}
@@ -63,11 +70,25 @@ class PoolsError(ConsoleError):
 class Environment:
     """The stacks of an environment as they exist, and what has to move between their states."""
 
-    def __init__(self, read: Declared, stacks: Stacks, report: Report) -> None:
-        self._read, self.stacks, self._report = read, stacks, report
+    def __init__(self, read: Declared, stacks: Stacks, report: Report, reach: Reach) -> None:
+        """Reads the states.
+
+        Args:
+            read: the environment's file.
+            stacks: of the environment, unlocked.
+            report: shows a line of progress.
+            reach: opens the cluster of a provider.
+
+        Raises:
+            InterruptedDeploymentError: a state has pending operations.
+            ConsoleError: a state cannot be read.
+        """
+        self._read, self.stacks, self._report, self._reach = read, stacks, report, reach
+        self._rendered: dict[str, Rendered] = {}
         self.existing = stacks.existing()
         with ThreadPoolExecutor(_EXPORTS) as pool:
-            self._states = dict(zip(self.existing, pool.map(stacks.export, self.existing), strict=True))
+            states = zip(self.existing, pool.map(stacks.export, self.existing), strict=True)
+        self._states: dict[str, State] = dict(states)
         parts = tuple(part for name in stacks.names if (part := stacks.part(name)))
         moving = Moving(stacks.project, self._states, stacks.names, placement(stacks.environment, parts))
         self._moving = moving
@@ -94,10 +115,65 @@ class Environment:
                 unless only node pools failed.
         """
         self._move()
+        for name in self.stacks.names:
+            self._states.setdefault(name, {})
         kept = {name: self._superfluous(name) for name in self._early()}
-        done = self._each(self.stacks.names, lambda stack: _up(stack, kept.get(stack.name, [])), at_once)
+        marked = self._marked(self.stacks.names)
+        done = self._each(self.stacks.names, lambda stack: self._up(stack, kept.get(stack.name, []), marked), at_once)
         again = [name for name, urns in reversed(kept.items()) if urns]
-        return [*done, *self._each(again, lambda stack: _up(stack, []), 1)]
+        return [*done, *self._each(again, lambda stack: self._up(stack, [], {}), 1)]
+
+    def recover(self) -> bool:
+        """Takes into the states what killed deployments did in the cluster; whether there was anything.
+
+        Raises:
+            ConsoleError: the cluster does not answer, objects of somebody else exist, or Pulumi fails.
+        """
+        marked = self._marked([name for name in self.stacks.names if name in self.existing])
+        done = [self._recover(self.stacks.stack(name, at_the_end=True), one) for name, one in marked.items()]
+        return any(done)
+
+    def _marked(self, names: Iterable[str]) -> dict[str, Rendered]:
+        """The stacks that have only objects with the mark of the environment, with what their programs register."""
+        on_cloud = not isinstance(self._read.stack.cluster, ExistingCluster)
+        shared = {None, CLUSTER, OPERATORS} if on_cloud else {CLUSTER, OPERATORS}
+        parts = {name: self.stacks.part(name) for name in names}
+        rendered = {name: self._render(name) for name, part in parts.items() if (part and part.name) not in shared}
+        return {name: one for name, one in rendered.items() if only_objects(one, self._states.get(name, {}))}
+
+    def _up(self, stack: Stack, kept: list[str], marked: Mapping[str, Rendered]) -> Mapping[str, int]:
+        if stack.name not in marked:
+            return _up(stack, kept)
+        fast = self.stacks.stack(stack.name, at_the_end=True)
+        self._recover(fast, marked[stack.name])
+        return _up(fast, kept)
+
+    def _recover(self, stack: Stack, rendered: Rendered) -> bool:
+        name, connection = stack.name, self._connection()
+        if connection is None:  # nothing was ever deployed
+            return False
+        state = self._states.get(name) or self.stacks.interrupted(name)
+        section = self._read.stack.cluster
+        with self._reach(connection) as cluster:
+            others = list(self._states.values())
+            found = recovered(rendered, state, others, cluster, adopt=section.adopt, mark=self.stacks.mark)
+        for line in found.changed:
+            self._report(line)
+        if found.taken:
+            self._report(f"{name}: {len(found.taken)} objects with the mark of the stack taken into its state")
+            self.stacks.replace(name, found.state)
+            self._states[name] = found.state
+        if found.reread:
+            reread(stack, found.reread)
+        return bool(found.taken or found.reread)
+
+    def _connection(self) -> Entry | None:
+        """How to reach the cluster, as the inputs of its provider; None if no stack has it yet."""
+        section = self._read.stack.cluster
+        if isinstance(section, ExistingCluster):
+            return {"kubeconfig": section.kubeconfig, "context": section.context}
+        entries = (entry for state in list(self._states.values()) for entry in state.get("resources") or ())
+        return next((one["inputs"] for one in entries if one["type"] == PROVIDERS and name_of(one) == _CLUSTER), None)
 
     def preview(self, at_once: int) -> list[Result]:
         """Previews the stacks that exist and have nothing to move first.
@@ -140,10 +216,18 @@ class Environment:
         there = [str(entry["urn"]) for entry in state.get("resources") or () if not is_scaffold(entry)]
         if part is None or not there:
             return []
-        config = {**to_config(self._read.source), KEY: part.name}
-        made = render(self._read.project, project=self.stacks.project, stack=name, config=config, answers=_REFERENCED)
-        registered = {registration.urn for registration in made.registrations}
+        registered = {registration.urn for registration in self._render(name).registrations}
         return [urn for urn in there if urn not in registered]
+
+    def _render(self, name: str) -> Rendered:
+        """What the program of a stack registers."""
+        if name not in self._rendered:
+            part = self.stacks.part(name)
+            config = {**to_config(self._read.source), **({KEY: part.name} if part else {})}
+            self._rendered[name] = render(
+                self._read.project, project=self.stacks.project, stack=name, config=config, answers=_REFERENCED
+            )
+        return self._rendered[name]
 
     def _each(self, names: Iterable[str], action: Callable[[Stack], Mapping[str, int]], at_once: int) -> list[Result]:
         done: list[Result] = []

@@ -6,7 +6,7 @@ the user for the ID of each: https://www.pulumi.com/docs/support/troubleshooting
 """
 
 import json
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from pulumi.automation import CommandError
+from pulumi.automation import CommandError, Stack
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.deploy.leftovers import is_object
@@ -28,6 +28,8 @@ from gpu_tenancy.kube.request import CONNECTIONS
 
 RERUN: Final = "fix the error and run the same command again"
 _CREATING: Final = "creating"
+_TARGETS: Final = 1_000
+"""Most resources that a command names, each with some 200 bytes: Linux allows 2 MB. For more, all are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ def _repair(stacks: Stacks, name: str, state: State, usual: Callable[[], Path]) 
         resources.append({**without_missing(one, there), "id": identity, "outputs": one["inputs"]})
     stacks.replace(name, {**{key: value for key, value in state.items() if key != PENDING}, "resources": resources})
     if reading := sorted({str(one["resource"]["urn"]) for one in operations} & there):
-        _refresh(stacks, name, reading)
+        reread(stacks.stack(name), reading)
     dropped = tuple(found for found, live in lives.items() if not live)
     return Repaired(name, tuple(taken), dropped, foreign, len(reading) - len(taken))
 
@@ -97,7 +99,7 @@ def _lives(
     """What is in the cluster of the objects' provider."""
     provider = str(next(iter(wanted.values()))["provider"]).rpartition("::")[0]
     inputs: Entry = next(one["inputs"] for one in resources if one["urn"] == provider)
-    with _cluster(inputs, usual) as cluster, ThreadPoolExecutor(CONNECTIONS) as pool:
+    with cluster_of(inputs, usual) as cluster, ThreadPoolExecutor(CONNECTIONS) as pool:
         found = survey(cluster, pool, wanted)
     lives: dict[Reference, Live | None] = {}
     for reference, live in found.items():
@@ -108,7 +110,7 @@ def _lives(
 
 
 @contextmanager
-def _cluster(provider: Entry, usual: Callable[[], Path]) -> Generator[Cluster]:
+def cluster_of(provider: Entry, usual: Callable[[], Path]) -> Generator[Cluster]:
     """The cluster of a provider, whose kubeconfig is a path, a text, or missing."""
     given, context = _plain(provider.get("kubeconfig")), _plain(provider.get("context")) or None
     with TemporaryDirectory() as folder:  # only its owner can read it
@@ -125,15 +127,14 @@ def _plain(value: str | Mapping[str, str] | None) -> str:
     return (json.loads(value["plaintext"]) if isinstance(value, Mapping) else value) or ""
 
 
-def _refresh(stacks: Stacks, name: str, urns: list[str]) -> None:
+def reread(stack: Stack, urns: Sequence[str]) -> None:
     """Reads the present properties of resources; the program is not run.
 
     Raises:
         ConsoleError: Pulumi fails.
     """
+    target = [*urns] if len(urns) <= _TARGETS else None
     try:
-        stacks.stack(name).refresh(
-            target=urns, run_program=False, color="never", suppress_outputs=True, show_secrets=False
-        )
+        stack.refresh(target=target, run_program=False, color="never", suppress_outputs=True, show_secrets=False)
     except CommandError as error:
-        raise ConsoleError(f"pulumi refresh of stack {name} failed: {stderr_of(error)}", RERUN) from error
+        raise ConsoleError(f"pulumi refresh of stack {stack.name} failed: {stderr_of(error)}", RERUN) from error

@@ -22,6 +22,8 @@ from gpu_tenancy.model.project import Declared, stack_file
 
 _SALT: Final = "encryptionsalt"
 _ENVIRONMENT: Final = {"PULUMI_SKIP_UPDATE_CHECK": "true", "PULUMI_FALLBACK_TO_STATE_SECRETS_MANAGER": "true"}
+_AT_THE_END: Final = {"PULUMI_EXPERIMENTAL": "true", "PULUMI_SKIP_CHECKPOINTS": "true"}
+"""The CLI writes the state once: `SkipCheckpoints` in sdk/go/common/env/env.go of Pulumi's repository."""
 _LOCKED: Final = ("currently locked", "currently in progress")
 """What backends of files and buckets, and Pulumi Cloud, say of a stack that another deployment has locked."""
 PENDING: Final = "pending_operations"
@@ -64,6 +66,8 @@ class Stacks:
             raise ConsoleError("pulumi is not on the PATH", "install the Pulumi CLI, then run `pulumi login`")
         try:
             self._workspace = LocalWorkspace(work_dir=str(folder), env_vars=_ENVIRONMENT)
+            same, end = self._workspace.pulumi_command, {**_ENVIRONMENT, **_AT_THE_END}
+            self._fast = LocalWorkspace(work_dir=str(folder), env_vars=end, pulumi_command=same)
         except InvalidVersionError as error:
             raise ConsoleError(str(error), "install a newer Pulumi CLI") from error
 
@@ -128,14 +132,18 @@ class Stacks:
             text = self._file.read_text(encoding="utf-8")
             write_text(self._file, f"{text.rstrip()}\n{_SALT}: {salt}\n")
 
-    def stack(self, name: str) -> Stack:
+    def stack(self, name: str, *, at_the_end: bool = False) -> Stack:
         """A stack that exists, for the Automation API.
+
+        Args:
+            name: of the stack.
+            at_the_end: whether its state is written at the end of a deployment alone.
 
         Raises:
             ConsoleError: Pulumi does not find it.
         """
         with _failing(f"pulumi stack select {name}", "run the same command again"):
-            return Stack.select(name, self._workspace)
+            return Stack.select(name, self._fast if at_the_end else self._workspace)
 
     def remove(self, name: str) -> None:
         """Removes a stack without resources.

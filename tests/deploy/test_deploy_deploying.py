@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -17,6 +18,7 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.deploy.deploying import Environment
 from gpu_tenancy.deploy.moving import State
 from gpu_tenancy.deploy.stacks import Stacks
+from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.model.plan import plan
 from gpu_tenancy.model.plan.parts import Part
 from gpu_tenancy.model.project import declared
@@ -33,6 +35,7 @@ class Backend:
     failing: tuple[str, ...] = ()
     project: str = PROJECT
     done: list[str] = field(default_factory=list)
+    fast: set[str] = field(default_factory=set[str])
     _lock: Lock = field(default_factory=Lock)
 
     @property
@@ -62,7 +65,14 @@ class Backend:
     def remove(self, name: str) -> None:
         self.record(f"remove {name}")
 
-    def stack(self, name: str) -> "Operations":
+    def interrupted(self, name: str) -> State:
+        return self.states.get(name, {})
+
+    mark: str = f"{PROJECT}/ml"
+
+    def stack(self, name: str, *, at_the_end: bool = False) -> "Operations":
+        if at_the_end:
+            self.fast.add(name)
         return Operations(name, self)
 
     def record(self, *what: str) -> None:
@@ -87,6 +97,9 @@ class Operations:
                     on_event(event)
             raise CommandError(CommandResult("", "error: no quota left", 255))
 
+    def refresh(self, **options: Any) -> None:
+        assert not options["run_program"]
+
     def preview(self, **_: Any) -> None:
         self.backend.record(f"preview {self.name}")
 
@@ -106,12 +119,25 @@ def failed(type_: str, why: str) -> tuple[EngineEvent, EngineEvent]:
     )
 
 
+class NoCluster:
+    """A cluster without any object, or one that is not asked."""
+
+    def get(self, *_: Any, **__: Any) -> None:
+        return None
+
+    def list(self, *_: Any, **__: Any) -> tuple[()]:
+        return ()
+
+
 Opened = Callable[..., tuple[Environment, Backend]]
 
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Opened:
     """Opens an environment of a content on a backend with states."""
+
+    def reach(_: Any) -> nullcontext[Cluster]:
+        return nullcontext(cast("Cluster", NoCluster()))
 
     def open_(content: Mapping[str, Any], states: States, fails: str = "") -> tuple[Environment, Backend]:
         folder = tmp_path / "project"
@@ -121,7 +147,7 @@ def opened(tmp_path: Path) -> Opened:
         read = declared("ml", folder)
         parts = {f"ml.{part.name}": part for part in plan(read.stack).parts}
         backend = Backend("ml", parts, dict(states), fails)
-        return Environment(read, cast("Stacks", backend), lambda _: None), backend
+        return Environment(read, cast("Stacks", backend), lambda _: None, reach), backend
 
     return open_
 
@@ -133,6 +159,7 @@ def divided(split: list[str]) -> States:
 def test_what_all_teams_share_is_deployed_before_the_teams(opened: Opened) -> None:
     environment, backend = opened(sections(["a", "b"]), {})
     assert [result.stack for result in environment.up(2)] == ["ml.tenancy", "ml.cohort.a", "ml.cohort.b"]
+    assert backend.fast == {"ml.tenancy", "ml.cohort.a", "ml.cohort.b"}
     assert backend.done[:3] == ["create ml.tenancy", "create ml.cohort.a", "create ml.cohort.b"]
     assert backend.done[3] == "up ml.tenancy"
     assert sorted(backend.done[4:]) == ["up ml.cohort.a", "up ml.cohort.b"]

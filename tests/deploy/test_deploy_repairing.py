@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import psutil
@@ -16,10 +17,11 @@ import yaml
 from cli_builders import Project, small
 from cluster_builders import created_by
 from test_cli_pulumi import deployable, references
-from test_cli_pulumi_faults import existing
+from test_cli_pulumi_faults import KILLS, existing
 from test_deploy_pulumi import tenancy
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import Json
 from gpu_tenancy.deploy.repairing import repair
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
@@ -170,20 +172,35 @@ def kill(command: list[str], project: Project, cluster: Cluster, objects: list[R
     psutil.wait_procs(processes)
 
 
+UP = {
+    "plain": ["pulumi", "up", "--yes", "--skip-preview", "--stack", "good"],
+    "tenancy": [sys.executable, "-m", "gpu_tenancy", "up", "good", "--yes"],
+}
+"""Commands that deploy the stack: with a checkpoint at each step, and with its state written at the end."""
+
+
 @pytest.mark.pulumi
 @pytest.mark.slow
-@pytest.mark.parametrize("after", [3, 17])
-def test_plain_pulumi_up_goes_on_after_a_repair(project: Project, cluster: Cluster, after: int) -> None:
+@pytest.mark.parametrize("seed", range(KILLS))
+@pytest.mark.parametrize("command", [*UP])
+def test_a_killed_deployment_is_whole_after_one_command(
+    project: Project, cluster: Cluster, command: str, seed: int
+) -> None:
     objects = references(project)
     pulumi(project, "stack", "init")
-    kill(["pulumi", "up", "--yes", "--skip-preview", "--stack", "good"], project, cluster, objects, after)
+    after = Random(f"{command} {seed}").randint(1, len(objects) - 2)  # noqa: S311 - not for secrets
+    kill(UP[command], project, cluster, objects, after)
     before = existing(cluster, objects)
     assert 0 < len(before) < len(objects)
 
-    repaired = tenancy(project, "stack", "repair", "good")
-    assert repaired.returncode == 0, repaired.stderr
-    assert "lock of the killed run removed" in repaired.stdout
-    pulumi(project, "up", "--yes", "--skip-preview")
+    if command == "plain":
+        repaired = tenancy(project, "stack", "repair", "good")
+        assert repaired.returncode == 0, repaired.stderr
+        assert "lock of the killed run removed" in repaired.stdout
+        pulumi(project, "up", "--yes", "--skip-preview")
+    else:
+        done = tenancy(project, "up", "good", "--yes")
+        assert done.returncode == 0, done.stdout + done.stderr
     now = existing(cluster, objects)
     assert now.keys() == {*objects}
     assert {one: now[one] for one in before} == before
@@ -194,13 +211,22 @@ def test_plain_pulumi_up_goes_on_after_a_repair(project: Project, cluster: Clust
 
 @pytest.mark.pulumi
 @pytest.mark.slow
-def test_tenancy_up_goes_on_by_itself(project: Project, cluster: Cluster) -> None:
+def test_what_others_changed_and_deleted_is_named_and_deployed_again(project: Project, cluster: Cluster) -> None:
     objects = references(project)
-    kill([sys.executable, "-m", "gpu_tenancy", "up", "good", "--yes"], project, cluster, objects, 9)
-    before = existing(cluster, objects)
-    assert 0 < len(before) < len(objects)
     done = tenancy(project, "up", "good", "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
+    before = existing(cluster, objects)
+    quota = next(one for one in objects if one.kind == "ResourceQuota")
+    hard: Json = {"requests.nvidia.com/gpu": "999"}
+    cluster.patch(quota, {"spec": {"hard": hard}})
+    gone = next(one for one in objects if one.kind == "LimitRange")
+    cluster.delete(gone, wait=_GUARD)
+
+    done = tenancy(project, "up", "good", "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{quota}: changed since the last deployment by gpu-tenancy at " in done.stderr
+    assert f"{gone}: deleted since the last deployment" in done.stderr
+    live: Any = cluster.get(*quota)
+    assert live["spec"]["hard"]["requests.nvidia.com/gpu"] != "999"
     now = existing(cluster, objects)
-    assert now.keys() == {*objects}
-    assert {one: now[one] for one in before} == before
+    assert {one for one in objects if now.get(one) != before[one]} == {gone}

@@ -1,0 +1,190 @@
+"""What the cluster has of a stack that its state does not know, because a deployment of it was killed.
+
+The state of a stack that has only objects with its mark is written at the end of a deployment: a backend of files or of
+a bucket writes all of it at each step otherwise, which is nearly all of the time. So a killed run leaves the state of
+before. The objects tell what it did: those with the mark that the state lacks were created, those that are missing were
+deleted, and those whose fields of Pulumi's provider are not as in the state were changed, by the run or by others.
+"""
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import uuid4
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import Json, maps_at, text_at
+from gpu_tenancy.deploy.leftovers import is_object, keys, leftovers
+from gpu_tenancy.deploy.moving import ROOT, Entry, Mutable, State, is_scaffold, name_of
+from gpu_tenancy.engine import objects
+from gpu_tenancy.engine.recording import Registration
+from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.live import Live, survey
+from gpu_tenancy.kube.outcome import Failure
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.request import CONNECTIONS
+from gpu_tenancy.model.names import DEPLOYED_BY
+
+_PROVIDER: Final = "pulumi-kubernetes"
+"""Start of the field managers of Pulumi's Kubernetes provider:
+https://www.pulumi.com/registry/packages/kubernetes/how-to-guides/managing-resources-with-server-side-apply/."""
+PROVIDERS: Final = "pulumi:providers:kubernetes"
+"""Type of providers of Kubernetes."""
+
+
+def only_objects(rendered: Rendered, state: State) -> bool:
+    """Whether a stack has, and had, only objects of Kubernetes: all that it has carries its mark."""
+    registered = (one for one in rendered.registrations if one.custom and one.will_exist)
+    entries = (one for one in state.get("resources") or () if one.get("custom") and not is_scaffold(one))
+    plain = (one for one in entries if not one["type"].startswith(PROVIDERS))
+    return all(map(objects.is_object, registered)) and all(map(is_object, plain))
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a stack's cluster has that its state does not know.
+
+    Attributes:
+        state: with the objects that it lacked.
+        taken: these objects.
+        reread: URNs of objects that are not as in the state, and of those that were taken.
+        changed: one line for each object that others changed.
+    """
+
+    state: State
+    taken: tuple[Reference, ...]
+    reread: tuple[str, ...]
+    changed: tuple[str, ...]
+
+
+def recovered(  # noqa: PLR0913 - what is compared
+    rendered: Rendered, state: State, states: Iterable[State], cluster: Cluster, *, adopt: Iterable[str], mark: str
+) -> Recovered:
+    """Compares a stack's state with its cluster, which is not changed.
+
+    Args:
+        rendered: the stack's program.
+        state: of the stack.
+        states: of all stacks of its environment.
+        cluster: of the stack.
+        adopt: names of objects of others that the stack takes over.
+        mark: of the environment.
+
+    Raises:
+        ApplyError: objects of somebody else exist, or cannot be read.
+    """
+    everywhere = [entry for one in states for entry in one.get("resources") or ()]
+    wanted = {Reference.of(one.inputs): one for one in rendered.registrations if objects.is_object(one)}
+    created = leftovers(cluster, [*wanted], keys(everywhere), frozenset(adopt), mark)
+    known = {Reference.of(entry["inputs"]): entry for entry in state.get("resources") or () if is_object(entry)}
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        lives = survey(cluster, pool, known)
+    _same_cluster(known, lives)
+    other = [one for one, live in lives.items() if not isinstance(live, Failure) and _differs(known[one], live)]
+    building = _Building(rendered, state, everywhere, mark)
+    plain = [one for one in created if not wanted[one].secret_paths]
+    for one in created:
+        building.add(wanted[one].urn)
+    return Recovered(
+        building.state if created else state,
+        tuple(created),
+        (*(wanted[one].urn for one in plain), *(str(known[one]["urn"]) for one in other)),
+        tuple(line for one in other if (line := _change(one, known[one], lives[one]))),
+    )
+
+
+def _same_cluster(known: Mapping[Reference, Entry], lives: Mapping[Reference, Live | Failure | None]) -> None:
+    """Refuses a cluster that has nothing of what the state has: its objects would be created there again.
+
+    Raises:
+        ConsoleError: it is another cluster, or everything was deleted.
+    """
+    uids = {one: uid for one, entry in known.items() if (uid := text_at(entry, "outputs", "metadata", "uid"))}
+    there = (live for one, uid in uids.items() if isinstance(live := lives[one], Live) and live.uid == uid)
+    if uids and next(there, None) is None:
+        raise ConsoleError(
+            f"the cluster has none of the {len(uids)} objects of the state",
+            "select the cluster of the stack; if its objects were deleted, run `pulumi refresh`, then the same command",
+        )
+
+
+def _managed(entry: Entry) -> list[Mapping[str, Json]]:
+    return list(maps_at(entry, "outputs", "metadata", "managedFields"))
+
+
+def _own(managed: Iterable[Mapping[str, Json]]) -> list[Mapping[str, Json]]:
+    return [one for one in managed if text_at(one, "manager").startswith(_PROVIDER) and "subresource" not in one]
+
+
+def _differs(entry: Entry, live: Live | None) -> bool:
+    """Whether fields that the provider set are not as it left them; a state without its fields tells nothing."""
+    before = _managed(entry)
+    return live is None or bool(before and _own(before) != _own(live.managed))
+
+
+def _change(reference: Reference, entry: Entry, live: Live | Failure | None) -> str:
+    """Who else changed an object; empty if nobody did."""
+    if live is None:
+        return f"{reference}: deleted since the last deployment"
+    if isinstance(live, Failure):
+        return ""
+    before = _managed(entry)
+    others = [one for one in live.managed if one not in before and "subresource" not in one and one not in _own([one])]
+    names = ", ".join(f"{text_at(one, 'manager')} at {text_at(one, 'time')}" for one in others)
+    return f"{reference}: changed since the last deployment by {names}" if names else ""
+
+
+class _Building:
+    """A state that gets resources as the program registers them, each after its parent and its provider."""
+
+    def __init__(self, rendered: Rendered, state: State, everywhere: list[Entry], mark: str) -> None:
+        self._registered = {one.urn: one for one in rendered.registrations}
+        self._resources: list[Entry] = list(state.get("resources") or ())
+        self._there = {str(entry["urn"]) for entry in self._resources}
+        self._everywhere, self._mark, self._before = everywhere, mark, state
+        name = f"{rendered.project}-{rendered.stack}"
+        self._root = f"urn:pulumi:{rendered.stack}::{rendered.project}::{ROOT}::{name}"
+
+    @property
+    def state(self) -> State:
+        return {**self._before, "resources": self._resources}
+
+    def add(self, urn: str) -> None:
+        if urn not in self._there:
+            entry = self._entry(self._registered[urn]) if urn != self._root else {"type": ROOT, "custom": False}
+            self._there.add(urn)
+            self._resources.append({"urn": urn, **entry})
+
+    def _entry(self, one: Registration) -> Mutable:
+        parent = one.parent or self._root
+        self.add(parent)
+        entry: Mutable = {"custom": one.custom, "type": one.type, "parent": parent}
+        if one.type == PROVIDERS:
+            return entry | self._provider(one)
+        if not one.custom:
+            return entry
+        provider = one.provider.rpartition("::")[0]
+        self.add(provider)
+        identity = next(str(other["id"]) for other in self._resources if other["urn"] == provider)
+        reference = Reference.of(one.inputs)
+        inputs = self._inputs(one)
+        own = f"{reference.namespace}/{reference.name}" if reference.namespace else reference.name
+        return entry | {"id": own, "inputs": inputs, "outputs": inputs, "provider": f"{provider}::{identity}"}
+
+    def _inputs(self, one: Registration) -> dict[str, Any]:
+        """Without what is secret: the next deployment writes that again."""
+        hidden = {path[0] for path in (*one.secret_paths, *one.unknown_paths)}
+        inputs: dict[str, Any] = {key: value for key, value in one.inputs.items() if key not in hidden}
+        metadata: dict[str, Any] = inputs["metadata"]
+        annotations: dict[str, Any] = {**(metadata.get("annotations") or {}), DEPLOYED_BY: self._mark}
+        return {**inputs, "metadata": {**metadata, "annotations": annotations}}
+
+    def _provider(self, one: Registration) -> Mutable:
+        """The provider as another stack of the environment has it, or as the program registers it."""
+        same = (other for other in self._everywhere if other["type"] == PROVIDERS and name_of(other) == one.name)
+        if other := next(same, None):
+            return {key: other[key] for key in ("id", "inputs", "outputs") if key in other}
+        hidden = {path[0] for path in (*one.secret_paths, *one.unknown_paths)}
+        inputs = {key: value for key, value in one.inputs.items() if key not in hidden}
+        return {"id": str(uuid4()), "inputs": inputs, "outputs": inputs}
