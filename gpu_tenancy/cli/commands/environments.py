@@ -118,8 +118,8 @@ def repair(
 
     Removes the lock, and ends the pending operations by what is in the cluster: objects with the annotation
     `gpu-tenancy.dev/deployed-by` of this stack are taken into the state; others never are. Objects that are not as in
-    the state are read again. The cluster is not changed. In a backend of files on this machine, the lock is removed if its
-    process has ended; elsewhere, confirm that with `--unlock`.
+    the state are read again. The cluster is not changed. In a backend of files on this machine, the lock is removed if
+    its process has ended; elsewhere, confirm that with `--unlock`.
 
     [dim]tenancy stack repair prod-aws[/dim]
     """
