@@ -28,13 +28,13 @@ class PlainTable(Table):
         """A table without rows.
 
         Args:
-            headings: from left to right; `#` at the end means numbers, `~` texts that may wrap.
+            headings: from left to right; `#` at the end means numbers, `~` texts that may wrap, `#~` both.
             title: above the headings; empty for none.
             drop: headings of the columns that may be left out, in this order.
         """
         super().__init__()
         self._headings = [heading.rstrip("#~") for heading in headings]
-        self._numbers = [heading.endswith("#") for heading in headings]
+        self._numbers = [heading.rstrip("~").endswith("#") for heading in headings]
         self._texts = [heading.endswith("~") for heading in headings]
         self._title, self._drop = title, drop
         self._lines: list[list[Text]] = []
@@ -89,12 +89,7 @@ class PlainTable(Table):
         if width is None:
             return natural
         free = width - _GAP * (len(kept) - 1)
-        least = [
-            max(min(full, _TEXT), *(cell_len(word) for cell in self._cells(at) for word in words(cell)), 1)
-            if self._texts[at]
-            else full
-            for at, full in zip(kept, natural, strict=True)
-        ]
+        least = [full if not self._texts[at] else self._least(at, full) for at, full in zip(kept, natural, strict=True)]
         if sum(least) > free:
             return None
         # The narrowest texts first: what they do not need, the others have.
@@ -107,6 +102,11 @@ class PlainTable(Table):
             widths[at] += share
             spare -= share
         return widths
+
+    def _least(self, at: int, full: int) -> int:
+        """The width of a column that may wrap: of its longest word, and of texts that are to be read not much less."""
+        longest = max(cell_len(word) for cell in self._cells(at) for word in words(cell))
+        return max(0 if self._numbers[at] else min(full, _TEXT), longest, 1)
 
     def _cells(self, at: int) -> Iterator[str]:
         yield self._headings[at]

@@ -13,12 +13,16 @@ from gpu_tenancy.model.plan.storage import ClaimPlan
 STORAGE: Final = "gpu-tenancy.dev/embedded-volume"
 CACHE: Final = "gpu-tenancy.dev/embedded-cache"
 """Labels of the volumes and claims that this module created and can delete."""
+DEFAULT: Final = "standard"
+"""The default StorageClass of a platform whose stack says that its cluster has one."""
 _FLUID: Final = "fluid"
 """StorageClass of Fluid's claims: https://github.com/fluid-cloudnative/fluid/blob/v1.0.8/pkg/common/volume.go."""
 
 
-def bring_volumes(cluster: Cluster, claims: Sequence[ClaimPlan]) -> None:
+def bring_volumes(cluster: Cluster, claims: Sequence[ClaimPlan], *, default: bool) -> None:
     """Creates a volume for each claim, and deletes those that no claim has any more.
+
+    With `default`, the cluster has a default StorageClass, which the API server writes into claims that name none.
 
     The platform's nodes are simulated and mount nothing, so nothing is stored at a volume's path. A volume whose claim
     was deleted is created again, as a new claim would get a new disk. A claim of an earlier stack keeps its volume
@@ -27,14 +31,32 @@ def bring_volumes(cluster: Cluster, claims: Sequence[ClaimPlan]) -> None:
     Raises:
         ApiError: the API server rejects a volume.
     """
+    if default:
+        cluster.apply(_default_class(), force=True)
+    else:
+        cluster.delete(Reference.of(_default_class()))
+    unnamed = DEFAULT if default else ""
     wanted = {f"embedded-{claim.team}.{claim.name}": claim for claim in claims}
     for volume in cluster.list("v1", "PersistentVolume", labels=STORAGE):
         name, phase = text_at(volume, "metadata", "name"), text_at(volume, "status", "phase")
         if phase in {"Released", "Failed"} or (name not in wanted and phase != "Bound"):
             cluster.delete(Reference.of(volume))
     for name, claim in wanted.items():
-        spec = _spec(claim.access_mode, claim.size, claim.storage_class or "")
+        spec = _spec(claim.access_mode, claim.size, claim.storage_class or unnamed)
         cluster.apply(_volume(name, STORAGE, (claim.team, claim.name), spec), force=True)
+
+
+def _default_class() -> Manifest:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {
+            "name": DEFAULT,
+            "labels": {STORAGE: "true"},
+            "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+        },
+        "provisioner": STORAGE,
+    }
 
 
 def remove_claims(cluster: Cluster, cached: Sequence[CachedDataset]) -> None:

@@ -69,8 +69,8 @@ class Subject:
 
     def consequences(self, *, drain: bool) -> Iterator[str]:
         """Who waits and what is evicted, for the question."""
-        yield f"{_counted(self.pending)} pending: not admitted while it is held"
-        yield f"{_counted(self.running)} running: {'evicted, and pending again' if drain else 'not interrupted'}"
+        yield f"pending, not admitted while it is held: {_counted(self.pending)}"
+        yield f"running, {'evicted and pending again' if drain else 'not interrupted'}: {_counted(self.running)}"
 
     def held_by(self, user: str, until: datetime | None, *, drain: bool) -> Hold:
         """The hold to set.
@@ -257,4 +257,4 @@ def _counted(workloads: Sequence[Workload]) -> str:
         return count
     pods = plural(sum(pods.count for work in workloads for pods in work.sets), "pod")
     names = [f"{work.label} ({leading_text(work.total)})" for work in workloads]
-    return f"{count} ({pods}, {leading_text(add(*(work.total for work in workloads)))}: {named(names)})"
+    return f"{count}, {pods}, {leading_text(add(*(work.total for work in workloads)))}: {named(names)}"

@@ -111,11 +111,15 @@ class Missing:
     partly: bool = False
 
     @property
+    def kinds(self) -> str:
+        """The kind in the plural."""
+        return f"{self.kind}{'es' if self.kind.endswith('s') else 's'}"
+
+    @property
     def text(self) -> str:
         """Which objects cannot be read, what they would show, and who may read them."""
-        kinds = f"{self.kind}{'es' if self.kind.endswith('s') else 's'}"
         ask = f"; ask {self.who}" if self.who else ""
-        return f"{kinds} not readable ({self.tells}): {self.why}{ask}"
+        return f"{self.kinds} not readable ({self.tells}): {self.why}{ask}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,9 +49,9 @@ def _shares(usage: Usage) -> Table:
         "used#",
         "borrowed#",
         "lent#",
-        "pending#",
+        "pending#~",
     )
-    shares = table(*heads, drop=("scheduler", "lent", "resource", "borrowed", "limit"))
+    shares = table(*heads, drop=("scheduler", "lent", "borrowed", "limit", "resource"))
     for row in usage.rows:
         numbers = (row.guaranteed, row.limit, row.used, row.borrowed, row.lent)
         amounts = ("?" if number is None else amount_text(row.resource, number) for number in numbers)

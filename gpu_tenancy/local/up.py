@@ -40,6 +40,7 @@ from gpu_tenancy.local.verdict import Verdict, verdict
 from gpu_tenancy.model.catalogue.operators import operators as catalogue
 from gpu_tenancy.model.names import COMPUTE_DOMAINS
 from gpu_tenancy.model.plan import Plan, plan
+from gpu_tenancy.model.plan.needs import has
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.project import Declared, declared
 from gpu_tenancy.model.spec import Stack
@@ -176,7 +177,8 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
             report("creating the nodes of the pools")
             nodes = bringing.result()
         bring_channels(cluster, stack_preview.stack)
-        bring_volumes(cluster, [claim for team in planned.teams for claim in team.claims])
+        claims = [claim for team in planned.teams for claim in team.claims]
+        bring_volumes(cluster, claims, default=has(stack_preview.stack, "defaultStorageClass"))
         remove_claims(cluster, [cached for team in planned.teams for cached in team.cached])
         engine = _engine(platform, name, len(stack_preview.objects))
         report(f"applying {len(stack_preview.objects)} objects with {engine}")

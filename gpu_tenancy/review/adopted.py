@@ -14,6 +14,8 @@ from gpu_tenancy.review.fields import Difference
 from gpu_tenancy.review.recorded import lines as cloud_lines
 
 _NAMED: Final = frozenset({"pools", "priorities", "cohorts", "teams"})
+_LINE: Final = 80
+"""Characters of a list's items in one line."""
 _START: Final = """\
 # yaml-language-server: $schema=schema.json
 # Written by `tenancy cluster adopt`; values that follow from others are left out. Check cluster.provides, because no
@@ -23,11 +25,11 @@ config:
 
 
 def written(adopted: Adopted) -> str:
-    """The stack file, with a comment that says what each entry comes from."""
+    """The stack file, with a comment that says what each entry comes from; the long `cluster.adopt` is at its end."""
     lines = [_START]
-    for section, content in adopted.sections.items():
+    for section, content in sorted(adopted.sections.items(), key=lambda item: item[0] == "cluster"):
         if section not in _NAMED:
-            lines.append(_yaml({f"{NAMESPACE}:{section}": content}, 2))
+            lines.append(("\n" if section == "cluster" else "") + _yaml({f"{NAMESPACE}:{section}": content}, 2))
             continue
         lines.append(f"\n  {NAMESPACE}:{section}:\n")
         for name, entry in content.items():
@@ -37,9 +39,21 @@ def written(adopted: Adopted) -> str:
     return "".join(lines)
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes lists that do not fit a line with one item a line."""
+
+
+def _list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:
+    long = sum(map(len, map(str, items))) > _LINE
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=False if long else None)
+
+
+_Dumper.add_representer(list, _list)
+
+
 def _yaml(content: dict[str, Any], indent: int) -> str:
     flow = None if any(isinstance(value, dict) for value in content.values()) else False
-    text = yaml.safe_dump(content, sort_keys=False, default_flow_style=flow, width=110, allow_unicode=True)
+    text = yaml.dump(content, Dumper=_Dumper, sort_keys=False, default_flow_style=flow, width=110, allow_unicode=True)
     return "".join(f"{' ' * indent}{line}\n" for line in text.splitlines())
 
 
@@ -50,6 +64,11 @@ def lines(adopted: Adopted) -> Iterator[str]:
     if adopted.problems:
         yield "the stack is not valid yet, so it is not compared; correct the file, then preview it"
         return
+    if adopted.incomplete:
+        yield (
+            f"✗ incomplete: you may not read {', '.join(adopted.incomplete)} of the whole cluster. Teams are missing in"
+            " the stack, and their GPUs count as free; delete the file, and write it with the kubeconfig of an auditor"
+        )
     yield from cloud_lines(adopted.cloud)
     if blocked := blocking(adopted):
         yield (
@@ -76,18 +95,23 @@ def _counts(counts: Counter[str]) -> str:
 
 
 def _grouped(differences: list[Difference]) -> Iterator[str]:
-    """The same difference of several objects in one line."""
+    """The same difference of several objects, or of several fields, in one line."""
     names: dict[tuple[str, str, str, str], list[str]] = {}
     for each in differences:
         names.setdefault((each.kind, each.field, each.live, each.planned), []).append(each.name)
+    paths: dict[tuple[str, tuple[str, ...], str, str], list[str]] = {}
     for (kind, path, live, planned), found in names.items():
-        yield f"{kind} {first_names(found, 3)}: {path}: {live or 'not set'} → {planned or 'not in the stack'}"
+        paths.setdefault((kind, tuple(found), live, planned), []).append(path)
+    for (kind, found, live, planned), several in paths.items():
+        fields = ", ".join(several)
+        yield f"{kind} {first_names(found, 3)}: {fields}: {live or 'not set'} → {planned or 'not in the stack'}"
 
 
 def data(adopted: Adopted) -> dict[str, Any]:
     """The comparison for programs."""
     return {
         "problems": [str(problem) for problem in adopted.problems],
+        "incomplete": list(adopted.incomplete),
         "same": {kind: count for kind, count in adopted.same.items() if count},
         "differences": [asdict(each) for each in adopted.differences],
         "new": dict(adopted.new),

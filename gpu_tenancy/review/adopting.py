@@ -40,6 +40,8 @@ _COMPARED: Final[tuple[Kind, ...]] = (
     "Namespace", "ResourceFlavor", "Cohort", "ClusterQueue", "LocalQueue", "ResourceQuota", "LimitRange",
     "PriorityClass", "WorkloadPriorityClass",
 )  # fmt: skip
+_OF_TEAMS: Final[tuple[Kind, ...]] = ("ClusterQueue", "Cohort", "LocalQueue", "Namespace", "Node", "ResourceFlavor")
+"""Kinds that show which teams there are, and which GPUs they have."""
 _AMOUNTS: Final = (CPU, MEMORY)
 
 _KEYS: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
@@ -86,6 +88,7 @@ class Adopted:
         imports: resources of the cloud that are imported, as in `cluster.adopt`.
         cloud: their differences, those that replace a resource first.
         problems: why a stack cannot have this tenancy, such as guarantees beyond the nodes; then nothing is compared.
+        incomplete: kinds without which a stack has only some of the teams, and that the user may not read all of.
     """
 
     sections: dict[str, Any]
@@ -97,15 +100,16 @@ class Adopted:
     imports: list[str] = field(default_factory=list[str])
     cloud: list[CloudDifference] = field(default_factory=list[CloudDifference])
     problems: tuple[Problem, ...] = ()
+    incomplete: tuple[str, ...] = ()
 
 
-def adopt(seen: Seen, name: str, exists: Callable[[Reference], bool], project: Path | None = None) -> Adopted:
+def adopt(seen: Seen, name: str, exists: Callable[[Reference], bool | None], project: Path | None = None) -> Adopted:
     """Writes a stack from a cluster, plans it and compares its objects with the cluster's.
 
     Args:
         seen: the cluster.
         name: of the stack.
-        exists: whether the cluster has an object that was not read.
+        exists: whether the cluster has an object that was not read; None if the user may not know.
         project: folder of the Pulumi project; None to search from the working directory.
 
     Raises:
@@ -120,6 +124,7 @@ def adopt(seen: Seen, name: str, exists: Callable[[Reference], bool], project: P
         made.notes |= {(section, entry): note for entry, note in part.notes.items()}
         made.left += part.left
     made.left += [missing.text for missing in seen.facts.state.refused()]
+    made.incomplete = tuple(missing.kinds for missing in seen.facts.state.refused(*_OF_TEAMS))
     folder = project_folder(project)
     try:
         planned = plan_sections(made.sections, name, folder)
@@ -185,7 +190,7 @@ def with_operators(sections: dict[str, Any], stack: Stack) -> None:
     environment = Environment(stack)
     here = [to_camel(name) for name in operators() if installed_by(environment, name) == "here"]
     if here:
-        sections["operators"] = dict.fromkeys(here, "installed")
+        sections["operators"] = {**sections.get("operators", {}), **dict.fromkeys(here, "installed")}
 
 
 def with_recording(made: Adopted, recording: Recording, planned: Preview) -> None:
@@ -305,18 +310,22 @@ def _together(found: Sequence[Manifest]) -> Manifest | None:
     return {**found[0], "metadata": {"name": names, "namespace": namespace_of(found[0])}, "spec": {"hard": dict(hard)}}
 
 
-def _compare(made: Adopted, seen: Seen, planned: Preview, exists: Callable[[Reference], bool]) -> None:
+def _compare(made: Adopted, seen: Seen, planned: Preview, exists: Callable[[Reference], bool | None]) -> None:
     adopted: list[str] = []
+    unknown: Counter[str] = Counter()
     kept: set[tuple[str, str, str]] = set()
     spaces = {name_of(each) for each in seen.facts.state.of("Namespace")}
     for item in planned.objects:
         reference, live = Reference.of(item.manifest), _live(seen, item)
-        there = live is not None and name_of(live) == item.name
+        there: bool | None = live is not None and name_of(live) == item.name
         if not (item.kind in _COMPARED and seen.facts.state.knows(item.kind)) and (
             not item.namespace or item.namespace in spaces
         ):
             there = exists(reference)
-        if there:
+        if there is None:
+            unknown[item.kind] += 1
+            adopted.append(reference.adoptable)
+        elif there:
             adopted.append(reference.adoptable)
             kept.add((item.kind, item.namespace, item.name))
         else:
@@ -325,7 +334,8 @@ def _compare(made: Adopted, seen: Seen, planned: Preview, exists: Callable[[Refe
             name = _named(item.manifest) + ("" if there else f" (new beside {name_of(live)})")
             found = [each for each in differences(name, live, item.manifest) if there or each.live]
             made.differences += found
-            made.same[item.kind] += there and not found
+            made.same[item.kind] += bool(there) and not found
+    made.left += (f"{kind} {count}: you may not list them; adopted if they exist" for kind, count in unknown.items())
     made.left += _left_alone(seen, kept)
     made.sections["cluster"] = {**made.sections["cluster"], "adopt": sorted(adopted)}
 

@@ -44,7 +44,7 @@ def test_claims_of_datasets_and_storage_are_bound_and_a_pod_that_mounts_them_is_
     claim["spec"]["volumeName"] = f"{namespace}-corpus"
     cluster.apply(claim)
     cluster.apply(moved(only(objects, "PersistentVolumeClaim", "ck"), namespace))
-    bring_volumes(cluster, [ClaimPlan("ck", namespace, 2**30, shared=False, storage_class=None)])
+    bring_volumes(cluster, [ClaimPlan("ck", namespace, 2**30, shared=False, storage_class=None)], default=True)
     for name in ("corpus", "ck"):
         cluster.wait_for(lambda name=name: phase(cluster, name, namespace) == "Bound", what=f"claim {name} to be bound")
     cluster.apply(
@@ -56,7 +56,7 @@ def test_claims_of_datasets_and_storage_are_bound_and_a_pod_that_mounts_them_is_
     made = cluster.apply(pod)
     claims = [text_at(one, "persistentVolumeClaim", "claimName") for one in maps_at(made, "spec", "volumes")]
     assert sorted(filter(None, claims)) == ["ck", "corpus"]
-    bring_volumes(cluster, [])
+    bring_volumes(cluster, [], default=False)
     assert [text_at(one, "status", "phase") for one in cluster.list("v1", "PersistentVolume", labels=STORAGE)] == [
         "Bound"
     ]
@@ -64,5 +64,5 @@ def test_claims_of_datasets_and_storage_are_bound_and_a_pod_that_mounts_them_is_
         cluster.delete(Reference("v1", kind, name, namespace))
     cluster.delete(Reference("v1", "PersistentVolume", f"{namespace}-corpus"))
     cluster.wait_for(lambda: _released(cluster), what="the volume to be released")
-    bring_volumes(cluster, [])
+    bring_volumes(cluster, [], default=False)
     assert cluster.list("v1", "PersistentVolume", labels=STORAGE) == ()

@@ -105,7 +105,7 @@ def test_a_declared_need_is_provided() -> None:
         ({"datasets": {"d": "s3://bucket"}}, "s3Volumes"),
         ({"datasets": {"d": "gs://bucket"}}, "gcsVolumes"),
         ({"datasets": {"d": "az://account/container"}}, "blobVolumes"),
-        ({"teams": {"a": team(objects={"storage": "1Ti"})}}, "defaultStorageClass"),
+        ({"teams": {"a": team(storage={"home": {"size": "1Ti"}})}}, "defaultStorageClass"),
     ],
 )
 def test_volumes_need_their_driver_or_class(sections: Data, need: str) -> None:

@@ -85,12 +85,12 @@ def test_what_others_changed_since_is_not_overwritten() -> None:
 
 
 def test_the_question_names_who_waits_and_who_is_evicted() -> None:
-    one = "1 workload (1 pod, 8 nvidia.com/gpu: research/"
+    one = "1 workload, 1 pod, 8 nvidia.com/gpu: research/"
     for name in ("research", "a100", "ResourceFlavor/a100"):
         lines = [*find(state(), name).consequences(drain=True)]
         assert lines == [
-            f"{one}train (8 nvidia.com/gpu)) pending: not admitted while it is held",
-            f"{one}runs (8 nvidia.com/gpu)) running: evicted, and pending again",
+            f"pending, not admitted while it is held: {one}train (8 nvidia.com/gpu)",
+            f"running, evicted and pending again: {one}runs (8 nvidia.com/gpu)",
         ]
     assert "not interrupted" in [*find(state(), "research").consequences(drain=False)][1]
 

@@ -1,7 +1,7 @@
 """`tenancy cluster adopt`: a stack from the objects of a cluster, and how it differs from them."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.embedded.nodes import node_shapes
-from gpu_tenancy.inspect.adopt.tenancy import Seen
-from gpu_tenancy.inspect.reading import State
+from gpu_tenancy.inspect.adopt.tenancy import OPERATED, Seen
+from gpu_tenancy.inspect.reading import Kind, Missing, State
 from gpu_tenancy.inspect.survey.supply import Facts
 from gpu_tenancy.inspect.versions import current
 from gpu_tenancy.kube.references import Reference
@@ -26,6 +26,8 @@ from gpu_tenancy.review.adopted import data, lines, written
 from gpu_tenancy.review.adopting import Adopted, adopt
 
 Data = dict[str, Any]
+HIDDEN = "NetworkPolicy"
+"""A kind of which nobody knows whether the cluster has it."""
 FOREIGN = ROOT / "tests" / "inspect" / "clusters" / "consistent.yaml"
 
 
@@ -34,12 +36,15 @@ def foreign() -> list[Data]:
     return list(yaml.safe_load_all(FOREIGN.read_text(encoding="utf-8")))
 
 
-def adopted(objects: Iterable[Data]) -> Adopted:
+def adopted(
+    objects: Iterable[Data], missing: Mapping[Kind, Missing] | None = None, groups: Iterable[str] = ()
+) -> Adopted:
     by_kind: dict[Any, list[Any]] = defaultdict(list)
     for each in objects:
         by_kind[each["kind"]].append(current(each, each["kind"]))
-    state = State({kind: tuple(found) for kind, found in by_kind.items()})
-    return adopt(Seen(Facts(state)), "adopted", lambda _: False, ROOT)
+    state = State({kind: tuple(found) for kind, found in by_kind.items()}, missing or {})
+    seen = Seen(Facts(state), groups=frozenset(groups))
+    return adopt(seen, "adopted", lambda reference: None if reference.kind == HIDDEN else False, ROOT)
 
 
 def cluster_of(name: str) -> list[Data]:
@@ -96,9 +101,10 @@ def test_derived_values_are_not_in_the_stack() -> None:
     }
 
 
-def test_of_the_reference_platform_only_gangs_topology_and_kinds_of_operators_differ() -> None:
-    made = adopted(cluster_of("local"))
-    others = {each for each in made.differences if (each.kind, each.field) not in MADE and "count/" not in each.field}
+def test_of_the_reference_platform_only_gangs_and_topology_differ() -> None:
+    made = adopted(cluster_of("local"), groups=OPERATED)
+    assert made.sections["operators"] == dict.fromkeys(("kuberay", "lws", "trainer", "volcano"), "installed")
+    others = {each for each in made.differences if (each.kind, each.field) not in MADE}
     assert {(each.kind, each.name, each.field.split(".")[-1]) for each in others} == {
         ("Cohort", "org", "nominalQuota"),
         ("ResourceFlavor", "l4", "topologyName"),
@@ -136,9 +142,33 @@ def test_a_stack_that_cannot_be_deployed_is_written_with_its_problems() -> None:
     assert "guaranteed: 8" in written(made)
 
 
-def test_the_file_is_a_stack(tmp_path: Path) -> None:
+def test_without_rights_to_see_all_teams_the_stack_is_incomplete_and_what_may_exist_is_adopted() -> None:
+    hidden = Missing("LocalQueue", "queues", "you may not", "an auditor", partly=True)
+    made = adopted(foreign(), {"LocalQueue": hidden})
+    first, *others = lines(made)
+    assert first.startswith("✗ incomplete: you may not read LocalQueues of the whole cluster. Teams are missing")
+    assert data(made)["incomplete"] == ["LocalQueues"]
+    assert f"not in the stack: {HIDDEN} 8: you may not list them; adopted if they exist" in others
+    assert f"{HIDDEN}.networking.k8s.io/red/default-deny" in made.sections["cluster"]["adopt"]
+
+
+def test_fields_that_differ_alike_are_one_line() -> None:
+    objects = foreign()
+    for each in objects:
+        if each["kind"] == "Namespace":
+            each["metadata"]["labels"] = {}
+    (line,) = (text for text in lines(adopted(objects)) if "metadata.labels.owner" in text)
+    names = "metadata.labels.cost-center, metadata.labels.owner"
+    assert line == f"differs: Namespace blue, red: {names}: not set → unknown"
+
+
+def test_the_file_is_a_stack_whose_long_list_is_at_its_end(tmp_path: Path) -> None:
     file = tmp_path / "Pulumi.adopted.yaml"
-    file.write_text(written(adopted(cluster_of("local"))), encoding="utf-8")
+    text = written(adopted(cluster_of("local")))
+    file.write_text(text, encoding="utf-8")
+    head, _, tail = text.partition("    adopt:\n")
+    assert "gpu-tenancy:teams:" in head
+    assert all(line.startswith("    - ") for line in tail.splitlines())
     assert set(load(read_file(file)).teams) == {"ml-experiments", "ml-production", "ml-research", "ml-serving"}
 
 

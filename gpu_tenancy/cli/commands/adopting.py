@@ -46,7 +46,7 @@ def adopt(
     """Write a stack that has the tenancy of a running cluster, and compare its objects with the cluster's.
 
     It reads with your rights and changes nothing in the cluster. Exit code 1: the stack is written, but not valid yet,
-    or its deployment would replace a cloud resource.
+    not complete because of your rights, or its deployment would replace a cloud resource.
 
     [dim]tenancy cluster adopt --out stacks/Pulumi.prod.yaml[/dim]
 
@@ -73,13 +73,14 @@ def adopt(
     if out is None:
         return
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.inspect.adopt.tenancy import KINDS, Seen
+        from gpu_tenancy.inspect.adopt.tenancy import KINDS, OPERATED, Seen
         from gpu_tenancy.inspect.reading import read
         from gpu_tenancy.inspect.survey.supply import Facts
         from gpu_tenancy.review.adopting import adopt as adopt_from
 
         with terminal.reported_if_slow("reading the cluster"):
-            seen = Seen(Facts(read(cluster, KINDS, cluster.namespace)), recording)
+            groups = frozenset(group for group in OPERATED if cluster.versions(group))
+            seen = Seen(Facts(read(cluster, KINDS, cluster.namespace)), recording, groups)
         _written(adopt_from(seen, name, _exists(cluster), project), out, output)
 
 
@@ -112,14 +113,14 @@ def _answered(found: "Adopted", output: Output) -> None:
     from gpu_tenancy.review import adopted
 
     answer(output, adopted.data(found), *(Text(visible(line)) for line in adopted.lines(found)))
-    if found.problems or adopted.blocking(found):
+    if found.problems or found.incomplete or adopted.blocking(found):
         raise typer.Exit(1)
 
 
-def _exists(cluster: "Cluster") -> "Callable[[Reference], bool]":
+def _exists(cluster: "Cluster") -> "Callable[[Reference], bool | None]":
     """Whether the cluster has an object; each kind is listed once, or in each namespace where that is all one may read.
 
-    False for kinds that the cluster does not serve or the user may not read.
+    False for kinds that the cluster does not serve, None for those that the user may not read.
     """
     from gpu_tenancy.kube.errors import FORBIDDEN, ApiError, UnknownKindError
     from gpu_tenancy.kube.references import Reference
@@ -138,10 +139,10 @@ def _exists(cluster: "Cluster") -> "Callable[[Reference], bool]":
                 raise
             return None
 
-    def exists(reference: Reference) -> bool:
+    def exists(reference: Reference) -> bool | None:
         known = listed(reference.api_version, reference.kind, "")
         if known is None and reference.namespace:
             known = listed(reference.api_version, reference.kind, reference.namespace)
-        return known is not None and reference in known
+        return None if known is None else reference in known
 
     return exists

@@ -151,6 +151,8 @@ def snapshot(
         from gpu_tenancy.inspect.state_file import to_file
 
         seen = _read(Place(kubeconfig, context, embedded))
+        for missing in seen.refused("ClusterQueue", "LocalQueue", "Workload"):
+            raise ConsoleError(missing.text, "use the kubeconfig of an administrator or of an auditor")
         to_file(seen, out)
         for missing in seen.refused():
             terminal.err.print(missing.text, highlight=False)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from pydantic.alias_generators import to_camel
+
 from gpu_tenancy import kueue
 from gpu_tenancy.base.json import at, int_at, list_at, maps_at, text_at, texts_at
 from gpu_tenancy.inspect.adopt.clouds import cluster_of, pools_of, with_flavors
@@ -15,12 +17,15 @@ from gpu_tenancy.inspect.reading import Kind
 from gpu_tenancy.inspect.survey.facts import accelerators
 from gpu_tenancy.inspect.survey.supply import Facts
 from gpu_tenancy.kueue import Quota
+from gpu_tenancy.model.kinds import kinds
 
 KINDS: Final[tuple[Kind, ...]] = (
     "ClusterQueue", "Cohort", "LimitRange", "LocalQueue", "Namespace", "Node", "PriorityClass", "Queue",
     "ResourceFlavor", "ResourceQuota", "StorageClass", "WorkloadPriorityClass",
 )  # fmt: skip
 """What is read of a cluster."""
+OPERATED: Final = {kind.group: kind.operator for kind in kinds().values() if kind.operator}
+"""API groups of jobs and servers, and the operator, by its field, that runs them."""
 ROOT: Final = "org"
 _MOST: Final = 1_000_000_000
 """Classes of the system are above: https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/."""
@@ -35,10 +40,12 @@ class Seen:
 
     Attributes:
         recording: the cluster and its pools as the cloud describes them; None if nodes show the pools.
+        groups: API groups that the cluster serves, of `OPERATED`.
     """
 
     facts: Facts
     recording: Recording | None = None
+    groups: frozenset[str] = frozenset()
 
     @cached_property
     def pools(self) -> tuple[Drafted, dict[str, str]]:
@@ -222,5 +229,7 @@ class Seen:
             cluster, left = cluster_of(self.recording)
             self.pools[0].left += left
         cluster["provides"] = self.provides
+        operators = {to_camel(name): "installed" for name in sorted({OPERATED[group] for group in self.groups})}
         start = {"environment": environment or name, "cluster": cluster, **fair}
+        start |= {"operators": operators} if operators else {}
         return {**start, **{key: part for key, part in parts.items() if part}}

@@ -47,8 +47,6 @@ def _autoscalers_on_cpu(tree: Tree) -> Iterator[Path]:
 
 def _claims(tree: Tree) -> Iterator[Path]:
     for name, team in tree.stack.teams.items():
-        if team.objects.storage:
-            yield ("teams", name, "objects", "storage")
         for key, storage in team.storage.items():
             if storage.storage_class is None and service_of(tree.stack.cluster, storage)[1] is None:
                 yield ("teams", name, "storage", key)

@@ -99,7 +99,7 @@ def live(queueing: Queueing, kind: str, name: str) -> Manifest:
 
 def test_a_held_team_admits_nothing_until_it_is_released(team: Queueing) -> None:
     asked = tenancy(team, "cluster", "hold", TEAM, "--until", "4h", "--dry-run").stdout
-    assert f"1 workload (1 pod, 2 CPUs: {TEAM}/waits (2 CPUs)) pending: not admitted while it is held" in asked
+    assert f"pending, not admitted while it is held: 1 workload, 1 pod, 2 CPUs: {TEAM}/waits (2 CPUs)" in asked
     assert at(live(team, "ClusterQueue", TEAM), "spec", "stopPolicy") == "None"
     tenancy(team, "cluster", "hold", TEAM, "--yes")
     team.cluster.delete(Reference("batch/v1", "Job", "runs", TEAM))
@@ -153,7 +153,7 @@ def test_a_drained_flavor_is_used_again_when_its_end_comes(
     team: Queueing, end: Callable[[Queueing, Any], None]
 ) -> None:
     done = tenancy(team, "cluster", "hold", FLAVOR, "--drain", "--until", "4h", "--yes")
-    assert f"{TEAM}/runs (2 CPUs)) running: evicted, and pending again" in done.stdout
+    assert f"running, evicted and pending again: 1 workload, 1 pod, 2 CPUs: {TEAM}/runs (2 CPUs)" in done.stdout
     flavor = live(team, "ResourceFlavor", FLAVOR)
     held = Hold.of(flavor)
     assert held
