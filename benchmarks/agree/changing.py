@@ -51,7 +51,7 @@ def _drawn(scenario: Data, chance: Random) -> Data:
         if taker is not None:
             moved = chance.randint(1, max(1, line["nominal"]))
             line["nominal"], taker["nominal"] = max(0, line["nominal"] - moved), taker["nominal"] + moved
-            _lend_at_most_nominal(line)
+            _lend_at_mostnominal(line)
             return changed
     owners = [one for one in changed["cohorts"] if one.get("quota")]
     match chance.choice(("nominal", "nominal", "borrowing", "policy", "cohort", "pool")):
@@ -67,14 +67,14 @@ def _drawn(scenario: Data, chance: Random) -> Data:
         case "pool" if owners:
             pool = chance.choice(chance.choice(owners)["quota"])
             pool["nominal"] = max(0, pool["nominal"] + chance.choice((-4, -2, 2, 4)))
-            _lend_at_most_nominal(pool)
+            _lend_at_mostnominal(pool)
         case _:
             line["nominal"] = max(0, line["nominal"] + chance.choice((-6, -3, 2, 4, 6, 8)))
-            _lend_at_most_nominal(line)
+            _lend_at_mostnominal(line)
     return changed
 
 
-def _lend_at_most_nominal(line: Data) -> None:
+def _lend_at_mostnominal(line: Data) -> None:
     """Kueue's webhook refuses more."""
     if line.get("lendingLimit") is not None:
         line["lendingLimit"] = min(line["lendingLimit"], line["nominal"])
@@ -92,10 +92,11 @@ def changed_objects(scenario: Data, prefix: str) -> Iterator[Manifest]:
     before = {_place(one): one for one in Objects(scenario, prefix).queues()}
     after = Objects({**scenario, **scenario["change"]}, prefix).queues()
     different = [one for one in after if before[_place(one)] != one]
-    yield from sorted(different, key=lambda one: _nominal(one) - _nominal(before[_place(one)]))
+    yield from sorted(different, key=lambda one: nominal(one) - nominal(before[_place(one)]))
 
 
-def _nominal(manifest: Manifest) -> int:
+def nominal(manifest: Manifest) -> int:
+    """The sum of the nominal quotas of a queue or cohort."""
     flavors = (flavor for group in maps_at(manifest, "spec", "resourceGroups") for flavor in maps_at(group, "flavors"))
     return sum(int(text_at(line, "nominalQuota")) for flavor in flavors for line in maps_at(flavor, "resources"))
 

@@ -14,11 +14,15 @@ from gpu_tenancy.base.json import Json, at, int_at, map_at, maps_at, text_at, te
 from gpu_tenancy.base.quantity import is_extended, parse_quantity
 from gpu_tenancy.inspect.pods import Manifest, container_amounts, ended, name_of, namespace_of, requests, scheduler
 from gpu_tenancy.inspect.reading import State
+from gpu_tenancy.model.kinds import kinds
 from gpu_tenancy.model.plan.guards import FACTS
 from gpu_tenancy.model.spec.guards import DEFAULT_GRACE, Grace
 
-_JOBS: Final = frozenset(("", "Job", "JobSet", "PyTorchJob", "TrainJob", "Workflow"))
-"""Owners of pods that are no servers, whose grace period has the lower bound."""
+_SERVERS: Final = frozenset(
+    key for key, kind in kinds().items() if kind.work == "serving" or (kind.made and kind.work is None)
+)
+"""Owners of pods, by group and kind, whose grace period has the upper bound: servers, and what controllers create for
+them. Guards judge pods of any other owner as jobs."""
 Rule = Callable[[Manifest], Iterator[str]]
 
 
@@ -100,7 +104,10 @@ def _denied(pod: Manifest, space: Manifest, classes: list[str] | None, grace: Gr
         if scheduler(spec) not in schedulers:
             yield f"scheduler {scheduler(spec)} is not one of the team's"
     if grace and any(is_extended(resource) for resource in requests(spec)):
-        owners = {text_at(owner, "kind") for owner in maps_at(pod, "metadata", "ownerReferences")} or {""}
-        bound = grace.jobs if owners <= _JOBS else grace.servers
+        owners = maps_at(pod, "metadata", "ownerReferences")
+        served = any(
+            (text_at(one, "apiVersion").rpartition("/")[0], text_at(one, "kind")) in _SERVERS for one in owners
+        )
+        bound = grace.servers if served else grace.jobs
         if (seconds := int_at(spec, "terminationGracePeriodSeconds", otherwise=DEFAULT_GRACE)) > bound:
             yield f"grace period of {seconds} s exceeds the maximum of {bound:g} s"

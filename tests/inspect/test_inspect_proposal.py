@@ -2,7 +2,7 @@
 
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from live_builders import GPU, Data, came, cluster_queue, cohort, counted, local_queue, meta, node, pod, state, waits
@@ -14,6 +14,7 @@ from gpu_tenancy.inspect.proposal_pods import Refused
 from gpu_tenancy.inspect.reading import KUEUE, VOLCANO, State
 from gpu_tenancy.inspect.state_file import from_file, to_file
 from gpu_tenancy.kueue import FAIR
+from gpu_tenancy.model.kinds import kinds
 from gpu_tenancy.model.plan.guards import FACTS
 from gpu_tenancy.model.spec.guards import Grace
 
@@ -149,6 +150,9 @@ def test_pods_that_a_stricter_limit_range_refuses_are_named(bound: dict[str, Any
     assert world.effect().refused == (), "they are refused today as well"
 
 
+GRACE: Final = "grace period of 900 s exceeds the maximum of 600 s"
+
+
 def test_pods_that_stricter_guards_refuse_are_named_where_guards_deny() -> None:
     slow, gang, low = (pod(name, on="n1") for name in ("slow", "gang", "low"))
     for one in (slow, gang, low):
@@ -165,12 +169,32 @@ def test_pods_that_stricter_guards_refuse_are_named_where_guards_deny() -> None:
             one["metadata"]["annotations"] = {f"{FACTS}priority-classes": "ml-high"}
     assert world.effect().refused == ()
     assert world.effect(grace=Grace()).refused == (
-        Refused("research", "grace period of 900 s exceeds the maximum of 600 s", ("slow",)),
+        Refused("research", GRACE, ("slow",)),
         Refused("research", "priority class ml-low is not one of the team's", ("low",)),
         Refused("research", "scheduler volcano is not one of the team's", ("gang",)),
     )
-    slow["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "uid": "u"}]
-    assert [one.pods for one in world.effect(grace=Grace()).refused] == [("low",), ("gang",)]
+
+
+@pytest.mark.parametrize(
+    ("owner", "why"),
+    [
+        (None, GRACE),
+        *((f"{kind.group}/v1 {kind.kind}", GRACE) for kind in kinds().values() if kind.work == "batch"),
+        *((f"{kind.group}/v1 {kind.kind}", "") for kind in kinds().values() if kind.work == "serving"),
+        ("argoproj.io/v1alpha1 Workflow", GRACE),
+        ("apps/v1 DaemonSet", GRACE),
+        ("apps/v1 ReplicaSet", ""),
+        ("ray.io/v1 RayCluster", ""),
+    ],
+)
+def test_the_grace_period_of_a_job_s_pod_has_the_lower_bound_whatever_its_kind(owner: str | None, why: str) -> None:
+    slow = pod("slow", on="n1")
+    slow["spec"]["containers"] = [{"name": "main", "resources": {"limits": {GPU: "1"}}}]
+    slow["spec"]["terminationGracePeriodSeconds"] = 900
+    version, _, kind = (owner or "").partition(" ")
+    slow["metadata"]["ownerReferences"] = [{"apiVersion": version, "kind": kind, "uid": "u"}] if owner else []
+    found = World(Pod=[slow]).effect(grace=Grace()).refused
+    assert found == ((Refused("research", why, ("slow",)),) if why else ())
 
 
 def test_a_volcano_queue_below_what_its_gangs_use_is_named_and_its_pending_gangs_are_not_simulated() -> None:
