@@ -37,6 +37,7 @@ class Observability(pulumi.ComponentResource):
                     "name": f"dashboard-{file.removesuffix('.json')}",
                     "namespace": namespace,
                     "labels": {"grafana_dashboard": "1"},
+                    "annotations": {"grafana_folder": plan.folders[file]},
                 },
                 data={file: text},
                 opts=own,

@@ -2,6 +2,22 @@
 
 from observability_builders import LATENCY
 
+_MODEL = "NVIDIA H100 80GB HBM3"
+
+
+_PART = {"n3": ', GPU_I_PROFILE="7g.80gb", GPU_I_ID="0"'}
+
+
+def _dcgm(node: str, gpu: int) -> str:
+    """Labels of a GPU: n3's is a partition, and n1 has the older exporter."""
+    host = f'{"Hostname" if node == "n1" else "hostname"}="{node}"'
+    pod = {
+        ("n1", 0): ', exported_namespace="a", exported_pod="train-1"',
+        ("n2", 0): ', exported_namespace="b", exported_pod="api-5f-x1"',
+    }.get((node, gpu), "")
+    return f'{host}, gpu="{gpu}", UUID="GPU-{node}-{gpu}", modelName="{_MODEL}"{_PART.get(node, "")}{pod}'
+
+
 # What Grafana puts for variables with all chosen: of the teams their names, elsewhere what matches all that is there.
 CHOSEN = {"$node": ".+", "$team": "(a|b)", "$flavor": "(h100)", "$job": ".+"}
 
@@ -44,14 +60,27 @@ WORLD = {
     'kube_pod_info{namespace="a", pod="old-1", node="n1", created_by_kind="Job", created_by_name="old"}': 1,
     'kube_pod_info{namespace="b", pod="api-5f-x1", node="n2", created_by_kind="ReplicaSet"}': 1,
     **{
-        f'DCGM_FI_DEV_{field}{{{node}, gpu="{gpu}"{pod}}}': value
-        for node, gpu, pod, values in (
-            ('Hostname="n1"', 0, ', exported_namespace="a", exported_pod="train-1"', (80, 30000, 50000, 79)),
-            ('Hostname="n1"', 1, "", (0, 0, 80000, 31)),
-            ('hostname="n2"', 0, ', exported_namespace="b", exported_pod="api-5f-x1"', (40, 10000, 70000, 0)),
-        )
-        for field, value in zip(("GPU_UTIL", "FB_USED", "FB_FREE", "XID_ERRORS"), values, strict=True)
+        f"DCGM_FI_DEV_{field}{{{_dcgm(node, gpu)}}}": value
+        for (node, gpu), values in {
+            ("n1", 0): (80, 30000, 50000, 79, 61),
+            ("n1", 1): (0, 0, 80000, 31, 33),
+            ("n2", 0): (40, 10000, 70000, 0, 50),
+        }.items()
+        for field, value in zip(("GPU_UTIL", "FB_USED", "FB_FREE", "XID_ERRORS", "GPU_TEMP"), values, strict=True)
     },
+    # The other GPUs of n1, and a partition of n3.
+    **{
+        f"DCGM_FI_DEV_{field}{{{_dcgm(node, gpu)}}}": value
+        for node, gpu, used in (*(("n1", gpu, 0) for gpu in range(2, 8)), ("n3", 0, 5000))
+        for field, value in (("FB_USED", used), ("FB_FREE", 80000 - used))
+    },
+    **{f'kube_node_info{{node="n{n}", internal_ip="10.0.0.{n}"}}': 1 for n in (1, 2, 3)},
+    'kube_node_role{node="n1", role="trainer"}': 1,
+    'kube_job_owner{namespace="a", job_name="train", owner_kind="JobSet", owner_name="train"}': 1,
+    'kube_job_owner{namespace="a", job_name="bad"}': 1,
+    'kube_job_status_start_time{namespace="a", job_name="train"}': 1000,
+    'kube_job_status_start_time{namespace="a", job_name="old"}': 0,
+    'kube_job_status_completion_time{namespace="a", job_name="old"}': 3600,
     'kube_job_created{namespace="a", job_name="train"}': 0,
     'kube_job_created{namespace="a", job_name="wait"}': 600,
     'kube_job_status_active{namespace="a", job_name="train"}': 2,
@@ -73,7 +102,15 @@ WORLD = {
     },
     'kueue_cohort_subtree_quota{cohort="org", flavor="h100", resource="nvidia.com/gpu", replica_role="leader"}': 14,
     'kueue_cohort_subtree_quota{cohort="lab", flavor="h100", resource="nvidia.com/gpu", replica_role="leader"}': 8,
-    'kueue_cluster_queue_nominal_quota{cluster_queue="a", flavor="h100", resource="cpu", replica_role="leader"}': 99,
+    **{
+        f'kueue_cluster_queue_{name}{{cluster_queue="a", flavor="h100", resource="{asked}"}}': value
+        for asked, values in {"cpu": (99, 1, 50), "memory": (1024, 0, 512)}.items()
+        for name, value in zip(("nominal_quota", "borrowing_limit", "resource_usage"), values, strict=True)
+    },
+    'kueue_cohort_subtree_resource_reservations{cohort="org", flavor="h100", resource="nvidia.com/gpu"}': 13,
+    'kueue_admitted_active_workloads{cluster_queue="a", replica_role="leader"}': 1,
+    'kueue_admitted_active_workloads{cluster_queue="b", replica_role="leader"}': 1,
+    'kueue_finished_workloads{cluster_queue="a", replica_role="leader"}': 5,
     **{
         f'kueue_cluster_queue_resource_pending{{cluster_queue="a", resource="{asked}", replica_role="{role}"}}': value
         for role in ("leader", "follower")
@@ -128,6 +165,23 @@ def _nodes(*values: float) -> dict[str, float]:
     return {f'{{node="n{number}"}}': value for number, value in enumerate(values, start=1)}
 
 
+def _gpu(node: str, gpu: int) -> str:
+    labels = _dcgm(node, gpu).replace("Hostname", "node").replace("hostname", "node")
+    return "{" + labels.replace(', GPU_I_PROFILE="7g.80gb"', "") + "}"
+
+
+def _idle() -> dict[str, float]:
+    return {_gpu("n1", gpu): 0 for gpu in range(2, 8)}
+
+
+def _cohort(name: str) -> str:
+    return f'{{cohort="{name}", flavor="h100", resource="nvidia.com/gpu"}}'
+
+
+_TRAINS = '{namespace="a", pod="train-1", created_by_kind="Job", created_by_name="train", node="n1"}'
+_SERVES = '{namespace="b", pod="api-5f-x1", created_by_kind="ReplicaSet", node="n2"}'
+
+
 def _queues(a: float, b: float) -> dict[str, float]:
     return {_share("a"): a, _share("b"): b}
 
@@ -136,6 +190,9 @@ def _queues(a: float, b: float) -> dict[str, float]:
 ANSWERS: dict[str, dict[str, float]] = {
     "cluster/GPU nodes/A": {"{}": 3},
     "cluster/Unhealthy GPU nodes/A": {"{}": 2},
+    "cluster/Nodes in use/A": {"{}": 2},
+    "cluster/GPU memory used/A": {"{}": 5.625},
+    "cluster/GPU memory allocated/A": {"{}": 20},
     "cluster/GPUs/A": {"{}": 23},
     "cluster/GPUs/B": {"{}": 6},
     "cluster/GPUs allocated/A": {"{}": 6},
@@ -143,27 +200,73 @@ ANSWERS: dict[str, dict[str, float]] = {
     "cluster/Workloads waiting/A": {"{}": 3},
     **{
         f"cluster/GPU memory/{letter}": {"{}": value}
-        for letter, value in {"A": 240000, "B": 160000, "C": 40000}.items()
+        for letter, value in {"A": 800000, "B": 160000, "C": 45000}.items()
     },
-    **{f"cluster/Training jobs/{letter}": {"{}": 1} for letter in "ABCD"},
-    "nodes/Nodes/A": _nodes(0, 1, 1),
+    **{f"cluster/Workloads/{letter}": {"{}": value} for letter, value in zip("ABCD", (2, 3, 5, 1), strict=True)},
+    "nodes/Nodes/A": {
+        '{node="n1", internal_ip="10.0.0.1", role="trainer"}': 0,
+        '{node="n2", internal_ip="10.0.0.2"}': 1,
+        '{node="n3", internal_ip="10.0.0.3"}': 1,
+    },
     "nodes/Nodes/B": _nodes(79),
-    "nodes/Nodes/C": _nodes(8, 8, 8),
-    "nodes/Nodes/D": _nodes(8, 7, 8),
-    "nodes/Nodes/E": _nodes(4, 2, 0),
-    "nodes/Nodes/F": _nodes(40, 40),
-    "nodes/Nodes/G": _nodes(30000, 10000),
-    "nodes/Nodes/H": _nodes(160000, 80000),
-    "nodes/Nodes/I": _nodes(1, 0, 0),
+    "nodes/Nodes/C": _nodes(0, 1, 2),
+    "nodes/Nodes/D": _nodes(8, 8, 8),
+    "nodes/Nodes/E": _nodes(8, 7, 8),
+    "nodes/Nodes/F": _nodes(4, 2, 0),
+    "nodes/Nodes/G": _nodes(40, 40),
+    "nodes/Nodes/H": _nodes(30000, 10000, 5000),
+    "nodes/Nodes/I": _nodes(80000, 80000),
+    "nodes/Nodes/J": _nodes(640000, 80000, 80000),
+    **{
+        f"nodes/{panel}": {
+            _gpu("n1", 0): first,
+            _gpu("n1", 1): 0,
+            **_idle(),
+            _gpu("n2", 0): second,
+            _gpu("n3", 0): last,
+        }
+        for panel, first, second, last in (
+            ("Each GPU/A", 30000, 10000, 5000),
+            ("Each GPU/B", 37.5, 12.5, 6.25),
+            ("Memory used of each GPU/A", 30000, 10000, 5000),
+        )
+    },
+    **{
+        f"nodes/{panel}": {_gpu("n1", 0): first, _gpu("n1", 1): second, _gpu("n2", 0): third}
+        for panel, first, second, third in (
+            ("Each GPU/C", 80, 0, 40),
+            ("Each GPU/D", 61, 33, 50),
+            ("Each GPU/E", 79, 31, 0),
+            ("Duty cycle of each GPU/A", 80, 0, 40),
+        )
+    },
     "nodes/GPUs allocated/A": _nodes(4, 2),
-    "nodes/GPU utilisation/A": _nodes(40, 40),
-    "training/Jobs/A": {_job("train"): 2, _job("wait"): 1, _job("old"): 3, _job("bad"): 4},
-    "training/Jobs/B": {_job("train"): 2, _job("wait"): 0},
-    "training/Jobs/C": {_job("bad"): 3},
-    "training/Jobs/D": {_job("train"): 4},
-    "training/Jobs/E": {_job("train"): 80},
-    "training/Jobs/F": {_job("train"): 30000},
-    "training/Jobs/G": {_job("wait"): 4800},
+    "training/Jobs/A": {
+        _job("train").replace("}", ', owner_kind="JobSet"}'): 2,
+        _job("wait"): 1,
+        _job("old"): 3,
+        _job("bad"): 4,
+    },
+    "training/Jobs/B": {_job("train"): 1000000, _job("old"): 0},
+    "training/Jobs/C": {_job("train"): 4400, _job("old"): 3600},
+    "training/Jobs/D": {_job("train"): 2, _job("wait"): 0},
+    "training/Jobs/E": {_job("bad"): 3},
+    "training/Jobs/F": {_job("train"): 4},
+    "training/Jobs/G": {_job("train"): 80},
+    "training/Jobs/H": {_job("train"): 30000},
+    "training/Jobs/I": {_job("train"): 80000},
+    "training/Jobs/J": {_job("wait"): 4800},
+    **{
+        f"training/{panel}": {_TRAINS: first, _SERVES: second}
+        for panel, first, second in (
+            ("Each instance/A", 4, 2),
+            ("Each instance/B", 80, 40),
+            ("Each instance/C", 30000, 10000),
+            ("Each instance/D", 37.5, 12.5),
+            ("Duty cycle of each instance/A", 80, 40),
+            ("GPU memory used of each instance/A", 30000, 10000),
+        )
+    },
     "training/GPUs/A": {_job("train"): 4},
     "training/GPU utilisation/A": {_job("train"): 80},
     "training/GPU memory used/A": {_job("train"): 30000},
@@ -174,6 +277,16 @@ ANSWERS: dict[str, dict[str, float]] = {
     "quota/GPUs now/D": _queues(3, 0),
     "quota/GPUs now/E": _queues(0, 2),
     "quota/GPUs now/F": _queues(1, 2),
+    **{
+        f"quota/{panel} of the same queues/{letter}": {
+            f'{{cluster_queue="a", flavor="h100", resource="{asked}"}}': value
+        }
+        for panel, asked, values in (("CPUs", "cpu", (99, 100, 50, 50)), ("Memory", "memory", (1024, 1024, 512, 512)))
+        for letter, value in zip("ABCD", values, strict=True)
+    },
+    "quota/Cohorts/A": {_cohort("org"): 14, _cohort("lab"): 8},
+    "quota/Cohorts/B": {_cohort("org"): 13},
+    "quota/Cohorts/C": {_cohort("org"): 1, _cohort("lab"): 8},
     "quota/Pending workloads/A": {'{cluster_queue="a"}': 2},
     "quota/Pending workloads/B": {'{cluster_queue="a"}': 1},
     "quota/Pending workloads/C": {'{cluster_queue="a"}': 24},

@@ -221,6 +221,12 @@ def test_the_component_declares_a_configmap_a_page_and_one_rule_in_the_given_nam
         cast("Any", resource.manifest)["metadata"].get("labels") for resource in objects if resource.kind == "ConfigMap"
     ]
     assert labels == [{"grafana_dashboard": "1"}] * 5
+    folders = {
+        cast("Any", resource.manifest)["metadata"].get("annotations", {}).get("grafana_folder")
+        for resource in objects
+        if resource.kind == "ConfigMap"
+    }
+    assert folders == {"Platform", "Teams", "People"}
     (component,) = (
         registration
         for registration in rendered.registrations
@@ -237,3 +243,28 @@ def test_the_rule_is_one_that_prometheus_operator_takes() -> None:
     assert list(validator.iter_errors(rule)) == []
     rule["groups"][-1]["rules"][0]["for"] = "ten minutes"
     assert list(validator.iter_errors(rule))
+
+
+def test_each_panel_of_the_table_in_the_docs_exists_and_has_its_metrics() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "dashboards.md").read_text(encoding="utf-8")
+    part = page.partition("## Each panel and its metrics")[2].partition("## Alerts")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line[:2] == "| "][1:]
+    assert len(rows) > 20
+    shown: dict[str, set[str]] = {}
+    for name, expr, _ in panels(observed(watched())):
+        panel = name.removeprefix("gpu-tenancy-").rpartition("/")[0]
+        shown.setdefault(panel, set()).update(metric for metric, _ in _selectors(expr))
+    for _, board, titles, metrics in rows:
+        found = [shown[f"{board}/{title}"] for title in titles.split(", ")]
+        assert set(metrics.replace("`", "").split(", ")) <= set().union(*found), f"{board}: {titles}"
+
+
+def test_dashboards_are_in_the_folder_of_those_who_look_at_them() -> None:
+    folders = observed(watched()).folders
+    assert {file.removeprefix("gpu-tenancy-").removesuffix(".json"): folder for file, folder in folders.items()} == {
+        "cluster": "Platform",
+        "nodes": "Platform",
+        "training": "People",
+        "quota": "Teams",
+        "serving": "People",
+    }

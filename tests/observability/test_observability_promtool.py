@@ -48,7 +48,7 @@ def _requests(verb: str = "DELETE", code: str = "200", subresource: str = "", dr
 # What there is, what fires, when it does not yet, and when it does: labels beside the alert's own.
 ALARMS: dict[str, tuple[dict[str, Any], str, str, list[str]]] = {
     "GpuNodeUnhealthy": (WORLD, "9m", "11m", ['node="n2"', 'node="n3"']),
-    "GpuXidError": (WORLD, "", "1m", ['node="n1", gpu="0"']),
+    "GpuXidError": (WORLD, "", "1m", ['node="n1", gpu="0", UUID="GPU-n1-0"']),
     "GuaranteeNotHonoured": (_QUOTA, "9m", "11m", [_QUEUE]),
     "GuaranteeNotHonoured, of neither flavor": (_two_flavors(3), "9m", "11m", [_QUEUE, _OTHER]),
     "GuaranteeInDoubt": (_two_flavors(4), "29m", "31m", [_QUEUE]),

@@ -57,21 +57,31 @@ def _stat(panel: Data, key: str) -> str:
 
 
 def _table(panel: Data, key: str) -> str:
-    rows: dict[tuple[str, ...], dict[str, str]] = {}
+    rows: dict[int, tuple[dict[str, str], dict[str, str]]] = {}
     titles = {
         label: title
         for step in panel["transformations"]
         for label, title in step["options"].get("renameByName", {}).items()
     }
-    names = [label for label in titles if any(label in labels for _, labels, _ in _answers(panel, key))]
+    answers = list(_answers(panel, key))
+    names = [label for label in titles if any(label in labels for _, labels, _ in answers)]
     columns = dict.fromkeys(target["legendFormat"] for target in panel["targets"])
-    for target, labels, value in _answers(panel, key):
-        row = rows.setdefault(tuple(labels.get(name, "") for name in names), {})
-        row[target["legendFormat"]] = _word(panel, target["legendFormat"], value)
+    # As Grafana merges them: rows are the same if all labels are that both have.
+    kept: list[dict[str, str]] = []
+    for target, labels, value in answers:
+        own = {name: labels[name] for name in names if name in labels}
+        found = next((row for row in kept if all(row[name] == text for name, text in own.items() if name in row)), None)
+        if found is None:
+            kept.append(found := {})
+        found.update(own)
+        rows.setdefault(id(found), (found, {}))[1][target["legendFormat"]] = _word(panel, target["legendFormat"], value)
     heads = "".join(f"<th>{escape(head)}</th>" for head in (*(titles[name] for name in names), *columns))
     lines = (
-        "".join(f"<td>{escape(cell)}</td>" for cell in (*names_of, *(cells.get(column, "") for column in columns)))
-        for names_of, cells in rows.items()
+        "".join(
+            f"<td>{escape(cell)}</td>"
+            for cell in (*(named.get(name, "") for name in names), *(cells.get(column, "") for column in columns))
+        )
+        for named, cells in rows.values()
     )
     return f"<table><tr>{heads}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 

@@ -1,14 +1,14 @@
 """Dashboards, recording rules and alerts of a stack: the tables beside this file, filled in from the stack."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from jinja2 import Environment, StrictUndefined, Template
 
-from gpu_tenancy.base.quantity import CPU
+from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.model.observability.dashboards import Dashboard, Variable, to_json
 from gpu_tenancy.model.observability.expressions import Expressions
@@ -39,12 +39,14 @@ class ObservabilityPlan:
 
     Attributes:
         dashboards: file name and JSON of each; without GPUs those of quotas and servers, empty without teams.
+        folders: Grafana's folder of each dashboard, by its file name: who it is for.
         rules: groups of a PrometheusRule of monitoring.coreos.com/v1, which record or alert; empty without teams if
             there are no GPUs.
     """
 
     dashboards: tuple[tuple[str, str], ...] = ()
     rules: tuple[Mapping[str, Any], ...] = ()
+    folders: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def observability(tree: "Tree", servers: "Sequence[ServerPlan]") -> ObservabilityPlan:
@@ -60,12 +62,15 @@ def observability(tree: "Tree", servers: "Sequence[ServerPlan]") -> Observabilit
         return ObservabilityPlan()
     names: dict[str, Any] = {
         "on": Expressions(resources or (CPU,), teams),
+        "cpus": Expressions((CPU,), teams),
+        "bytes": Expressions((MEMORY,), teams),
         "gpus": bool(resources),
         "flavors": [name for name, flavor in tree.flavors.items() if flavor.resource or not resources],
         "servers": servers,
         "guards": bool(teams),
     }
-    boards = [_dashboard(row, names) for row in _table("dashboards.yaml") if _applies(row, names)]
+    shown = [row for row in _table("dashboards.yaml") if _applies(row, names)]
+    boards = [_dashboard(row, names) for row in shown]
     return ObservabilityPlan(
         tuple((f"{board.uid}.json", to_json(board)) for board in boards),
         tuple(
@@ -73,6 +78,7 @@ def observability(tree: "Tree", servers: "Sequence[ServerPlan]") -> Observabilit
             for group in (*_table("recordings.yaml"), *_table("alerts.yaml"))
             if _applies(group, names)
         ),
+        {f"{row['uid']}.json": row["folder"] for row in shown},
     )
 
 

@@ -128,6 +128,46 @@ class Expressions:
         """
         return f'label_join({series}, "node", "", "Hostname", "hostname")'
 
+    @property
+    def in_use(self) -> str:
+        """Selects GPUs that a pod holds."""
+        return '{exported_pod!=""}'
+
+    @staticmethod
+    def memory(selected: str = "") -> str:
+        """Memory of all GPUs, or of selected ones, in MiB."""
+        return f"(sum(DCGM_FI_DEV_FB_USED{selected}) + sum(DCGM_FI_DEV_FB_FREE{selected}))"
+
+    def each_gpu(self, metric: str) -> str:
+        """A metric of dcgm-exporter by GPU or MIG partition, with the model, and the pod that holds it."""
+        labels = "node, gpu, UUID, GPU_I_ID, modelName, exported_namespace, exported_pod"
+        return f"max by ({labels}) ({self.with_node(metric)})"
+
+    def mode(self, more: str = "") -> str:
+        """How the GPUs of a node are used, by node: 0 exclusive, 1 shared, 2 MIG.
+
+        Shared GPUs are offered twice or more. A GPU that is lost makes fewer than twice as many.
+        """
+        partitions = f"""count by (node) ({self.with_node('DCGM_FI_DEV_FB_USED{GPU_I_ID!=""}')})"""
+        gpus = f"count by (node) (count by (node, UUID) ({self.with_node('DCGM_FI_DEV_FB_USED')}))"
+        capacity = self.capacity(more)
+        return f"2 * clamp_max({partitions}, 1) and on (node) {capacity} or ({capacity} >= bool 2 * {gpus})"
+
+    @staticmethod
+    def described(by_node: str) -> str:
+        """An expression by node, with the node's internal IP and, where it has one, its role."""
+        info = "0 * max by (node, internal_ip) (kube_node_info)"
+        role = "0 * topk by (node) (1, max by (node, role) (kube_node_role))"
+        known = f"(({by_node}) + on (node) group_left (internal_ip) {info})"
+        return f"{known} + on (node) group_left (role) {role} or on (node) {known}"
+
+    @staticmethod
+    def with_owner(by_job: str) -> str:
+        """An expression by Job, with the kind of the object that the Job is part of, where there is one."""
+        owner = '0 * max by (namespace, job_name, owner_kind) (kube_job_owner{owner_kind!=""})'
+        joined = f"({by_job}) + on (namespace, job_name) group_left (owner_kind) {owner}"
+        return f"{joined} or on (namespace, job_name) ({by_job})"
+
     def by_node(self, metric: str, how: str, more: str = "") -> str:
         """A metric of dcgm-exporter by node, aggregated by `how`, such as `avg`."""
         return f"{how} by (node) ({self.with_node(metric)}) and on (node) {self.capacity(more)}"
@@ -144,6 +184,17 @@ class Expressions:
         named = f'label_replace({by_job}, "job_name", "$1", "created_by_name", "($job)")'
         selected = 'kube_job_created{namespace=~"$team", job_name=~"$job"}'
         return f"max by (namespace, job_name) ({named}) and on (namespace, job_name) {selected}"
+
+    @staticmethod
+    def by_pod(of_pods: str, how: str) -> str:
+        """A metric of pods by pod, with its node and the object that created it."""
+        labels = "namespace, pod, created_by_kind, created_by_name, node"
+        joined = "on (namespace, pod) group_left (created_by_kind, created_by_name, node)"
+        return f"{how} by (namespace, pod) ({of_pods}) * {joined} max by ({labels}) (kube_pod_info)"
+
+    def of_cohort(self, metric: str) -> str:
+        """A metric of a cohort with all below it, by cohort, flavor and resource."""
+        return f"max by (cohort, flavor, resource) (kueue_cohort_subtree_{metric}{{{self.raw}}})"
 
     def quota(self, metric: str, more: str = "") -> str:
         """A metric of Kueue by queue, flavor and resource; the maximum of all replicas of Kueue."""
