@@ -6,7 +6,7 @@ from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
-from gpu_tenancy.base.quantity import CLAIMED, CPU, Amounts, format_amount, is_extended, parse_quantity
+from gpu_tenancy.base.quantity import CLAIMED, CPU, Amounts, format_amount, is_extended, parse_duration, parse_quantity
 
 _GIB: Final = 2**30
 _CPU: Final = 1000
@@ -26,6 +26,21 @@ def amount(resource: str, written: Json) -> int:
         raise ConsoleError(
             f"{str(written).strip()!r} is not a valid quantity", "set one such as 500m, 8 or 32Gi"
         ) from error
+
+
+def seconds(option: str, written: str) -> float:
+    """The seconds of a duration that is the value of an option; more than 0.
+
+    Raises:
+        ConsoleError: it is not a duration, or 0.
+    """
+    try:
+        found = parse_duration(written)
+    except ValueError as error:
+        raise ConsoleError(f"{option} {written}: is not a duration", "set one such as 30m or 2h") from error
+    if not found:
+        raise ConsoleError(f"{option}: must be more than 0", "set a duration such as 30m")
+    return found
 
 
 def amounts(written: Json) -> dict[str, int]:

@@ -26,12 +26,14 @@ from gpu_tenancy.cli.commands import (
     simulating,
     stacks,
     starting,
+    submitting,
 )
 
 _EVERY_DAY: Final = (
     previewing.preview,
     environments.up,
     live.usage,
+    submitting.submit,
     live.queue,
     live.why,
     live.fit,

@@ -41,6 +41,7 @@ def nowhere(folder: Path, port: int = 9, namespace: str = "") -> Path:
     [
         ("usage", "tenancy usage ml-research --watch"),
         ("queue", "tenancy queue ml-research --watch"),
+        ("submit", "tenancy submit --image example.com/train:3 --gpus 8"),
         ("fit", "tenancy fit ml-research -f job.yaml"),
         ("why", "tenancy why ml-research/nightly"),
     ],
@@ -203,3 +204,20 @@ def test_watching_gives_no_data_for_programs(tmp_path: Path) -> None:
     seen = run("usage", "--watch", "--json", "--kubeconfig", str(file))
     assert seen.exit_code == 1
     assert "error: --watch and -o cannot be combined; remove one of them" in seen.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--env", "LR"), "--env LR: no `=`; write it as --env NAME=VALUE"),
+        (("--secret", "TOKEN=wandb"), "--secret TOKEN=wandb: no Secret and key; write it as --secret TOKEN=SECRET/KEY"),
+        (("--mount", "=/data"), "--mount =/data: no `=`; write it as --mount NAME=VALUE"),
+        (("--deadline", "soon"), "--deadline soon: is not a duration; set one such as 30m or 2h"),
+        ((), "no team: the kubeconfig's context has no namespace; specify it: `tenancy submit -n TEAM`"),
+    ],
+)
+def test_a_job_that_is_not_described_well_is_a_sentence(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    namespace = "research" if words else ""
+    seen = run("submit", "--image", "i:1", *words, "--kubeconfig", str(nowhere(tmp_path, namespace=namespace)))
+    assert (seen.exit_code, seen.stdout) == (1, "")
+    assert message in " ".join(seen.stderr.split())

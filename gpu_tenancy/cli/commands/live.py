@@ -152,30 +152,57 @@ def fit(
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         from gpu_tenancy.inspect import show
-        from gpu_tenancy.inspect.channels import kinds_claimed
         from gpu_tenancy.inspect.demand import read_demands
-        from gpu_tenancy.inspect.dry_run import completed
-        from gpu_tenancy.inspect.fit import KINDS, OWN, require_team
-        from gpu_tenancy.inspect.reading import read
-        from gpu_tenancy.inspect.references import kinds_named
-        from gpu_tenancy.inspect.runtimes import with_runtime
 
-        team = _one(team, namespace) or cluster.namespace
-        if not team:
-            raise ConsoleError("no team: the kubeconfig's context has no namespace", "specify it: `tenancy fit TEAM`")
+        team = team_of(cluster, team, namespace, "tenancy fit TEAM")
         demands = read_demands(file, team)
         with terminal.reported_if_slow("reading the cluster and running a dry run"):
-            state = read(cluster, KINDS, team, only=OWN)
-            require_team(state, team)
-            demands = [with_runtime(completed(cluster, demand), state) for demand in demands]
-            more = (*kinds_named(demands), *kinds_claimed(demands))
-            state = state.joined(read(cluster, (), team, only=more))
-            results = [_fitting(cluster, state, team, demand) for demand in demands]
+            results = judged(cluster, team, read_for_fit(cluster, team), demands)
         parts = [part for result in results for part in (Text(""), show.fitting(result))][1:]
         answer(output, show.data(results), *parts, names=[result.title for result in results])
         missed = {"never", "later"} if now else {"never"}
         if any(result.verdict in missed for result in results):
             raise typer.Exit(terminal.PROMISE_BROKEN)
+
+
+def team_of(cluster: "Cluster", team: str | None, namespace: str | None, command: str) -> str:
+    """The namespace that the user names, or that of the context.
+
+    Raises:
+        ConsoleError: there is none.
+    """
+    found = _one(team, namespace) or cluster.namespace
+    if not found:
+        raise ConsoleError("no team: the kubeconfig's context has no namespace", f"specify it: `{command}`")
+    return found
+
+
+def read_for_fit(cluster: "Cluster", team: str) -> "State":
+    """What `fit` needs of a cluster.
+
+    Raises:
+        ConsoleError: the namespace does not exist.
+    """
+    from gpu_tenancy.inspect.fit import KINDS, OWN, require_team
+    from gpu_tenancy.inspect.reading import read
+
+    state = read(cluster, KINDS, team, only=OWN)
+    require_team(state, team)
+    return state
+
+
+def judged(cluster: "Cluster", team: str, state: "State", demands: "list[Demand]") -> "list[Fitting]":
+    """What `fit` says of each workload."""
+    from gpu_tenancy.inspect.channels import kinds_claimed
+    from gpu_tenancy.inspect.dry_run import completed
+    from gpu_tenancy.inspect.reading import read
+    from gpu_tenancy.inspect.references import kinds_named
+    from gpu_tenancy.inspect.runtimes import with_runtime
+
+    demands = [with_runtime(completed(cluster, demand), state) for demand in demands]
+    more = (*kinds_named(demands), *kinds_claimed(demands))
+    state = state.joined(read(cluster, (), team, only=more))
+    return [_fitting(cluster, state, team, demand) for demand in demands]
 
 
 def _one(team: str | None, namespace: str | None) -> str | None:

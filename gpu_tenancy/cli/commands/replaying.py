@@ -7,6 +7,7 @@ import typer
 from rich.markup import escape
 
 from gpu_tenancy.base import terminal
+from gpu_tenancy.base.amounts import seconds
 from gpu_tenancy.base.answer import Output, for_programs, is_for_programs
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
@@ -59,7 +60,7 @@ def replay(
         from gpu_tenancy.whatif.replayed import Replayed, replayed_data
 
         folder = project_folder(project)
-        every = None if checkpoint is None else _seconds(checkpoint)
+        every = None if checkpoint is None else seconds("--checkpoint", checkpoint)
         before = None if against is None else _at(stack, folder, against)
         tree = Tree(load(read_stack(stack, folder)))
         trace = Trace(source)
@@ -102,15 +103,3 @@ def _at(stack: str, folder: Path, ref: str) -> "Tree":
         if not stack_file(copy.folder, stack).is_file():
             raise ConsoleError(f"--against {ref}: stack {stack} does not exist there", "use a ref that has the stack")
         return Tree(load(read_stack(stack, copy.folder)))
-
-
-def _seconds(text: str) -> float:
-    from gpu_tenancy.base.quantity import parse_duration
-
-    try:
-        found = parse_duration(text)
-    except ValueError as error:
-        raise ConsoleError(f"--checkpoint {text}: is not a duration", "set one such as 30m or 2h") from error
-    if not found:
-        raise ConsoleError("--checkpoint: must be more than 0", "set a duration such as 30m")
-    return found

@@ -1,13 +1,17 @@
 """What a researcher of the stack `local` submits as upstream's examples have it; tests/docs runs those of the docs."""
 
+import json
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
 from researchers import TEAM, Researcher
+from typer.testing import CliRunner, Result
 
 from gpu_tenancy.base.json import at, text_at
+from gpu_tenancy.cli.main import app
+from gpu_tenancy.inspect.target import KINDS as TARGETS
 from gpu_tenancy.inspect.target import owners
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
@@ -33,6 +37,40 @@ def test_what_upstreams_examples_submit_runs_or_is_refused_with_what_to_write(
         _of_the_team(researcher.running(name, sample["pods"]), _priority(made, sample.get("priority")))
     finally:
         researcher.end(made)
+
+
+@pytest.mark.parametrize(("framework", "pods"), [("job", 2), ("pytorch", 2), ("jax", 2), ("job", 1)])
+def test_one_line_submits_a_job_that_runs_and_is_listed(researcher: Researcher, framework: str, pods: int) -> None:
+    words = ("--image", "registry.example.com/ml/train:3.0.1", "--gpus", "4", "--nodes", pods, "--framework", framework)
+    done = tenancy(researcher, "submit", "--name", "by-word", *words, "--", "python", "train.py")
+    assert done.exit_code == 0, done.output
+    kind = "Job" if framework == "job" else "TrainJob"
+    made: Manifest = {"apiVersion": api_of(kind), "kind": kind, "metadata": {"name": "by-word", "namespace": TEAM}}
+    try:
+        _of_the_team(researcher.running("by-word", pods), _priority(made, None))
+        (listed,) = json.loads(tenancy(researcher, "queue", TEAM, "-o", "json").stdout)["jobs"]
+        shown = {key: listed[key] for key in ("name", "kind", "state", "flavors")}
+        assert shown == {"name": "by-word", "kind": kind, "state": "admitted", "flavors": ["a100"]}
+        assert listed["requests"]["nvidia.com/gpu"] == 4 * pods
+    finally:
+        researcher.end(made)
+
+
+def test_one_line_does_not_submit_what_can_never_be_admitted(researcher: Researcher) -> None:
+    done = tenancy(researcher, "submit", "--name", "by-word", "--image", "i:1", "--gpus", "8", "--nodes", "400")
+    assert done.exit_code == 2, done.output
+    assert "exceeds the limit" in done.stdout
+    assert "not submitted, since it can never be admitted" in done.stderr
+    assert "no jobs" in tenancy(researcher, "queue", TEAM).stdout
+
+
+def tenancy(researcher: Researcher, command: str, *words: object) -> Result:
+    place = ("--kubeconfig", str(researcher.kubeconfig), *(("-n", TEAM) if command == "submit" else ()))
+    return CliRunner(env={"COLUMNS": "80"}).invoke(app, [command, *place, *map(str, words)])
+
+
+def api_of(kind: str) -> str:
+    return next(version for version, name in TARGETS if name == kind)
 
 
 def _priority(made: Manifest, expected: str | None) -> str:

@@ -1,0 +1,129 @@
+"""The command `submit`: a job in the queue of a team from a few words."""
+
+import sys
+from collections.abc import Iterable
+from math import ceil
+from typing import Annotated
+
+import typer
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.amounts import seconds
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import text_at
+from gpu_tenancy.cli.commands.live import (
+    Context,
+    Embedded,
+    Kubeconfig,
+    TeamOption,
+    asking,
+    judged,
+    read_for_fit,
+    team_of,
+)
+from gpu_tenancy.inspect.submitting import Runtime
+
+
+def submit(
+    command: Annotated[
+        list[str] | None, typer.Argument(help="After `--`: the command and its arguments; default: the image's.")
+    ] = None,
+    *,
+    image: Annotated[str, typer.Option(help="Container image.")],
+    name: Annotated[str, typer.Option(help="Name of the job; default: a generated one.", show_default=False)] = "",
+    gpus: Annotated[int, typer.Option(min=0, help="GPUs of each pod; 0 for a job without.")] = 1,
+    nodes: Annotated[int, typer.Option(min=1, help="Number of pods, which all start together.")] = 1,
+    flavor: Annotated[
+        str, typer.Option(help="Flavor of the GPUs; default: any of the queue.", show_default=False)
+    ] = "",
+    framework: Annotated[
+        Runtime, typer.Option(help="`job`: pods that know their index; `pytorch`, `jax`: a TrainJob connects them.")
+    ] = "job",
+    priority: Annotated[str, typer.Option(help="Priority class; default: the team's.", show_default=False)] = "",
+    deadline: Annotated[
+        str | None, typer.Option(help="Maximum run time, such as 4h; default: none of its own.", show_default=False)
+    ] = None,
+    cpu: Annotated[str, typer.Option(help="CPUs of a pod; default: its GPUs' share.", show_default=False)] = "",
+    memory: Annotated[
+        str, typer.Option(help="Memory of a pod, such as 64Gi; default: as `--cpu`.", show_default=False)
+    ] = "",
+    env: Annotated[list[str] | None, typer.Option(help="Variable: NAME=VALUE. Repeatable.")] = None,
+    secret: Annotated[
+        list[str] | None, typer.Option(help="Variable with a key of a Secret: NAME=SECRET/KEY. Repeatable.")
+    ] = None,
+    mount: Annotated[
+        list[str] | None,
+        typer.Option(help="Dataset or storage of the team by its PersistentVolumeClaim: CLAIM=PATH. Repeatable."),
+    ] = None,
+    namespace: TeamOption = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the object as YAML, and create nothing.")] = False,
+    embedded: Embedded = False,
+) -> None:
+    """Submit a job to the queue of your team, unless it can never be admitted.
+
+    Queue, node selector, tolerations, CPU and memory are filled in by what your team has. It says first whether the job
+    fits, as `tenancy fit` does. Exit code 2: it does not fit, and was not submitted.
+
+    [dim]tenancy submit --image example.com/train:3 --gpus 8 --nodes 2 --framework pytorch -- torchrun train.py[/dim]
+    """
+    with asking(kubeconfig, context, embedded=embedded) as cluster:
+        import yaml
+
+        from gpu_tenancy.inspect import show
+        from gpu_tenancy.inspect.demand import demand
+        from gpu_tenancy.inspect.submitting import Wish, job_of
+
+        team = team_of(cluster, None, namespace, "tenancy submit -n TEAM")
+        wish = Wish(
+            image,
+            tuple(command or ()),
+            name,
+            gpus,
+            nodes,
+            flavor,
+            framework,
+            priority,
+            None if deadline is None else ceil(seconds("--deadline", deadline)),
+            cpu,
+            memory,
+            dict(_pairs("--env", env)),
+            {variable: _key(variable, source) for variable, source in _pairs("--secret", secret)},
+            dict(_pairs("--mount", mount)),
+        )
+        with terminal.reported_if_slow("reading the cluster and running a dry run"):
+            state = read_for_fit(cluster, team)
+            manifest = job_of(wish, team, state)
+            if dry_run:
+                sys.stdout.write(yaml.safe_dump(manifest, sort_keys=False))
+                return
+            (result,) = judged(cluster, team, state, [demand(manifest, team)])
+        terminal.out.print(show.fitting(result), highlight=False)
+        if result.verdict == "never":
+            terminal.error_line("not submitted, since it can never be admitted")
+            raise typer.Exit(terminal.PROMISE_BROKEN)
+        submitted = cluster.create(manifest)
+        title = f"{text_at(submitted, 'kind')} {team}/{text_at(submitted, 'metadata', 'name')}"
+        terminal.out.print(f"{title} submitted; `tenancy queue {team}` lists it", highlight=False)
+
+
+def _pairs(option: str, written: Iterable[str] | None) -> Iterable[tuple[str, str]]:
+    """Names and values of an option.
+
+    Raises:
+        ConsoleError: there is no name or no value.
+    """
+    for text in written or ():
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise ConsoleError(f"{option} {text}: no `=`", f"write it as {option} NAME=VALUE")
+        yield name, value
+
+
+def _key(variable: str, source: str) -> tuple[str, str]:
+    secret, _, key = source.partition("/")
+    if not (secret and key):
+        fix = f"write it as --secret {variable}=SECRET/KEY"
+        raise ConsoleError(f"--secret {variable}={source}: no Secret and key", fix)
+    return secret, key

@@ -1,0 +1,260 @@
+"""The object of a job that a person describes in a few words: what it needs of the queue and its nodes is filled in."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from gpu_tenancy.base.amounts import amount_text, amounts
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import at, maps_at, text_at, texts_at
+from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.base.quantity import CLAIMED, CPU, MEMORY, is_extended
+from gpu_tenancy.inspect.cluster_queues import ClusterQueue
+from gpu_tenancy.inspect.demand import PRIORITY_LABEL, QUEUE_LABEL
+from gpu_tenancy.inspect.nodes import read_nodes
+from gpu_tenancy.inspect.pods import Manifest, name_of
+from gpu_tenancy.inspect.queues import NO_LOCAL_QUEUE, Queues
+from gpu_tenancy.inspect.reading import State
+from gpu_tenancy.model.names import HOLD, NODE
+
+Runtime = Literal["job", "pytorch", "jax"]
+_RUNTIMES: Final[Mapping[Runtime, str]] = {"pytorch": "torch-distributed", "jax": "jax-distributed"}
+"""Kubeflow Trainer's own: https://github.com/kubeflow/trainer/tree/v2.3.0/manifests/base/runtimes."""
+_GPU: Final = "nvidia.com/gpu"
+_CPU: Final = 1000
+_GIB: Final = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A job as a person describes it.
+
+    Attributes:
+        name: of the object; empty for one that the API server generates from `train-`.
+        gpus: of each pod.
+        nodes: number of pods, which all start together.
+        flavor: of the GPUs; empty for any of the queue.
+        framework: `job` for pods that are alike and know their index, else what connects them.
+        priority: class; empty for the team's.
+        deadline: maximum run time in seconds; None for none of its own.
+        cpu: CPUs of each pod, such as `8`; empty for its GPUs' share.
+        memory: of each pod, such as `64Gi`; empty for its GPUs' share.
+        env: variables.
+        secrets: variables with a key of a Secret: name of the Secret, and key.
+        mounts: paths by PersistentVolumeClaim.
+    """
+
+    image: str
+    command: Sequence[str] = ()
+    name: str = ""
+    gpus: int = 1
+    nodes: int = 1
+    flavor: str = ""
+    framework: Runtime = "job"
+    priority: str = ""
+    deadline: int | None = None
+    cpu: str = ""
+    memory: str = ""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    secrets: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    mounts: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def job_of(wish: Wish, team: str, state: State) -> dict[str, Any]:
+    """The Job or TrainJob of a wish, in the queue of the team.
+
+    Queue, tolerations and, with GPUs, CPU and memory come from the objects that the user may read. What is not
+    readable is left to the defaults of the namespace; GPUs then are `nvidia.com/gpu`.
+
+    Args:
+        wish: what the person wants.
+        team: the namespace.
+        state: with the kinds of `fit`.
+
+    Raises:
+        ConsoleError: the namespace has no queue, or the queue does not have the flavor or GPUs.
+    """
+    queues = Queues(state)
+    queue = queues.usual(team)
+    if not queue and state.sees("LocalQueue"):
+        raise ConsoleError(f"namespace {team}: no queue to submit to", NO_LOCAL_QUEUE)
+    place = _place(wish, queues, queues.homes.get(team, {}).get(queue, ""))
+    labels = {QUEUE_LABEL: queue or team}
+    metadata: dict[str, Any] = {"name": wish.name} if wish.name else {"generateName": "train-"}
+    metadata |= {"namespace": team, "labels": labels}
+    if wish.framework == "job":
+        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": _job(wish, place)}
+    if wish.priority:
+        labels[PRIORITY_LABEL] = wish.priority
+    spec = _train_job(wish, place, _RUNTIMES[wish.framework])
+    return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": spec}
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What pods need to get to their nodes; amounts are requests and limits, as Kubernetes writes them."""
+
+    amounts: Mapping[str, str]
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    tolerations: tuple[Mapping[str, str], ...] = ()
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The fields of a pod."""
+        fields = {"nodeSelector": dict(self.labels), "tolerations": [dict(one) for one in self.tolerations]}
+        return {key: value for key, value in fields.items() if value}
+
+
+def _place(wish: Wish, queues: Queues, name: str) -> _Place:
+    """What pods of a ClusterQueue need."""
+    queue = queues.cluster_queues.get(name)
+    sizes = {CPU: wish.cpu, MEMORY: wish.memory}
+    sizes = {resource: amount for resource, amount in sizes.items() if amount}
+    flavors = {name_of(flavor): flavor for flavor in queues.state.of("ResourceFlavor")}
+    if queue is None:
+        taint = ({"key": _GPU, "operator": "Exists", "effect": "NoSchedule"},) if wish.gpus else ()
+        return _Place({**sizes, **({_GPU: str(wish.gpus)} if wish.gpus else {})}, {}, taint)
+    lines = [line for line in queue.spec.quotas if _is_gpu(line[1]) == bool(wish.gpus)]
+    known = dict.fromkeys(flavor for flavor, _ in lines)
+    if wish.flavor and wish.flavor not in known:
+        of_gpus = "GPUs" if wish.gpus else "CPUs"
+        raise ConsoleError(
+            f"flavor {wish.flavor}: queue {queue.name} has no {of_gpus} of it", nearest(wish.flavor, known)
+        )
+    lines = [line for line in lines if wish.flavor in {"", line[0]}]
+    if wish.gpus and not lines:
+        raise ConsoleError(f"queue {queue.name} has no GPUs", "ask the platform team for a guarantee, or set --gpus 0")
+    chosen = [flavors[flavor] for flavor in dict.fromkeys(flavor for flavor, _ in lines) if flavor in flavors]
+    labels = texts_at(chosen[0], "spec", "nodeLabels") if wish.flavor and chosen else {}
+    if not wish.gpus:
+        return _Place(sizes, labels)
+    resource = _resource({resource for _, resource in lines}, queue)
+    share = _share(resource, wish, chosen, queue, queues)
+    return _Place({**share, **sizes, resource: str(wish.gpus)}, labels, tuple(_tolerations(chosen)))
+
+
+def _is_gpu(resource: str) -> bool:
+    return is_extended(resource) and resource not in CLAIMED
+
+
+def _resource(found: set[str], queue: ClusterQueue) -> str:
+    """The one resource of GPUs, or whole ones where there are also others."""
+    if len(found) > 1 and _GPU not in found:
+        raise ConsoleError(f"queue {queue.name} has {', '.join(sorted(found))}", "choose by --flavor")
+    return _GPU if _GPU in found else min(found)
+
+
+def _tolerations(flavors: Sequence[Manifest]) -> list[dict[str, str]]:
+    """Tolerations of all taints of some flavors, except those of a hold for maintenance."""
+    taints = (taint for flavor in flavors for taint in maps_at(flavor, "spec", "nodeTaints"))
+    keys = {(str(taint.get("key")), str(taint.get("effect"))) for taint in taints}
+    return [{"key": key, "operator": "Exists", "effect": effect} for key, effect in sorted(keys) if key != HOLD]
+
+
+def _share(
+    resource: str, wish: Wish, flavors: Sequence[Manifest], queue: ClusterQueue, queues: Queues
+) -> dict[str, str]:
+    """CPU and memory of a pod: its GPUs' part of the smallest node less 10 %, and at most their part of the limit.
+
+    The 10 % are for the node's own daemons. Both are as for the jobs of a stack; a container has at most what the
+    namespace admits. Empty where nothing is readable.
+    """
+    limits = {line: queues.quotas.potential_available(queue.name, line) for line in queue.spec.quotas}
+    share: dict[str, str] = {}
+    for name, unit in ((CPU, _CPU), (MEMORY, _GIB)):
+        of_node = [whole[name] * 9 // 10 // whole[resource] for whole in _nodes(resource, flavors, queues.state)]
+        of_queue = [
+            limits[flavor, name] // gpus
+            for (flavor, counted), gpus in limits.items()
+            if counted == resource and gpus and (flavor, name) in limits and wish.flavor in {"", flavor}
+        ]
+        most = [part * wish.gpus for part in (*of_node, *of_queue)]
+        if most:
+            amount = min((*most, *_maxima(name, queues.state)))
+            share[name] = amount_text(name, max(unit, amount // unit * unit))
+    return share
+
+
+def _nodes(resource: str, flavors: Sequence[Manifest], state: State) -> Iterator[Mapping[str, int]]:
+    """What nodes of some flavors have, if they have such GPUs."""
+    selectors = [texts_at(flavor, "spec", "nodeLabels") for flavor in flavors]
+    for node in read_nodes(state.of("Node"), ()):
+        suits = any(labels.items() <= node.labels.items() for labels in selectors)
+        if suits and node.whole.get(resource) and {CPU, MEMORY} <= node.whole.keys():
+            yield node.whole
+
+
+def _maxima(resource: str, state: State) -> Iterator[int]:
+    """The most of a resource that containers of the namespace may have."""
+    for bounds in state.of("LimitRange"):
+        for bound in maps_at(bounds, "spec", "limits"):
+            if text_at(bound, "type") == "Container" and (most := amounts(at(bound, "max")).get(resource)):
+                yield most
+
+
+def _container(wish: Wish, place: _Place) -> dict[str, Any]:
+    sizes = dict(place.amounts)
+    sources = {name: {"secretKeyRef": {"name": of, "key": key}} for name, (of, key) in wish.secrets.items()}
+    fields = {
+        "image": wish.image,
+        "command": list(wish.command),
+        "env": [
+            *({"name": name, "value": value} for name, value in wish.env.items()),
+            *({"name": name, "valueFrom": source} for name, source in sources.items()),
+        ],
+        "resources": {"requests": sizes, "limits": sizes} if sizes else {},
+    }
+    return {key: value for key, value in fields.items() if value}
+
+
+def _volumes(wish: Wish) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The volumes of a pod, and their mounts. Pods with several GPUs exchange data by shared memory."""
+    volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in wish.mounts]
+    mounts = [{"name": claim, "mountPath": path} for claim, path in wish.mounts.items()]
+    if wish.gpus > 1 or wish.gpus * wish.nodes > 1:
+        volumes.append({"name": "shared-memory", "emptyDir": {"medium": "Memory"}})
+        mounts.append({"name": "shared-memory", "mountPath": "/dev/shm"})  # noqa: S108 - where NCCL looks for it
+    return volumes, mounts
+
+
+def _job(wish: Wish, place: _Place) -> dict[str, Any]:
+    volumes, mounts = _volumes(wish)
+    container = {"name": "train", **_container(wish, place), **({"volumeMounts": mounts} if mounts else {})}
+    pod = {
+        "restartPolicy": "Never",
+        "containers": [container],
+        **place.spec,
+        **({"volumes": volumes} if volumes else {}),
+    }
+    if wish.priority:
+        pod["priorityClassName"] = wish.priority
+    return {
+        "parallelism": wish.nodes,
+        "completions": wish.nodes,
+        "completionMode": "Indexed",
+        **({"activeDeadlineSeconds": wish.deadline} if wish.deadline else {}),
+        # An evicted pod is not a retry.
+        "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]},
+        "template": {"spec": pod},
+    }
+
+
+def _train_job(wish: Wish, place: _Place, runtime: str) -> dict[str, Any]:
+    container = _container(wish, place)
+    if "resources" in container:
+        container["resourcesPerNode"] = container.pop("resources")
+    volumes, mounts = _volumes(wish)
+    pod = place.spec
+    if volumes:
+        pod |= {"volumes": volumes, "containers": [{"name": NODE, "volumeMounts": mounts}]}
+    jobs = [{"name": NODE, "template": {"spec": {"template": {"spec": pod}}}}]
+    patch = {
+        "manager": "gpu-tenancy.dev/submit",
+        "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}},
+    }
+    return {
+        "runtimeRef": {"name": runtime},
+        "trainer": {"numNodes": wish.nodes, **container},
+        **({"activeDeadlineSeconds": wish.deadline} if wish.deadline else {}),
+        **({"runtimePatches": [patch]} if pod else {}),
+    }
