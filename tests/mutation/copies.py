@@ -6,7 +6,7 @@ by a request for which it decides otherwise than its guard, if the guard's decis
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
@@ -25,6 +25,9 @@ _API: Final = "admissionregistration.k8s.io/v1"
 _KINDS: Final = ("ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy")
 _AUTHORIZER: Final = re.compile(r"authorizer(?:\s*\.\w+\([^()]*\))+")
 _HOLDS: Final = "-"
+_MATCHED: Final = "matched"
+_READ: Final = re.compile(r"\bvariables\.(\w+)")
+_INVALID, _TIMED_OUT = 422, 504
 _FAILS: Final = "cannot be evaluated"
 _CONTROLLERS: Final = re.compile(r"system:(kube-|node|serviceaccount:kube-system:)")
 """Users whose requests no test makes."""
@@ -36,12 +39,28 @@ class Copy:
 
     Attributes:
         mutant: None for the guard as it is.
-        matching: whether it is about other requests than the guard, so that it may write nothing.
+        judges: the violations that it finds itself; of others it has what the guard finds.
+        left_out: violations of the guard that it does not know.
+        matching: whether it is about other requests than the guard.
     """
 
     name: str
     mutant: GuardMutant | None
-    matching: bool
+    judges: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    matching: bool = False
+
+    def finds(self, evaluated: Mapping[str, str], written: Mapping[str, str]) -> Mapping[str, str] | None:
+        """The violations of a request; None if it was not in force yet.
+
+        Args:
+            evaluated: what the guard finds.
+            written: what is in the log of the copy. An expression that fails writes nothing.
+        """
+        if _MATCHED not in written:
+            return {} if self.matching else None
+        own = {name: written.get(name, _FAILS) for name in self.judges if name in evaluated or self.matching}
+        return {**evaluated, **own, **dict.fromkeys(self.left_out, _HOLDS)}
 
 
 @dataclass(slots=True)
@@ -60,6 +79,7 @@ class Copies:
     test: str = ""
     _cluster: Cluster | None = None
     _guards: dict[str, list[Copy]] = field(default_factory=dict[str, list[Copy]])
+    _violations: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     _offsets: dict[Path, int] = field(default_factory=dict[Path, int])
     _count: int = 0
     _fresh: bool = False
@@ -73,26 +93,35 @@ class Copies:
             return
         self._cluster, self._fresh = cluster, True
         original = sources.spec(name, guards)
-        self._guards[guard] = [self._create(cluster, original, binding, None)]
+        self._violations[guard] = [violation(one) for one in original["validations"]]
+        self._guards[guard] = [self._create(cluster, original, original, binding, None)]
         for mutant in [*self.alive.values()]:
             spec = mutant.spec(name, guards, original) if mutant.policy in {name, SHARED} else None
             if spec is None:
                 continue
             try:
-                self._guards[guard].append(self._create(cluster, spec, binding, mutant))
+                self._guards[guard].append(self._create(cluster, spec, original, binding, mutant))
             except ApiError as error:
+                if error.status != _INVALID:
+                    raise
                 self.results.invalid[mutant.name] = str(error)
                 del self.alive[mutant.name]
 
-    def _create(self, cluster: Cluster, spec: Any, binding: Any, mutant: GuardMutant | None) -> Copy:
+    def _create(self, cluster: Cluster, spec: Any, original: Any, binding: Any, mutant: GuardMutant | None) -> Copy:
+        """A copy with the violations that are not the guard's, or all if it is about requests that the guard is not."""
         self._count += 1
         name = f"mutant{self._count}"
-        copy = _auditing(camel(spec))
-        cluster.create(_object("ValidatingAdmissionPolicy", name, copy))
+        broader = mutant is None or spec["match_conditions"] != original["match_conditions"] or bool(_asks(spec))
+        texts, before = _texts(spec), _texts(original)
+        judges = tuple(one for one in texts if broader or texts[one] != before[one])
+        copy = _auditing(spec, judges)
         bound = {**binding["spec"], "policyName": name, "validationActions": ["Audit"]}
-        cluster.create(_object("ValidatingAdmissionPolicyBinding", name, bound))
-        asked = any(one["name"].startswith("asked") for one in copy["matchConditions"])
-        return Copy(name, mutant, matching=asked or (mutant is not None and mutant.matching))
+        for kind, own in (("ValidatingAdmissionPolicy", copy), ("ValidatingAdmissionPolicyBinding", bound)):
+            cluster.wait_for(
+                lambda kind=kind, own=own: _applied(cluster, _object(kind, name, own)), what=f"{kind} {name}"
+            )
+        left_out = tuple(one for one in before if one not in texts)
+        return Copy(name, mutant, judges, left_out, broader or bool(mutant and mutant.matching))
 
     def take(self, guard: str) -> None:
         """Takes the copies of a guard away that is about to be deleted."""
@@ -169,27 +198,26 @@ class Copies:
             violations.setdefault(name, {})[violation] = value
         for guard, (own, *others) in self._guards.items():
             evaluated = violations.get(own.name, {})
-            decision = _first(evaluated)
+            decision = self._first(guard, evaluated)
             if refused and (f"ValidatingAdmissionPolicy '{guard}'" not in message or decision not in message):
                 continue
             for copy in others:
-                found = violations.get(copy.name, {})
-                if not copy.matching:
-                    found = {key: found.get(key, _FAILS) for key in evaluated}
-                turned = _first(found)
+                found = copy.finds(evaluated, violations.get(copy.name, {}))
+                if found is None:
+                    continue
+                turned = self._first(guard, found)
                 differs = (decision and turned != decision) if refused else (turned and not decision)
                 if differs and copy.mutant and self.alive.pop(copy.mutant.name, None):
                     self.results.killed[copy.mutant.name] = self.test
 
+    def _first(self, guard: str, violations: Mapping[str, str]) -> str:
+        """The message of the first violation, which is the one that users see."""
+        found = (violations.get(name, _HOLDS) for name in self._violations[guard])
+        return next((message for message in found if message != _HOLDS), "")
+
 
 def _object(kind: str, name: str, spec: Any) -> dict[str, Any]:
     return {"apiVersion": _API, "kind": kind, "metadata": {"name": name}, "spec": spec}
-
-
-def _first(violations: Mapping[str, str]) -> str:
-    """The message of the first violation, which is the one that users see."""
-    found = {int(key[1:]): message for key, message in violations.items() if message != _HOLDS}
-    return found[min(found)] if found else ""
 
 
 def camel(value: Any) -> Any:
@@ -200,20 +228,64 @@ def camel(value: Any) -> Any:
     return [camel(part) for part in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
-def _auditing(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A policy that writes of each validation whether it holds into the audit log. One that fails writes nothing.
+def _applied(cluster: Cluster, manifest: Any) -> bool:
+    """Whether an object is there; a busy API server takes more than one request."""
+    try:
+        cluster.apply(manifest, force=True)
+    except ApiError as error:
+        if error.status != _TIMED_OUT:
+            raise
+        return False
+    return True
+
+
+def violation(validation: Mapping[str, str]) -> str:
+    """The name of what a validation finds."""
+    (name,) = _READ.findall(validation["message_expression"])
+    return name
+
+
+def _reached(text: str, variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables that an expression reads, and those that these read, in their order."""
+    names = {*_READ.findall(text)}
+    for name in reversed([*variables]):
+        if name in names:
+            names.update(_READ.findall(variables[name]))
+    return {name: each for name, each in variables.items() if name in names}
+
+
+def _variables(spec: Any) -> dict[str, str]:
+    return {one["name"]: one["expression"] for one in spec["variables"]}
+
+
+def _texts(spec: Any) -> dict[str, tuple[str, dict[str, str]]]:
+    """What decides each violation."""
+    variables = _variables(spec)
+    return {violation(one): (one["expression"], _reached(one["expression"], variables)) for one in spec["validations"]}
+
+
+def _asks(spec: Any) -> list[str]:
+    """The questions to the authorizer in validations."""
+    found = (question for one in spec["validations"] for question in _AUTHORIZER.findall(one["expression"]))
+    return [*dict.fromkeys(found)]
+
+
+def _auditing(spec: Any, judges: Collection[str]) -> dict[str, Any]:
+    """A policy that writes of some validations whether they hold into the audit log. One that fails writes nothing.
 
     What it writes may not ask the authorizer (Validate in https://github.com/kubernetes/apiserver/blob/v0.36.3/pkg/
     admission/plugin/policy/validating/validator.go), so that is a condition of the copy.
     """
-    annotations: list[dict[str, str]] = []
-    asked: dict[str, None] = {}
-    for index, one in enumerate(spec["validations"]):
-        asked |= dict.fromkeys(_AUTHORIZER.findall(one["expression"]))
-        expression = _AUTHORIZER.sub("false", one["expression"])
-        value = f"({expression}) ? '{_HOLDS}' : {one['messageExpression']}"
-        annotations.append({"key": f"v{index}", "valueExpression": value})
-    conditions = [{"name": f"asked{index}", "expression": f"!{one}"} for index, one in enumerate(asked)]
-    rest = {key: value for key, value in spec.items() if key != "validations"}
-    matching = {"matchConditions": [*spec["matchConditions"], *conditions]}
-    return {**rest, **matching, "failurePolicy": "Ignore", "auditAnnotations": annotations}
+    annotations = [{"key": _MATCHED, "valueExpression": f"'{_HOLDS}'"}]
+    for one in spec["validations"]:
+        if violation(one) in judges:
+            expression = _AUTHORIZER.sub("false", one["expression"])
+            value = f"({expression}) ? '{_HOLDS}' : {one['message_expression']}"
+            annotations.append({"key": violation(one), "valueExpression": value})
+    conditions = [{"name": f"asked{index}", "expression": f"!{one}"} for index, one in enumerate(_asks(spec))]
+    read = _reached(" ".join(one["valueExpression"] for one in annotations), _variables(spec))
+    copy = {key: value for key, value in spec.items() if key != "validations"} | {
+        "match_conditions": [*spec["match_conditions"], *conditions],
+        "variables": [one for one in spec["variables"] if one["name"] in read],
+    }
+    return {**camel(copy), "failurePolicy": "Ignore", "auditAnnotations": annotations}

@@ -93,6 +93,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     results, listed = _COPIES.results, known("guards")
     results.survived = [*_COPIES.alive]
     names = {one.name for one in all_mutants()}
+    if session.testsfailed:
+        _PROBLEMS.append("tests failed, which have asked nothing or something else: nothing is recorded or compared")
+        return
     if session.config.getoption("--record"):
         results.record("guards", listed, names)
         return
