@@ -21,7 +21,7 @@ from mutation.copies import PREFIX, Copies
 from mutation.verdict import known
 
 _OTHERS: Final = ("people_escalation", "secrets", "service_accounts")
-_WITHOUT: Final = ("guards_actions", "guards_attempts")
+_WITHOUT: Final = ("guards_actions", "guards_attempts", "guards_twins")
 """Files with guards that do not deny, and with random objects."""
 _AUDIT: Final = {
     "apiVersion": "audit.k8s.io/v1",
