@@ -148,6 +148,11 @@ WITHIN: dict[str, tuple[Any, str, Any]] = {
         f"sets requests.memory: 129Gi {LARGEST} 128Gi",
         amounts({"memory": "8Gi"}, {}),
     ),
+    "the largest request without a limit": (
+        amounts({"memory": "128Gi"}, {}),
+        "sets no limit of memory for a request of 128Gi in container c",
+        amounts({"memory": "128Gi"}, {"memory": "128Gi"}),
+    ),
     "a small request": (
         amounts({"cpu": "99m"}, {"cpu": "99m"}),
         "sets requests.cpu: 99m in container c, but the minimum of LimitRange containers is 100m",

@@ -157,13 +157,16 @@ def test_what_is_counted_is_deleted_with_its_pods(
 def test_a_group_that_waits_keeps_its_pods_until_all_are_created(
     cluster: Cluster, person: Person, kept: Callable[[Any], Any]
 ) -> None:
-    own, light = leader_worker_set(TEAM, TEAM), leader_worker_set(TEAM, None, pod_of(0))
+    own, one, light = (
+        leader_worker_set(TEAM, queue, pod_of(gpus)) for queue, gpus in ((TEAM, 1), (TEAM, 1), (None, 0))
+    )
     own["spec"]["replicas"] = 2
-    light["metadata"]["name"] = "light"
-    for manifest in (own, light):
+    one["metadata"]["name"], light["metadata"]["name"] = "one", "light"
+    for manifest in (own, one, light):
         kept(manifest)
     words = "changes its pods before they are created, and Kueue would start the old ones without quota; wait until"
-    assert words in person.patch_refusal(own, NEWER)
+    for manifest in (own, one):
+        assert words in person.patch_refusal(manifest, NEWER)
     assert not person.patch_refusal(own, {"spec": {"replicas": 3}})
     assert not person.patch_refusal(light, NEWER)
     for created, refused in ((1, True), (2, False)):

@@ -46,6 +46,16 @@ def test_a_server_that_waits_keeps_its_pods_and_one_that_is_admitted_rolls_out(
     cluster.wait_for(lambda: not tenant.patch_refusal(own, NEWER), what="the Workload to be read again")
 
 
+def test_a_server_of_two_pods_changes_them_once_the_first_is_created(cluster: Cluster, tenant: Person) -> None:
+    own = replicas("StatefulSet", RESEARCH, RESEARCH)
+    own["metadata"]["name"] = "pair"
+    own["spec"]["replicas"] = 2
+    tenant.cluster.create(own)
+    cluster.wait_for(lambda: replicas_of(cluster, Reference.of(own)) == 1, what="the status of the server")
+    assert not tenant.patch_refusal(own, NEWER)
+    tenant.cluster.delete(Reference.of(own))
+
+
 def workload(own: Any, uid: str, *specs: Any) -> Any:
     """What Kueue counts a server by, which waits; its pods are as a webhook may have changed them."""
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": own["metadata"]["name"], "uid": uid}

@@ -33,6 +33,13 @@ RIGHTS: Final[Any] = [
     },
 ]
 """To change all, but not to read Secrets, create tokens or change Workloads: who may is not bound by all guards."""
+OWN_RIGHTS: Final[Any] = [
+    {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": CHANGES},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]},
+    {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "get"]},
+    {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]},
+]
+"""To read Secrets and create tokens, beside what one needs to try it; `let_in` adds those of Kueue."""
 OF_EVERYWHERE: Final = {"accounts", "priority", "secrets", "status", "tokens"}
 OF_PLATFORM: Final = {"disruption", "expose", "namespace", "network", "queue-objects"}
 OF_OWNED: Final = {
@@ -139,13 +146,16 @@ def test_who_may_use_accounts_secrets_and_priorities_anyway_is_not_bound_there(
 ) -> None:
     clerks = clerk.impersonating("clerks")
     kind, change, _ = PATCHES["priority"]
-    with door.let_in("owner", "cluster-admin", RESEARCH) as owner:
+    role = {**_of(f"{RBAC}/v1", "ClusterRole", f"{CLERK}-with-tokens"), "rules": OWN_RIGHTS}
+    door.cluster.apply(role)
+    with door.let_in("owner", role["metadata"]["name"], RESEARCH) as owner:
         door.cluster.wait_for(lambda: not owner.refusal(pod(RESEARCH, None, pod_of(0))), what="rights")
         for guard in ("accounts", "secrets", "tokens"):
             assert f"'gpu-tenancy-{guard}'" in clerks.refusal(wrong(guard))
             assert not owner.refusal(wrong(guard))
         assert "'gpu-tenancy-priority'" in clerks.patch_refusal(targets[kind], change)
         assert not owner.patch_refusal(targets[kind], change)
+    door.cluster.delete(Reference.of(role))
 
 
 def test_pod_groups_of_kubeflow_trainer_are_counted_by_their_train_job(clerk: Person) -> None:
