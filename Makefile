@@ -73,7 +73,7 @@ mutants: ready-clouds ## Weaken guards and policy packs in the ways that were tr
 attempts: ready-clouds ## Try to get pods past policy packs and guards with 5,000 random objects each; ATTEMPTS=N for N
 	@GPU_TENANCY_ATTEMPTS=$(or $(ATTEMPTS),5000) $(RUN) python -m pytest tests/policy/test_policy_attempts.py \
 	  tests/acceptance/test_acceptance_pod_security.py tests/acceptance/test_acceptance_guards_attempts.py \
-	  tests/acceptance/test_acceptance_guards_twins.py
+	  tests/acceptance/test_acceptance_guards_twins.py tests/acceptance/test_acceptance_guards_expose.py
 
 # A seed of its own each time; `make check` has a few hundred files, the same ones each time.
 fuzz: ready-clouds ## Load, render and apply (dry run) 10,000 changed stack files; FUZZ=N for N, SEED=N to repeat a run

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 import pytest
-from acceptance_guards import GPU, QUEUE, RESEARCH, TOLERATION, Person, job, pod, pod_of
-from hypothesis import HealthCheck, given, settings
+from acceptance_guards import GPU, QUEUE, RESEARCH, TOLERATION, Door, Person, job, pod, pod_of
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from gpu_tenancy.kube.client import Cluster
@@ -21,25 +22,37 @@ from gpu_tenancy.kube.references import Reference
 
 ATTEMPTS: Final = int(os.environ.get("GPU_TENANCY_ATTEMPTS", "250"))
 AT_ONCE: Final = 8
-TRIED: Final = settings(
-    max_examples=-(-ATTEMPTS // AT_ONCE),
+DRAWN: Final = settings(
+    # Hypothesis repeats itself: about one of three.
+    max_examples=2 * ATTEMPTS,
     deadline=None,
+    database=None,
     derandomize="GPU_TENANCY_ATTEMPTS" not in os.environ,
+    phases=[Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 
 def try_each(strategy: st.SearchStrategy[Any], attempt: Callable[[Any], None]) -> None:
-    """Generates attempts and makes several at once: the API server judges them meanwhile."""
+    """Generates attempts that differ, and makes several at once: the API server judges them meanwhile."""
+    drawn: dict[str, Any] = {}
+
+    @DRAWN
+    @given(strategy)
+    def draw(found: Any) -> None:
+        drawn.setdefault(repr(found), found)
+
+    def made(found: Any) -> None:
+        try:
+            attempt(found)
+        except AssertionError as error:
+            error.add_note(f"of the attempt {found}")
+            raise
+
+    draw()
     with ThreadPoolExecutor(AT_ONCE) as pool:
-
-        @TRIED
-        @given(st.lists(strategy, min_size=AT_ONCE, max_size=AT_ONCE))
-        def together(found: list[Any]) -> None:
-            for _ in pool.map(attempt, found):
-                pass
-
-        together()
+        for _ in pool.map(made, islice(drawn.values(), ATTEMPTS)):
+            pass
 
 
 OWN_GANG, OTHERS_GANG = "ml-research-l4", "ml-serving-l4"
@@ -80,6 +93,17 @@ PATHS: Final[dict[str, tuple[str, ...]]] = {
     "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet": ("spec", "leaderWorkerTemplate", "workerTemplate"),
 }
 """Where each kind has its pod template."""
+NUMBERS: Final = {
+    **dict.fromkeys(("apps/v1/Deployment", "apps/v1/ReplicaSet", "apps/v1/StatefulSet"), "replicas"),
+    "v1/ReplicationController": "replicas",
+    "apps/v1/DaemonSet": "numberReady",
+    "batch/v1/Job": "terminating",
+    "jobset.x-k8s.io/v1alpha2/JobSet": "restarts",
+    "batch.volcano.sh/v1alpha1/Job": "succeeded",
+    "ray.io/v1/RayCluster": "readyWorkerReplicas",
+    "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet": "replicas",
+}
+"""A number in the status of a kind."""
 GANGS: Final[dict[str, tuple[str, ...]]] = {
     "batch.volcano.sh/v1alpha1/Job": ("spec",),
     "batch.volcano.sh/v1alpha1/CronJob": ("spec", "jobTemplate", "spec"),
@@ -121,6 +145,16 @@ def put(target: Any, path: tuple[str, ...], value: Any) -> None:
     put(target[place], tuple(rest), value)
 
 
+NOTES: Final = {
+    f"{KUEUE}pod-suspending-parent": ["x", "statefulset", "deployment"],
+    f"{KUEUE}pod-group-name": ["g"],
+    f"{KUEUE}prebuilt-workload-name": ["w"],
+    f"{VOLCANO}queue-name": [OWN_GANG, OTHERS_GANG, "default"],
+    "scheduling.k8s.io/group-name": ["podgroup-1", "own"],
+    "cdi.k8s.io/gpus": ["nvidia.com/gpu=all"],
+    "nvidia.cdi.k8s.io/container.c": ["nvidia.com/gpu=all"],
+}
+"""Annotations that schedulers and container runtimes read."""
 QUEUES = st.sampled_from([RESEARCH, RESEARCH, None, "ml-serving", ""])
 SCHEDULERS = st.sampled_from([None, None, "default-scheduler", "volcano", "mine", ""])
 
@@ -166,16 +200,7 @@ def metadata(draw: st.DrawFn) -> Any:
         found["labels"][QUEUE] = queue
     if draw(st.integers(0, 7)) == 0:
         found["labels"][f"{KUEUE}priority-class"] = draw(st.sampled_from(["ml-low", "system-node-critical"]))
-    notes = {
-        f"{KUEUE}pod-suspending-parent": ["x", "statefulset", "deployment"],
-        f"{KUEUE}pod-group-name": ["g"],
-        f"{KUEUE}prebuilt-workload-name": ["w"],
-        f"{VOLCANO}queue-name": [OWN_GANG, OTHERS_GANG, "default"],
-        "scheduling.k8s.io/group-name": ["podgroup-1", "own"],
-        "cdi.k8s.io/gpus": ["nvidia.com/gpu=all"],
-        "nvidia.cdi.k8s.io/container.c": ["nvidia.com/gpu=all"],
-    }
-    for key, values in notes.items():
+    for key, values in NOTES.items():
         if draw(st.integers(0, 11)) == 0:
             found["annotations"][key] = draw(st.sampled_from(values))
     return found
@@ -198,8 +223,8 @@ def assembled(kind: str, own: Any, template: Any) -> Any:
 
 
 @st.composite
-def attempts(draw: st.DrawFn) -> Any:
-    """An object of some kind, as a tenant might write it."""
+def wild(draw: st.DrawFn) -> Any:
+    """An object of some kind, of which anything may be forbidden."""
     kind = draw(st.sampled_from(sorted(PATHS)))
     found = assembled(kind, draw(metadata()), {"metadata": draw(metadata()), "spec": draw(specs())})
     if kind == "batch/v1/CronJob":
@@ -213,13 +238,84 @@ def attempts(draw: st.DrawFn) -> Any:
         place |= {} if scheduler is None else {"schedulerName": scheduler}
     if draw(st.integers(0, 7)) == 0:
         owner_api, owner = draw(st.sampled_from([*KNOWN_OWNERS, ("example.com/v1", "Other")]))
-        controller = draw(st.booleans())
-        found["metadata"]["ownerReferences"] = [
-            {"apiVersion": owner_api, "kind": owner, "name": "o", "uid": "1", "controller": controller}
-        ]
+        found["metadata"]["ownerReferences"] = owners(owner_api, owner, controller=draw(st.booleans()))
     if draw(st.integers(0, 15)) == 0:
         found["metadata"]["finalizers"] = ["orphan"]
     return found
+
+
+def counted(kind: str, spec: Any, **own: Any) -> Any:
+    """An object of a kind whose GPUs a queue of the team counts."""
+    labels = {"labels": {"app": "x", **({} if kind in GANGS else {QUEUE: RESEARCH})}}
+    meta = {**labels, **own}
+    found = assembled(kind, meta if kind == "v1/Pod" else labels, {"metadata": meta, "spec": spec})
+    if kind == "batch/v1/CronJob":
+        found["spec"]["jobTemplate"]["metadata"] = labels
+    if kind in GANGS:
+        place = within(found, GANGS[kind])
+        place |= {"queue": OWN_GANG, "schedulerName": "volcano"}
+        place["tasks"][0] |= {"name": "w", "replicas": 2}
+    return found
+
+
+def owners(api: str, kind: str, *, controller: bool = True) -> list[Any]:
+    return [{"apiVersion": api, "kind": kind, "name": "o", "uid": "1", "controller": controller}]
+
+
+FORGERIES: Final[list[list[tuple[str, Any]]]] = [
+    [
+        *(("own", {"ownerReferences": owners(*owner)}) for owner in KNOWN_OWNERS),
+        ("own", {"ownerReferences": owners(*KNOWN_OWNERS[0], controller=False)}),
+        ("own", {"ownerReferences": owners("example.com/v1", "Other")}),
+    ],
+    [("own", {"finalizers": [name]}) for name in ("orphan", "example.com/own")],
+    [
+        (place, {"annotations": {key: value}})
+        for key, values in NOTES.items()
+        for value in values
+        for place in ("own", "pods")
+    ],
+    [
+        (place, {"labels": {"app": "x", key: value}})
+        for key, value in ((QUEUE, "ml-serving"), (QUEUE, ""), (f"{KUEUE}pod-group-name", "g"), ("note", "x"))
+        for place in ("own", "pods")
+    ],
+    [
+        *(("spec", {"schedulerName": name}) for name in ("default-scheduler", "volcano", "mine")),
+        ("spec", {"nodeName": "l4-0"}),
+        ("spec", {"resourceClaims": [{"name": "g", "resourceClaimTemplateName": "g"}]}),
+    ],
+    [
+        ("container", {"resources": {"limits": {GPU: "1"}}}),
+        ("container", {"resources": {"limits": {GPU: "1"}, "requests": {GPU: "1"}}}),
+        ("container", {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}),
+    ],
+    [("gang", {"queue": OTHERS_GANG}), ("gang", {"schedulerName": "default-scheduler"})],
+]
+"""One thing by which a queue counts less or nothing, or that is like it, in groups: where it belongs, and fields."""
+
+
+@st.composite
+def forged(draw: st.DrawFn) -> Any:
+    """An object whose GPUs a queue counts but for one thing, so that nothing else refuses it."""
+    place, fields = draw(st.sampled_from(draw(st.sampled_from(FORGERIES))))
+    kind = draw(st.sampled_from(sorted(GANGS if place == "gang" else PATHS)))
+    found = counted(kind, pod_of())
+    template = within(found, PATHS[kind])
+    part = {
+        "own": found["metadata"],
+        "pods": template["metadata"],
+        "spec": template["spec"],
+        "container": template["spec"]["containers"][0],
+        "gang": within(found, GANGS.get(kind, ())),
+    }[place]
+    part |= deepcopy(fields)
+    return found
+
+
+def attempts() -> st.SearchStrategy[Any]:
+    """An object of some kind, as a tenant might write it."""
+    return wild() | forged() | forged()
 
 
 @dataclass(frozen=True)
@@ -244,6 +340,10 @@ def gpus_of(container: Any, *, counted: bool = False) -> int:
     return int(limits.get(GPU, requests.get(GPU, 0)))
 
 
+def notes_of(meta: Any) -> Any:
+    return meta.get("annotations", {})
+
+
 def every_container(spec: Any) -> list[Any]:
     return [*spec["containers"], *spec.get("initContainers", [])]
 
@@ -258,9 +358,9 @@ def losses(found: Any) -> Iterator[Loss]:
         visible = [each["value"] for each in container.get("env", ()) if each["name"] == "NVIDIA_VISIBLE_DEVICES"]
         if visible and visible[0] not in {"none", "void", ""}:
             yield Loss(8, "the container runtime adds all GPUs of the node")
-    if any(key.partition("/")[0].endswith("cdi.k8s.io") for key in meta["annotations"]):
+    if any(key.partition("/")[0].endswith("cdi.k8s.io") for key in notes_of(meta)):
         yield Loss(8, "the container runtime adds devices by an annotation")
-    named = {each["annotations"].get(f"{VOLCANO}queue-name") for each in (meta, found["metadata"])}
+    named = {notes_of(each).get(f"{VOLCANO}queue-name") for each in (meta, found["metadata"])}
     if OTHERS_GANG in named:
         yield Loss(asked, "it is in another team's Volcano queue")
     if not asked:
@@ -294,10 +394,10 @@ def kueue_losses(found: Any, kind: str, template: Any, asked: int) -> Iterator[L
     if any((each["apiVersion"], each["kind"]) in KNOWN_OWNERS for each in owners):
         yield Loss(asked, "Kueue takes it for a child of what it has counted")
     parents = {"apps/v1/StatefulSet": "statefulset", "apps/v1/Deployment": "deployment"}
-    parent = meta["annotations"].get(f"{KUEUE}pod-suspending-parent")
+    parent = notes_of(meta).get(f"{KUEUE}pod-suspending-parent")
     if parent is not None and parent != parents.get(kind):
         yield Loss(asked, "Kueue leaves its pods to another object")
-    if any(KUEUE + key in meta["annotations"] for key in ("pod-group-name", "prebuilt-workload-name")):
+    if any(KUEUE + key in {**notes_of(meta), **meta["labels"]} for key in ("pod-group-name", "prebuilt-workload-name")):
         yield Loss(asked, "Kueue counts other pods in its place")
     label = queue_of(found, kind, meta)
     if label and label != RESEARCH:
@@ -321,9 +421,9 @@ def template_losses(found: Any, kind: str, spec: Any, asked: int) -> Iterator[Lo
 
 def pod_group_losses(meta: Any, asked: int, *, is_gang: bool) -> Iterator[Loss]:
     """Volcano counts a pod in the queue of its PodGroup."""
-    if is_gang and meta["annotations"].get(f"{VOLCANO}queue-name", "default") != OWN_GANG:
+    if is_gang and notes_of(meta).get(f"{VOLCANO}queue-name", "default") != OWN_GANG:
         yield Loss(asked, "it is in no Volcano queue of the team")
-    if meta["annotations"].get("scheduling.k8s.io/group-name", "").startswith("podgroup-"):
+    if notes_of(meta).get("scheduling.k8s.io/group-name", "").startswith("podgroup-"):
         yield Loss(asked, "it joins a group of another queue")
 
 
@@ -440,6 +540,23 @@ def test_no_update_reaches_what_creation_refuses(tenant: Person, bases: dict[str
     assert len(swept) > len(bases) / 2, "too few kinds are refused to tell anything"
 
 
+@pytest.fixture
+def boss(door: Door, bases: dict[str, Any]) -> Iterator[Person]:
+    """Somebody with all rights in the namespace, also those to write what controllers write."""
+    assert bases
+    with door.let_in("boss", "cluster-admin", RESEARCH) as boss:
+        door.cluster.wait_for(lambda: not boss.refusal(pod(RESEARCH, None, pod_of(0))), what="rights")
+        yield boss
+
+
+def test_no_status_is_written_by_a_tenant(boss: Person, bases: dict[str, Any]) -> None:
+    def attempt(kind: str, number: int) -> None:
+        status = {"status": {NUMBERS[kind]: number}}
+        assert "changes the status" in boss.patch_refusal(bases[kind], status, subresource="status")
+
+    try_each(st.tuples(st.sampled_from(sorted(NUMBERS)), st.integers(1, 9)), lambda change: attempt(*change))
+
+
 CHANGES = {
     "labels": [f"{KUEUE}managed", QUEUE, f"{KUEUE}priority-class", "note", f"{KUEUE}pod-group-name"],
     "annotations": [
@@ -492,7 +609,9 @@ def test_no_change_of_a_tenant_takes_a_pod_from_kueue(cluster: Cluster, tenant: 
     assert allowed, "nothing at all may be changed"
 
 
-def test_no_change_of_a_tenant_takes_a_pod_from_its_job(cluster: Cluster, tenant: Person) -> None:
+@pytest.fixture(scope="module")
+def held_job(cluster: Cluster, tenant: Person) -> Iterator[tuple[Any, Any]]:
+    """A Job with GPUs, and its pod."""
     own = job(RESEARCH, RESEARCH)
     own["metadata"]["name"] = "kept"
     tenant.cluster.create(own)
@@ -500,7 +619,30 @@ def test_no_change_of_a_tenant_takes_a_pod_from_its_job(cluster: Cluster, tenant
     (child, *_) = cluster.wait_for(
         lambda: cluster.list("v1", "Pod", namespace=RESEARCH, labels=chosen) or None, what="its pod"
     )
-    child = {**child, "apiVersion": "v1", "kind": "Pod"}
+    yield own, {**child, "apiVersion": "v1", "kind": "Pod"}
+    tenant.cluster.delete(Reference.of(own))
+
+
+DELETIONS: Final[list[Any]] = [
+    {},
+    {"orphanDependents": True},
+    {"propagationPolicy": "Orphan"},
+    {"propagationPolicy": "Background"},
+]
+LEFT_BEHIND: Final[list[Any]] = [
+    {"template": {"metadata": {"annotations": {"note": "newer"}}}},
+    {"updateStrategy": {"rollingUpdate": {"partition": 1}}},
+    {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}},
+]
+"""Changes of a StatefulSet after which its pods are of two revisions: Kueue starts the old ones."""
+FINALIZERS: Final[list[Any]] = [{"metadata": {"finalizers": [name]}} for name in ("orphan", "example.com/own")]
+
+
+@pytest.mark.parametrize("name", ["held_job", "server"])
+def test_no_change_of_a_tenant_takes_a_pod_from_its_owner(
+    tenant: Person, request: pytest.FixtureRequest, name: str
+) -> None:
+    own, child = request.getfixturevalue(name)
     found: Any = child["metadata"]
     keys = [*found["labels"], "note"]
     patches = st.fixed_dictionaries(
@@ -510,11 +652,25 @@ def test_no_change_of_a_tenant_takes_a_pod_from_its_job(cluster: Cluster, tenant
         },
         optional={"ownerReferences": st.sampled_from([None, [], found["ownerReferences"]])},
     )
+    of_spec = [{"spec": change} for change in LEFT_BEHIND] if name == "server" else []
+    if of_spec:
+        waits = "while Workload server is not admitted"
+        tenant.cluster.wait_for(lambda: waits in tenant.patch_refusal(own, of_spec[0]), what="the Workload to be read")
+    actions: st.SearchStrategy[tuple[str, Any]] = st.one_of(
+        st.tuples(st.just("pod"), patches),
+        st.tuples(st.just("deletion"), st.sampled_from(DELETIONS)),
+        st.tuples(st.just("owner"), st.sampled_from([*FINALIZERS, *of_spec])),
+    )
 
-    def change(patch: Any) -> None:
-        if not tenant.patch_refusal(child, {"metadata": patch}):
+    def change(action: tuple[str, Any]) -> None:
+        what, patch = action
+        if what == "pod" and not tenant.patch_refusal(child, {"metadata": patch}):
             assert patch.get("ownerReferences", found["ownerReferences"]) == found["ownerReferences"]
             assert {key: patch["labels"].get(key, value) for key, value in found["labels"].items()} == found["labels"]
+        if what == "deletion" and not tenant.delete_refusal(own, **patch):
+            assert "Orphan" not in patch.values()
+            assert "orphanDependents" not in patch
+        if what == "owner" and not tenant.patch_refusal(own, patch):
+            assert patch == FINALIZERS[1]
 
-    try_each(patches, change)
-    tenant.cluster.delete(Reference.of(own))
+    try_each(actions, change)

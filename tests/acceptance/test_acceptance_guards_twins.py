@@ -3,25 +3,11 @@
 from typing import Any, Final
 
 import pytest
-from acceptance_guards import QUEUE, RESEARCH, Person, pod_of
+from acceptance_guards import GPU, RESEARCH, Person, pod_of
 from hypothesis import strategies as st
-from test_acceptance_guards_attempts import GANGS, OWN_GANG, PATHS, assembled, try_each, within
+from test_acceptance_guards_attempts import PATHS, counted, try_each
 
 SERVERS: Final = {"apps/v1/Deployment", "apps/v1/StatefulSet", "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"}
-
-
-def counted(kind: str, spec: Any, **own: Any) -> Any:
-    """An object of a kind whose GPUs a queue of the team counts."""
-    labels = {"labels": {"app": "x", **({} if kind in GANGS else {QUEUE: RESEARCH})}}
-    meta = {**labels, **own}
-    found = assembled(kind, meta if kind == "v1/Pod" else labels, {"metadata": meta, "spec": spec})
-    if kind == "batch/v1/CronJob":
-        found["spec"]["jobTemplate"]["metadata"] = labels
-    if kind in GANGS:
-        place = within(found, GANGS[kind])
-        place |= {"queue": OWN_GANG, "schedulerName": "volcano"}
-        place["tasks"][0] |= {"name": "w", "replicas": 2}
-    return found
 
 
 KINDS: Final = sorted(PATHS.keys() - {"leaderworkerset.x-k8s.io/v1/LeaderWorkerSet"})
@@ -59,6 +45,37 @@ def grace(seconds: int) -> Any:
     return {"terminationGracePeriodSeconds": seconds}
 
 
+def limits(cpus: int, **asked: str) -> Any:
+    """A limit of CPUs for a request of two."""
+    asked = {"memory": "1Gi", **asked}
+    return {"resources": {"requests": {"cpu": "2", **asked}, "limits": {"cpu": str(cpus), **asked}}}
+
+
+def whole(cpus: int) -> Any:
+    return counted("batch/v1/Job", pod_of(**limits(cpus)))
+
+
+def server(fields: Any) -> Any:
+    found = counted("apps/v1/StatefulSet", pod_of())
+    return {**found, "spec": {**found["spec"], "updateStrategy": fields}}
+
+
+def job_of(fields: Any) -> Any:
+    found = counted("batch/v1/Job", pod_of())
+    return {**found, "spec": {**found["spec"], **fields}}
+
+
+def budget(field: str, amount: int | str) -> Any:
+    metadata = {"name": "attempt", "namespace": RESEARCH}
+    selected = {"selector": {"matchLabels": {"app": "x"}}}
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata,
+        "spec": {**selected, field: amount},
+    }
+
+
 NEAR: Final[list[Any]] = [{}, {"namespaces": [RESEARCH]}]
 TWINS: Final[dict[str, tuple[str, st.SearchStrategy[Any], st.SearchStrategy[Any]]]] = {
     "variable": (
@@ -80,8 +97,33 @@ TWINS: Final[dict[str, tuple[str, st.SearchStrategy[Any], st.SearchStrategy[Any]
     "affinity": ("spec", st.builds(affinity, FIELDS, REACHES), st.builds(affinity, FIELDS, st.sampled_from(NEAR))),
     "grace": ("spec", st.integers(601, 10**9).map(grace), st.integers(0, 600).map(grace)),
     "grace of servers": ("spec", st.integers(3601, 10**9).map(grace), st.integers(0, 3600).map(grace)),
+    "ratio": (
+        "container",
+        st.integers(5, 64).map(lambda cpus: limits(cpus, **{GPU: "1"})),
+        st.integers(2, 4).map(lambda cpus: limits(cpus, **{GPU: "1"})),
+    ),
+    "ratio of the pod": ("object", st.integers(5, 64).map(whole), st.integers(2, 4).map(whole)),
+    "rollout": (
+        "object",
+        st.integers(1, 9).map(lambda pods: server({"rollingUpdate": {"partition": pods}}))
+        | st.just(server({"type": "OnDelete"})),
+        st.sampled_from([server({}), server({"rollingUpdate": {"partition": 0}})]),
+    ),
+    "selector": (
+        "object",
+        st.just(job_of({"manualSelector": True, "selector": {"matchLabels": {"app": "x"}}})),
+        st.sampled_from([job_of({}), job_of({"manualSelector": False})]),
+    ),
+    "budget": (
+        "object",
+        st.sampled_from([("maxUnavailable", 0), ("maxUnavailable", "0%"), ("minAvailable", "100%")]).map(
+            lambda pair: budget(*pair)
+        ),
+        st.builds(budget, st.just("maxUnavailable"), st.integers(1, 99))
+        | st.builds(budget, st.just("minAvailable"), st.integers(1, 99).map("{}%".format)),
+    ),
 }
-"""What a pod takes from others beside the GPUs that it requests: where it is, what is hostile, and what is like it."""
+"""What takes from others beside the GPUs that a queue counts: where it is, what is hostile, and what is like it."""
 
 
 @st.composite
@@ -95,6 +137,8 @@ def twins(draw: st.DrawFn) -> Any:
     at = draw(st.sampled_from(["containers", "initContainers"]))
 
     def made(fields: Any) -> Any:
+        if place == "object":
+            return fields
         spec = pod_of(volumes=[{"name": "d", "emptyDir": {}}])
         spec.setdefault(at, []).append({"name": "beside", "image": "a:1"})
         spec |= fields if place == "spec" else {}
