@@ -1,8 +1,8 @@
 """Checks of the stack `local` on nodes with its pools' GPUs, including checks that must fail."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from acceptance_builders import a_pod, declared, flat, in_waves, refusal, remove, resources, sections_of
@@ -231,3 +231,34 @@ def test_a_pod_on_a_node_of_another_model_is_reported(cluster: Cluster, local: T
 
 def at_node(pod: Any) -> str:
     return pod["spec"].get("nodeName", "")
+
+
+class Busy:
+    """A cluster in which another pod of the team starts between the first look at a quota and the first try."""
+
+    server = "https://example.invalid"
+
+    def __init__(self, hard: int, used: list[int]) -> None:
+        self.hard, self.used, self.tried = hard, used, list[int]()
+
+    def get(self, *_: str) -> dict[str, Any]:
+        used = self.used.pop(0) if len(self.used) > 1 else self.used[0]
+        hard = {f"requests.{GPU}": str(self.hard)}
+        return {"spec": {"hard": hard}, "status": {"hard": hard, "used": {f"requests.{GPU}": str(used)}}}
+
+    def rejected(self, requested: int) -> str | None:
+        self.tried.append(requested)
+        return "exceeded quota" if requested > self.hard - self.used[-1] else None
+
+    def wait_for(self, condition: Callable[[], bool], **_: object) -> bool:
+        return condition() or condition()
+
+
+def test_a_quota_is_tried_again_if_its_usage_changes_meanwhile() -> None:
+    team = plan(load(Source(sections_of("local")))).teams[0].namespace
+    cluster = Busy(8, [0, 4])
+    hard, used, refused, rejection = placement.quota_tried(
+        cast("Cluster", cluster), team, f"requests.{GPU}", 1, cluster.rejected
+    )
+    assert (hard, used, refused, rejection) == (8, 4, None, "exceeded quota")
+    assert cluster.tried == [8, 9, 4, 5]

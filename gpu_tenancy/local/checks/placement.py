@@ -1,8 +1,8 @@
 """Checks that quotas, flavors and priorities work, by sample pods for the cluster's own admission and scheduling."""
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from gpu_tenancy.base.amounts import amount, amount_text
@@ -49,13 +49,15 @@ def _default(plan: Plan, tree: Tree, team: str) -> str | None:
 
 def _quota(cluster: Cluster, team: NamespacePlan, tree: Tree, priority: str | None) -> Iterator[Check]:
     """Checks that a pod with one GPU (or CPU) more than the team's free quota is rejected by the ResourceQuota."""
-    budget = cluster.get("v1", "ResourceQuota", team.quotas[0].name, team.name)
     for resource in _limited(team, tree):
         maximum = team.limits.max.get(resource) or max(flavor.node.get(resource, 0) for flavor in tree.flavors.values())
-        hard, used = (_count(budget, field, f"requests.{resource}") for field in ("hard", "used"))
-        free, unit = hard - used, 1000 if resource == CPU else 1
-        rejection = _rejection(cluster, _sample(team, resource, free + unit, maximum, priority))
-        fits = free == 0 or _rejection(cluster, _sample(team, resource, free, maximum, priority)) is None
+        unit = 1000 if resource == CPU else 1
+
+        def rejected(requested: int, resource: str = resource, maximum: int = maximum) -> str | None:
+            return _rejection(cluster, _sample(team, resource, requested, maximum, priority))
+
+        hard, used, refused, rejection = quota_tried(cluster, team, f"requests.{resource}", unit, rejected)
+        free, fits = hard - used, refused is None
         result = "is rejected" if rejection else "is admitted"
         hard_text, used_text, free_text, more = (
             amount_text(resource, value) for value in (hard, used, free, free + unit)
@@ -69,6 +71,32 @@ def _quota(cluster: Cluster, team: NamespacePlan, tree: Tree, priority: str | No
         )
 
 
+def quota_tried(
+    cluster: Cluster, team: NamespacePlan, field: str, unit: int, rejected: Callable[[int], str | None]
+) -> tuple[int, int, str | None, str | None]:
+    """Bound and usage of a quota, and why pods with the free amount and with one unit more are rejected.
+
+    Tried again while the controller has not counted a new bound, or pods of the team start or end meanwhile.
+    """
+
+    def counted() -> tuple[bool, int, int]:
+        quota = cluster.get("v1", "ResourceQuota", team.quotas[0].name, team.name) or {}
+        current = at(quota, "spec", "hard", field) == at(quota, "status", "hard", field)
+        return current, _count(quota, "hard", field), _count(quota, "used", field)
+
+    tried: list[tuple[int, int, str | None, str | None]] = []
+
+    def settled() -> bool:
+        current, hard, used = before = counted()
+        free = hard - used
+        tried.append((hard, used, rejected(free) if free else None, rejected(free + unit)))
+        return current and counted() == before
+
+    with suppress(ConsoleError):
+        cluster.wait_for(settled, what=f"the usage of quota {team.quotas[0].name} of {team.name}", timeout=PATIENCE)
+    return tried[-1]
+
+
 def _limited(team: NamespacePlan, tree: Tree) -> Iterator[str]:
     """The resources of a team's first quota that are checked: its GPUs, or CPUs if it has none."""
     hard = team.quotas[0].hard
@@ -76,9 +104,9 @@ def _limited(team: NamespacePlan, tree: Tree) -> Iterator[str]:
     yield from gpus or ([CPU] if hard.get(f"requests.{CPU}") else [])
 
 
-def _count(quota: Mapping[str, Json] | None, field: str, resource: str) -> int:
+def _count(quota: Mapping[str, Json], field: str, resource: str) -> int:
     """An amount in base units."""
-    written = at(quota or {}, "status", field, resource)
+    written = at(quota, "status", field, resource)
     return amount(resource, written) if isinstance(written, str) else 0
 
 
