@@ -60,6 +60,14 @@ def serving(folder: Path, objects: Objects) -> Generator[Path]:
                 items = found[0] if found else ()
                 status = 404 if not found else 403 if items is None else 200
                 body = json.dumps({"kind": "Status", "items": [*(items or ())], "message": "forbidden"}).encode()
+            self._answer(status, body)
+
+        def do_POST(self) -> None:
+            """Who the caller is, which is all that these commands create."""
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self._answer(201, json.dumps({"status": {"userInfo": {"username": "ada"}}}).encode())
+
+        def _answer(self, status: int, body: bytes) -> None:
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

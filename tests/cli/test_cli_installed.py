@@ -2,19 +2,25 @@
 
 import json
 import os
+import pty
 import re
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import pytest
+import yaml
 from cli_builders import git
+from object_server import serving
 from plugin_process import plugin
 from repository import ROOT
+from rich.text import Text
 from workflow_tools import ACTION, WORKFLOWS, actionlint, run_script, script, steps
 from workflow_tools import run as run_tool
 
@@ -201,6 +207,106 @@ def test_commands_outside_a_project_report_it(installed: Installed) -> None:
         assert done.returncode == 1, done.stderr
         assert "no Pulumi.yaml in" in done.stderr
         assert "--project" in done.stderr
+
+
+COLUMNS: Final = 80
+READ_ONLY: Final = ("LocalQueue", "Namespace", "Workload")
+"""Kinds that a researcher may not list in the whole cluster."""
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Kubeconfigs of a cluster of others: an administrator's, and that of a researcher."""
+
+    admin: Path
+    researcher: Path
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+    objects = yaml.safe_load_all((ROOT / "tests/inspect/clusters/consistent.yaml").read_text(encoding="utf-8"))
+    served: dict[tuple[str, str], list[Mapping[str, object]] | None] = {
+        ("v1", "ConfigMap"): [], ("v1", "Pod"): [], ("kueue.x-k8s.io/v1beta2", "Workload"): [],
+        ("v1", "LimitRange"): [], ("authentication.k8s.io/v1", "SelfSubjectReview"): [],
+        ("storage.k8s.io/v1", "StorageClass"): [],
+    }  # fmt: skip
+    for one in objects:
+        found = served.setdefault((one["apiVersion"], one["kind"]), [])
+        assert found is not None
+        found.append(one)
+    limited = {key: None if key[1] in READ_ONLY else found for key, found in served.items()}
+    with (
+        serving(tmp_path_factory.mktemp("admin"), served) as admin,
+        serving(tmp_path_factory.mktemp("researcher"), limited) as researcher,
+    ):
+        yield Clusters(admin, researcher)
+
+
+def on_a_terminal(installed: Installed, command: str, kubeconfig: Path) -> tuple[int, str]:
+    """Exit code of a command in the project, and what it shows on a terminal of 80 columns."""
+    ours, its = pty.openpty()
+    environment = {**installed.environment, "KUBECONFIG": str(kubeconfig), "COLUMNS": str(COLUMNS), "TERM": "xterm"}
+    program, *words = command.split()
+    with subprocess.Popen(
+        [str(installed.python.parent / program), *words],
+        cwd=installed.project, env=environment, stdin=subprocess.DEVNULL, stdout=its, stderr=its,
+    ) as process:  # fmt: skip
+        os.close(its)
+        shown = b""
+        with suppress(OSError):  # Linux ends a terminal whose programs have ended by an error.
+            while part := os.read(ours, 2**16):
+                shown += part
+        os.close(ours)
+    return process.returncode, Text.from_ansi(shown.decode().replace("\r\n", "\n")).plain
+
+
+ADOPT: Final = "tenancy cluster adopt --out stacks/Pulumi.adopted.yaml"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "code", "expected"),
+    [
+        ("tenancy cluster inspect", 0, "nvidia.com/gpu: 16 exist"),
+        ("tenancy cluster snapshot --out snapshot.json", 0, "0 workloads in snapshot.json"),
+        (ADOPT, 0, "same: PriorityClass 1"),
+        ("tenancy cluster hold big --until 4h --dry-run", 0, "ResourceFlavor big: held by ada since"),
+        ("tenancy cluster hold bigger --dry-run", 1, "bigger: no team, flavor or pool has this name"),
+        ("tenancy cluster release", 0, "nothing is held"),
+        ("tenancy usage", 0, "total nvidia.com/gpu: 16 guaranteed"),
+        ("tenancy stack move 2 a100 --from research --to production --stack dev --dry-run", 0, "10 (was 8)"),
+    ],
+)
+def test_commands_for_a_cluster_of_others_work_at_80_columns(
+    installed: Installed, clusters: Clusters, command: str, code: int, expected: str
+) -> None:
+    asked(installed, clusters.admin, command, code, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "code", "expected"),
+    [
+        ("tenancy cluster inspect", 0, "not readable: LocalQueue, Workload"),
+        ("tenancy cluster snapshot --out snapshot.json", 1, "LocalQueues not readable"),
+        ("tenancy cluster hold big --dry-run", 1, "use the kubeconfig of an administrator"),
+        (ADOPT, 1, "the cluster shows no namespaces with a LocalQueue"),
+    ],
+)
+def test_without_rights_they_say_what_is_missing_and_whom_to_ask(
+    installed: Installed, clusters: Clusters, command: str, code: int, expected: str
+) -> None:
+    asked(installed, clusters.researcher, command, code, expected)
+
+
+def asked(installed: Installed, kubeconfig: Path, command: str, code: int, expected: str) -> None:
+    done, shown = on_a_terminal(installed, command, kubeconfig)
+    assert done == code, shown
+    assert expected in " ".join(shown.split()), shown
+    # Only a path or an address alone may be longer.
+    assert [line for line in shown.splitlines() if len(line) > COLUMNS and " " in line.strip()] == []
+    for made in ("snapshot.json", "stacks/Pulumi.adopted.yaml"):
+        (installed.project / made).unlink(missing_ok=True)
 
 
 def test_the_folder_of_a_pack_is_printed_for_pulumi(installed: Installed) -> None:
