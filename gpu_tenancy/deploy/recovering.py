@@ -23,7 +23,7 @@ from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.live import Live, survey
 from gpu_tenancy.kube.outcome import Failure
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.kube.request import CONNECTIONS
+from gpu_tenancy.kube.request import CONNECTIONS, HOLDING
 from gpu_tenancy.model.names import DEPLOYED_BY
 
 _PROVIDER: Final = "pulumi-kubernetes"
@@ -118,9 +118,14 @@ def _own(managed: Iterable[Mapping[str, Json]]) -> list[Mapping[str, Json]]:
 
 
 def _differs(entry: Entry, live: Live | None) -> bool:
-    """Whether fields that the provider set are not as it left them; a state without its fields tells nothing."""
+    """Whether fields that the provider set are not as it left them; a state without its fields tells nothing.
+
+    An object that is held for maintenance is left as it is, because a deployment does not take the hold back.
+    """
     before = _managed(entry)
-    return live is None or bool(before and _own(before) != _own(live.managed))
+    if live is None:
+        return True
+    return bool(before) and HOLDING not in live.managers and _own(before) != _own(live.managed)
 
 
 def _change(reference: Reference, entry: Entry, live: Live | Failure | None) -> str:

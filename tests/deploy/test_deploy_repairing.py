@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -22,8 +23,11 @@ from test_deploy_pulumi import tenancy
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
+from gpu_tenancy.deploy.recovering import recovered
 from gpu_tenancy.deploy.repairing import repair
 from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.engine.recording import Registration
+from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 
@@ -83,7 +87,8 @@ def config_map(name: str, namespace: str, mark: str = "") -> dict[str, Any]:
 def state_of(platform: Platform, *pending: dict[str, Any]) -> dict[str, Any]:
     """A state whose provider has the text of a kubeconfig, as a secret."""
     secret = {"4dabf18193072939515e22adb298388d": "", "plaintext": json.dumps(platform.kubeconfig.read_text())}
-    provider = {"urn": PROVIDER, "type": "pulumi:providers:kubernetes", "inputs": {"kubeconfig": secret}}
+    inputs = {"kubeconfig": secret}
+    provider = {"urn": PROVIDER, "id": "04da6b54", "type": "pulumi:providers:kubernetes", "inputs": inputs}
     return {"resources": [provider], "pending_operations": list(pending)}
 
 
@@ -116,6 +121,58 @@ def test_a_creation_that_is_no_object_is_named_before_anything_is_changed(platfo
     with pytest.raises(ConsoleError, match=r"created .*NodeGroup::h100; look for them, then run `pulumi refresh"):
         repair(stacks, nowhere)  # pyright: ignore[reportArgumentType] - a stand-in
     assert stacks.state is before
+
+
+def registered(manifest: dict[str, Any]) -> Registration:
+    name = f"{URN}kubernetes:core/v1:ConfigMap::{manifest['metadata']['name']}"
+    type_ = "kubernetes:core/v1:ConfigMap"
+    return Registration(
+        name, type_, manifest["metadata"]["name"], custom=True, inputs=manifest, provider=f"{PROVIDER}::x"
+    )
+
+
+def deployed(cluster: Cluster, manifest: dict[str, Any]) -> dict[str, Any]:
+    """An object that the provider creates, as it is in the state afterwards."""
+    outputs = created_by(cluster, "pulumi-kubernetes", manifest)
+    return {**creating(manifest)["resource"], "outputs": outputs}
+
+
+def test_a_state_of_before_a_killed_run_gets_what_the_cluster_has(
+    platform: Platform, cluster: Cluster, namespace: str
+) -> None:
+    mark = "gpu-tenancy/good"
+    names = ("same", "edited", "held", "deleted", "created")
+    manifests = {name: config_map(name, namespace, mark) for name in names}
+    state = state_of(platform)
+    state["resources"] += [deployed(cluster, manifests[name]) for name in names[:-1]]
+    before = {**state, "resources": [*state["resources"]]}
+    created_by(cluster, "pulumi-kubernetes", manifests["created"])
+    references = {name: Reference.of(manifest) for name, manifest in manifests.items()}
+    for name, manager in (("edited", "kubectl-edit"), ("held", "gpu-tenancy-hold")):
+        cluster.amend(references[name], [{"op": "replace", "path": "/data/a", "value": "c"}], manager=manager)
+    cluster.delete(references["deleted"], wait=_GUARD)
+
+    provider = Registration(PROVIDER, "pulumi:providers:kubernetes", "cluster", custom=True, inputs={})
+    rendered = Rendered("gpu-tenancy", "good", (provider, *map(registered, manifests.values())), {})
+    found = recovered(rendered, state, [state], cluster, adopt=(), mark=mark)
+    assert state == before
+    assert found.taken == (references["created"],)
+    assert found.state["resources"][-1]["id"] == f"{namespace}/created"
+    assert [urn.rpartition("::")[2] for urn in found.reread] == ["created", "edited", "deleted"]
+    edited, deleted = found.changed
+    assert edited.startswith(f"{references['edited']}: changed since the last deployment by kubectl-edit at ")
+    assert deleted == f"{references['deleted']}: deleted since the last deployment"
+
+
+def test_another_cluster_is_refused(platform: Platform, cluster: Cluster, namespace: str) -> None:
+    manifest = config_map("known", namespace, "gpu-tenancy/good")
+    entry = deployed(cluster, manifest)
+    entry["outputs"] = {**entry["outputs"], "metadata": {**entry["outputs"]["metadata"], "uid": "elsewhere"}}
+    state = state_of(platform)
+    state["resources"].append(entry)
+    rendered = Rendered("gpu-tenancy", "good", (registered(manifest),), {})
+    with pytest.raises(ConsoleError, match="the cluster has none of the 1 objects of the state; select the cluster"):
+        recovered(rendered, state, [state], cluster, adopt=(), mark="gpu-tenancy/good")
 
 
 # With the CLI
@@ -156,8 +213,13 @@ def pulumi(project: Project, *arguments: str) -> str:
     return done.stdout
 
 
-def kill(command: list[str], project: Project, cluster: Cluster, objects: list[Reference], after: int) -> None:
-    """Kills a command with all of its processes when that many objects exist."""
+VICTIMS = ("", "pulumi", "pulumi-resource-kubernetes")
+"""Names of the processes that are killed: all, the CLI, the provider. What is left of the command ends by itself."""
+
+
+def kill(command: list[str], project: Project, cluster: Cluster, after: int, victim: str) -> None:
+    """Kills processes of a command when that many objects of the project exist."""
+    objects = references(project)
     log = project.folder / "killed.log"
     with log.open("w") as output:
         running = psutil.Popen(command, cwd=project.folder, env=environment(project), stdout=output, stderr=output)
@@ -168,8 +230,11 @@ def kill(command: list[str], project: Project, cluster: Cluster, objects: list[R
         time.sleep(0.02)
     processes: list[psutil.Process] = [running, *running.children(recursive=True)]
     for one in processes:
-        one.kill()
-    psutil.wait_procs(processes)
+        with suppress(psutil.NoSuchProcess):
+            if victim in ("", one.name()):
+                one.kill()
+    _, alive = psutil.wait_procs(processes, timeout=_GUARD)
+    assert not alive
 
 
 UP = {
@@ -189,14 +254,15 @@ def test_a_killed_deployment_is_whole_after_one_command(
     objects = references(project)
     pulumi(project, "stack", "init")
     after = Random(f"{command} {seed}").randint(1, len(objects) - 2)  # noqa: S311 - not for secrets
-    kill(UP[command], project, cluster, objects, after)
+    victim = VICTIMS[seed % len(VICTIMS)]
+    kill(UP[command], project, cluster, after, victim)
     before = existing(cluster, objects)
     assert 0 < len(before) < len(objects)
 
     if command == "plain":
         repaired = tenancy(project, "stack", "repair", "good")
         assert repaired.returncode == 0, repaired.stderr
-        assert "lock of the killed run removed" in repaired.stdout
+        assert victim == VICTIMS[-1] or "lock of the killed run removed" in repaired.stdout
         pulumi(project, "up", "--yes", "--skip-preview")
     else:
         done = tenancy(project, "up", "good", "--yes")
