@@ -83,10 +83,10 @@ def commands(text: str) -> list[list[str]]:
     found: list[list[str]] = []
     for line in re.findall(r"(?:^|[\s`(])(?:\"\$TENANCY\"|(?:\.venv/bin/)?tenancy) ([a-z]+[^\n`]*)", text):
         words: list[str] = []
-        lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>()")
+        lexer = shlex.shlex(re.sub(r"\s2>.*", "", line), posix=True, punctuation_chars="|&;<>()")
         lexer.whitespace_split = True
         for word in lexer:
-            if _ENDS.fullmatch(word) or (word == "2" and words):
+            if _ENDS.fullmatch(word):
                 break
             array = re.fullmatch(r"\$\{(\w+)\[@\]\}", word)
             words += arrays[array[1]] if array else [word]
