@@ -10,10 +10,10 @@ import pytest
 from acceptance_builders import Waves, declared, flat, in_waves, remove, sections_of
 from acceptance_guards import EXPERIMENTS, PRODUCTION, RESEARCH, TEAMS, Door, Person, cron_job, job, job_set, pod_of
 
-from gpu_tenancy.base.json import at, map_at
+from gpu_tenancy.base.json import at, map_at, text_at
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.apply import apply
-from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.client import Cluster, Manifest
 
 FLOWS = "flowcontrol.apiserver.k8s.io/v1"
 NAME = "gpu-tenancy-teams"
@@ -74,6 +74,7 @@ def test_a_job_too_many_of_any_kind_is_refused_and_no_other_team_notices(cluster
                 one["metadata"]["name"] = f"flood-{number}"
                 one.get("spec", {})["suspend"] = True
                 if number == allowed:
+                    cluster.wait_for(lambda one=one: _is_full(cluster, one), what="the count of what was created")
                     with pytest.raises(Exception, match=f"exceeded quota: budget.*count/{one['kind'].lower()}s"):
                         cluster.create(one)
                 else:
@@ -82,6 +83,13 @@ def test_a_job_too_many_of_any_kind_is_refused_and_no_other_team_notices(cluster
         cluster.create(job(RESEARCH, RESEARCH), dry_run=True)
     finally:
         remove(cluster, made)
+
+
+def _is_full(cluster: Cluster, one: Manifest) -> bool:
+    """Whether the quota has counted all that it admits of a kind. A count by the controller can be one of before."""
+    quota = cluster.get("v1", "ResourceQuota", "budget", EXPERIMENTS) or {}
+    name = f"count/{text_at(one, 'kind').lower()}s.{text_at(one, 'apiVersion').partition('/')[0]}"
+    return text_at(quota, "status", "used", name) == text_at(quota, "status", "hard", name) != ""
 
 
 def _flow(person: Person, path: str) -> str:
