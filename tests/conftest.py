@@ -9,6 +9,7 @@ from tempfile import mkdtemp
 import pytest
 from builders import stack
 from documented_definitions import install_documented
+from hypothesis import HealthCheck, settings
 from platforms import running
 from queueing import Queueing
 from rendered_stacks import SHARED
@@ -26,6 +27,9 @@ from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import Source
 
 pytest_plugins = ["layers"]
+# How long a draw takes decides no test: another run may keep the machine busy.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
