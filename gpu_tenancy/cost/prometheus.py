@@ -140,14 +140,14 @@ def _by_queue(terms: Terms, found: Iterator[tuple[Labels, float]]) -> dict[str, 
 def _jobs(terms: Terms, server: Prometheus, period: Period) -> Iterator[JobUse]:
     for labels, hours in server.hours("of_job", period):
         team = labels["namespace"]
-        flavors = [name for name in terms.tree.shares_of(team) if name in terms.prices] if team in _teams(terms) else []
+        flavors = (
+            [name for name in terms.tree.shares_of(team) if name in terms.prices]
+            if team in terms.tree.stack.teams
+            else []
+        )
         flavor = flavors[0] if len(flavors) == 1 else ""
         job = labels.get("created_by_name", "")
         yield JobUse(terms.queue_of(team), team, job, "", flavor, hours, terms.prices.get(flavor))
-
-
-def _teams(terms: Terms) -> Mapping[str, object]:
-    return terms.tree.stack.teams
 
 
 def _of_volcano(terms: Terms, samples: float) -> float:

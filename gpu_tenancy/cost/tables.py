@@ -3,10 +3,11 @@
 import csv
 import io
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict, astuple
 from typing import Final
 
 from gpu_tenancy.cost.ledger import Hours
-from gpu_tenancy.cost.statement import JobUse, Line, Loss, Statement, money
+from gpu_tenancy.cost.statement import JobUse, Line, Statement, money
 from gpu_tenancy.review.figures import DASH, UNKNOWN, Row, Table, columns, monthly, row, share
 
 _MANY: Final = 10
@@ -123,7 +124,7 @@ def supply_table(statement: Statement) -> Table:
 
 
 def _hours(hours: Hours) -> tuple[str, ...]:
-    return tuple(map(hours_text, (hours.guaranteed, hours.used, hours.idle, hours.borrowed, hours.lent)))
+    return tuple(map(hours_text, astuple(hours)))
 
 
 def _sum(lines: Iterable[Line]) -> Hours:
@@ -142,8 +143,7 @@ def csv_text(statement: Statement) -> str:
     )  # fmt: skip
     month = statement.period.month
     for line in statement.lines:
-        hours = line.hours
-        amounts = (hours.guaranteed, hours.used, hours.idle, hours.borrowed, hours.lent, line.price)
+        amounts = (*astuple(line.hours), line.price)
         writer.writerow((month, line.center, line.team, line.flavor, "", "", *map(_number, amounts)))
     for job in statement.jobs:
         amounts = (None, job.gpu_hours, None, None, None, job.price)
@@ -169,26 +169,13 @@ def data(statement: Statement) -> dict[str, object]:
                 "team": line.team,
                 "costCenter": line.center or None,
                 "flavor": line.flavor,
-                "guaranteed": line.hours.guaranteed,
-                "used": line.hours.used,
-                "idle": line.hours.idle,
-                "borrowed": line.hours.borrowed,
-                "lent": line.hours.lent,
+                **asdict(line.hours),
                 "usdPerGpuHour": line.price,
             }
             for line in statement.lines
         ],
-        "losses": [_loss(loss) for loss in statement.losses],
-        "supply": [
-            {
-                "flavor": supply.flavor or None,
-                "existed": supply.existed,
-                "reserved": supply.reserved,
-                "guaranteed": supply.guaranteed,
-                "used": supply.used,
-            }
-            for supply in statement.supply
-        ],
+        "losses": [asdict(loss) for loss in statement.losses],
+        "supply": [asdict(supply) | {"flavor": supply.flavor or None} for supply in statement.supply],
         "jobs": [
             {
                 "team": job.team,
@@ -202,7 +189,3 @@ def data(statement: Statement) -> dict[str, object]:
         ],
         "notes": list(notes(statement)),
     }
-
-
-def _loss(loss: Loss) -> dict[str, object]:
-    return {"team": loss.team, "unused": loss.unused, "preempted": loss.preempted, "failed": loss.failed}

@@ -140,6 +140,12 @@ def _change(reference: Reference, entry: Entry, live: Live | Failure | None) -> 
     return f"{reference}: changed since the last deployment by {names}" if names else ""
 
 
+def _plain_inputs(one: Registration) -> dict[str, Any]:
+    """Inputs without what is secret or not known yet: the next deployment writes that again."""
+    hidden = {path[0] for path in (*one.secret_paths, *one.unknown_paths)}
+    return {key: value for key, value in one.inputs.items() if key not in hidden}
+
+
 class _Building:
     """A state that gets resources as the program registers them, each after its parent and its provider."""
 
@@ -172,15 +178,11 @@ class _Building:
         provider = one.provider.rpartition("::")[0]
         self.add(provider)
         identity = next(str(other["id"]) for other in self._resources if other["urn"] == provider)
-        reference = Reference.of(one.inputs)
-        inputs = self._inputs(one)
-        own = f"{reference.namespace}/{reference.name}" if reference.namespace else reference.name
+        own, inputs = Reference.of(one.inputs).place, self._inputs(one)
         return entry | {"id": own, "inputs": inputs, "outputs": inputs, "provider": f"{provider}::{identity}"}
 
     def _inputs(self, one: Registration) -> dict[str, Any]:
-        """Without what is secret: the next deployment writes that again."""
-        hidden = {path[0] for path in (*one.secret_paths, *one.unknown_paths)}
-        inputs: dict[str, Any] = {key: value for key, value in one.inputs.items() if key not in hidden}
+        inputs = _plain_inputs(one)
         metadata: dict[str, Any] = inputs["metadata"]
         annotations: dict[str, Any] = {**(metadata.get("annotations") or {}), DEPLOYED_BY: self._mark}
         return {**inputs, "metadata": {**metadata, "annotations": annotations}}
@@ -190,6 +192,5 @@ class _Building:
         same = (other for other in self._everywhere if other["type"] == PROVIDERS and name_of(other) == one.name)
         if other := next(same, None):
             return {key: other[key] for key in ("id", "inputs", "outputs") if key in other}
-        hidden = {path[0] for path in (*one.secret_paths, *one.unknown_paths)}
-        inputs = {key: value for key, value in one.inputs.items() if key not in hidden}
+        inputs = _plain_inputs(one)
         return {"id": str(uuid4()), "inputs": inputs, "outputs": inputs}

@@ -84,8 +84,7 @@ def _repair(stacks: Stacks, name: str, state: State, usual: Callable[[], Path]) 
     foreign = tuple(found for found, live in lives.items() if live and found not in taken)
     for found, one in taken.items():
         there.add(str(one["urn"]))
-        identity = f"{found.namespace}/{found.name}" if found.namespace else found.name
-        resources.append({**without_missing(one, there), "id": identity, "outputs": one["inputs"]})
+        resources.append({**without_missing(one, there), "id": found.place, "outputs": one["inputs"]})
     stacks.replace(name, {**{key: value for key, value in state.items() if key != PENDING}, "resources": resources})
     if reading := sorted({str(one["resource"]["urn"]) for one in operations} & there):
         reread(stacks.stack(name), reading)

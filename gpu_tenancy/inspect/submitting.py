@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from gpu_tenancy.base.amounts import amount_text, amounts
 from gpu_tenancy.base.errors import ConsoleError
@@ -15,12 +15,11 @@ from gpu_tenancy.inspect.nodes import read_nodes
 from gpu_tenancy.inspect.pods import Manifest, name_of
 from gpu_tenancy.inspect.queues import NO_LOCAL_QUEUE, Queues
 from gpu_tenancy.inspect.reading import State
-from gpu_tenancy.model.names import HOLD, NODE
+from gpu_tenancy.model.names import HOLD, NODE, Runtime
+from gpu_tenancy.model.plan.pools import NVIDIA
+from gpu_tenancy.model.plan.workloads import SHIPPED
+from gpu_tenancy.model.spec.roles import KINDS
 
-Runtime = Literal["job", "pytorch", "jax"]
-_RUNTIMES: Final[Mapping[Runtime, str]] = {"pytorch": "torch-distributed", "jax": "jax-distributed"}
-"""Kubeflow Trainer's own: https://github.com/kubeflow/trainer/tree/v2.3.0/manifests/base/runtimes."""
-_GPU: Final = "nvidia.com/gpu"
 _CPU: Final = 1000
 _GIB: Final = 2**30
 
@@ -82,12 +81,12 @@ def job_of(wish: Wish, team: str, state: State) -> dict[str, Any]:
     labels = {QUEUE_LABEL: queue or team}
     metadata: dict[str, Any] = {"name": wish.name} if wish.name else {"generateName": "train-"}
     metadata |= {"namespace": team, "labels": labels}
-    if wish.framework == "job":
-        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": _job(wish, place)}
-    if wish.priority:
+    of_trainer = wish.framework in SHIPPED
+    if of_trainer and wish.priority:
         labels[PRIORITY_LABEL] = wish.priority
-    spec = _train_job(wish, place, _RUNTIMES[wish.framework])
-    return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": spec}
+    api_version, kind = KINDS[wish.framework].api
+    spec = _train_job(wish, place, SHIPPED[wish.framework]) if of_trainer else _job(wish, place)
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +111,8 @@ def _place(wish: Wish, queues: Queues, name: str) -> _Place:
     sizes = {resource: amount for resource, amount in sizes.items() if amount}
     flavors = {name_of(flavor): flavor for flavor in queues.state.of("ResourceFlavor")}
     if queue is None:
-        taint = ({"key": _GPU, "operator": "Exists", "effect": "NoSchedule"},) if wish.gpus else ()
-        return _Place({**sizes, **({_GPU: str(wish.gpus)} if wish.gpus else {})}, {}, taint)
+        taint = ({"key": NVIDIA, "operator": "Exists", "effect": "NoSchedule"},) if wish.gpus else ()
+        return _Place({**sizes, **({NVIDIA: str(wish.gpus)} if wish.gpus else {})}, {}, taint)
     lines = [line for line in queue.spec.quotas if _is_gpu(line[1]) == bool(wish.gpus)]
     known = dict.fromkeys(flavor for flavor, _ in lines)
     if wish.flavor and wish.flavor not in known:
@@ -139,9 +138,9 @@ def _is_gpu(resource: str) -> bool:
 
 def _resource(found: set[str], queue: ClusterQueue) -> str:
     """The one resource of GPUs, or whole ones where there are also others."""
-    if len(found) > 1 and _GPU not in found:
+    if len(found) > 1 and NVIDIA not in found:
         raise ConsoleError(f"queue {queue.name} has {', '.join(sorted(found))}", "choose by --flavor")
-    return _GPU if _GPU in found else min(found)
+    return NVIDIA if NVIDIA in found else min(found)
 
 
 def _tolerations(flavors: Sequence[Manifest]) -> list[dict[str, str]]:

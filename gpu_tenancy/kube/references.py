@@ -44,9 +44,13 @@ class Reference(NamedTuple):
         """Its name in `cluster.adopt` of a stack."""
         return adoptable(self.api_version, self.kind, self.namespace, self.name)
 
+    @property
+    def place(self) -> str:
+        """Its namespace and name, or its name alone: the ID that Pulumi's provider gives it."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
     def __str__(self) -> str:
-        kind = f"{self.kind}.{self.group}" if self.group else self.kind
-        return f"{kind} {self.namespace}/{self.name}" if self.namespace else f"{kind} {self.name}"
+        return f"{self.kind}.{self.group} {self.place}" if self.group else f"{self.kind} {self.place}"
 
 
 def is_namespace(reference: Reference) -> bool:

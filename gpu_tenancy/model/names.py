@@ -1,9 +1,11 @@
 """Names of kinds, labels and objects that several rooms share; they need no stack."""
 
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from gpu_tenancy.base.quantity import CHANNELS, INTERFACES
 
+Runtime: TypeAlias = Literal["job", "pytorch", "jax"]
+"""Frameworks whose jobs `tenancy submit` writes: their pods are alike, so that a few words describe them."""
 COMPUTE_DOMAINS: Final = "resource.nvidia.com"
 """API group of ComputeDomains."""
 COMPUTE_DOMAIN: Final = (f"{COMPUTE_DOMAINS}/v1beta1", "ComputeDomain")

@@ -9,7 +9,8 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.inspect.demand import demand
 from gpu_tenancy.inspect.fit import judge
 from gpu_tenancy.inspect.reading import Missing, State
-from gpu_tenancy.inspect.submitting import Runtime, Wish, job_of
+from gpu_tenancy.inspect.submitting import Wish, job_of
+from gpu_tenancy.model.names import Runtime
 
 IMAGE = "registry.example.com/ml/train:3.0.1"
 HIDDEN_NODES = Missing("Node", "free capacity of nodes", "you may not list nodes", "an admin")

@@ -21,7 +21,7 @@ from gpu_tenancy.cli.commands.live import (
     read_for_fit,
     team_of,
 )
-from gpu_tenancy.inspect.submitting import Runtime
+from gpu_tenancy.model.names import Runtime
 
 
 def submit(
