@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
-from builders import team
+from builders import pool, team
 from cli_builders import FIRST_LINE, Home, Project, small, tenancy
 from repository import ROOT
 
@@ -130,6 +130,13 @@ def test_an_error_shows_values_that_look_like_markup(project: Project) -> None:
     seen = tenancy("preview", "odd", project=project.folder)
     assert seen.exit_code == 1
     assert "teams.vision.owner: [bold]us[/red] " in seen.stderr
+
+
+def test_a_preview_names_what_must_run_on_arm_nodes_unchecked(project: Project) -> None:
+    pools = {"cpu": pool("m7i.8xlarge", 1), "h100": pool("p6e-gb200.36xlarge", 1), "l4": pool("g6.12xlarge", 1)}
+    project.write("arm", small(pools=pools))
+    seen = tenancy("preview", "arm", project=project.folder)
+    assert "not checked for arm64: the image of job nightly of team vision; the image of server api" in seen.output
 
 
 def test_a_stack_that_is_not_there_names_the_nearest_that_is() -> None:

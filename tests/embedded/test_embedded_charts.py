@@ -68,6 +68,12 @@ def test_a_row_tells_whether_pods_need_the_node(chart: str, pods: Callable[[str]
 
 
 @pytest.mark.parametrize("chart", charts())
+def test_a_row_tells_whether_daemons_run_on_nodes_with_gpus(chart: str, pods: Callable[[str], Pods]) -> None:
+    own = any(owner["kind"] == "DaemonSet" for owner, _ in pods(chart))
+    assert (charts()[chart].daemons is not None) == (own or chart in CREATE_PODS)
+
+
+@pytest.mark.parametrize("chart", charts())
 def test_a_row_sums_the_requests_of_deployments(chart: str, pods: Callable[[str], Pods]) -> None:
     row, deployed = charts()[chart].requests, [pod for owner, pod in pods(chart) if owner["kind"] == "Deployment"]
     assert row.cpu == sum(parse_cpu(amount) for pod in deployed for amount in requested(pod, "cpu"))

@@ -216,11 +216,21 @@ def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
     out.print(f"[dim]{escape(seen.price_note)}[/dim]", highlight=False)
     if notes := _aging(stack_preview):
         out.print(f"[dim]old: {escape('; '.join(notes))}. See `tenancy catalogue outdated`[/dim]", highlight=False)
+    if unchecked := _unchecked(stack_preview):
+        out.print(f"[dim]not checked for arm64: {escape('; '.join(unchecked))}[/dim]", highlight=False)
     if written:
         out.print(f"\n{escape(written)}", highlight=False)
     if seen.rules is not None:
         out.print()
         text.show_rules(out, seen.rules)
+
+
+def _unchecked(stack_preview: "Preview") -> list[str]:
+    """Images that must run on Arm nodes, and of which nobody knows whether they do."""
+    from gpu_tenancy.model.checks.architectures import unknown_architectures
+    from gpu_tenancy.model.plan.shares import Tree
+
+    return unknown_architectures(Tree(stack_preview.stack))
 
 
 def _aging(stack_preview: "Preview") -> list[str]:

@@ -14,11 +14,10 @@ from pydantic import BeforeValidator, Field, model_validator
 from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.model.catalogue.purchases import Purchase, PurchaseRow, purchase_of
 from gpu_tenancy.model.catalogue.reserved import Reserved
-from gpu_tenancy.model.catalogue.rows import HERE, Fact, Row, known, known_price, read_rows
+from gpu_tenancy.model.catalogue.rows import HERE, Architecture, Fact, Row, known, known_price, read_rows
 from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Positive
 
 Checked: TypeAlias = Literal["read", "remembered"]
-Architecture: TypeAlias = Literal["amd64", "arm64"]
 Fabric: TypeAlias = Literal["efa", "gpudirect-tcpx", "gpudirect-tcpxo", "gpudirect-rdma", "infiniband"]
 Topology: TypeAlias = Annotated[str, Field(pattern=r"^[1-9]\d*x[1-9]\d*$")]
 ZoneLetters: TypeAlias = Annotated[str, Field(pattern=r"^[a-z]( [a-z])*$")]

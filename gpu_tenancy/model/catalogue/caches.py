@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts
-from gpu_tenancy.model.catalogue.rows import Fact, Row, read_rows
+from gpu_tenancy.model.catalogue.rows import Architecture, Fact, Row, read_rows
 from gpu_tenancy.model.spec.base import Bytes, Cpu
 from gpu_tenancy.model.spec.data import Medium, Runtime
 
@@ -67,6 +67,7 @@ class CacheRow(Fact):
         media: where it can keep the cache.
         pods: what it runs.
         load: the pod that reads the dataset into the cache.
+        architectures: of CPUs on which the images of its pods run.
         stores: by scheme of the bucket's URL.
     """
 
@@ -75,6 +76,7 @@ class CacheRow(Fact):
     media: tuple[Medium, ...]
     pods: CachePods
     load: CacheContainer
+    architectures: tuple[Architecture, ...]
     stores: Mapping[str, CacheStore]
 
 

@@ -4,14 +4,24 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Final, Self, TypeAlias
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from gpu_tenancy.base.tables import Url
-from gpu_tenancy.model.catalogue.rows import Fact, read_rows
+from gpu_tenancy.model.catalogue.rows import Architecture, Fact, known, read_rows
 
 Version: TypeAlias = Annotated[str, Field(pattern=r"^v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$")]
 Digest: TypeAlias = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 _OCI: Final = "oci://"
+
+
+class Images(Fact):
+    """The images of a chart's pods, of hooks and of what its program creates too.
+
+    Attributes:
+        architectures: of CPUs on which all of them run; None if it is unknown.
+    """
+
+    architectures: Annotated[tuple[Architecture, ...] | None, BeforeValidator(known)]
 
 
 class Chart(Fact):
@@ -23,6 +33,7 @@ class Chart(Fact):
         version: one version, never a range.
         digest: of the archive in an HTTP repository, of the manifest in an OCI registry; None if it is unknown.
         digest_source: where the digest was read, or why it is unknown.
+        images: None if it has no pods.
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
@@ -32,6 +43,7 @@ class Chart(Fact):
     version: Version
     digest: Digest | None
     digest_source: Annotated[str, Field(min_length=1)]
+    images: Images | None = None
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:

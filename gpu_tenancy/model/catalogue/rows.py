@@ -5,7 +5,7 @@ The first read of a malformed table raises `pydantic.ValidationError`; a test re
 
 import datetime as dt
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 from pydantic.alias_generators import to_camel
@@ -13,6 +13,8 @@ from pydantic.alias_generators import to_camel
 from gpu_tenancy.base.tables import Url, read_table
 
 HERE: Final = Path(__file__).parent
+Architecture: TypeAlias = Literal["amd64", "arm64"]
+"""Of CPUs, as in the node label `kubernetes.io/arch`."""
 
 
 class Row(BaseModel):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gpu_tenancy.base.problems import Path, Problem
+from gpu_tenancy.model.checks.architectures import architecture_problems
 from gpu_tenancy.model.checks.budgets import budget_problems
 from gpu_tenancy.model.checks.caches import cache_problems
 from gpu_tenancy.model.checks.data import data_problems, snapshot_problems
@@ -47,6 +48,7 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
             topology_problems,
             operator_problems,
             device_problems,
+            architecture_problems,
             domain_problems,
             provider_problems,
             guard_problems,

@@ -59,6 +59,7 @@ class OperatorChart(Chart):
         namespace: where it is installed.
         privileged: whether its pods need privileged access to the node, for devices, drivers or metrics.
         priority_classes: those of its pods, with those of hooks and those that its controller creates.
+        daemons: the nodes on which it runs DaemonSets: those with the operator's GPUs (`gpus`), or every node.
         requests: of one replica of each of its Deployments, which run on nodes without GPUs.
         definitions: what keeps its CRDs when the release is uninstalled: Helm, because they are in the chart's `crds`
             folder (`helm`); a value that this program sets (`value`); or nothing, because they are templates
@@ -70,6 +71,7 @@ class OperatorChart(Chart):
     """
 
     namespace: Annotated[str, Field(min_length=1)]
+    daemons: Literal["gpus", "every"] | None = None
     privileged: bool = False
     priority_classes: tuple[str, ...] = ()
     requests: Requests = Requests()
