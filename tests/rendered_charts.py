@@ -20,6 +20,7 @@ from gpu_tenancy.embedded.definitions.pins import Module, read_pins
 from gpu_tenancy.embedded.toolchain import find_go
 from gpu_tenancy.kube.client import Manifest
 from gpu_tenancy.model.catalogue.operators import charts, operators
+from gpu_tenancy.model.catalogue.releases import cloud_charts
 from gpu_tenancy.model.plan.operators import ReleasePlan
 
 NOT_RENDERED: Final = {
@@ -35,7 +36,8 @@ NOT_RENDERED: Final = {
 }
 """The charts that are rendered only if `originals.FOLDER` has them, and why: their rows name what they were read from.
 
-On 2026-11-25 they were rendered from their repositories, in the installed versions, but external-secrets in 2.9.0.
+On 2026-11-25 they were rendered from their repositories, in the installed versions, but external-secrets in 2.9.0; on
+2026-11-26 the charts of clouds too, Karpenter's at tag v1.14.1 with the version that its release writes into it.
 """
 
 RENDERED: Final = tuple(name for name in charts() if name not in NOT_RENDERED)
@@ -55,8 +57,8 @@ def rendered(release: ReleasePlan, report: Report) -> list[Manifest]:
     """The objects of a release's chart, with hooks and those of charts in it, without definitions in `crds`."""
     store = platformdirs.user_cache_path("gpu-tenancy")
     program = choosing.find({}, store, report)[0][RENDERER]
-    if release.name in NOT_RENDERED:
-        return render(program, _of_upstream(release.name), release)
+    if release.name in {**NOT_RENDERED, **cloud_charts()}:
+        return render(program, of_upstream(release.name), release)
     if release.name in _FOLDERS:
         return render(program, _of_module(release.name, store, report), release)
     (operator,) = (name for name, row in operators().items() if release.name in row.charts)
@@ -68,12 +70,12 @@ def rendered(release: ReleasePlan, report: Report) -> list[Manifest]:
     ]
 
 
-def _of_upstream(chart: str) -> Path:
+def of_upstream(chart: str) -> Path:
     """The whole chart in its pinned version; the test is skipped without it."""
     folder = original(f"charts/{chart}/templates").parent
     has, pinned = (
         yaml.safe_load((folder / "Chart.yaml").read_text(encoding="utf-8"))["version"],
-        charts()[chart].version,
+        {**charts(), **cloud_charts()}[chart].version,
     )
     if has != pinned:
         pytest.skip(f"not compared with the original: {folder} is {has}, and {pinned} is installed")
