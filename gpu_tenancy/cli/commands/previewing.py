@@ -17,10 +17,10 @@ from gpu_tenancy.base.terminal import ProjectFolder, StackName
 from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.cli.commands import environments
 from gpu_tenancy.cli.commands.live import Context, Embedded, Kubeconfig, asking
-from gpu_tenancy.inspect.in_use import Place
 
 if TYPE_CHECKING:
     from gpu_tenancy.engine.project import Preview
+    from gpu_tenancy.inspect.in_use import Place
     from gpu_tenancy.inspect.reading import State
     from gpu_tenancy.review.review import Review
 
@@ -89,6 +89,7 @@ def preview(
             environments.preview(stack, project)
             return
         from gpu_tenancy.engine import project as projects
+        from gpu_tenancy.inspect.in_use import Place
         from gpu_tenancy.inspect.state_file import from_file
         from gpu_tenancy.model.project import project_folder
         from gpu_tenancy.review.build import as_data, review
@@ -114,7 +115,7 @@ def preview(
             raise typer.Exit(terminal.PROMISE_BROKEN)
 
 
-def _read(place: Place) -> "State":
+def _read(place: "Place") -> "State":
     """The workloads of a running cluster, and what decides about them."""
     from gpu_tenancy.inspect.proposal import KINDS
     from gpu_tenancy.inspect.settled import read_settled
@@ -125,12 +126,12 @@ def _read(place: Place) -> "State":
     raise typer.Exit(terminal.INTERRUPTED)
 
 
-def _onto(place: Place) -> Path | None:
+def _onto(place: "Place") -> Path | None:
     """The kubeconfig of the embedded platform, if that is the cluster: a stack for any cloud runs there."""
     from gpu_tenancy.embedded.platform import Platform
     from gpu_tenancy.inspect.kubeconfig import uses_embedded
 
-    return Platform().kubeconfig if place.embedded or (place == Place() and uses_embedded()) else None
+    return Platform().kubeconfig if place.embedded or (not any(place) and uses_embedded()) else None
 
 
 def snapshot(
@@ -148,6 +149,7 @@ def snapshot(
     [dim]tenancy cluster snapshot --out prod.json[/dim]
     """
     with terminal.errors():
+        from gpu_tenancy.inspect.in_use import Place
         from gpu_tenancy.inspect.state_file import to_file
 
         seen = _read(Place(kubeconfig, context, embedded))
