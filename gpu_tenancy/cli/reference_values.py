@@ -8,7 +8,7 @@ import yaml
 from pydantic import BeforeValidator
 
 from gpu_tenancy.base.quantity import format_bytes, format_cpu, format_duration
-from gpu_tenancy.model.spec.base import Bytes, Cpu, Seconds, Section
+from gpu_tenancy.model.fields import Bytes, Cpu, Seconds, Section
 
 Schema: TypeAlias = Mapping[str, Any]
 

@@ -1,4 +1,4 @@
-"""What a command loads before it is known which command it is: each start pays for it."""
+"""What a command loads before it does anything: each start pays for it."""
 
 import sys
 from subprocess import run
@@ -6,14 +6,26 @@ from subprocess import run
 import pytest
 
 LIGHT = ("gpu_tenancy.base", "gpu_tenancy.cli", "gpu_tenancy.model.names")
-"""The rooms that `tenancy --help` may load: what else there is takes up to a second, which `tenancy queue` does not need."""
+"""What `tenancy --help` may load."""
+
+
+def loaded(module: str) -> set[str]:
+    """The modules that are loaded with one."""
+    code = f"import {module}, sys; print(*sys.modules)"
+    return {*run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()}
 
 
 @pytest.mark.process
 def test_the_list_of_commands_is_shown_without_the_model_and_without_a_client() -> None:
-    code = "import gpu_tenancy.cli.main, sys; print(*sys.modules)"
-    loaded = run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    own = {name for name in loaded if name.startswith("gpu_tenancy.")}
+    found = loaded("gpu_tenancy.cli.main")
+    own = {name for name in found if name.startswith("gpu_tenancy.")}
     assert "gpu_tenancy.cli.main" in own
     assert {name for name in own if not name.startswith(LIGHT)} == {"gpu_tenancy.model"}
-    assert not {"kubernetes", "pulumi", "pydantic"} & {*loaded}
+    assert not {"kubernetes", "pulumi", "pydantic"} & found
+
+
+@pytest.mark.process
+def test_whoever_asks_a_cluster_waits_for_no_schema_of_stacks() -> None:
+    found = loaded("gpu_tenancy.inspect.show")
+    assert "gpu_tenancy.model.catalogue" in found
+    assert not {name for name in found if name.startswith("gpu_tenancy.model.spec")}

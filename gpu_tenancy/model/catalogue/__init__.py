@@ -15,7 +15,7 @@ from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.model.catalogue.purchases import Purchase, PurchaseRow, purchase_of
 from gpu_tenancy.model.catalogue.reserved import Reserved
 from gpu_tenancy.model.catalogue.rows import HERE, Architecture, Fact, Row, known, known_price, read_rows
-from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Positive
+from gpu_tenancy.model.fields import Bytes, Count, Cpu, Positive
 
 Checked: TypeAlias = Literal["read", "remembered"]
 Fabric: TypeAlias = Literal["efa", "gpudirect-tcpx", "gpudirect-tcpxo", "gpudirect-rdma", "infiniband"]

@@ -5,7 +5,7 @@ from functools import cache
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts
 from gpu_tenancy.model.catalogue.rows import Architecture, Fact, Row, read_rows
-from gpu_tenancy.model.spec.base import Bytes, Cpu
+from gpu_tenancy.model.fields import Bytes, Cpu
 from gpu_tenancy.model.spec.data import Medium, Runtime
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from gpu_tenancy.model.catalogue.purchases import CapacityType
 from gpu_tenancy.model.catalogue.rows import Fact, Row, read_rows
-from gpu_tenancy.model.spec.base import Bytes, Seconds
+from gpu_tenancy.model.fields import Bytes, Seconds
 
 
 class Form(Row):

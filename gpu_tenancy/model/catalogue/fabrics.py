@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from gpu_tenancy.model.catalogue.rows import Fact, Row, read_rows
-from gpu_tenancy.model.spec.base import Bytes, Count, Positive, ResourceName
+from gpu_tenancy.model.fields import Bytes, Count, Positive, ResourceName
 
 
 class HostMount(Row):

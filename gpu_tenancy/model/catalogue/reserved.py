@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 from pydantic import Field
 
 from gpu_tenancy.model.catalogue.rows import Fact, Row
-from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Positive
+from gpu_tenancy.model.fields import Bytes, Count, Cpu, Positive
 
 Share: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from gpu_tenancy.model.catalogue.rows import Fact, Row, known_price, read_rows
-from gpu_tenancy.model.spec.base import Bytes
+from gpu_tenancy.model.fields import Bytes
 from gpu_tenancy.model.spec.clouds.base import KubernetesVersion
 from gpu_tenancy.model.spec.data import StorageMode
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator
 
-from gpu_tenancy.model.spec.base import Name, Section, Shorthand
+from gpu_tenancy.model.fields import Name, Section, Shorthand
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
 from gpu_tenancy.model.spec.cluster import Cluster, Metrics
 from gpu_tenancy.model.spec.data import DatasetEntry

@@ -7,7 +7,7 @@ from typing import Annotated, Final, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from gpu_tenancy.model.spec.base import Matching, refuse
+from gpu_tenancy.model.fields import Matching, refuse
 
 _ADOPTABLE: Final = re.compile(
     r"[A-Z][A-Za-z0-9]{0,62}(\.[a-z0-9][-a-z0-9.]{0,252})?(/[a-z0-9][-a-z0-9]{0,62})?/[a-z0-9][-a-z0-9.:]{0,252}"

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
 
-from gpu_tenancy.model.spec.base import Bytes, Name, Seconds, Section, refuse
+from gpu_tenancy.model.fields import Bytes, Name, Seconds, Section, refuse
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster

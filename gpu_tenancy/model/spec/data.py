@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from gpu_tenancy.model.spec.base import Bytes, Name, Positive, Section, Shorthand, refuse
+from gpu_tenancy.model.fields import Bytes, Name, Positive, Section, Shorthand, refuse
 from gpu_tenancy.model.spec.clouds.aws import KeyArn
 
 MountPath: TypeAlias = Annotated[str, Field(pattern=r"^(/[\w.-]+)+$")]

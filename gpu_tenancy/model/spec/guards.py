@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 
-from gpu_tenancy.model.spec.base import OFF, Matching, Seconds, Section, Shorthand
+from gpu_tenancy.model.fields import OFF, Matching, Seconds, Section, Shorthand
 
 Action: TypeAlias = Annotated[Literal["deny", "warn", "audit", "off"], OFF]
 """`deny`: rejected. `warn`: accepted with a warning and an audit log entry. `audit`: audit log entry only. `off`: not

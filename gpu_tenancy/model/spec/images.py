@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Final, TypeAlias
 
-from gpu_tenancy.model.spec.base import Matching, Section
+from gpu_tenancy.model.fields import Matching, Section
 
 _HOST: Final = r"(?=[^/]*[.*]|localhost)[A-Za-z0-9*][A-Za-z0-9.*-]*(:\d+)?"
 

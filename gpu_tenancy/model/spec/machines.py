@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from gpu_tenancy.model.spec.base import MOST_PRICE, Bytes, Count, Cpu, Section, refuse
+from gpu_tenancy.model.fields import MOST_PRICE, Bytes, Count, Cpu, Section, refuse
 
 
 class PriceEntry(Section):

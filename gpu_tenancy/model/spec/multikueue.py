@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from gpu_tenancy.model.spec.base import Name, Seconds, Section, refuse
+from gpu_tenancy.model.fields import Name, Seconds, Section, refuse
 from gpu_tenancy.model.spec.pools import Pool
 
 

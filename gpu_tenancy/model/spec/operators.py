@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field, create_model
 
 from gpu_tenancy.model.catalogue.operators import operators
-from gpu_tenancy.model.spec.base import OFF, Matching, Section, Shorthand
+from gpu_tenancy.model.fields import OFF, Matching, Section, Shorthand
 from gpu_tenancy.model.spec.pools import Driver
 
 Install: TypeAlias = Annotated[Literal["here", "installed", "off"], OFF]

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, model_validator
 
-from gpu_tenancy.model.spec.base import Name, Section, refuse
+from gpu_tenancy.model.fields import Name, Section, refuse
 
 Kind: TypeAlias = Literal["group", "user", "serviceaccount", "role"]
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from gpu_tenancy.model.fields import Bytes, Count, Cpu, Image, Name, Positive, Section
 from gpu_tenancy.model.kinds import kind_at, kinds
 from gpu_tenancy.model.names import RAY_JOB
-from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Image, Name, Positive, Section
 from gpu_tenancy.model.spec.secrets import Variables
 
 Framework: TypeAlias = Literal["job", "pytorch", "jax", "mpi", "deepspeed", "jobset", "ray", "leader-worker"]

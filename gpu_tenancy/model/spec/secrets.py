@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, WithJsonSchema, model_validator
 
-from gpu_tenancy.model.spec.base import Matching, Name, Seconds, Section, Shorthand, refuse
+from gpu_tenancy.model.fields import Matching, Name, Seconds, Section, Shorthand, refuse
 
 DataKey: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[-._a-zA-Z0-9]{1,253}$")]
 """A key of a Secret or a ConfigMap: https://kubernetes.io/docs/concepts/configuration/secret/."""

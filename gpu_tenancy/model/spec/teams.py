@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from gpu_tenancy.model.spec.base import (
+from gpu_tenancy.model.fields import (
     Bytes,
     Cidr,
     Count,

@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from gpu_tenancy.model.spec.base import (
+from gpu_tenancy.model.fields import (
     MOST_OBJECTS,
     Bytes,
     Count,

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, model_validator
 
-from gpu_tenancy.model.spec.base import LabelKey, Section, Shorthand, refuse
+from gpu_tenancy.model.fields import LabelKey, Section, Shorthand, refuse
 
 Level: TypeAlias = Literal["block", "rack", "node"]
 """A part of the network, the largest first: a block has several racks, a rack several nodes."""

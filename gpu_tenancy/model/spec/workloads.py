@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Image, Name, Positive, Seconds, Section, Shorthand, refuse
+from gpu_tenancy.model.fields import Bytes, Count, Cpu, Image, Name, Positive, Seconds, Section, Shorthand, refuse
 from gpu_tenancy.model.spec.data import MountPath, ScratchEntry
 from gpu_tenancy.model.spec.roles import KINDS, LAUNCHER, LEADER, SSHD, WORKER, Framework, Kind, Role
 from gpu_tenancy.model.spec.secrets import EnvSource, FileSource, Variables

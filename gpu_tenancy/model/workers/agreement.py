@@ -5,10 +5,10 @@ from typing import Final, cast
 
 from gpu_tenancy.base.problems import Problem
 from gpu_tenancy.model.catalogue.operators import operators
+from gpu_tenancy.model.fields import Section
 from gpu_tenancy.model.plan.needs import OF_JOBS, there
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.base import Section
 from gpu_tenancy.model.spec.roles import KINDS
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.workers.reading import SECTION, Data, Worker

@@ -14,8 +14,8 @@ from gpu_tenancy.base.amounts import amount
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import CPU, MEMORY, is_extended
 from gpu_tenancy.inspect.interrupted import EXECUTED
+from gpu_tenancy.model.fields import Bytes, Count, Cpu, Positive, Seconds, Section
 from gpu_tenancy.model.names import USER
-from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Positive, Seconds, Section
 
 ALIBABA: Final = frozenset({"creation_time", "scheduled_time", "deletion_time", "num_gpu", "cpu_milli", "memory_mib"})
 """Columns of `openb_pod_list_*.csv`: https://github.com/alibaba/clusterdata/tree/master/cluster-trace-gpu-v2023."""

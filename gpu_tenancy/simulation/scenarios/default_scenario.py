@@ -5,9 +5,9 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount
+from gpu_tenancy.model.fields import WorkloadName
 from gpu_tenancy.model.plan.shares import Share, Tree
 from gpu_tenancy.model.plan.supply import Flavor
-from gpu_tenancy.model.spec.base import WorkloadName
 from gpu_tenancy.model.written import Data
 
 TEAMS: Final = 8

@@ -10,10 +10,10 @@ from pydantic_core import ErrorDetails
 
 from gpu_tenancy.base.bounds import value_problems
 from gpu_tenancy.base.problems import Path, Problem, dotted, nearest
+from gpu_tenancy.model.fields import Section
 from gpu_tenancy.model.plan.pods import choices, pod_size
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
-from gpu_tenancy.model.spec.base import Section
 from gpu_tenancy.model.spec.workloads import Training
 from gpu_tenancy.model.written import Data, UnreadableError, read_yaml
 from gpu_tenancy.simulation.scenarios.scenario_form import MOST_JOBS, Scenario, ScenarioStep, Submitted

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
+from gpu_tenancy.model.fields import Bytes, Count, Cpu, Positive, Section, WorkloadName
 from gpu_tenancy.model.schema import URI, Schema
-from gpu_tenancy.model.spec.base import Bytes, Count, Cpu, Positive, Section, WorkloadName
 
 MOST_JOBS: Final = 1000
 """Jobs that one entry of `submit` can stand for; the simulation of so many takes seconds."""

@@ -16,7 +16,7 @@ from pydantic import Field
 from gpu_tenancy.base.tables import parse_all
 from gpu_tenancy.model.catalogue.releases import Chart
 from gpu_tenancy.model.catalogue.rows import Row
-from gpu_tenancy.model.spec.base import Bytes, Cpu
+from gpu_tenancy.model.fields import Bytes, Cpu
 
 FOLDER: Final = Path(__file__).parent
 

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 from pydantic import Field, StringConstraints, model_validator
 
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.model.spec.base import refuse
+from gpu_tenancy.model.fields import refuse
 from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation, Maintenance, late_reader, late_storage
 from gpu_tenancy.model.spec.people import Person
 

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from gpu_tenancy.model.spec.base import Cidr, Name, refuse
+from gpu_tenancy.model.fields import Cidr, Name, refuse
 from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation, Exclusion, Login, Maintenance, late_reader
 from gpu_tenancy.model.spec.people import Person
 

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import Field, StringConstraints, model_validator
 
-from gpu_tenancy.model.spec.base import Date, Matching, Name, Section, refuse
+from gpu_tenancy.model.fields import Date, Matching, Name, Section, refuse
 from gpu_tenancy.model.spec.clouds.base import CloudCluster, Creation, Exclusion, Login, Maintenance
 from gpu_tenancy.model.spec.people import Person
 
