@@ -15,8 +15,9 @@ from gpu_tenancy.base.quantity import is_extended, parse_quantity
 from gpu_tenancy.inspect.pods import Manifest, container_amounts, ended, name_of, namespace_of, requests, scheduler
 from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.model.kinds import kinds
+from gpu_tenancy.model.names import DEFAULT_GRACE
 from gpu_tenancy.model.plan.guards import FACTS
-from gpu_tenancy.model.spec.guards import DEFAULT_GRACE, Grace
+from gpu_tenancy.model.spec.guards import Grace
 
 _SERVERS: Final = frozenset(
     key for key, kind in kinds().items() if kind.work == "serving" or (kind.made and kind.work is None)

@@ -10,7 +10,7 @@ from gpu_tenancy.inspect.pods import named
 from gpu_tenancy.inspect.queues import Queues
 from gpu_tenancy.inspect.workloads import Workload
 from gpu_tenancy.kueue import FlavorResource, by_time, preemptors
-from gpu_tenancy.model.spec.guards import DEFAULT_GRACE
+from gpu_tenancy.model.names import DEFAULT_GRACE
 
 _PREEMPTED: Final = "; can be preempted by queue"
 

@@ -18,6 +18,8 @@ INTERFACE_CLASS: Final = "mrdma.google.com"
 https://docs.cloud.google.com/kubernetes-engine/docs/how-to/allocate-network-resources-dra."""
 CLAIM_CLASSES: Final = {CHANNELS: CHANNEL_CLASS, INTERFACES: INTERFACE_CLASS}
 """DeviceClass of each resource that Kueue counts by claims."""
+DEFAULT_GRACE: Final = 30
+"""Seconds that a pod has to stop if it does not say: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/."""
 NODE: Final = "node"
 """Name of the replicated job and of its container, by which Trainer finds the pods that train:
 https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/constants/constants.go."""

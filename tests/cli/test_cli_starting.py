@@ -25,7 +25,8 @@ def test_the_list_of_commands_is_shown_without_the_model_and_without_a_client() 
 
 
 @pytest.mark.process
-def test_whoever_asks_a_cluster_waits_for_no_schema_of_stacks() -> None:
-    found = loaded("gpu_tenancy.inspect.show")
-    assert "gpu_tenancy.model.catalogue" in found
+@pytest.mark.parametrize("command", ["show", "why", "listing", "fit", "survey"])
+def test_whoever_asks_a_cluster_waits_for_no_schema_of_stacks(command: str) -> None:
+    found = loaded(f"gpu_tenancy.inspect.{command}")
+    assert f"gpu_tenancy.inspect.{command}" in found
     assert not {name for name in found if name.startswith("gpu_tenancy.model.spec")}

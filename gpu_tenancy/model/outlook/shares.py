@@ -6,12 +6,12 @@ from itertools import pairwise
 from typing import Final
 
 from gpu_tenancy.base.quantity import format_duration
+from gpu_tenancy.model.names import DEFAULT_GRACE
 from gpu_tenancy.model.outlook.even import even_amounts
 from gpu_tenancy.model.plan.measures import Measure, measures_of, supply_of
 from gpu_tenancy.model.plan.queues import potential_available, preemption_times
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.guards import DEFAULT_GRACE
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Guards: admission policies for objects that tenants create after the deployment."""
 
 import re
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -27,10 +27,6 @@ Account: TypeAlias = Annotated[
 
 GracePeriod: TypeAlias = Annotated[Seconds, Field(ge=1, le=86_400)]
 """Maximum termination grace period."""
-
-
-DEFAULT_GRACE: Final = 30
-"""Seconds that a pod has to stop if it does not say: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/."""
 
 
 class Grace(Section):
