@@ -135,8 +135,8 @@ def demand(manifest: Mapping[str, Json], namespace: str) -> Demand:
             f"{name} {name_of(manifest)}: namespace {namespace_of(manifest)} does not match team {namespace}",
             f"run `tenancy fit {namespace_of(manifest)}`, or change metadata.namespace",
         )
-    if kind is None or not kind.version:
-        known = ", ".join(sorted({known.kind for known in kinds().values() if known.version}))
+    if kind is None or not kind.is_queued:
+        known = ", ".join(sorted({known.kind for known in kinds().values() if known.is_queued}))
         group = text_at(manifest, "apiVersion").rpartition("/")[0] or "v1"
         raise ConsoleError(f"{name} ({group}): unsupported kind", f"supported kinds: {known}")
     metadata = at(manifest, "metadata")

@@ -41,7 +41,7 @@ _COMPLETED: Final = ("tolerations", "priorityClassName", "resources", "runtimePa
 def completed(cluster: Cluster, wanted: Demand) -> Demand:
     """The workload as admission policies of the cluster complete it; as it is written, if it is refused."""
     try:
-        made, _ = _create(cluster, wanted.manifest)
+        made, _ = created(cluster, wanted.manifest)
     except (ApiError, UnknownKindError):
         return wanted
     # A pod has the defaults of its LimitRange by now, which are named as such.
@@ -94,7 +94,7 @@ def pod_of(wanted: Demand, template: Template) -> Manifest:
 
 def _asked(cluster: Cluster, manifest: Mapping[str, Json], what: str, *, full: bool) -> Answer:
     try:
-        _, renamed = _create(cluster, manifest)
+        _, renamed = created(cluster, manifest)
     except UnknownKindError as error:
         return Answer(Check.API_SERVER, "never", (f"{what}: {error.message}",))
     except ApiError as error:
@@ -108,8 +108,8 @@ def _asked(cluster: Cluster, manifest: Mapping[str, Json], what: str, *, full: b
     return Answer(Check.API_SERVER, "now", (f"accepts {what} ({how})",))
 
 
-def _create(cluster: Cluster, manifest: Mapping[str, Json]) -> tuple[Manifest, bool]:
-    """Creates the object by its name, or by a generated one if that is in use; returns it, and whether by that."""
+def created(cluster: Cluster, manifest: Mapping[str, Json]) -> tuple[Manifest, bool]:
+    """A dry run by the name of the object, or a generated one if that is in use; returns it, and whether by that."""
     try:
         return cluster.create(manifest, dry_run=True), False
     except ApiError as error:

@@ -17,12 +17,13 @@ from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.inspect.pods import Manifest, name_of, namespace_of
+from gpu_tenancy.inspect.pods import Manifest, label, name_of, namespace_of
 from gpu_tenancy.inspect.queues import Queues
 from gpu_tenancy.inspect.reading import Kind, State, teams_of
 from gpu_tenancy.inspect.takers import borrowings
 from gpu_tenancy.inspect.workloads import Workload
 from gpu_tenancy.kube.waiting import condition
+from gpu_tenancy.model.names import USER
 
 JobState: TypeAlias = Literal["admitted", "reserved", "pending", "held back", "stopped"]
 """`reserved`: it has quota, and an admission check is not ready. `held back`: pending, and Kueue does not consider it.
@@ -46,6 +47,7 @@ class QueuedJob:
         requests: of all its pods, in base units; what it holds once it has quota.
         flavors: of its GPUs; of all its resources where it has none. Empty while it is pending.
         since: when its state began, for a pending one what decides its place; RFC 3339.
+        user: whose it is, by its label; empty without.
         place: among the pending workloads of its queue, 1 for the next; None where it is not pending.
         at_least: whether the place counts only those that the user may read.
     """
@@ -58,6 +60,7 @@ class QueuedJob:
     priority: int
     state: JobState
     since: str
+    user: str = ""
     place: int | None = None
     at_least: bool = False
 
@@ -116,6 +119,7 @@ def _job(queues: Queues, workload: Workload) -> QueuedJob:
         workload.priority,
         state,
         text_at(condition(workload.manifest, _SINCE.get(state, "")), "lastTransitionTime") or workload.since,
+        label(workload.manifest, USER),
         place,
         at_least,
     )
@@ -161,13 +165,15 @@ def shown(listing: Listing, *, every_team: bool, now: datetime | None = None) ->
         now: until when times are counted.
     """
     now = now or datetime.now(UTC)
-    jobs = table("job", "kind", "requests", "flavor", "state", "for#", "priority#", drop=("priority", "kind"))
+    jobs = table(
+        "job", "kind", "requests", "flavor", "state", "for#", "user", "priority#", drop=("priority", "kind", "user")
+    )
     for job in listing.jobs:
         name = f"{job.namespace}/{job.name}" if every_team else job.name
         state = Text(job.stands, style=_STYLES.get(job.state, ""))
         flavors = ", ".join(job.flavors)
         jobs.add_row(
-            name, job.kind, leading_text(job.requests), flavors, state, _age(job.since, now), str(job.priority)
+            name, job.kind, leading_text(job.requests), flavors, state, age(job.since, now), job.user, str(job.priority)
         )
     states = Counter(job.state for job in listing.jobs)
     total = f"{plural(len(listing.jobs), 'job')}: " + ", ".join(f"{count} {state}" for state, count in states.items())
@@ -182,7 +188,7 @@ def data(listing: Listing) -> dict[str, Any]:
     return {"jobs": [asdict(job) for job in listing.jobs], "notes": listing.notes}
 
 
-def _age(since: str, now: datetime) -> str:
+def age(since: str, now: datetime) -> str:
     """How long ago a time was, in the largest unit of which it has two, as kubectl shows ages: `90s`, `3h`."""
     seconds = max(0, int((now - datetime.fromisoformat(since)).total_seconds())) if since else 0
     length, unit = next(((length, unit) for length, unit in _UNITS if seconds >= 2 * length), (1, "s"))

@@ -1,24 +1,19 @@
 """The object that `tenancy why` explains: a job, a server or a pod, with its pods and workloads."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at, maps_at, text_at, texts_at
-from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.inspect.demand import QUEUE_LABEL, Demand, demand
 from gpu_tenancy.inspect.pods import Manifest, ended, label, name_of, namespace_of, selects
 from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.inspect.runtimes import with_runtime
 from gpu_tenancy.inspect.workloads import Workload, read_workloads
-from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.errors import ApiError, UnknownKindError
 from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.model.kinds import kind_of, kinds
 
 KINDS: Final = tuple(sorted((kind.api for kind in kinds().values() if kind.version), key=lambda api: api[1]))
-_UNREAD: Final = (403, 404)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,64 +53,17 @@ class Target:
     @property
     def outcome(self) -> str:
         """How it ended, such as `Complete`; empty where it did not."""
-        for kind in ("Complete", "Completed", "Failed"):
-            if is_true(self.manifest, kind):
-                return kind
-        states = (("phase",), ("state", "phase"), ("jobDeploymentStatus",))
-        phase = next(filter(None, (text_at(self.manifest, "status", *path) for path in states)), "")
-        return phase if phase in {"Succeeded", "Failed", "Complete", "Completed", "Aborted", "Terminated"} else ""
+        return outcome(self.manifest)
 
 
-def look_up(cluster: Cluster, namespace: str, name: str, kind: str = "") -> Manifest:
-    """Finds an object of any kind that runs pods; of an object and what its controller made of it, the object.
-
-    Args:
-        cluster: the API server.
-        namespace: of the object.
-        name: of the object.
-        kind: of the object; empty for any.
-
-    Raises:
-        ConsoleError: no object has the name, or several kinds have one.
-    """
-    found = [
-        each
-        for version, one in KINDS
-        if kind.lower() in {"", one.lower()}
-        if (each := _get(cluster, version, one, namespace, name))
-    ]
-    uids = {text_at(each, "metadata", "uid") for each in found}
-    roots = [each for each in found if not uids.intersection(owners(each))]
-    if len(roots) == 1:
-        return roots[0]
-    if roots:
-        kinds = ", ".join(f"{text_at(each, 'kind')} ({text_at(each, 'apiVersion')})" for each in roots)
-        raise ConsoleError(f"{namespace}/{name}: several objects have this name: {kinds}", "set --kind")
-    known = sorted(
-        {name_of(each) for version, one in KINDS if one != "Pod" for each in _list(cluster, version, one, namespace)}
-    )
-    raise ConsoleError(
-        f"{namespace}/{name}: {kind or 'object'} not found, or not readable by you",
-        nearest(name, known) if known else f"check the name and the namespace: `kubectl get all -n {namespace}`",
-    )
-
-
-def _get(cluster: Cluster, version: str, kind: str, namespace: str, name: str) -> Manifest | None:
-    try:
-        return cluster.get(version, kind, name, namespace)
-    except ApiError as error:
-        if error.status not in _UNREAD:
-            raise
-        return None
-
-
-def _list(cluster: Cluster, version: str, kind: str, namespace: str) -> Iterable[Manifest]:
-    try:
-        return cluster.list(version, kind, namespace=namespace, metadata_only=True)
-    except (UnknownKindError, ApiError) as error:
-        if error.status not in _UNREAD:
-            raise
-        return ()
+def outcome(manifest: Manifest) -> str:
+    """How an object ended, such as `Complete`; empty where it did not."""
+    for kind in ("Complete", "Completed", "Failed"):
+        if is_true(manifest, kind):
+            return kind
+    states = (("phase",), ("state", "phase"), ("jobDeploymentStatus",))
+    phase = next(filter(None, (text_at(manifest, "status", *path) for path in states)), "")
+    return phase if phase in {"Succeeded", "Failed", "Complete", "Completed", "Aborted", "Terminated"} else ""
 
 
 def target_of(manifest: Manifest, state: State) -> Target:

@@ -175,6 +175,30 @@ class Cluster:
                 raise api_error(event["object"]["code"], "Expired", json.dumps(event["object"]).encode())
             yield Event(event["type"], event["object"])
 
+    def log(
+        self, namespace: str, pod: str, *, container: str = "", follow: bool = False, tail: int | None = None
+    ) -> Iterator[str]:
+        """Yields the lines that a container of a pod wrote, with `follow` until it ends.
+
+        Args:
+            namespace: of the pod.
+            pod: its name.
+            container: its name; empty for the only one.
+            follow: whether to wait for more lines.
+            tail: how many of the last lines; None for all.
+
+        Raises:
+            ApiError: status 400 while the container is waiting to start.
+        """
+        query = {
+            "container": container,
+            "follow": "true" if follow else "",
+            "tailLines": "" if tail is None else str(tail),
+        }
+        path = f"{self._path(Reference('v1', 'Pod', pod, namespace))}/log"
+        for line in self._transport.lines(Request("GET", path, query, accept="*/*", endless=follow)):
+            yield line.decode(errors="replace")
+
     def create(self, manifest: Mapping[str, Json], *, dry_run: bool = False) -> Manifest:
         """Creates an object that must not exist yet, with strict field validation, and returns it.
 

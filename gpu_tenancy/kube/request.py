@@ -45,6 +45,7 @@ class Request:
         query: parameters; empty ones are not sent.
         body: JSON content.
         once: whether it is never repeated, because it only asks whether the server works.
+        endless: whether any time may pass between two parts of the answer, as between two lines of a log.
     """
 
     method: str
@@ -54,6 +55,7 @@ class Request:
     content_type: str = JSON
     accept: str = JSON
     once: bool = False
+    endless: bool = False
 
 
 def writing(*, dry_run: bool = False, force: bool = False) -> dict[str, str]:

@@ -101,6 +101,8 @@ class Transport:
                 for chunk in answer.stream(_CHUNK):
                     *complete, rest = (rest + chunk).split(b"\n")
                     yield from complete
+                if rest:
+                    yield rest
             finally:
                 answer.close()
         except HTTPError as error:
@@ -117,8 +119,9 @@ class Transport:
         query = urlencode([(key, value) for key, value in request.query.items() if value])
         url = f"{self.server}{request.path}{'?' if query else ''}{query}"
         body = None if request.body is None else json.dumps(request.body)
+        timeout = Timeout(connect=_CONNECT, read=None) if request.endless else self._timeout
         return self._pool.request(
-            request.method, url, headers=headers, body=body, timeout=self._timeout, preload_content=False
+            request.method, url, headers=headers, body=body, timeout=timeout, preload_content=False
         )
 
     def close(self) -> None:

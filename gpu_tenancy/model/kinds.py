@@ -143,6 +143,11 @@ class WorkloadKind(_Row):
         return bool(self.integration) if self.counted_by is None else self.counted_by == "template"
 
     @property
+    def is_queued(self) -> bool:
+        """Whether `fit` and `why` know its queue: Kueue has an integration of it, or Volcano schedules it."""
+        return bool(self.version and (self.integration or self.gang))
+
+    @property
     def is_job(self) -> bool:
         """Whether its pods are not replicas of a server: batch work, single pods and Ray clusters."""
         return self.work == "batch" or (self.work is None and bool(self.integration))

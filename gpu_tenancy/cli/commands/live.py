@@ -61,7 +61,9 @@ def usage(
         from gpu_tenancy.inspect.usage import KINDS, measure
 
         own, only = _whose(cluster, team, namespace, everybody=everybody)
-        _show(lambda: measure(read(cluster, KINDS, own), only), show.usage, show.data, output, every if watch else None)
+        show_answer(
+            lambda: measure(read(cluster, KINDS, own), only), show.usage, show.data, output, every if watch else None
+        )
 
 
 def queue(
@@ -87,7 +89,7 @@ def queue(
         from gpu_tenancy.inspect.reading import read
 
         own, only = _whose(cluster, team, namespace, everybody=everybody)
-        _show(
+        show_answer(
             lambda: listing(read(cluster, KINDS, own), only),
             lambda found: shown(found, every_team=not only),
             data,
@@ -109,7 +111,7 @@ def _whose(cluster: "Cluster", team: str | None, namespace: str | None, *, every
     return own, "" if everybody else own
 
 
-def _show(
+def show_answer(
     ask: Callable[[], T],
     shown: Callable[[T], "Group"],
     data: Callable[[T], object],
@@ -254,22 +256,33 @@ def why(
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         from gpu_tenancy.inspect import show
+        from gpu_tenancy.inspect.jobs import look_up
         from gpu_tenancy.inspect.reading import read
-        from gpu_tenancy.inspect.target import look_up, target_of
+        from gpu_tenancy.inspect.target import target_of
         from gpu_tenancy.inspect.why import KINDS, OWN
         from gpu_tenancy.inspect.why import why as follow
 
-        home, _, name = job.rpartition("/")
-        if home and namespace:
-            raise ConsoleError(f"{job}: specify one namespace", "NAMESPACE/NAME or -n NAMESPACE")
-        home = home or namespace or cluster.namespace
-        if not home:
-            raise ConsoleError(f"{job}: no namespace", "specify NAMESPACE/NAME or -n NAMESPACE")
+        home, name = place_of(cluster, job, namespace)
         with terminal.reported_if_slow("reading the cluster"):
             manifest = look_up(cluster, home, name, kind)
             state = read(cluster, KINDS, home, only=OWN)
             result = follow(target_of(manifest, state), state)
         answer(output, show.data(result), show.why(result, verbose=verbose), names=[f"{home}/{name}"])
+
+
+def place_of(cluster: "Cluster", job: str, namespace: str | None) -> tuple[str, str]:
+    """Namespace and name of an object that the user names as NAMESPACE/NAME or NAME.
+
+    Raises:
+        ConsoleError: there is no namespace, or there are two.
+    """
+    home, _, name = job.rpartition("/")
+    if home and namespace:
+        raise ConsoleError(f"{job}: specify one namespace", "NAMESPACE/NAME or -n NAMESPACE")
+    home = home or namespace or cluster.namespace
+    if not home:
+        raise ConsoleError(f"{job}: no namespace", "specify NAMESPACE/NAME or -n NAMESPACE")
+    return home, name
 
 
 @contextmanager

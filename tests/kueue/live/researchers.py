@@ -107,6 +107,16 @@ def researching(queueing: Queueing, folder: Path) -> Generator[Researcher]:
     queueing.run(load(Source(stack())))
 
 
+def identified(researcher: Researcher, person: Person, folder: Path) -> Path:
+    """The kubeconfig of somebody else of the stack."""
+    config: Any = yaml.safe_load(researcher.kubeconfig.read_text(encoding="utf-8"))
+    kept = {key: value for key, value in config["users"][0]["user"].items() if not key.startswith("as")}
+    config["users"][0]["user"] = impersonating(kept, person)
+    file = folder / "kubeconfig"
+    file.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return file
+
+
 def _is_completed(own: Cluster) -> bool:
     pod: Json = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox"}]}
     spec: Json = {"template": {"spec": pod}}

@@ -1,0 +1,274 @@
+"""Commands about the jobs of a team by name: `jobs`, `logs`, `top`, `cancel` and `requeue`."""
+
+import sys
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.answer import Output
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import text_at
+from gpu_tenancy.cli.commands.live import (
+    Context,
+    Embedded,
+    Every,
+    Kubeconfig,
+    Team,
+    TeamOption,
+    Watch,
+    asking,
+    place_of,
+    show_answer,
+    team_of,
+)
+
+if TYPE_CHECKING:
+    from gpu_tenancy.inspect.jobs import Jobs
+    from gpu_tenancy.inspect.pods import Manifest
+    from gpu_tenancy.kube.client import Cluster
+
+Name = Annotated[str, typer.Argument(metavar="JOB", help="NAMESPACE/NAME or NAME of a job, server or pod.")]
+Names = Annotated[list[str], typer.Argument(metavar="JOB...", help="NAMESPACE/NAME or NAME of jobs or servers.")]
+Kind = Annotated[str, typer.Option(help="Kind of the object, if several kinds have the name.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def jobs(
+    team: Team = None,
+    *,
+    namespace: TeamOption = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    every: Every = 5.0,
+    watch: Watch = False,
+    embedded: Embedded = False,
+    output: Output = None,
+) -> None:
+    """List all jobs, servers and single pods of a team, also those that ended or are in no queue.
+
+    [dim]tenancy jobs ml-research[/dim]
+    """
+    with asking(kubeconfig, context, embedded=embedded) as cluster:
+        from gpu_tenancy.inspect.jobs import read_jobs
+        from gpu_tenancy.inspect.overview import data, rows, shown
+
+        team = team_of(cluster, team, namespace, "tenancy jobs TEAM")
+        ask = every if watch else None
+        show_answer(lambda: rows(read_jobs(cluster, team, queued=True)), shown, data, output, ask)
+
+
+def logs(
+    job: Name,
+    *,
+    namespace: TeamOption = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print new lines, also of pods that start later, until the job ends.")
+    ] = False,
+    pod: Annotated[
+        int | None, typer.Option(min=0, help="Only the pod with this number, as in `tenancy top JOB`.")
+    ] = None,
+    container: Annotated[
+        str, typer.Option("--container", "-c", help="Container; default: the first.", show_default=False)
+    ] = "",
+    tail: Annotated[
+        int | None, typer.Option(min=0, help="Only so many of the last lines of each pod.", show_default=False)
+    ] = None,
+    kind: Kind = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    embedded: Embedded = False,
+) -> None:
+    """Print the logs of a job over all of its pods, each line with the number of its pod if there are several.
+
+    With --follow, exit code 2: the job failed.
+
+    [dim]tenancy logs nightly -f[/dim]
+    """
+    with asking(kubeconfig, context, embedded=embedded) as cluster:
+        found, manifest = _found(cluster, job, namespace, kind)
+        if follow:
+            followed(cluster, manifest, number=pod, container=container, tail=tail)
+        else:
+            from gpu_tenancy.inspect.logs import Logs
+
+            Logs(cluster, _write, _note, pod, container, tail).show(found, manifest)
+
+
+def followed(
+    cluster: "Cluster", manifest: "Manifest", *, number: int | None = None, container: str = "", tail: int | None = None
+) -> None:
+    """Prints the logs of a job until it ends.
+
+    Raises:
+        typer.Exit: it failed.
+    """
+    from gpu_tenancy.inspect.logs import Logs
+
+    name = text_at(manifest, "metadata", "name")
+    try:
+        end = Logs(cluster, _write, _note, number, container, tail).follow(manifest)
+    except KeyboardInterrupt:
+        _note(f"{name} continues; `tenancy logs {name} -f` follows it again")
+        return
+    _note(f"{name}: {end.lower() or 'deleted'}")
+    if end in {"Failed", "Aborted"}:
+        raise typer.Exit(terminal.PROMISE_BROKEN)
+
+
+def top(
+    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="One job, by pod; default: all jobs.")] = None,
+    *,
+    namespace: TeamOption = None,
+    kind: Kind = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    every: Every = 5.0,
+    watch: Watch = False,
+    embedded: Embedded = False,
+    output: Output = None,
+) -> None:
+    """Show the CPUs and the memory that jobs use, of what they request, and the GPUs that they hold.
+
+    What GPUs do is in the dashboards of the stack.
+
+    [dim]tenancy top nightly --watch[/dim]
+    """
+    with asking(kubeconfig, context, embedded=embedded) as cluster:
+        from gpu_tenancy.inspect.jobs import read_jobs
+        from gpu_tenancy.inspect.overview import UseRow, of_jobs, of_pods, use_data, use_of, used
+
+        home, name = (
+            place_of(cluster, job, namespace) if job else (team_of(cluster, None, namespace, "tenancy top"), "")
+        )
+
+        def ask() -> tuple[UseRow, ...]:
+            found, use = read_jobs(cluster, home), use_of(cluster, home)
+            return tuple(of_pods(found, found.named(name, kind), use) if name else of_jobs(found, use))
+
+        show_answer(ask, lambda found: used(found, pods=bool(name)), use_data, output, every if watch else None)
+
+
+def cancel(
+    names: Names,
+    *,
+    namespace: TeamOption = None,
+    kind: Kind = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    yes: Yes = False,
+    embedded: Embedded = False,
+) -> None:
+    """Delete jobs: their pods end, and their quota is free for the queue.
+
+    What they wrote to storage stays; their logs go with their pods.
+
+    [dim]tenancy cancel nightly[/dim]
+    """
+    with asking(kubeconfig, context, embedded=embedded) as cluster:
+        from gpu_tenancy.kube.references import Reference
+
+        for manifest, title in _confirmed(cluster, names, namespace, kind, "Delete", yes=yes):
+            with _permitted("delete", manifest):
+                cluster.delete(Reference.of(manifest), uid=text_at(manifest, "metadata", "uid"), wait=0)
+            terminal.out.print(f"{title} cancelled", highlight=False)
+
+
+def requeue(
+    names: Names,
+    *,
+    namespace: TeamOption = None,
+    kind: Kind = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    yes: Yes = False,
+    embedded: Embedded = False,
+) -> None:
+    """End the pods of jobs and queue them again; also jobs that ended.
+
+    Whoever may change Workloads, such as a lead, has Kueue evict a job, and it keeps its place. For all others it is
+    deleted and created again as it was submitted, at the end of its queue.
+
+    [dim]tenancy requeue nightly[/dim]
+    """
+    with asking(kubeconfig, context, embedded=embedded) as cluster:
+        from gpu_tenancy.inspect.jobs import read_jobs
+        from gpu_tenancy.inspect.requeueing import requeue
+
+        for manifest, title in _confirmed(cluster, names, namespace, kind, "End and queue again", yes=yes):
+            home = text_at(manifest, "metadata", "namespace")
+            workloads = read_jobs(cluster, home, queued=True).workloads_of(manifest)
+            with _permitted("delete", manifest), terminal.reported_if_slow(f"waiting for the pods of {title} to end"):
+                how = requeue(cluster, manifest, workloads)
+            terminal.out.print(f"{title} {how}", highlight=False)
+
+
+def _confirmed(
+    cluster: "Cluster", names: Iterable[str], namespace: str | None, kind: str, verb: str, *, yes: bool
+) -> "list[tuple[Manifest, str]]":
+    """The objects of names, and their titles, once the user agreed.
+
+    Raises:
+        ConsoleError: one of them was made for another object.
+    """
+    from gpu_tenancy.base.texts import plural
+    from gpu_tenancy.cli.commands.environments import confirm
+    from gpu_tenancy.model.names import DEPLOYED_BY
+
+    chosen: list[tuple[Manifest, str]] = []
+    for name in names:
+        found, manifest = _found(cluster, name, namespace, kind)
+        title = _title(manifest)
+        if owner := found.owner(manifest):
+            raise ConsoleError(
+                f"{title}: is a part of {_title(owner)}, which would create it again",
+                f"name {text_at(owner, 'metadata', 'name')}",
+            )
+        pods = plural(len(found.pods(manifest)), "pod")
+        of_stack = text_at(manifest, "metadata", "annotations", DEPLOYED_BY)
+        again = "; its stack creates it again at the next deployment" if of_stack and verb == "Delete" else ""
+        confirm(f"{verb} {title} ({pods}{again})?", yes=yes)
+        chosen.append((manifest, title))
+    return chosen
+
+
+def _title(manifest: "Manifest") -> str:
+    namespace, name = (text_at(manifest, "metadata", key) for key in ("namespace", "name"))
+    return f"{text_at(manifest, 'kind')} {namespace}/{name}"
+
+
+def _found(cluster: "Cluster", name: str, namespace: str | None, kind: str) -> "tuple[Jobs, Manifest]":
+    from gpu_tenancy.inspect.jobs import read_jobs
+
+    home, name = place_of(cluster, name, namespace)
+    with terminal.reported_if_slow("reading the cluster"):
+        found = read_jobs(cluster, home)
+    return found, found.named(name, kind)
+
+
+@contextmanager
+def _permitted(verb: str, manifest: "Manifest") -> Generator[None]:
+    """Says who can do what the user may not."""
+    from gpu_tenancy.kube.errors import FORBIDDEN, ApiError
+    from gpu_tenancy.model.kinds import kind_of
+
+    try:
+        yield
+    except ApiError as error:
+        found = kind_of(manifest)
+        if error.status != FORBIDDEN or found is None or "denied request" in str(error):
+            raise
+        home = text_at(manifest, "metadata", "namespace")
+        fix = f"`tenancy access who-can {verb} {found.resource} -n {home}` lists who may"
+        raise ConsoleError(f"{_title(manifest)}: you may not {verb} {found.resource}", fix) from error
+
+
+def _write(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _note(text: str) -> None:
+    terminal.err.print(text, highlight=False, markup=False, style="dim")

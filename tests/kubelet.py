@@ -1,0 +1,62 @@
+"""A kubelet for the simulated nodes of a platform: the logs of pods, as the API server asks for them."""
+
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import urllib3
+from loopback import LOOPBACK, Handler, serving
+
+from gpu_tenancy.embedded.parts import read_ports
+from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.references import Reference
+
+
+@contextmanager
+def kubelet(platform: Platform, cluster: Cluster, nodes: Iterable[str], ended: Event | None = None) -> Generator[None]:
+    """Gives each pod of some nodes a log of three lines, the last one without a line feed.
+
+    Args:
+        platform: of the nodes; what is no log is asked of its kwok.
+        cluster: as its administrator.
+        nodes: names.
+        ended: the third line of a log that is followed comes when it is set; None for at once.
+    """
+    kwok = f"https://{LOOPBACK}:{read_ports(platform.places).kwok}"
+    pool = urllib3.PoolManager(cert_reqs="CERT_NONE")
+
+    class Kubelet(Handler):
+        def do_GET(self) -> None:  # noqa: N802 - the base class gives the name
+            url = urlsplit(self.path)
+            if not url.path.startswith("/containerLogs/"):
+                answer = pool.request("GET", f"{kwok}{self.path}")
+                self.answer(answer.status, answer.data)
+                return
+            _, _, _, pod, container = url.path.split("/")
+            query = parse_qs(url.query)
+            lines = [f"{container} of {pod} starts\n", "step 1\n", "step 2"]
+            lines = lines[-int(query["tailLines"][0]) :] if "tailLines" in query else lines
+            self.send_response(200)
+            self.end_headers()
+            for line in lines:
+                if "follow" in query and ended and line is lines[-1]:
+                    ended.wait(60)
+                self.wfile.write(line.encode())
+                self.wfile.flush()
+
+    places = platform.places
+    with serving(Kubelet, (Path(places.certificate("kwok")), Path(places.key("kwok")))) as address:
+        port = urlsplit(address).port
+        for node in nodes:
+            status: Any = {
+                "addresses": [{"type": "InternalIP", "address": LOOPBACK}],
+                "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+            }
+            cluster.patch(Reference("v1", "Node", node), {"status": status}, subresource="status")
+        yield
+        for node in nodes:
+            cluster.patch(Reference("v1", "Node", node), {"status": {"daemonEndpoints": None}}, subresource="status")

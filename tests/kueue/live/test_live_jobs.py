@@ -1,0 +1,158 @@
+"""The commands about jobs by name, with the rights of a researcher of the stack `local`."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, Final
+
+import pytest
+import yaml
+from kubelet import kubelet
+from queueing import Queueing
+from researchers import TEAM, Researcher, identified
+from typer.testing import CliRunner, Result
+
+from gpu_tenancy.base.json import at, text_at
+from gpu_tenancy.cli.main import app
+from gpu_tenancy.inspect.jobs import read_jobs, uid_of
+from gpu_tenancy.inspect.requeueing import as_submitted
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.spec.people import Person
+
+pytestmark = pytest.mark.platform
+SAMPLES: Final[list[Any]] = yaml.safe_load(Path(__file__).with_name("submitted.yaml").read_text(encoding="utf-8"))
+OF: Final = (
+    "Kueue, partial admission",
+    "Kubernetes, an indexed Job, with GPUs under limits only",
+    "NVIDIA, a Job that tolerates another value of the taint",
+    "JobSet, pytorch with GPUs",
+    "Trainer, multi-node",
+    "KubeRay, ray-job.sample, with GPUs",
+)
+JOBS: Final = [sample for sample in SAMPLES if sample["of"] in OF]
+
+
+def tenancy(researcher: Researcher, *words: object, kubeconfig: Path | None = None) -> Result:
+    place = ("--kubeconfig", str(kubeconfig or researcher.kubeconfig), "-n", TEAM)
+    return CliRunner(env={"COLUMNS": "80"}).invoke(app, [*map(str, words), *place])
+
+
+@pytest.fixture
+def pair(researcher: Researcher) -> Iterator[Any]:
+    """A TrainJob of two running pods."""
+    words = ("--image", "registry.example.com/ml/train:3.0.1", "--gpus", 4, "--nodes", 2, "--framework", "pytorch")
+    done = tenancy(researcher, "submit", "--name", "pair", *words)
+    assert done.exit_code == 0, done.output
+    made: Any = read_jobs(researcher.own, TEAM).named("pair")
+    researcher.running("pair", 2)
+    yield made
+    researcher.end(made)
+
+
+def test_a_job_is_listed_with_its_pods_and_what_they_use_and_is_cancelled(
+    researcher: Researcher,
+    pair: Any,  # noqa: ARG001 - it runs
+) -> None:
+    (row,) = json.loads(tenancy(researcher, "jobs", "-o", "json").stdout)
+    shown = {key: row[key] for key in ("name", "kind", "running", "pods")}
+    assert shown == {"name": "pair", "kind": "TrainJob", "running": 2, "pods": 2}
+    assert row["requests"]["nvidia.com/gpu"] == 8
+
+    def measured() -> list[Any] | None:
+        found = tenancy(researcher, "top", "pair", "-o", "json")
+        rows: list[Any] = json.loads(found.stdout) if found.exit_code == 0 else []
+        return rows if rows and all(one["used"] for one in rows) else None
+
+    rows = researcher.cluster.wait_for(measured, timeout=60, what="metrics of both pods")
+    assert [one["name"].split()[0] for one in rows] == ["0", "1"]
+    assert all(0 < one["used"]["cpu"] <= one["requests"]["cpu"] for one in rows)
+    (whole,) = json.loads(tenancy(researcher, "top", "-o", "json").stdout)
+    assert (whole["name"], whole["where"]) == ("pair", "2 pods")
+    unasked = tenancy(researcher, "cancel", "pair")
+    assert (unasked.exit_code, "confirm with --yes" in unasked.stderr) == (1, True)
+    part = text_at(researcher.pods("pair")[0], "metadata", "name")
+    refused = tenancy(researcher, "cancel", part, "--yes")
+    assert f"Pod {TEAM}/{part}: is a part of " in refused.stderr
+    done = tenancy(researcher, "cancel", "pair", "--yes")
+    assert (done.exit_code, done.stdout) == (0, f"TrainJob {TEAM}/pair cancelled\n")
+    researcher.cluster.wait_for(lambda: not researcher.pods("pair") or None, what="the end of its pods")
+
+
+def test_logs_of_all_pods_have_their_numbers_and_are_followed_to_the_end(
+    researcher: Researcher,
+    pair: Any,  # noqa: ARG001 - it runs
+    queueing: Queueing,
+) -> None:
+    pods = researcher.running("pair", 2)
+    nodes = {text_at(pod, "spec", "nodeName") for pod in pods}
+    ended = Event()
+    with kubelet(queueing.platform, researcher.cluster, nodes, ended):
+        names = sorted(text_at(pod, "metadata", "name") for pod in pods)
+        done = tenancy(researcher, "logs", "pair")
+        assert done.stdout.splitlines() == [
+            f"[{number}] {line}"
+            for number, name in enumerate(names)
+            for line in (f"node of {name} starts", "step 1", "step 2")
+        ]
+        assert tenancy(researcher, "logs", "pair", "--pod", 1, "--tail", 1).stdout == "step 2\n"
+        lost = tenancy(researcher, "logs", "pair", "--pod", 2)
+        assert "--pod 2: pair has no such pod; it has 2 pods; count from 0" in lost.stderr
+        followed: list[Result] = []
+        reader = Thread(target=lambda: followed.append(tenancy(researcher, "logs", "pair", "-f")))
+        reader.start()
+        for pod in pods:
+            status: Any = {"phase": "Succeeded", "conditions": [], "containerStatuses": []}
+            researcher.cluster.patch(Reference.of(pod), {"status": status}, subresource="status")
+        ended.set()
+        reader.join(60)
+    (done,) = followed
+    assert (done.exit_code, done.stderr) == (0, "pair: complete\n")
+    assert sorted(done.stdout.splitlines()) == sorted(
+        f"[{number}] {line}"
+        for number, name in enumerate(names)
+        for line in (f"node of {name} starts", "step 1", "step 2")
+    )
+
+
+@pytest.mark.parametrize("sample", JOBS, ids=[sample["of"] for sample in JOBS])
+def test_a_job_is_created_again_as_it_was_submitted(researcher: Researcher, sample: Any) -> None:
+    name = sample["object"]["metadata"]["name"]
+    metadata = {**sample["object"]["metadata"], "namespace": TEAM}
+    accepted = researcher.own.create({**sample["object"], "metadata": metadata}, dry_run=True)
+    made = researcher.submit(sample["object"])
+    try:
+        researcher.running(name, sample["pods"])
+        jobs = read_jobs(researcher.own, TEAM, queued=True)
+        live = jobs.named(name)
+        (workload,) = jobs.workloads_of(live)
+        assert timeless(as_submitted(live, workload)) == timeless(as_submitted(accepted, None))
+        done = tenancy(researcher, "requeue", name, "--yes")
+        assert "deleted and created again, at the end of its queue" in done.stdout, done.output
+        researcher.running(name, sample["pods"])
+        again = read_jobs(researcher.own, TEAM).named(name)
+        assert uid_of(again) != uid_of(live)
+    finally:
+        researcher.end(made)
+
+
+def timeless(manifest: Any) -> Any:
+    """Without the time that Trainer writes into the patches of a TrainJob."""
+    for patch in manifest["spec"].get("runtimePatches", []):
+        patch.pop("time", None)
+    return manifest
+
+
+def test_a_lead_has_kueue_evict_a_job_which_keeps_its_place(researcher: Researcher, pair: Any, tmp_path: Path) -> None:
+    before = {uid_of(pod) for pod in researcher.running("pair", 2)}
+    done = tenancy(
+        researcher, "requeue", "pair", "-y", kubeconfig=identified(researcher, Person("user", "rosa"), tmp_path)
+    )
+    assert f"TrainJob {TEAM}/pair evicted by Kueue and queued again, at the place of its creation" in done.stdout
+
+    def others() -> bool:
+        found = {uid_of(pod) for pod in researcher.pods("pair") if at(pod, "spec", "nodeName")}
+        return len(found) == 2 and not found & before
+
+    researcher.cluster.wait_for(lambda: others() or None, timeout=60, what="two other pods")
+    assert uid_of(read_jobs(researcher.own, TEAM).named("pair")) == uid_of(pair)
