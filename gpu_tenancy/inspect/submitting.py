@@ -1,5 +1,7 @@
 """The object of a job that a person describes in a few words: what it needs of the queue and its nodes is filled in."""
 
+import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -15,11 +17,15 @@ from gpu_tenancy.inspect.nodes import read_nodes
 from gpu_tenancy.inspect.pods import Manifest, name_of
 from gpu_tenancy.inspect.queues import NO_LOCAL_QUEUE, Queues
 from gpu_tenancy.inspect.reading import State
-from gpu_tenancy.model.names import HOLD, NODE, Runtime
+from gpu_tenancy.model.names import HOLD, NODE, USER, Runtime
 from gpu_tenancy.model.plan.pools import NVIDIA
 from gpu_tenancy.model.plan.workloads import SHIPPED
 from gpu_tenancy.model.spec.roles import KINDS
 
+_LONGEST: Final = 63
+"""Characters of the value of a label."""
+_HEAD: Final = {CPU: "2", MEMORY: "8Gi"}
+"""What the head of a Ray cluster has, on which no tasks run."""
 _CPU: Final = 1000
 _GIB: Final = 2**30
 
@@ -41,6 +47,7 @@ class Wish:
         env: variables.
         secrets: variables with a key of a Secret: name of the Secret, and key.
         mounts: paths by PersistentVolumeClaim.
+        user: whose job it is, as a label; empty for nobody's.
     """
 
     image: str
@@ -57,10 +64,21 @@ class Wish:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     secrets: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     mounts: Mapping[str, str] = field(default_factory=dict[str, str])
+    user: str = ""
+
+
+def user_label(username: str) -> str:
+    """A user of the API server as the value of a label: of `anna@example.com` the part `anna`.
+
+    Args:
+        username: as the API server knows it, such as an address, an ARN, or `system:serviceaccount:ml:ci`.
+    """
+    name = re.split("[/:]", username)[-1].partition("@")[0]
+    return re.sub(r"[^A-Za-z0-9._-]", "-", name)[:_LONGEST].strip("._-")
 
 
 def job_of(wish: Wish, team: str, state: State) -> dict[str, Any]:
-    """The Job or TrainJob of a wish, in the queue of the team.
+    """The Job, TrainJob or RayJob of a wish, in the queue of the team.
 
     Queue, tolerations and, with GPUs, CPU and memory come from the objects that the user may read. What is not
     readable is left to the defaults of the namespace; GPUs then are `nvidia.com/gpu`.
@@ -78,15 +96,47 @@ def job_of(wish: Wish, team: str, state: State) -> dict[str, Any]:
     if not queue and state.sees("LocalQueue"):
         raise ConsoleError(f"namespace {team}: no queue to submit to", NO_LOCAL_QUEUE)
     place = _place(wish, queues, queues.homes.get(team, {}).get(queue, ""))
-    labels = {QUEUE_LABEL: queue or team}
+    labels = {QUEUE_LABEL: queue or team, **({USER: wish.user} if wish.user else {})}
     metadata: dict[str, Any] = {"name": wish.name} if wish.name else {"generateName": "train-"}
     metadata |= {"namespace": team, "labels": labels}
-    of_trainer = wish.framework in SHIPPED
-    if of_trainer and wish.priority:
+    if wish.priority and wish.framework != "job":
         labels[PRIORITY_LABEL] = wish.priority
     api_version, kind = KINDS[wish.framework].api
-    spec = _train_job(wish, place, SHIPPED[wish.framework]) if of_trainer else _job(wish, place)
+    if wish.framework in SHIPPED:
+        spec = _train_job(wish, place, SHIPPED[wish.framework])
+    else:
+        spec = _ray_job(wish, place) if wish.framework == "ray" else _job(wish, place)
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def scheduled(job: Mapping[str, Any], schedule: str) -> dict[str, Any]:
+    """The CronJob that creates a Job regularly, which Kueue queues each time; while one runs, no other is created.
+
+    Args:
+        job: with its queue label, which the CronJob itself must not have.
+        schedule: five fields, in UTC.
+
+    Raises:
+        ConsoleError: it is not a Job, or has no name.
+    """
+    metadata = dict(job["metadata"])
+    if job["kind"] != "Job":
+        raise ConsoleError("--schedule: a CronJob creates Jobs only", "remove --framework")
+    if "name" not in metadata:
+        raise ConsoleError("--schedule: no name", "set --name")
+    labels = metadata["labels"]
+    own = {"name": metadata["name"], "namespace": metadata["namespace"]}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {**own, "labels": {key: labels[key] for key in (USER,) if key in labels}},
+        "spec": {
+            "schedule": schedule,
+            "timeZone": "Etc/UTC",
+            "concurrencyPolicy": "Forbid",
+            "jobTemplate": {"metadata": {"labels": labels}, "spec": job["spec"]},
+        },
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,4 +306,34 @@ def _train_job(wish: Wish, place: _Place, runtime: str) -> dict[str, Any]:
         "trainer": {"numNodes": wish.nodes, **container},
         **({"activeDeadlineSeconds": wish.deadline} if wish.deadline else {}),
         **({"runtimePatches": [patch]} if pod else {}),
+    }
+
+
+def _ray_job(wish: Wish, place: _Place) -> dict[str, Any]:
+    """A RayJob whose command the head runs; each node is a worker.
+
+    Raises:
+        ConsoleError: there is no command.
+    """
+    if not wish.command:
+        raise ConsoleError("--framework ray: no command", "add it after `--`: the head of the cluster runs it")
+    volumes, mounts = _volumes(wish)
+    container = _container(wish, place)
+    del container["command"]
+    shared: dict[str, Any] = {"volumes": volumes} if volumes else {}
+    mounted = {"name": "ray", **container, **({"volumeMounts": mounts} if mounts else {})}
+    head = {"containers": [{**mounted, "resources": {"requests": _HEAD, "limits": _HEAD}}], **shared}
+    workers = {"containers": [mounted], **place.spec, **shared}
+    group = {"groupName": "worker", "rayStartParams": {}, "template": {"spec": workers}}
+    count = dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), wish.nodes)
+    return {
+        "entrypoint": shlex.join(wish.command),
+        # In the other modes, a pod or container of its own submits the command, which needs quota too.
+        "submissionMode": "HTTPMode",
+        "shutdownAfterJobFinishes": True,
+        **({"activeDeadlineSeconds": wish.deadline} if wish.deadline else {}),
+        "rayClusterSpec": {
+            "headGroupSpec": {"rayStartParams": {"num-cpus": "0"}, "template": {"spec": head}},
+            "workerGroupSpecs": [{**group, **count}],
+        },
     }

@@ -4,7 +4,7 @@ from typing import Final, Literal, TypeAlias
 
 from gpu_tenancy.base.quantity import CHANNELS, INTERFACES
 
-Runtime: TypeAlias = Literal["job", "pytorch", "jax"]
+Runtime: TypeAlias = Literal["job", "pytorch", "jax", "ray"]
 """Frameworks whose jobs `tenancy submit` writes: their pods are alike, so that a few words describe them."""
 COMPUTE_DOMAINS: Final = "resource.nvidia.com"
 """API group of ComputeDomains."""

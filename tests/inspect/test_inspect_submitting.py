@@ -9,7 +9,7 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.inspect.demand import demand
 from gpu_tenancy.inspect.fit import judge
 from gpu_tenancy.inspect.reading import Missing, State
-from gpu_tenancy.inspect.submitting import Wish, job_of
+from gpu_tenancy.inspect.submitting import Wish, job_of, scheduled, user_label
 from gpu_tenancy.model.names import Runtime
 
 IMAGE = "registry.example.com/ml/train:3.0.1"
@@ -74,7 +74,7 @@ def test_a_pod_gets_no_more_than_its_gpus_share_of_the_limit_and_what_the_namesp
 def test_what_is_made_fits_by_the_rules_of_fit(framework: Runtime, wish: dict[str, Any]) -> None:
     queue = with_cpu("1k", "10Ti")
     found = state(ClusterQueue=[queue], Node=[node("n1"), node("n2")], PersistentVolumeClaim=[], LimitRange=[])
-    job = job_of(Wish(IMAGE, name="x", framework=framework, **wish), "research", found)
+    job = job_of(Wish(IMAGE, ("train",), name="x", framework=framework, **wish), "research", found)
     fitting = judge(found, "research", demand(job, "research"))
     assert fitting.verdict == "now", fitting.answers
 
@@ -160,3 +160,51 @@ def test_parts_of_gpus_are_requested_by_their_flavor() -> None:
 def test_what_the_queue_does_not_have_is_refused(wish: dict[str, Any], found: State, message: str) -> None:
     with pytest.raises(ConsoleError, match=message):
         job_of(Wish(IMAGE, **wish), "research", found)
+
+
+def test_a_ray_job_has_a_head_without_gpus_and_a_worker_for_each_node() -> None:
+    wish = Wish(
+        IMAGE, ("python", "a b.py"), "x", gpus=4, nodes=3, framework="ray", priority="low", mounts={"home": "/h"}
+    )
+    job = job_of(wish, "research", state(Node=[node()]))
+    assert job["spec"]["entrypoint"] == "python 'a b.py'"
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "low"
+    head = job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
+    (group,) = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    worker = group["template"]["spec"]
+    assert (group["replicas"], "tolerations" in head, "tolerations" in worker) == (3, False, True)
+    limits = [pod["containers"][0]["resources"]["limits"].get(GPU) for pod in (head, worker)]
+    assert limits == [None, "4"]
+    assert [mount["mountPath"] for mount in head["containers"][0]["volumeMounts"]] == ["/h", "/dev/shm"]  # noqa: S108 - where NCCL looks
+    with pytest.raises(ConsoleError, match="--framework ray: no command"):
+        job_of(Wish(IMAGE, framework="ray"), "research", state())
+
+
+def test_a_schedule_has_the_queue_on_its_jobs_and_the_user_on_both() -> None:
+    job = job_of(Wish(IMAGE, name="nightly", user="anna"), "research", state())
+    cron = scheduled(job, "0 2 * * *")
+    assert cron["metadata"]["labels"] == {"gpu-tenancy.dev/user": "anna"}
+    assert cron["spec"]["jobTemplate"]["metadata"]["labels"] == {
+        "kueue.x-k8s.io/queue-name": "research",
+        "gpu-tenancy.dev/user": "anna",
+    }
+    with pytest.raises(ConsoleError, match="--schedule: no name"):
+        scheduled(job_of(Wish(IMAGE), "research", state()), "0 2 * * *")
+    with pytest.raises(ConsoleError, match="--schedule: a CronJob creates Jobs only"):
+        scheduled(job_of(Wish(IMAGE, name="x", framework="jax"), "research", state()), "0 2 * * *")
+
+
+@pytest.mark.parametrize(
+    ("username", "expected"),
+    [
+        ("rita", "rita"),
+        ("anna.b@example.com", "anna.b"),
+        ("system:serviceaccount:ml:ci", "ci"),
+        ("arn:aws:sts::111122223333:assumed-role/Team/anna@example.com", "anna"),
+        ("Ännä b", "nn--b"),
+        ("x" * 80, "x" * 63),
+        ("@", ""),
+    ],
+)
+def test_a_user_is_a_label(username: str, expected: str) -> None:
+    assert user_label(username) == expected

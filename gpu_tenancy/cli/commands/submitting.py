@@ -1,9 +1,10 @@
 """The command `submit`: a job in the queue of a team from a few words."""
 
 import sys
+import time
 from collections.abc import Iterable
 from math import ceil
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -11,6 +12,7 @@ from gpu_tenancy.base import terminal
 from gpu_tenancy.base.amounts import seconds
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import text_at
+from gpu_tenancy.cli.commands.jobs import followed
 from gpu_tenancy.cli.commands.live import (
     Context,
     Embedded,
@@ -22,6 +24,12 @@ from gpu_tenancy.cli.commands.live import (
     team_of,
 )
 from gpu_tenancy.model.names import Runtime
+
+if TYPE_CHECKING:
+    from gpu_tenancy.kube.client import Cluster
+
+_EVERY: Final = 5.0
+"""Seconds between two looks at the job that another one waits for."""
 
 
 def submit(
@@ -37,7 +45,10 @@ def submit(
         str, typer.Option(help="Flavor of the GPUs; default: any of the queue.", show_default=False)
     ] = "",
     framework: Annotated[
-        Runtime, typer.Option(help="`job`: pods that know their index; `pytorch`, `jax`: a TrainJob connects them.")
+        Runtime,
+        typer.Option(
+            help="`job`: pods that know their index; `pytorch`, `jax`: a TrainJob; `ray`: a RayJob, whose head runs it."
+        ),
     ] = "job",
     priority: Annotated[str, typer.Option(help="Priority class; default: the team's.", show_default=False)] = "",
     deadline: Annotated[
@@ -55,6 +66,16 @@ def submit(
         list[str] | None,
         typer.Option(help="Dataset or storage of the team by its PersistentVolumeClaim: CLAIM=PATH. Repeatable."),
     ] = None,
+    after: Annotated[
+        str, typer.Option(metavar="JOB", help="Wait here until this job is complete, then submit.", show_default=False)
+    ] = "",
+    schedule: Annotated[
+        str,
+        typer.Option(
+            metavar="CRON", help='Submit it by a CronJob: five fields in UTC, such as "0 2 * * *".', show_default=False
+        ),
+    ] = "",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print its logs until it ends.")] = False,
     namespace: TeamOption = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -64,17 +85,21 @@ def submit(
     """Submit a job to the queue of your team, unless it can never be admitted.
 
     Queue, node selector, tolerations, CPU and memory are filled in by what your team has. It says first whether the job
-    fits, as `tenancy fit` does. Exit code 2: it does not fit, and was not submitted.
+    fits, as `tenancy fit` does. Exit code 2: it does not fit and was not submitted; or the job of --after, or with
+    --follow the job itself, failed.
 
     [dim]tenancy submit --image example.com/train:3 --gpus 8 --nodes 2 --framework pytorch -- torchrun train.py[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         import yaml
 
+        from gpu_tenancy.access.live import who_am_i
         from gpu_tenancy.inspect import show
         from gpu_tenancy.inspect.demand import demand
-        from gpu_tenancy.inspect.submitting import Wish, job_of
+        from gpu_tenancy.inspect.submitting import Wish, job_of, scheduled, user_label
 
+        if schedule and (follow or after):
+            raise ConsoleError("--schedule: cannot be combined with --after or --follow", "remove one of them")
         team = team_of(cluster, None, namespace, "tenancy submit -n TEAM")
         wish = Wish(
             image,
@@ -91,21 +116,50 @@ def submit(
             dict(_pairs("--env", env)),
             {variable: _key(variable, source) for variable, source in _pairs("--secret", secret)},
             dict(_pairs("--mount", mount)),
+            user_label(who_am_i(cluster).user),
         )
+        if after and not dry_run:
+            _wait_for(cluster, after, team)
         with terminal.reported_if_slow("reading the cluster and running a dry run"):
             state = read_for_fit(cluster, team)
             manifest = job_of(wish, team, state)
+            created = scheduled(manifest, schedule) if schedule else manifest
             if dry_run:
-                sys.stdout.write(yaml.safe_dump(manifest, sort_keys=False))
+                sys.stdout.write(yaml.safe_dump(created, sort_keys=False))
                 return
             (result,) = judged(cluster, team, state, [demand(manifest, team)])
         terminal.out.print(show.fitting(result), highlight=False)
         if result.verdict == "never":
             terminal.error_line("not submitted, since it can never be admitted")
             raise typer.Exit(terminal.PROMISE_BROKEN)
-        submitted = cluster.create(manifest)
+        submitted = cluster.create(created)
         title = f"{text_at(submitted, 'kind')} {team}/{text_at(submitted, 'metadata', 'name')}"
-        terminal.out.print(f"{title} submitted; `tenancy queue {team}` lists it", highlight=False)
+        where = "jobs" if schedule else "queue"
+        terminal.out.print(f"{title} submitted; `tenancy {where} {team}` lists it", highlight=False)
+        if follow:
+            followed(cluster, submitted)
+
+
+def _wait_for(cluster: "Cluster", after: str, team: str) -> None:
+    """Waits until a job is complete; Kubernetes and Kueue have no order between jobs.
+
+    Raises:
+        typer.Exit: it failed or was deleted.
+    """
+    from gpu_tenancy.inspect.jobs import look_up
+    from gpu_tenancy.inspect.target import outcome
+    from gpu_tenancy.kube.references import Reference
+
+    home, _, name = after.rpartition("/")
+    live = look_up(cluster, home or team, name)
+    terminal.progress(f"waiting for {text_at(live, 'kind')} {name}; it is submitted only as long as this runs")
+    while live and not outcome(live):
+        time.sleep(_EVERY)
+        live = cluster.get(*Reference.of(live))
+    end = outcome(live) if live else "deleted"
+    if end in {"deleted", "Failed", "Aborted"}:
+        terminal.error_line(f"not submitted, since {name} {'was deleted' if not live else 'failed'}")
+        raise typer.Exit(terminal.PROMISE_BROKEN)
 
 
 def _pairs(option: str, written: Iterable[str] | None) -> Iterable[tuple[str, str]]:

@@ -2,10 +2,13 @@
 
 import json
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final
 
 import pytest
 import yaml
+from kubelet import kubelet
+from queueing import Queueing
 from researchers import TEAM, Researcher
 from typer.testing import CliRunner, Result
 
@@ -39,21 +42,65 @@ def test_what_upstreams_examples_submit_runs_or_is_refused_with_what_to_write(
         researcher.end(made)
 
 
-@pytest.mark.parametrize(("framework", "pods"), [("job", 2), ("pytorch", 2), ("jax", 2), ("job", 1)])
+@pytest.mark.parametrize(("framework", "pods"), [("job", 2), ("pytorch", 2), ("jax", 2), ("ray", 2), ("job", 1)])
 def test_one_line_submits_a_job_that_runs_and_is_listed(researcher: Researcher, framework: str, pods: int) -> None:
     words = ("--image", "registry.example.com/ml/train:3.0.1", "--gpus", "4", "--nodes", pods, "--framework", framework)
     done = tenancy(researcher, "submit", "--name", "by-word", *words, "--", "python", "train.py")
     assert done.exit_code == 0, done.output
-    kind = "Job" if framework == "job" else "TrainJob"
+    kind = {"job": "Job", "ray": "RayJob"}.get(framework, "TrainJob")
     made: Manifest = {"apiVersion": api_of(kind), "kind": kind, "metadata": {"name": "by-word", "namespace": TEAM}}
     try:
-        _of_the_team(researcher.running("by-word", pods), _priority(made, None))
+        _of_the_team(researcher.running("by-word", pods + (framework == "ray")), _priority(made, None))
         (listed,) = json.loads(tenancy(researcher, "queue", TEAM, "-o", "json").stdout)["jobs"]
-        shown = {key: listed[key] for key in ("name", "kind", "state", "flavors")}
-        assert shown == {"name": "by-word", "kind": kind, "state": "admitted", "flavors": ["a100"]}
+        shown = {key: listed[key] for key in ("name", "kind", "state", "flavors", "user")}
+        assert shown == {"name": "by-word", "kind": kind, "state": "admitted", "flavors": ["a100"], "user": "rita"}
         assert listed["requests"]["nvidia.com/gpu"] == 4 * pods
     finally:
         researcher.end(made)
+
+
+def test_a_schedule_makes_jobs_that_the_queue_admits_as_those_of_whom_submitted_it(researcher: Researcher) -> None:
+    words = ("--name", "nightly", "--image", "registry.example.com/ml/train:3.0.1", "--gpus", "1")
+    done = tenancy(researcher, "submit", *words, "--schedule", "0 2 * * *")
+    assert f"CronJob {TEAM}/nightly submitted" in done.stdout, done.output
+    cron = Reference("batch/v1", "CronJob", "nightly", TEAM)
+    try:
+        (listed,) = json.loads(tenancy(researcher, "jobs", TEAM, "-o", "json").stdout)
+        assert (listed["state"], listed["user"]) == ("at 0 2 * * *", "rita")
+        researcher.own.patch(cron, {"spec": {"schedule": "* * * * *"}})
+        (pod,) = researcher.cluster.wait_for(
+            lambda: [one for one in researcher.pods("nightly") if at(one, "spec", "nodeName")] or None,
+            timeout=120,
+            what="the pod of the first run",
+        )
+        _of_the_team([pod], "ml-high")
+        jobs = json.loads(tenancy(researcher, "queue", TEAM, "-o", "json").stdout)["jobs"]
+        assert {(job["kind"], job["state"], job["user"]) for job in jobs} == {("Job", "admitted", "rita")}
+    finally:
+        tenancy(researcher, "cancel", f"{TEAM}/nightly", "--yes")
+        researcher.cluster.wait_for(lambda: not researcher.pods("nightly") or None, what="the end of its runs")
+
+
+def test_a_job_is_submitted_after_another_and_followed_to_its_end(researcher: Researcher, queueing: Queueing) -> None:
+    image = ("--image", "registry.example.com/ml/train:3.0.1")
+    nodes = [f"a100-{number}" for number in range(4)]
+    assert tenancy(researcher, "submit", "--name", "first", *image).exit_code == 0
+    second = ("submit", "--name", "second", *image, "--after", "first", "--follow")
+    followed: list[Result] = []
+    reader = Thread(target=lambda: followed.append(tenancy(researcher, *second)))
+    with kubelet(queueing.platform, researcher.cluster, nodes):
+        reader.start()
+        for name in ("first", "second"):
+            (pod,) = researcher.running(name, 1)
+            assert name == "second" or researcher.pods("second") == []
+            status: Any = {"phase": "Succeeded", "conditions": [], "containerStatuses": []}
+            researcher.cluster.patch(Reference.of(pod), {"status": status}, subresource="status")
+        reader.join(60)
+    (done,) = followed
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[-3:] == [f"train of {text_at(pod, 'metadata', 'name')} starts", "step 1", "step 2"]
+    assert done.stderr.splitlines()[-1] == "second: complete"
+    assert tenancy(researcher, "cancel", f"{TEAM}/first", f"{TEAM}/second", "-y").exit_code == 0
 
 
 def test_one_line_does_not_submit_what_can_never_be_admitted(researcher: Researcher) -> None:
