@@ -15,15 +15,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import platformdirs
+from kubelet import kubelet
 from repository import ROOT
 from screens import COLUMNS
 
+from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.progress import Report
+from gpu_tenancy.embedded.platform import Platform
 
 CLONED: Final = frozenset({"newcomer", "engineer", "admin"})
 """Who has a clone."""
@@ -58,6 +62,7 @@ class People:
     report: Report
     _made: dict[str, Path] = field(default_factory=dict[str, Path])
     _up: Ran | None = None
+    _served: ExitStack = field(default_factory=ExitStack)
 
     def run(self, who: str, command: str) -> Ran:
         """Runs a block by bash in the folder of a person, after what that person ran before.
@@ -141,10 +146,19 @@ class People:
         if self._up is None or self._up.code != 0:
             self._up = self.run("newcomer", "make up")
             assert self._up.code == 0, self._up.output
+            self._write_logs()
         return self._up
+
+    def _write_logs(self) -> None:
+        """Has pods on the platform write logs: those of simulated nodes write none."""
+        platform = Platform(self.home / "state" / "gpu-tenancy" / "embedded")
+        cluster = self._served.enter_context(platform.cluster())
+        names = [text_at(node, "metadata", "name") for node in cluster.list("v1", "Node", metadata_only=True)]
+        self._served.enter_context(kubelet(platform, cluster, names))
 
     def down(self) -> None:
         """Stops the platform, if it was started."""
+        self._served.close()
         if self._up is not None:
             self.run("newcomer", ".venv/bin/tenancy local down")
 
