@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 import pulumi
 import pulumi_kubernetes as kubernetes
+from pulumi.runtime.settings import get_engine
 
 from gpu_tenancy.model.names import adoptable
 from gpu_tenancy.model.plan import Plan, plan
@@ -37,6 +38,7 @@ def deploy(project: Path) -> None:
     planned = of_part(plan(configured.stack), configured.part)
 
     async def program() -> dict[str, Any]:
+        _silence()
         if configured.secrets:
             pulumi.runtime.register_stack_transformation(filling(configured.secrets))
         mark_objects(configured.part)
@@ -86,6 +88,19 @@ def _own(
     if api.users:
         changed.append(filling(api.users))
     return pulumi.ResourceOptions(parent=parent, providers=[provider], transformations=changed)
+
+
+def _silence() -> None:
+    """Has the SDK send no debug messages to the engine: two for each resource, and the program waits for each answer.
+
+    They say what the SDK does, not the program. Errors, warnings and messages of the provider are sent.
+    """
+    if get_engine() is not None:
+        pulumi.log.debug = _unsent
+
+
+def _unsent(msg: str, *_: object, **__: object) -> None:
+    """A message that nobody reads."""
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from builders import stack
 from documented_definitions import install_documented
 from hypothesis import HealthCheck, settings
 from platforms import running
+from pulumi_tool import read_schema
 from queueing import Queueing
 from rendered_stacks import SHARED
 from shared_platform import NEXT, OWN, QUEUEING, WORKING, AsFound, Sharing, platforms_of, shares_deployment, sharing
@@ -94,12 +95,14 @@ def queueing(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterat
 
 
 @pytest.fixture(scope="session")
-def cluster(platform: Platform, report: Report) -> Iterator[Cluster]:
+def cluster(platform: Platform, report: Report, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """The platform's API server, with every definition that a Go module carries: those that stacks have objects of."""
     pins = [pin for pin in read_pins() if isinstance(pin.source, Module)]
     platform.install(fetch(pins, platform.cache, report), report)
     with platform.cluster() as found:
         install_documented(found)
+        if any(item.get_closest_marker("pulumi") for item in request.session.items):
+            read_schema(platform.kubeconfig)
         yield found
 
 

@@ -4,24 +4,24 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final, TypeAlias
 
-from pulumi.automation import CommandError, ConcurrentUpdateError, Stack
-from pulumi.automation.events import EngineEvent
-
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
-from gpu_tenancy.base.progress import Report
+from gpu_tenancy.base.progress import Report, measured
+from gpu_tenancy.deploy.events import Seen
 from gpu_tenancy.deploy.moving import Entry, Move, Moving, State, is_scaffold, name_of, placement
 from gpu_tenancy.deploy.pulumi_cli import fix_for
 from gpu_tenancy.deploy.recovering import PROVIDERS, only_objects, recovered
 from gpu_tenancy.deploy.repairing import reread
-from gpu_tenancy.deploy.stacks import Stacks, stderr_of
-from gpu_tenancy.engine.recording import STACK_TYPE
+from gpu_tenancy.deploy.stacks import PENDING, OperationError, Stacks
 from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.model.catalogue.operators import operators
+from gpu_tenancy.model.plan.environment import Environment as Planned
+from gpu_tenancy.model.plan.needs import installed_by
 from gpu_tenancy.model.plan.parts import CLUSTER, KEY, OPERATORS
 from gpu_tenancy.model.project import Declared
 from gpu_tenancy.model.source import to_config
@@ -31,13 +31,11 @@ Reach: TypeAlias = Callable[[Entry], AbstractContextManager[Cluster]]
 """Opens the cluster of a provider, given its inputs."""
 _EXPORTS: Final = 4
 """States that are read at once: each by a process of the Pulumi CLI, which needs half a second of one core."""
+_CONTINUE: Final = "--continue-on-error"
+"""Else a pool without capacity would stop what does not need it."""
 _CLUSTER: Final = "cluster-kubernetes"
 """Name of the provider of a cloud's cluster."""
 _CONNECTION: Final[dict[str, Json]] = {"kubeconfig": "{}", "identifier": "offline"}
-_POOLS: Final = frozenset(
-    {"aws:eks/nodeGroup:NodeGroup", "gcp:container/nodePool:NodePool", "azure-native:containerservice:AgentPool"}
-)
-"""Types of node pools, on which nothing of other teams depends: `Cluster.system` in components/clouds."""
 _REFERENCED: Final[Mapping[str, Mapping[str, Json]]] = {
     "pulumi:pulumi:StackReference": {"outputs": {"connection": _CONNECTION}}
 }
@@ -50,11 +48,15 @@ class Result:
 
     Attributes:
         changes: number of resources by operation of the engine, such as `create` and `same`.
+        teams: the same of the resources of each team that change; those that all teams share have no name.
+        destroyed: names of what is deleted or replaced.
     """
 
     stack: str
     changes: Mapping[str, int]
     seconds: float
+    teams: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
+    destroyed: tuple[str, ...] = ()
 
 
 _NO_POOL: Final = (
@@ -68,9 +70,16 @@ class PoolsError(ConsoleError):
 
 
 class Environment:
-    """The stacks of an environment as they exist, and what has to move between their states."""
+    """The stacks of an environment as they exist, and what has to move between their states.
 
-    def __init__(self, read: Declared, stacks: Stacks, report: Report, reach: Reach) -> None:
+    Attributes:
+        read: the environment's file.
+        existing: names of its stacks that exist.
+    """
+
+    def __init__(
+        self, read: Declared, stacks: Stacks, report: Report, reach: Reach, killed: Iterable[str] = ()
+    ) -> None:
         """Reads the states.
 
         Args:
@@ -78,13 +87,15 @@ class Environment:
             stacks: of the environment, unlocked.
             report: shows a line of progress.
             reach: opens the cluster of a provider.
+            killed: names of stacks of which a deployment was killed.
 
         Raises:
             InterruptedDeploymentError: a state has pending operations.
             ConsoleError: a state cannot be read.
         """
-        self._read, self.stacks, self._report, self._reach = read, stacks, report, reach
+        self.read, self.stacks, self._report, self._reach = read, stacks, report, reach
         self._rendered: dict[str, Rendered] = {}
+        self._killed, self._advance, self._finished = frozenset(killed), _nobody, set[str]()
         self.existing = stacks.existing()
         with ThreadPoolExecutor(_EXPORTS) as pool:
             states = zip(self.existing, pool.map(stacks.export, self.existing), strict=True)
@@ -96,7 +107,7 @@ class Environment:
     @property
     def cluster(self) -> str:
         """What the environment is deployed to, for a question to the user."""
-        section = self._read.stack.cluster
+        section = self.read.stack.cluster
         if isinstance(section, ExistingCluster):
             context = f", context {section.context}" if section.context else ""
             return f"the cluster of kubeconfig {section.kubeconfig or 'of kubectl'}{context}"
@@ -118,10 +129,10 @@ class Environment:
         for name in self.stacks.names:
             self._states.setdefault(name, {})
         kept = {name: self._superfluous(name) for name in self._early()}
-        marked = self._marked(self.stacks.names)
-        done = self._each(self.stacks.names, lambda stack: self._up(stack, kept.get(stack.name, []), marked), at_once)
+        with measured(self._report, "deploying", len(self.read.stack.teams), "teams") as self._advance:
+            done = self._each(self.stacks.names, lambda name: self._up(name, kept.get(name, [])), at_once)
         again = [name for name, urns in reversed(kept.items()) if urns]
-        return [*done, *self._each(again, lambda stack: self._up(stack, [], {}), 1)]
+        return [*done, *self._each(again, lambda name: self._up(name, []), 1)]
 
     def recover(self) -> bool:
         """Takes into the states what killed deployments did in the cluster; whether there was anything.
@@ -129,31 +140,45 @@ class Environment:
         Raises:
             ConsoleError: the cluster does not answer, objects of somebody else exist, or Pulumi fails.
         """
-        marked = self._marked([name for name in self.stacks.names if name in self.existing])
-        done = [self._recover(self.stacks.stack(name, at_the_end=True), one) for name, one in marked.items()]
+        names = [name for name in self.stacks.names if name in self.existing and self._is_marked(name)]
+        done = [self._recover(name, self._render(name)) for name in names]
         return any(done)
 
-    def _marked(self, names: Iterable[str]) -> dict[str, Rendered]:
-        """The stacks that have only objects with the mark of the environment, with what their programs register."""
-        on_cloud = not isinstance(self._read.stack.cluster, ExistingCluster)
-        shared = {None, CLUSTER, OPERATORS} if on_cloud else {CLUSTER, OPERATORS}
-        parts = {name: self.stacks.part(name) for name in names}
-        rendered = {name: self._render(name) for name, part in parts.items() if (part and part.name) not in shared}
-        return {name: one for name, one in rendered.items() if only_objects(one, self._states.get(name, {}))}
+    def _is_marked(self, name: str) -> bool:
+        """Whether a stack has only objects of Kubernetes, which carry the mark of the environment."""
+        part, stack = self.stacks.part(name), self.read.stack
+        if part and part.name in {CLUSTER, OPERATORS}:
+            return False
+        there = Planned(stack)
+        here = any(installed_by(there, operator) == "here" for operator in operators())
+        if not part and (here or not isinstance(stack.cluster, ExistingCluster)):
+            return False
+        return only_objects(self._states.get(name, {}))
 
-    def _up(self, stack: Stack, kept: list[str], marked: Mapping[str, Rendered]) -> Mapping[str, int]:
-        if stack.name not in marked:
-            return _up(stack, kept)
-        fast = self.stacks.stack(stack.name, at_the_end=True)
-        self._recover(fast, marked[stack.name])
-        return _up(fast, kept)
+    def _up(self, name: str, kept: list[str]) -> Seen:
+        options = [*(f"--exclude={urn}" for urn in kept), _CONTINUE]
+        if not self._is_marked(name):
+            return self._operate(name, "up", *options)
+        unknown = name in self._killed or not self._states.get(name, {}).get("resources")
+        self._recover(name, self._render(name) if unknown else None)
+        try:
+            return self._operate(name, "up", *options, at_the_end=True)
+        except PoolsError:
+            raise
+        except ConsoleError:
+            self._states[name] = self.stacks.interrupted(name)
+            # A run was killed of which nothing told: it created objects that the state does not have.
+            if unknown or self._states[name].get(PENDING) or not self._recover(name, self._render(name)):
+                raise
+        return self._operate(name, "up", *options, at_the_end=True)
 
-    def _recover(self, stack: Stack, rendered: Rendered) -> bool:
-        name, connection = stack.name, self._connection()
+    def _recover(self, name: str, rendered: Rendered | None) -> bool:
+        """Compares a stack with its cluster; with what it registers only where its state may lack objects."""
+        connection = self._connection()
         if connection is None:  # nothing was ever deployed
             return False
         state = self._states.get(name) or self.stacks.interrupted(name)
-        section = self._read.stack.cluster
+        section = self.read.stack.cluster
         with self._reach(connection) as cluster:
             others = list(self._states.values())
             found = recovered(rendered, state, others, cluster, adopt=section.adopt, mark=self.stacks.mark)
@@ -164,12 +189,12 @@ class Environment:
             self.stacks.replace(name, found.state)
             self._states[name] = found.state
         if found.reread:
-            reread(stack, found.reread)
+            reread(self.stacks, name, found.reread)
         return bool(found.taken or found.reread)
 
     def _connection(self) -> Entry | None:
         """How to reach the cluster, as the inputs of its provider; None if no stack has it yet."""
-        section = self._read.stack.cluster
+        section = self.read.stack.cluster
         if isinstance(section, ExistingCluster):
             return {"kubeconfig": section.kubeconfig, "context": section.context}
         entries = (entry for state in list(self._states.values()) for entry in state.get("resources") or ())
@@ -183,7 +208,7 @@ class Environment:
         """
         moving = {stack for move in self.moves for stack in (move.source, move.target)}
         ready = [name for name in self.stacks.names if name in self.existing and name not in moving]
-        return self._each(ready, _preview, at_once)
+        return self._each(ready, lambda name: self._operate(name, "preview"), at_once)
 
     def down(self, at_once: int) -> list[Result]:
         """Deletes the resources of all stacks, the last stage first, and then the stacks.
@@ -191,7 +216,7 @@ class Environment:
         Raises:
             ConsoleError: a resource of a stack was not deleted. Earlier stages were not touched.
         """
-        return self._each(reversed(self.existing), _down, at_once)
+        return self._each(reversed(self.existing), lambda name: self._operate(name, "destroy", "--remove"), at_once)
 
     def _move(self) -> None:
         self.stacks.create(self.existing)
@@ -223,13 +248,13 @@ class Environment:
         """What the program of a stack registers."""
         if name not in self._rendered:
             part = self.stacks.part(name)
-            config = {**to_config(self._read.source), **({KEY: part.name} if part else {})}
+            config = {**to_config(self.read.source), **({KEY: part.name} if part else {})}
             self._rendered[name] = render(
-                self._read.project, project=self.stacks.project, stack=name, config=config, answers=_REFERENCED
+                self.read.project, project=self.stacks.project, stack=name, config=config, answers=_REFERENCED
             )
         return self._rendered[name]
 
-    def _each(self, names: Iterable[str], action: Callable[[Stack], Mapping[str, int]], at_once: int) -> list[Result]:
+    def _each(self, names: Iterable[str], action: Callable[[str], Seen], at_once: int) -> list[Result]:
         done: list[Result] = []
         without: dict[str, BaseException] = {}
         for _, stage in groupby(names, self.stacks.stage):
@@ -244,88 +269,47 @@ class Environment:
             raise _failure(without)
         return done
 
-    def _one(self, name: str, action: Callable[[Stack], Mapping[str, int]]) -> Result:
+    def _one(self, name: str, action: Callable[[str], Seen]) -> Result:
         self._report(f"{name}: started")
         began = time.monotonic()
-        changes = action(self.stacks.stack(name))
-        result = Result(name, changes, time.monotonic() - began)
-        counts = ", ".join(f"{number} {operation}" for operation, number in sorted(changes.items()) if number)
-        self._report(f"{name}: {counts or 'nothing'} ({result.seconds:.0f} s)")
+        seen = action(name)
+        teams = {team: dict(counts) for team, counts in seen.teams.items()}
+        result = Result(name, seen.changes, time.monotonic() - began, teams, tuple(seen.destroyed))
+        self._report(f"{name}: {counted(seen.changes) or 'nothing'} ({result.seconds:.0f} s)")
         return result
 
+    def _operate(self, name: str, command: str, *options: str, at_the_end: bool = False) -> Seen:
+        seen = Seen(self._team_finished)
+        with _watched(name, command, seen):
+            self.stacks.operate(name, command, *options, on_event=seen, at_the_end=at_the_end)
+        return seen
 
-def _up(stack: Stack, kept: list[str]) -> Mapping[str, int]:
-    with _watched(stack.name, "up") as seen:
-        stack.up(
-            on_event=seen,
-            color="never",
-            suppress_outputs=True,
-            show_secrets=False,
-            exclude=kept or None,
-            continue_on_error=True,  # else a pool without capacity would stop what does not need it
-        )
-    return seen.changes
+    def _team_finished(self, team: str) -> None:
+        if team not in self._finished:
+            self._finished.add(team)
+            self._advance(len(self._finished))
 
 
-def _preview(stack: Stack) -> Mapping[str, int]:
-    with _watched(stack.name, "preview") as seen:
-        stack.preview(on_event=seen, color="never", suppress_outputs=True)
-    return seen.changes
+def _nobody(_: int) -> None:
+    """Shows progress to nobody: of previews, which are short, and of deletions."""
 
 
-def _down(stack: Stack) -> Mapping[str, int]:
-    with _watched(stack.name, "destroy") as seen:
-        stack.destroy(on_event=seen, color="never", suppress_outputs=True, show_secrets=False, remove=True)
-    return seen.changes
-
-
-class _Seen:
-    """What the engine tells during one operation."""
-
-    def __init__(self) -> None:
-        self.changes: Mapping[str, int] = {}
-        self._failed: set[str] = set()
-        self._diagnostics: dict[str, list[str]] = {}
-
-    def __call__(self, event: EngineEvent) -> None:
-        if event.summary_event:
-            self.changes = {
-                str(operation): number for operation, number in event.summary_event.resource_changes.items()
-            }
-        if event.res_op_failed_event:
-            self._failed.add(event.res_op_failed_event.metadata.type)
-        found = event.diagnostic_event
-        if found and (message := found.message.strip()):
-            _, _, name = (found.urn or "").rpartition("::")
-            of_resource = name and STACK_TYPE not in str(found.urn)
-            self._diagnostics.setdefault(found.severity, []).append(f"{name}: {message}" if of_resource else message)
-
-    @property
-    def only_pools(self) -> bool:
-        """Whether node pools failed and nothing else."""
-        return bool(self._failed) and self._failed <= _POOLS
-
-    @property
-    def errors(self) -> str:
-        """The engine's errors; if there are none, what the program wrote to standard error."""
-        return "\n".join(dict.fromkeys(self._diagnostics.get("error") or self._diagnostics.get("info#err") or ()))
+def counted(changes: Mapping[str, int]) -> str:
+    """`2 create, 14 same`; empty if there is nothing."""
+    return ", ".join(f"{number} {operation}" for operation, number in sorted(changes.items()) if number)
 
 
 @contextmanager
-def _watched(stack: str, command: str) -> Generator[_Seen]:
-    """Collects the engine's events of a command.
+def _watched(stack: str, command: str, seen: Seen) -> Generator[None]:
+    """Explains the failure of a command.
 
     Raises:
         ConsoleError: the command failed; with the errors of the engine, or what Pulumi wrote.
     """
-    seen = _Seen()
     try:
-        yield seen
-    except ConcurrentUpdateError as error:
-        fix = f"wait for it; if it no longer runs, `pulumi cancel --stack {stack}`"
-        raise ConsoleError(f"stack {stack} is locked by another deployment: {stderr_of(error)}", fix) from error
-    except CommandError as error:
-        why = seen.errors or stderr_of(error)
+        yield
+    except OperationError as error:
+        why = seen.errors or error.what
         what = f"pulumi {command} of stack {stack} failed"
         if seen.only_pools:
             raise PoolsError(f"{what} for node pools only:\n{why}", _NO_POOL) from error

@@ -19,10 +19,11 @@ stacks have no place for it, such as for a team that is removed."""
 
 ROOT: Final = "pulumi:pulumi:Stack"
 """Type of the resource that represents a stack: its state begins with it."""
+TEAM: Final = "gpu-tenancy:tenancy:Team"
+"""Type of the component with what is a team's own."""
 _PROVIDER: Final = "pulumi:providers:"
 _TENANCY: Final = "gpu-tenancy:tenancy:Tenancy"
 _QUEUES: Final = "gpu-tenancy:tenancy:Queues"
-_TEAM: Final = "gpu-tenancy:tenancy:Team"
 _OPERATORS: Final = ("gpu-tenancy:operators:", "gpu-tenancy:tenancy:Observability")
 _CLUSTER_QUEUE: Final = "kubernetes:kueue.x-k8s.io/"
 _GANG_QUEUE: Final = "kubernetes:scheduling.volcano.sh/"
@@ -56,7 +57,7 @@ def placement(environment: str, parts: tuple[Part, ...]) -> StackOf:
 
     def part_of(chain: list[Entry]) -> str | None:
         entry, top = chain[0], chain[-1]
-        if team := next((above for above in chain if above["type"] == _TEAM), None):
+        if team := next((above for above in chain if above["type"] == TEAM), None):
             return of_team.get(name_of(team))
         if entry["type"].startswith(_CLUSTER_QUEUE) and entry["type"].endswith(":ClusterQueue"):
             return of_queue.get(name_of(entry))

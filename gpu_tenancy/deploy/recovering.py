@@ -33,12 +33,10 @@ PROVIDERS: Final = "pulumi:providers:kubernetes"
 """Type of providers of Kubernetes."""
 
 
-def only_objects(rendered: Rendered, state: State) -> bool:
-    """Whether a stack has, and had, only objects of Kubernetes: all that it has carries its mark."""
-    registered = (one for one in rendered.registrations if one.custom and one.will_exist)
+def only_objects(state: State) -> bool:
+    """Whether a stack had only objects of Kubernetes: all that it had carries its mark."""
     entries = (one for one in state.get("resources") or () if one.get("custom") and not is_scaffold(one))
-    plain = (one for one in entries if not one["type"].startswith(PROVIDERS))
-    return all(map(objects.is_object, registered)) and all(map(is_object, plain))
+    return all(is_object(one) for one in entries if not one["type"].startswith(PROVIDERS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +57,18 @@ class Recovered:
 
 
 def recovered(  # noqa: PLR0913 - what is compared
-    rendered: Rendered, state: State, states: Iterable[State], cluster: Cluster, *, adopt: Iterable[str], mark: str
+    rendered: Rendered | None,
+    state: State,
+    states: Iterable[State],
+    cluster: Cluster,
+    *,
+    adopt: Iterable[str],
+    mark: str,
 ) -> Recovered:
     """Compares a stack's state with its cluster, which is not changed.
 
     Args:
-        rendered: the stack's program.
+        rendered: the stack's program; None if no run was killed, so that the state has all that was created.
         state: of the stack.
         states: of all stacks of its environment.
         cluster: of the stack.
@@ -75,19 +79,22 @@ def recovered(  # noqa: PLR0913 - what is compared
         ApplyError: objects of somebody else exist, or cannot be read.
     """
     everywhere = [entry for one in states for entry in one.get("resources") or ()]
-    wanted = {Reference.of(one.inputs): one for one in rendered.registrations if objects.is_object(one)}
+    registered = rendered.registrations if rendered else ()
+    wanted = {Reference.of(one.inputs): one for one in registered if objects.is_object(one)}
     created = leftovers(cluster, [*wanted], keys(everywhere), frozenset(adopt), mark)
     known = {Reference.of(entry["inputs"]): entry for entry in state.get("resources") or () if is_object(entry)}
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         lives = survey(cluster, pool, known)
     _same_cluster(known, lives)
     other = [one for one, live in lives.items() if not isinstance(live, Failure) and _differs(known[one], live)]
-    building = _Building(rendered, state, everywhere, mark)
     plain = [one for one in created if not wanted[one].secret_paths]
-    for one in created:
-        building.add(wanted[one].urn)
+    if rendered and created:
+        building = _Building(rendered, state, everywhere, mark)
+        for one in created:
+            building.add(wanted[one].urn)
+        state = building.state
     return Recovered(
-        building.state if created else state,
+        state,
         tuple(created),
         (*(wanted[one].urn for one in plain), *(str(known[one]["urn"]) for one in other)),
         tuple(line for one in other if (line := _change(one, known[one], lives[one]))),

@@ -14,12 +14,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from pulumi.automation import CommandError, Stack
-
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.deploy.events import Seen
 from gpu_tenancy.deploy.leftovers import is_object
 from gpu_tenancy.deploy.moving import Entry, State, without_missing
-from gpu_tenancy.deploy.stacks import PENDING, Stacks, stderr_of
+from gpu_tenancy.deploy.stacks import PENDING, OperationError, Stacks
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.live import Live, survey
 from gpu_tenancy.kube.outcome import Failure
@@ -87,7 +86,7 @@ def _repair(stacks: Stacks, name: str, state: State, usual: Callable[[], Path]) 
         resources.append({**without_missing(one, there), "id": found.place, "outputs": one["inputs"]})
     stacks.replace(name, {**{key: value for key, value in state.items() if key != PENDING}, "resources": resources})
     if reading := sorted({str(one["resource"]["urn"]) for one in operations} & there):
-        reread(stacks.stack(name), reading)
+        reread(stacks, name, reading)
     dropped = tuple(found for found, live in lives.items() if not live)
     return Repaired(name, tuple(taken), dropped, foreign, len(reading) - len(taken))
 
@@ -126,14 +125,15 @@ def _plain(value: str | Mapping[str, str] | None) -> str:
     return (json.loads(value["plaintext"]) if isinstance(value, Mapping) else value) or ""
 
 
-def reread(stack: Stack, urns: Sequence[str]) -> None:
+def reread(stacks: Stacks, name: str, urns: Sequence[str]) -> None:
     """Reads the present properties of resources; the program is not run.
 
     Raises:
         ConsoleError: Pulumi fails.
     """
-    target = [*urns] if len(urns) <= _TARGETS else None
+    targets = [f"--target={urn}" for urn in urns] if len(urns) <= _TARGETS else []
+    seen = Seen(lambda _: None)
     try:
-        stack.refresh(target=target, run_program=False, color="never", suppress_outputs=True, show_secrets=False)
-    except CommandError as error:
-        raise ConsoleError(f"pulumi refresh of stack {stack.name} failed: {stderr_of(error)}", RERUN) from error
+        stacks.operate(name, "refresh", "--run-program=false", *targets, on_event=seen)
+    except OperationError as error:
+        raise ConsoleError(f"pulumi refresh of stack {name} failed: {seen.errors or error.what}", RERUN) from error

@@ -3,16 +3,18 @@
 import json
 import os
 import subprocess
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Final
 
 import yaml
-from pulumi.automation import CommandError, InvalidVersionError, LocalWorkspace, Stack
+from pulumi.automation import CommandError, InvalidVersionError, LocalWorkspace
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.writing import write_text
+from gpu_tenancy.deploy.events import Event
 from gpu_tenancy.deploy.file_backend import FileBackend
 from gpu_tenancy.deploy.moving import State
 from gpu_tenancy.deploy.pulumi_cli import find_pulumi, generated_project
@@ -21,7 +23,14 @@ from gpu_tenancy.model.plan.parts import KEY, Part, is_part
 from gpu_tenancy.model.project import Declared, stack_file
 
 _SALT: Final = "encryptionsalt"
-_ENVIRONMENT: Final = {"PULUMI_SKIP_UPDATE_CHECK": "true", "PULUMI_FALLBACK_TO_STATE_SECRETS_MANAGER": "true"}
+_ENVIRONMENT: Final = {
+    "PULUMI_SKIP_UPDATE_CHECK": "true",
+    "PULUMI_FALLBACK_TO_STATE_SECRETS_MANAGER": "true",
+    "PULUMI_ENABLE_STREAMING_JSON_PREVIEW": "true",
+    "GOGC": os.environ.get("GOGC", "400"),
+}
+"""Of the CLI and its plugins. Go collects garbage when the heap has grown by GOGC percent: by its default, a quarter of
+the CLI's processor time."""
 _AT_THE_END: Final = {"PULUMI_EXPERIMENTAL": "true", "PULUMI_SKIP_CHECKPOINTS": "true"}
 """The CLI writes the state once: `SkipCheckpoints` in sdk/go/common/env/env.go of Pulumi's repository."""
 _LOCKED: Final = ("currently locked", "currently in progress")
@@ -40,6 +49,10 @@ class InterruptedDeploymentError(ConsoleError):
             f"stack {stack} has pending operations of an interrupted deployment",
             f"run `tenancy stack repair {environment}`, then the same command again",
         )
+
+
+class OperationError(ConsoleError):
+    """A command of the Pulumi CLI failed; with what it wrote to standard error."""
 
 
 class Stacks:
@@ -66,8 +79,6 @@ class Stacks:
             raise ConsoleError("pulumi is not on the PATH", "install the Pulumi CLI, then run `pulumi login`")
         try:
             self._workspace = LocalWorkspace(work_dir=str(folder), env_vars=_ENVIRONMENT)
-            same, end = self._workspace.pulumi_command, {**_ENVIRONMENT, **_AT_THE_END}
-            self._fast = LocalWorkspace(work_dir=str(folder), env_vars=end, pulumi_command=same)
         except InvalidVersionError as error:
             raise ConsoleError(str(error), "install a newer Pulumi CLI") from error
 
@@ -132,18 +143,49 @@ class Stacks:
             text = self._file.read_text(encoding="utf-8")
             write_text(self._file, f"{text.rstrip()}\n{_SALT}: {salt}\n")
 
-    def stack(self, name: str, *, at_the_end: bool = False) -> Stack:
-        """A stack that exists, for the Automation API.
+    def operate(
+        self, name: str, command: str, *options: str, on_event: Callable[[Event], None], at_the_end: bool = False
+    ) -> None:
+        """Runs `pulumi up`, `preview`, `refresh` or `destroy` for a stack.
 
         Args:
             name: of the stack.
-            at_the_end: whether its state is written at the end of a deployment alone.
+            command: of the CLI.
+            options: of the command.
+            on_event: takes the events of the engine.
+            at_the_end: whether the state is written at the end of the deployment alone.
 
         Raises:
-            ConsoleError: Pulumi does not find it.
+            ConsoleError: another deployment has locked the stack.
+            OperationError: the command failed; with what it wrote to standard error.
         """
-        with _failing(f"pulumi stack select {name}", "run the same command again"):
-            return Stack.select(name, self._fast if at_the_end else self._workspace)
+        unasked = () if command == "preview" else ("--yes", "--skip-preview")
+        words = ["pulumi", command, "--json", "--stack", name, *unasked, *options]
+        with (
+            TemporaryFile("w+", encoding="utf-8") as errors,
+            subprocess.Popen(
+                [*words, "--non-interactive", "--color", "never"],
+                cwd=self.folder,
+                env={**os.environ, **_ENVIRONMENT, **(_AT_THE_END if at_the_end else {})},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            ) as running,
+        ):
+            for line in running.stdout or ():
+                if line.startswith("{"):
+                    on_event(json.loads(line))
+            if running.wait():
+                errors.seek(0)
+                raise self._failure(name, errors.read().strip())
+
+    def _failure(self, name: str, why: str) -> ConsoleError:
+        if any(word in why for word in _LOCKED):
+            command = f"tenancy stack repair {self.environment} --unlock"
+            fix = f"wait for the other deployment; if it no longer runs, `{command}`"
+            return ConsoleError(f"stack {name} is locked by another deployment: {why}", fix)
+        return OperationError(why, "fix the error and run the same command again")
 
     def remove(self, name: str) -> None:
         """Removes a stack without resources.
@@ -196,7 +238,7 @@ class Stacks:
         existing = self.existing() if locked else ()
         for name in (unlocked := tuple(name for name in locked if name in existing)):
             with _failing(f"pulumi cancel --stack {name}", "run the same command again"):
-                self.stack(name).cancel()
+                self._workspace.pulumi_command.run(["cancel", "--yes", "--stack", name], str(self.folder), _ENVIRONMENT)
         return unlocked
 
     def replace(self, name: str, state: State) -> None:
@@ -216,11 +258,11 @@ class Stacks:
             check=False,
         )
         if done.returncode:
-            fix = "no resource was deleted; run the same command again to continue"
-            if any(word in done.stderr for word in _LOCKED):
-                command = f"tenancy stack repair {self.environment} --unlock"
-                fix = f"wait for the other deployment; if it no longer runs, `{command}`"
-            raise ConsoleError(f"pulumi stack import {name} failed: {done.stderr.strip()}", fix)
+            failure = self._failure(name, done.stderr.strip())
+            if isinstance(failure, OperationError):
+                what, fix = f"pulumi stack import {name} failed: {failure.what}", "no resource was deleted"
+                raise ConsoleError(what, f"{fix}; run the same command again to continue")
+            raise failure
 
 
 def stderr_of(error: CommandError) -> str:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from builders import EXISTING
 from cli_builders import Project, small
+from pulumi_tool import pulumi, run_here
 from repository import ROOT
 
 from gpu_tenancy.base.errors import ConsoleError
@@ -119,21 +119,8 @@ CANARY = "hunter2-canary"
 
 def secretly(project: Project, *arguments: str, cluster: Path) -> tuple[int, str]:
     """Runs the CLI in a user's own project; returns its exit code and all that it printed."""
-    definition = project.folder / "Pulumi.yaml"
-    runtime = {"name": "python", "options": {"toolchain": "pip", "virtualenv": sys.prefix}}
-    definition.write_text(yaml.safe_dump({**yaml.safe_load(definition.read_text()), "runtime": runtime}))
-    state = project.folder / "state"
-    state.mkdir(exist_ok=True)
-    own = {"PULUMI_BACKEND_URL": state.as_uri(), "PULUMI_CONFIG_PASSPHRASE": "x", "PULUMI_SKIP_UPDATE_CHECK": "true"}
-    done = subprocess.run(
-        ["pulumi", *arguments, "--stack", "good", "--non-interactive", "--color", "never"],
-        cwd=project.folder,
-        env={**os.environ, **own, "KUBECONFIG": str(cluster)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    run_here(project)
+    done = pulumi(project, *arguments, KUBECONFIG=str(cluster))
     return done.returncode, done.stdout + done.stderr
 
 
@@ -148,28 +135,28 @@ def having(folder: Path, text: str) -> list[Path]:
 def test_a_secret_of_the_config_is_in_the_cluster_and_in_no_file_nor_output(
     platform: Platform, cluster: Cluster, project: Project
 ) -> None:
-    def pulumi(*arguments: str) -> tuple[int, str]:
+    def run(*arguments: str) -> tuple[int, str]:
         return secretly(project, *arguments, cluster=platform.kubeconfig)
 
     def with_secret(place: str) -> None:
-        code, text = pulumi("config", "set", "--secret", "--path", f"gpu-tenancy:teams.vision.{place}", CANARY)
+        code, text = run("config", "set", "--secret", "--path", f"gpu-tenancy:teams.vision.{place}", CANARY)
         assert code == 0, text
 
     project.write("good", small(cluster={**EXISTING, "kubeconfig": str(platform.kubeconfig)}))
-    assert pulumi("stack", "init")[0] == 0
+    assert run("stack", "init")[0] == 0
     with_secret("serving.api.env.TOKEN")
-    code, text = pulumi("up", "--yes", "--diff")
+    code, text = run("up", "--yes", "--diff")
     assert code == 0, text
     server: Any = cluster.get("apps/v1", "Deployment", "api", "vision")
     assert CANARY in [one.get("value") for one in server["spec"]["template"]["spec"]["containers"][0]["env"]]
-    refreshed = pulumi("refresh", "--yes", "--diff")
+    refreshed = run("refresh", "--yes", "--diff")
     assert refreshed[0] == 0, refreshed[1]
-    exported = pulumi("stack", "export")[1]
+    exported = run("stack", "export")[1]
     assert [output for output in (text, refreshed[1], exported) if CANARY in output] == []
     assert having(project.folder, CANARY) == []
 
     with_secret("costCenter")
-    code, text = pulumi("preview", "--diff")
+    code, text = run("preview", "--diff")
     assert code != 0
     assert "teams.vision.costCenter: is secret, but the names and amounts of a plan are plain values" in text
     assert CANARY not in text

@@ -10,14 +10,13 @@ from typing import Any, cast
 
 import pytest
 from cli_builders import Project
-from pulumi.automation import CommandError, CommandResult
-from pulumi.automation.events import EngineEvent
 from test_deploy_moving import PROJECT, States, after, sections, whole
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.deploy.deploying import Environment
+from gpu_tenancy.deploy.events import Event, Seen
 from gpu_tenancy.deploy.moving import State
-from gpu_tenancy.deploy.stacks import Stacks
+from gpu_tenancy.deploy.stacks import OperationError, Stacks
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.model.plan import plan
 from gpu_tenancy.model.plan.parts import Part
@@ -70,53 +69,34 @@ class Backend:
 
     mark: str = f"{PROJECT}/ml"
 
-    def stack(self, name: str, *, at_the_end: bool = False) -> "Operations":
+    def operate(
+        self, name: str, command: str, *options: str, on_event: Callable[[Event], None], at_the_end: bool = False
+    ) -> None:
+        if command == "refresh":
+            assert "--run-program=false" in options
+            return
         if at_the_end:
             self.fast.add(name)
-        return Operations(name, self)
+        assert command != "up" or "--continue-on-error" in options
+        kept = [urn.rpartition("::")[2] for urn in options if urn.startswith("--exclude=")]
+        self.record(f"{command} {name}" + (f" without {kept}" if kept else ""))
+        if command == "up" and name == self.fails:
+            for type_ in self.failing:
+                for event in failed(type_, "InsufficientInstanceCapacity"):
+                    on_event(event)
+            raise OperationError("error: no quota left", "")
 
     def record(self, *what: str) -> None:
         with self._lock:
             self.done.extend(what)
 
 
-@dataclass
-class Operations:
-    """A stack of the Automation API."""
-
-    name: str
-    backend: Backend
-
-    def up(self, on_event: Callable[[EngineEvent], None], exclude: list[str] | None = None, **options: Any) -> None:
-        assert options["continue_on_error"]
-        kept = f" without {[urn.rpartition('::')[2] for urn in exclude]}" if exclude else ""
-        self.backend.record(f"up {self.name}{kept}")
-        if self.name == self.backend.fails:
-            for type_ in self.backend.failing:
-                for event in failed(type_, "InsufficientInstanceCapacity"):
-                    on_event(event)
-            raise CommandError(CommandResult("", "error: no quota left", 255))
-
-    def refresh(self, **options: Any) -> None:
-        assert not options["run_program"]
-
-    def preview(self, **_: Any) -> None:
-        self.backend.record(f"preview {self.name}")
-
-    def destroy(self, **_: Any) -> None:
-        self.backend.record(f"destroy {self.name}")
-
-
-def failed(type_: str, why: str) -> tuple[EngineEvent, EngineEvent]:
+def failed(type_: str, why: str) -> tuple[Event, Event]:
     """What the engine tells of a resource that it could not create, named `h100`."""
     urn = f"urn:pulumi:ml::{PROJECT}::{type_}::h100"
-    told: dict[str, Any] = {"urn": urn, "message": why, "color": "", "severity": "error"}
-    event: Callable[[dict[str, Any]], EngineEvent] = cast("Any", EngineEvent).from_json
-    step: dict[str, Any] = {"op": "create", "urn": urn, "type": type_, "provider": ""}
-    return (
-        event({"sequence": 1, "timestamp": 0, "diagnosticEvent": told}),
-        event({"sequence": 2, "timestamp": 0, "resOpFailedEvent": {"metadata": step}}),
-    )
+    told = {"urn": urn, "message": why, "severity": "error"}
+    step = {"op": "create", "urn": urn, "type": type_, "new": {"custom": True, "parent": ""}}
+    return {"diagnosticEvent": told}, {"resOpFailedEvent": {"metadata": step}}
 
 
 class NoCluster:
@@ -238,3 +218,30 @@ def test_teams_are_deleted_before_what_they_share(opened: Opened) -> None:
     environment.down(2)
     assert sorted(backend.done[:2]) == ["destroy ml.cohort.a", "destroy ml.cohort.b"]
     assert backend.done[2:] == ["destroy ml.tenancy"]
+
+
+def test_changes_are_counted_by_team_and_a_team_is_finished_when_nothing_of_it_is_under_way() -> None:
+    finished: list[str] = []
+    seen = Seen(finished.append)
+    above = f"urn:pulumi:ml::{PROJECT}::gpu-tenancy:tenancy:Tenancy$gpu-tenancy:tenancy:"
+    team, space = f"{above}Team::vision", f"{above}Team$gpu-tenancy:tenancy:Namespace::vision-namespace"
+    for urn, parent in ((team, ""), (space, team)):
+        seen({"resourcePreEvent": {"metadata": step(urn, parent, custom=False)}})
+    quota, shared = step("urn::ResourceQuota::budget", space), step("urn::ResourceFlavor::a100", "", "same")
+    old = step("urn::LimitRange::vision", space, "delete")
+    for one in (quota, shared, old):
+        seen({"resourcePreEvent": {"metadata": one}})
+    seen({"resOutputsEvent": {"metadata": step(team, "", custom=False)}})
+    assert finished == []
+    for one in (shared, quota, {**old, "old": old["new"], "new": None}):
+        seen({"resOutputsEvent": {"metadata": one}})
+    seen({"summaryEvent": {"resourceChanges": {"create": 1, "delete": 1, "same": 1}}})
+    assert finished == ["vision"]
+    assert seen.teams == {"vision": {"create": 1, "delete": 1}}
+    assert seen.destroyed == ["LimitRange vision"]
+    assert seen.changes == {"create": 1, "delete": 1, "same": 1}
+
+
+def step(urn: str, parent: str, op: str = "create", *, custom: bool = True) -> dict[str, Any]:
+    type_ = urn.split("::")[-2].rpartition("$")[2]
+    return {"op": op, "urn": urn, "type": type_, "new": {"custom": custom, "parent": parent}}

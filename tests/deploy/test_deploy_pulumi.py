@@ -1,9 +1,6 @@
 """`tenancy up STACK` with the official Pulumi CLI, where there is one."""
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from cli_builders import Project
+from pulumi_tool import tenancy
 from test_cli_pulumi import references, remove
 from test_deploy_moving import sections
 
@@ -19,21 +17,6 @@ from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 
 pytestmark = pytest.mark.process
-
-
-def tenancy(project: Project, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    backend = project.folder / "backend"
-    backend.mkdir(exist_ok=True)
-    own = {"PULUMI_BACKEND_URL": backend.as_uri(), "PULUMI_CONFIG_PASSPHRASE": "canary-passphrase"}
-    return subprocess.run(
-        [sys.executable, "-m", "gpu_tenancy", *arguments],
-        cwd=project.folder,
-        env={**os.environ, **own, **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 @pytest.fixture

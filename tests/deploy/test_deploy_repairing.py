@@ -1,8 +1,6 @@
 """`tenancy stack repair`: after a killed deployment, its objects are in the state and those of others are not."""
 
 import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -14,12 +12,11 @@ from typing import Any
 
 import psutil
 import pytest
-import yaml
 from cli_builders import Project, small
 from cluster_builders import created_by
+from pulumi_tool import GUARD, environment, pulumi, run_here, succeeded, tenancy
 from test_cli_pulumi import deployable, references
 from test_cli_pulumi_faults import KILLS, existing
-from test_deploy_pulumi import tenancy
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
@@ -31,8 +28,6 @@ from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 
-_GUARD = 300
-"""Seconds after which a deployment counts as one that hangs."""
 URN = "urn:pulumi:good::gpu-tenancy::"
 PROVIDER = f"{URN}pulumi:providers:kubernetes::cluster"
 
@@ -55,12 +50,9 @@ class Interrupted:
     def replace(self, _: str, state: dict[str, Any]) -> None:
         self.state = state
 
-    def stack(self, _: str) -> "Interrupted":
-        return self
-
-    def refresh(self, target: list[str], *, run_program: bool, **_: Any) -> None:
-        assert not run_program
-        self.refreshed += target
+    def operate(self, _: str, command: str, *options: str, **__: Any) -> None:
+        assert (command, options[0]) == ("refresh", "--run-program=false")
+        self.refreshed += [option.removeprefix("--target=") for option in options[1:]]
 
 
 def creating(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -150,7 +142,7 @@ def test_a_state_of_before_a_killed_run_gets_what_the_cluster_has(
     references = {name: Reference.of(manifest) for name, manifest in manifests.items()}
     for name, manager in (("edited", "kubectl-edit"), ("held", "gpu-tenancy-hold")):
         cluster.amend(references[name], [{"op": "replace", "path": "/data/a", "value": "c"}], manager=manager)
-    cluster.delete(references["deleted"], wait=_GUARD)
+    cluster.delete(references["deleted"], wait=GUARD)
 
     provider = Registration(PROVIDER, "pulumi:providers:kubernetes", "cluster", custom=True, inputs={})
     rendered = Rendered("gpu-tenancy", "good", (provider, *map(registered, manifests.values())), {})
@@ -182,35 +174,10 @@ def test_another_cluster_is_refused(platform: Platform, cluster: Cluster, namesp
 def project(tmp_path: Path, platform: Platform, cluster: Cluster) -> Iterator[Project]:
     """A user's own project, whose stack `good` is gone from the cluster afterwards."""
     with deployable(tmp_path / "project", cluster) as found:
-        definition = found.folder / "Pulumi.yaml"
-        runtime = {"name": "python", "options": {"toolchain": "pip", "virtualenv": sys.prefix}}
-        definition.write_text(yaml.safe_dump({**yaml.safe_load(definition.read_text()), "runtime": runtime}))
+        run_here(found)
         sections = small()
         found.write("good", {**sections, "cluster": {**sections["cluster"], "kubeconfig": str(platform.kubeconfig)}})
         yield found
-
-
-def environment(project: Project) -> dict[str, str]:
-    """The same backend as that of `tenancy` in these tests."""
-    backend = project.folder / "backend"
-    backend.mkdir(exist_ok=True)
-    own = {"PULUMI_BACKEND_URL": backend.as_uri(), "PULUMI_CONFIG_PASSPHRASE": "canary-passphrase"}
-    return {**os.environ, **own, "PULUMI_SKIP_UPDATE_CHECK": "true"}
-
-
-def pulumi(project: Project, *arguments: str) -> str:
-    """What the CLI printed."""
-    done = subprocess.run(
-        ["pulumi", *arguments, "--stack", "good", "--non-interactive", "--color", "never"],
-        cwd=project.folder,
-        env=environment(project),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_GUARD,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 VICTIMS = ("", "pulumi", "pulumi-resource-kubernetes")
@@ -223,7 +190,7 @@ def kill(command: list[str], project: Project, cluster: Cluster, after: int, vic
     log = project.folder / "killed.log"
     with log.open("w") as output:
         running = psutil.Popen(command, cwd=project.folder, env=environment(project), stdout=output, stderr=output)
-    deadline = time.monotonic() + _GUARD
+    deadline = time.monotonic() + GUARD
     while len(existing(cluster, objects)) < after:
         assert running.poll() is None, log.read_text()
         assert time.monotonic() < deadline, log.read_text()
@@ -233,7 +200,7 @@ def kill(command: list[str], project: Project, cluster: Cluster, after: int, vic
         with suppress(psutil.NoSuchProcess):
             if victim in ("", one.name()):
                 one.kill()
-    _, alive = psutil.wait_procs(processes, timeout=_GUARD)
+    _, alive = psutil.wait_procs(processes, timeout=GUARD)
     assert not alive
 
 
@@ -252,7 +219,7 @@ def test_a_killed_deployment_is_whole_after_one_command(
     project: Project, cluster: Cluster, command: str, seed: int
 ) -> None:
     objects = references(project)
-    pulumi(project, "stack", "init")
+    succeeded(pulumi(project, "stack", "init"))
     after = Random(f"{command} {seed}").randint(1, len(objects) - 2)  # noqa: S311 - not for secrets
     victim = VICTIMS[seed % len(VICTIMS)]
     kill(UP[command], project, cluster, after, victim)
@@ -263,15 +230,15 @@ def test_a_killed_deployment_is_whole_after_one_command(
         repaired = tenancy(project, "stack", "repair", "good")
         assert repaired.returncode == 0, repaired.stderr
         assert victim == VICTIMS[-1] or "lock of the killed run removed" in repaired.stdout
-        pulumi(project, "up", "--yes", "--skip-preview")
+        succeeded(pulumi(project, "up", "--yes", "--skip-preview"))
     else:
         done = tenancy(project, "up", "good", "--yes")
         assert done.returncode == 0, done.stdout + done.stderr
     now = existing(cluster, objects)
     assert now.keys() == {*objects}
     assert {one: now[one] for one in before} == before
-    assert not json.loads(pulumi(project, "stack", "export"))["deployment"].get("pending_operations")
-    pulumi(project, "preview", "--expect-no-changes")
+    assert not json.loads(succeeded(pulumi(project, "stack", "export")))["deployment"].get("pending_operations")
+    succeeded(pulumi(project, "preview", "--expect-no-changes"))
     assert "OK: the state of good has no lock" in tenancy(project, "stack", "repair", "good").stdout
 
 
@@ -286,7 +253,7 @@ def test_what_others_changed_and_deleted_is_named_and_deployed_again(project: Pr
     hard: Json = {"requests.nvidia.com/gpu": "999"}
     cluster.patch(quota, {"spec": {"hard": hard}})
     gone = next(one for one in objects if one.kind == "LimitRange")
-    cluster.delete(gone, wait=_GUARD)
+    cluster.delete(gone, wait=GUARD)
 
     done = tenancy(project, "up", "good", "--yes")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -12,15 +12,19 @@ from rich.markup import escape
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
+from gpu_tenancy.base.texts import first_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from gpu_tenancy.deploy.deploying import Environment, Result
     from gpu_tenancy.deploy.stacks import Stacks
     from gpu_tenancy.model.project import Declared
 
 AT_ONCE: Final = 4
+_LISTED: Final = 10
+"""Names that a line has before it counts the rest."""
+_NOBODY: Final = "nothing was changed; confirm with --yes, because there is no terminal to ask"
 _AtOnce = Annotated[
     int,
     typer.Option(
@@ -38,28 +42,91 @@ def up(
     *,
     project: ProjectFolder = None,
     at_once: _AtOnce = AT_ONCE,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Policy pack to evaluate before the question: `workloads`, `clouds`, FOLDER or FOLDER=CONFIG.json. Can"
+            " be repeated. Default: `workloads` and `clouds`; with --yes none."
+        ),
+    ] = None,
     yes: _Yes = False,
 ) -> None:
     """Deploy a stack to its real cluster, with `pulumi up`. Asks first. For this machine, use `tenancy local up`.
 
     Needs the Pulumi CLI; its backend and your credentials of the cloud and cluster are used. A stack with `split` is
-    several Pulumi stacks: all are deployed, in order. The question names the stacks and the cluster. After a run that
-    was killed, the state is repaired first, as by `tenancy stack repair`. A Pulumi stack that has only Kubernetes
-    objects is compared with its cluster: objects that others changed or deleted are named, with the field manager and
-    the time, and deployed again. Its state is written once, at the end, which takes a fraction of the time.
+    several Pulumi stacks: all are deployed, in order. Before the question you see the changes by team, from `pulumi
+    preview`, and the verdict of the policy packs; with --yes only that of the packs that you name. If it is Blocked,
+    nothing is deployed and the exit code is 2. After a run that was killed, the state is repaired first, as by `tenancy
+    stack repair`. A Pulumi stack that has only Kubernetes objects is compared with its cluster: objects that others
+    changed or deleted are named, with the field manager and the time, and deployed again. Its state is written once, at
+    the end, which takes a fraction of the time.
 
     [dim]tenancy up prod-aws[/dim]
     """
     with terminal.errors(stack):
         environment = _whole(stack, project, yes=yes)
+        if not (yes or sys.stdin.isatty()):
+            raise ConsoleError(_question(environment), _NOBODY)
         for move in environment.moves:
             terminal.out.print(
                 f"{move.resources} resources move from the state of {move.source} to that of {move.target};"
                 " none is created or deleted",
                 highlight=False,
             )
-        confirm(f"Deploy {_listed(environment.stacks.names)} to {environment.cluster}?", yes=yes)
+        if not yes:
+            _show_changes(environment, at_once)
+        if packs := policy or (() if yes else ("workloads", "clouds")):
+            _judge(environment, packs)
+        confirm(_question(environment), yes=yes)
         _show(environment.up(at_once))
+
+
+def _question(environment: "Environment") -> str:
+    return f"Deploy {_listed(environment.stacks.names)} to {environment.cluster}?"
+
+
+def _show_changes(environment: "Environment", at_once: int) -> None:
+    """What the deployment changes, by team, as Pulumi's own preview says."""
+    results = environment.preview(at_once)
+    for result in results:
+        changes = {team or "(shared)": counts for team, counts in sorted(result.teams.items())}
+        operations = sorted({operation for counts in changes.values() for operation in counts})
+        if not changes:
+            terminal.out.print(f"{result.stack}: no changes", highlight=False)
+            continue
+        table = terminal.table(f"team of {result.stack}", *(f"{operation}#" for operation in operations))
+        for team, counts in changes.items():
+            table.add_row(escape(team), *(str(counts.get(operation, "")) for operation in operations))
+        terminal.out.print(table)
+        if result.destroyed:
+            lost = first_names(result.destroyed, _LISTED)
+            terminal.out.print(f"[bold]deleted or replaced:[/bold] {escape(lost)}", highlight=False)
+    previewed = {result.stack for result in results}
+    for name in environment.stacks.names:
+        if name not in environment.existing:
+            terminal.out.print(f"{name}: new", highlight=False)
+        elif name not in previewed:
+            terminal.out.print(f"{name}: not previewed, because resources move first", highlight=False)
+
+
+def _judge(environment: "Environment", packs: "Sequence[str]") -> None:
+    """Shows the verdict of policy packs.
+
+    Raises:
+        typer.Exit: a mandatory rule is violated, or guarantees exceed the nodes.
+    """
+    from gpu_tenancy.engine.project import rendered
+    from gpu_tenancy.review import text
+    from gpu_tenancy.review.build import review
+    from gpu_tenancy.review.verdict import BLOCKED
+
+    read = environment.read
+    seen = review(rendered(read), read.project, policies=packs)
+    text.show_verdict(terminal.out, seen)
+    if seen.rules:
+        text.show_rules(terminal.out, seen.rules)
+    if seen.verdict.title == BLOCKED:
+        raise typer.Exit(terminal.PROMISE_BROKEN)
 
 
 def preview(stack: str, project: Path | None) -> None:
@@ -126,7 +193,7 @@ def repair(
     with terminal.errors(stack):
         read, stacks = _read(stack, project)
         repaired = _repair(stacks, unlock=unlock)
-        recovered = _environment(read, stacks).recover()
+        recovered = _environment(read, stacks, ()).recover()
         if not (repaired or recovered):
             terminal.out.print(
                 f"OK: the state of {stack} has no lock of an ended run and no pending operations,"
@@ -168,25 +235,25 @@ def _whole(stack: str, project: Path | None, *, yes: bool) -> "Environment":
     from gpu_tenancy.deploy.stacks import InterruptedDeploymentError
 
     read, stacks = _read(stack, project)
-    _unlock(stacks)
+    killed = _unlock(stacks)
     try:
-        return _environment(read, stacks)
+        return _environment(read, stacks, killed)
     except InterruptedDeploymentError as error:
         confirm(f"{error.what}. Repair its state?", yes=yes)
     _repair(stacks, unlock=False)
-    return _environment(read, stacks)
+    return _environment(read, stacks, stacks.names)
 
 
 def _opened(stack: str, project: Path | None) -> "Environment":
-    return _environment(*_read(stack, project))
+    return _environment(*_read(stack, project), ())
 
 
-def _environment(read: "Declared", stacks: "Stacks") -> "Environment":
+def _environment(read: "Declared", stacks: "Stacks", killed: "Sequence[str]") -> "Environment":
     from gpu_tenancy.deploy.deploying import Environment
     from gpu_tenancy.deploy.repairing import cluster_of
     from gpu_tenancy.inspect.kubeconfig import kubeconfig
 
-    return Environment(read, stacks, terminal.report, partial(cluster_of, usual=kubeconfig))
+    return Environment(read, stacks, terminal.report, partial(cluster_of, usual=kubeconfig), killed)
 
 
 def _read(stack: str, project: Path | None) -> "tuple[Declared, Stacks]":
@@ -214,7 +281,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ConsoleError(question, "nothing was changed; confirm with --yes, because there is no terminal to ask")
+        raise ConsoleError(question, _NOBODY)
     with suppress(typer.Abort):
         if typer.confirm(question):
             return

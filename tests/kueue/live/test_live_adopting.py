@@ -2,12 +2,16 @@
 
 import json
 from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
+from cli_builders import Project
+from pulumi_tool import pulumi, read_schema, run_here, succeeded, tenancy
 from queueing import Queueing
 from repository import ROOT
 from test_live_foreign import applied, inspected, is_admitted
@@ -15,6 +19,8 @@ from typer.testing import CliRunner
 
 from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.cli.main import app
+from gpu_tenancy.embedded.definitions import fetch
+from gpu_tenancy.embedded.definitions.pins import needed, read_pins
 from gpu_tenancy.engine.objects import waves
 from gpu_tenancy.engine.project import Preview
 from gpu_tenancy.kube.apply import apply
@@ -22,11 +28,14 @@ from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import UnknownKindError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
+from gpu_tenancy.local.up import api_groups
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 from gpu_tenancy.review.adopting import plan_sections
 
 SIDES: Final = ("test-left", "test-right")
 GPU: Final = "nvidia.com/gpu"
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
 def job(name: str, namespace: str, gpus: int) -> Manifest:
@@ -64,8 +73,8 @@ def state(cluster: Cluster) -> dict[str, Any]:
     return found
 
 
-def adopted(file: Path, kubeconfig: Path) -> Any:
-    command = ["cluster", "adopt", "--project", str(ROOT), "--out", str(file), "--kubeconfig", str(kubeconfig)]
+def adopted(file: Path, kubeconfig: Path, project: Path = ROOT) -> Any:
+    command = ["cluster", "adopt", "--project", str(project), "--out", str(file), "--kubeconfig", str(kubeconfig)]
     result = CliRunner().invoke(app, [*command, "-o", "json"])
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
@@ -85,16 +94,28 @@ def served(cluster: Cluster, manifest: Manifest) -> bool:
     return True
 
 
-def test_a_foreign_cluster_is_adopted_while_its_jobs_run(queueing: Queueing, tmp_path: Path) -> None:
-    cluster, kubeconfig, inventory = queueing.cluster, queueing.platform.kubeconfig, tmp_path / "applied.json"
+@contextmanager
+def working(queueing: Queueing) -> Generator[dict[str, Any]]:
+    """A cluster that others made, whose jobs run; what must not change. The jobs are deleted at the end."""
+    cluster = queueing.cluster
     with applied(queueing, "kueue-named"):
         for side in SIDES:
             cluster.patch(Reference("v1", "Namespace", side), {"metadata": {"labels": dict([TEAM_LABEL])}})
         jobs = [cluster.create(job("long", side, gpus)) for side, gpus in zip(SIDES, (8, 4), strict=True)]
         for side in ("left", "right"):
             cluster.wait_for(partial(is_admitted, cluster, side), what=f"the job of {side} to be admitted")
-        cluster.wait_for(lambda: inspected(kubeconfig)["gpus"][0]["used"] == 12 or None, what="pods on nodes")
-        before = state(cluster)
+        used = partial(inspected, queueing.platform.kubeconfig)
+        cluster.wait_for(lambda: used()["gpus"][0]["used"] == 12 or None, what="pods on nodes")
+        try:
+            yield state(cluster)
+        finally:
+            for each in jobs:
+                cluster.delete(Reference.of(each), wait=60)
+
+
+def test_a_foreign_cluster_is_adopted_while_its_jobs_run(queueing: Queueing, tmp_path: Path) -> None:
+    cluster, kubeconfig, inventory = queueing.cluster, queueing.platform.kubeconfig, tmp_path / "applied.json"
+    with working(queueing) as before:
         first = adopted(tmp_path / "Pulumi.adopted.yaml", kubeconfig)
         assert state(cluster) == before  # It reads only.
         stack = planned(tmp_path / "Pulumi.adopted.yaml")
@@ -108,8 +129,6 @@ def test_a_foreign_cluster_is_adopted_while_its_jobs_run(queueing: Queueing, tmp
             second = adopted(tmp_path / "Pulumi.again.yaml", kubeconfig)
             again = Counter(one.action for one in apply(cluster, manifests, inventory, adopt=stack.stack.cluster.adopt))
         finally:
-            for each in jobs:
-                cluster.delete(Reference.of(each), wait=60)
             apply(cluster, [], inventory)
     assert {"ClusterQueue", "Cohort", "ResourceFlavor", "LocalQueue"}.isdisjoint(first["new"])
     assert not {one.action for one in changes} & {"replaced", "deleted", "pruned"}
@@ -118,4 +137,61 @@ def test_a_foreign_cluster_is_adopted_while_its_jobs_run(queueing: Queueing, tmp
     assert [*again] == ["unchanged"]
 
 
-pytestmark = pytest.mark.slow
+@pytest.mark.pulumi
+@pytest.mark.parametrize("by", ["pulumi", "tenancy"])
+def test_pulumi_takes_over_a_foreign_cluster_while_its_jobs_run(queueing: Queueing, tmp_path: Path, by: str) -> None:
+    """`pulumi preview` and `pulumi up`, or `tenancy up`, with the file as it was written."""
+    cluster, kubeconfig = queueing.cluster, queueing.platform.kubeconfig
+    project = Project.at(tmp_path / "project")
+    run_here(project)
+    file = project.folder / "stacks" / "Pulumi.adopted.yaml"
+    cli = partial(pulumi, project, stack="adopted", KUBECONFIG=str(kubeconfig))
+    with working(queueing) as before:
+        adopted(file, kubeconfig, project.folder)
+        stack = planned(file)
+        existing = {reference: live for reference, live in lives(cluster, stack).items() if live}
+        install(queueing, stack)
+        succeeded(cli("stack", "init"))
+        steps = json.loads(succeeded(cli("preview", "--json")))["steps"]
+        assert {step["op"] for step in steps} == {"create"}  # Nothing is deleted, replaced or read again.
+        assert state(cluster) == before
+        try:
+            if by == "pulumi":
+                succeeded(cli("up", "--yes", "--skip-preview"))
+            else:
+                succeeded(tenancy(project, "up", "adopted", "--yes", KUBECONFIG=str(kubeconfig)))
+            after, now = state(cluster), lives(cluster, stack)
+            succeeded(cli("preview", "--expect-no-changes"))
+            succeeded(cli("refresh", "--yes", "--skip-preview"))
+            succeeded(cli("preview", "--expect-no-changes"))
+            again = adopted(tmp_path / "Pulumi.again.yaml", kubeconfig)
+            content = file.read_text(encoding="utf-8")
+            file.write_text(without_adopt(content), encoding="utf-8")
+            succeeded(cli("preview", "--expect-no-changes"))
+        finally:
+            succeeded(tenancy(project, "stack", "destroy", "adopted", "--yes", KUBECONFIG=str(kubeconfig)))
+    assert after == before
+    assert {reference: now[reference] for reference in existing} == existing
+    assert all(now.values())
+    assert again["differences"] == []
+
+
+def lives(cluster: Cluster, stack: Preview) -> dict[Reference, str]:
+    """The uid of each object of a stack; empty if it does not exist."""
+    found = [Reference.of(item.manifest) for item in stack.objects if served(cluster, dict(item.manifest))]
+    return {one: text_at(cluster.get(*one, metadata_only=True) or {}, "metadata", "uid") for one in found}
+
+
+def install(queueing: Queueing, stack: Preview) -> None:
+    """The definitions of all kinds of a stack, and waits until clients can read their schemas."""
+    platform = queueing.platform
+    pins = needed(read_pins(), api_groups(stack.objects))
+    platform.install(fetch(pins, platform.cache, queueing.report), queueing.report)
+    read_schema(platform.kubeconfig)
+
+
+def without_adopt(content: str) -> str:
+    """A stack's file without the names of objects to adopt, as its author leaves it after the first deployment."""
+    found = yaml.safe_load(content)
+    del found["config"]["gpu-tenancy:cluster"]["adopt"]
+    return yaml.safe_dump(found, sort_keys=False)

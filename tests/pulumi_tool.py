@@ -1,0 +1,68 @@
+"""The Pulumi CLI and `tenancy` in a user's own project, with a backend of files in it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import yaml
+from cli_builders import Project
+
+from gpu_tenancy.kube.request import Request
+from gpu_tenancy.kube.transport import Transport
+
+GUARD: Final = 300
+"""Seconds after which a command counts as one that hangs."""
+_SCHEMA: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+
+
+def run_here(project: Project) -> None:
+    """Has the CLI run the program in the environment of these tests, as `pulumi install` would."""
+    definition = project.folder / "Pulumi.yaml"
+    runtime = {"name": "python", "options": {"toolchain": "pip", "virtualenv": sys.prefix}}
+    definition.write_text(yaml.safe_dump({**yaml.safe_load(definition.read_text()), "runtime": runtime}))
+
+
+def environment(project: Project, **own: str) -> dict[str, str]:
+    """Variables that the CLI and `tenancy` have in common."""
+    backend = project.folder / "backend"
+    backend.mkdir(exist_ok=True)
+    common = {"PULUMI_BACKEND_URL": backend.as_uri(), "PULUMI_CONFIG_PASSPHRASE": "canary-passphrase"}
+    return {**os.environ, **common, "PULUMI_SKIP_UPDATE_CHECK": "true", **own}
+
+
+def tenancy(project: Project, *arguments: str, **own: str) -> "subprocess.CompletedProcess[str]":
+    """Runs `tenancy`, without a terminal."""
+    return _run([sys.executable, "-m", "gpu_tenancy", *arguments], project, own)
+
+
+def pulumi(project: Project, *arguments: str, stack: str = "good", **own: str) -> "subprocess.CompletedProcess[str]":
+    """Runs the CLI on a stack."""
+    return _run(["pulumi", *arguments, "--stack", stack, "--non-interactive", "--color", "never"], project, own)
+
+
+def succeeded(done: "subprocess.CompletedProcess[str]") -> str:
+    """What a command that must succeed wrote to standard output."""
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def _run(command: list[str], project: Project, own: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        command,
+        cwd=project.folder,
+        env=environment(project, **own),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=GUARD,
+    )
+
+
+def read_schema(kubeconfig: Path) -> None:
+    """Waits until the API server has put its schema together: Pulumi's provider waits 32 seconds for it."""
+    transport = Transport(kubeconfig, None, 60, GUARD)
+    transport.send(Request("GET", "/openapi/v2", accept=_SCHEMA))
+    transport.close()
