@@ -167,13 +167,16 @@ def test_pulumi_takes_over_a_foreign_cluster_while_its_jobs_run(queueing: Queuei
             again = adopted(tmp_path / "Pulumi.again.yaml", kubeconfig)
             content = file.read_text(encoding="utf-8")
             file.write_text(without_adopt(content), encoding="utf-8")
-            succeeded(cli("preview", "--expect-no-changes"))
+            steps = json.loads(succeeded(cli("preview", "--json")))["steps"]
         finally:
             succeeded(tenancy(project, "stack", "destroy", "adopted", "--yes", KUBECONFIG=str(kubeconfig)))
     assert after == before
     assert {reference: now[reference] for reference in existing} == existing
     assert all(now.values())
     assert again["differences"] == []
+    # Without `adopt`, the provider that takes over objects leaves the state, and nothing of the cluster changes.
+    changed = {step["urn"].partition("pulumi:providers:")[2] for step in steps if step["op"] != "same"}
+    assert changed == {"kubernetes::cluster-adopting"}
 
 
 def lives(cluster: Cluster, stack: Preview) -> dict[Reference, str]:
