@@ -1,10 +1,15 @@
 """How a job gets to the end of its queue: Kueue evicts it, or it is deleted and created again as it was submitted."""
 
 from copy import deepcopy
+from pathlib import Path
 from typing import Any, Final, cast
 
+import yaml
+
+from gpu_tenancy.base import terminal
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import map_at, maps_at, text_at, texts_at
+from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.inspect.dry_run import created
 from gpu_tenancy.inspect.jobs import uid_of
 from gpu_tenancy.inspect.pods import Manifest
@@ -12,7 +17,7 @@ from gpu_tenancy.inspect.reading import KUEUE
 from gpu_tenancy.inspect.target import outcome
 from gpu_tenancy.inspect.workloads import Workload
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.errors import FORBIDDEN, ApiError
+from gpu_tenancy.kube.errors import FORBIDDEN, ApiError, UnreachableError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.kinds import kind_of
 
@@ -55,7 +60,13 @@ def requeue(cluster: Cluster, manifest: Manifest, workloads: tuple[Workload, ...
     again = as_submitted(manifest, own)
     created(cluster, again)  # A dry run: what is refused now would be lost.
     cluster.delete(Reference.of(manifest), uid=uid_of(manifest), foreground=True, wait=_ENDS)
-    cluster.create(again)
+    try:
+        cluster.create(again)
+    except (ApiError, UnreachableError):
+        file = Path(f"{text_at(manifest, 'metadata', 'name')}.yaml")
+        write_text(file, yaml.safe_dump(again, sort_keys=False))
+        terminal.error_line(f"{title}: was deleted and could not be created again; run `kubectl create -f {file}`")
+        raise
     return "deleted and created again, at the end of its queue"
 
 

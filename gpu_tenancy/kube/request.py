@@ -35,6 +35,9 @@ _REPEATABLE: Final = frozenset({"GET", "PATCH", "DELETE"})
 _FINAL: Final = b"failed to create typed patch object"
 """What a server says with status 500 of an object that its schema does not allow."""
 
+_COUNTED: Final = b"Operation cannot be fulfilled on resourcequotas"
+"""How a server refuses an object whose quota it could not count, because others were counted at the same time (409)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -83,6 +86,8 @@ def transient(method: str, status: int, content: bytes = b"") -> bool:
     """
     if _FINAL in content:
         return False
+    if _COUNTED in content:
+        return True
     if method in _REPEATABLE:
         return not status or status in _TRANSIENT
     return status in _NOT_PROCESSED
