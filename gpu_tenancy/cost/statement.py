@@ -192,16 +192,6 @@ class Terms:
         )
 
 
-def money(lines: Iterable[tuple[float, float | None]]) -> float | None:
-    """The sum of GPU-hours by their prices; None if the price of some is unknown."""
-    total = 0.0
-    for hours, price in lines:
-        if hours and price is None:
-            return None
-        total += hours * (price or 0.0)
-    return total
-
-
 def of_only(statement: Statement, team: str) -> Statement:
     """What a statement says of one team."""
     return replace(

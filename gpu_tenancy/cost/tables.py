@@ -7,7 +7,8 @@ from dataclasses import asdict, astuple
 from typing import Final
 
 from gpu_tenancy.cost.ledger import Hours
-from gpu_tenancy.cost.statement import JobUse, Line, Statement, money
+from gpu_tenancy.cost.statement import JobUse, Line, Statement
+from gpu_tenancy.model.outlook.costs import spent
 from gpu_tenancy.review.figures import DASH, UNKNOWN, Row, Table, columns, monthly, row, share
 
 _MANY: Final = 10
@@ -21,8 +22,8 @@ def hours_text(hours: float | None) -> str:
 def headline(statement: Statement) -> str:
     """The month in one line."""
     total = _sum(statement.lines)
-    spent = money((line.hours.used, line.price) for line in statement.lines)
-    used = f"{hours_text(total.used)} GPU-hours used{'' if spent is None else f', {monthly(spent)}'}"
+    paid = spent((line.hours.used, line.price) for line in statement.lines)
+    used = f"{hours_text(total.used)} GPU-hours used{'' if paid is None else f', {monthly(paid)}'}"
     own = total.used - total.borrowed
     kept = f"; of {hours_text(total.guaranteed)} guaranteed, {share(round(own), round(total.guaranteed))} used"
     return f"{statement.period.month}: {used}{kept if total.guaranteed else ''}"
@@ -72,7 +73,7 @@ def costs_table(statement: Statement) -> Table:
 def _costs(lines: Iterable[Line]) -> Iterator[str]:
     own = list(lines)
     for amount in ("guaranteed", "used", "idle", "borrowed"):
-        yield monthly(money((getattr(line.hours, amount), line.price) for line in own))
+        yield monthly(spent((getattr(line.hours, amount), line.price) for line in own))
 
 
 def losses_table(statement: Statement) -> Table:
@@ -106,7 +107,7 @@ def jobs_table(statement: Statement, most: int | None = None) -> Table:
 
 def _job_sums(jobs: Iterable[JobUse]) -> tuple[str, str]:
     own = list(jobs)
-    return hours_text(sum(job.gpu_hours for job in own)), monthly(money((job.gpu_hours, job.price) for job in own))
+    return hours_text(sum(job.gpu_hours for job in own)), monthly(spent((job.gpu_hours, job.price) for job in own))
 
 
 def supply_table(statement: Statement) -> Table:

@@ -23,6 +23,7 @@ from gpu_tenancy.review.changes import changes, resources
 from gpu_tenancy.review.policies import Evaluated, judged, policy_changes
 from gpu_tenancy.review.real import read_real
 from gpu_tenancy.review.review import Comparison, Review
+from gpu_tenancy.review.used import Used
 from gpu_tenancy.review.verdict import verdict
 
 
@@ -34,6 +35,7 @@ def review(  # noqa: PLR0913 - what a review is made of
     policies: Sequence[str] = (),
     real: Path | None = None,
     live: State | None = None,
+    used: Used | None = None,
 ) -> Review:
     """Reviews a stack.
 
@@ -44,6 +46,7 @@ def review(  # noqa: PLR0913 - what a review is made of
         policies: policy packs to evaluate, as the option `--policy` has them.
         real: file written by `pulumi preview --json`.
         live: of a running cluster with the stack, for the effect on its workloads.
+        used: what teams used in a month.
 
     Raises:
         ConsoleError: the ref, a policy pack or the file is invalid.
@@ -76,6 +79,7 @@ def review(  # noqa: PLR0913 - what a review is made of
         where=_places(current, project),
         verdict=verdict(now, comparison, differences, rules, real=seen, effect=found),
         effect=found,
+        used=used,
     )
 
 

@@ -1,12 +1,13 @@
 """The tables of a review, made from the stack summary."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_bytes, format_cpu, is_extended
 from gpu_tenancy.base.texts import available, first_names
 from gpu_tenancy.model.outlook import Group, Pool, Serving, StackOutlook, Supply, TeamOutlook
-from gpu_tenancy.model.outlook.costs import HOURS, Cost
+from gpu_tenancy.model.outlook.costs import HOURS, NOTHING, Cost
 from gpu_tenancy.model.outlook.shares import OWN_QUEUE, Span
 from gpu_tenancy.review.figures import (
     DASH,
@@ -25,6 +26,7 @@ from gpu_tenancy.review.figures import (
 )
 from gpu_tenancy.review.figures_work import work
 from gpu_tenancy.review.review import Review
+from gpu_tenancy.review.used import Used
 from gpu_tenancy.review.verdict import total
 
 NO_BOUND = "no limit"
@@ -33,12 +35,35 @@ _QUEUES = 3
 _CLIENTS = {"cluster": "any pod in the cluster", "team": "pods of the team"}
 
 
+@dataclass(frozen=True, slots=True)
+class _Costs:
+    """The columns of tables of costs.
+
+    Attributes:
+        stored: whether the stack has storage.
+        used: what teams used in a month, if that is given.
+    """
+
+    stored: bool
+    used: Used | None
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        used = (f"used in {self.used.month}#",) if self.used else ()
+        return ("guaranteed#", "at limit#", *(("storage#",) if self.stored else ()), *used)
+
+    def cells(self, cost: Cost, teams: Iterable[str]) -> tuple[Cell, ...]:
+        used = (money(self.used.of(teams)),) if self.used else ()
+        return (money(cost.guaranteed), money(cost.limit), *((money(cost.storage),) if self.stored else ()), *used)
+
+
 def tables(review: Review) -> dict[str, Table]:
     """All tables by name, with the values at the base."""
     before = review.comparison.before if review.comparison else None
     stored = any(has_storage(outlook) for outlook in (before, review.now) if outlook)
-    old = {table.name: table for table in _all(before, stored=stored)} if before else {}
-    found = {table.name: compared(table, old.get(table.name)) for table in _all(review.now, stored=stored)}
+    shown = _Costs(stored, review.used)
+    old = {table.name: table for table in _all(before, shown)} if before else {}
+    found = {table.name: compared(table, old.get(table.name)) for table in _all(review.now, shown)}
     return found | ({"work": work(review.effect)} if review.effect else {})
 
 
@@ -47,19 +72,19 @@ def has_storage(outlook: StackOutlook) -> bool:
     return any(access.kind == "storage" for access in outlook.data)
 
 
-def _all(outlook: StackOutlook, *, stored: bool) -> Iterator[Table]:
+def _all(outlook: StackOutlook, costs: _Costs) -> Iterator[Table]:
     yield _promises(outlook)
     yield _preemption(outlook)
     yield _groups(outlook)
     yield _supply(outlook)
     yield _pools(outlook)
     yield _busy(outlook)
-    yield _team_costs(outlook, stored=stored)
-    yield _center_costs(outlook, stored=stored)
+    yield _team_costs(outlook, costs)
+    yield _center_costs(outlook, costs)
     yield _fixed(outlook)
     yield _serving(outlook)
     yield _access(outlook)
-    yield _data(outlook, stored=stored)
+    yield _data(outlook, stored=costs.stored)
     yield _caches(outlook)
     yield _people(outlook)
     yield _secrets(outlook)
@@ -255,36 +280,37 @@ def _busy(outlook: StackOutlook) -> Table:
     return Table("teams", f"{available(outlook.resources.values())} available to each team", heads, tuple(rows), keys=3)
 
 
-def _team_costs(outlook: StackOutlook, *, stored: bool) -> Table:
+def _team_costs(outlook: StackOutlook, costs: _Costs) -> Table:
     rows = [
-        row(team.name, team.cost_center, *_cost_cells(team.cost, stored=stored), team=team.name)
+        row(team.name, team.cost_center, *costs.cells(team.cost, [team.name]), team=team.name)
         if team.queue == team.name or any(own(team))
         else row(
             team.name,
             team.cost_center,
             *[f"paid by {team.queue}"] * 2,
-            *_cost_cells(team.cost, stored=stored)[2:],
+            *costs.cells(team.cost, [team.name])[2:],
             team=team.name,
         )
         for team in outlook.teams
     ]
-    rows.append(row("all teams", "", *_cost_cells(total(outlook), stored=stored), sums=True))
-    heads = columns("team", "cost center", *_cost_heads(stored=stored))
+    names = _names(outlook.teams)
+    others = [name for name in costs.used.teams if name not in names] if costs.used else []
+    rows += [row(name, "not in the stack", *costs.cells(NOTHING, [name])) for name in others]
+    rows.append(row("all teams", "", *costs.cells(total(outlook), [*names, *others]), sums=True))
+    heads = columns("team", "cost center", *costs.heads)
     return Table("cost-by-team", "Monthly cost by team", heads, tuple(rows))
 
 
-def _cost_heads(*, stored: bool) -> tuple[str, ...]:
-    return ("guaranteed#", "at limit#", *(("storage#",) if stored else ()))
+def _names(teams: Iterable[TeamOutlook]) -> list[str]:
+    return [team.name for team in teams]
 
 
-def _cost_cells(cost: Cost, *, stored: bool) -> tuple[Cell, ...]:
-    return (money(cost.guaranteed), money(cost.limit), *((money(cost.storage),) if stored else ()))
-
-
-def _center_costs(outlook: StackOutlook, *, stored: bool) -> Table:
-    rows = [row(name, *_cost_cells(cost, stored=stored)) for name, cost in sorted(outlook.cost_centers.items())]
-    heads = columns("cost center", *_cost_heads(stored=stored))
-    return Table("cost-by-centre", "Monthly cost by cost center", heads, tuple(rows))
+def _center_costs(outlook: StackOutlook, costs: _Costs) -> Table:
+    rows = [
+        row(name, *costs.cells(cost, _names(team for team in outlook.teams if team.cost_center == name)))
+        for name, cost in sorted(outlook.cost_centers.items())
+    ]
+    return Table("cost-by-centre", "Monthly cost by cost center", columns("cost center", *costs.heads), tuple(rows))
 
 
 def _fixed(outlook: StackOutlook) -> Table:

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 from gpu_tenancy.inspect.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook
 from gpu_tenancy.review.changes import Change
+from gpu_tenancy.review.used import Used
 
 Tone: TypeAlias = Literal["good", "notice", "bad"]
 
@@ -183,6 +184,7 @@ class Review:
         real: None without a file from `pulumi preview`.
         price_note: source of the prices.
         effect: on the workloads of a running cluster; None where none was read.
+        used: in a month; None where none is given.
         where: file and line, such as `stacks/Pulumi.prod.yaml:41`, of `team ml-research` or `pool a100`.
     """
 
@@ -197,3 +199,4 @@ class Review:
     where: dict[str, str]
     verdict: Verdict
     effect: Effect | None = None
+    used: Used | None = None

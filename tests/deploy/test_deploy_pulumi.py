@@ -47,7 +47,7 @@ def test_a_report_of_the_whole_environment_is_not_that_of_all_stacks(project: Pr
     done = tenancy(project, "preview", "good", "--all", "--json")
     assert done.returncode == 1
     assert done.stderr.startswith(
-        "error: --all cannot be combined with --base, --policy, --pulumi-preview, --live, --state, --out and"
+        "error: --all cannot be combined with --base, --policy, --pulumi-preview, --live, --state, --used, --out"
     )
 
 

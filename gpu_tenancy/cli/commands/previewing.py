@@ -51,6 +51,12 @@ def preview(
         Path | None,
         typer.Option(metavar="FILE", help="The same from a file of `tenancy cluster snapshot`, without a cluster."),
     ] = None,
+    used: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Output of `tenancy cost -o json`, to show what teams used beside their guarantees."
+        ),
+    ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     embedded: Embedded = False,
@@ -81,9 +87,10 @@ def preview(
     # The first one for what cannot be recorded, such as on a full disk.
     with terminal.errors(stack), _recorded(out), terminal.errors(stack), relaxed_collector():
         if all_:
-            if base or policy or pulumi_preview or out or output or live or state:
+            if base or policy or pulumi_preview or out or output or live or state or used:
                 raise ConsoleError(
-                    "--all cannot be combined with --base, --policy, --pulumi-preview, --live, --state, --out and -o",
+                    "--all cannot be combined with --base, --policy, --pulumi-preview, --live, --state, --used, --out"
+                    " and -o",
                     "preview twice: with --all, and without it for the report of the whole environment",
                 )
             environments.preview(stack, project)
@@ -93,6 +100,7 @@ def preview(
         from gpu_tenancy.inspect.state_file import from_file
         from gpu_tenancy.model.project import project_folder
         from gpu_tenancy.review.build import as_data, review
+        from gpu_tenancy.review.used import read_used
         from gpu_tenancy.review.verdict import BLOCKED
 
         folder = project_folder(project)
@@ -101,10 +109,13 @@ def preview(
         if live and state:
             raise ConsoleError("--live cannot be combined with --state", "remove one of them")
         running = _read(place) if live else from_file(state) if state else None
+        month = read_used(used, stack) if used else None
         stack_preview = projects.preview(stack, folder, onto=_onto(place) if live else None)
         if base:
             terminal.progress(f"rendering {stack} at {base}")
-        seen = review(stack_preview, folder, ref=base, policies=policy or (), real=pulumi_preview, live=running)
+        seen = review(
+            stack_preview, folder, ref=base, policies=policy or (), real=pulumi_preview, live=running, used=month
+        )
         written = _write(stack_preview, seen, out) if out else ""
         if is_for_programs(output):
             names = ("/".join(filter(None, (one.kind, one.namespace, one.name))) for one in stack_preview.objects)

@@ -45,6 +45,16 @@ class Cost:
 NOTHING: Final = Cost(0.0, 0.0)
 
 
+def spent(lines: Iterable[tuple[float, float | None]]) -> float | None:
+    """The sum of GPU-hours by their prices; None if the price of some is unknown."""
+    total = 0.0
+    for hours, price in lines:
+        if hours and price is None:
+            return None
+        total += hours * (price or 0.0)
+    return total
+
+
 def prices(
     flavors: Mapping[str, Flavor], counted: Iterable[Measure], pools: Iterable[PoolCost]
 ) -> dict[str, float | None]:
