@@ -40,7 +40,9 @@ class Guards(pulumi.ComponentResource):
     def __init__(self, name: str, guards: GuardsPlan, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Guards", name, {}, opts)
         guarding = [self._policy(f"{name}-{rule}", rule, action, guards) for rule, action in actions(guards).items()]
-        defaults = [self._default(f"{name}-default-{what}", what, guards) for what in DEFAULTS if guards.defaults]
+        # Without taints there is nothing to tolerate, and CEL has no type for the keys of an empty map.
+        completed = [what for what in DEFAULTS if guards.defaults and (guards.taints or what != "tolerations")]
+        defaults = [self._default(f"{name}-default-{what}", what, guards) for what in completed]
         self.bindings: list[pulumi.Resource] = [*guarding, *defaults]
         self.register_outputs({"action": guards.action})
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from builders import Data, planned, pool, stack, team
 from components_builders import Program, tenancy
+from cpu_stacks import CPUS
 
 from components.guards import DEFAULTS, sources
 from components.guards.cel import KINDS, literal, queue_place
@@ -278,6 +279,8 @@ def test_defaults_are_there_from_kubernetes_136_on_whatever_the_action_of_the_gu
     for cluster in ({"cloud": "existing"}, {"cloud": "existing", "version": "1.35"}):
         assert names(made(cluster=cluster), MUTATION) == []
     assert names(made(cluster=ON_136, teams={}), MUTATION) == []
+    without_gpus = tenancy(stack(**{**CPUS, "cluster": {**CPUS["cluster"], "version": "1.36"}}))
+    assert names(without_gpus, MUTATION) == [f"default-{name}" for name in sorted(DEFAULTS) if name != "tolerations"]
 
 
 def test_defaults_complete_what_the_guards_evaluate_and_never_refuse() -> None:
