@@ -34,13 +34,13 @@ def elastic(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
     bring_nodes(cluster, ())
 
 
-def test_no_team_can_use_more_than_its_cpus(cluster: Cluster, elastic: tuple[Plan, Tree]) -> None:
+def test_no_team_can_request_more_cpus_than_may_run_and_wait(cluster: Cluster, elastic: tuple[Plan, Tree]) -> None:
     found = check_placement(cluster, *elastic)
-    assert [check.promise for check in found] == [f"{team} cannot use more than its 20 CPUs" for team in TEAMS]
+    assert [check.promise for check in found] == [f"{team} cannot request more than its 80 CPUs" for team in TEAMS]
     assert [check.seen for check in found if not check.holds] == []
     for check in found:
-        assert check.seen == "0 used; a pod with 20 is admitted, a pod with 21 is rejected"
-        assert "exceeded quota: budget, requested: requests.cpu=21, used: requests.cpu=0" in check.message
+        assert check.seen == "0 used; a pod with 80 is admitted, a pod with 81 is rejected"
+        assert "exceeded quota: budget, requested: requests.cpu=81, used: requests.cpu=0" in check.message
     cluster.wait_gone(Reference("v1", "Namespace", NAMESPACE))
 
 

@@ -57,6 +57,16 @@ def test_a_quota_of_gpus_is_the_sum_of_what_its_queues_admit() -> None:
     assert quota.because == "sum of its queue limits: 4 of a100 + 12 of h100 + 2 of a100 for gangs"
 
 
+def test_the_room_for_pods_that_wait_is_explained_where_it_counts() -> None:
+    own = team(gpus={"h100": {"guaranteed": 8}}, compute={"waiting": 2}, objects={"pods": 9})
+    explanations = reasons(stack(teams={"a": own}))
+    gpus, pods = (explanations["ResourceQuota a/budget", key] for key in ("requests.nvidia.com/gpu", "pods"))
+    assert (gpus.value, pods.value) == ("24", "9")
+    assert gpus.because == "sum of its queue limits: 8 of h100, times 3, because pods that are pending count too"
+    assert ("teams", "a", "compute", "waiting") in gpus.paths
+    assert "pending" not in pods.because
+
+
 def test_a_budget_set_by_the_stack_is_explained() -> None:
     own = team(
         gpus={"h100": {"guaranteed": 8}},

@@ -174,6 +174,21 @@ def test_row_namespace_quota_has_a_line_for_each_kind_of_partition_and_0_for_tho
     }
 
 
+def test_row_waiting_pods_have_room_in_the_namespace_quota_and_no_more_quota_in_the_queue() -> None:
+    compute = {"requests": {"cpu": 512, "memory": "2Ti"}, "limits": {"cpu": 1024}}
+    sections = {"gpus": {"h100": {"guaranteed": 4, "limit": 8}}, "quota": {"h100": {"cpu": {"guaranteed": 16}}}}
+    without, more = (
+        planned(stack(teams={"a": team(**sections, compute={**compute, "waiting": waiting})})) for waiting in (0, 2)
+    )
+    before, after = (quotas(plan)["budget"].hard for plan in (without, more))
+    counted = {key for key in before if key.startswith(("requests.", "limits."))}
+    assert {key: after[key] for key in counted} == {key: 3 * before[key] for key in counted}
+    assert {key: after[key] for key in before if key not in counted} == {
+        key: before[key] for key in before if key not in counted
+    }
+    assert queue_of(more, "a") == queue_of(without, "a")
+
+
 def test_row_priority_budget_is_two_quotas_and_the_second_admits_no_other_pods() -> None:
     plan = planned(
         stack(

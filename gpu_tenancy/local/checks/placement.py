@@ -63,8 +63,9 @@ def _quota(cluster: Cluster, team: NamespacePlan, tree: Tree, priority: str | No
             amount_text(resource, value) for value in (hard, used, free, free + unit)
         )
         admitted = f"a pod with {free_text} is {'admitted' if fits else 'rejected'}, " if free else ""
+        does = "request" if tree.stack.teams[team.name].compute.waiting else "use"
         yield Check(
-            f"{team.name} cannot use more than its {hard_text} {'CPUs' if resource == CPU else resource}",
+            f"{team.name} cannot {does} more than its {hard_text} {'CPUs' if resource == CPU else resource}",
             f"{used_text} used; {admitted}a pod with {more} {result}",
             holds=fits and rejection is not None and "exceeded quota" in rejection,
             message=rejection or "",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpu_tenancy.base.problems import Path
-from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount
+from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount, is_extended
 from gpu_tenancy.model.outlook.shares import OWN_QUEUE, Outlook, grace_of, holdings
 from gpu_tenancy.model.plan.limits import container_defaults
 from gpu_tenancy.model.plan.measures import measures
@@ -140,6 +140,9 @@ def _quotas(tree: Tree, team: str) -> Iterator[Reason]:
         for resource, amount in quota.hard.items():
             bare = resource.removeprefix("requests.").removeprefix("limits.")
             because, paths = _bounded(tree, team, resource, bare)
+            if spec.compute.waiting and (bare in {CPU, MEMORY} or (is_extended(bare) and bare[:6] != "count/")):
+                because += f", times {1 + spec.compute.waiting}, because pods that are pending count too"
+                paths = (*paths, ("teams", team, "compute", "waiting"))
             if quota.scope and resource == "pods":
                 because, paths = (
                     "pods of other priority classes have no quota",

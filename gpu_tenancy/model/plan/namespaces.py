@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, Literal
 
-from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, is_extended
+from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, is_extended, times
 from gpu_tenancy.model.catalogue.clouds import NodeEndpoint, rules_of
 from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.plan.counts import counts
@@ -213,8 +213,8 @@ def _quotas(tree: Tree, name: str, team: Team) -> tuple[ResourceQuota, ...]:
     queued = admitted(tree.shares_of(name), gangs_of(team, tree.flavors))
     admissible = add(queued, sidecars(tree.stack.datasets, team))
     # Every GPU resource is listed, even with 0: a quota does not limit resources that it does not list.
-    gpus = {f"requests.{resource}": admissible.get(resource, 0) for resource in gpu_resources(tree)}
-    compute = _compute(team, admissible)
+    gpus = times({f"requests.{one}": admissible.get(one, 0) for one in gpu_resources(tree)}, 1 + team.compute.waiting)
+    compute = times(_compute(team, admissible), 1 + team.compute.waiting)
     objects = counts(tree, team) | ({} if team.objects.storage is None else {"requests.storage": team.objects.storage})
     if not team.compute.priorities:
         return (ResourceQuota("budget", compute | gpus | objects),)

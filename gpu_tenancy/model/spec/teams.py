@@ -63,6 +63,10 @@ class Compute(Section):
     than the ratio of both, so that pods that the queue admits by requests are never rejected for their limits."""
     priorities: list[Name] = []
     """Priority classes that pods in the namespace may use; default: all. Others are rejected."""
+    waiting: Annotated[int, Field(ge=0, le=100)] = 0
+    """How much more pods may request while they are pending, as a multiple of all that may run: for Deployments,
+    StatefulSets and single pods that people create, whose pods exist, and count, while they are pending in the queue.
+    With 0, the namespace's quota rejects them beyond what the team's queues can admit."""
 
     @model_validator(mode="after")
     def _limits_beside_requests(self) -> Self:

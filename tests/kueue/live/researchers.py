@@ -82,9 +82,11 @@ def sections() -> Data:
 
 
 @contextmanager
-def researching(queueing: Queueing, folder: Path) -> Generator[Researcher]:
-    """The stack on the platform, and somebody of its group ml-research."""
-    source = Source(sections())
+def researching(
+    queueing: Queueing, folder: Path, stack_of: Data | None = None, team: str = TEAM
+) -> Generator[Researcher]:
+    """A stack on the platform, else `local`, and somebody of its group with the name of a team."""
+    source = Source(stack_of or sections())
     declared = load(source)
     queueing.run(declared)
     cluster = queueing.cluster
@@ -94,12 +96,12 @@ def researching(queueing: Queueing, folder: Path) -> Generator[Researcher]:
     for manifest in objects:
         cluster.apply(manifest)
     config: Any = yaml.safe_load(queueing.platform.kubeconfig.read_text(encoding="utf-8"))
-    config["users"][0]["user"] = impersonating(config["users"][0]["user"], Person("group", TEAM)) | {"as": "rita"}
+    config["users"][0]["user"] = impersonating(config["users"][0]["user"], Person("group", team)) | {"as": "rita"}
     kubeconfig = folder / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(config), encoding="utf-8")
     with Cluster(kubeconfig) as own:
         rita = Researcher(own, cluster, kubeconfig)
-        cluster.wait_for(lambda: _is_completed(own) or None, what="defaults, guards and roles to be in force")
+        cluster.wait_for(lambda: _is_completed(own, team) or None, what="defaults, guards and roles to be in force")
         yield rita
     for manifest in reversed(objects):
         cluster.delete(Reference.of(manifest), wait=60)
@@ -117,10 +119,10 @@ def identified(researcher: Researcher, person: Person, folder: Path) -> Path:
     return file
 
 
-def _is_completed(own: Cluster) -> bool:
+def _is_completed(own: Cluster, team: str) -> bool:
     pod: Json = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox"}]}
     spec: Json = {"template": {"spec": pod}}
-    metadata: Json = {"name": "first", "namespace": TEAM}
+    metadata: Json = {"name": "first", "namespace": team}
     try:
         made = own.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}, dry_run=True)
     except ApiError:
