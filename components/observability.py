@@ -14,7 +14,7 @@ class Observability(pulumi.ComponentResource):
     definition of PrometheusRule. If they are installed outside this stack (`of_others`), so is the namespace.
 
     Example:
-        >>> Observability("observability", observability(tree, servers), namespace="monitoring")
+        >>> Observability("observability", observability(tree, servers, gpu_prices(tree)), namespace="monitoring")
     """
 
     def __init__(

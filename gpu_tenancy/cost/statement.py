@@ -8,9 +8,7 @@ from typing import Final, Self
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.cost.ledger import HOUR, Hours
-from gpu_tenancy.model.outlook.costs import prices
-from gpu_tenancy.model.plan.costs import pool_costs
-from gpu_tenancy.model.plan.measures import Measure
+from gpu_tenancy.model.plan.costs import gpu_prices
 from gpu_tenancy.model.plan.shares import Tree
 
 _DECEMBER: Final = 12
@@ -163,10 +161,10 @@ class Terms:
         Raises:
             ConsoleError: the stack has no GPUs.
         """
-        counted = [Measure(name, flavor.resource) for name, flavor in tree.flavors.items() if flavor.resource]
-        if not counted:
+        found = gpu_prices(tree)
+        if not found:
             raise ConsoleError("the stack has no GPUs, and only GPU-hours are counted", "specify a stack with GPUs")
-        return cls(tree, prices(tree.flavors, counted, pool_costs(tree)))
+        return cls(tree, found)
 
     def queue_of(self, namespace: str) -> str:
         """The team whose queue a namespace uses; the namespace itself if the stack does not have it."""

@@ -11,6 +11,7 @@ from prometheus_tool import promtool
 
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.observability import ObservabilityPlan, observability
+from gpu_tenancy.model.plan.costs import gpu_prices
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
 
@@ -30,6 +31,13 @@ def watched(**sections: Any) -> Data:
     )
 
 
+def budgeted() -> Data:
+    """The same, where team `a` has a budget, and a GPU-hour of an H100 costs 4 dollars."""
+    found = watched(operators={"prometheus": "installed"}, prices={"p5.48xlarge": {"onDemand": 32}})
+    found["teams"]["a"]["monthlyBudget"] = 20_000
+    return found
+
+
 def amd(**sections: Any) -> Data:
     """A pool of another vendor's GPUs."""
     mi = {"gpu": "mi300x", "gpusPerNode": 8, "cpu": 90, "memory": "900Gi", "nodes": 2, "resource": "amd.com/gpu"}
@@ -47,7 +55,8 @@ def two_vendors() -> Data:
 def observed(sections: Data) -> ObservabilityPlan:
     """The dashboards and alerts of a stack."""
     servers = tuple(server for team in planned(sections).teams for server in team.servers)
-    return observability(Tree(load(Source(sections))), servers)
+    tree = Tree(load(Source(sections)))
+    return observability(tree, servers, gpu_prices(tree))
 
 
 def panels(plan: ObservabilityPlan) -> Iterator[tuple[str, str, Any]]:

@@ -36,11 +36,13 @@ from gpu_tenancy.model.plan import plan
 from gpu_tenancy.model.source import read_config
 from components.observability import Observability
 from gpu_tenancy.model.observability import observability
+from gpu_tenancy.model.plan.costs import gpu_prices
 from gpu_tenancy.model.plan.shares import Tree
 config = pulumi.Config("gpu-tenancy")
 stack = load(read_config({"gpu-tenancy:" + key: config.get(key) for key in json.loads(config.require("keys"))}))
+tree = Tree(stack)
 servers = tuple(each for team in plan(stack).teams for each in team.servers)
-Observability("observability", observability(Tree(stack), servers), namespace="monitoring")
+Observability("observability", observability(tree, servers, gpu_prices(tree)), namespace="monitoring")
 """
 
 

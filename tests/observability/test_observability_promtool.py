@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from builders import Data, pool, stack, team
-from observability_builders import observed, panels, tried, watched
+from observability_builders import budgeted, observed, panels, tried, watched
 from observability_world import ANSWERS, CHOSEN, RECORDED, WORLD
 
 pytestmark = pytest.mark.process
@@ -45,6 +45,15 @@ def _requests(verb: str = "DELETE", code: str = "200", subresource: str = "", dr
     )
 
 
+_SPENT: dict[str, Any] = {
+    f"gpu_tenancy:gpus_used{{{_QUEUE}}}": 8,
+    'gpu_tenancy:gpus_used{cluster_queue="b", flavor="h100", resource="nvidia.com/gpu"}': 8,
+    'gpu_tenancy:usd_per_gpu_hour{flavor="h100"}': 4,
+    'gpu_tenancy:usd_monthly_budget{cluster_queue="a"}': 20,
+}
+"""At a sample a minute, a twelfth of these GPUs: 8 x 4 / 12 dollars a sample, more than 20 with the eighth."""
+
+
 # What there is, what fires, when it does not yet, and when it does: labels beside the alert's own.
 ALARMS: dict[str, tuple[dict[str, Any], str, str, list[str]]] = {
     "GpuNodeUnhealthy": (WORLD, "9m", "11m", ['node="n2"', 'node="n3"']),
@@ -60,6 +69,7 @@ ALARMS: dict[str, tuple[dict[str, Any], str, str, list[str]]] = {
         "95m",
         [f'verb="{verb}", resource="validatingadmissionpolicybindings"' for verb in ("DELETE", "APPLY")],
     ),
+    "MonthlyBudgetExceeded": (_SPENT, "66m", "68m", ['cluster_queue="a"']),
     "AutoscalerAtMaximum": (_SCALED, "14m", "16m", ['namespace="b", horizontalpodautoscaler="api"']),
 }
 _ASKED = 'kueue_cluster_queue_resource_pending{cluster_queue="a", resource="nvidia.com/gpu"}'
@@ -85,6 +95,7 @@ QUIET: dict[str, dict[str, Any]] = {
     "QueueStuck": {**_STUCK, 'kueue_admitted_workloads_total{cluster_queue="a"}': "0+1x1600"},
     "QueueStuck, yet one runs": {**_STUCK, 'kueue_admitted_active_workloads{cluster_queue="a"}': 1},
     "TeamAtLimit": {**_FULL, f"kueue_cluster_queue_borrowing_limit{{{_QUEUE}}}": "Inf"},
+    "MonthlyBudgetExceeded": {**_SPENT, 'gpu_tenancy:usd_monthly_budget{cluster_queue="a"}': 20_000},
     "AutoscalerAtMaximum": {key: 3 if "current" in key else value for key, value in _SCALED.items()},
 }
 
@@ -100,7 +111,7 @@ def _series(world: dict[str, Any], minutes: int) -> list[Data]:
 
 def _rule(alert: str) -> Data:
     """The one alert that a case asks about; promtool evaluates every rule that it is given, minute by minute."""
-    rules = [rule for group in observed(watched()).rules for rule in group["rules"] if rule.get("alert") == alert]
+    rules = [rule for group in observed(budgeted()).rules for rule in group["rules"] if rule.get("alert") == alert]
     return {"groups": [{"name": "tried", "rules": rules}]}
 
 
@@ -189,7 +200,7 @@ def test_an_alert_does_not_fire_while_guarantees_hold(tmp_path: Path, name: str)
 
 
 def test_every_alert_is_tried() -> None:
-    assert {rule["alert"] for group in observed(watched()).rules for rule in group["rules"] if "alert" in rule} == {
+    assert {rule["alert"] for group in observed(budgeted()).rules for rule in group["rules"] if "alert" in rule} == {
         name.partition(",")[0] for name in ALARMS
     }
 

@@ -49,12 +49,15 @@ class ObservabilityPlan:
     folders: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def observability(tree: "Tree", servers: "Sequence[ServerPlan]") -> ObservabilityPlan:
+def observability(
+    tree: "Tree", servers: "Sequence[ServerPlan]", prices: Mapping[str, float | None]
+) -> ObservabilityPlan:
     """The dashboards and alerts of a stack.
 
     Args:
         tree: has the resources of the flavors, and the teams.
         servers: the servers of all teams, with their latency targets.
+        prices: US dollars per GPU-hour by flavor.
     """
     resources = tuple(sorted({flavor.resource for flavor in tree.flavors.values() if flavor.resource}))
     teams = tuple(tree.stack.teams)
@@ -68,18 +71,30 @@ def observability(tree: "Tree", servers: "Sequence[ServerPlan]") -> Observabilit
         "flavors": [name for name, flavor in tree.flavors.items() if flavor.resource or not resources],
         "servers": servers,
         "guards": bool(teams),
+        "prices": {flavor: price for flavor, price in prices.items() if price is not None},
+        "budgets": {name: team.monthly_budget for name, team in tree.stack.teams.items() if team.monthly_budget},
     }
     shown = [row for row in _table("dashboards.yaml") if _applies(row, names)]
     boards = [_dashboard(row, names) for row in shown]
     return ObservabilityPlan(
         tuple((f"{board.uid}.json", to_json(board)) for board in boards),
         tuple(
-            _filled({key: value for key, value in group.items() if key != "when"}, names)
+            _group(group, names)
             for group in (*_table("recordings.yaml"), *_table("alerts.yaml"))
             if _applies(group, names)
         ),
         {f"{row['uid']}.json": row["folder"] for row in shown},
     )
+
+
+def _group(row: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    """A group of rules; one with `each` is repeated for each item of a mapping."""
+    rules = [
+        _filled({key: value for key, value in rule.items() if key != "each"}, {**names, "name": name, "value": value})
+        for rule in row["rules"]
+        for name, value in (names[rule["each"]].items() if "each" in rule else [("", None)])
+    ]
+    return _filled({key: value for key, value in row.items() if key not in {"when", "rules"}}, names) | {"rules": rules}
 
 
 def _dashboard(row: Mapping[str, Any], names: Mapping[str, Any]) -> Dashboard:

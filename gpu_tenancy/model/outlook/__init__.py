@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, is_extended
-from gpu_tenancy.model.outlook.costs import NOTHING, Cost, cost_of, cost_of_storage, prices
+from gpu_tenancy.model.outlook.costs import NOTHING, Cost, cost_of, cost_of_storage
 from gpu_tenancy.model.outlook.data import (
     CacheOutlook,
     DataAccess,
@@ -19,7 +19,7 @@ from gpu_tenancy.model.outlook.data import (
 from gpu_tenancy.model.outlook.people import Membership, memberships
 from gpu_tenancy.model.outlook.shares import Holding, Outlook, Span, grace_of, holdings
 from gpu_tenancy.model.plan.cohort_objects import cohort_parents
-from gpu_tenancy.model.plan.costs import FixedCost, fixed_costs, pool_costs
+from gpu_tenancy.model.plan.costs import FixedCost, fixed_costs, pool_costs, prices
 from gpu_tenancy.model.plan.images import pull_rights
 from gpu_tenancy.model.plan.measures import Measure, measures, supply_of
 from gpu_tenancy.model.plan.multikueue import worker_clusters

@@ -7,11 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.base.quantity import MEMORY
 from gpu_tenancy.model.outlook.shares import Holding
-from gpu_tenancy.model.plan.costs import PoolCost, storage_cost
-from gpu_tenancy.model.plan.measures import Measure
-from gpu_tenancy.model.plan.supply import Flavor
+from gpu_tenancy.model.plan.costs import storage_cost
 from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.data import Storage
 from gpu_tenancy.model.spec.machines import PriceEntry
@@ -53,34 +50,6 @@ def spent(lines: Iterable[tuple[float, float | None]]) -> float | None:
             return None
         total += hours * (price or 0.0)
     return total
-
-
-def prices(
-    flavors: Mapping[str, Flavor], counted: Iterable[Measure], pools: Iterable[PoolCost]
-) -> dict[str, float | None]:
-    """US dollars per hour for one unit of what is counted, by its label: a GPU, or a thousandth of a CPU.
-
-    The node price divided by the node's GPUs or CPUs, averaged over pools by their GPUs or CPUs. None if the price of a
-    pool is unknown. Memory costs nothing of its own.
-
-    Args:
-        flavors: by name.
-        counted: what is counted.
-        pools: costs of the node pools.
-    """
-    costs = {cost.pool: cost for cost in pools}
-    by_label: dict[str, float | None] = {}
-    for measure in counted:
-        listed = [pool for pool in flavors[measure.flavor].pools if pool.max_nodes]
-        parts = [(costs[pool.name].node, pool.max_nodes, pool.node.get(measure.resource, 0)) for pool in listed]
-        units = sum(nodes * per_node for _, nodes, per_node in parts)
-        if measure.resource == MEMORY:
-            by_label[measure.label] = 0.0
-        elif not units or any(price is None for price, _, _ in parts):
-            by_label[measure.label] = None
-        else:
-            by_label[measure.label] = sum((price or 0) * nodes for price, nodes, _ in parts) / units
-    return by_label
 
 
 def cost_of(holdings: Iterable[Holding], prices: Mapping[str, float | None]) -> Cost:

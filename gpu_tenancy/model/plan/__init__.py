@@ -7,6 +7,7 @@ from gpu_tenancy.kueue import Cohort
 from gpu_tenancy.model.observability import ObservabilityPlan, observability
 from gpu_tenancy.model.plan.caches import CachedDataset, CachesPlan, cached_datasets, caches_plan
 from gpu_tenancy.model.plan.cluster import ClusterPlan, cluster_plan
+from gpu_tenancy.model.plan.costs import gpu_prices
 from gpu_tenancy.model.plan.datasets import VolumePlan, volumes
 from gpu_tenancy.model.plan.flow_control import FlowsPlan, flows
 from gpu_tenancy.model.plan.guards import GuardsPlan, guards
@@ -138,7 +139,8 @@ def plan(stack: Stack) -> Plan:
     installed = releases(tree)
     here = any("monitoring.coreos.com" in release.serves for release in installed)
     watched = here or stack.operators.of("prometheus").install == "installed"
-    observed = observability(tree, tuple(server for team in teams for server in team.servers)) if watched else None
+    servers = tuple(server for team in teams for server in team.servers)
+    observed = observability(tree, servers, gpu_prices(tree)) if watched else None
     wired, people = infiniband(tree), access(tree)
     return Plan(
         environment=stack.environment,

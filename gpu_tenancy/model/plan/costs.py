@@ -1,15 +1,19 @@
 """Costs of pools, from the minimum number of nodes to the maximum, of storage, and of a cluster itself."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from gpu_tenancy.base.quantity import MEMORY
 from gpu_tenancy.model.catalogue import Price, find_machine, price_table
 from gpu_tenancy.model.catalogue.fixed import fixed_prices
 from gpu_tenancy.model.catalogue.rows import Fact
 from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.measures import Measure
 from gpu_tenancy.model.plan.pools import ResolvedPool
+from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.storage import service_of
+from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.base import CloudCluster
 from gpu_tenancy.model.spec.cluster import Cluster
@@ -66,6 +70,40 @@ def pool_costs(environment: Environment) -> tuple[PoolCost, ...]:
         for pool in [resolved.pool]
     )
     return (*own, *(PoolCost(name, None, pool.nodes.min, pool.nodes.max) for name, pool in stack.elsewhere.items()))
+
+
+def prices(
+    flavors: Mapping[str, Flavor], counted: Iterable[Measure], pools: Iterable[PoolCost]
+) -> dict[str, float | None]:
+    """US dollars per hour for one unit of what is counted, by its label: a GPU, or a thousandth of a CPU.
+
+    The node price divided by the node's GPUs or CPUs, averaged over pools by their GPUs or CPUs. None if the price of a
+    pool is unknown. Memory costs nothing of its own.
+
+    Args:
+        flavors: by name.
+        counted: what is counted.
+        pools: costs of the node pools.
+    """
+    costs = {cost.pool: cost for cost in pools}
+    by_label: dict[str, float | None] = {}
+    for measure in counted:
+        listed = [pool for pool in flavors[measure.flavor].pools if pool.max_nodes]
+        parts = [(costs[pool.name].node, pool.max_nodes, pool.node.get(measure.resource, 0)) for pool in listed]
+        units = sum(nodes * per_node for _, nodes, per_node in parts)
+        if measure.resource == MEMORY:
+            by_label[measure.label] = 0.0
+        elif not units or any(price is None for price, _, _ in parts):
+            by_label[measure.label] = None
+        else:
+            by_label[measure.label] = sum((price or 0) * nodes for price, nodes, _ in parts) / units
+    return by_label
+
+
+def gpu_prices(tree: Tree) -> dict[str, float | None]:
+    """US dollars per GPU-hour by flavor; empty without GPUs."""
+    counted = [Measure(name, flavor.resource) for name, flavor in tree.flavors.items() if flavor.resource]
+    return prices(tree.flavors, counted, pool_costs(tree))
 
 
 def storage_cost(cluster: Cluster, prices: Mapping[str, PriceEntry], storage: Storage) -> float | None:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 from pydantic import Field, model_validator
 
 from gpu_tenancy.model.fields import (
+    MOST_PRICE,
     Bytes,
     Cidr,
     Count,
@@ -230,6 +231,10 @@ class Team(Shares):
     """Owner of the team's namespace, in label `owner`."""
     cost_center: LabelValue
     """Cost center that pays, in label `cost-center`."""
+    monthly_budget: Annotated[float, Field(gt=0, le=1000 * MOST_PRICE)] | None = None
+    """US dollars that the GPUs of its queue may cost in 30 days, at the prices of this stack: an alert says when they
+    cost more. Nobody is stopped. Needs the operator `prometheus`, with at least 30 days of `metrics.storage.retention`
+    where this program installs it."""
     tier: LabelValue = "standard"
     """Value of label `gpu-tier`, such as critical, high-priority or best-effort."""
     members: Members = Members()

@@ -1,0 +1,41 @@
+"""Checks of what teams may spend in a month: somebody must know what their GPUs cost, for as long as a month."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from gpu_tenancy.base.problems import Problem
+from gpu_tenancy.model.plan.costs import gpu_prices
+from gpu_tenancy.model.plan.needs import installed_by
+from gpu_tenancy.model.plan.shares import Tree
+
+MONTH: Final = 30 * 86_400
+"""Seconds that a monthly budget is about."""
+
+
+def spending_problems(tree: Tree) -> Iterator[Problem]:
+    """Monthly budgets of which no alert can tell whether they are exceeded."""
+    budgets = [name for name, team in tree.stack.teams.items() if team.monthly_budget]
+    if not budgets:
+        return
+    prices = gpu_prices(tree)
+    for name in budgets:
+        for rule, fix in _reasons(tree, name, prices):
+            yield Problem(("teams", name, "monthlyBudget"), rule, fix)
+
+
+def _reasons(tree: Tree, name: str, prices: dict[str, float | None]) -> Iterator[tuple[str, str]]:
+    if (queue := tree.queue_of(name)) != name:
+        yield f"the team uses the queue of {queue}, whose GPUs are counted there", f"set teams.{queue}.monthlyBudget"
+        return
+    priced = [flavor for flavor in tree.team_shares[name] if flavor in prices]
+    if not priced:
+        yield "the team has no GPUs, and only their costs are counted", "remove it"
+    unknown = [flavor for flavor in priced if prices[flavor] is None]
+    if unknown:
+        what = f"the price of {', '.join(unknown)} is unknown"
+        yield what, "set `prices` of the machines of its pools, or remove the budget"
+    stack, here = tree.stack, installed_by(tree, "prometheus") == "here"
+    if not here and stack.operators.of("prometheus").install != "installed":
+        yield "no Prometheus of this stack records what GPUs are used", "set operators.prometheus to here or installed"
+    elif here and (stack.metrics.storage is None or stack.metrics.storage.retention < MONTH):
+        yield "Prometheus does not keep its samples for 30 days", "set metrics.storage.retention to 30d or more"
