@@ -41,6 +41,10 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 DURATION_PATTERN: Final = f"^{_DURATION.pattern}$"
 """Regular expression of a duration, for the JSON schema."""
 
+_RATE: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)/s")
+RATE_PATTERN: Final = f"^{_RATE.pattern}$"
+"""Regular expression of a rate, for the JSON schema."""
+
 AMOUNT_PATTERN: Final = rf"^\+?{_NUMBER}({_SUFFIX}|{_EXPONENT})?$"
 """Regular expression of a quantity that is not negative, for the JSON schema."""
 
@@ -158,7 +162,9 @@ def parse_duration(text: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """A duration in the largest unit that has a whole number of it: `90m`, `1h`, `7d`."""
+    """A duration in the largest unit that has a whole number of it: `100ms`, `90m`, `1h`, `7d`."""
+    if 0 < seconds < 1:
+        return f"{seconds * 1000:g}ms"
     for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= length and seconds % length == 0:
             return f"{seconds / length:g}{unit}"
@@ -168,3 +174,21 @@ def format_duration(seconds: float) -> str:
 def go_duration(seconds: float) -> str:
     """A duration as Go parses it, such as `604800s`, without an exponent: https://pkg.go.dev/time#ParseDuration."""
     return f"{seconds:.3f}".rstrip("0").rstrip(".") + "s"
+
+
+def parse_rate(text: str) -> int:
+    """The thousandths of a rate per second such as `10000/s` or `0.5/s`.
+
+    Raises:
+        ValueError: it is not a number, with at most three decimals, and `/s`.
+    """
+    match = _RATE.fullmatch(text)
+    if match is None:
+        msg = f"{text!r} is not a rate per second"
+        raise ValueError(msg)
+    return int(Fraction(match[1]) * 1000)
+
+
+def format_rate(thousandths: int) -> str:
+    """A rate per second: `10,000/s`, `0.5/s`."""
+    return f"{thousandths / 1000:,.3f}".rstrip("0").rstrip(".") + "/s"

@@ -25,6 +25,7 @@ from gpu_tenancy.cli.commands import (
     render,
     replaying,
     simulating,
+    sizing,
     stacks,
     starting,
     submitting,
@@ -46,6 +47,7 @@ _EVERY_DAY: Final = (
     simulating.whatif,
     replaying.replay,
     costing.cost,
+    sizing.size,
 )
 _GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Callable[..., None]]]]] = {
     "stack": (

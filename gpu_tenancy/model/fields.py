@@ -24,10 +24,12 @@ from pydantic_core.core_schema import no_info_after_validator_function, no_info_
 from gpu_tenancy.base.quantity import (
     AMOUNT_PATTERN,
     DURATION_PATTERN,
+    RATE_PATTERN,
     format_bytes,
     parse_bytes,
     parse_cpu,
     parse_duration,
+    parse_rate,
 )
 from gpu_tenancy.model.names import UNREAD
 
@@ -183,6 +185,16 @@ def _duration(value: Any) -> float:
     return seconds
 
 
+def _rate(value: Any) -> int:
+    try:
+        thousandths = parse_rate(value if isinstance(value, str) else "")
+    except ValueError as error:
+        raise refuse("is not a rate", "set a number of requests per second, such as 10000/s or 0.5/s") from error
+    if not thousandths:
+        raise refuse("is no request at all", "set a rate above 0")
+    return thousandths
+
+
 def _date(value: Any) -> dt.date:
     """YAML reads a date without quotes as a date, and Pulumi then writes it with a time."""
     if isinstance(value, dt.datetime):
@@ -275,6 +287,14 @@ Seconds: TypeAlias = Annotated[
     WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN}),
 ]
 """Seconds, written with a unit: 100ms, 30s, 10m, 6h, 7d."""
+
+Rate: TypeAlias = Annotated[
+    int,
+    Field(ge=1, le=10**12),
+    BeforeValidator(_rate),
+    WithJsonSchema({"type": "string", "pattern": RATE_PATTERN}),
+]
+"""Thousandths of requests per second, written as 220/s."""
 
 Date: TypeAlias = Annotated[
     dt.date, BeforeValidator(_date), WithJsonSchema({"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}$"})

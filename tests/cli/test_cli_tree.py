@@ -33,8 +33,8 @@ def test_a_new_name_is_one_of_a_command(new: str) -> None:
 def test_the_help_has_the_commands_of_every_day_and_groups_without_old_names() -> None:
     words = re.findall(r"^│ (\S+)  ", tenancy("--help").stdout, re.MULTILINE)
     commands = [word for word in words if not word.startswith("-")]
-    assert commands[:10] == ["preview", "up", "usage", "submit", "queue", "why", "fit", "whatif", "replay", "cost"]
-    assert commands[10:] == list(GROUPS)
+    of_jobs = ["submit", "queue", "jobs", "logs", "top", "cancel", "requeue", "why", "fit"]
+    assert commands == ["preview", "up", "usage", *of_jobs, "whatif", "replay", "cost", "size", *GROUPS]
 
 
 @pytest.mark.parametrize("group", GROUPS)

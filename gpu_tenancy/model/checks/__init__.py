@@ -8,6 +8,7 @@ from gpu_tenancy.model.checks.budgets import budget_problems
 from gpu_tenancy.model.checks.caches import cache_problems
 from gpu_tenancy.model.checks.data import data_problems, snapshot_problems
 from gpu_tenancy.model.checks.fair_sharing import fair_sharing_problems, usage_problems
+from gpu_tenancy.model.checks.loads import load_problems
 from gpu_tenancy.model.checks.multikueue import multikueue_problems
 from gpu_tenancy.model.checks.nodes import node_problems
 from gpu_tenancy.model.checks.operators import device_problems, operator_problems
@@ -50,6 +51,7 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
             operator_problems,
             device_problems,
             architecture_problems,
+            load_problems,
             domain_problems,
             provider_problems,
             guard_problems,

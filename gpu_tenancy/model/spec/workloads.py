@@ -4,7 +4,19 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from gpu_tenancy.model.fields import Bytes, Count, Cpu, Image, Name, Positive, Seconds, Section, Shorthand, refuse
+from gpu_tenancy.model.fields import (
+    Bytes,
+    Count,
+    Cpu,
+    Image,
+    Name,
+    Positive,
+    Rate,
+    Seconds,
+    Section,
+    Shorthand,
+    refuse,
+)
 from gpu_tenancy.model.spec.data import MountPath, ScratchEntry
 from gpu_tenancy.model.spec.roles import KINDS, LAUNCHER, LEADER, SSHD, WORKER, Framework, Kind, Role
 from gpu_tenancy.model.spec.secrets import EnvSource, FileSource, Variables
@@ -104,6 +116,23 @@ class ScaleOn(Section):
         return self
 
 
+class Load(Section):
+    """The load of a server at its peak, and what one replica answers, as you measured it on the flavor's GPUs.
+
+    A stack is refused if `replicas.max`, or the team's limit, cannot carry it.
+    """
+
+    rate: Rate
+    """Requests per second at the peak, such as `10000/s`."""
+    per_replica: Rate
+    """Requests per second that one replica answers within `latency`, by your own measurement, such as `220/s`."""
+    latency: Annotated[Seconds, Field(ge=0.001)] | None = None
+    """99th percentile of the latency at which you measured `perReplica`, such as `100ms`."""
+    headroom: Literal["node", "none"] = "node"
+    """`node`: the load is carried while a node is lost, or a rollout without `surge` replaces a replica. `none`: only
+    while all replicas answer."""
+
+
 class ServerWorker(Section):
     """What the workers of a server with several `nodes` run; all else they have as the leader has it."""
 
@@ -134,6 +163,8 @@ class Server(Workload):
     anywhere. Requires `nodes` and `topology` of the flavor's pools."""
     scale_on: ScaleOn | None = None
     """Targets of the autoscaler; default: CPU utilization of 70 %."""
+    load: Load | None = None
+    """The load that it must carry; default: not checked."""
     port: Annotated[int, Field(ge=1, le=65535)] = 8080
     """Port that the container listens on."""
     metrics_port: Annotated[int, Field(ge=1, le=65535)] | None = None
