@@ -1,13 +1,16 @@
 """The Pulumi CLI and `tenancy` in a user's own project, with a backend of files in it."""
 
 import os
+import pty
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import yaml
 from cli_builders import Project
+from rich.text import Text
 
 from gpu_tenancy.kube.request import Request
 from gpu_tenancy.kube.transport import Transport
@@ -35,6 +38,22 @@ def environment(project: Project, **own: str) -> dict[str, str]:
 def tenancy(project: Project, *arguments: str, **own: str) -> "subprocess.CompletedProcess[str]":
     """Runs `tenancy`, without a terminal."""
     return _run([sys.executable, "-m", "gpu_tenancy", *arguments], project, own)
+
+
+def at_80_columns(project: Project, answer: str, *arguments: str) -> tuple[int, str]:
+    """Exit code of `tenancy` on a terminal where somebody gives an answer, and what the terminal shows."""
+    ours, its = pty.openpty()
+    own = environment(project, COLUMNS="80", TERM="xterm")
+    command = [sys.executable, "-m", "gpu_tenancy", *arguments]
+    with subprocess.Popen(command, cwd=project.folder, env=own, stdin=its, stdout=its, stderr=its) as process:
+        os.close(its)
+        os.write(ours, f"{answer}\n".encode())
+        shown = b""
+        with suppress(OSError):  # Linux ends a terminal whose programs have ended by an error.
+            while part := os.read(ours, 2**16):
+                shown += part
+        os.close(ours)
+    return process.returncode, Text.from_ansi(shown.decode().replace("\r\n", "\n")).plain
 
 
 def pulumi(project: Project, *arguments: str, stack: str = "good", **own: str) -> "subprocess.CompletedProcess[str]":

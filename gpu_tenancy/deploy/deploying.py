@@ -129,10 +129,11 @@ class Environment:
         for name in self.stacks.names:
             self._states.setdefault(name, {})
         kept = {name: self._superfluous(name) for name in self._early()}
+        self._finished.clear()
+        again = [name for name, urns in reversed(kept.items()) if urns]
         with measured(self._report, "deploying", len(self.read.stack.teams), "teams") as self._advance:
             done = self._each(self.stacks.names, lambda name: self._up(name, kept.get(name, [])), at_once)
-        again = [name for name, urns in reversed(kept.items()) if urns]
-        return [*done, *self._each(again, lambda name: self._up(name, []), 1)]
+            return [*done, *self._each(again, lambda name: self._up(name, []), 1)]
 
     def recover(self) -> bool:
         """Takes into the states what killed deployments did in the cluster; whether there was anything.

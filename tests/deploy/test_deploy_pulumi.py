@@ -1,5 +1,6 @@
 """`tenancy up STACK` with the official Pulumi CLI, where there is one."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,8 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from cli_builders import Project
-from pulumi_tool import tenancy
+from cli_builders import Project, small
+from pulumi_tool import at_80_columns, succeeded, tenancy
 from test_cli_pulumi import references, remove
 from test_deploy_moving import sections
 
@@ -110,4 +111,39 @@ def test_nothing_happens_without_a_confirmation(project: Project, platform: Plat
     done = tenancy(project, "up", "good")
     assert done.returncode == 1
     assert "nothing was changed; confirm with --yes, because there is no terminal to ask" in done.stderr
+    assert not list((project.folder / "backend").rglob("good*.json"))
+
+
+@pytest.mark.pulumi
+def test_changes_by_team_and_the_verdict_stand_before_the_question(
+    deployed: Project, platform: Platform, cluster: Cluster
+) -> None:
+    write(deployed, platform, None)
+    code, shown = at_80_columns(deployed, "n", "up", "good")
+    assert code == 1, shown
+    assert "good: new\n" in shown
+    assert re.search(r"Policies: \d+ passed, no mandatory violations", shown), shown
+    assert "Deploy stack good to the cluster of kubeconfig" in shown
+    assert [one for one in references(deployed) if cluster.get(*one)] == []
+
+    succeeded(tenancy(deployed, "up", "good", "--yes"))
+    write(deployed, platform, None, one="b")  # a team changes its cohort
+    code, shown = at_80_columns(deployed, "y", "up", "good")
+    assert code == 0, shown
+    before, _, after = shown.partition("Deploy stack good")
+    assert re.search(r"^team of good +update$", before, re.MULTILINE), shown
+    assert re.search(r"update, \d+ same \(\d+ s\)", after), shown
+    assert [line for line in shown.splitlines() if len(line) > 80 and " " in line.strip()] == []
+    assert succeeded(tenancy(deployed, "stack", "repair", "good")).startswith("OK: ")
+
+
+@pytest.mark.pulumi
+def test_a_blocked_stack_is_not_deployed(project: Project) -> None:
+    project.write("good", small())
+    rules = {"image-registries": {"enforcementLevel": "mandatory", "registries": ["ghcr.io/ours"]}}
+    (project.folder / "strict.json").write_text(json.dumps(rules))
+    done = tenancy(project, "up", "good", "--yes", "--policy", "workloads=strict.json")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Blocked" in done.stdout
+    assert "image-registries" in done.stdout
     assert not list((project.folder / "backend").rglob("good*.json"))

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 AT_ONCE: Final = 4
 _LISTED: Final = 10
 """Names that a line has before it counts the rest."""
+_TEAMS: Final = 30
+"""Teams that a table has before it counts the rest."""
 _NOBODY: Final = "nothing was changed; confirm with --yes, because there is no terminal to ask"
 _AtOnce = Annotated[
     int,
@@ -78,7 +80,10 @@ def up(
         if packs := policy or (() if yes else ("workloads", "clouds")):
             _judge(environment, packs)
         confirm(_question(environment), yes=yes)
-        _show(environment.up(at_once))
+        done = environment.up(at_once)
+        for result in done if yes else ():
+            _show_teams(result)
+        _show(done)
 
 
 def _question(environment: "Environment") -> str:
@@ -89,24 +94,31 @@ def _show_changes(environment: "Environment", at_once: int) -> None:
     """What the deployment changes, by team, as Pulumi's own preview says."""
     results = environment.preview(at_once)
     for result in results:
-        changes = {team or "(shared)": counts for team, counts in sorted(result.teams.items())}
-        operations = sorted({operation for counts in changes.values() for operation in counts})
-        if not changes:
-            terminal.out.print(f"{result.stack}: no changes", highlight=False)
-            continue
-        table = terminal.table(f"team of {result.stack}", *(f"{operation}#" for operation in operations))
-        for team, counts in changes.items():
-            table.add_row(escape(team), *(str(counts.get(operation, "")) for operation in operations))
-        terminal.out.print(table)
-        if result.destroyed:
-            lost = first_names(result.destroyed, _LISTED)
-            terminal.out.print(f"[bold]deleted or replaced:[/bold] {escape(lost)}", highlight=False)
+        _show_teams(result)
     previewed = {result.stack for result in results}
     for name in environment.stacks.names:
         if name not in environment.existing:
             terminal.out.print(f"{name}: new", highlight=False)
         elif name not in previewed:
             terminal.out.print(f"{name}: not previewed, because resources move first", highlight=False)
+
+
+def _show_teams(result: "Result") -> None:
+    """The changes of one stack by team, and what is deleted or replaced."""
+    changes = {team or "(shared)": counts for team, counts in sorted(result.teams.items())}
+    if not changes:
+        terminal.out.print(f"{result.stack}: no changes", highlight=False)
+        return
+    operations = sorted({operation for counts in changes.values() for operation in counts})
+    table = terminal.table(f"team of {result.stack}", *(f"{operation}#" for operation in operations))
+    for team, counts in [*changes.items()][:_TEAMS]:
+        table.add_row(escape(team), *(str(counts.get(operation, "")) for operation in operations))
+    if len(changes) > _TEAMS:
+        table.add_row(f"{len(changes) - _TEAMS} more", *("" for _ in operations))
+    terminal.out.print(table)
+    if result.destroyed:
+        lost = first_names(result.destroyed, _LISTED)
+        terminal.out.print(f"[bold]deleted or replaced:[/bold] {escape(lost)}", highlight=False)
 
 
 def _judge(environment: "Environment", packs: "Sequence[str]") -> None:
