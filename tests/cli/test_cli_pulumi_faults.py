@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
@@ -13,14 +14,16 @@ import pytest
 from cli_builders import Project, small
 from test_cli_pulumi import deployable, references
 
-from gpu_tenancy.base.json import Json, at, text_at
+from gpu_tenancy.base.json import Json, at
 from gpu_tenancy.deploy.pulumi_cli import PulumiCli, find_pulumi
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.engine.objects import waves
 from gpu_tenancy.engine.project import preview
 from gpu_tenancy.kube.apply import ApplyError, apply
 from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.live import Live, survey
 from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.request import CONNECTIONS
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.pulumi]
 
@@ -28,6 +31,9 @@ KILLS = int(os.environ.get("GPU_TENANCY_KILLS", "3"))
 """Number of points at which a deployment is killed; each takes about a minute."""
 _GUARD = 300
 """Seconds after which a deployment counts as one that hangs."""
+
+ONE_AT_A_TIME = {"PULUMI_PARALLEL": "1"}
+"""Environment of a deployment that is killed: one object after the other, so that it can be stopped in between."""
 
 _UP = """
 import sys
@@ -54,14 +60,15 @@ def cli(tmp_path: Path, project: Project) -> PulumiCli:
 
 def existing(cluster: Cluster, objects: list[Reference]) -> dict[Reference, str]:
     """The uid of each object that exists."""
-    lives = {one: cluster.get(*one, metadata_only=True) for one in objects}
-    return {one: text_at(live, "metadata", "uid") for one, live in lives.items() if live}
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        return {one: live.uid for one, live in survey(cluster, pool, objects).items() if isinstance(live, Live)}
 
 
 def kill(cli: PulumiCli, platform: Platform, cluster: Cluster, objects: list[Reference], after: int) -> None:
     """Kills a deployment, with all of its processes, as when the machine fails, when that many objects exist."""
     arguments = [cli.program, str(cli.folder), str(cli.source), str(platform.kubeconfig)]
-    with subprocess.Popen([sys.executable, "-c", _UP, *arguments], stdout=subprocess.DEVNULL) as deploying:
+    slowly = {**os.environ, **ONE_AT_A_TIME}
+    with subprocess.Popen([sys.executable, "-c", _UP, *arguments], stdout=subprocess.DEVNULL, env=slowly) as deploying:
         deadline = time.monotonic() + _GUARD
         while len(existing(cluster, objects)) < after and deploying.poll() is None:
             assert time.monotonic() < deadline

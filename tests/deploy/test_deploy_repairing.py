@@ -16,7 +16,7 @@ from cli_builders import Project, small
 from cluster_builders import created_by
 from pulumi_tool import GUARD, environment, pulumi, run_here, succeeded, tenancy
 from test_cli_pulumi import deployable, references
-from test_cli_pulumi_faults import KILLS, existing
+from test_cli_pulumi_faults import KILLS, ONE_AT_A_TIME, existing
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
@@ -189,7 +189,9 @@ def kill(command: list[str], project: Project, cluster: Cluster, after: int, vic
     objects = references(project)
     log = project.folder / "killed.log"
     with log.open("w") as output:
-        running = psutil.Popen(command, cwd=project.folder, env=environment(project), stdout=output, stderr=output)
+        running = psutil.Popen(
+            command, cwd=project.folder, env=environment(project, **ONE_AT_A_TIME), stdout=output, stderr=output
+        )
     deadline = time.monotonic() + GUARD
     while len(existing(cluster, objects)) < after:
         assert running.poll() is None, log.read_text()
@@ -220,7 +222,7 @@ def test_a_killed_deployment_is_whole_after_one_command(
 ) -> None:
     objects = references(project)
     succeeded(pulumi(project, "stack", "init"))
-    after = Random(f"{command} {seed}").randint(1, len(objects) - 2)  # noqa: S311 - not for secrets
+    after = Random(f"{command} {seed}").randint(1, len(objects) - 10)  # noqa: S311 - not for secrets
     victim = VICTIMS[seed % len(VICTIMS)]
     kill(UP[command], project, cluster, after, victim)
     before = existing(cluster, objects)
