@@ -47,11 +47,12 @@ def at_80_columns(project: Project, answer: str, *arguments: str) -> tuple[int, 
     command = [sys.executable, "-m", "gpu_tenancy", *arguments]
     with subprocess.Popen(command, cwd=project.folder, env=own, stdin=its, stdout=its, stderr=its) as process:
         os.close(its)
-        os.write(ours, f"{answer}\n".encode())
-        shown = b""
+        shown, asked = b"", False
         with suppress(OSError):  # Linux ends a terminal whose programs have ended by an error.
             while part := os.read(ours, 2**16):
                 shown += part
+                if not asked and (asked := b"[y/N]" in shown):
+                    os.write(ours, f"{answer}\n".encode())
         os.close(ours)
     return process.returncode, Text.from_ansi(shown.decode().replace("\r\n", "\n")).plain
 
