@@ -95,7 +95,8 @@ class Environment:
         """
         self.read, self.stacks, self._report, self._reach = read, stacks, report, reach
         self._rendered: dict[str, Rendered] = {}
-        self._killed, self._advance, self._finished = frozenset(killed), _nobody, set[str]()
+        self._killed, self._finished = frozenset(killed), set[str]()
+        self._advance: Callable[[int], None] = _nobody
         self.existing = stacks.existing()
         with ThreadPoolExecutor(_EXPORTS) as pool:
             states = zip(self.existing, pool.map(stacks.export, self.existing), strict=True)
