@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
+from threading import Lock
 from typing import Final, TypeAlias
 
 from gpu_tenancy.base.errors import ConsoleError
@@ -95,6 +96,7 @@ class Environment:
         """
         self.read, self.stacks, self._report, self._reach = read, stacks, report, reach
         self._rendered: dict[str, Rendered] = {}
+        self._rendering = Lock()
         self._killed, self._finished = frozenset(killed), set[str]()
         self._advance: Callable[[int], None] = _nobody
         self.existing = stacks.existing()
@@ -247,14 +249,15 @@ class Environment:
         return [urn for urn in there if urn not in registered]
 
     def _render(self, name: str) -> Rendered:
-        """What the program of a stack registers."""
-        if name not in self._rendered:
-            part = self.stacks.part(name)
-            config = {**to_config(self.read.source), **({KEY: part.name} if part else {})}
-            self._rendered[name] = render(
-                self.read.project, project=self.stacks.project, stack=name, config=config, answers=_REFERENCED
-            )
-        return self._rendered[name]
+        """What the program of a stack registers; one at a time, since a program has the whole process's folder."""
+        with self._rendering:
+            if name not in self._rendered:
+                part = self.stacks.part(name)
+                config = {**to_config(self.read.source), **({KEY: part.name} if part else {})}
+                self._rendered[name] = render(
+                    self.read.project, project=self.stacks.project, stack=name, config=config, answers=_REFERENCED
+                )
+            return self._rendered[name]
 
     def _each(self, names: Iterable[str], action: Callable[[str], Seen], at_once: int) -> list[Result]:
         done: list[Result] = []

@@ -1,6 +1,7 @@
 """The stacks of an environment are deployed in order, and what others may still need is deleted last."""
 
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from cli_builders import Project
 from test_deploy_moving import PROJECT, States, after, sections, whole
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.deploy import deploying
 from gpu_tenancy.deploy.deploying import Environment
 from gpu_tenancy.deploy.events import Event, Seen
 from gpu_tenancy.deploy.moving import State
@@ -143,6 +145,28 @@ def test_what_all_teams_share_is_deployed_before_the_teams(opened: Opened) -> No
     assert backend.done[:3] == ["create ml.tenancy", "create ml.cohort.a", "create ml.cohort.b"]
     assert backend.done[3] == "up ml.tenancy"
     assert sorted(backend.done[4:]) == ["up ml.cohort.a", "up ml.cohort.b"]
+
+
+def test_programs_of_stacks_that_are_deployed_side_by_side_run_one_after_the_other(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, most, render = [0], [0], deploying.render
+
+    def rendered(*arguments: Any, **options: Any) -> Any:
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        time.sleep(0.05)
+        try:
+            return render(*arguments, **options)
+        finally:
+            running[0] -= 1
+
+    monkeypatch.setattr(deploying, "render", rendered)
+    before = Path.cwd()
+    environment, _ = opened(sections(["a", "b"]), {})
+    environment.up(3)
+    assert most == [1]
+    assert Path.cwd() == before
 
 
 def test_states_are_moved_before_the_first_deployment_targets_before_sources(opened: Opened) -> None:
