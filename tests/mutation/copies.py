@@ -16,7 +16,7 @@ from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.plan.guards import GuardsPlan
-from mutation.cel_mutants import SHARED, GuardMutant
+from mutation.cel_mutants import FOLDER, SHARED, GuardMutant
 from mutation.verdict import Results
 
 PREFIX: Final = "gpu-tenancy-"
@@ -29,6 +29,8 @@ _MATCHED: Final = "matched"
 _READ: Final = re.compile(r"\bvariables\.(\w+)")
 _INVALID, _TIMED_OUT = 422, 504
 _FAILS: Final = "cannot be evaluated"
+_READERS: Final = ("queue", "gpu-requests", "toleration", "ratio", "amount")
+"""The guards with the most cases: the first ones in which a mutant of what several read is asked."""
 _CONTROLLERS: Final = re.compile(r"system:(kube-|node|serviceaccount:kube-system:)")
 """Users whose requests no test makes."""
 
@@ -71,12 +73,16 @@ class Copies:
         alive: the mutants that no request has killed, by name.
         plans: of the stacks that tests have declared.
         test: the test whose requests the log has next.
+        reader: of the guards that read what several do, the number of the one in which a mutant of it is asked: in all
+            of them, each request would be asked of two thousand policies.
     """
 
     alive: dict[str, GuardMutant]
+    reader: int = 0
     results: Results = field(default_factory=Results)
     plans: list[GuardsPlan] = field(default_factory=list[GuardsPlan])
     test: str = ""
+    _read_by: dict[str, str] = field(default_factory=dict[str, str])
     _cluster: Cluster | None = None
     _guards: dict[str, list[Copy]] = field(default_factory=dict[str, list[Copy]])
     _violations: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
@@ -96,7 +102,8 @@ class Copies:
         self._violations[guard] = [violation(one) for one in original["validations"]]
         self._guards[guard] = [self._create(cluster, original, original, binding, None)]
         for mutant in [*self.alive.values()]:
-            spec = mutant.spec(name, guards, original) if mutant.policy in {name, SHARED} else None
+            asked = self._reader(mutant, guards) if mutant.policy == SHARED else mutant.policy
+            spec = mutant.spec(name, guards, original) if asked == name else None
             if spec is None:
                 continue
             try:
@@ -106,6 +113,18 @@ class Copies:
                     raise
                 self.results.invalid[mutant.name] = str(error)
                 del self.alive[mutant.name]
+
+    def _reader(self, mutant: GuardMutant, guards: GuardsPlan) -> str:
+        """The guard in which a mutant of what several read is asked; empty if none reads it."""
+        if mutant.name not in self._read_by:
+            others = sorted({file.stem for file in FOLDER.glob("*.yaml")} - {SHARED, *_READERS})
+            names = [
+                name
+                for name in (*_READERS, *others)
+                if mutant.spec(name, guards, sources.spec(name, guards)) is not None
+            ]
+            self._read_by[mutant.name] = names[self.reader % len(names)] if names else ""
+        return self._read_by[mutant.name]
 
     def _create(self, cluster: Cluster, spec: Any, original: Any, binding: Any, mutant: GuardMutant | None) -> Copy:
         """A copy with the violations that are not the guard's, or all if it is about requests that the guard is not."""
