@@ -15,7 +15,7 @@ from rich.text import Text
 from gpu_tenancy.kube.request import Request
 from gpu_tenancy.kube.transport import Transport
 
-GUARD: Final = 300
+GUARD: Final = 900
 """Seconds after which a command counts as one that hangs."""
 _SCHEMA: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 

@@ -99,6 +99,7 @@ class Environment:
         self._rendering = Lock()
         self._killed, self._finished = frozenset(killed), set[str]()
         self._advance: Callable[[int], None] = _nobody
+        self._contested: set[str] = set()
         self.existing = stacks.existing()
         with ThreadPoolExecutor(_EXPORTS) as pool:
             states = zip(self.existing, pool.map(stacks.export, self.existing), strict=True)
@@ -188,6 +189,8 @@ class Environment:
             found = recovered(rendered, state, others, cluster, adopt=section.adopt, mark=self.stacks.mark)
         for line in found.changed:
             self._report(line)
+        if found.contested:
+            self._contested.add(name)
         if found.taken:
             self._report(f"{name}: {len(found.taken)} objects with the mark of the stack taken into its state")
             self.stacks.replace(name, found.state)
@@ -286,7 +289,8 @@ class Environment:
     def _operate(self, name: str, command: str, *options: str, at_the_end: bool = False) -> Seen:
         seen = Seen(self._team_finished)
         with _watched(name, command, seen):
-            self.stacks.operate(name, command, *options, on_event=seen, at_the_end=at_the_end)
+            forced = command == "up" and name in self._contested
+            self.stacks.operate(name, command, *options, on_event=seen, at_the_end=at_the_end, forced=forced)
         return seen
 
     def _team_finished(self, team: str) -> None:

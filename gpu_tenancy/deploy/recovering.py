@@ -48,12 +48,14 @@ class Recovered:
         taken: these objects.
         reread: URNs of objects that are not as in the state, and of those that were taken.
         changed: one line for each object that others changed.
+        contested: whether a deployment has to take fields back from others; never while an object is held.
     """
 
     state: State
     taken: tuple[Reference, ...]
     reread: tuple[str, ...]
     changed: tuple[str, ...]
+    contested: bool
 
 
 def recovered(  # noqa: PLR0913 - what is compared
@@ -87,6 +89,8 @@ def recovered(  # noqa: PLR0913 - what is compared
         lives = survey(cluster, pool, known)
     _same_cluster(known, lives)
     other = [one for one, live in lives.items() if not isinstance(live, Failure) and _differs(known[one], live)]
+    lines = {one: line for one in other if (line := _change(one, known[one], lives[one]))}
+    held = any(isinstance(live, Live) and HOLDING in live.managers for live in lives.values())
     plain = [one for one in created if not wanted[one].secret_paths]
     if rendered and created:
         building = _Building(rendered, state, everywhere, mark)
@@ -97,7 +101,8 @@ def recovered(  # noqa: PLR0913 - what is compared
         state,
         tuple(created),
         (*(wanted[one].urn for one in plain), *(str(known[one]["urn"]) for one in other)),
-        tuple(line for one in other if (line := _change(one, known[one], lives[one]))),
+        tuple(lines.values()),
+        any(lives[one] for one in lines) and not held,
     )
 
 

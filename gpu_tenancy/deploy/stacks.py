@@ -33,6 +33,9 @@ _ENVIRONMENT: Final = {
 the CLI's processor time."""
 _AT_THE_END: Final = {"PULUMI_EXPERIMENTAL": "true", "PULUMI_SKIP_CHECKPOINTS": "true"}
 """The CLI writes the state once: `SkipCheckpoints` in sdk/go/common/env/env.go of Pulumi's repository."""
+_FORCED: Final = {"PULUMI_K8S_ENABLE_PATCH_FORCE": "true"}
+"""The Kubernetes provider takes fields back that another manager owns; else its server-side apply has a conflict:
+https://www.pulumi.com/registry/packages/kubernetes/installation-configuration/#configuration-options."""
 _LOCKED: Final = ("currently locked", "currently in progress")
 """What backends of files and buckets, and Pulumi Cloud, say of a stack that another deployment has locked."""
 PENDING: Final = "pending_operations"
@@ -144,7 +147,13 @@ class Stacks:
             write_text(self._file, f"{text.rstrip()}\n{_SALT}: {salt}\n")
 
     def operate(
-        self, name: str, command: str, *options: str, on_event: Callable[[Event], None], at_the_end: bool = False
+        self,
+        name: str,
+        command: str,
+        *options: str,
+        on_event: Callable[[Event], None],
+        at_the_end: bool = False,
+        forced: bool = False,
     ) -> None:
         """Runs `pulumi up`, `preview`, `refresh` or `destroy` for a stack.
 
@@ -154,19 +163,21 @@ class Stacks:
             options: of the command.
             on_event: takes the events of the engine.
             at_the_end: whether the state is written at the end of the deployment alone.
+            forced: whether fields that others set get the stack's values; objects of others are refused all the same.
 
         Raises:
             ConsoleError: another deployment has locked the stack.
             OperationError: the command failed; with what it wrote to standard error.
         """
         unasked = () if command == "preview" else ("--yes", "--skip-preview")
+        own = {**_ENVIRONMENT, **(_AT_THE_END if at_the_end else {}), **(_FORCED if forced else {})}
         words = ["pulumi", command, "--json", "--stack", name, *unasked, *options]
         with (
             TemporaryFile("w+", encoding="utf-8") as errors,
             subprocess.Popen(
                 [*words, "--non-interactive", "--color", "never"],
                 cwd=self.folder,
-                env={**os.environ, **_ENVIRONMENT, **(_AT_THE_END if at_the_end else {})},
+                env={**os.environ, **own},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -72,8 +72,15 @@ class Backend:
     mark: str = f"{PROJECT}/ml"
 
     def operate(
-        self, name: str, command: str, *options: str, on_event: Callable[[Event], None], at_the_end: bool = False
+        self,
+        name: str,
+        command: str,
+        *options: str,
+        on_event: Callable[[Event], None],
+        at_the_end: bool = False,
+        forced: bool = False,
     ) -> None:
+        assert not forced
         if command == "refresh":
             assert "--run-program=false" in options
             return

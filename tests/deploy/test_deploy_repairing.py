@@ -152,6 +152,7 @@ def test_a_state_of_before_a_killed_run_gets_what_the_cluster_has(
     assert found.state["resources"][-1]["id"] == f"{namespace}/created"
     assert [urn.rpartition("::")[2] for urn in found.reread] == ["created", "edited", "deleted"]
     edited, deleted = found.changed
+    assert not found.contested  # One object is held.
     assert edited.startswith(f"{references['edited']}: changed since the last deployment by kubectl-edit at ")
     assert deleted == f"{references['deleted']}: deleted since the last deployment"
 
