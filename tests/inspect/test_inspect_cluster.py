@@ -238,7 +238,13 @@ def test_a_name_means_the_owner_rather_than_its_children(cluster: Cluster, names
     with pytest.raises(ConsoleError, match=r"several objects have this name: Job \(batch/v1\), Pod \(v1\); set --kind"):
         look_up(cluster, namespace, "same")
     cluster.delete(Reference("v1", "Pod", "same", namespace), grace=0)
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "same", "uid": text_at(made, "metadata", "uid")}
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": "same",
+        "controller": True,
+        "uid": text_at(made, "metadata", "uid"),
+    }
     owned: Any = {**metadata, "ownerReferences": [owner]}
     cluster.create({**pod, "metadata": owned})
     assert look_up(cluster, namespace, "same")["kind"] == "Job"
