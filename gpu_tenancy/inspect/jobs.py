@@ -15,11 +15,11 @@ from gpu_tenancy.inspect.reading import read
 from gpu_tenancy.inspect.target import KINDS
 from gpu_tenancy.inspect.workloads import Workload, read_workloads
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.errors import ApiError, UnknownKindError
+from gpu_tenancy.kube.errors import FORBIDDEN, NOT_FOUND, ApiError, UnknownKindError
 from gpu_tenancy.kube.request import CONNECTIONS
 from gpu_tenancy.model.kinds import kind_of
 
-_UNREAD: Final = (403, 404)
+_UNREAD: Final = (FORBIDDEN, NOT_FOUND)
 _INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _NUMBER: Final = re.compile(r"(\d+)")
 

@@ -18,7 +18,7 @@ from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.jobs import Jobs
 from gpu_tenancy.inspect.listing import age
 from gpu_tenancy.inspect.pods import Manifest, ended, label, name_of, requests
-from gpu_tenancy.inspect.target import outcome
+from gpu_tenancy.inspect.target import FAILED, outcome
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import NOT_FOUND, ApiError
 from gpu_tenancy.model.kinds import kind_of
@@ -86,7 +86,7 @@ def _wanted(manifest: Manifest) -> int:
 
 def _state(jobs: Jobs, manifest: Manifest, running: int, wanted: int) -> str:
     if end := outcome(manifest):
-        return "failed" if end in {"Failed", "Aborted"} else "complete"
+        return "failed" if end in FAILED else "complete"
     if schedule := text_at(manifest, "spec", "schedule"):
         return "suspended" if at(manifest, "spec", "suspend") else f"at {schedule}"
     if running:

@@ -56,6 +56,10 @@ class Target:
         return outcome(self.manifest)
 
 
+FAILED: Final = frozenset({"Failed", "Aborted"})
+"""The outcomes of what did not complete."""
+
+
 def outcome(manifest: Manifest) -> str:
     """How an object ended, such as `Complete`; empty where it did not."""
     for kind in ("Complete", "Completed", "Failed"):

@@ -106,6 +106,7 @@ def followed(
         typer.Exit: it failed.
     """
     from gpu_tenancy.inspect.logs import Logs
+    from gpu_tenancy.inspect.target import FAILED
 
     name = text_at(manifest, "metadata", "name")
     try:
@@ -114,7 +115,7 @@ def followed(
         _note(f"{name} continues; `tenancy logs {name} -f` follows it again")
         return
     _note(f"{name}: {end.lower() or 'deleted'}")
-    if end in {"Failed", "Aborted"}:
+    if end in FAILED:
         raise typer.Exit(terminal.PROMISE_BROKEN)
 
 
@@ -199,7 +200,7 @@ def requeue(
 
         for manifest, title in _confirmed(cluster, names, namespace, kind, "End and queue again", yes=yes):
             home = text_at(manifest, "metadata", "namespace")
-            workloads = read_jobs(cluster, home, queued=True).workloads_of(manifest)
+            workloads = read_jobs(cluster, home, queued=True, kinds=()).workloads
             with _permitted("delete", manifest), terminal.reported_if_slow(f"waiting for the pods of {title} to end"):
                 how = requeue(cluster, manifest, workloads)
             terminal.out.print(f"{title} {how}", highlight=False)

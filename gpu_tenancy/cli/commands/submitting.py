@@ -147,7 +147,7 @@ def _wait_for(cluster: "Cluster", after: str, team: str) -> None:
         typer.Exit: it failed or was deleted.
     """
     from gpu_tenancy.inspect.jobs import look_up
-    from gpu_tenancy.inspect.target import outcome
+    from gpu_tenancy.inspect.target import FAILED, outcome
     from gpu_tenancy.kube.references import Reference
 
     home, _, name = after.rpartition("/")
@@ -156,9 +156,8 @@ def _wait_for(cluster: "Cluster", after: str, team: str) -> None:
     while live and not outcome(live):
         time.sleep(_EVERY)
         live = cluster.get(*Reference.of(live))
-    end = outcome(live) if live else "deleted"
-    if end in {"deleted", "Failed", "Aborted"}:
-        terminal.error_line(f"not submitted, since {name} {'was deleted' if not live else 'failed'}")
+    if not live or outcome(live) in FAILED:
+        terminal.error_line(f"not submitted, since {name} {'failed' if live else 'was deleted'}")
         raise typer.Exit(terminal.PROMISE_BROKEN)
 
 

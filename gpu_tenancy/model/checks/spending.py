@@ -8,7 +8,7 @@ from gpu_tenancy.model.plan.costs import gpu_prices
 from gpu_tenancy.model.plan.needs import installed_by
 from gpu_tenancy.model.plan.shares import Tree
 
-MONTH: Final = 30 * 86_400
+_MONTH: Final = 30 * 86_400
 """Seconds that a monthly budget is about."""
 
 
@@ -37,5 +37,5 @@ def _reasons(tree: Tree, name: str, prices: dict[str, float | None]) -> Iterator
     stack, here = tree.stack, installed_by(tree, "prometheus") == "here"
     if not here and stack.operators.of("prometheus").install != "installed":
         yield "no Prometheus of this stack records what GPUs are used", "set operators.prometheus to here or installed"
-    elif here and (stack.metrics.storage is None or stack.metrics.storage.retention < MONTH):
+    elif here and (stack.metrics.storage is None or stack.metrics.storage.retention < _MONTH):
         yield "Prometheus does not keep its samples for 30 days", "set metrics.storage.retention to 30d or more"
