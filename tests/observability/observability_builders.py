@@ -32,8 +32,13 @@ def watched(**sections: Any) -> Data:
 
 
 def budgeted() -> Data:
-    """The same, where team `a` has a budget, and a GPU-hour of an H100 costs 4 dollars."""
-    found = watched(operators={"prometheus": "installed"}, prices={"p5.48xlarge": {"onDemand": 32}})
+    """The same, with a budget of team `a`, H100s for 4 dollars an hour, and a service level of class `production`."""
+    found = watched(
+        operators={"prometheus": "installed"},
+        prices={"p5.48xlarge": {"onDemand": 32}},
+        priorities={"production": {"value": 1000}},
+    )
+    found["metrics"]["serviceLevels"] = {"waiting": {"production": {"within": "30m", "share": 90}}}
     found["teams"]["a"]["monthlyBudget"] = 20_000
     return found
 
@@ -85,3 +90,25 @@ def tried(tests: list[Data], rules: Data, folder: Path, every: str = "1m") -> tu
         check=False,
     )
     return done.returncode == 0, done.stdout + done.stderr
+
+
+def series(world: dict[str, Any], minutes: int) -> list[Data]:
+    """Promtool's series: of a number always the same, of a text what it says."""
+
+    def values(value: Any) -> str:
+        if value == "Inf":  # which promtool takes in a list alone
+            return " ".join(["Inf"] * minutes)
+        return value if isinstance(value, str) else f"{value}x{minutes}"
+
+    return [{"series": name, "values": values(value)} for name, value in world.items()]
+
+
+def firing(name: str) -> str:
+    """The alert where it fires, with its own labels."""
+    return f'sum without (alertname, alertstate, severity) (ALERTS{{alertname="{name}", alertstate="firing"}})'
+
+
+def asks(expr: str, at: str, answer: dict[str, float]) -> Data:
+    """Promtool's test of an expression at a moment: the value of each set of labels."""
+    samples = [{"labels": labels, "value": value} for labels, value in answer.items()]
+    return {"expr": expr, "eval_time": at, "exp_samples": samples}

@@ -120,6 +120,17 @@ WORLD = {
     'kueue_pending_workloads{cluster_queue="a", status="inadmissible", replica_role="leader"}': 1,
     'kueue_evicted_workloads_total{cluster_queue="a", reason="Preempted", replica_role="leader"}': "0+1x120",
     'kueue_preempted_workloads_total{preempting_cluster_queue="b", reason="InCohortReclamation"}': "0+1x120",
+    **{
+        f'gpu_tenancy:{name}_seconds_bucket{{cluster_queue="a"{more}, le="{bound}"}}': count
+        for name, more, counts in (
+            ("guaranteed_wait", "", {"10": 0, "20": 1, "40": 2, "+Inf": 2}),
+            ("release", "", {"20": 0, "40": 1, "80": 2, "+Inf": 2}),
+            ("wait", ', priority_class="production"', {"320": 0, "640": 2, "+Inf": 2}),
+        )
+        for bound, count in counts.items()
+    },
+    'gpu_tenancy:admissions{level="guarantee", cluster_queue="a"}': 2,
+    'gpu_tenancy:admissions_late{level="guarantee", cluster_queue="a"}': 0.5,
     'kueue_cluster_queue_status{cluster_queue="a", status="active", replica_role="leader"}': 1,
     'kueue_cluster_queue_status{cluster_queue="a", status="pending", replica_role="leader"}': 0,
     'kueue_cluster_queue_status{cluster_queue="b", status="pending", replica_role="leader"}': 1,
@@ -299,6 +310,15 @@ ANSWERS: dict[str, dict[str, float]] = {
     "quota/Workloads evicted within the hour/A": {'{cluster_queue="a", reason="Preempted"}': 60},
     "quota/Preemptions in 30 days/A": {'{cluster_queue="a"}': 90},
     "quota/Preemptions in 30 days/B": {'{preempting_cluster_queue="b", reason="InCohortReclamation"}': 90},
+    **{
+        f"quota/{panel}/{letter}": {f'{{cluster_queue="a"{more}}}': value}
+        for panel, more, values in (
+            ("Guarantees given back", "", (20, 38, 40, 75)),
+            ("Preempted workloads", "", (40, 76, 80)),
+            ("Waiting by class and team", ', priority_class="production"', (480, 624, 640, 182)),
+        )
+        for letter, value in zip("ABCD", values, strict=False)
+    },
     "quota/Queues that admit nothing/A": {'{cluster_queue="b", status="pending"}': 1},
     **{f"quota/Gangs/{letter}": _gang(value) for letter, value in {"A": 4, "B": 8, "C": 3}.items()},
     **{

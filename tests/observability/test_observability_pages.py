@@ -11,7 +11,7 @@ import pytest
 import yaml
 from builders import pool, server, stack, team
 from jsonschema import Draft7Validator
-from observability_builders import LATENCY, amd, observed, panels, two_vendors, watched
+from observability_builders import LATENCY, amd, budgeted, observed, panels, two_vendors, watched
 from stand_ins import definition
 
 from gpu_tenancy.embedded.platform import Platform
@@ -22,6 +22,7 @@ from gpu_tenancy.model.source import Source, to_config
 
 RULES = "prometheus-operator/monitoring.coreos.com_prometheusrules.yaml"
 WORDS = {"and", "or", "on", "by", "unless", "group_left", "time", "vector", "sum", "max", "avg", "count", "increase"}
+RECORDED = ("gpu_tenancy:",)
 METRICS: dict[str, list[str]] = {
     name: labels
     for group in yaml.safe_load((Path(__file__).parent / "metrics.yaml").read_text(encoding="utf-8"))
@@ -60,18 +61,30 @@ def _expressions(plan: ObservabilityPlan) -> list[str]:
 
 def _selectors(expr: str) -> list[tuple[str, list[str]]]:
     """Every metric that an expression names, with the labels it is picked by."""
-    matches = re.findall(r"\b((?:apiserver|kube|kueue|volcano|keda|DCGM|inference)_\w+)(?:\{([^}]*)\})?", expr)
+    matches = re.findall(
+        r"\b((?:apiserver|kube|kueue|volcano|keda|DCGM|inference)_\w+|gpu_tenancy:\w+)(?:\{([^}]*)\})?", expr
+    )
     return [(name, re.findall(r"(\w+)\s*(?:=|!=|=~|!~)\"", labels)) for name, labels in matches]
 
 
 def _selected() -> list[tuple[str, list[str]]]:
     every = [selector for expr in _expressions(observed(watched())) for selector in _selectors(expr)]
     # Parts of label names, such as kube_…_resource, are in quotes or lists of labels and never before a brace.
-    return [(name, labels) for name, labels in every if name != LATENCY and name not in WORDS]
+    mine = (LATENCY, *RECORDED)
+    return [(name, labels) for name, labels in every if not name.startswith(mine) and name not in WORDS]
 
 
 def test_every_metric_of_an_expression_is_in_the_table_and_each_of_the_table_is_used() -> None:
     assert {name for name, _ in _selected()} == set(METRICS)
+
+
+def test_every_recorded_metric_of_an_expression_has_a_rule_and_is_used_but_what_only_people_and_costs_read() -> None:
+    plan = observed(budgeted())
+    rules = {rule["record"] for group in plan.rules for rule in group["rules"] if "record" in rule}
+    asked = {name for expr in _expressions(plan) for name, _ in _selectors(expr) if name.startswith(RECORDED)}
+    assert asked <= rules
+    by_costs = {"existing", "lent", "unused", "failed", "of_job"}
+    assert rules - asked == {f"gpu_tenancy:gpus_{name}" for name in by_costs}
 
 
 def test_every_metric_is_picked_by_labels_that_it_has() -> None:
@@ -190,11 +203,16 @@ def test_a_stack_without_gpus_has_the_quotas_and_alerts_of_cpus() -> None:
     assert [name for name, _ in found.dashboards] == ["gpu-tenancy-quota.json"]
     board = json.loads(found.dashboards[0][1])
     assert (board["title"], board["panels"][1]["title"]) == ("CPU quota", "CPUs now")
-    assert [group["name"] for group in found.rules] == ["gpu-tenancy-teams", "gpu-tenancy-guards"]
+    assert [group["name"].removeprefix("gpu-tenancy-") for group in found.rules] == [
+        "demand",
+        "promises",
+        "teams",
+        "guards",
+    ]
     assert "GPU" not in found.dashboards[0][1] + json.dumps(found.rules)
     assert "Gangs" not in [panel["title"] for panel in board["panels"]]
     selected = [selector for expr in _expressions(found) for selector in _selectors(expr)]
-    assert {name for name, _ in selected} <= set(METRICS)
+    assert {name for name, _ in selected if not name.startswith(RECORDED)} <= set(METRICS)
     assert 'resource=~"cpu"' in found.dashboards[0][1].replace('\\"', '"')
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from builders import Data, pool, stack, team
-from observability_builders import budgeted, observed, panels, tried, watched
+from observability_builders import asks, budgeted, firing, observed, panels, series, tried, watched
 from observability_world import ANSWERS, CHOSEN, RECORDED, WORLD
 
 pytestmark = pytest.mark.process
@@ -25,9 +25,14 @@ _OTHER = 'cluster_queue="a", flavor="a100", resource="nvidia.com/gpu"'
 
 
 def _two_flavors(reserved: int) -> dict[str, Any]:
-    """A queue with four A100s more, of which so many are reserved."""
-    quota = {f"kueue_cluster_queue_{name}{{{_OTHER}}}": 4 for name in ("nominal_quota", "resource_usage")}
-    return {**_QUOTA, **quota, f"kueue_cluster_queue_resource_reservation{{{_OTHER}}}": reserved}
+    """A queue with four A100s more, of which so many are reserved; and a flavor that it may not use."""
+    quota = {
+        f"kueue_cluster_queue_{name}{{{of}}}": value
+        for of, values in ((_OTHER, (4, 0, 4)), (_OTHER.replace("a100", "cpu"), (0, 0, 0)))
+        for name, value in zip(("nominal_quota", "borrowing_limit", "resource_usage"), values, strict=True)
+    }
+    unused = {f"kueue_cluster_queue_resource_reservation{{{_OTHER.replace('a100', 'cpu')}}}": 0}
+    return {**_QUOTA, **quota, **unused, f"kueue_cluster_queue_resource_reservation{{{_OTHER}}}": reserved}
 
 
 _STUCK = {**_QUOTA, 'kueue_admitted_active_workloads{cluster_queue="a"}': 0}
@@ -53,15 +58,29 @@ _SPENT: dict[str, Any] = {
 }
 """At a sample a minute, a twelfth of these GPUs: 8 x 4 / 12 dollars a sample, more than 20 with the eighth."""
 
+_ADMITTED = 'gpu_tenancy:admissions{level="guarantee", cluster_queue="a"}'
+_TOO_LATE = 'gpu_tenancy:admissions_late{level="guarantee", cluster_queue="a"}'
+_LATE: dict[str, Any] = {_ADMITTED: 1, _TOO_LATE: "0x199 1x400"}
+"""At a sample a minute: all from 200 minutes on, which are 30 % after 287 minutes and 5 % after 211."""
+
 
 # What there is, what fires, when it does not yet, and when it does: labels beside the alert's own.
 ALARMS: dict[str, tuple[dict[str, Any], str, str, list[str]]] = {
     "GpuNodeUnhealthy": (WORLD, "9m", "11m", ['node="n2"', 'node="n3"']),
     "GpuXidError": (WORLD, "", "1m", ['node="n1", gpu="0", UUID="GPU-n1-0"']),
     "GuaranteeNotHonoured": (_QUOTA, "9m", "11m", [_QUEUE]),
-    "GuaranteeNotHonoured, of neither flavor": (_two_flavors(3), "9m", "11m", [_QUEUE, _OTHER]),
+    "GuaranteeNotHonoured, of neither flavor": (_two_flavors(0), "9m", "11m", [_QUEUE, _OTHER]),
     "GuaranteeInDoubt": (_two_flavors(4), "29m", "31m", [_QUEUE]),
+    "GuaranteeInDoubt, too little is left of the other": (_two_flavors(1), "29m", "31m", [_QUEUE]),
     "QueueStuck": (_STUCK, "29m", "91m", ['cluster_queue="a"']),
+    "GuaranteeReclaimSlow": (_LATE, "284m", "287m", ['level="guarantee", cluster_queue="a"']),
+    "GuaranteeReclaimDegraded": (_LATE, "209m", "212m", ['level="guarantee", cluster_queue="a"']),
+    "WaitingTooLong": (
+        {name.replace('"guarantee"', '"waiting", priority_class="production"'): value for name, value in _LATE.items()},
+        "220m",
+        "224m",
+        ['level="waiting", priority_class="production", cluster_queue="a"'],
+    ),
     "TeamAtLimit": (_FULL, "23h", "25h", [_QUEUE]),
     "AdmissionPolicyChanged": (
         {_requests("WATCH"): 3, _requests(): "_x89 1x100", _requests("APPLY"): "7x89 8x100"},
@@ -89,24 +108,20 @@ QUIET: dict[str, dict[str, Any]] = {
     "GuaranteeNotHonoured": {**_QUOTA, f"kueue_cluster_queue_resource_reservation{{{_QUEUE}}}": 8},
     "GuaranteeNotHonoured, what waits asks for no GPU": {**_QUOTA, _ASKED: 0},
     "GuaranteeNotHonoured, what waits may want the other flavor": _two_flavors(4),
+    "GuaranteeNotHonoured, what waits is larger than what is left": {**_QUOTA, _ASKED: 5},
     "GuaranteeInDoubt": _QUOTA,
-    "GuaranteeInDoubt, of neither flavor": _two_flavors(3),
+    "GuaranteeInDoubt, of neither flavor": _two_flavors(0),
     "GuaranteeInDoubt, what waits asks for no GPU": {**_two_flavors(4), _ASKED: 0},
     "QueueStuck": {**_STUCK, 'kueue_admitted_workloads_total{cluster_queue="a"}': "0+1x1600"},
     "QueueStuck, yet one runs": {**_STUCK, 'kueue_admitted_active_workloads{cluster_queue="a"}': 1},
+    "GuaranteeReclaimSlow, but not lately": {_ADMITTED: 1, _TOO_LATE: "1x255 0x400"},
+    "GuaranteeReclaimSlow, yet a single one": {_ADMITTED: "0x279 1 0x400", _TOO_LATE: "0x279 1 0x400"},
+    "GuaranteeReclaimDegraded, within the budget": {_ADMITTED: 100, _TOO_LATE: 5},
+    "WaitingTooLong, of guarantees": _LATE,
     "TeamAtLimit": {**_FULL, f"kueue_cluster_queue_borrowing_limit{{{_QUEUE}}}": "Inf"},
     "MonthlyBudgetExceeded": {**_SPENT, 'gpu_tenancy:usd_monthly_budget{cluster_queue="a"}': 20_000},
     "AutoscalerAtMaximum": {key: 3 if "current" in key else value for key, value in _SCALED.items()},
 }
-
-
-def _series(world: dict[str, Any], minutes: int) -> list[Data]:
-    def values(value: Any) -> str:
-        if value == "Inf":  # which promtool takes in a list alone
-            return " ".join(["Inf"] * minutes)
-        return value if isinstance(value, str) else f"{value}x{minutes}"
-
-    return [{"series": name, "values": values(value)} for name, value in world.items()]
 
 
 def _rule(alert: str) -> Data:
@@ -119,15 +134,6 @@ def _minutes(at: str) -> int:
     return int(at[:-1]) * {"m": 1, "h": 60}[at[-1]]
 
 
-def _firing(name: str) -> str:
-    return f'sum without (alertname, alertstate, severity) (ALERTS{{alertname="{name}", alertstate="firing"}})'
-
-
-def _asks(expr: str, at: str, answer: dict[str, float]) -> Data:
-    samples = [{"labels": labels, "value": value} for labels, value in answer.items()]
-    return {"expr": expr, "eval_time": at, "exp_samples": samples}
-
-
 def _chosen(expr: str) -> str:
     for variable, value in CHOSEN.items():
         expr = expr.replace(variable, value)
@@ -137,8 +143,8 @@ def _chosen(expr: str) -> str:
 def _board(world: dict[str, Any]) -> list[Data]:
     expressions = {name.removeprefix("gpu-tenancy-"): _chosen(expr) for name, expr, _ in panels(observed(watched()))}
     assert set(expressions) == set(ANSWERS)
-    checks = [_asks(expr, "90m", ANSWERS[name]) for name, expr in expressions.items()]
-    return [{"interval": "1m", "input_series": _series(world, 120), "promql_expr_test": checks}]
+    checks = [asks(expr, "90m", ANSWERS[name]) for name, expr in expressions.items()]
+    return [{"interval": "1m", "input_series": series(world, 120), "promql_expr_test": checks}]
 
 
 def test_every_expression_of_a_dashboard_gives_the_answer_worked_out_by_hand(tmp_path: Path) -> None:
@@ -160,8 +166,8 @@ def test_latency_of_a_histogram_is_that_of_the_slowest_pod_in_seconds(tmp_path: 
             ("count", "", 100),
         )
     }
-    check = _asks(f"round(1000 * ({expr}))", "90m", {"{}": 199})
-    case = {"interval": "1m", "input_series": _series(world, 120), "promql_expr_test": [check]}
+    check = asks(f"round(1000 * ({expr}))", "90m", {"{}": 199})
+    case = {"interval": "1m", "input_series": series(world, 120), "promql_expr_test": [check]}
     passed, said = tried([case], {"groups": []}, tmp_path)
     assert passed, said
 
@@ -177,9 +183,9 @@ def test_another_name_of_a_metric_or_label_is_noticed(tmp_path: Path, wrong: tup
 def test_an_alert_fires_after_its_duration(tmp_path: Path, name: str) -> None:
     world, early, late, labels = ALARMS[name]
     alert = name.partition(",")[0]
-    checks = [_asks(_firing(alert), late, {f"{{{label}}}": 1 for label in labels})]
-    checks += [_asks(_firing(alert), early, {})] if early else []
-    tests = [{"interval": "1m", "input_series": _series(world, _minutes(late)), "promql_expr_test": checks}]
+    checks = [asks(firing(alert), late, {f"{{{label}}}": 1 for label in labels})]
+    checks += [asks(firing(alert), early, {})] if early else []
+    tests = [{"interval": "1m", "input_series": series(world, _minutes(late)), "promql_expr_test": checks}]
     passed, said = tried(tests, _rule(alert), tmp_path)
     assert passed, said
 
@@ -191,8 +197,8 @@ def test_an_alert_does_not_fire_while_guarantees_hold(tmp_path: Path, name: str)
     tests = [
         {
             "interval": "1m",
-            "input_series": _series(QUIET[name], _minutes(late)),
-            "promql_expr_test": [_asks(_firing(alert), late, {})],
+            "input_series": series(QUIET[name], _minutes(late)),
+            "promql_expr_test": [asks(firing(alert), late, {})],
         }
     ]
     passed, said = tried(tests, _rule(alert), tmp_path)
@@ -211,7 +217,7 @@ def test_every_recording_rule_gives_the_answer_worked_out_by_hand(tmp_path: Path
     assert names == list(RECORDED)
     quiet = {key: 3 if "GPU_UTIL" in key and "api-5f-x1" in key else value for key, value in WORLD.items()}
     checks = [
-        _asks(
+        asks(
             f"gpu_tenancy:gpus_{name}",
             "90m",
             {f"gpu_tenancy:gpus_{name}{labels}": value for labels, value in answers.items()},
@@ -219,8 +225,8 @@ def test_every_recording_rule_gives_the_answer_worked_out_by_hand(tmp_path: Path
         for name, answers in RECORDED.items()
     ]
     # Each failed pod counts once, whatever the moments of the evaluations.
-    checks.append(_asks("sum(sum_over_time(gpu_tenancy:gpus_failed[2h]) * 300 / 3600)", "119m", {"{}": 8}))
-    case = {"interval": "1m", "input_series": _series(quiet, 120), "promql_expr_test": checks}
+    checks.append(asks("sum(sum_over_time(gpu_tenancy:gpus_failed[2h]) * 300 / 3600)", "119m", {"{}": 8}))
+    case = {"interval": "1m", "input_series": series(quiet, 120), "promql_expr_test": checks}
     passed, said = tried([case], {"groups": [group]}, tmp_path, every=group["interval"])
     assert passed, said
 
@@ -235,6 +241,7 @@ def test_without_gpus_the_panels_show_cpus(tmp_path: Path) -> None:
         f"kueue_cluster_queue_resource_reservation{{{cpus}}}": 6,
         f"kueue_cluster_queue_resource_usage{{{cpus}}}": 6,
         'kueue_cluster_queue_resource_pending{cluster_queue="a", resource="cpu"}': 5,
+        'kueue_pending_workloads{cluster_queue="a", status="inadmissible"}': 2,
     }
     shown = {
         name: expr.replace("$team", "a").replace("$flavor", "cpu")
@@ -242,11 +249,9 @@ def test_without_gpus_the_panels_show_cpus(tmp_path: Path) -> None:
         if "/CPUs now/" in name
     }
     answers = [10, 20, 6, 0, 4, 14]
-    checks = [
-        _asks(f"sum({expr})", "20m", {"{}": answer}) for expr, answer in zip(shown.values(), answers, strict=True)
-    ]
-    checks.append(_asks(_firing("GuaranteeNotHonoured"), "20m", {f"{{{cpus}}}": 1}))
+    checks = [asks(f"sum({expr})", "20m", {"{}": answer}) for expr, answer in zip(shown.values(), answers, strict=True)]
+    checks.append(asks(firing("GuaranteeNotHonoured"), "20m", {f"{{{cpus}}}": 1}))
     rules = {"groups": list(found.rules)}
-    case = {"interval": "1m", "input_series": _series(world, 20), "promql_expr_test": checks}
+    case = {"interval": "1m", "input_series": series(world, 20), "promql_expr_test": checks}
     passed, said = tried([case], rules, tmp_path)
     assert passed, said

@@ -73,6 +73,9 @@ def _priorities(stack: Stack) -> Iterator[Problem]:
     for name in stack.priorities:
         if name.startswith("system-"):
             yield Problem(("priorities", name), "uses the prefix system-, which Kubernetes reserves", "rename it", name)
+    for name in stack.metrics.service_levels.waiting:
+        place = ("metrics", "serviceLevels", "waiting", name)
+        yield from known_in(name, stack.priorities, "priority class", place, ("priorities",))
 
 
 def _cohorts(tree: Tree) -> Iterator[Problem]:

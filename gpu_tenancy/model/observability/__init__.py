@@ -12,6 +12,7 @@ from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.model.observability.dashboards import Dashboard, Variable, to_json
 from gpu_tenancy.model.observability.expressions import Expressions
+from gpu_tenancy.model.observability.levels import levels
 from gpu_tenancy.model.observability.panels import Panel, Target
 
 if TYPE_CHECKING:  # The plan imports this package, so importing it at run time would be a cycle.
@@ -63,7 +64,11 @@ def observability(
     teams = tuple(tree.stack.teams)
     if not resources and not teams:
         return ObservabilityPlan()
+    promised = levels(tree.stack.metrics.service_levels)
     names: dict[str, Any] = {
+        "levels": promised,
+        "guarantee": promised[""],
+        "waiting": {name: level for name, level in promised.items() if name},
         "on": Expressions(resources or (CPU,), teams),
         "cpus": Expressions((CPU,), teams),
         "bytes": Expressions((MEMORY,), teams),

@@ -233,14 +233,56 @@ class Expressions:
 
     @property
     def below_guarantee(self) -> str:
-        """Flavors of queues with pending workloads, whose reservations are below the guarantee."""
-        waits = f"{self.wanted()} > 0"
-        return f"({self._reserved} < {self.nominal()}) and on (cluster_queue, resource) ({waits})"
+        """Reservations in flavors of queues with pending workloads that fit into what is left of the guarantee.
+
+        Their mean request does, so the smallest one does.
+        """
+        return f"{self._reserved} and {self._left} >= {self._mean_request}"
+
+    @property
+    def demand_within_guarantee(self) -> str:
+        """1 for each queue with a guarantee whose pending workloads fit into what is left of it, in any flavor.
+
+        Not if workloads are pending that request none of the resources, because they wait for something else.
+        """
+        usable = f"{self.limit()} > 0"
+        left = f"min by (cluster_queue, resource) ({self._left} and ({usable}))"
+        short = f"{left} - ({self.wanted()} or 0 * {left}) < 0"
+        asked = f"sum by (cluster_queue) ({self.wanted()}) > 0"
+        others = f"({self.pending()} > 0 unless {asked})"
+        promised = f"sum by (cluster_queue) ({self.nominal()}) > 0"
+        return f"({promised}) ^ 0 unless on (cluster_queue) ({short}) unless {others}"
+
+    def grown(self, metric: str, by: str, more: str = "") -> str:
+        """What counters of Kueue grew by since the last evaluation, also from 0 after a restart.
+
+        Nothing while Prometheus has not read Kueue for as long.
+        """
+        series = f"{metric}{{{more}}}" if more else metric
+        offset = f"offset {self.every}"
+        since = f"sum by ({by}) ({series} - {series} {offset} >= 0 or {series})"
+        return f"{since} and on () group(kueue_cluster_queue_nominal_quota {offset})"
+
+    @staticmethod
+    def waited(quantile: float, buckets: str, by: str = "cluster_queue") -> str:
+        """Quantile of recorded buckets in 7 days; 1 gives the bound of the longest."""
+        recorded = f'sum_over_time(gpu_tenancy:{buckets}{{cluster_queue=~"$team"}}[7d])'
+        return f"histogram_quantile({quantile}, sum by ({by}, le) ({recorded})) > 0"
 
     @property
     def guarantee_reserved(self) -> str:
-        """Flavors of queues whose guarantee is fully reserved."""
-        return f"({self._reserved} >= {self.nominal()})"
+        """Flavors that a queue may use, with less left of the guarantee than pending workloads request in the mean."""
+        return f"({self._left} < {self._mean_request} and ({self.limit()} > 0))"
+
+    @property
+    def _left(self) -> str:
+        return f"({self.nominal()} - {self._reserved})"
+
+    @property
+    def _mean_request(self) -> str:
+        """Of the pending workloads that request the resource; to compare with amounts by flavor."""
+        mean = f"{self.wanted()} / on (cluster_queue) group_left () {self.pending()} > 0"
+        return f"on (cluster_queue, resource) group_left () ({mean})"
 
     @property
     def _reserved(self) -> str:

@@ -68,6 +68,24 @@ class MetricsStorage(Section):
     """StorageClass of the volumes; default: the cluster's default class."""
 
 
+class ServiceLevel(Section):
+    """The share of workloads that must be admitted within a time."""
+
+    within: Annotated[Seconds, Field(ge=60, le=11 * 3600)] = 600
+    """Time from submission, or from the last eviction, to admission: 1m to 11h, which Kueue's metrics can tell."""
+    share: Annotated[float, Field(ge=50, le=99.9)] = 95
+    """Percent of the workloads, in 30 days."""
+
+
+class ServiceLevels(Section):
+    """Service levels of queues, which dashboards show and alerts watch."""
+
+    guarantee: ServiceLevel = ServiceLevel()
+    """Workloads that fit into what is left of their queue's guarantee; default: 95 % within 10m."""
+    waiting: dict[Name, ServiceLevel] = {}
+    """All workloads of a priority class, by its name; default: none."""
+
+
 class Metrics(Section):
     """The latency metric that servers can scale on besides CPU: the 99th percentile of a pod's request latency.
 
@@ -92,6 +110,8 @@ class Metrics(Section):
     storage: MetricsStorage | None = None
     """The volume of the Prometheus that this program installs; default: 100Gi for 15 days, if the cluster has a default
     StorageClass, as far as the program or `cluster.provides` tells."""
+    service_levels: ServiceLevels = ServiceLevels()
+    """How soon workloads must be admitted; alerts say when too many are late."""
 
     @model_validator(mode="after")
     def _something_to_measure(self) -> Self:
