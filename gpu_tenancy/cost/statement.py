@@ -59,6 +59,7 @@ class Line:
     Attributes:
         center: the team's cost center; empty for a namespace that is not in the stack.
         price: US dollars per GPU-hour; None if unknown.
+        budget: US dollars that all GPUs of the team may cost in 30 days; None without a budget.
     """
 
     team: str
@@ -66,6 +67,7 @@ class Line:
     flavor: str
     hours: Hours
     price: float | None
+    budget: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +178,10 @@ class Terms:
         return spec.cost_center if spec else ""
 
     def line(self, team: str, flavor: str, hours: Hours) -> Line:
-        """A line with cost center and price."""
-        return Line(team, self.center_of(team), flavor, hours, self.prices.get(flavor))
+        """A line with cost center, price and budget."""
+        spec = self.tree.stack.teams.get(team)
+        budget = spec.monthly_budget if spec else None
+        return Line(team, self.center_of(team), flavor, hours, self.prices.get(flavor), budget)
 
     def ordered(self, lines: Iterable[Line]) -> tuple[Line, ...]:
         """Lines with GPU-hours in the order of the stack; other namespaces last."""

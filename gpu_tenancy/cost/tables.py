@@ -4,19 +4,13 @@ import csv
 import io
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, astuple
+from functools import partial
 from typing import Final
 
 from gpu_tenancy.cost.ledger import Hours
 from gpu_tenancy.cost.statement import JobUse, Line, Statement
 from gpu_tenancy.model.outlook.costs import spent
-from gpu_tenancy.review.figures import DASH, UNKNOWN, Row, Table, columns, monthly, row, share
-
-_MANY: Final = 10
-
-
-def hours_text(hours: float | None) -> str:
-    """`0`, `0.4`, `12`, `1,204`; `unknown` for None."""
-    return UNKNOWN if hours is None else f"{hours:.1f}" if 0 < round(hours, 1) < _MANY else f"{hours:,.0f}"
+from gpu_tenancy.review.figures import DASH, UNKNOWN, Row, Table, columns, hours_text, monthly, row, share
 
 
 def headline(statement: Statement) -> str:
@@ -55,25 +49,36 @@ def teams_table(statement: Statement) -> Table:
 
 
 def costs_table(statement: Statement) -> Table:
-    """US dollars by cost center and team."""
+    """US dollars by cost center and team, beside the budgets if a team has one."""
+    budgeted = any(line.budget for line in statement.lines)
+    costs_of = partial(_costs, budgeted=budgeted)
     rows: list[Row] = []
     for center in dict.fromkeys(line.center for line in sorted(statement.lines, key=lambda line: line.center)):
         own = [line for line in statement.lines if line.center == center]
         teams = dict.fromkeys(line.team for line in own)
         for team in teams:
-            costs = _costs(line for line in own if line.team == team)
+            costs = costs_of(line for line in own if line.team == team)
             rows += [row(center or DASH, team, *costs, team=team)]
         if len(teams) > 1:
-            rows.append(row(center or DASH, "all its teams", *_costs(own), sums=True))
-    rows += [row("total", "", *_costs(statement.lines), sums=True)] if len(rows) > 1 else []
-    heads = columns("cost center", "team", "guaranteed#", "used#", "idle#", "borrowed#")
+            rows.append(row(center or DASH, "all its teams", *costs_of(own), sums=True))
+    rows += [row("total", "", *costs_of(statement.lines), sums=True)] if len(rows) > 1 else []
+    more = ("budget of 30 days#", "used of it#") if budgeted else ()
+    heads = columns("cost center", "team", "guaranteed#", "used#", "idle#", "borrowed#", *more)
     return Table("costs", "US dollars by cost center", heads, tuple(rows), keys=2)
 
 
-def _costs(lines: Iterable[Line]) -> Iterator[str]:
+def _costs(lines: Iterable[Line], *, budgeted: bool) -> Iterator[str]:
+    """Costs of lines; with budgets, their sum and what was used of it, if every team of the lines has one."""
     own = list(lines)
     for amount in ("guaranteed", "used", "idle", "borrowed"):
         yield monthly(spent((getattr(line.hours, amount), line.price) for line in own))
+    if budgeted:
+        budgets = {line.team: line.budget for line in own}
+        used = spent((line.hours.used, line.price) for line in own)
+        known = [budget for budget in budgets.values() if budget is not None]
+        whole = sum(known) if len(known) == len(budgets) else None
+        yield DASH if whole is None else monthly(whole)
+        yield DASH if whole is None else UNKNOWN if used is None else share(round(used), round(whole))
 
 
 def losses_table(statement: Statement) -> Table:
@@ -172,6 +177,7 @@ def data(statement: Statement) -> dict[str, object]:
                 "flavor": line.flavor,
                 **asdict(line.hours),
                 "usdPerGpuHour": line.price,
+                "usdMonthlyBudget": line.budget,
             }
             for line in statement.lines
         ],

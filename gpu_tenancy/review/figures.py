@@ -172,6 +172,11 @@ def monthly(amount: float | None) -> str:
     return UNKNOWN if amount is None else f"${round(amount):,}"
 
 
+def hours_text(hours: float | None) -> str:
+    """GPU-hours: `0`, `0.4`, `12`, `1,204`; `unknown` for None."""
+    return UNKNOWN if hours is None else f"{hours:.1f}" if 0 < round(hours, 1) < _TWO_DIGITS else f"{hours:,.0f}"
+
+
 def short(amount: float) -> str:
     """A rounded amount: `$151k`."""
     for size, suffix in ((1e6, "M"), (1e3, "k")):
@@ -181,6 +186,7 @@ def short(amount: float) -> str:
     return f"${amount:,.0f}"
 
 
+_TWO_DIGITS = 10
 _THREE_DIGITS = 100
 
 

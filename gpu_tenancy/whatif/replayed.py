@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.review.figures import DASH, Cell, Table, columns, compared, row
+from gpu_tenancy.review.figures import DASH, Cell, Table, columns, compared, hours_text, row
 from gpu_tenancy.review.review import Tone
 from gpu_tenancy.simulation.replay import Change, Comparison, Group, Outcome
 
@@ -46,11 +46,6 @@ def time_text(seconds: float) -> str:
     if seconds < _HOUR:
         return f"{seconds / _MINUTE:.0f} min"
     return f"{seconds / _HOUR:.1f} h" if seconds < 2 * _DAY else f"{seconds / _DAY:.1f} d"
-
-
-def hours_text(hours: float) -> str:
-    """`0`, `0.4`, `12`, `1,204`: GPU-hours."""
-    return "0" if not hours else f"{hours:.1f}" if hours < 10 else f"{hours:,.0f}"  # noqa: PLR2004 - one digit more
 
 
 def headline(replayed: Replayed) -> str:

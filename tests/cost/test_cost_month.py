@@ -19,6 +19,7 @@ from gpu_tenancy.cost.page import page
 from gpu_tenancy.cost.statement import Period, Statement, of_only
 from gpu_tenancy.cost.tables import costs_table, csv_text, data, headline, jobs_table, losses_table, notes, teams_table
 from gpu_tenancy.cost.workloads import NO_LENT, SPREAD, of_workloads
+from gpu_tenancy.review.figures import DASH, hours_text
 from gpu_tenancy.simulation.replay import Trace
 
 
@@ -198,6 +199,31 @@ def test_an_unknown_price_is_never_a_number(tmp_path: Path) -> None:
     assert "h100: no price of the machine" in next(notes(found))
     assert {row.cells[2].text for row in costs_table(found).rows} == {"unknown"}
     assert csv_text(found).splitlines()[1].endswith(",")
+
+
+def test_budgets_stand_beside_what_was_used(tmp_path: Path) -> None:
+    sections = lab(operators={"prometheus": "installed"})
+    sections["teams"]["vision"]["monthlyBudget"] = 1000
+    found = read(tmp_path, [one(), one("more", gpus=1), one("talk", "speech", 1)], sections)
+    table = costs_table(found)
+    assert [column.title for column in table.columns][-2:] == ["budget of 30 days", "used of it"]
+    rows = {(row.cells[1].text or "total"): [cell.text for cell in row.cells][3:] for row in table.rows}
+    # 120 GPU-hours for 10 dollars. The others of its cost center have no budget, so neither has their sum.
+    assert rows["vision"] == ["$1,200", "$58,320", "$0", "$1,000", "120%"]
+    assert [rows[name][-2:] for name in ("serving", "all its teams", "total")] == [[DASH, DASH]] * 3
+    budgets: Any = data(found)
+    assert {team["team"]: team["usdMonthlyBudget"] for team in budgets["teams"]} == {
+        "serving": None,
+        "speech": None,
+        "vision": 1000,
+    }
+    assert "used of it" not in [column.title for column in costs_table(read(tmp_path, [one()])).columns]
+
+
+def test_hours_are_rounded_to_what_can_be_read() -> None:
+    assert [hours_text(hours) for hours in (None, 0, 0.04, 0.05, 9.94, 9.96, 1204.4)] == [
+        "unknown", "0", "0", "0.1", "9.9", "10", "1,204",
+    ]  # fmt: skip
 
 
 def test_lines_without_use_or_guarantee_are_left_out(tmp_path: Path) -> None:
