@@ -144,7 +144,11 @@ def _resources(rule: Mapping[str, Any], guards: GuardsPlan) -> dict[str, list[st
     kinds = {
         "all": KINDS,
         "jobs": [kind for kind in KINDS if kind.is_job],
-        "fromTemplate": [kind for kind in KINDS if kind.counts_template],
+        "fromTemplate": [
+            kind
+            for kind in KINDS
+            if kind.counts_template and queue_place(kind, guards.frameworks) not in ("templates", "never")
+        ],
         "counted": _counted(guards),
         "countedAsOne": [kind for kind in _counted(guards) if not kind.groups],
         "revised": [kind for kind in _counted(guards) if kind.partition],

@@ -56,6 +56,7 @@ NO_QUEUE = "requests GPUs without a queue; set label kueue.x-k8s.io/queue-name: 
 TOLERATION = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
 _LAST = "guards-are-in-force"
 _EDITED = (
+    "argoproj.io",
     "batch.volcano.sh",
     "cilium.io",
     "crd.antrea.io",
@@ -152,7 +153,7 @@ class Person:
         """The status, the answer and the warnings of a dry run."""
         content = "application/merge-patch+json" if method == "PATCH" else "application/json"
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content, **self.headers}
-        query = "" if method == "GET" else "?dryRun=All&fieldValidation=Strict"
+        query = "" if method == "GET" else f"{'&' if '?' in path else '?'}dryRun=All&fieldValidation=Strict"
         sent = None if body is None else json.dumps(body)
         answer = _connections(self.cluster.server, self.authority).request(
             method, f"{path}{query}", body=sent, headers=headers
@@ -208,9 +209,11 @@ class Door:
         self.cluster.delete(Reference("v1", "Namespace", home), wait=0)
 
     @contextmanager
-    def newcomer(self, name: str, role: str, team: str) -> Generator[Person]:
-        """Logs somebody in with a role in a new namespace of a team, before any guard is in force there."""
-        namespace = _object("v1", "Namespace", team, labels={"app.kubernetes.io/managed-by": "gpu-tenancy"})
+    def newcomer(self, name: str, role: str, team: str, **facts: str) -> Generator[Person]:
+        """Logs somebody in with a role in a new namespace of a team, with these facts for guards."""
+        read = {f"guards.gpu-tenancy.dev/{key.replace('_', '-')}": value for key, value in facts.items()}
+        label = {"app.kubernetes.io/managed-by": "gpu-tenancy"}
+        namespace = _object("v1", "Namespace", team, labels=label, annotations=read)
         self.cluster.apply(namespace)
         with self.let_in(name, role, team) as person:
             self.cluster.wait_for(lambda: not person.refusal(job(team, None, pod_of(0))), what=f"rights of {name}")
@@ -390,7 +393,9 @@ FOREIGN = {
     "tlsroutes.gateway.networking.k8s.io": ("TLSRoute", "v1"),
     "udproutes.gateway.networking.k8s.io": ("UDPRoute", "v1alpha2"),
     "xlistenersets.gateway.networking.x-k8s.io": ("XListenerSet", "v1alpha1"),
-    "pytorchjobs.kubeflow.org": ("PyTorchJob", "v1"),
+    **{f"{kind.lower()}s.kubeflow.org": (kind, "v1") for kind in ("JAXJob", "MPIJob", "PaddleJob", "PyTorchJob")},
+    **{f"{kind.lower()}s.kubeflow.org": (kind, "v1") for kind in ("TFJob", "XGBoostJob")},
+    "rollouts.argoproj.io": ("Rollout", "v1alpha1"),
 }
 """Kinds of operators that no stack installs, but a cluster can have: name of the definition, kind and version."""
 

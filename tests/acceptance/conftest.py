@@ -49,8 +49,9 @@ def sections() -> Data:
         del sections["teams"]["ml-research"]["training"][name]
     # Beside it, so that Kueue leaves its objects alone; nothing of it runs.
     sections["operators"] = {**sections.get("operators", {}), "fluid": "installed"}
-    sections["teams"]["ml-research"]["secrets"]["shared"] = {"existing": True}
-    sections["teams"]["ml-research"]["workloadSecrets"] = ["shared"]
+    shared = {name: {"existing": True} for name in ("more", "shared")}
+    sections["teams"]["ml-research"]["secrets"] |= shared
+    sections["teams"]["ml-research"]["workloadSecrets"] = [*shared]
     # What some teams may open, and others not.
     sections["teams"]["ml-experiments"]["network"] = {
         "expose": {

@@ -7,16 +7,20 @@ import pytest
 from acceptance_guards import (
     EXPERIMENTS,
     GPU,
+    PRODUCTION,
     QUEUE,
     RESEARCH,
     Door,
     Person,
     bounded,
+    gang,
     job,
     job_set,
+    labels,
     network_policy,
     pod,
     pod_of,
+    replicas,
     train_job,
 )
 
@@ -94,6 +98,78 @@ def test_gpus_that_are_requests_only_are_counted(tenant: Person) -> None:
 
     assert MANY in tenant.refusal(requesting(16))
     assert not tenant.refusal(requesting(8))
+
+
+def test_gpus_that_are_limits_only_are_within_the_maximum_of_a_container(tenant: Person) -> None:
+    def serving(number: int) -> Any:
+        return replicas("Deployment", PRODUCTION, PRODUCTION, spec={**limited(number), "priorityClassName": "ml-high"})
+
+    assert "requests 6 nvidia.com/gpu in container more, but the maximum of a container" in tenant.refusal(serving(6))
+    assert not tenant.refusal(serving(4))
+
+
+OTHER: Any = "guards-of-facts"
+
+
+@pytest.fixture(scope="module")
+def newcomer(door: Door, tenant: Person) -> Iterator[Person]:
+    """Somebody who may edit a namespace with other facts than those of the stack's teams."""
+    assert tenant
+    facts = {
+        "default_limits": "cpu=1,memory=2Gi",
+        "max_gpus_per_container": "nvidia.com/gpu=4,nvidia.com/mig-1g.10gb=1",
+        "priority_classes": "ml-high",
+        "schedulers": "default-scheduler,volcano",
+        "volcano_queues": "one,two",
+    }
+    with door.newcomer("carl", "edit", OTHER, **facts) as carl:
+        yield carl
+
+
+FACTS: dict[str, tuple[Any, str, Any]] = {
+    "a maximum for two resources": (
+        job(OTHER, OTHER, pod_of(5)),
+        "requests 5 nvidia.com/gpu in container c, but the maximum of a container in this namespace is 4",
+        job(OTHER, OTHER, pod_of(4)),
+    ),
+    "default limits of their own": (
+        job(OTHER, None, bounded(cpu=("1500m", None))),
+        "sets no limit of cpu for a request of 1500m in container c, so LimitRange containers sets 1",
+        job(OTHER, None, bounded(cpu=("1", None))),
+    ),
+    "one priority class": (
+        job(OTHER, OTHER, pod_of(priorityClassName="ml-low")),
+        "uses priority class ml-low, which is not allowed in this namespace; set one of ml-high",
+        job(OTHER, OTHER, pod_of(priorityClassName="ml-high")),
+    ),
+    "two Volcano queues": (
+        gang(OTHER, "three"),
+        "uses Volcano queue three, which is not a queue of this namespace; set spec.queue: one or two",
+        gang(OTHER, "two"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_facts_of_a_namespace_are_lists_of_any_length(newcomer: Person, name: str) -> None:
+    attempt, words, twin = FACTS[name]
+    assert words in newcomer.refusal(attempt)
+    assert not newcomer.refusal(twin)
+
+
+def test_a_job_that_is_older_than_a_default_of_0_gpus_is_judged_when_its_pods_change(
+    cluster: Cluster, newcomer: Person
+) -> None:
+    own = job(OTHER, OTHER, limited(1))
+    own["spec"]["suspend"] = True
+    newcomer.cluster.create(own)
+    namespace = Reference("v1", "Namespace", OTHER)
+    cluster.patch(namespace, {"metadata": {"annotations": {"guards.gpu-tenancy.dev/default-gpus": "0"}}})
+    words = "sets nvidia.com/gpu under limits only in container more, and Kueue would count 0"
+    newcomer.wait_for_refusal(job(OTHER, OTHER, limited(1)), words)
+    note: Any = {"metadata": {"annotations": {"note": "x"}}}
+    assert not newcomer.patch_refusal(own, note)
+    assert words in newcomer.patch_refusal(own, {"spec": {"template": note}})
 
 
 @pytest.mark.parametrize(
@@ -208,8 +284,8 @@ def test_a_pod_without_gpus_names_no_queue_of_another_team(tenant: Person) -> No
 
 @pytest.fixture
 def plain(cluster: Cluster) -> Iterator[Any]:
-    """A pod without GPUs that exists."""
-    made = pod(RESEARCH, None, pod_of(0))
+    """A pod without GPUs that is on a node."""
+    made = pod(RESEARCH, None, pod_of(0, nodeName="l4-0"))
     made["metadata"]["name"] = "plain"
     cluster.create(made)
     yield made
@@ -246,11 +322,13 @@ def test_a_pod_of_any_period_that_is_older_than_the_guards_is_labelled_and_delet
     cluster: Cluster, tenant: Person, seconds: int
 ) -> None:
     own = pod(RESEARCH, RESEARCH, pod_of(terminationGracePeriodSeconds=seconds, nodeName="l4-0"))
-    own["metadata"]["name"] = "ending"
+    own["metadata"] |= {"name": "ending", "labels": labels(RESEARCH, which="ending")}
     cluster.create(own)
     refusals = [tenant.patch_refusal(own, {"metadata": {"labels": {"note": "x"}}}), tenant.delete_refusal(own)]
+    status, answer = tenant.asked("DELETE", f"/api/v1/namespaces/{RESEARCH}/pods?labelSelector=which%3Dending")
     cluster.delete(Reference.of(own), grace=0)
     assert refusals == ["", ""]
+    assert status == 200, answer
 
 
 def test_an_owner_that_is_no_controller_is_not_what_a_pod_is_counted_by(cluster: Cluster, tenant: Person) -> None:
@@ -286,12 +364,17 @@ def test_a_tenant_changes_and_deletes_its_own_network_policies(cluster: Cluster,
 
 def test_only_namespaces_of_teams_are_guarded(door: Door, tenant: Person) -> None:
     assert tenant
-    with door.let_in("keeper", "cluster-admin", RESEARCH, "default") as keeper:
+    # One of a team, a system namespace that says so, and one that does not.
+    names, marked = (RESEARCH, "kube-public", "guards-keeper"), Reference("v1", "Namespace", "kube-public")
+    with door.let_in("keeper", "cluster-admin", *names) as keeper:
         changed: Any = {"metadata": {"labels": {"pod-security.kubernetes.io/warn": "baseline"}}}
-        theirs, other = (
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": n}} for n in (RESEARCH, "default")
+        theirs, system, other = (
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names
         )
-        door.cluster.wait_for(lambda: not keeper.patch_refusal(other, changed), what="rights")
+        door.cluster.patch(marked, {"metadata": {"labels": {"app.kubernetes.io/managed-by": "gpu-tenancy"}}})
+        for one in (system, other):
+            door.cluster.wait_for(lambda one=one: not keeper.patch_refusal(one, changed), what="rights")
+        door.cluster.patch(marked, {"metadata": {"labels": {"app.kubernetes.io/managed-by": None}}})
         words = "of the Namespace, which belongs to the platform"
         assert f"changes pod-security.kubernetes.io/warn {words}" in keeper.patch_refusal(theirs, changed)
         queue: Any = {"metadata": {"annotations": {GANG_QUEUE: "ml-serving-l4"}}}

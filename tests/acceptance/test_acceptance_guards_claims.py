@@ -27,7 +27,7 @@ def sections() -> Data:
                 gpus={"gb200": {"guaranteed": 8}}, training={"fit": training(workers=2, gpus=4, computeDomain=True)}
             )
         },
-        guards="deny",
+        guards={"action": "deny", "exempt": ["system:serviceaccounts:guards-exempt"]},
     )
 
 
@@ -116,6 +116,12 @@ def test_who_makes_claims_for_pods_everywhere_is_not_bound(person: Person, door:
     assert person.refusal(claim(exact("gpu.nvidia.com")))
     with door.let_in(role.rpartition(":")[2], role) as maker:
         assert not maker.refusal(claim(exact("gpu.nvidia.com")))
+
+
+def test_whom_the_stack_exempts_is_not_bound_in_its_namespaces(person: Person, door: Door) -> None:
+    assert person
+    with door.let_in("exempt", "cluster-admin", TEAM, home="guards-exempt") as free:
+        door.cluster.wait_for(lambda: not free.refusal(claim(exact("gpu.nvidia.com"))), what="rights")
 
 
 def test_a_pod_that_claims_a_channel_needs_a_queue_and_gpus(person: Person) -> None:

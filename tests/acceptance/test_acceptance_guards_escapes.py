@@ -21,6 +21,7 @@ from acceptance_guards import (
     job,
     job_set,
     job_template,
+    labels,
     leader_worker_set,
     network_policy,
     owned,
@@ -35,8 +36,10 @@ from acceptance_guards import (
     volcano_cron_job,
 )
 
+from components.guards import cel
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.kinds import WorkloadKind
 
 KUEUE = "kueue.x-k8s.io"
 OWN_GANG = "ml-research-l4"
@@ -315,6 +318,22 @@ def test_kinds_of_operators_that_kueue_does_not_queue_have_the_queue_on_their_po
     assert "sets nodeName l4-0" in tenant.refusal(pinned)
     assert not tenant.refusal(make(RESEARCH, None, inside=RESEARCH))
     assert not tenant.refusal(make(RESEARCH, None, pod_of(0)))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in cel.KINDS if f"{kind.plural}.{kind.group}" in FOREIGN], ids=cel.key)
+def test_so_have_kinds_that_no_stack_installs(foreign: None, tenant: Person, kind: WorkloadKind) -> None:
+    assert foreign is None
+    name, version = FOREIGN[f"{kind.plural}.{kind.group}"]
+
+    def made(queue: str | None) -> Any:
+        value: Any = {"metadata": {"labels": labels(queue)}, "spec": pod_of()}
+        for step in reversed(kind.pods[0].path):
+            value = {step.field: {"Worker": value} if step.form == "{}" else value}
+        metadata = {"name": "x", "namespace": RESEARCH}
+        return {**value, "apiVersion": f"{kind.group}/{version}", "kind": name, "metadata": metadata}
+
+    assert f"{NO_QUEUE} under metadata.labels{RAY}" in tenant.refusal(made(None))
+    assert not tenant.refusal(made(RESEARCH))
 
 
 def test_a_kind_that_kueue_cannot_count_has_no_gpus(foreign: None, tenant: Person) -> None:
@@ -639,3 +658,11 @@ def test_the_class_of_a_teams_own_is_all_that_it_may_name_in_every_template(tena
     inside: Any = sets["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
     inside["metadata"] = {"labels": {"kueue.x-k8s.io/priority-class": "ml-low"}}
     assert "uses priority class ml-low, which is not allowed in this namespace" in tenant.refusal(sets)
+
+
+def test_every_pod_names_a_class_that_a_quota_requires_but_those_of_a_runtime(tenant: Person) -> None:
+    sets = job_set(PRODUCTION, PRODUCTION, pod_of(1, priorityClassName="ml-high"))
+    (other,) = job_set(PRODUCTION, PRODUCTION)["spec"]["replicatedJobs"]
+    sets["spec"]["replicatedJobs"].append({**other, "name": "other"})
+    assert "sets no priority class, which the quota of this namespace requires" in tenant.refusal(sets)
+    assert not tenant.refusal(train_job(PRODUCTION, PRODUCTION))

@@ -6,6 +6,7 @@ import pytest
 from acceptance_guards import (
     EXPERIMENTS,
     NO_QUEUE,
+    QUEUE,
     RESEARCH,
     Person,
     cron_job,
@@ -24,6 +25,12 @@ from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
 
+SCALED: Any = {
+    "apiVersion": "keda.sh/v1alpha1",
+    "kind": "ScaledJob",
+    "metadata": {"name": "s", "namespace": RESEARCH},
+    "spec": {"jobTargetRef": {"template": {"spec": pod_of()}}, "triggers": [{"type": "cron", "metadata": {}}]},
+}
 OTHERS_QUEUE = NO_QUEUE.replace("without a queue", "in queue ml-serving, which is not a queue of this namespace")
 AT_METADATA, AT_JOBS = " under metadata.labels", " under spec.jobTemplate.metadata.labels"
 AT_TEMPLATE = f"{AT_METADATA} of each pod template with GPUs"
@@ -42,6 +49,7 @@ AT_TEMPLATE = f"{AT_METADATA} of each pod template with GPUs"
         "replica set": (replicas("ReplicaSet", RESEARCH, RESEARCH), NO_QUEUE + AT_TEMPLATE),
         "daemon set": (replicas("DaemonSet", RESEARCH, RESEARCH), NO_QUEUE + AT_TEMPLATE),
         "job set": (job_set(RESEARCH, None), NO_QUEUE + AT_METADATA),
+        "scaled job": (SCALED, NO_QUEUE + AT_METADATA),
         "train job": (train_job(RESEARCH, None), NO_QUEUE + AT_METADATA),
         "train job of a runtime's GPUs": (train_job(RESEARCH, None, 0), NO_QUEUE + AT_METADATA),
     }.values(),
@@ -65,6 +73,7 @@ def test_gpu_work_without_its_namespaces_queue_is_refused_with_the_label_to_writ
         replicas("DaemonSet", RESEARCH, None, inside=RESEARCH),
         job_set(RESEARCH, RESEARCH),
         train_job(RESEARCH, RESEARCH),
+        {**SCALED, "metadata": {**SCALED["metadata"], "labels": {QUEUE: RESEARCH}}},
         pod(RESEARCH, None, pod_of(0)),
         job(RESEARCH, None, pod_of(0)),
         gang(RESEARCH, "ml-research-l4"),

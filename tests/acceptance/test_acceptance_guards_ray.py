@@ -37,7 +37,8 @@ def person(cluster: Cluster, door: Door) -> Iterator[Person]:
     """Somebody who may edit a team's namespace in a cluster with both operators, whose guards deny."""
     sections = sections_of("local")
     operators = {**sections.get("operators", {}), "kuberay": "installed", "lws": "installed"}
-    guards = guards_of({**sections, "operators": operators, "guards": "deny"})
+    # 30 seconds is what a pod has that sets none.
+    guards = guards_of({**sections, "operators": operators, "guards": {"action": "deny", "grace": {"jobs": 30}}})
     with door.newcomer("bob", "edit", TEAM) as bob, in_force(cluster, guards):
         yield bob
 
@@ -54,6 +55,17 @@ def test_the_queue_is_on_the_object_and_not_on_its_pods(person: Person, make: Ca
         assert NO_QUEUE in person.refusal(attempt)
     assert not person.refusal(make(TEAM, TEAM))
     assert not person.refusal(make(TEAM, None, pod_of(0)))
+
+
+def test_pods_of_a_group_are_left_to_it_by_nobody_but_kueue(person: Person) -> None:
+    def suspended_by(parent: str) -> Any:
+        found = leader_worker_set(TEAM, TEAM)
+        metadata = found["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]
+        metadata["annotations"] = {"kueue.x-k8s.io/pod-suspending-parent": parent}
+        return found
+
+    assert "sets annotation kueue.x-k8s.io/pod-suspending-parent" in person.refusal(suspended_by("x"))
+    assert not person.refusal(suspended_by("leaderworkerset.x-k8s.io/leaderworkerset"))
 
 
 @pytest.mark.parametrize(
@@ -118,6 +130,25 @@ def test_a_queued_cluster_does_not_grow_by_itself(person: Person, make: Callable
     )
 
 
+def test_a_cluster_does_not_begin_to_grow_by_an_update(person: Person, kept: Callable[[Any], Any]) -> None:
+    own = kept(ray(ray_cluster))
+    words = "sets enableInTreeAutoscaling, and Kueue queues only Ray clusters with a fixed number of pods"
+    assert words in person.patch_refusal(own, {"spec": {"enableInTreeAutoscaling": True}})
+    assert not person.patch_refusal(own, {"spec": {"enableInTreeAutoscaling": False}})
+
+
+def test_the_autoscaler_has_the_priority_class_of_its_head(person: Person, door: Door) -> None:
+    assert person
+    where, spec = "guards-of-classes", pod_of(priorityClassName="ml-high")
+    found = ray_cluster(where, where, spec)
+    found["spec"]["autoscalerOptions"] = {"env": [{"name": "LOG", "value": "info"}]}
+    head = found["spec"]["headGroupSpec"]["template"]["spec"]
+    with door.newcomer("dora", "edit", where, priority_class_required="true") as dora:
+        assert "sets no priority class, which the quota of this namespace requires" in dora.refusal(found)
+        head["priorityClassName"] = "ml-high"
+        assert not dora.refusal(found)
+
+
 def test_the_options_of_the_autoscaler_are_a_container(person: Person) -> None:
     seen = {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
     found = ray(ray_cluster, autoscalerOptions=seen)
@@ -166,7 +197,8 @@ def test_a_group_that_waits_keeps_its_pods_until_all_are_created(
         kept(manifest)
     words = "changes its pods before they are created, and Kueue would start the old ones without quota; wait until"
     for manifest in (own, one):
-        assert words in person.patch_refusal(manifest, NEWER)
+        for change in (NEWER, {"spec": {"networkConfig": {"subdomainPolicy": "UniquePerReplica"}}}):
+            assert words in person.patch_refusal(manifest, change)
     assert not person.patch_refusal(own, {"spec": {"replicas": 3}})
     assert not person.patch_refusal(light, NEWER)
     for created, refused in ((1, True), (2, False)):

@@ -75,24 +75,32 @@ def test_every_object_of_the_stack_passed_and_its_pods_were_made(cluster: Cluste
         )
 
 
-OF_TRAINER = owned("trainer.kubeflow.org/v1alpha1", "TrainJob", job_set(RESEARCH, None, pod_of(schedulerName="mine")))
+TRAIN_JOB = ("trainer.kubeflow.org/v1alpha1", "TrainJob")
+OF_GANG = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "g", "uid": "1"}
+LIMITED = pod_of()
+del LIMITED["containers"][0]["resources"]["requests"]
 
 OTHERS = {
     "kubeflow-system": [
-        (owned("trainer.kubeflow.org/v1alpha1", "TrainJob", job_set(RESEARCH, None)), ""),
+        (owned(*TRAIN_JOB, job_set(RESEARCH, None)), ""),
+        (owned(*TRAIN_JOB, job_set(RESEARCH, None, LIMITED)), "sets nvidia.com/gpu under limits only in container c"),
         (owned("jobset.x-k8s.io/v1alpha2", "JobSet", job(RESEARCH, None)), ""),
         (job(RESEARCH, None), NO_QUEUE),
         (owned("example.com/v1", "Other", job_set(RESEARCH, None)), NO_QUEUE),
-        (OF_TRAINER, "sets schedulerName mine"),
+        (owned(*TRAIN_JOB, job_set(RESEARCH, None, pod_of(schedulerName="mine"))), "sets schedulerName mine"),
         # Of the TrainJob, which Kueue counts.
-        (owned("trainer.kubeflow.org/v1alpha1", "TrainJob", pod_group(RESEARCH, "default")), ""),
+        (owned(*TRAIN_JOB, pod_group(RESEARCH, "default")), ""),
+        (owned(*TRAIN_JOB, pod_group(RESEARCH, "ml-serving-l4")), "uses Volcano queue ml-serving-l4"),
     ],
     "volcano-system": [
         (owned("batch.volcano.sh/v1alpha1", "Job", pod(RESEARCH, None, pod_of(schedulerName="volcano"))), ""),
         (pod(RESEARCH, None), NO_QUEUE),
+        # An owner that is no controller.
+        (pod(RESEARCH, None, ownerReferences=[OF_GANG]), NO_QUEUE),
     ],
     "guards-others": [(pod(RESEARCH, None), NO_QUEUE)],
-    "guards-exempt": [(pod(RESEARCH, None), "")],
+    # What is in no queue is not counted at all.
+    "guards-exempt": [(pod(RESEARCH, None), ""), (job(RESEARCH, None, LIMITED), "")],
 }
 
 

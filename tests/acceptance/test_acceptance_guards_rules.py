@@ -1,6 +1,7 @@
 """What work in a team's namespace may tolerate, name and ask for, beside its queue."""
 
 import re
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from acceptance_guards import (
     GPU,
     NO_QUEUE,
     PRODUCTION,
+    QUEUE,
     RESEARCH,
     TOLERATION,
     Person,
@@ -52,12 +54,105 @@ def test_work_without_gpus_that_tolerates_their_taint_is_refused_in_every_kind(
     assert not tenant.refusal(pod(RESEARCH, None, pod_of(0, tolerations=spec["tolerations"][:1])))
 
 
+STARTING: Any = pod_of(0, initContainers=[{**pod_of()["containers"][0], "name": "i"}])
+CLAIMING: Any = pod_of(0, resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}])
+
+
+BESIDE: Any = {"name": "beside", "image": "a:1"}
+
+
+def with_amounts(*fields: str, gpus: str = "1", **spec: Any) -> Any:
+    """A pod with GPUs under limits or requests only, and a container without."""
+    found = pod_of(**spec)
+    found["containers"] = [{**BESIDE, "name": "c", "resources": {field: {GPU: gpus} for field in fields}}, BESIDE]
+    return found
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        job(EXPERIMENTS, None, STARTING),
+        job(EXPERIMENTS, None, with_amounts("limits")),
+        job_set(EXPERIMENTS, None, with_amounts("requests")),
+    ],
+    ids=["init containers", "limits", "requests"],
+)
+def test_gpus_are_those_of_any_container_under_limits_or_requests(tenant: Person, manifest: Any) -> None:
+    tolerating = deepcopy(manifest)
+    template = tolerating["spec"]
+    if "replicatedJobs" in template:
+        template = template["replicatedJobs"][0]["template"]["spec"]
+    for tolerations, label, words in (
+        ([TOLERATION], {}, "requests GPUs without a queue; set label"),
+        ([], {QUEUE: EXPERIMENTS}, f"requests {GPU} but does not tolerate taint {GPU} of its nodes"),
+        ([TOLERATION], {QUEUE: EXPERIMENTS}, ""),
+    ):
+        template["template"]["spec"]["tolerations"] = tolerations
+        tolerating["metadata"]["labels"] = label
+        message = tenant.refusal(tolerating)
+        assert words in message if words else not message, message
+
+
+def test_no_gpus_need_neither_queue_nor_toleration(tenant: Person) -> None:
+    assert not tenant.refusal(job(EXPERIMENTS, None, with_amounts("limits", "requests", gpus="0", tolerations=[])))
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "tolerated"),
+    [
+        ([{**TOLERATION, "key": "dedicated"}], False),
+        ([{**TOLERATION, "effect": "NoExecute"}], False),
+        ([{**TOLERATION, "operator": "Equal", "value": "other"}], False),
+        ([{**TOLERATION, "operator": "Equal", "value": "present"}], True),
+        ([{"key": GPU, "operator": "Exists"}], True),
+        ([{**TOLERATION, "key": "dedicated"}, TOLERATION], True),
+    ],
+)
+def test_a_toleration_has_the_key_the_value_and_the_effect_of_the_taint(
+    tenant: Person, tolerations: Any, *, tolerated: bool
+) -> None:
+    message = tenant.refusal(job(RESEARCH, RESEARCH, pod_of(tolerations=tolerations)))
+    assert message == "" if tolerated else f"requests {GPU} but does not tolerate taint {GPU}" in message
+
+
+@pytest.mark.parametrize("at", ["patches", "jobs"])
+def test_one_of_several_parts_of_a_runtime_has_the_gpus(tenant: Person, at: str) -> None:
+    training = train_job(RESEARCH, RESEARCH)
+    other = deepcopy(training["spec"]["runtimePatches"][0]) | {"manager": "example.com/other"}
+    runtime = other["trainingRuntimeSpec"]["template"]["spec"]
+    runtime["replicatedJobs"] = [{"name": "dataset-initializer", "template": {"spec": {}}}]
+    if at == "patches":
+        training["spec"]["runtimePatches"].append(other)
+    else:
+        training["spec"]["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"].extend(
+            runtime["replicatedJobs"]
+        )
+    assert not tenant.refusal(training)
+
+
+@pytest.mark.parametrize("spec", [STARTING, CLAIMING], ids=["of init containers", "by claims"])
+def test_pods_with_gpus_tolerate_the_taint_wherever_they_request_them(tenant: Person, spec: Any) -> None:
+    assert not tenant.refusal(job(RESEARCH, RESEARCH, {**spec, "tolerations": [TOLERATION]}))
+
+
+def test_pods_with_gpus_that_do_not_tolerate_their_taint_are_told_where_to_write_it(tenant: Person) -> None:
+    words = f"requests {GPU} but does not tolerate taint {GPU} of its nodes, so it would be pending for ever; set"
+    message = tenant.refusal(job(RESEARCH, RESEARCH, STARTING))
+    assert words in message
+    assert message.endswith("in the spec of the pods with GPUs")
+    training = train_job(RESEARCH, RESEARCH)
+    assert not tenant.refusal(training)
+    del training["spec"]["runtimePatches"]
+    message = tenant.refusal(training)
+    assert words in message
+    assert "in the pods of the runtime: spec.runtimePatches" in message
+
+
 def test_a_gpu_of_zero_is_none_and_a_claim_of_a_device_is_one(tenant: Person) -> None:
     spec = pod_of(0, tolerations=[TOLERATION])
     spec["containers"][0]["resources"]["limits"][GPU] = "0"
     assert "requests no GPU" in tenant.refusal(job(RESEARCH, RESEARCH, spec))
-    claiming = pod_of(0, resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}])
-    assert NO_QUEUE in tenant.refusal(job(RESEARCH, None, claiming))
+    assert NO_QUEUE in tenant.refusal(job(RESEARCH, None, CLAIMING))
 
 
 SIDECAR = {**pod_of(4)["containers"][0], "name": "beside", "restartPolicy": "Always"}

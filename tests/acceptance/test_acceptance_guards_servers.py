@@ -82,6 +82,9 @@ def test_a_server_of_no_pods_changes_them_as_it_waits_and_gpus_of_init_container
         counted = workload(own, text_at(made, "metadata", "uid"), *specs)
         cluster.create(counted)
         owns.append((own, counted))
+    others = workload(replicas("StatefulSet", RESEARCH, None), "", starting)
+    others["metadata"] = {"name": "of-nobody", "namespace": RESEARCH}
+    cluster.create(others)
     (two, _), (none, _), (without, _) = owns
     words = "changes its pods while Workload two is not admitted"
     cluster.wait_for(lambda: words in tenant.patch_refusal(two, NEWER), what="the Workload to be read")
@@ -90,6 +93,7 @@ def test_a_server_of_no_pods_changes_them_as_it_waits_and_gpus_of_init_container
     for own, counted in owns:
         cluster.delete(Reference.of(own))
         cluster.delete(Reference.of(counted))
+    cluster.delete(Reference.of(others))
 
 
 def replicas_of(cluster: Cluster, server: Reference) -> int:

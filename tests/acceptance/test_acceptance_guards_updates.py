@@ -15,7 +15,9 @@ from acceptance_guards import (
     job,
     job_set,
     leader_worker_set,
+    owned,
     pod,
+    pod_group,
     pod_of,
     ray_cluster,
     replicas,
@@ -93,6 +95,45 @@ def test_an_update_passes_that_leaves_a_value_which_was_forbidden_meanwhile(
     kept(web)
     assert not tenant.patch_refusal(web, {"spec": {"paused": True}})
     assert "sets schedulerName mine" in tenant.patch_refusal(web, {"metadata": {"labels": {CLASS: "ml-low"}}})
+
+
+HELD: Final[Any] = {**job(RESEARCH, RESEARCH), "spec": {**job(RESEARCH, RESEARCH)["spec"], "suspend": True}}
+LATER: Final[dict[str, tuple[Any, Any, str]]] = {
+    "the scheduler of a gang": (
+        gang(RESEARCH, "ml-research-l4"),
+        {"spec": {"schedulerName": "default-scheduler"}},
+        "but has schedulerName default-scheduler",
+    ),
+    "the class of a PodGroup": (
+        pod_group(RESEARCH, "ml-research-l4"),
+        {"spec": {"priorityClassName": CRITICAL}},
+        FORBIDDEN,
+    ),
+    "an annotation that Volcano reads": (
+        HELD,
+        {"metadata": {"annotations": {"scheduling.volcano.sh/queue-name": "ml-serving-l4"}}},
+        "sets annotation scheduling.volcano.sh/queue-name to ml-serving-l4",
+    ),
+    "an annotation that JobSet reads": (
+        job_set(RESEARCH, RESEARCH),
+        {"metadata": {"annotations": {"alpha.jobset.sigs.k8s.io/exclusive-topology": "kubernetes.io/os"}}},
+        "sets annotation alpha.jobset.sigs.k8s.io/exclusive-topology",
+    ),
+    "an owner": (
+        HELD,
+        {"metadata": owned("apps/v1", "StatefulSet", {"metadata": {}})["metadata"]},
+        "sets StatefulSet o as its controller, so the queue would not count its GPUs",
+    ),
+}
+"""An object, what an update changes of it alone, and what is said of it."""
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_each_part_that_is_judged_is_compared_in_updates(tenant: Person, kept: Callable[[Any], Any], name: str) -> None:
+    manifest, patch, words = LATER[name]
+    own = kept(manifest)
+    assert words in tenant.patch_refusal(own, patch)
+    assert not tenant.patch_refusal(own, {"metadata": {"annotations": {"note": "x"}}})
 
 
 NO_GPUS: Final = pod_of(0)

@@ -51,6 +51,10 @@ FREE: Final = {
     "clerks": set[str](),
     "clerks-of-all-teams": OF_EVERYWHERE,
     "clerks-of-guards": OF_PLATFORM,
+    # Everywhere, each with one verb; the last only for statuses.
+    "clerks-that-create": {"accounts", "secrets", "tokens"},
+    "clerks-that-update": {"priority", "status"},
+    "clerks-that-patch": {"status"},
     "system:masters": {*POLICIES},
     "system:serviceaccounts:guards-exempt": {*POLICIES},
     "system:serviceaccounts:volcano-system": OF_OPERATORS,
@@ -78,6 +82,10 @@ def wrong(guard: str) -> Any:
     values = {"namespace": RESEARCH, "gpu": GPU, "taint": GPU, "many": "9", "class": ""}
     manifest: Any = json.loads(Template(json.dumps(attempts()[guard].create)).substitute(values))
     return {**manifest, "metadata": {**manifest["metadata"], "name": "doctor"}}
+
+
+def verbs_of(verb: str) -> list[Any]:
+    return [{**rule, "verbs": [verb]} for rule in (RIGHTS[:1] if verb == "patch" else RIGHTS)]
 
 
 def _of(api: str, kind: str, name: str, namespace: str = "") -> Any:
@@ -109,6 +117,7 @@ def clerk(cluster: Cluster, door: Door, deployed: Waves) -> Iterator[Person]:
     for name, rules, bound in (
         (CLERK, RIGHTS, "clerks-of-all-teams"),
         (f"{CLERK}-of-guards", [guarding], "clerks-of-guards"),
+        *((f"{CLERK}-that-{verb}", verbs_of(verb), f"clerks-that-{verb}") for verb in CHANGES[:3]),
     ):
         role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": name}
         only = [one for one in subjects if one["name"] == bound]
@@ -180,10 +189,10 @@ def test_an_update_is_judged_only_if_it_changes_what_pods_get(cluster: Cluster, 
     cluster.create(old)
     person = clerk.impersonating("clerks")
     note: Any = {"metadata": {"annotations": {"note": "x"}}}
-    unjudged = person.patch_refusal(old, note)
+    unjudged = [person.patch_refusal(old, patch) for patch in (note, {"spec": {"parallelism": 2}})]
     judged = person.patch_refusal(old, {"spec": {"template": note}})
     cluster.delete(Reference.of(old), grace=0)
-    assert not unjudged
+    assert unjudged == ["", ""]
     assert f"'gpu-tenancy-{guard}'" in judged
 
 
@@ -203,13 +212,15 @@ def test_a_container_that_is_added_to_a_pod_is_judged(
 ) -> None:
     own = pod(RESEARCH, None, pod_of(0, **({"serviceAccountName": account} if account else {})))
     cluster.create(own)
-    person = clerk.impersonating("clerks")
     refusals = [
-        person.patch_refusal(own, {"spec": {"ephemeralContainers": [one]}}, subresource="ephemeralcontainers")
-        for one in (shell, SHELL)
+        clerk.impersonating(group).patch_refusal(
+            own, {"spec": {"ephemeralContainers": [one]}}, subresource="ephemeralcontainers"
+        )
+        for group, one in (("clerks", shell), ("clerks", SHELL), ("clerks-that-update", shell))
     ]
     cluster.delete(Reference.of(own), grace=0)
     assert f"'gpu-tenancy-{guard}'" in refusals[0]
+    assert (f"'gpu-tenancy-{guard}'" in refusals[2]) == (guard not in OF_EVERYWHERE)
     assert refusals[1] == (refusals[0] if shell is SHELL else "")
 
 

@@ -232,6 +232,21 @@ def test_who_may_not_read_secrets_does_not_read_them_by_a_workload(member: Membe
     assert "cannot create resource" in member("viewers").refusal(readers("shared")[way])
 
 
+def test_a_train_job_does_not_begin_to_read_them(cluster: Cluster, member: Member) -> None:
+    own = cluster.create({**training(), "metadata": {**training()["metadata"], "name": "trained"}})
+    reference = Reference.of(own)
+    refusals = [
+        member("researchers").patch_refusal(own, change)
+        for change in (
+            {"spec": {"runtimePatches": patched_runtime({"volumes": mounting("robot")})}},
+            {"metadata": {"labels": {"note": "x"}}},
+        )
+    ]
+    cluster.delete(reference)
+    assert "uses Secret robot" in refusals[0]
+    assert not refusals[1]
+
+
 def test_an_image_is_pulled_with_any_secret_since_no_container_reads_it(member: Member) -> None:
     assert not member("researchers").refusal(pod(RESEARCH, None, pod_of(0, imagePullSecrets=[{"name": "registry"}])))
 

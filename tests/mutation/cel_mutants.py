@@ -108,7 +108,8 @@ def _named(stem: str, source: Mapping[str, Any], changes: Iterator[_Change]) -> 
 
 def _of_shared(source: Mapping[str, Any]) -> Iterator[_Change]:
     """Changes of what guards read; what only the defaults read is left out."""
-    read = " ".join(file.read_text(encoding="utf-8") for file in FOLDER.glob("*.yaml") if file.stem != SHARED)
+    files = [file.read_text(encoding="utf-8") for file in FOLDER.glob("*.yaml") if file.stem != SHARED]
+    read = re.sub(r"#.*", "", "\n".join(files))
     sections = ("conditions", "expressions", "variables")
     texts = {(section, name): text for section in sections for name, text in source[section].items()}
     used: dict[tuple[str, str], str] = {}

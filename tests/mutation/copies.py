@@ -6,8 +6,9 @@ by a request for which it decides otherwise than its guard, if the guard's decis
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -73,16 +74,18 @@ class Copies:
         alive: the mutants that no request has killed, by name.
         plans: of the stacks that tests have declared.
         test: the test whose requests the log has next.
-        reader: of the guards that read what several do, the number of the one in which a mutant of it is asked: in all
-            of them, each request would be asked of two thousand policies.
+        readers: of mutants of what several guards read, the guard in which it is asked, if not in the first one.
+        everywhere: whether it is asked in all of them: of all such mutants, each request would be asked of two thousand
+            policies.
     """
 
     alive: dict[str, GuardMutant]
-    reader: int = 0
+    readers: Mapping[str, str] = field(default_factory=dict[str, str])
+    everywhere: bool = False
     results: Results = field(default_factory=Results)
     plans: list[GuardsPlan] = field(default_factory=list[GuardsPlan])
     test: str = ""
-    _read_by: dict[str, str] = field(default_factory=dict[str, str])
+    _read_by: dict[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     _cluster: Cluster | None = None
     _guards: dict[str, list[Copy]] = field(default_factory=dict[str, list[Copy]])
     _violations: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
@@ -102,8 +105,8 @@ class Copies:
         self._violations[guard] = [violation(one) for one in original["validations"]]
         self._guards[guard] = [self._create(cluster, original, original, binding, None)]
         for mutant in [*self.alive.values()]:
-            asked = self._reader(mutant, guards) if mutant.policy == SHARED else mutant.policy
-            spec = mutant.spec(name, guards, original) if asked == name else None
+            asked = self._asked(mutant, guards) if mutant.policy == SHARED else [mutant.policy]
+            spec = mutant.spec(name, guards, original) if name in asked else None
             if spec is None:
                 continue
             try:
@@ -114,23 +117,26 @@ class Copies:
                 self.results.invalid[mutant.name] = str(error)
                 del self.alive[mutant.name]
 
-    def _reader(self, mutant: GuardMutant, guards: GuardsPlan) -> str:
-        """The guard in which a mutant of what several read is asked; empty if none reads it."""
+    def _asked(self, mutant: GuardMutant, guards: GuardsPlan) -> Sequence[str]:
+        """The guards in which a mutant of what several read is asked."""
+        if mutant.name in self.readers and not self.everywhere:
+            return [self.readers[mutant.name]]
         if mutant.name not in self._read_by:
             others = sorted({file.stem for file in FOLDER.glob("*.yaml")} - {SHARED, *_READERS})
-            names = [
+            reading = (
                 name
                 for name in (*_READERS, *others)
                 if mutant.spec(name, guards, sources.spec(name, guards)) is not None
-            ]
-            self._read_by[mutant.name] = names[self.reader % len(names)] if names else ""
+            )
+            self._read_by[mutant.name] = [*islice(reading, None if self.everywhere else 1)]
         return self._read_by[mutant.name]
 
     def _create(self, cluster: Cluster, spec: Any, original: Any, binding: Any, mutant: GuardMutant | None) -> Copy:
         """A copy with the violations that are not the guard's, or all if it is about requests that the guard is not."""
         self._count += 1
         name = f"mutant{self._count}"
-        broader = mutant is None or spec["match_conditions"] != original["match_conditions"] or bool(_asks(spec))
+        asks = bool(_asks(spec) or _asks(original))
+        broader = mutant is None or asks or spec["match_conditions"] != original["match_conditions"]
         texts, before = _texts(spec), _texts(original)
         judges = tuple(one for one in texts if broader or texts[one] != before[one])
         copy = _auditing(spec, judges)
@@ -228,6 +234,8 @@ class Copies:
                 differs = (decision and turned != decision) if refused else (turned and not decision)
                 if differs and copy.mutant and self.alive.pop(copy.mutant.name, None):
                     self.results.killed[copy.mutant.name] = self.test
+                    if self.everywhere and copy.mutant.policy == SHARED:
+                        self.results.readers[copy.mutant.name] = guard.removeprefix(PREFIX)
 
     def _first(self, guard: str, violations: Mapping[str, str]) -> str:
         """The message of the first violation, which is the one that users see."""

@@ -48,9 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="",
         help="names of mutants begin with one of these, after commas; `open`: those that are open",
     )
-    parser.addoption(
-        "--reader", type=int, default=0, help="number of the guard in which mutants of what several read are asked"
-    )
+    parser.addoption("--everywhere", action="store_true", help="mutants of what several guards read in each of them")
     parser.addoption("--every", type=int, default=1, help="one of so many of them")
     parser.addoption("--record", action="store_true", help="write the survivors into tests/mutation/survivors")
 
@@ -60,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     every, prefix = int(config.getoption("--every") or 1), str(config.getoption("--mutants"))
     found, listed = {one.name: one for one in all_mutants()}, known("guards")
     names = listed.chosen(found, prefix, every, new=bool(config.getoption("--record")))
-    _COPIES.reader = int(config.getoption("--reader") or 0)
+    _COPIES.readers, _COPIES.everywhere = listed.readers, bool(config.getoption("--everywhere"))
     _COPIES.alive = {name: found[name] for name in names if every == 1 or not listed.lists(name)}
     (_LOGS / "policy.json").write_text(json.dumps(_AUDIT), encoding="utf-8")
     config.add_cleanup(_FOLDER.cleanup)

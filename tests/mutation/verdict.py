@@ -22,11 +22,13 @@ class Known:
         groups: each a reason why nothing tells its mutants from the original, with their names or with expressions for
             whole names.
         open: mutants that no case kills yet.
+        readers: of mutants of what several guards read, the guard in which a case kills it, if not the first one.
     """
 
     judged: Collection[str]
     groups: Sequence[Mapping[str, Any]]
     open: Collection[str]
+    readers: Mapping[str, str]
 
     def reason(self, name: str) -> str:
         """Why a mutant is equivalent; empty if it is not listed as such."""
@@ -61,7 +63,7 @@ class Known:
 
     def stale(self, names: Collection[str]) -> list[str]:
         """The entries, of names and expressions, that are of no mutant any more."""
-        listed = [*self.open, *(name for group in self.groups for name in group.get("mutants", ()))]
+        listed = [*self.open, *self.readers, *(name for group in self.groups for name in group.get("mutants", ()))]
         patterns = [pattern for group in self.groups for pattern in group.get("matching", ())]
         return [
             *(name for name in listed if name not in names),
@@ -85,7 +87,8 @@ def known(name: str) -> Known:
     count, names = found["open"]["count"], found["open"]["mutants"]
     if count != len(names):
         raise ValueError(f"tests/mutation/survivors/{name}.yaml: open.count: {count} is not {len(names)}; correct it")
-    return Known(found["judged"], found["equivalent"], frozenset(names))
+    readers = {name: guard for guard, mutants in found.get("readers", {}).items() for name in mutants}
+    return Known(found["judged"], found["equivalent"], frozenset(names), readers)
 
 
 @dataclass(slots=True)
@@ -96,11 +99,13 @@ class Results:
         killed: the test that failed.
         survived: mutants for which none did.
         invalid: mutants that do not compile; they are not counted.
+        readers: the guard in which a mutant of what several read was killed, if it was not asked in the usual one.
     """
 
     killed: dict[str, str] = field(default_factory=dict[str, str])
     survived: list[str] = field(default_factory=list[str])
     invalid: dict[str, str] = field(default_factory=dict[str, str])
+    readers: dict[str, str] = field(default_factory=dict[str, str])
 
     def problems(self, listed: Known, all_names: Collection[str]) -> list[str]:
         """What must be changed: new survivors, and entries of the file that are out of date."""
@@ -134,6 +139,11 @@ class Results:
             "equivalent": groups,
             "open": {"count": len(survivors), "mutants": survivors},
         }
+        readers: dict[str, list[str]] = {}
+        for one, guard in sorted({**listed.readers, **self.readers}.items()):
+            if one in all_names:
+                readers.setdefault(guard, []).append(one)
+        found |= {"readers": dict(sorted(readers.items()))} if readers else {}
         text = yaml.safe_dump(found, sort_keys=False, allow_unicode=True, width=1000)
         (FOLDER / f"{name}.yaml").write_text(text, encoding="utf-8")
 
