@@ -31,6 +31,8 @@ SCALED: Any = {
     "metadata": {"name": "s", "namespace": RESEARCH},
     "spec": {"jobTargetRef": {"template": {"spec": pod_of()}}, "triggers": [{"type": "cron", "metadata": {}}]},
 }
+CONTROLLER: Any = {**replicas("ReplicaSet", RESEARCH, RESEARCH), "apiVersion": "v1", "kind": "ReplicationController"}
+CONTROLLER["spec"] = {"template": CONTROLLER["spec"]["template"]}
 OTHERS_QUEUE = NO_QUEUE.replace("without a queue", "in queue ml-serving, which is not a queue of this namespace")
 AT_METADATA, AT_JOBS = " under metadata.labels", " under spec.jobTemplate.metadata.labels"
 AT_TEMPLATE = f"{AT_METADATA} of each pod template with GPUs"
@@ -47,6 +49,7 @@ AT_TEMPLATE = f"{AT_METADATA} of each pod template with GPUs"
         "deployment": (replicas("Deployment", RESEARCH, None), NO_QUEUE + AT_METADATA),
         "stateful set": (replicas("StatefulSet", RESEARCH, None, inside=RESEARCH), NO_QUEUE + AT_METADATA),
         "replica set": (replicas("ReplicaSet", RESEARCH, RESEARCH), NO_QUEUE + AT_TEMPLATE),
+        "replication controller": (CONTROLLER, NO_QUEUE + AT_TEMPLATE),
         "daemon set": (replicas("DaemonSet", RESEARCH, RESEARCH), NO_QUEUE + AT_TEMPLATE),
         "job set": (job_set(RESEARCH, None), NO_QUEUE + AT_METADATA),
         "scaled job": (SCALED, NO_QUEUE + AT_METADATA),
