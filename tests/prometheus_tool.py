@@ -1,4 +1,4 @@
-"""Prometheus and its promtool, by which tests try expressions and alerts, and ask for what was recorded."""
+"""Prometheus, promtool and amtool, by which tests try expressions and alerts, and ask for what was recorded."""
 
 import os
 import platform
@@ -12,7 +12,11 @@ import pytest
 
 from gpu_tenancy.embedded.platform import Platform
 
-_PACKAGES: Final = {"promtool": ("promtool", "prometheus"), "prometheus": ("prometheus",)}
+_PACKAGES: Final = {
+    "promtool": ("promtool", "prometheus"),
+    "prometheus": ("prometheus",),
+    "amtool": ("prometheus-alertmanager",),
+}
 """Debian's packages that have a program: promtool has its own since Debian 14, and was in Prometheus' before."""
 
 
@@ -24,6 +28,11 @@ def promtool() -> Path:
 def prometheus() -> Path:
     """Prometheus, as `promtool`."""
     return _program("prometheus")
+
+
+def amtool() -> Path:
+    """Alertmanager's amtool, as `promtool`."""
+    return _program("amtool")
 
 
 def _program(program: str) -> Path:

@@ -221,6 +221,7 @@ def test_no_alert_fires_for_what_a_cloud_hides_and_samples_outlive_their_pod(nam
     off = {key for key, value in prometheus.values.items() if value == {"enabled": False}}
     assert off >= {"kubeControllerManager", "kubeScheduler", "kubeEtcd", "kubeProxy"}
     assert ("coreDns" in off) == (name == "prod-gcp")
+    assert prometheus.values["defaultRules"]["disabled"]["KubeAPIErrorBudgetBurn"] is True
     spec = prometheus.values["prometheus"]["prometheusSpec"]
     limits = ("720h", "409600MB") if name == "prod-gcp" else ("360h", "81920MB")
     assert (spec["retention"], spec["retentionSize"]) == limits

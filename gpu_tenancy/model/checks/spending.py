@@ -1,9 +1,9 @@
-"""Checks of what teams may spend in a month: somebody must know what their GPUs cost, for as long as a month."""
+"""Checks of what somebody must watch: monthly budgets, whose costs must be known for as long as a month, and alerts."""
 
 from collections.abc import Iterator
 from typing import Final
 
-from gpu_tenancy.base.problems import Problem
+from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.model.plan.costs import gpu_prices
 from gpu_tenancy.model.plan.needs import installed_by
 from gpu_tenancy.model.plan.shares import Tree
@@ -39,3 +39,17 @@ def _reasons(tree: Tree, name: str, prices: dict[str, float | None]) -> Iterator
         yield "no Prometheus of this stack records what GPUs are used", "set operators.prometheus to here or installed"
     elif here and (stack.metrics.storage is None or stack.metrics.storage.retention < _MONTH):
         yield "Prometheus does not keep its samples for 30 days", "set metrics.storage.retention to 30d or more"
+
+
+def alert_problems(tree: Tree) -> Iterator[Problem]:
+    """Receivers for which no Alertmanager of this stack has a configuration."""
+    if installed_by(tree, "prometheus") == "here":
+        return
+    alerts, teams = tree.stack.metrics.alerts, tree.stack.teams
+    places: list[Path] = [("teams", name, "alerts") for name, team in teams.items() if team.alerts]
+    places += [("metrics", "alerts", "receiver")] if alerts.receiver else []
+    places += [("metrics", "alerts", "deadMansSwitch")] if alerts.dead_mans_switch else []
+    for place in places:
+        yield Problem(
+            place, "no Alertmanager of this stack sends alerts", "set operators.prometheus to here, or remove it"
+        )

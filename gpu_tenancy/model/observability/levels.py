@@ -7,7 +7,7 @@ from math import ceil
 from typing import Final
 
 from gpu_tenancy.model.observability.expressions import RECORDED_EVERY
-from gpu_tenancy.model.spec.cluster import ServiceLevel, ServiceLevels
+from gpu_tenancy.model.spec.alerts import ServiceLevel, ServiceLevels
 
 _BOUNDS: Final = (1.0, *(2.5 * 2**power for power in range(15)))
 """Upper bounds of the buckets of kueue_admission_wait_time_seconds (`generateExponentialBuckets(16)` of

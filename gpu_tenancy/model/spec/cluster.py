@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 from pydantic import AfterValidator, Field, model_validator
 
 from gpu_tenancy.model.fields import Bytes, Name, Seconds, Section, refuse
+from gpu_tenancy.model.spec.alerts import Alerts, ServiceLevels
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
@@ -68,24 +69,6 @@ class MetricsStorage(Section):
     """StorageClass of the volumes; default: the cluster's default class."""
 
 
-class ServiceLevel(Section):
-    """The share of workloads that must be admitted within a time."""
-
-    within: Annotated[Seconds, Field(ge=60, le=11 * 3600)] = 600
-    """Time from submission, or from the last eviction, to admission: 1m to 11h, which Kueue's metrics can tell."""
-    share: Annotated[float, Field(ge=50, le=99.9)] = 95
-    """Percent of the workloads, in 30 days."""
-
-
-class ServiceLevels(Section):
-    """Service levels of queues, which dashboards show and alerts watch."""
-
-    guarantee: ServiceLevel = ServiceLevel()
-    """Workloads that fit into what is left of their queue's guarantee; default: 95 % within 10m."""
-    waiting: dict[Name, ServiceLevel] = {}
-    """All workloads of a priority class, by its name; default: none."""
-
-
 class Metrics(Section):
     """The latency metric that servers can scale on besides CPU: the 99th percentile of a pod's request latency.
 
@@ -112,6 +95,8 @@ class Metrics(Section):
     StorageClass, as far as the program or `cluster.provides` tells."""
     service_levels: ServiceLevels = ServiceLevels()
     """How soon workloads must be admitted; alerts say when too many are late."""
+    alerts: Alerts = Alerts()
+    """Receivers of alerts."""
 
     @model_validator(mode="after")
     def _something_to_measure(self) -> Self:

@@ -21,6 +21,7 @@ from gpu_tenancy.model.fields import (
     WorkloadName,
     refuse,
 )
+from gpu_tenancy.model.spec.alerts import Receiver
 from gpu_tenancy.model.spec.data import Storage
 from gpu_tenancy.model.spec.people import Members, ServiceAccount
 from gpu_tenancy.model.spec.secrets import Secret
@@ -235,6 +236,8 @@ class Team(Shares):
     """US dollars that the GPUs of its queue may cost in 30 days, at the prices of this stack: an alert says when they
     cost more. Nobody is stopped. Needs the operator `prometheus`, with at least 30 days of `metrics.storage.retention`
     where this program installs it."""
+    alerts: Receiver | None = None
+    """Receiver of the alerts on its queue and on objects in its namespace; default: the platform team's."""
     tier: LabelValue = "standard"
     """Value of label `gpu-tier`, such as critical, high-priority or best-effort."""
     members: Members = Members()

@@ -12,6 +12,7 @@ from gpu_tenancy.model.catalogue.operators import OperatorChart, operators
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.latency import adapter_rules, prometheus_address
 from gpu_tenancy.model.plan.needs import framework_used, has, there
+from gpu_tenancy.model.plan.operators.alerts import OF_CLOUD, alertmanager_values
 from gpu_tenancy.model.plan.operators.gpus import Values, amd_values, dra_values, intel_values, merged, nvidia_values
 from gpu_tenancy.model.plan.operators.kueue import kueue_values
 from gpu_tenancy.model.plan.operators.network import network_values
@@ -85,7 +86,7 @@ def _lws(environment: Environment) -> Values:
 def _prometheus(environment: Environment) -> Values:
     """Its objects have the names that `metrics.prometheus` describes, so that queries reach this Prometheus.
 
-    The chart makes no rules for components that are switched off.
+    The chart makes no rules for components that are switched off, nor for alerts on what a cloud runs.
     """
     hidden = rules_of(service_of(environment.stack.cluster)).hidden
     own = environment.stack.metrics.prometheus.model_copy(update={"address": None})
@@ -93,7 +94,8 @@ def _prometheus(environment: Environment) -> Values:
     return {
         "fullnameOverride": service.partition(".")[0].removesuffix("-prometheus"),
         **({component: {"enabled": False} for component in hidden.components} if hidden else {}),
-        **_volumes(environment.stack),
+        **({"defaultRules": {"disabled": dict.fromkeys(OF_CLOUD, True)}} if hidden else {}),
+        **merged(_volumes(environment.stack), alertmanager_values(environment.stack)),
     }
 
 
