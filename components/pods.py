@@ -148,11 +148,14 @@ def container(pod: PodPlan, name: str) -> ContainerArgsDict:
         args["env_from"] = sources
     if of_pod := mounts(pod):
         args["volume_mounts"] = of_pod
+    if pod.ends:
+        args["lifecycle"] = {"pre_stop": {"sleep": {"seconds": pod.ends[0]}}}
     return args
 
 
 _SHARED_MEMORY: Final = "shared-memory"
 _SCRATCH: Final = "scratch"
+_MODEL: Final = "model"
 
 
 def mounts(pod: PodPlan) -> list[VolumeMountArgsDict]:
@@ -164,6 +167,8 @@ def mounts(pod: PodPlan) -> list[VolumeMountArgsDict]:
         [{"name": _SHARED_MEMORY, "mount_path": "/dev/shm"}] if pod.shared_memory else []  # noqa: S108 - of the pod
     )
     of_claims: list[VolumeMountArgsDict] = [_of_claim(mount) for mount in pod.volumes.mounts]
+    if pod.volumes.model:
+        of_claims.append({"name": _MODEL, "mount_path": pod.volumes.model[1], "read_only": True})
     scratch = pod.volumes.scratch
     of_node: list[VolumeMountArgsDict] = [{"name": _SCRATCH, "mount_path": scratch.path}] if scratch else []
     of_files = file_mounts(pod.references)
@@ -198,6 +203,8 @@ def volumes(pod: PodPlan) -> list[VolumeArgsDict]:
         {"name": mount.volume, "persistent_volume_claim": {"claim_name": mount.claim, "read_only": mount.read_only}}
         for mount in pod.volumes.mounts
     ]
+    if pod.volumes.model:
+        of_claims.append({"name": _MODEL, "image": {"reference": pod.volumes.model[0]}})
     scratch = pod.volumes.scratch
     of_node: list[VolumeArgsDict] = (
         [{"name": _SCRATCH, "empty_dir": {"size_limit": format_bytes(scratch.size)}}] if scratch else []
@@ -239,14 +246,23 @@ POD_SECURITY: Final[PodSecurityContextArgsDict] = {"seccomp_profile": {"type": "
 
 
 def pod_security(pod: PodPlan) -> PodSecurityContextArgsDict:
-    """The security context of a pod; the root of its storage is given to its group, once for each volume.
+    """The security context of a pod: with the user of its engine, and without root where the namespace rejects it.
+
+    The root of its storage is given to its group, once for each volume.
 
     The files in it are not touched, or each start would visit all of them:
     https://kubernetes.io/docs/tasks/configure-pod-container/security-context/
     """
-    if pod.volumes.group is None:
-        return POD_SECURITY
-    return {**POD_SECURITY, "fs_group": pod.volumes.group, "fs_group_change_policy": "OnRootMismatch"}
+    security: PodSecurityContextArgsDict = {**POD_SECURITY}
+    if pod.engine or pod.non_root:
+        security["run_as_non_root"] = True
+    if pod.engine:
+        security["run_as_user"] = pod.engine.user
+        security["run_as_group"] = pod.engine.group
+    if pod.volumes.group is not None:
+        security["fs_group"] = pod.volumes.group
+        security["fs_group_change_policy"] = "OnRootMismatch"
+    return security
 
 
 def pod_spec(pod: PodPlan, workload_container: ContainerArgsDict) -> PodSpecArgsDict:
@@ -276,7 +292,17 @@ def pod_spec(pod: PodPlan, workload_container: ContainerArgsDict) -> PodSpecArgs
         spec["init_containers"] = of_fabric
     if pulling := pull_secrets(pod.references):
         spec["image_pull_secrets"] = pulling
+    _end_as_server(spec, pod)
     return spec
+
+
+def _end_as_server(spec: PodSpecArgsDict, pod: PodPlan) -> None:
+    """Adds what a pod has of a server that drains, or of an engine."""
+    if pod.ends:
+        spec["termination_grace_period_seconds"] = pod.ends[1]
+    if pod.engine:
+        # Variables of Services could have names that it reads: VLLM_PORT, for a Service named vllm.
+        spec["enable_service_links"] = False
 
 
 def kubectl_pod(

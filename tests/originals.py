@@ -12,7 +12,7 @@ import pytest
 
 FOLDER: Final = "GPU_TENANCY_UPSTREAM"
 """Environment variable: a folder with `charts/CHART/values.yaml` and `crds/OPERATOR/FILE`; whole charts, as
-`helm pull --untar` makes them, are rendered too."""
+`helm pull --untar` makes them, are rendered too; `packages/PACKAGE` are unpacked Python packages."""
 
 
 def original(path: str) -> Path:

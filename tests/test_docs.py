@@ -300,7 +300,7 @@ def test_the_reference_has_the_unit_of_an_amount(reference: Reference) -> None:
     page = stack_page(reference)
     assert "- **`cpu`** (CPUs): " in page
     assert "- **`memory`** (bytes): " in page
-    assert "- **`startup`** (duration, default `10m`): " in page
+    assert "- **`keep`** (duration, default `1d`): " in page
     assert "- **`size`** (bytes, default `200Gi`): " in page
     assert "\nkeda: off\n" in page
 

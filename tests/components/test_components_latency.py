@@ -116,7 +116,7 @@ def test_each_deployment_has_one_autoscaler(metrics: Data) -> None:
 def test_the_adapter_serves_what_the_autoscaler_asks_for() -> None:
     scaler = made(ADAPTER).only("HorizontalPodAutoscaler", "s")
     assert manifest(scaler) == manifest(made(SERVED).only("HorizontalPodAutoscaler", "s"))
-    (rule,) = cast("list[Any]", adapter_rules(load(Source(sections(ADAPTER))).metrics))
+    (rule,) = cast("list[Any]", adapter_rules(load(Source(sections(ADAPTER)))))
     (metric_name,) = [
         metric["pods"]["metric"]["name"] for metric in manifest(scaler)["spec"]["metrics"] if "pods" in metric
     ]

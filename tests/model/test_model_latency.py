@@ -16,6 +16,7 @@ from gpu_tenancy.model.plan.latency import Monitor, Query, adapter_rules, metric
 from gpu_tenancy.model.plan.workloads import Scaling, ServerPlan
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec.cluster import Metrics, Prometheus
+from gpu_tenancy.model.spec.workloads import Replicas, Server
 
 HISTOGRAM = "inference_latency_seconds"
 SCALED = {"replicas": {"min": 2, "max": 4}, "scaleOn": {"cpu": 70, "latencyP99": "100ms"}}
@@ -33,7 +34,7 @@ def the_server(sections: Data) -> ServerPlan:
 
 
 def rules(sections: Data) -> list[dict[str, Any]]:
-    return adapter_rules(load(Source(sections)).metrics)
+    return adapter_rules(load(Source(sections)))
 
 
 def scaling(sections: Data) -> Scaling:
@@ -126,7 +127,9 @@ def test_prometheus_is_where_its_chart_puts_it(prometheus: Data, address: str) -
 
 
 def test_an_unnamed_metric_is_not_served() -> None:
-    assert metric_name(Metrics()) is None
+    assert (
+        metric_name(Metrics(), Server(image="registry.example.com/serve:1.0", replicas=Replicas(min=1, max=1))) is None
+    )
 
 
 def test_a_query_without_a_target_is_refused() -> None:

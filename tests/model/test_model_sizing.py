@@ -88,6 +88,6 @@ def test_without_what_a_node_or_a_rollout_takes_the_load_is_carried_by_no_replic
 
 def test_the_page_of_servers_shows_the_error_of_a_stack() -> None:
     page = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
-    (shown,) = re.findall(r"```text\n(teams\..+?)\n```", page, re.DOTALL)
+    (shown,) = re.findall(r"```text\n(teams\.[^`]+cannot carry[^`]+?)\n```", page)
     (problem,) = errors(serving(load={"rate": "12000/s"}))
     assert " ".join(shown.split()) == problem.replace("teams.a.", "teams.ml-serving.").replace(".m.", ".model-server.")

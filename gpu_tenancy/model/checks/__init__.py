@@ -7,6 +7,7 @@ from gpu_tenancy.model.checks.architectures import architecture_problems
 from gpu_tenancy.model.checks.budgets import budget_problems
 from gpu_tenancy.model.checks.caches import cache_problems
 from gpu_tenancy.model.checks.data import data_problems, snapshot_problems
+from gpu_tenancy.model.checks.engines import engine_problems
 from gpu_tenancy.model.checks.fair_sharing import fair_sharing_problems, usage_problems
 from gpu_tenancy.model.checks.loads import load_problems
 from gpu_tenancy.model.checks.multikueue import multikueue_problems
@@ -52,6 +53,7 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
             device_problems,
             architecture_problems,
             load_problems,
+            engine_problems,
             domain_problems,
             provider_problems,
             guard_problems,

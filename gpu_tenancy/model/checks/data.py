@@ -6,7 +6,7 @@ from typing import Final
 from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.model.catalogue.storage import StorageService, storage_services
-from gpu_tenancy.model.checks.references import known_in
+from gpu_tenancy.model.checks.references import known_in, mounted_at
 from gpu_tenancy.model.checks.workloads import workloads
 from gpu_tenancy.model.plan.buckets import folder
 from gpu_tenancy.model.plan.identities import granted_here, made_buckets
@@ -142,7 +142,7 @@ def _mounted(name: str, team: Team) -> Iterator[Problem]:
     pods: dict[str, int] = {}
     for path, workload in workloads(name, team):
         for volume in workload.volumes:
-            place = (*path, "volumes", volume)
+            place = (*path, *mounted_at(workload, "volume", volume))
             yield from known_in(volume, team.storage, "storage", place, ("teams", name, "storage"))
             if volume in team.storage and team.storage[volume].mode == "one-node":
                 pods[volume] = pods.get(volume, 0) + workload.most_pods

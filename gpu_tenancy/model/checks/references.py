@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Literal
 
 from gpu_tenancy.base.problems import ANY, Path, Problem, dotted, unknown
 from gpu_tenancy.model.catalogue.namespaces import owner_of
@@ -9,7 +10,7 @@ from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.tenancy import Shares
-from gpu_tenancy.model.spec.workloads import Training
+from gpu_tenancy.model.spec.workloads import Server, Training, Workload
 
 
 def reference_problems(tree: Tree) -> Iterator[Problem]:
@@ -36,11 +37,17 @@ def _mounted(stack: Stack, name: str) -> Iterator[Problem]:
     for kind, workloads in (("serving", team.serving), ("training", team.training)):
         for workload, spec in workloads.items():
             for dataset in spec.datasets:
-                place = ("teams", name, kind, workload, "datasets", dataset)
+                place = ("teams", name, kind, workload, *mounted_at(spec, "dataset", dataset))
                 yield from known_in(dataset, stack.datasets, "dataset", place, ("datasets",))
                 if dataset in stack.datasets and not stack.datasets[dataset].is_of(name):
                     rule = f"is not a dataset of team {name}"
                     yield Problem(place, rule, f"add {name} to datasets.{dataset}.teams, or remove it", dataset)
+
+
+def mounted_at(workload: Workload, kind: Literal["dataset", "volume"], name: str) -> Path:
+    """The key by which a workload mounts a dataset or volume: that of its model, or of its mounts."""
+    model = workload.model if isinstance(workload, Server) else None
+    return ("model", kind) if model and getattr(model, kind) == name else (f"{kind}s", name)
 
 
 def _same_names(stack: Stack) -> Iterator[Problem]:

@@ -154,6 +154,8 @@ def image_problems(tree: Tree) -> Iterator[Problem]:
     for name, team in stack.teams.items() if allowed else ():
         for path, workload in workloads(name, team):
             yield from _image((*path, "image"), workload.image, allowed)
+            if isinstance(workload, Server) and workload.model and workload.model.image:
+                yield from _image((*path, "model", "image"), workload.model.image, allowed)
             for role, spec in workload.roles.items() if isinstance(workload, Training) else ():
                 if spec.image:
                     yield from _image((*path, "roles", role, "image"), spec.image, allowed)

@@ -127,7 +127,7 @@ def _priority(tree: Tree, path: Path, workload: Server | Training) -> Iterator[P
 
 def _metric(tree: Tree, path: Path, server: Server) -> Iterator[Problem]:
     seconds = server.scale_on.latency_p99 if server.scale_on else None
-    if seconds is not None and metric_name(tree.stack.metrics) is None:
+    if seconds is not None and metric_name(tree.stack.metrics, server) is None:
         yield Problem(
             (*path, "scaleOn", "latencyP99"),
             "needs a latency metric, but the stack defines none, so the autoscaler would never scale",
@@ -136,8 +136,12 @@ def _metric(tree: Tree, path: Path, server: Server) -> Iterator[Problem]:
             f"{seconds:g}s",
             about=(("metrics",),),
         )
-    if server.metrics_port is not None and monitor(tree.stack.metrics, server) is None:
-        missing = "the server does not scale on latency" if seconds is None else "metrics.histogram is not set"
+    if server.metrics_port is not None and monitor(tree, server) is None:
+        missing = (
+            "the server neither scales on latency nor sets metrics"
+            if seconds is None
+            else "metrics.histogram is not set"
+        )
         yield Problem(
             (*path, "metricsPort"),
             f"has no effect: {missing}",

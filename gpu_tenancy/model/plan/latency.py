@@ -7,7 +7,11 @@ histogram's name in the stack; both queries have the same expression.
 from dataclasses import dataclass
 from typing import Final
 
+from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.needs import there
+from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import Metrics, Prometheus
+from gpu_tenancy.model.spec.serving import NO_METRICS
 from gpu_tenancy.model.spec.workloads import Server
 
 SCRAPE_INTERVAL: Final = 15
@@ -52,11 +56,19 @@ class Query:
     expression: str
 
 
-def monitor(metrics: Metrics, server: Server) -> Monitor | None:
-    """How a server is scraped; None if nothing uses the metric, or this program does not configure it."""
-    if metrics.histogram is None or target(server) is None:
+def monitor(environment: Environment, server: Server) -> Monitor | None:
+    """How a server is scraped; None if nothing uses its metrics, or this program does not configure it."""
+    metrics = environment.stack.metrics
+    shown = server.metrics != NO_METRICS and there(environment, "prometheus")
+    scaled = histogram_of(metrics, server) is not None and target(server) is not None
+    if not shown and not scaled:
         return None
     return Monitor(server.metrics_port or server.port, metrics.prometheus.release, metrics.prometheus.namespace)
+
+
+def histogram_of(metrics: Metrics, server: Server) -> str | None:
+    """The histogram of a server's latency: its own, else that of the stack; None if an adapter serves the metric."""
+    return server.metrics.latency or metrics.histogram
 
 
 def target(server: Server) -> float | None:
@@ -64,27 +76,36 @@ def target(server: Server) -> float | None:
     return server.scale_on.latency_p99 if server.scale_on and server.autoscaled else None
 
 
-def metric_name(metrics: Metrics) -> str | None:
+def metric_name(metrics: Metrics, server: Server) -> str | None:
     """Name of the autoscaler's metric: a pod's 99th percentile in seconds; None if nothing serves it."""
-    if metrics.latency_p99 or metrics.histogram is None:
-        return metrics.latency_p99
-    return f"{metrics.histogram.removesuffix('_seconds')}_p99_seconds"
+    if server.metrics.latency:
+        return p99_name(server.metrics.latency)
+    return p99_name(metrics.histogram, metrics.latency_p99) if metrics.histogram else metrics.latency_p99
 
 
-def per_pod(metrics: Metrics, team: str, server: str) -> str | None:
+def p99_name(histogram: str, name: str | None = None) -> str:
+    """Name of the metric with the 99th percentile of a histogram: as in the stack, else from the histogram's."""
+    return name or f"{histogram.removesuffix('_seconds').replace(':', '_')}_p99_seconds"
+
+
+def per_pod(metrics: Metrics, team: str, name: str, server: Server) -> str | None:
     """PromQL of each pod's percentile; None without a histogram."""
-    # Labels that Prometheus adds to everything it scrapes through a ServiceMonitor.
-    matchers = f'namespace="{team}",service="{server}"'
-    return pod_p99(metrics.histogram, matchers, "pod") if metrics.histogram else None
+    histogram = histogram_of(metrics, server)
+    return pod_p99(histogram, of_server(team, name), "pod") if histogram else None
 
 
-def query(metrics: Metrics, team: str, server: str) -> Query | None:
+def of_server(team: str, server: str) -> str:
+    """Matchers of the labels that Prometheus adds to everything it scrapes through a server's ServiceMonitor."""
+    return f'namespace="{team}",service="{server}"'
+
+
+def query(metrics: Metrics, team: str, name: str, server: Server) -> Query | None:
     """KEDA's query for a server: the average of its pods' percentiles, as an autoscaler does with a pod metric.
 
     Returns:
         None if servers do not scale with KEDA.
     """
-    percentile = per_pod(metrics, team, server)
+    percentile = per_pod(metrics, team, name, server)
     if percentile is None or metrics.by == "adapter":
         return None
     return Query(prometheus_address(metrics.prometheus), f"avg({percentile})")
@@ -108,24 +129,29 @@ def pod_p99(histogram: str, matchers: str, by: str) -> str:
     )
 
 
-def adapter_rules(metrics: Metrics) -> list[dict[str, object]]:
-    """Rules of prometheus-adapter for the metric that the stack's servers scale on.
+def adapter_rules(stack: Stack) -> list[dict[str, object]]:
+    """Rules of prometheus-adapter for the metrics that the stack's servers scale on.
 
     For the chart's value `rules.custom`; empty if the adapter does not serve the metric, or has a rule already
     (`metrics.latencyP99` without a histogram). The format: docs/config.md of kubernetes-sigs/prometheus-adapter.
     """
-    name = metric_name(metrics)
-    if metrics.histogram is None or metrics.by != "adapter" or name is None:
+    metrics = stack.metrics
+    if metrics.by != "adapter":
         return []
-    return [
-        {
-            # One series per pod is enough to discover the pods; buckets would be a dozen each.
-            "seriesQuery": f'{metrics.histogram}_count{{namespace!="",pod!=""}}',
-            "resources": {"overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}},
-            "name": {"matches": f"^{metrics.histogram}_count$", "as": name},
-            "metricsQuery": pod_p99(metrics.histogram, "<<.LabelMatchers>>", "<<.GroupBy>>"),
-        }
-    ]
+    servers = [server for team in stack.teams.values() for server in team.serving.values() if target(server)]
+    named = {metrics.histogram: p99_name(metrics.histogram, metrics.latency_p99)} if metrics.histogram else {}
+    named |= {server.metrics.latency: p99_name(server.metrics.latency) for server in servers if server.metrics.latency}
+    return [_rule(histogram, name) for histogram, name in named.items()]
+
+
+def _rule(histogram: str, name: str) -> dict[str, object]:
+    return {
+        # One series per pod is enough to discover the pods; buckets would be a dozen each.
+        "seriesQuery": f'{histogram}_count{{namespace!="",pod!=""}}',
+        "resources": {"overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}},
+        "name": {"matches": f"^{histogram}_count$", "as": name},
+        "metricsQuery": pod_p99(histogram, "<<.LabelMatchers>>", "<<.GroupBy>>"),
+    }
 
 
 def prometheus_address(prometheus: Prometheus) -> str:

@@ -6,8 +6,9 @@ from typing import Final
 
 from gpu_tenancy.model.plan.sidecars import sidecars_of
 from gpu_tenancy.model.spec.data import Dataset, Scratch
+from gpu_tenancy.model.spec.serving import MODEL_PATH
 from gpu_tenancy.model.spec.teams import Team
-from gpu_tenancy.model.spec.workloads import Workload
+from gpu_tenancy.model.spec.workloads import Server, Workload
 
 STORAGE_GROUP: Final = 1000
 """Group that the root of a team's storage is given to, so that users other than root can write. Its number has no
@@ -39,28 +40,49 @@ class Mounts:
         scratch: temporary space on the node; None without.
         annotations: of the pod, for the sidecars of datasets.
         group: that can write the team's storage; None without storage.
+        model: image with the model of a server, and its path; None without.
     """
 
     mounts: tuple[Mount, ...] = ()
     scratch: Scratch | None = None
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
     group: int | None = None
+    model: tuple[str, str] | None = None
 
 
 NO_MOUNTS: Final = Mounts()
 
 
+def is_model(workload: Workload, source: str) -> bool:
+    """Whether a dataset or volume has the model of a server."""
+    model = workload.model if isinstance(workload, Server) else None
+    return model is not None and source in {model.dataset, model.volume}
+
+
 def mounts_of(datasets: Mapping[str, Dataset], name: str, team: Team, workload: Workload) -> Mounts:
     """What a workload mounts; names that do not exist are reported by `model.checks`."""
     from_buckets = [
-        Mount(f"dataset-{index}", key, path, not dataset.writes(name), cached=dataset.accelerate is not None)
+        Mount(
+            f"dataset-{index}",
+            key,
+            path,
+            is_model(workload, key) or not dataset.writes(name),
+            cached=dataset.accelerate is not None,
+        )
         for index, (key, path) in enumerate(workload.datasets.items())
         if (dataset := datasets.get(key))
     ]
     storage = [
-        Mount(f"storage-{index}", key, path, read_only=False)
+        Mount(f"storage-{index}", key, path, read_only=is_model(workload, key))
         for index, (key, path) in enumerate(workload.volumes.items())
         if key in team.storage
     ]
     annotations = sidecars_of(datasets, team, workload).annotations
-    return Mounts((*from_buckets, *storage), workload.scratch, annotations, STORAGE_GROUP if storage else None)
+    image = workload.model.image if isinstance(workload, Server) and workload.model else None
+    return Mounts(
+        (*from_buckets, *storage),
+        workload.scratch,
+        annotations,
+        STORAGE_GROUP if storage else None,
+        (image, MODEL_PATH) if image else None,
+    )

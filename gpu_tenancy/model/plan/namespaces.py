@@ -174,9 +174,7 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
             ports={server: spec.port for server, spec in team.serving.items()},
             from_cluster=team.network.clients == "cluster",
             egress=tuple(team.network.egress),
-            monitors={
-                name: scrape for name, spec in team.serving.items() if (scrape := monitor(tree.stack.metrics, spec))
-            },
+            monitors={name: scrape for name, spec in team.serving.items() if (scrape := monitor(tree, spec))},
             node_endpoints=_node_endpoints(tree),
             kuberay=charts()["kuberay-operator"].namespace if there(tree, "kuberay") else None,
             data=egress_of_datasets(tree.stack.datasets.values(), name),

@@ -12,9 +12,10 @@ from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.pools import ResolvedPool
 from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.cluster import Cluster, Metrics
+from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.operators import Install
 from gpu_tenancy.model.spec.roles import Framework
+from gpu_tenancy.model.spec.workloads import Server
 
 Reason: TypeAlias = tuple[Path, str]
 """A place of the stack that needs an operator, and why."""
@@ -82,11 +83,17 @@ def has_claims(cluster: Cluster) -> bool:
     return not predates(cluster, CLAIMS)
 
 
-def measured_by(metrics: Metrics) -> str | None:
-    """The operator that provides the latency histogram to autoscalers; None without a histogram."""
-    if metrics.histogram is None:
+def measured_by(stack: Stack) -> str | None:
+    """The operator that provides histograms of latency to autoscalers; None without a histogram."""
+    servers = (server for team in stack.teams.values() for server in team.serving.values())
+    if stack.metrics.histogram is None and not any(scales_on_own(server) for server in servers):
         return None
-    return "prometheus_adapter" if metrics.by == "adapter" else "keda"
+    return "prometheus_adapter" if stack.metrics.by == "adapter" else "keda"
+
+
+def scales_on_own(server: Server) -> bool:
+    """Whether a server scales on a metric that it names itself."""
+    return bool(server.metrics.latency and server.scale_on and server.scale_on.latency_p99)
 
 
 def framework_used(stack: Stack, framework: Framework) -> bool:
@@ -204,12 +211,12 @@ def _no_adapter(environment: Environment, name: str) -> Reason | None:
 
 
 def _histogram(environment: Environment, name: str) -> Reason | None:
-    return (("metrics", "histogram"), "autoscalers need it") if measured_by(environment.stack.metrics) == name else None
+    return (("metrics", "histogram"), "autoscalers need it") if measured_by(environment.stack) == name else None
 
 
 def _latency(environment: Environment, name: str) -> Reason | None:
     """A server that scales on latency, which this operator provides, or Prometheus to it."""
-    measured = measured_by(environment.stack.metrics)
+    measured = measured_by(environment.stack)
     if measured is None or name not in {measured, "prometheus"}:
         return None
     for team, spec in environment.stack.teams.items():

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from gpu_tenancy.base.quantity import CPU, MEMORY
+from gpu_tenancy.model.plan.engines import engine_of, with_engine
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor, gang_amounts
 from gpu_tenancy.model.spec.teams import Team
@@ -32,7 +33,7 @@ def parts(tree: Tree, team: str, workload: Server | Training) -> dict[str, Serve
     A role without GPUs runs on the flavor of the others' GPUs, if the team has no flavor of CPUs only.
     """
     if isinstance(workload, Server):
-        return dict(workload.parts)
+        return dict(with_engine(workload))
     roles = workload.parts
     for_gpus = next((part for part in roles.values() if part.gpus), None)
     if for_gpus is None or len(roles) == 1:
@@ -76,7 +77,7 @@ def pod_size(tree: Tree, team: str, workload: Workload) -> PodSize | None:
 
 
 def shared_memory(workload: Workload, size: PodSize) -> int:
-    """Size of /dev/shm in bytes: as in the stack, else a quarter of the memory if several GPUs work together.
+    """Size of /dev/shm in bytes: as in the stack, else a quarter of the memory for several GPUs, and for engines.
 
     NCCL and data loaders exchange data there, and the container runtime's default is 64Mi:
     https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html.
@@ -84,7 +85,7 @@ def shared_memory(workload: Workload, size: PodSize) -> int:
     if workload.shared_memory is not None:
         return workload.shared_memory
     together = isinstance(workload, (Server, Training)) and sum(workload.pods_by_role.values()) > 1
-    several = workload.gpus > 1 or (workload.gpus and together)
+    several = workload.gpus > 1 or (workload.gpus and together) or engine_of(workload)
     return size.amounts[MEMORY] // 4 // _MIB * _MIB if several else 0
 
 

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from gpu_tenancy.base.quantity import Amounts, is_extended
+from gpu_tenancy.model.catalogue.engines import Engine
 from gpu_tenancy.model.kinds import kinds
 from gpu_tenancy.model.plan.caches import caches_of
 from gpu_tenancy.model.plan.compute_domains import channels_of
+from gpu_tenancy.model.plan.engines import DEREGISTERED_AFTER, engine_of, grace_period
 from gpu_tenancy.model.plan.fabric import PodFabric, pod_fabric
 from gpu_tenancy.model.plan.latency import Monitor, Query, metric_name, monitor, per_pod, query, target
 from gpu_tenancy.model.plan.mounts import NO_MOUNTS, Mounts, mounts_of
@@ -18,6 +20,7 @@ from gpu_tenancy.model.plan.secrets import NO_REFERENCES, References, literals, 
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.topology import grouped, placed_roles, topology_request
 from gpu_tenancy.model.spec.roles import LEADER, LEADER_WORKER_SET, WORKER, Framework
+from gpu_tenancy.model.spec.serving import NO_METRICS, ServerMetrics
 from gpu_tenancy.model.spec.workloads import Server, Training, Workload
 
 DEPLOYMENT: Final = kinds()["apps", "Deployment"].api
@@ -50,6 +53,10 @@ class PodPlan:
         topology: annotations by which Kueue selects its nodes; empty where the flavor has no topology.
         channel: ResourceClaimTemplate from which it claims a channel of its job's ComputeDomain; None without.
         stays: whether node autoscalers leave it where it runs.
+        engine: what serves in it; None for jobs and custom servers.
+        non_root: whether the namespace rejects pods that may run as root.
+        ends: seconds for which it answers requests after its deletion has begun, and its grace period; None for the
+            defaults.
     """
 
     image: str
@@ -68,6 +75,9 @@ class PodPlan:
     topology: Mapping[str, str] = field(default_factory=dict[str, str])
     channel: str | None = None
     stays: bool = False
+    engine: Engine | None = None
+    non_root: bool = False
+    ends: tuple[int, int] | None = None
 
     @property
     def claims(self) -> dict[str, str]:
@@ -127,6 +137,7 @@ class ServerPlan:
         monitor: how Prometheus scrapes its pods; None if it does not.
         nodes: number of pods of each replica.
         worker: the other pods of each replica; None if a replica is one pod.
+        metrics: names of what it measures.
 
     Raises:
         ValueError: both a fixed number and an autoscaler, which would override each other; or neither.
@@ -145,6 +156,7 @@ class ServerPlan:
     monitor: Monitor | None = None
     nodes: int = 1
     worker: PodPlan | None = None
+    metrics: ServerMetrics = NO_METRICS
 
     def __post_init__(self) -> None:
         if (self.replicas is None) == (self.scaling is None):
@@ -342,11 +354,22 @@ def _pod(tree: Tree, name: str, workload: Workload) -> PodPlan | None:
         caches=caches_of(tree.stack.datasets, size.flavor.name, workload),
         topology=topology_request(size.flavor.levels, workload),
         stays=workload.stays,
+        engine=engine_of(workload),
+        non_root=team.pod_security == "restricted",
     )
 
 
+def _ends(server: Server, pods: dict[str, PodPlan]) -> dict[str, PodPlan]:
+    """The pods of a server that drains; the workers of a group work until their leader has answered all requests."""
+    grace = grace_period(server)
+    if grace is None or server.drain is None:
+        return pods
+    waits = {WORKER: DEREGISTERED_AFTER + int(server.drain)}
+    return {role: replace(pod, ends=(waits.get(role, DEREGISTERED_AFTER), grace)) for role, pod in pods.items()}
+
+
 def _server(tree: Tree, team: str, name: str, server: Server) -> ServerPlan | None:
-    pods = _pods(tree, team, server)
+    pods = _ends(server, _pods(tree, team, server))
     if not pods:
         return None
     return ServerPlan(
@@ -356,24 +379,25 @@ def _server(tree: Tree, team: str, name: str, server: Server) -> ServerPlan | No
         pod=pods[LEADER if server.grouped else ""],
         port=server.port,
         health=server.health,
-        startup=int(server.startup),
+        startup=server.starts_within,
         surge=server.surge,
         replicas=None if server.autoscaled else server.replicas.min,
         scaling=_scaling(tree, team, name, server) if server.autoscaled else None,
-        monitor=monitor(tree.stack.metrics, server),
+        monitor=monitor(tree, server),
         nodes=server.nodes,
         worker=pods.get(WORKER),
+        metrics=server.metrics,
     )
 
 
 def _scaling(tree: Tree, team: str, name: str, server: Server) -> Scaling:
-    metric, seconds = metric_name(tree.stack.metrics), target(server)
+    metric, seconds = metric_name(tree.stack.metrics, server), target(server)
     latency = (metric, seconds) if metric and seconds else None
     return Scaling(
         minimum=server.replicas.min,
         maximum=server.replicas.max,
         cpu=server.scale_on.cpu if server.scale_on else 70,
         latency=latency,
-        query=query(tree.stack.metrics, team, name) if latency else None,
-        per_pod=per_pod(tree.stack.metrics, team, name) if latency else None,
+        query=query(tree.stack.metrics, team, name, server) if latency else None,
+        per_pod=per_pod(tree.stack.metrics, team, name, server) if latency else None,
     )

@@ -1,9 +1,9 @@
 """The cluster, and the metrics that its servers scale on."""
 
 import re
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from gpu_tenancy.model.fields import Bytes, Name, Seconds, Section, refuse
 from gpu_tenancy.model.spec.alerts import Alerts, ServiceLevels
@@ -97,14 +97,3 @@ class Metrics(Section):
     """How soon workloads must be admitted; alerts say when too many are late."""
     alerts: Alerts = Alerts()
     """Receivers of alerts."""
-
-    @model_validator(mode="after")
-    def _something_to_measure(self) -> Self:
-        if self.histogram is None and self.model_fields_set & {"by", "prometheus"}:
-            key = "by" if self.by else "prometheus"
-            raise refuse(
-                f"sets {key} without histogram, so nothing is measured",
-                "set histogram to the one that your servers expose, such as inference_latency_seconds, or remove"
-                f" {key}",
-            )
-        return self

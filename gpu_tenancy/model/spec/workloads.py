@@ -1,9 +1,11 @@
 """Workloads of teams: servers, jobs and gangs."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
+from pydantic.alias_generators import to_snake
 
+from gpu_tenancy.model.catalogue.engines import engines
 from gpu_tenancy.model.fields import (
     Bytes,
     Count,
@@ -20,6 +22,7 @@ from gpu_tenancy.model.fields import (
 from gpu_tenancy.model.spec.data import MountPath, ScratchEntry
 from gpu_tenancy.model.spec.roles import KINDS, LAUNCHER, LEADER, SSHD, WORKER, Framework, Kind, Role
 from gpu_tenancy.model.spec.secrets import EnvSource, FileSource, Variables
+from gpu_tenancy.model.spec.serving import MODEL_PATH, NO_METRICS, EngineName, Model, ServerMetrics
 from gpu_tenancy.model.spec.topology import TogetherEntry
 
 
@@ -50,7 +53,7 @@ class Workload(Section):
     """Memory per pod, as request and limit; default: 90 % of its GPUs' share of the machine."""
     shared_memory: Bytes | None = None
     """Size of /dev/shm, as part of the pod's memory, for data exchange between GPUs. Default: a quarter of the memory
-    for pods with several GPUs and for jobs with several GPU pods; 0: the container runtime's 64Mi."""
+    for pods with several GPUs or an engine, and for jobs with several GPU pods; 0: the container runtime's 64Mi."""
     fabric: bool | None = None
     """Whether the pods use the network between GPUs of their nodes (`fabric` of the pools): they request its devices by
     their GPUs' share of the machine, and get the variables that NCCL needs. Default: yes for jobs with several GPU
@@ -75,6 +78,9 @@ class Workload(Section):
 
     @model_validator(mode="after")
     def _one_path_each(self) -> Self:
+        return self._with_one_path_each()
+
+    def _with_one_path_each(self) -> Self:
         if len(set(self.datasets.values())) < len(self.datasets):
             raise refuse("mounts two datasets at the same path", "set different paths under datasets")
         scratch = [self.scratch.path] if self.scratch else []
@@ -144,12 +150,27 @@ class ServerWorker(Section):
     """Environment variables, in addition to the server's: texts, or references as in the server's."""
 
 
+_DRAIN: Final = 120.0
+"""Default of `drain` of an engine, in seconds."""
+_STARTUP: Final = 600
+"""Default of `startup` in seconds, without the time to read the model. Ours: compilation and warm-up of a large model
+take minutes, and a limit that is too short restarts the pod forever."""
+_READ: Final = 100 * 2**20
+"""Bytes of a model that are read in a second, at least: less than any of the storage that stacks can have."""
+
+
 class Server(Workload):
     """A Deployment with a Service, probes, a PodDisruptionBudget and an autoscaler.
 
     With several `nodes`, it is a LeaderWorkerSet in place of a Deployment.
     """
 
+    engine: EngineName = "custom"
+    """What serves. `vllm`: vLLM, whose command, arguments, port, probes, user, metrics and shutdown follow from the
+    stack; `image` is one of vLLM, and `args` are added. `custom`: any image; set these keys as it needs them."""
+    model: Model | None = None
+    """The model, mounted read-only at `/model`, or where `datasets` or `volumes` mount its source; required for `vllm`.
+    """
     replicas: Annotated[Replicas, Shorthand(int, ("min", "max"))]
     """Number of pods, or of groups of `nodes`: `{min, max}` with an autoscaler, or a fixed number without one."""
     nodes: Positive = 1
@@ -166,15 +187,46 @@ class Server(Workload):
     load: Load | None = None
     """The load that it must carry; default: not checked."""
     port: Annotated[int, Field(ge=1, le=65535)] = 8080
-    """Port that the container listens on."""
+    """Port that the container listens on. Of `vllm`: 8000."""
+    metrics: ServerMetrics = NO_METRICS
+    """Names of its metrics. With one of them, Prometheus scrapes /metrics of its pods."""
     metrics_port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    """Port of the container's /metrics; default: `port`. Only for servers whose `metrics.histogram` is scraped."""
+    """Port of the container's /metrics; default: `port`. Only for servers that are scraped: for `metrics` of the server
+    or `metrics.histogram` of the stack."""
     health: str = Field(default="/health", pattern=r"^/")
     """HTTP path that returns 200 when the server is ready."""
-    startup: Seconds = 600.0
-    """Maximum startup time, such as the time to load a model."""
+    startup: Seconds | None = None
+    """Maximum startup time, such as the time to load a model; default: 10 minutes, and a second for each 100Mi of
+    `model.size`."""
+    drain: Annotated[Seconds, Field(ge=1)] | None = None
+    """Time that requests in progress have before a pod ends. It first leaves the Service, for 15 s, and then gets the
+    signal to end, after which the server must complete them. Default: 2 minutes of `vllm`; of others, the pod gets the
+    signal at once and 30 s."""
     surge: Count = 0
     """Additional pods, or groups of `nodes`, during a rollout (maxSurge); the quota must include them."""
+
+    @model_validator(mode="after")
+    def _with_defaults(self) -> Self:
+        """The server with what follows from its engine, and with the mount of its model."""
+        given, update = self.model_fields_set, dict[str, Any]()
+        if engine := engines().get(self.engine):
+            named = {to_snake(key): name for key, name in engine.metrics.items()}
+            own = {key: getattr(self.metrics, key) for key in self.metrics.model_fields_set}
+            defaults: dict[str, Any] = {"port": engine.port, "health": engine.health, "drain": _DRAIN}
+            update |= {key: value for key, value in defaults.items() if key not in given}
+            update["metrics"] = self.metrics.model_copy(update={**named, **own})
+        if self.model and self.model.dataset:
+            update["datasets"] = {self.model.dataset: MODEL_PATH, **self.datasets}
+        if self.model and self.model.volume:
+            update["volumes"] = {self.model.volume: MODEL_PATH, **self.volumes}
+        return self.model_copy(update=update) if update else self
+
+    @model_validator(mode="after")
+    def _one_path_for_the_model(self) -> Self:
+        taken = {*self.datasets.values(), *self.volumes.values(), *self.files}
+        if self.model and self.model.image and MODEL_PATH in taken:
+            raise refuse(f"mounts a volume at {MODEL_PATH}, where it has its model", "set another path")
+        return self._with_one_path_each()
 
     @model_validator(mode="after")
     def _of_groups(self) -> Self:
@@ -203,6 +255,21 @@ class Server(Workload):
     def grouped(self) -> bool:
         """Whether each replica is a group of pods on several nodes."""
         return self.nodes > 1
+
+    @property
+    def starts_within(self) -> int:
+        """Maximum startup time in seconds."""
+        size = self.model.size if self.model and self.model.size else 0
+        return int(_STARTUP + size // _READ if self.startup is None else self.startup)
+
+    @property
+    def model_path(self) -> str:
+        """The folder of its model in the container; empty without a model."""
+        if self.model is None:
+            return ""
+        mounted = {**self.datasets, **self.volumes}
+        root = mounted.get(self.model.dataset or self.model.volume or "", MODEL_PATH)
+        return f"{root}/{self.model.path}".removesuffix("/")
 
     @property
     def most_replicas(self) -> int:
