@@ -1,7 +1,10 @@
 """Checks of servers with an engine, of their models, and of how their pods end."""
 
-from collections.abc import Iterator
+from bisect import bisect
+from collections.abc import Iterator, Sequence
 from typing import Final
+
+from pydantic.alias_generators import to_snake
 
 from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.base.quantity import format_bytes, format_duration
@@ -32,6 +35,7 @@ def engine_problems(tree: Tree) -> Iterator[Problem]:
                 yield from _gpus(tree, path, server, flavor)
             yield from _image(tree, path, server)
             yield from _end(tree, path, server)
+            yield from _level(path, server)
             if server.metrics.model_fields_set and not engine_of(server) and not there(tree, "prometheus"):
                 rule, fix = (
                     "has no effect: operators.prometheus is off",
@@ -113,6 +117,25 @@ def _image(tree: Tree, path: Path, server: Server) -> Iterator[Problem]:
         rule = f"needs Kubernetes {since} or later to be mounted, but the cluster has {cluster.kubernetes}"
         fix = "use dataset or volume, or a later version"
         yield Problem((*path, "model", "image"), rule, fix, server.model.image, (("cluster",),))
+
+
+def _level(path: Path, server: Server) -> Iterator[Problem]:
+    """Times that no metric measures, or that are between the buckets of its histogram."""
+    engine, level = engine_of(server), server.service_level
+    for key, within in (("firstToken", level.first_token), ("latency", level.latency)):
+        place = (*path, "serviceLevel", key)
+        if within is not None and not getattr(server.metrics, to_snake(key)):
+            rule = f"is not measured: metrics.{key} of the server is not set"
+            yield Problem(place, rule, "set it to the histogram of the server, or remove it", format_duration(within))
+        elif within is not None and engine and within not in engine.buckets[key]:
+            below, above = _around(within, engine.buckets[key])
+            rule = f"is not a bound of the buckets of {engine.title}'s histogram"
+            yield Problem(place, rule, f"set {below} or {above}", format_duration(within))
+
+
+def _around(value: float, bounds: Sequence[float]) -> tuple[str, str]:
+    place = min(max(bisect(bounds, value), 1), len(bounds) - 1)
+    return format_duration(bounds[place - 1]), format_duration(bounds[place])
 
 
 def _end(tree: Tree, path: Path, server: Server) -> Iterator[Problem]:

@@ -14,6 +14,8 @@ from gpu_tenancy.model.observability.dashboards import Dashboard, Variable, to_j
 from gpu_tenancy.model.observability.expressions import Expressions
 from gpu_tenancy.model.observability.levels import levels
 from gpu_tenancy.model.observability.panels import Panel, Target
+from gpu_tenancy.model.observability.servers import promises, quantile, rate, series
+from gpu_tenancy.model.spec.serving import NO_METRICS
 
 if TYPE_CHECKING:  # The plan imports this package, so importing it at run time would be a cycle.
     from gpu_tenancy.model.plan.shares import Tree
@@ -32,6 +34,8 @@ _JINJA: Final = Environment(
 _SIZES: Final = {"stat": (4, 4), "row": (24, 1)}
 _SIZE: Final = (12, 8)
 """Of panels of any other kind."""
+_NARROWEST: Final = 6
+"""Width of the panels of a server with many: four beside each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,7 @@ def observability(
     teams = tuple(tree.stack.teams)
     if not resources and not teams:
         return ObservabilityPlan()
+    measured = {f"{server.team}/{server.name}": server for server in servers if server.metrics != NO_METRICS}
     promised = levels(tree.stack.metrics.service_levels)
     names: dict[str, Any] = {
         "levels": promised,
@@ -75,6 +80,13 @@ def observability(
         "gpus": bool(resources),
         "flavors": [name for name, flavor in tree.flavors.items() if flavor.resource or not resources],
         "servers": servers,
+        "measured": measured,
+        "promises": promises(measured.values()),
+        "waiting_servers": {name: one for name, one in measured.items() if one.metrics.waiting and one.metrics.running},
+        "cached_servers": {name: one for name, one in measured.items() if one.metrics.cache},
+        "series": series,
+        "rate": rate,
+        "quantile": quantile,
         "guards": bool(teams),
         "prices": {flavor: price for flavor, price in prices.items() if price is not None},
         "budgets": {name: team.monthly_budget for name, team in tree.stack.teams.items() if team.monthly_budget},
@@ -127,7 +139,9 @@ def _panels(row: Mapping[str, Any], names: Mapping[str, Any]) -> Iterator[Panel]
         expr, legend = panel.pop("expr", None), panel.pop("legend", panel["title"])
         targets = [{"expr": expr, "legend": legend}] if expr else panel.pop("targets", ())
         size = panel.pop("size", None) or _SIZES.get(panel.get("kind"), _SIZE)
-        wide, high = (24 // (len(shown) - 1), 8) if "server" in names and panel.get("kind") != "row" else size
+        wide, high = (
+            (max(_NARROWEST, 24 // (len(shown) - 1)), 8) if "server" in names and panel.get("kind") != "row" else size
+        )
         yield Panel(**panel, targets=tuple(Target(**target) for target in targets), size=(int(wide), int(high)))
 
 

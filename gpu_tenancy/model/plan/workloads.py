@@ -20,7 +20,7 @@ from gpu_tenancy.model.plan.secrets import NO_REFERENCES, References, literals, 
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.topology import grouped, placed_roles, topology_request
 from gpu_tenancy.model.spec.roles import LEADER, LEADER_WORKER_SET, WORKER, Framework
-from gpu_tenancy.model.spec.serving import NO_METRICS, ServerMetrics
+from gpu_tenancy.model.spec.serving import NO_METRICS, ServerLevel, ServerMetrics
 from gpu_tenancy.model.spec.workloads import Server, Training, Workload
 
 DEPLOYMENT: Final = kinds()["apps", "Deployment"].api
@@ -138,6 +138,7 @@ class ServerPlan:
         nodes: number of pods of each replica.
         worker: the other pods of each replica; None if a replica is one pod.
         metrics: names of what it measures.
+        level: its service level.
 
     Raises:
         ValueError: both a fixed number and an autoscaler, which would override each other; or neither.
@@ -157,6 +158,7 @@ class ServerPlan:
     nodes: int = 1
     worker: PodPlan | None = None
     metrics: ServerMetrics = NO_METRICS
+    level: ServerLevel = field(default_factory=ServerLevel)
 
     def __post_init__(self) -> None:
         if (self.replicas is None) == (self.scaling is None):
@@ -387,6 +389,7 @@ def _server(tree: Tree, team: str, name: str, server: Server) -> ServerPlan | No
         nodes=server.nodes,
         worker=pods.get(WORKER),
         metrics=server.metrics,
+        level=server.service_level,
     )
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from gpu_tenancy.model.fields import Bytes, Image, Name, Section, refuse
+from gpu_tenancy.model.fields import Bytes, Image, Name, Seconds, Section, refuse
 
 EngineName: TypeAlias = Literal["custom", "vllm"]
 
@@ -67,6 +67,17 @@ class ServerMetrics(Section):
     """Counter: requests, such as `nv_inference_request_success`."""
     failures: Series | None = None
     """Counter: requests that failed, such as `http_requests_total{status="5xx"}`."""
+
+
+class ServerLevel(Section):
+    """The service level of a server, of which alerts say when its error budget is used up too fast."""
+
+    first_token: Annotated[Seconds, Field(ge=0.001)] | None = None
+    """Time to the first token, such as `500ms`: a bound of the histogram's buckets. Requires `metrics.firstToken`."""
+    latency: Annotated[Seconds, Field(ge=0.001)] | None = None
+    """Time to the whole answer, such as `10s`: a bound of the histogram's buckets. Requires `metrics.latency`."""
+    share: Annotated[float, Field(ge=50, le=99.99)] = 99
+    """Percent of the requests, in 30 days, that must be answered within each of these times, and without a failure."""
 
 
 NO_METRICS: Final = ServerMetrics()

@@ -22,7 +22,7 @@ from gpu_tenancy.model.fields import (
 from gpu_tenancy.model.spec.data import MountPath, ScratchEntry
 from gpu_tenancy.model.spec.roles import KINDS, LAUNCHER, LEADER, SSHD, WORKER, Framework, Kind, Role
 from gpu_tenancy.model.spec.secrets import EnvSource, FileSource, Variables
-from gpu_tenancy.model.spec.serving import MODEL_PATH, NO_METRICS, EngineName, Model, ServerMetrics
+from gpu_tenancy.model.spec.serving import MODEL_PATH, NO_METRICS, EngineName, Model, ServerLevel, ServerMetrics
 from gpu_tenancy.model.spec.topology import TogetherEntry
 
 
@@ -190,6 +190,9 @@ class Server(Workload):
     """Port that the container listens on. Of `vllm`: 8000."""
     metrics: ServerMetrics = NO_METRICS
     """Names of its metrics. With one of them, Prometheus scrapes /metrics of its pods."""
+    service_level: ServerLevel = ServerLevel()
+    """Times within which requests must be answered, and for how many. Failed requests count if `metrics` has `requests`
+    and `failures`. Alerts fire if the error budget of 30 days is used up too fast."""
     metrics_port: Annotated[int, Field(ge=1, le=65535)] | None = None
     """Port of the container's /metrics; default: `port`. Only for servers that are scraped: for `metrics` of the server
     or `metrics.histogram` of the stack."""
