@@ -28,8 +28,8 @@ from gpu_tenancy.inspect.volumes import judge_volumes
 from gpu_tenancy.inspect.workloads import PodSet
 
 KINDS: Final[tuple[Kind, ...]] = (
-    "AdmissionCheck", "ClusterQueue", "ClusterTrainingRuntime", "Cohort", "LocalQueue", "Namespace", "Node", "Pod",
-    "PodGroup", "PriorityClass", "Queue", "ResourceFlavor", "StorageClass", "Workload", "WorkloadPriorityClass",
+    "AdmissionCheck", "ClusterQueue", "ClusterTrainingRuntime", "Cohort", "Job", "LocalQueue", "Namespace", "Node",
+    "Pod", "PodGroup", "PriorityClass", "Queue", "ResourceFlavor", "StorageClass", "Workload", "WorkloadPriorityClass",
 )  # fmt: skip
 """Kinds to list in the whole cluster, if the user may."""
 OWN: Final[tuple[Kind, ...]] = ("Dataset", "LimitRange", "PersistentVolumeClaim", "ResourceQuota", "TrainingRuntime")
@@ -189,6 +189,7 @@ def _with_forecast(answer: Answer, offers: Sequence[Offer], before: tuple[str, .
     else:
         agree = simulated.admitted == (source is Source.RECLAIMED) and not undisturbed
     gaps = (not_simulated_text(simulated.not_simulated),) if simulated.not_simulated else ()
+    gaps += (simulated.estimate.text,) if simulated.estimate else ()
     if agree:
         outcome = () if undisturbed or not simulated.admitted else (simulated.of_submitted,)
         return replace(answer, lines=(*answer.lines, *before, *outcome, *gaps))

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.inspect.answers import Answer, Check
 from gpu_tenancy.inspect.devices import with_devices
+from gpu_tenancy.inspect.estimate import History
 from gpu_tenancy.inspect.pods import label, name_of, namespace_of
 from gpu_tenancy.inspect.versions import current
 from gpu_tenancy.kube.client import Cluster, Manifest
@@ -19,7 +20,7 @@ from gpu_tenancy.model.names import COMPUTE_DOMAIN
 
 Kind = Literal[
     "AdmissionCheck", "ClusterQueue", "Cohort", "ConfigMap", "Dataset", "Event", "LimitRange", "LocalQueue",
-    "Namespace", "Node", "Pod", "PersistentVolumeClaim", "PodGroup", "PriorityClass", "Queue", "ResourceFlavor",
+    "Job", "Namespace", "Node", "Pod", "PersistentVolumeClaim", "PodGroup", "PriorityClass", "Queue", "ResourceFlavor",
     "ResourceQuota", "Secret", "StorageClass", "Workload", "ComputeDomain", "ResourceClaimTemplate",
     "WorkloadPriorityClass", "TrainingRuntime", "ClusterTrainingRuntime", "DeviceClass", "ResourceSlice", "Deployment",
     "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
@@ -68,6 +69,7 @@ _SOURCES: Final[Mapping[Kind, _Source]] = {
     "Workload": _Source(KUEUE, "pending workloads", _TENANT, namespaced=True),
     "Queue": _Source(VOLCANO, "guaranteed and limit of gangs", _WHOLE),
     "PodGroup": _Source(VOLCANO, "pending gangs", _VIEW, namespaced=True),
+    "Job": _Source("batch/v1", "deadlines of running jobs", _VIEW, namespaced=True),
     "Namespace": _Source("v1", "namespaces of teams", _WHOLE),
     "Node": _Source("v1", "free capacity of nodes", _WHOLE),
     "DeviceClass": _Source(RESOURCE, "GPUs of DRA drivers", _WHOLE),
@@ -129,10 +131,12 @@ class State:
     Attributes:
         objects: by kind; none of a kind that could not be read.
         missing: kinds that could not be read, or in one namespace only.
+        history: durations of recorded jobs, for estimates.
     """
 
     objects: Mapping[Kind, tuple[Manifest, ...]] = field(default_factory=dict["Kind", tuple[Manifest, ...]])
     missing: Mapping[Kind, Missing] = field(default_factory=dict["Kind", Missing])
+    history: History = field(default_factory=History)
 
     def of(self, kind: Kind, namespace: str = "") -> tuple[Manifest, ...]:
         """Objects of a kind, of one namespace or of all that were read."""
@@ -160,7 +164,7 @@ class State:
 
     def joined(self, other: "State") -> "State":
         """The objects of both reads; those of `other` where both have a kind."""
-        return State({**self.objects, **other.objects}, {**self.missing, **other.missing})
+        return replace(self, objects={**self.objects, **other.objects}, missing={**self.missing, **other.missing})
 
     def refused(self, *kinds: Kind) -> tuple[Missing, ...]:
         """Kinds that the user may not read, without those of operators that are not installed."""

@@ -95,7 +95,8 @@ def why(why: Why, *, verbose: bool = False) -> Group:
     """Output of `why`: reason and fix, then the numbers; with `verbose`, what controllers say in their own words."""
     answer = Text.assemble((visible(why.title), "bold"), ": ", (visible(why.reason), _style(why)))
     fix = [Text(visible(f"fix: {why.fix}"), style="bold")] if why.fix else []
-    more = [Text(f"  {visible(line)}") for line in why.lines]
+    estimate = why.unblock.estimate if why.unblock else None
+    more = [Text(f"  {visible(line)}") for line in (*([estimate.text] if estimate else []), *why.lines)]
     said = [Text(f"  {visible(message)}", style="dim") for message in why.messages] if verbose else []
     return Group(answer, *fix, *more, *said)
 
@@ -144,7 +145,8 @@ def _why(why: Why) -> dict[str, Any]:
 
 
 def _unblock(unblock: Unblock) -> dict[str, Any]:
-    fields = asdict(unblock) | {"not_simulated": "; ".join(unblock.not_simulated)}
+    wait = {"low": unblock.estimate.low, "high": unblock.estimate.high} if unblock.estimate else None
+    fields = asdict(unblock) | {"not_simulated": "; ".join(unblock.not_simulated), "estimate": wait}
     return {key: value for key, value in fields.items() if key != "queue_head"}
 
 

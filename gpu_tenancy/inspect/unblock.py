@@ -8,15 +8,17 @@ Kueue: an end whose quota another workload gets does not count.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from gpu_tenancy import kueue
+from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.texts import plural
+from gpu_tenancy.inspect.estimate import Estimate, Expected, estimate
 from gpu_tenancy.inspect.pods import named
 from gpu_tenancy.inspect.queues import Queues
 from gpu_tenancy.inspect.ranking import Ranking
-from gpu_tenancy.inspect.snapshot import LIVELOCK, NotSimulatedError, Suits, settled
+from gpu_tenancy.inspect.snapshot import LIVELOCK, NotSimulatedError, Snapshot, Suits, settled
 from gpu_tenancy.inspect.workloads import PodSet, Workload, ahead
 from gpu_tenancy.kueue import Unmodelled
 
@@ -50,6 +52,7 @@ class Unblock:
         unseen_pending: how many pending workloads of the tree the user may not read.
         not_simulated: what the cluster uses and the simulation does not cover.
         queue_head: the head of its StrictFIFO queue, if it waits for that one.
+        estimate: how long it waits; None if it is admitted.
     """
 
     admitted: bool
@@ -65,6 +68,7 @@ class Unblock:
     unseen_pending: int = 0
     not_simulated: tuple[Unmodelled, ...] = ()
     queue_head: str = ""
+    estimate: Estimate | None = field(default=None, compare=False)
 
     @property
     def of_submitted(self) -> str:
@@ -143,8 +147,9 @@ def find_unblock(queues: Queues, workload: Workload) -> Unblock:
     before = [other for other in ahead(workload, queues.members.get(target, ())) if other.label in pending]
     head = before[0] if before and queues.cluster_queues[target].strict else None
     blocked = head or workload
-    bound = max(_LEAST, min(TRIES, WORK // len(snapshot.participants)))
-    search = _Search(simulation.fork(), workload.label, start, bound)
+    bound = _bound(snapshot)
+    fork = simulation.fork()
+    search = _Search(fork, workload.label, start, bound)
     ranking = Ranking(queues, snapshot, blocked, start)
     ends, instead, tested = search.alone(ranking.alone())
     together, in_sequence = (), 0
@@ -166,7 +171,19 @@ def find_unblock(queues: Queues, workload: Workload) -> Unblock:
         unseen_pending=snapshot.unseen_pending,
         not_simulated=snapshot.left_out,
         queue_head=head.label if head else "",
+        estimate=estimate(fork, workload.label, _expected(queues), most=bound, needed=ends or together),
     )
+
+
+def _bound(snapshot: Snapshot) -> int:
+    """How many ends are simulated in a tree."""
+    return max(_LEAST, min(TRIES, WORK // max(1, len(snapshot.participants))))
+
+
+def _expected(queues: Queues) -> Expected:
+    state = queues.state
+    jobs = {text_at(job, "metadata", "uid"): job for job in state.of("Job")}
+    return Expected({workload.label: workload for workload in queues.workloads}, jobs, state.history)
 
 
 def _preempted(state: kueue.Settled, name: str) -> tuple[str, ...]:
@@ -255,4 +272,7 @@ def forecast(queues: Queues, target: str, sets: Sequence[PodSet], priority: int)
     admitted = {workload.name for workload in after.admitted}
     why = next((workload.why for workload in after.pending if workload.name == _SUBMITTED), "")
     preempted = tuple(sorted(before - admitted))
-    return Unblock(_SUBMITTED in admitted, preempted, why, not_simulated=snapshot.left_out)
+    wait = None
+    if _SUBMITTED not in admitted:
+        wait = estimate(simulation.fork(), _SUBMITTED, _expected(queues), most=_bound(snapshot))
+    return Unblock(_SUBMITTED in admitted, preempted, why, not_simulated=snapshot.left_out, estimate=wait)

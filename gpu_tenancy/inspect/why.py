@@ -30,8 +30,8 @@ from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue.topology import PREFERRED
 
 KINDS: Final[tuple[Kind, ...]] = (
-    "AdmissionCheck", "ClusterQueue", "ClusterTrainingRuntime", "Cohort", "LocalQueue", "Namespace", "Node", "Pod",
-    "PodGroup", "Queue", "ResourceFlavor", "Workload",
+    "AdmissionCheck", "ClusterQueue", "ClusterTrainingRuntime", "Cohort", "Job", "LocalQueue", "Namespace", "Node",
+    "Pod", "PodGroup", "Queue", "ResourceFlavor", "Workload",
 )  # fmt: skip
 OWN: Final[tuple[Kind, ...]] = ("Dataset", "Event", "PersistentVolumeClaim", "TrainingRuntime")
 _FIRST: Final = ("waiting", "switched off", "checked", "admitted", "finished")

@@ -140,6 +140,7 @@ HIGH = job(labels={"kueue.x-k8s.io/priority-class": "high"})
                 ),
                 f"{ASKS} 32 available (guaranteed 8, unused 8; limit 32, used 0)",
                 f"1 workload {PENDING.format(72)}",
+                "wait unknown: no deadline and no recorded job tells the end",
             ),
             id="behind the head of a strict queue",
         ),

@@ -33,6 +33,14 @@ Everybody = Annotated[bool, typer.Option("--all", "-A", help="Show all teams.")]
 Team = Annotated[str | None, typer.Argument(help="Namespace of a team; default: the one of the kubeconfig's context.")]
 TeamOption = Annotated[str | None, typer.Option("--namespace", "-n", help="The same as TEAM, as kubectl has it.")]
 
+History = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Last month's Workloads (`kubectl get workloads -A -o json`), whose durations tell expected waits.",
+    ),
+]
+
 
 _RIGHTS: Final = "check your rights: `kubectl auth can-i --list`"
 
@@ -142,6 +150,7 @@ def fit(
     file: Annotated[Path, typer.Option("--file", "-f", help="YAML file with Pods, Jobs or other workloads.")],
     kubeconfig: Kubeconfig = None,
     context: Context = None,
+    history: History = None,
     now: Annotated[bool, typer.Option("--now", help="Exit with code 2 also if it fits, but not now.")] = False,
     embedded: Embedded = False,
     output: Output = None,
@@ -159,7 +168,8 @@ def fit(
         team = team_of(cluster, team, namespace, "tenancy fit TEAM")
         demands = read_demands(file, team)
         with terminal.reported_if_slow("reading the cluster and running a dry run"):
-            results = judged(cluster, team, read_for_fit(cluster, team), demands)
+            state = _with_history(read_for_fit(cluster, team), history)
+            results = judged(cluster, team, state, demands)
         parts = [part for result in results for part in (Text(""), show.fitting(result))][1:]
         answer(output, show.data(results), *parts, names=[result.title for result in results])
         missed = {"never", "later"} if now else {"never"}
@@ -241,6 +251,7 @@ def why(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     *,
+    history: History = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Also print what Kueue, the scheduler and the API server say.")
     ] = False,
@@ -250,7 +261,8 @@ def why(
     """Explain why a job is pending: queue order, quota, borrowers, admission checks, nodes or volumes.
 
     The first lines have the reason and the fix, the others the numbers. For a workload that is pending in a queue of
-    Kueue, a simulation shows what would get it admitted.
+    Kueue, a simulation shows what would get it admitted, and how long it waits: by deadlines, and with --history by
+    durations of recorded jobs.
 
     [dim]tenancy why ml-research/nightly[/dim]
     """
@@ -265,9 +277,30 @@ def why(
         home, name = place_of(cluster, job, namespace)
         with terminal.reported_if_slow("reading the cluster"):
             manifest = look_up(cluster, home, name, kind)
-            state = read(cluster, KINDS, home, only=OWN)
+            state = _with_history(read(cluster, KINDS, home, only=OWN), history)
             result = follow(target_of(manifest, state), state)
         answer(output, show.data(result), show.why(result, verbose=verbose), names=[f"{home}/{name}"])
+
+
+def _with_history(state: "State", file: Path | None) -> "State":
+    """A state with the durations of recorded jobs.
+
+    Raises:
+        ConsoleError: the file cannot be read.
+    """
+    if file is None:
+        return state
+    if not file.is_file():
+        raise ConsoleError(f"--history: {file} is not a file", "write it with `kubectl get workloads -A -o json`")
+    from dataclasses import replace
+
+    from gpu_tenancy.inspect.estimate import History
+    from gpu_tenancy.simulation.replay import Trace, TraceError
+
+    try:
+        return replace(state, history=History.of(Trace(file).durations()))
+    except TraceError as error:
+        raise ConsoleError(error.what, error.fix) from error
 
 
 def place_of(cluster: "Cluster", job: str, namespace: str | None) -> tuple[str, str]:

@@ -145,6 +145,16 @@ class Trace:
         except UnicodeDecodeError as error:
             raise TraceError(f"{self.file}: is not UTF-8", "specify a file of JSON lines, or CSV") from error
 
+    def durations(self) -> Iterator[tuple[str, int, float]]:
+        """Team, number of GPUs and duration in seconds of each job whose team is known.
+
+        Raises:
+            TraceError: as for the iteration.
+        """
+        for record in self:
+            if record.team is not None:
+                yield record.team, sum(part.pods * part.gpus for part in record.parts), record.duration
+
     def _in_order(self, records: Iterable[tuple[int, JobRecord]]) -> Iterator[JobRecord]:
         before = float("-inf")
         for line, record in records:
