@@ -48,8 +48,9 @@ def _pods(name: str, priority: PriorityPlan, opts: pulumi.ResourceOptions) -> Pr
         metadata={"name": priority.name},
         value=priority.value,
         preemption_policy="PreemptLowerPriority" if priority.preempts else "Never",
-        global_default=priority.default,
-        description=priority.description,
+        # The provider leaves out what is false or empty, so that the state would differ from the program.
+        global_default=priority.default or None,
+        description=priority.description or None,
         opts=opts,
     )
 

@@ -12,12 +12,13 @@ from typing import Final, TypeAlias
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.progress import Report, measured
-from gpu_tenancy.deploy.events import Seen
+from gpu_tenancy.deploy.events import SAME, Seen
 from gpu_tenancy.deploy.moving import Entry, Move, Moving, State, is_scaffold, name_of, placement
 from gpu_tenancy.deploy.pulumi_cli import fix_for
 from gpu_tenancy.deploy.recovering import PROVIDERS, only_objects, recovered
 from gpu_tenancy.deploy.repairing import reread
 from gpu_tenancy.deploy.stacks import PENDING, OperationError, Stacks
+from gpu_tenancy.deploy.unchanged import outputs_of, unchanged
 from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.model.catalogue.operators import operators
@@ -37,10 +38,7 @@ _CONTINUE: Final = "--continue-on-error"
 _CLUSTER: Final = "cluster-kubernetes"
 """Name of the provider of a cloud's cluster."""
 _CONNECTION: Final[dict[str, Json]] = {"kubeconfig": "{}", "identifier": "offline"}
-_REFERENCED: Final[Mapping[str, Mapping[str, Json]]] = {
-    "pulumi:pulumi:StackReference": {"outputs": {"connection": _CONNECTION}}
-}
-"""What a part reads of another one, where only the URNs of its resources matter."""
+"""What a part reads of that of the cluster before this is deployed, where only the URNs of its resources matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +98,7 @@ class Environment:
         self._killed, self._finished = frozenset(killed), set[str]()
         self._advance: Callable[[int], None] = _nobody
         self._contested: set[str] = set()
+        self._moved = False
         self.existing = stacks.existing()
         with ThreadPoolExecutor(_EXPORTS) as pool:
             states = zip(self.existing, pool.map(stacks.export, self.existing), strict=True)
@@ -116,6 +115,11 @@ class Environment:
             context = f", context {section.context}" if section.context else ""
             return f"the cluster of kubeconfig {section.kubeconfig or 'of kubectl'}{context}"
         return f"{section.cloud} cluster {section.name}"
+
+    @property
+    def _of_cluster(self) -> str:
+        """Name of the stack that has the cluster, and tells the others how to reach it."""
+        return f"{self.stacks.environment}.{CLUSTER}"
 
     @property
     def moves(self) -> tuple[Move, ...]:
@@ -146,7 +150,7 @@ class Environment:
             ConsoleError: the cluster does not answer, objects of somebody else exist, or Pulumi fails.
         """
         names = [name for name in self.stacks.names if name in self.existing and self._is_marked(name)]
-        done = [self._recover(name, self._render(name)) for name in names]
+        done = [self._recover(name, self.render(name)) for name in names]
         return any(done)
 
     def _is_marked(self, name: str) -> bool:
@@ -163,9 +167,13 @@ class Environment:
     def _up(self, name: str, kept: list[str]) -> Seen:
         options = [*(f"--exclude={urn}" for urn in kept), _CONTINUE]
         if not self._is_marked(name):
-            return self._operate(name, "up", *options)
+            seen = self._operate(name, "up", *options)
+            self._moved |= seen.changed
+            return seen
         unknown = name in self._killed or not self._states.get(name, {}).get("resources")
-        self._recover(name, self._render(name) if unknown else None)
+        found = self._recover(name, self.render(name) if unknown else None)
+        if not (found or unknown or self._moved) and (same := self._same(name)):
+            return same
         try:
             return self._operate(name, "up", *options, at_the_end=True)
         except PoolsError:
@@ -173,7 +181,7 @@ class Environment:
         except ConsoleError:
             self._states[name] = self.stacks.interrupted(name)
             # A run was killed of which nothing told: it created objects that the state does not have.
-            if unknown or self._states[name].get(PENDING) or not self._recover(name, self._render(name)):
+            if unknown or self._states[name].get(PENDING) or not self._recover(name, self.render(name)):
                 raise
         return self._operate(name, "up", *options, at_the_end=True)
 
@@ -207,15 +215,34 @@ class Environment:
         entries = (entry for state in list(self._states.values()) for entry in state.get("resources") or ())
         return next((one["inputs"] for one in entries if one["type"] == PROVIDERS and name_of(one) == _CLUSTER), None)
 
-    def preview(self, at_once: int) -> list[Result]:
+    def _same(self, name: str) -> Seen | None:
+        """What a deployment would tell that changes nothing; None if one has to be asked."""
+        state = self._states.get(name, {})
+        if not (self._is_marked(name) and unchanged(self.render(name), state, self.stacks.mark)):
+            return None
+        seen = Seen(self._team_finished)
+        seen.changes = {SAME: len(state["resources"])}
+        return seen
+
+    def preview(self, at_once: int, *, policies: bool = True) -> list[Result]:
         """Previews the stacks that exist and have nothing to move first.
+
+        Args:
+            at_once: most stacks at the same time.
+            policies: whether Pulumi, which evaluates the policies of an organisation, is asked also for a stack that is
+                as its program says.
 
         Raises:
             ConsoleError: the preview of a stack failed.
         """
         moving = {stack for move in self.moves for stack in (move.source, move.target)}
         ready = [name for name in self.stacks.names if name in self.existing and name not in moving]
-        return self._each(ready, lambda name: self._operate(name, "preview"), at_once)
+
+        def one(name: str) -> Seen:
+            same = None if policies else self._same(name)
+            return same or self._operate(name, "preview")
+
+        return self._each(ready, one, at_once)
 
     def down(self, at_once: int) -> list[Result]:
         """Deletes the resources of all stacks, the last stage first, and then the stacks.
@@ -248,17 +275,22 @@ class Environment:
         there = [str(entry["urn"]) for entry in state.get("resources") or () if not is_scaffold(entry)]
         if part is None or not there:
             return []
-        registered = {registration.urn for registration in self._render(name).registrations}
+        registered = {registration.urn for registration in self.render(name).registrations}
         return [urn for urn in there if urn not in registered]
 
-    def _render(self, name: str) -> Rendered:
+    def render(self, name: str) -> Rendered:
         """What the program of a stack registers; one at a time, since a program has the whole process's folder."""
         with self._rendering:
             if name not in self._rendered:
                 part = self.stacks.part(name)
                 config = {**to_config(self.read.source), **({KEY: part.name} if part else {})}
+                connection = {"connection": _CONNECTION, **outputs_of(self._states.get(self._of_cluster, {}))}
                 self._rendered[name] = render(
-                    self.read.project, project=self.stacks.project, stack=name, config=config, answers=_REFERENCED
+                    self.read.project,
+                    project=self.stacks.project,
+                    stack=name,
+                    config=config,
+                    answers={"pulumi:pulumi:StackReference": {"outputs": connection}},
                 )
             return self._rendered[name]
 

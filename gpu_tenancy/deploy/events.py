@@ -14,6 +14,8 @@ _POOLS: Final = frozenset(
     {"aws:eks/nodeGroup:NodeGroup", "gcp:container/nodePool:NodePool", "azure-native:containerservice:AgentPool"}
 )
 """Types of node pools, on which nothing of other teams depends: `Cluster.system` in components/clouds."""
+SAME: Final = "same"
+"""The operation of the engine on a resource that does not change."""
 _DESTROYS: Final = frozenset({"delete", "replace"})
 
 
@@ -40,6 +42,11 @@ class Seen:
         self._failed: set[str] = set()
         self._diagnostics: dict[str, list[str]] = {}
 
+    @property
+    def changed(self) -> bool:
+        """Whether the operation did anything; a stack that is new did."""
+        return {*self.changes} != {SAME}
+
     def __call__(self, event: Event) -> None:
         """Takes one event."""
         if begun := event.get("resourcePreEvent"):
@@ -65,7 +72,7 @@ class Seen:
             self._begun[team] -= 1
             if failed:
                 self._failed.add(step["type"])
-            elif step["op"] != "same":
+            elif step["op"] != SAME:
                 self.teams.setdefault(team, Counter())[step["op"]] += 1
             if step["op"] in _DESTROYS:
                 self.destroyed.append(f"{step['type'].rpartition(':')[2]} {urn.rpartition('::')[2]}")

@@ -152,6 +152,13 @@ def _change(reference: Reference, entry: Entry, live: Live | Failure | None) -> 
     return f"{reference}: changed since the last deployment by {names}" if names else ""
 
 
+def marked(inputs: Mapping[str, Any], mark: str) -> dict[str, Any]:
+    """An object as Pulumi deploys it: with the mark of the environment, which the program adds where an engine runs."""
+    metadata: dict[str, Any] = inputs["metadata"]
+    annotations: dict[str, Any] = {**(metadata.get("annotations") or {}), DEPLOYED_BY: mark}
+    return {**inputs, "metadata": {**metadata, "annotations": annotations}}
+
+
 def _plain_inputs(one: Registration) -> dict[str, Any]:
     """Inputs without what is secret or not known yet: the next deployment writes that again."""
     hidden = {path[0] for path in (*one.secret_paths, *one.unknown_paths)}
@@ -190,14 +197,8 @@ class _Building:
         provider = one.provider.rpartition("::")[0]
         self.add(provider)
         identity = next(str(other["id"]) for other in self._resources if other["urn"] == provider)
-        own, inputs = Reference.of(one.inputs).place, self._inputs(one)
+        own, inputs = Reference.of(one.inputs).place, marked(_plain_inputs(one), self._mark)
         return entry | {"id": own, "inputs": inputs, "outputs": inputs, "provider": f"{provider}::{identity}"}
-
-    def _inputs(self, one: Registration) -> dict[str, Any]:
-        inputs = _plain_inputs(one)
-        metadata: dict[str, Any] = inputs["metadata"]
-        annotations: dict[str, Any] = {**(metadata.get("annotations") or {}), DEPLOYED_BY: self._mark}
-        return {**inputs, "metadata": {**metadata, "annotations": annotations}}
 
     def _provider(self, one: Registration) -> Mutable:
         """The provider as another stack of the environment has it, or as the program registers it."""

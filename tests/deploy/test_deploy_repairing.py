@@ -252,6 +252,12 @@ def test_what_others_changed_and_deleted_is_named_and_deployed_again(project: Pr
     done = tenancy(project, "up", "good", "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
     before = existing(cluster, objects)
+    states = {file: file.read_bytes() for file in (project.folder / "backend").rglob("good*.json")}
+    done = tenancy(project, "up", "good", "--yes")
+    assert (done.returncode, "good: no changes" in done.stdout) == (0, True), done.stdout + done.stderr
+    assert states
+    assert {file: file.read_bytes() for file in (project.folder / "backend").rglob("good*.json")} == states
+    succeeded(pulumi(project, "preview", "--expect-no-changes"))
     quota = next(one for one in objects if one.kind == "ResourceQuota")
     hard: Json = {"requests.nvidia.com/gpu": "999"}
     cluster.patch(quota, {"spec": {"hard": hard}})

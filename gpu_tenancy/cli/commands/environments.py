@@ -60,8 +60,8 @@ def up(
     preview`, and the verdict of the policy packs; with --yes only that of the packs that you name. If it is Blocked,
     nothing is deployed and the exit code is 2. After a run that was killed, the state is repaired first, as by `tenancy
     stack repair`. A Pulumi stack that has only Kubernetes objects is compared with its cluster: objects that others
-    changed or deleted are named, with the field manager and the time, and deployed again. Its state is written once, at
-    the end, which takes a fraction of the time.
+    changed or deleted are named, with the field manager and the time, and deployed again. Where nothing differs, Pulumi
+    is not asked. Its state is written once, at the end, which takes a fraction of the time.
 
     [dim]tenancy up prod-aws[/dim]
     """
@@ -92,7 +92,7 @@ def _question(environment: "Environment") -> str:
 
 def _show_changes(environment: "Environment", at_once: int) -> None:
     """What the deployment changes, by team, as Pulumi's own preview says."""
-    results = environment.preview(at_once)
+    results = environment.preview(at_once, policies=False)
     for result in results:
         _show_teams(result)
     previewed = {result.stack for result in results}
