@@ -171,13 +171,17 @@ def test_another_cluster_is_refused(platform: Platform, cluster: Cluster, namesp
 # With the CLI
 
 
+def write(project: Project, platform: Platform, **sections: Any) -> None:
+    content = small(**sections)
+    project.write("good", {**content, "cluster": {**content["cluster"], "kubeconfig": str(platform.kubeconfig)}})
+
+
 @pytest.fixture
 def project(tmp_path: Path, platform: Platform, cluster: Cluster) -> Iterator[Project]:
     """A user's own project, whose stack `good` is gone from the cluster afterwards."""
     with deployable(tmp_path / "project", cluster) as found:
         run_here(found)
-        sections = small()
-        found.write("good", {**sections, "cluster": {**sections["cluster"], "kubeconfig": str(platform.kubeconfig)}})
+        write(found, platform)
         yield found
 
 
@@ -210,8 +214,9 @@ def kill(command: list[str], project: Project, cluster: Cluster, after: int, vic
 UP = {
     "plain": ["pulumi", "up", "--yes", "--skip-preview", "--stack", "good"],
     "tenancy": [sys.executable, "-m", "gpu_tenancy", "up", "good", "--yes"],
+    "divided": [sys.executable, "-m", "gpu_tenancy", "up", "good", "--yes", "--at-once", "1"],
 }
-"""Commands that deploy the stack: with a checkpoint at each step, and with its state written at the end."""
+"""Commands that deploy the stack: with a checkpoint at each step; with its state written at the end; in two stacks."""
 
 
 @pytest.mark.pulumi
@@ -219,10 +224,15 @@ UP = {
 @pytest.mark.parametrize("seed", range(KILLS))
 @pytest.mark.parametrize("command", [*UP])
 def test_a_killed_deployment_is_whole_after_one_command(
-    project: Project, cluster: Cluster, command: str, seed: int
+    project: Project, platform: Platform, cluster: Cluster, command: str, seed: int
 ) -> None:
+    folder, stacks = project.folder, ["good"]
+    if command == "divided":
+        write(project, platform, cohorts={"org": {}}, split={"cohorts": ["org"]})
+        folder, stacks = project.folder / "out" / "pulumi" / "good", ["good.tenancy", "good.cohort.org"]
     objects = references(project)
-    succeeded(pulumi(project, "stack", "init"))
+    if command == "plain":
+        succeeded(pulumi(project, "stack", "init"))
     after = Random(f"{command} {seed}").randint(1, len(objects) - 10)  # noqa: S311 - not for secrets
     victim = VICTIMS[seed % len(VICTIMS)]
     kill(UP[command], project, cluster, after, victim)
@@ -240,8 +250,10 @@ def test_a_killed_deployment_is_whole_after_one_command(
     now = existing(cluster, objects)
     assert now.keys() == {*objects}
     assert {one: now[one] for one in before} == before
-    assert not json.loads(succeeded(pulumi(project, "stack", "export")))["deployment"].get("pending_operations")
-    succeeded(pulumi(project, "preview", "--expect-no-changes"))
+    for stack in stacks:
+        state = json.loads(succeeded(pulumi(project, "stack", "export", "--cwd", str(folder), stack=stack)))
+        assert not state["deployment"].get("pending_operations")
+        succeeded(pulumi(project, "preview", "--expect-no-changes", "--cwd", str(folder), stack=stack))
     assert "OK: the state of good has no lock" in tenancy(project, "stack", "repair", "good").stdout
 
 
