@@ -79,7 +79,8 @@ class Watch:
             return
         fork = simulation.fork()
         low, high = (
-            waits(fork(), name, self._lasts(share, 1), self._lasts(share, 0), most=_ENDS) for share in (LOW, HIGH)
+            waits(fork(), self._lasts(share, 1), self._lasts(share, 0), most=_ENDS, until=name).get(name)
+            for share in (LOW, HIGH)
         )
         self._expected[name] = None if high is None else (min(high, high if low is None else low), high)
 

@@ -78,10 +78,17 @@ class Estimate:
         if self.high is None:
             who = f" of {named(self.unbounded)}" if self.unbounded else ""
             return f"wait unknown: no deadline and no recorded job tells the end{who}"
+        return f"expected wait: {self.short}{'' if self.recorded else ', by deadlines'}"
+
+    @property
+    def short(self) -> str:
+        """`about 40 min to 2 h`, `at most 2 h` or `unknown`."""
+        if self.high is None:
+            return "unknown"
         low, high = about(min(self.low, self.high)), about(self.high)
         if not self.recorded:
-            return f"expected wait: at most {high}, by deadlines"
-        return f"expected wait: about {high if low == high else f'{low} to {high}'}"
+            return f"at most {high}"
+        return f"about {high if low == high else f'{low} to {high}'}"
 
 
 def about(seconds: float) -> str:
@@ -145,20 +152,32 @@ def estimate(
         most: ends that are simulated.
         needed: workloads whose end admits it, to name those that nothing bounds; default: all that run.
     """
+    (found,) = estimates(fork, [name], expected, most=most, until=name).values()
+    if found.high is not None:
+        return found
+    running = needed or [workload.name for workload in fork().settled().admitted]
+    unknown = (other for other in running if expected.lasts(other, share=HIGH) is None)
+    return Estimate(unbounded=tuple(other for other in unknown if other in expected.workloads))
 
-    def by(share: float) -> float | None:
+
+def estimates(
+    fork: Callable[[], Simulation], names: Iterable[str], expected: Expected, *, most: int, until: str | None = None
+) -> dict[str, Estimate]:
+    """How long each of several workloads waits; arguments as of `estimate` and `waiting.waits`."""
+
+    def by(share: float) -> dict[str, float]:
         left, whole = partial(expected.lasts, share=share), partial(expected.lasts, share=share, whole=True)
-        return waits(fork(), name, left, whole, most=most)
+        return waits(fork(), left, whole, most=most, until=until)
 
+    recorded = bool(expected.history.durations)
     high = by(HIGH)
-    if high is None:
-        running = needed or [workload.name for workload in fork().settled().admitted]
-        unknown = (other for other in running if expected.lasts(other, share=HIGH) is None)
-        return Estimate(unbounded=tuple(other for other in unknown if other in expected.workloads))
-    if not expected.history.durations:
-        return Estimate(high=high)
-    low = by(LOW)
-    return Estimate(high if low is None else low, high, recorded=True)
+    low = by(LOW) if recorded and high.keys() & set(names) else {}
+    return {
+        name: Estimate(low.get(name, high[name] if recorded else 0.0), high[name], recorded=recorded)
+        if name in high
+        else Estimate()
+        for name in names
+    }
 
 
 def _gpus(workload: Workload) -> int:

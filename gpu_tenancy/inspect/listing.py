@@ -1,8 +1,8 @@
 """The jobs of teams as their queues have them: what each holds, or what it requests and which place it has."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Final, Literal, TypeAlias
@@ -17,10 +17,13 @@ from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import plural
+from gpu_tenancy.inspect.estimate import Estimate, estimates
 from gpu_tenancy.inspect.pods import Manifest, label, name_of, namespace_of
 from gpu_tenancy.inspect.queues import Queues
 from gpu_tenancy.inspect.reading import Kind, State, teams_of
+from gpu_tenancy.inspect.snapshot import NotSimulatedError, settled
 from gpu_tenancy.inspect.takers import borrowings
+from gpu_tenancy.inspect.unblock import expected_of
 from gpu_tenancy.inspect.workloads import Workload
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.model.names import USER
@@ -29,7 +32,18 @@ JobState: TypeAlias = Literal["admitted", "reserved", "pending", "held back", "s
 """`reserved`: it has quota, and an admission check is not ready. `held back`: pending, and Kueue does not consider it.
 `stopped`: `spec.active` of its Workload is false."""
 
-KINDS: Final[tuple[Kind, ...]] = ("ClusterQueue", "Cohort", "LocalQueue", "Namespace", "PodGroup", "Workload")
+KINDS: Final[tuple[Kind, ...]] = (
+    "ClusterQueue",
+    "Cohort",
+    "Job",
+    "LocalQueue",
+    "Namespace",
+    "PodGroup",
+    "ResourceFlavor",
+    "Workload",
+)
+_ENDS: Final = 200
+"""Ends that are simulated to estimate waits, in each tree of queues."""
 _STAGES: Final[Mapping[str, JobState]] = {"admitted": "admitted", "checked": "reserved", "switched off": "stopped"}
 _SINCE: Final[Mapping[JobState, str]] = {"admitted": "Admitted", "reserved": "QuotaReserved"}
 """The condition of a Workload whose last change was the beginning of a state."""
@@ -50,6 +64,7 @@ class QueuedJob:
         user: whose it is, by its label; empty without.
         place: among the pending workloads of its queue, 1 for the next; None where it is not pending.
         at_least: whether the place counts only those that the user may read.
+        wait: how long it waits; None where it is not pending, or its queue cannot be simulated.
     """
 
     namespace: str
@@ -63,6 +78,7 @@ class QueuedJob:
     user: str = ""
     place: int | None = None
     at_least: bool = False
+    wait: Estimate | None = None
 
     @property
     def stands(self) -> str:
@@ -97,7 +113,9 @@ def listing(state: State, team: str = "") -> Listing:
         raise ConsoleError(f"namespace {team} not found", nearest(team, known) if known else "check its name")
     queues = Queues(state)
     workloads = [workload for workload in queues.workloads if team in {"", workload.namespace}]
-    jobs = [*(_job(queues, workload) for workload in workloads), *_gangs(state, team)]
+    expected = _waits(queues, workloads)
+    jobs = [replace(_job(queues, workload), wait=expected.get(workload.label)) for workload in workloads]
+    jobs += _gangs(state, team)
     jobs.sort(key=lambda job: (job.state != "admitted", job.state != "reserved", job.place or 0, job.since, job.name))
     held = {(workload.holder, line): None for workload in workloads for line, held in workload.held.items() if held}
     notes = chain.from_iterable(borrowings(queues, name, [line]) for name, line in held)
@@ -123,6 +141,26 @@ def _job(queues: Queues, workload: Workload) -> QueuedJob:
         place,
         at_least,
     )
+
+
+def _waits(queues: Queues, workloads: Iterable[Workload]) -> dict[str, Estimate]:
+    """How long pending workloads wait: one simulation for each tree of queues."""
+    pending = {workload.label: queues.queue_of(workload) for workload in workloads if workload.stage == "waiting"}
+    found: dict[str, Estimate] = {}
+    seen: set[str] = set()
+    for target in pending.values():
+        if target in seen or target not in queues.cluster_queues:
+            continue
+        tree = set(queues.quotas.related(target)[0])
+        seen |= tree
+        try:
+            _, simulation = settled(queues, target)
+        except NotSimulatedError:
+            continue
+        waiting = {one.name for one in simulation.settled().pending}
+        names = [label for label, queue in pending.items() if queue in tree and label in waiting]
+        found |= estimates(simulation.fork(), names, expected_of(queues), most=_ENDS)
+    return found
 
 
 def _place(queues: Queues, workload: Workload) -> tuple[int | None, bool]:
@@ -165,16 +203,16 @@ def shown(listing: Listing, *, every_team: bool, now: datetime | None = None) ->
         now: until when times are counted.
     """
     now = now or datetime.now(UTC)
-    jobs = table(
-        "job", "kind", "requests", "flavor", "state", "for#", "user", "priority#", drop=("priority", "kind", "user")
-    )
+    waits = ("wait",) if any(job.wait for job in listing.jobs) else ()
+    heads = ("job", "kind", "requests", "flavor", "state", "for#", "user", "priority#", *waits)
+    jobs = table(*heads, drop=("priority", "kind", "user", *waits))
     for job in listing.jobs:
         name = f"{job.namespace}/{job.name}" if every_team else job.name
         state = Text(job.stands, style=_STYLES.get(job.state, ""))
         flavors = ", ".join(job.flavors)
-        jobs.add_row(
-            name, job.kind, leading_text(job.requests), flavors, state, age(job.since, now), job.user, str(job.priority)
-        )
+        wait = [job.wait.short if job.wait else ""] if waits else []
+        cells = (name, job.kind, leading_text(job.requests), flavors, state, age(job.since, now), job.user)
+        jobs.add_row(*cells, str(job.priority), *wait)
     states = Counter(job.state for job in listing.jobs)
     total = f"{plural(len(listing.jobs), 'job')}: " + ", ".join(f"{count} {state}" for state, count in states.items())
     parts: list[RenderableType] = [jobs, Text("")] if listing.jobs else []

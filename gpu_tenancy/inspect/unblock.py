@@ -171,7 +171,7 @@ def find_unblock(queues: Queues, workload: Workload) -> Unblock:
         unseen_pending=snapshot.unseen_pending,
         not_simulated=snapshot.left_out,
         queue_head=head.label if head else "",
-        estimate=estimate(fork, workload.label, _expected(queues), most=bound, needed=ends or together),
+        estimate=estimate(fork, workload.label, expected_of(queues), most=bound, needed=ends or together),
     )
 
 
@@ -180,7 +180,8 @@ def _bound(snapshot: Snapshot) -> int:
     return max(_LEAST, min(TRIES, WORK // max(1, len(snapshot.participants))))
 
 
-def _expected(queues: Queues) -> Expected:
+def expected_of(queues: Queues) -> Expected:
+    """How long the workloads of a cluster run, as far as the user may know."""
     state = queues.state
     jobs = {text_at(job, "metadata", "uid"): job for job in state.of("Job")}
     return Expected({workload.label: workload for workload in queues.workloads}, jobs, state.history)
@@ -274,5 +275,5 @@ def forecast(queues: Queues, target: str, sets: Sequence[PodSet], priority: int)
     preempted = tuple(sorted(before - admitted))
     wait = None
     if _SUBMITTED not in admitted:
-        wait = estimate(simulation.fork(), _SUBMITTED, _expected(queues), most=_bound(snapshot))
+        wait = estimate(simulation.fork(), _SUBMITTED, expected_of(queues), most=_bound(snapshot))
     return Unblock(_SUBMITTED in admitted, preempted, why, not_simulated=snapshot.left_out, estimate=wait)

@@ -1,4 +1,4 @@
-"""How long a pending workload waits, if the workloads ahead of it run as long as expected."""
+"""How long pending workloads wait, if the workloads ahead of them run as long as expected."""
 
 import heapq
 from collections.abc import Callable
@@ -10,26 +10,27 @@ Lasts: TypeAlias = Callable[[str], float | None]
 """Seconds that a workload runs, by name; None: unknown."""
 
 
-def waits(simulation: Simulation, name: str, left: Lasts, whole: Lasts, *, most: int) -> float | None:
-    """Seconds until a workload is admitted, if nothing else is submitted.
+def waits(
+    simulation: Simulation, left: Lasts, whole: Lasts, *, most: int, until: str | None = None
+) -> dict[str, float]:
+    """Seconds until pending workloads are admitted, if nothing else is submitted.
 
     Args:
         simulation: at rest; it is changed.
-        name: of the pending workload.
         left: how much longer those run that run now. One that is unknown does not end.
         whole: how long those run that start later; one that was preempted starts again.
         most: ends that are simulated.
+        until: a workload with whose admission it is done; default: as many as possible.
 
     Returns:
-        None if it is not admitted after these ends, or when none is left, or workloads preempt one another endlessly.
+        By name, without those that are not admitted after these ends, or when none is left. 0 for those that run.
     """
     running = _admitted(simulation)
-    if name in running:
-        return 0.0
+    found = dict.fromkeys(running, 0.0)
     ends = {other: seconds for other in running if (seconds := left(other)) is not None}
     due = [(end, other) for other, end in ends.items()]
     heapq.heapify(due)
-    while due and most:
+    while due and most and until not in found:
         now, ended = heapq.heappop(due)
         if ends.get(ended) != now:
             continue  # It was preempted before.
@@ -37,18 +38,17 @@ def waits(simulation: Simulation, name: str, left: Lasts, whole: Lasts, *, most:
         del ends[ended]
         simulation.finish(ended)
         if simulation.rest():
-            return None
+            break  # Workloads preempt one another endlessly: nobody knows what runs.
         after = _admitted(simulation)
-        if name in after:
-            return now
         for stopped in running - after:
             ends.pop(stopped, None)
         for started in after - running:
+            found.setdefault(started, now)
             if (seconds := whole(started)) is not None:
                 ends[started] = now + seconds
                 heapq.heappush(due, (now + seconds, started))
         running = after
-    return None
+    return found
 
 
 def _admitted(simulation: Simulation) -> frozenset[str]:

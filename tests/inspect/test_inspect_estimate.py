@@ -6,12 +6,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cli_builders import Screen
 from live_builders import Data, came, counted, job, local_queue, only_gpus, state, waits
 
 from gpu_tenancy.inspect import show
 from gpu_tenancy.inspect.demand import demand
 from gpu_tenancy.inspect.estimate import ENOUGH, Estimate, History, about
 from gpu_tenancy.inspect.fit import judge
+from gpu_tenancy.inspect.listing import listing, shown
 from gpu_tenancy.inspect.reading import Missing, State
 from gpu_tenancy.inspect.target import target_of
 from gpu_tenancy.inspect.why import why
@@ -144,6 +146,31 @@ def test_why_and_fit_show_it() -> None:
     assert "expected wait: at most 2 h, by deadlines" in [line for result in another.answers for line in result.lines]
 
 
+def test_queue_lists_the_waits_of_all_that_are_pending() -> None:
+    me, later = waits("me"), waits("later", day=21)
+    held = waits("held", day=22)
+    held["metadata"]["annotations"] = {"kueue.x-k8s.io/admission-gated-by": "example.com/gate"}
+    found = listing(_cluster(me, *_two(), later, held), "research")
+    assert {job.name: job.wait.short if job.wait else "" for job in found.jobs} == {
+        "mine": "",
+        "me": "at most 60 min",
+        "later": "at most 2 h",
+        "held": "",
+    }
+    screen = Screen.of(100, shown(found, every_team=False))
+    assert any("pending, place 2" in line and line.rstrip().endswith("at most 2 h") for line in screen.lines)
+    assert Screen.of(80, shown(found, every_team=False)).too_long == []
+    nothing_waits = listing(_cluster(*_two()), "research")
+    assert "wait" not in Screen.of(100, shown(nothing_waits, every_team=False)).words
+
+
+def test_queue_lists_jobs_where_nothing_can_be_simulated() -> None:
+    me = waits("me")
+    flavors = Missing("ResourceFlavor", "nodes of each flavor", "you may not list them", "an admin")
+    found = listing(_cluster(me, *_two(), missing=(flavors,)), "research")
+    assert [job.wait for job in found.jobs] == [None, None]
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
@@ -175,7 +202,7 @@ def test_workloads_that_start_before_run_their_whole_time() -> None:
     simulation.rest()
     fork = simulation.fork()
     left, whole = {"first": 60.0}, {"second": 600.0}
-    assert waits_for(fork(), "third", left.get, whole.get, most=2) == 660
-    assert waits_for(fork(), "third", left.get, whole.get, most=1) is None
-    assert waits_for(fork(), "third", left.get, left.get, most=2) is None
-    assert waits_for(fork(), "first", left.get, whole.get, most=0) == 0
+    assert waits_for(fork(), left.get, whole.get, most=2) == {"first": 0, "second": 60, "third": 660}
+    assert waits_for(fork(), left.get, whole.get, most=1) == {"first": 0, "second": 60}
+    assert waits_for(fork(), left.get, left.get, most=2) == {"first": 0, "second": 60}
+    assert waits_for(fork(), left.get, whole.get, most=2, until="second") == {"first": 0, "second": 60}

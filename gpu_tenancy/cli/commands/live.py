@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from gpu_tenancy.inspect.demand import Demand
+    from gpu_tenancy.inspect.estimate import History
     from gpu_tenancy.inspect.fit import Fitting
     from gpu_tenancy.inspect.reading import State
     from gpu_tenancy.kube.client import Cluster
@@ -33,7 +35,7 @@ Everybody = Annotated[bool, typer.Option("--all", "-A", help="Show all teams.")]
 Team = Annotated[str | None, typer.Argument(help="Namespace of a team; default: the one of the kubeconfig's context.")]
 TeamOption = Annotated[str | None, typer.Option("--namespace", "-n", help="The same as TEAM, as kubectl has it.")]
 
-History = Annotated[
+HistoryFile = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
@@ -81,12 +83,13 @@ def queue(
     context: Context = None,
     every: Every = 5.0,
     *,
+    history: HistoryFile = None,
     everybody: Everybody = False,
     watch: Watch = False,
     embedded: Embedded = False,
     output: Output = None,
 ) -> None:
-    """List the jobs of a team: what each holds or requests, its state and place, and who can preempt what is borrowed.
+    """List the jobs of a team: what each holds or requests, state, place, wait, and who can preempt what is borrowed.
 
     Without a team and a namespace in the kubeconfig's context, it lists those of all teams.
 
@@ -97,8 +100,9 @@ def queue(
         from gpu_tenancy.inspect.reading import read
 
         own, only = _whose(cluster, team, namespace, everybody=everybody)
+        durations = _durations(history)
         show_answer(
-            lambda: listing(read(cluster, KINDS, own), only),
+            lambda: listing(replace(read(cluster, KINDS, own), history=durations), only),
             lambda found: shown(found, every_team=not only),
             data,
             output,
@@ -150,7 +154,7 @@ def fit(
     file: Annotated[Path, typer.Option("--file", "-f", help="YAML file with Pods, Jobs or other workloads.")],
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    history: History = None,
+    history: HistoryFile = None,
     now: Annotated[bool, typer.Option("--now", help="Exit with code 2 also if it fits, but not now.")] = False,
     embedded: Embedded = False,
     output: Output = None,
@@ -168,7 +172,7 @@ def fit(
         team = team_of(cluster, team, namespace, "tenancy fit TEAM")
         demands = read_demands(file, team)
         with terminal.reported_if_slow("reading the cluster and running a dry run"):
-            state = _with_history(read_for_fit(cluster, team), history)
+            state = replace(read_for_fit(cluster, team), history=_durations(history))
             results = judged(cluster, team, state, demands)
         parts = [part for result in results for part in (Text(""), show.fitting(result))][1:]
         answer(output, show.data(results), *parts, names=[result.title for result in results])
@@ -230,8 +234,6 @@ def _one(team: str | None, namespace: str | None) -> str | None:
 
 def _fitting(cluster: "Cluster", state: "State", team: str, demand: "Demand") -> "Fitting":
     """All checks of a workload, with the API server's dry run at the end."""
-    from dataclasses import replace
-
     from gpu_tenancy.inspect.answers import Check
     from gpu_tenancy.inspect.dry_run import ask
     from gpu_tenancy.inspect.fit import judge
@@ -251,7 +253,7 @@ def why(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     *,
-    history: History = None,
+    history: HistoryFile = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Also print what Kueue, the scheduler and the API server say.")
     ] = False,
@@ -277,28 +279,27 @@ def why(
         home, name = place_of(cluster, job, namespace)
         with terminal.reported_if_slow("reading the cluster"):
             manifest = look_up(cluster, home, name, kind)
-            state = _with_history(read(cluster, KINDS, home, only=OWN), history)
+            state = replace(read(cluster, KINDS, home, only=OWN), history=_durations(history))
             result = follow(target_of(manifest, state), state)
         answer(output, show.data(result), show.why(result, verbose=verbose), names=[f"{home}/{name}"])
 
 
-def _with_history(state: "State", file: Path | None) -> "State":
-    """A state with the durations of recorded jobs.
+def _durations(file: Path | None) -> "History":
+    """Durations of recorded jobs; none without a file.
 
     Raises:
         ConsoleError: the file cannot be read.
     """
+    from gpu_tenancy.inspect.estimate import History
+
     if file is None:
-        return state
+        return History()
     if not file.is_file():
         raise ConsoleError(f"--history: {file} is not a file", "write it with `kubectl get workloads -A -o json`")
-    from dataclasses import replace
-
-    from gpu_tenancy.inspect.estimate import History
     from gpu_tenancy.simulation.replay import Trace, TraceError
 
     try:
-        return replace(state, history=History.of(Trace(file).durations()))
+        return History.of(Trace(file).durations())
     except TraceError as error:
         raise ConsoleError(error.what, error.fix) from error
 
