@@ -24,6 +24,8 @@ _DIFFERS: Final[Iterable[tuple[str, str]]] = (
     (r"-{3,}|─{3,}", "LINE"),
 )
 """Durations, dates, addresses, folders and the random ends of names."""
+_SLOW: Final = re.compile("· reading the cluster")
+"""What a command shows besides on a busy machine."""
 
 
 def alike(text: str) -> str:
@@ -42,7 +44,7 @@ def command_of(block: Block) -> str:
 
 def screen(block: Block, output: str) -> str:
     """The text of a screen as it is to be: the command, and the lines of the output that the mark names."""
-    lines = [line.rstrip() for line in output.rstrip().splitlines()]
+    lines = [line.rstrip() for line in output.rstrip().splitlines() if not _SLOW.match(line)]
     wanted = block.mark.options.get("lines", "") if block.mark else ""
     return "\n".join([f"$ {command_of(block)}", *(_chosen(lines, wanted) if wanted else lines)]) + "\n"
 
