@@ -5,23 +5,17 @@ from typing import Any, Final
 import pulumi
 from pulumi_kubernetes.admissionregistration.v1 import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding
 from pulumi_kubernetes.batch.v1 import CronJob
-from pulumi_kubernetes.core.v1 import ContainerArgsDict, Namespace, PodSpecArgsDict, ServiceAccount
-from pulumi_kubernetes.networking.v1 import NetworkPolicy
+from pulumi_kubernetes.core.v1 import ContainerArgsDict, ServiceAccount
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 
 from gpu_tenancy.model.plan.snapshots import SnapshotClassPlan, SnapshotPlan, SnapshotsPlan
 from gpu_tenancy.model.spec.data import SNAPSHOT_GROUP, SNAPSHOTS
 
 from .conventions import PlainObject
-from .pods import kubectl_pod
+from .cron_jobs import cron_job, namespace_of_jobs
 
 OF: Final = "gpu-tenancy.dev/snapshot-of"
 """Label of the snapshots that a CronJob takes: the claim. It deletes no others."""
-KUBECTL_AND_SHELL: Final = (
-    "docker.io/alpine/k8s:1.34.1@sha256:ec714df3813b5405292860f8a1c55c5727bf8c33c88992f1e981efad8065547f"
-)
-"""Image with kubectl, a shell and awk; that of Kubernetes has kubectl alone. The digest is in files of several public
-repositories, which agree (read on 2026-11-23)."""
 SCRIPT: Final = """\
 set -eu
 snapshots=volumesnapshots.snapshot.storage.k8s.io
@@ -59,16 +53,13 @@ https://kubernetes.io/docs/concepts/storage/volume-snapshots/#delete."""
 _RBAC: Final = "rbac.authorization.k8s.io"
 _RIGHT: Final = "gpu-tenancy-snapshots"
 _USER: Final = f"system:serviceaccount:{SNAPSHOTS}:"
-_MINUTES: Final = 60
 
 
 class Snapshots(pulumi.ComponentResource):
     """What the snapshots of all teams share: the namespace of their CronJobs, and VolumeSnapshotClasses.
 
-    The CronJobs are not in the teams' namespaces. There, whoever may create a pod could run it with their
-    ServiceAccount and delete snapshots, the team's quota could refuse their pods, and its NetworkPolicies deny the API
-    server. In a namespace of no team, each team has its own ServiceAccount, with rights on VolumeSnapshots of the
-    team's namespace alone. RBAC cannot restrict the cluster-wide VolumeSnapshotContents to a team, so an admission
+    In the namespace of the CronJobs, each team has its own ServiceAccount, with rights on VolumeSnapshots of the team's
+    namespace alone. RBAC cannot restrict the cluster-wide VolumeSnapshotContents to a team, so an admission
     policy does: an account can only release contents of its team's snapshots for deletion.
 
     The snapshot controller, its definitions and the CSI drivers are not managed here.
@@ -80,18 +71,7 @@ class Snapshots(pulumi.ComponentResource):
     def __init__(self, name: str, plan: SnapshotsPlan, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Snapshots", name, {}, opts)
         own = pulumi.ResourceOptions(parent=self)
-        labels = {
-            "app.kubernetes.io/part-of": "gpu-tenancy",
-            "environment": plan.environment,
-            "pod-security.kubernetes.io/enforce": "restricted",
-        }
-        namespace = Namespace(f"{name}-namespace", metadata={"name": plan.namespace, "labels": labels}, opts=own)
-        NetworkPolicy(
-            f"{name}-default-deny",
-            metadata={"name": "default-deny", "namespace": plan.namespace},
-            spec={"pod_selector": {}, "policy_types": ["Ingress"]},
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[namespace]),
-        )
+        namespace_of_jobs(name, plan.namespace, plan.environment, self)
         for made in plan.classes:
             _class(f"{name}-{made.name}", made, own)
         if any(made.keep for made in plan.classes):
@@ -206,29 +186,6 @@ class TeamSnapshots(pulumi.ComponentResource):
 
 
 def _cron_job(name: str, planned: SnapshotPlan, opts: pulumi.ResourceOptions) -> CronJob:
-    return CronJob(
-        name,
-        metadata={"name": planned.name, "namespace": SNAPSHOTS, "labels": {OF: planned.claim}},
-        spec={
-            "schedule": planned.schedule,
-            "time_zone": "Etc/UTC",
-            "concurrency_policy": "Forbid",
-            "starting_deadline_seconds": 10 * _MINUTES,
-            "successful_jobs_history_limit": 1,
-            "failed_jobs_history_limit": 3,
-            "job_template": {
-                "spec": {
-                    "backoff_limit": 2,
-                    "active_deadline_seconds": 10 * _MINUTES,
-                    "template": {"metadata": {"labels": {OF: planned.claim}}, "spec": _pod(planned)},
-                }
-            },
-        },
-        opts=opts,
-    )
-
-
-def _pod(planned: SnapshotPlan) -> PodSpecArgsDict:
     environment = {
         "TEAM": planned.team,
         "CLAIM": planned.claim,
@@ -239,8 +196,8 @@ def _pod(planned: SnapshotPlan) -> PodSpecArgsDict:
     }
     own: ContainerArgsDict = {
         "name": "snapshot",
-        "image": KUBECTL_AND_SHELL,
         "command": ["/bin/sh", "-c", SCRIPT],
         "env": [{"name": key, "value": value} for key, value in environment.items()],
     }
-    return kubectl_pod(planned.team, "Never", own, "256Mi")
+    place, labels = (SNAPSHOTS, planned.name), {OF: planned.claim}
+    return cron_job(name, place, planned.schedule, account=planned.team, own=own, opts=opts, labels=labels)

@@ -15,6 +15,7 @@ from .flow_control import FlowControl
 from .guards import Guards
 from .multikueue import ManagerAccess
 from .namespace import TeamNamespace
+from .notebooks import NotebookStops, TeamNotebooks
 from .people import Access
 from .queues import Priorities, Queues
 from .secrets import NamespaceSecrets
@@ -50,6 +51,8 @@ class Team(pulumi.ComponentResource):
         if team.snapshots:
             after_storage = pulumi.ResourceOptions.merge(inside, pulumi.ResourceOptions(depends_on=[*self.storage]))
             TeamSnapshots(f"{name}.snapshots", team.namespace.name, team.snapshots, after_storage)
+        if team.notebooks:
+            TeamNotebooks(f"{name}.notebooks", team.namespace.name, team.notebooks, inside)
         self.cached = [CachedVolume(f"{name}.{cached.dataset}", cached, inside) for cached in team.cached]
         self.servers = [ModelServer(f"{name}.{server.name}", server, inside) for server in team.servers]
         self.runtimes = [TrainingRuntime(f"{name}.{runtime.name}", runtime, inside) for runtime in team.runtimes]
@@ -102,6 +105,8 @@ class Tenancy(pulumi.ComponentResource):
                 self._shared.append(Caches(f"{prefix}caches", plan.caches, own))
             if plan.snapshots:
                 self._shared.append(Snapshots(f"{prefix}snapshots", plan.snapshots, own))
+            if plan.notebooks:
+                self._shared.append(NotebookStops(f"{prefix}notebooks", plan.environment, plan.notebooks, own))
             if plan.flows:
                 FlowControl(f"{prefix}flow-control", plan.flows, own)
             if plan.manager:

@@ -19,6 +19,7 @@ from gpu_tenancy.cli.commands import (
     jobs,
     live,
     moving,
+    notebooks,
     people,
     platform,
     previewing,
@@ -50,6 +51,10 @@ _EVERY_DAY: Final = (
     sizing.size,
 )
 _GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Callable[..., None]]]]] = {
+    "notebook": (
+        "JupyterLab in the queue of a team.",
+        {"start": notebooks.start, "open": notebooks.open_, "stop": notebooks.stop, "list": notebooks.list_},
+    ),
     "stack": (
         "Stack files: create a project, check, explain, compare and publish them.",
         {
@@ -111,7 +116,12 @@ RENAMED: Final[Mapping[str, str]] = {
     "login-check": "access whoami",
     "pack": "catalogue packs",
     "simulate": "whatif --scenarios",
-    **{name: f"{group} {name}" for group, (_, commands) in _GROUPS.items() for name in commands if name != "up"},
+    **{
+        name: f"{group} {name}"
+        for group, (_, commands) in _GROUPS.items()
+        for name in commands
+        if name != "up" and group != "notebook"
+    },
 }
 """Old command lines, before there were groups, and the new ones."""
 _WRONG_USAGE: Final = 2

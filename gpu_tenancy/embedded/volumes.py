@@ -1,13 +1,14 @@
 """Simulated volumes: for the storage of a stack's teams, as a cloud's CSI driver would create them, and for caches."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from gpu_tenancy.base.json import Json, text_at
-from gpu_tenancy.base.quantity import format_bytes
+from gpu_tenancy.base.quantity import format_bytes, parse_bytes
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.plan.caches import CachedDataset
+from gpu_tenancy.model.plan.notebooks import OfferedHome
 from gpu_tenancy.model.plan.storage import ClaimPlan
 
 STORAGE: Final = "gpu-tenancy.dev/embedded-volume"
@@ -15,12 +16,18 @@ CACHE: Final = "gpu-tenancy.dev/embedded-cache"
 """Labels of the volumes and claims that this module created and can delete."""
 DEFAULT: Final = "standard"
 """The default StorageClass of a platform whose stack says that its cluster has one."""
+_HOMES: Final = 5
+"""Volumes for notebooks of a team."""
 _FLUID: Final = "fluid"
 """StorageClass of Fluid's claims: https://github.com/fluid-cloudnative/fluid/blob/v1.0.8/pkg/common/volume.go."""
 
 
-def bring_volumes(cluster: Cluster, claims: Sequence[ClaimPlan], *, default: bool) -> None:
+def bring_volumes(
+    cluster: Cluster, claims: Sequence[ClaimPlan], homes: Mapping[str, OfferedHome] | None = None, *, default: bool
+) -> None:
     """Creates a volume for each claim, and deletes those that no claim has any more.
+
+    For notebooks, whose claims people make, each team of `homes` has a few volumes that any claim of its size can bind.
 
     With `default`, the cluster has a default StorageClass, which the API server writes into claims that name none.
 
@@ -37,13 +44,17 @@ def bring_volumes(cluster: Cluster, claims: Sequence[ClaimPlan], *, default: boo
         cluster.delete(Reference.of(_default_class()))
     unnamed = DEFAULT if default else ""
     wanted = {f"embedded-{claim.team}.{claim.name}": claim for claim in claims}
+    spare = {f"embedded-{team}.home-{number}": home for team, home in (homes or {}).items() for number in range(_HOMES)}
     for volume in cluster.list("v1", "PersistentVolume", labels=STORAGE):
         name, phase = text_at(volume, "metadata", "name"), text_at(volume, "status", "phase")
-        if phase in {"Released", "Failed"} or (name not in wanted and phase != "Bound"):
+        if phase in {"Released", "Failed"} or (name not in {*wanted, *spare} and phase != "Bound"):
             cluster.delete(Reference.of(volume))
     for name, claim in wanted.items():
         spec = _spec(claim.access_mode, claim.size, claim.storage_class or unnamed)
         cluster.apply(_volume(name, STORAGE, (claim.team, claim.name), spec), force=True)
+    for name, home in spare.items():
+        spec = _spec(home.access_mode, parse_bytes(home.size), home.storage_class or unnamed)
+        cluster.apply(_volume(name, STORAGE, None, spec), force=True)
 
 
 def _default_class() -> Manifest:
@@ -113,17 +124,18 @@ def _spec(access_mode: str, size: int, storage_class: str) -> dict[str, Json]:
     }
 
 
-def _volume(name: str, label: str, claim: tuple[str, str], spec: dict[str, Json]) -> Manifest:
-    """A volume that only one claim, by namespace and name, can bind."""
-    (namespace, claimed), kind = claim, "caches" if label == CACHE else "volumes"
+def _volume(name: str, label: str, claim: tuple[str, str] | None, spec: dict[str, Json]) -> Manifest:
+    """A volume that only one claim, by namespace and name, can bind; or any, without `claim`."""
+    kind = "caches" if label == CACHE else "volumes"
+    reserved: dict[str, Json] = {"claimRef": {"namespace": claim[0], "name": claim[1]}} if claim else {}
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
         "metadata": {"name": name, "labels": {label: "true"}},
         "spec": {
             **spec,
-            "claimRef": {"namespace": namespace, "name": claimed},
-            "hostPath": {"path": f"/var/lib/gpu-tenancy/{kind}/{namespace}/{claimed}"},
+            **reserved,
+            "hostPath": {"path": f"/var/lib/gpu-tenancy/{kind}/{'/'.join(claim) if claim else name}"},
             "persistentVolumeReclaimPolicy": "Retain",
         },
     }

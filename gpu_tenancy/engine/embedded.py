@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gpu_tenancy.model.plan.snapshots import snapshots
-from gpu_tenancy.model.plan.storage import claims, service_of
+from gpu_tenancy.model.plan.snapshots import SnapshotPlan, snapshots
+from gpu_tenancy.model.plan.storage import class_name, service_of
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.data import Storage
 
@@ -21,26 +21,34 @@ def with_named_classes(teams: Mapping[str, Any], stack: Stack) -> dict[str, Any]
     The embedded platform is an existing cluster, for which none are made. Its volumes are created for their claims, so
     the classes need not exist. Storage that has the cloud's default class has that of the platform.
     """
-    return {
-        name: {**team, "storage": _named(team["storage"], stack, name)} if stack.teams[name].storage else team
-        for name, team in teams.items()
-    }
+    return {name: {**team, **_named(team, stack, name)} for name, team in teams.items()}
 
 
 def _named(written: Mapping[str, Any], stack: Stack, team: str) -> dict[str, Any]:
+    """The sections of a team with storage, if it has any."""
     spec = stack.teams[team]
-    names = {claim.name: claim.storage_class for claim in claims(stack.cluster, team, spec)}
     taken = {planned.claim: planned for planned in snapshots(stack.cluster, team, spec)}
     changed: dict[str, Any] = {}
-    for name, storage in spec.storage.items():
-        if not _is_made(stack, storage):
-            changed[name] = written[name]
-            continue
-        kept = {key: value for key, value in written[name].items() if key not in _OF_CREATED}
-        if planned := taken.get(name):
-            kept["snapshots"] = {"schedule": planned.schedule, "keep": planned.keep, "class": planned.snapshot_class}
-        changed[name] = {**kept, "storageClass": names[name]}
+    if spec.storage:
+        changed["storage"] = {
+            name: _stored(written["storage"][name], stack, storage, taken.get(name))
+            for name, storage in spec.storage.items()
+        }
+    if spec.notebooks:
+        home = _stored(written["notebooks"]["home"], stack, spec.notebooks.home, None)
+        changed["notebooks"] = {**written["notebooks"], "home": home}
     return changed
+
+
+def _stored(
+    written: Mapping[str, Any], stack: Stack, storage: Storage, taken: SnapshotPlan | None
+) -> Mapping[str, Any]:
+    if not _is_made(stack, storage):
+        return written
+    kept = {key: value for key, value in written.items() if key not in _OF_CREATED}
+    if taken:
+        kept["snapshots"] = {"schedule": taken.schedule, "keep": taken.keep, "class": taken.snapshot_class}
+    return {**kept, "storageClass": class_name(service_of(stack.cluster, storage)[0], storage)}
 
 
 def _is_made(stack: Stack, storage: Storage) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, cast
 
-from gpu_tenancy.base.json import Json, at, map_at, text_at
+from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
 from gpu_tenancy.inspect.answers import Answer, Check, Verdict
 from gpu_tenancy.inspect.budgets import exceeded_quota
 from gpu_tenancy.inspect.demand import PRIORITY_LABEL, QUEUE_LABEL, Demand, Template, demand
@@ -87,6 +87,12 @@ def pod_of(wanted: Demand, template: Template) -> Manifest:
         "annotations": dict(template.annotations),
     }
     spec: dict[str, Json] = {**template.spec}
+    # Its controller adds volumes of the same names for the claims that it makes.
+    if made := [
+        text_at(claim, "metadata", "name") for claim in maps_at(wanted.manifest, "spec", "volumeClaimTemplates")
+    ]:
+        volumes = [volume for volume in maps_at(spec, "volumes") if text_at(volume, "name") not in made]
+        spec["volumes"] = [*volumes, *({"name": claim, "emptyDir": {}} for claim in made)]
     if (kind := kind_of(wanted.manifest)) and kind.work == "batch":
         spec.setdefault("restartPolicy", "Never")
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

@@ -65,8 +65,17 @@ def connect(given: Path | None, context: str | None, *, embedded: bool) -> Clust
     Raises:
         ConsoleError: no kubeconfig exists, or it cannot be used.
     """
+    return Cluster(*chosen(given, context, embedded=embedded), answer_seconds=_ANSWER)
+
+
+def chosen(given: Path | None, context: str | None, *, embedded: bool) -> tuple[Path, str | None]:
+    """The kubeconfig of a cluster, and its context; None for the current one.
+
+    Raises:
+        ConsoleError: no kubeconfig exists.
+    """
     if not embedded:
-        return Cluster(kubeconfig(given), context, answer_seconds=_ANSWER)
+        return kubeconfig(given), context
     from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - only --embedded needs it
     from gpu_tenancy.engine.embedded import CONTEXT  # noqa: PLC0415 - as below
 
@@ -75,4 +84,4 @@ def connect(given: Path | None, context: str | None, *, embedded: bool) -> Clust
     found = Platform().kubeconfig
     if not found.is_file():
         raise ConsoleError("the embedded platform is not running", "start it with `tenancy local up`")
-    return Cluster(found, CONTEXT, answer_seconds=_ANSWER)
+    return found, CONTEXT

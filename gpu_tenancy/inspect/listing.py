@@ -30,7 +30,7 @@ from gpu_tenancy.model.names import USER
 
 JobState: TypeAlias = Literal["admitted", "reserved", "pending", "held back", "stopped"]
 """`reserved`: it has quota, and an admission check is not ready. `held back`: pending, and Kueue does not consider it.
-`stopped`: `spec.active` of its Workload is false."""
+`stopped`: `spec.active` of its Workload is false, or its object is scaled to 0."""
 
 KINDS: Final[tuple[Kind, ...]] = (
     "ClusterQueue",
@@ -124,7 +124,8 @@ def listing(state: State, team: str = "") -> Listing:
 
 
 def _job(queues: Queues, workload: Workload) -> QueuedJob:
-    state = _STAGES.get(workload.stage) or ("held back" if workload.held_back else "pending")
+    waits: JobState = "stopped" if workload.on_hold else "held back" if workload.held_back else "pending"
+    state = _STAGES.get(workload.stage) or waits
     place, at_least = _place(queues, workload) if state == "pending" else (None, False)
     held = workload.held
     resources = gpus({resource: amount for (_, resource), amount in held.items() if amount}) or workload.total

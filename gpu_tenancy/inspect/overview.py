@@ -91,20 +91,21 @@ def _state(jobs: Jobs, manifest: Manifest, running: int, wanted: int) -> str:
         return "suspended" if at(manifest, "spec", "suspend") else f"at {schedule}"
     if running:
         return "running" if running >= wanted else "starting"
-    stages = (_STAGES.get(workload.stage) for workload in jobs.workloads_of(manifest))
+    queued = jobs.workloads_of(manifest)
+    stages = ("stopped" if workload.on_hold else _STAGES.get(workload.stage) for workload in queued)
     return next(filter(None, stages), "starting" if wanted else "stopped")
 
 
-def shown(found: tuple[JobRow, ...], now: datetime | None = None) -> Group:
-    """Output of `tenancy jobs`."""
+def shown(found: tuple[JobRow, ...], now: datetime | None = None, what: str = "job") -> Group:
+    """Output of `tenancy jobs`, or of a command about `what` other objects."""
     now = now or datetime.now(UTC)
-    listed = table("job", "kind", "state", "pods#", "requests", "age#", "user", drop=("age", "user", "kind"))
+    listed = table(what, "kind", "state", "pods#", "requests", "age#", "user", drop=("age", "user", "kind"))
     for row in found:
         state = Text(row.state, style=_STYLES.get(row.state, ""))
         pods = f"{row.running}/{row.pods}" if row.pods else ""
         requested = leading_text(row.requests) if row.requests else ""
         listed.add_row(row.name, row.kind, state, pods, requested, age(row.since, now), row.user)
-    return Group(listed) if found else Group(Text("no jobs", style="bold"))
+    return Group(listed) if found else Group(Text(f"no {what}s", style="bold"))
 
 
 def data(found: tuple[JobRow, ...]) -> list[dict[str, Any]]:

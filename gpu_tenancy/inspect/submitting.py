@@ -91,12 +91,7 @@ def job_of(wish: Wish, team: str, state: State) -> dict[str, Any]:
     Raises:
         ConsoleError: the namespace has no queue, or the queue does not have the flavor or GPUs.
     """
-    queues = Queues(state)
-    queue = queues.usual(team)
-    if not queue and state.sees("LocalQueue"):
-        raise ConsoleError(f"namespace {team}: no queue to submit to", NO_LOCAL_QUEUE)
-    place = _place(wish, queues, queues.homes.get(team, {}).get(queue, ""))
-    labels = {QUEUE_LABEL: queue or team, **({USER: wish.user} if wish.user else {})}
+    labels, place = placed(wish, team, state)
     metadata: dict[str, Any] = {"name": wish.name} if wish.name else {"generateName": "train-"}
     metadata |= {"namespace": team, "labels": labels}
     if wish.priority and wish.framework != "job":
@@ -107,6 +102,20 @@ def job_of(wish: Wish, team: str, state: State) -> dict[str, Any]:
     else:
         spec = _ray_job(wish, place) if wish.framework == "ray" else _job(wish, place)
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def placed(wish: Wish, team: str, state: State) -> "tuple[dict[str, str], Place]":
+    """Labels of what a person submits, and what its pods need of the queue and its nodes; see `job_of`.
+
+    Raises:
+        ConsoleError: the namespace has no queue, or the queue does not have the flavor or GPUs.
+    """
+    queues = Queues(state)
+    queue = queues.usual(team)
+    if not queue and state.sees("LocalQueue"):
+        raise ConsoleError(f"namespace {team}: no queue to submit to", NO_LOCAL_QUEUE)
+    labels = {QUEUE_LABEL: queue or team, **({USER: wish.user} if wish.user else {})}
+    return labels, _place(wish, queues, queues.homes.get(team, {}).get(queue, ""))
 
 
 def scheduled(job: Mapping[str, Any], schedule: str) -> dict[str, Any]:
@@ -140,7 +149,7 @@ def scheduled(job: Mapping[str, Any], schedule: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class Place:
     """What pods need to get to their nodes; amounts are requests and limits, as Kubernetes writes them."""
 
     amounts: Mapping[str, str]
@@ -154,7 +163,7 @@ class _Place:
         return {key: value for key, value in fields.items() if value}
 
 
-def _place(wish: Wish, queues: Queues, name: str) -> _Place:
+def _place(wish: Wish, queues: Queues, name: str) -> Place:
     """What pods of a ClusterQueue need."""
     queue = queues.cluster_queues.get(name)
     sizes = {CPU: wish.cpu, MEMORY: wish.memory}
@@ -162,7 +171,7 @@ def _place(wish: Wish, queues: Queues, name: str) -> _Place:
     flavors = {name_of(flavor): flavor for flavor in queues.state.of("ResourceFlavor")}
     if queue is None:
         taint = ({"key": NVIDIA, "operator": "Exists", "effect": "NoSchedule"},) if wish.gpus else ()
-        return _Place({**sizes, **({NVIDIA: str(wish.gpus)} if wish.gpus else {})}, {}, taint)
+        return Place({**sizes, **({NVIDIA: str(wish.gpus)} if wish.gpus else {})}, {}, taint)
     lines = [line for line in queue.spec.quotas if _is_gpu(line[1]) == bool(wish.gpus)]
     known = dict.fromkeys(flavor for flavor, _ in lines)
     if wish.flavor and wish.flavor not in known:
@@ -176,10 +185,10 @@ def _place(wish: Wish, queues: Queues, name: str) -> _Place:
     chosen = [flavors[flavor] for flavor in dict.fromkeys(flavor for flavor, _ in lines) if flavor in flavors]
     labels = texts_at(chosen[0], "spec", "nodeLabels") if wish.flavor and chosen else {}
     if not wish.gpus:
-        return _Place(sizes, labels)
+        return Place(sizes, labels)
     resource = _resource({resource for _, resource in lines}, queue)
     share = _share(resource, wish, chosen, queue, queues)
-    return _Place({**share, **sizes, resource: str(wish.gpus)}, labels, tuple(_tolerations(chosen)))
+    return Place({**share, **sizes, resource: str(wish.gpus)}, labels, tuple(_tolerations(chosen)))
 
 
 def _is_gpu(resource: str) -> bool:
@@ -241,7 +250,8 @@ def _maxima(resource: str, state: State) -> Iterator[int]:
                 yield most
 
 
-def _container(wish: Wish, place: _Place) -> dict[str, Any]:
+def container_of(wish: Wish, place: Place) -> dict[str, Any]:
+    """The container of a pod, without its name."""
     sizes = dict(place.amounts)
     sources = {name: {"secretKeyRef": {"name": of, "key": key}} for name, (of, key) in wish.secrets.items()}
     fields = {
@@ -256,7 +266,7 @@ def _container(wish: Wish, place: _Place) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value}
 
 
-def _volumes(wish: Wish) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def volumes_of(wish: Wish) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The volumes of a pod, and their mounts. Pods with several GPUs exchange data by shared memory."""
     volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in wish.mounts]
     mounts = [{"name": claim, "mountPath": path} for claim, path in wish.mounts.items()]
@@ -266,9 +276,9 @@ def _volumes(wish: Wish) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     return volumes, mounts
 
 
-def _job(wish: Wish, place: _Place) -> dict[str, Any]:
-    volumes, mounts = _volumes(wish)
-    container = {"name": "train", **_container(wish, place), **({"volumeMounts": mounts} if mounts else {})}
+def _job(wish: Wish, place: Place) -> dict[str, Any]:
+    volumes, mounts = volumes_of(wish)
+    container = {"name": "train", **container_of(wish, place), **({"volumeMounts": mounts} if mounts else {})}
     pod = {
         "restartPolicy": "Never",
         "containers": [container],
@@ -288,11 +298,11 @@ def _job(wish: Wish, place: _Place) -> dict[str, Any]:
     }
 
 
-def _train_job(wish: Wish, place: _Place, runtime: str) -> dict[str, Any]:
-    container = _container(wish, place)
+def _train_job(wish: Wish, place: Place, runtime: str) -> dict[str, Any]:
+    container = container_of(wish, place)
     if "resources" in container:
         container["resourcesPerNode"] = container.pop("resources")
-    volumes, mounts = _volumes(wish)
+    volumes, mounts = volumes_of(wish)
     pod = place.spec
     if volumes:
         pod |= {"volumes": volumes, "containers": [{"name": NODE, "volumeMounts": mounts}]}
@@ -309,7 +319,7 @@ def _train_job(wish: Wish, place: _Place, runtime: str) -> dict[str, Any]:
     }
 
 
-def _ray_job(wish: Wish, place: _Place) -> dict[str, Any]:
+def _ray_job(wish: Wish, place: Place) -> dict[str, Any]:
     """A RayJob whose command the head runs; each node is a worker.
 
     Raises:
@@ -317,8 +327,8 @@ def _ray_job(wish: Wish, place: _Place) -> dict[str, Any]:
     """
     if not wish.command:
         raise ConsoleError("--framework ray: no command", "add it after `--`: the head of the cluster runs it")
-    volumes, mounts = _volumes(wish)
-    container = _container(wish, place)
+    volumes, mounts = volumes_of(wish)
+    container = container_of(wish, place)
     del container["command"]
     shared: dict[str, Any] = {"volumes": volumes} if volumes else {}
     mounted = {"name": "ray", **container, **({"volumeMounts": mounts} if mounts else {})}

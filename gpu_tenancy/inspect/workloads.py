@@ -112,6 +112,12 @@ class Workload:
         return text_at(self.manifest, "status", "admission", "clusterQueue")
 
     @property
+    def on_hold(self) -> bool:
+        """Whether its object has stopped, such as a StatefulSet that was scaled to 0, and can start again."""
+        reserved = condition(self.manifest, "QuotaReserved")
+        return text_at(reserved, "status") == "False" and text_at(reserved, "reason") == "OnHold"
+
+    @property
     def held_back(self) -> Reason | None:
         """Why Kueue does not consider it although it is pending, and the fix; None where Kueue does.
 
@@ -120,9 +126,8 @@ class Workload:
         """
         if gates := text_at(self.manifest, "metadata", "annotations", GATED_BY):
             return f"gated by {gates} (annotation {GATED_BY})", FIX_THIS
-        reserved = condition(self.manifest, "QuotaReserved")
-        if text_at(reserved, "status") == "False" and text_at(reserved, "reason") == "OnHold":
-            return f"on hold: {text_at(reserved, 'message')}", FIX_THIS
+        if self.on_hold:
+            return f"on hold: {text_at(condition(self.manifest, 'QuotaReserved'), 'message')}", FIX_THIS
         if again := text_at(self.manifest, "status", "requeueState", "requeueAt"):
             return f"evicted; Kueue requeues it at {again}", "no action needed until then"
         requeued = condition(self.manifest, "Requeued")

@@ -178,7 +178,12 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
             nodes = bringing.result()
         bring_channels(cluster, stack_preview.stack)
         claims = [claim for team in planned.teams for claim in team.claims]
-        bring_volumes(cluster, claims, default=has(stack_preview.stack, "defaultStorageClass"))
+        bring_volumes(
+            cluster,
+            claims,
+            {team.namespace.name: team.notebooks.home for team in planned.teams if team.notebooks},
+            default=has(stack_preview.stack, "defaultStorageClass"),
+        )
         remove_claims(cluster, [cached for team in planned.teams for cached in team.cached])
         engine = _engine(platform, name, len(stack_preview.objects))
         report(f"applying {len(stack_preview.objects)} objects with {engine}")

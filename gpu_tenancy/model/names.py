@@ -35,6 +35,14 @@ HOLD: Final = "gpu-tenancy.dev/hold"
 """Annotation of a held ClusterQueue or ResourceFlavor, with who holds it, and key of the taint of a held flavor."""
 USER: Final = "gpu-tenancy.dev/user"
 """Label of a job that says whose it is, which Kueue copies to its Workload."""
+NOTEBOOK: Final = "gpu-tenancy.dev/notebook"
+"""Label of a notebook, its pod and its home, with its name."""
+NOTEBOOKS: Final = "notebooks"
+"""ConfigMap of a team with what its people can start, and what runs in it."""
+NOTEBOOK_PORT: Final = 8888
+"""Port on which JupyterLab listens, on the loopback of its pod."""
+NOTEBOOK_TOKEN: Final = "/tmp/notebook-token"  # noqa: S105, S108 - where it is, in the container
+"""File with the token of a notebook."""
 KUBECTL: Final = (
     "registry.k8s.io/kubectl:v1.34.1@sha256:59bafa07ff3a6d4b417e7633ddb9d79a9606ca98bf64bac080b3e65748669250"
 )

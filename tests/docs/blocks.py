@@ -44,6 +44,7 @@ REASONS: Final = (
     "needs a recording of `make agree`",
     "needs a snapshot, which the embedded platform does not take",
     "needs Helm and an empty cluster",
+    "needs nodes that run containers",
     "needs podman and images of others",
     "needs other operators than the embedded platform runs",
     "needs the Pulumi CLI and a backend",

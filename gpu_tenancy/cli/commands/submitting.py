@@ -28,6 +28,10 @@ from gpu_tenancy.model.names import Runtime
 if TYPE_CHECKING:
     from gpu_tenancy.kube.client import Cluster
 
+Mounts = Annotated[
+    list[str] | None,
+    typer.Option(help="Dataset or storage of the team by its PersistentVolumeClaim: CLAIM=PATH. Repeatable."),
+]
 _EVERY: Final = 5.0
 """Seconds between two looks at the job that another one waits for."""
 
@@ -62,10 +66,7 @@ def submit(
     secret: Annotated[
         list[str] | None, typer.Option(help="Variable with a key of a Secret: NAME=SECRET/KEY. Repeatable.")
     ] = None,
-    mount: Annotated[
-        list[str] | None,
-        typer.Option(help="Dataset or storage of the team by its PersistentVolumeClaim: CLAIM=PATH. Repeatable."),
-    ] = None,
+    mount: Mounts = None,
     after: Annotated[
         str, typer.Option(metavar="JOB", help="Wait here until this job is complete, then submit.", show_default=False)
     ] = "",
@@ -113,9 +114,9 @@ def submit(
             None if deadline is None else ceil(seconds("--deadline", deadline)),
             cpu,
             memory,
-            dict(_pairs("--env", env)),
-            {variable: _key(variable, source) for variable, source in _pairs("--secret", secret)},
-            dict(_pairs("--mount", mount)),
+            dict(pairs("--env", env)),
+            {variable: _key(variable, source) for variable, source in pairs("--secret", secret)},
+            dict(pairs("--mount", mount)),
             user_label(who_am_i(cluster).user),
         )
         if after and not dry_run:
@@ -161,7 +162,7 @@ def _wait_for(cluster: "Cluster", after: str, team: str) -> None:
         raise typer.Exit(terminal.PROMISE_BROKEN)
 
 
-def _pairs(option: str, written: Iterable[str] | None) -> Iterable[tuple[str, str]]:
+def pairs(option: str, written: Iterable[str] | None) -> Iterable[tuple[str, str]]:
     """Names and values of an option.
 
     Raises:

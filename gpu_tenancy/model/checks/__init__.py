@@ -12,6 +12,7 @@ from gpu_tenancy.model.checks.fair_sharing import fair_sharing_problems, usage_p
 from gpu_tenancy.model.checks.loads import load_problems
 from gpu_tenancy.model.checks.multikueue import multikueue_problems
 from gpu_tenancy.model.checks.nodes import node_problems
+from gpu_tenancy.model.checks.notebooks import notebook_problems
 from gpu_tenancy.model.checks.operators import device_problems, operator_problems
 from gpu_tenancy.model.checks.people import guard_problems, people_problems
 from gpu_tenancy.model.checks.pools import pool_problems
@@ -46,6 +47,7 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
             data_problems,
             snapshot_problems,
             workload_problems,
+            notebook_problems,
             secret_problems,
             image_problems,
             topology_problems,

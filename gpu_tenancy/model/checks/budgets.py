@@ -8,6 +8,7 @@ from gpu_tenancy.base.quantity import CPU, MEMORY, add, format_amount
 from gpu_tenancy.model.plan.limits import container_defaults, ratios
 from gpu_tenancy.model.plan.shares import Tree, admitted, gangs_of
 from gpu_tenancy.model.plan.sidecars import sidecars
+from gpu_tenancy.model.plan.storage import stored
 from gpu_tenancy.model.spec.teams import Team
 
 
@@ -74,12 +75,12 @@ def _limits(path: Path, team: Team) -> Iterator[Problem]:
 
 
 def _claims(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
-    """The budget must cover the claims of datasets and of the team's own storage, and its bounds each of them."""
+    """The budget must cover the claims of datasets, of storage and of a notebook, and its bounds each of them."""
     sizes: dict[Path, int] = {
         ("datasets", key, "size"): dataset.size for key, dataset in tree.stack.datasets.items() if dataset.is_of(name)
     }
-    sizes |= {("teams", name, "storage", key, "size"): storage.size for key, storage in team.storage.items()}
-    of = "datasets and storage" if team.storage else "datasets"
+    sizes |= {("teams", name, *place, "size"): storage.size for place, storage in stored(team)}
+    of = "datasets and storage" if any(stored(team)) else "datasets"
     total, about = sum(sizes.values()), (("datasets",), ("teams", name, "storage"))
     if team.objects.storage is not None and total > team.objects.storage:
         needed = format_amount("storage", total)

@@ -13,7 +13,7 @@ from gpu_tenancy.model.plan.identities import granted_here, made_buckets
 from gpu_tenancy.model.plan.pods import flavor_of
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.snapshots import with_snapshots
-from gpu_tenancy.model.plan.storage import service_of
+from gpu_tenancy.model.plan.storage import service_of, stored
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.data import CLOUD_OF, Snapshots, Storage
@@ -28,9 +28,10 @@ def data_problems(tree: Tree) -> Iterator[Problem]:
     yield from _buckets(tree.stack)
     yield from _driver(tree.stack)
     for name, team in tree.stack.teams.items():
-        for key, storage in team.storage.items():
+        for place, storage in stored(team):
+            yield from _class(tree.stack, storage, ("teams", name, *place))
+        for key in team.storage:
             path = ("teams", name, "storage", key)
-            yield from _class(tree.stack, storage, path)
             if key in tree.stack.datasets and tree.stack.datasets[key].is_of(name):
                 rule = f"is also the name of a dataset of team {name}, whose claim has this name"
                 yield Problem(path, rule, "rename one of them", key, about=(("datasets", key),))

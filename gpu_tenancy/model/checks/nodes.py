@@ -16,6 +16,7 @@ from gpu_tenancy.model.checks.pools import machines_command, placement_problems,
 from gpu_tenancy.model.plan.needs import has_claims
 from gpu_tenancy.model.plan.pools import ResolvedPool, uses_local_disks
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.storage import stored
 from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import service_of
@@ -54,7 +55,7 @@ _CLOUDS: Final = "tenancy catalogue clouds"
 
 def _prices(stack: Stack, service: str) -> Iterator[Problem]:
     """Prices of machines, and of classes of storage; what is priced by the hour has no price by size."""
-    claims = [claim for team in stack.teams.values() for claim in team.storage.values()]
+    claims = [claim for team in stack.teams.values() for _, claim in stored(team)]
     classes = {*storage_services().get(service, {}), *(claim.storage_class for claim in claims if claim.storage_class)}
     for name, price in stack.prices.items():
         of_storage = name in classes

@@ -12,7 +12,7 @@ from gpu_tenancy.model.plan.pods import flavor_of
 from gpu_tenancy.model.plan.queues import provisioning_checks
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.snapshots import with_snapshots
-from gpu_tenancy.model.plan.storage import service_of
+from gpu_tenancy.model.plan.storage import service_of, stored
 
 
 def provider_problems(tree: Tree) -> Iterator[Problem]:
@@ -47,9 +47,9 @@ def _autoscalers_on_cpu(tree: Tree) -> Iterator[Path]:
 
 def _claims(tree: Tree) -> Iterator[Path]:
     for name, team in tree.stack.teams.items():
-        for key, storage in team.storage.items():
+        for place, storage in stored(team):
             if storage.storage_class is None and service_of(tree.stack.cluster, storage)[1] is None:
-                yield ("teams", name, "storage", key)
+                yield ("teams", name, *place)
     if tree.stack.metrics.storage and tree.stack.metrics.storage.storage_class is None:
         yield ("metrics", "storage")
 

@@ -195,8 +195,14 @@ def _team(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
             "rename one of them",
             workload,
         )
+    yield from _notebook_flavors(tree, path, team)
     yield from _group_names(name, team)
     yield from _queue(stack, name, team)
+
+
+def _notebook_flavors(tree: Tree, path: Path, team: Team) -> Iterator[Problem]:
+    for size, spec in team.notebooks.sizes.items() if team.notebooks else ():
+        yield from _flavor(tree, spec.flavor, (*path, "notebooks", "sizes", size, "flavor"))
 
 
 def _group_names(name: str, team: Team) -> Iterator[Problem]:

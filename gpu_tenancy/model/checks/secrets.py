@@ -159,6 +159,8 @@ def image_problems(tree: Tree) -> Iterator[Problem]:
             for role, spec in workload.roles.items() if isinstance(workload, Training) else ():
                 if spec.image:
                     yield from _image((*path, "roles", role, "image"), spec.image, allowed)
+        for index, image in enumerate(team.notebooks.images if team.notebooks else ()):
+            yield from _image(("teams", name, "notebooks", "images", index), image, allowed)
     for index, registry in enumerate(stack.images.registries):
         cloud = "azure" if ACR.fullmatch(registry) else "gcp"
         if stack.cluster.cloud != cloud:

@@ -58,14 +58,14 @@ def _workload(tree: Tree, path: Path, workload: Server | Training) -> Iterator[P
         size = pod_size(tree, name, part)
         if size:
             sizes[role] = size
-        yield from _part(tree, (*path, "roles", role) if own else path, part, size)
+        yield from part_problems(tree, (*path, "roles", role) if own else path, part, size)
     if isinstance(workload, Training):
         yield from _ray(tree, path, workload)
         if len(sizes) == len(roles):
             yield from _whole_job(tree, path, workload, sizes)
 
 
-def _part(tree: Tree, path: Path, workload: Server | Training, size: PodSize | None) -> Iterator[Problem]:
+def part_problems(tree: Tree, path: Path, workload: Server | Training, size: PodSize | None) -> Iterator[Problem]:
     """Pods that are alike: of a server, or of one role of a job."""
     if size is None:
         if workload.flavor is None:

@@ -1,6 +1,7 @@
 """The plan of an environment: frozen data from which the components create resources."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gpu_tenancy.kueue import Cohort
@@ -13,6 +14,7 @@ from gpu_tenancy.model.plan.flow_control import FlowsPlan, flows
 from gpu_tenancy.model.plan.guards import GuardsPlan, guards
 from gpu_tenancy.model.plan.multikueue import WorkerAccess, WorkerCluster, worker_access, worker_clusters
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, namespace
+from gpu_tenancy.model.plan.notebooks import NotebooksOffer, notebook_stops, notebooks
 from gpu_tenancy.model.plan.operators import ReleasePlan, releases
 from gpu_tenancy.model.plan.operators.network import InfinibandPlan, infiniband
 from gpu_tenancy.model.plan.parts import Part, parts
@@ -69,6 +71,7 @@ class TeamPlan:
     secrets: TeamSecrets = NO_SECRETS
     cached: tuple[CachedDataset, ...] = ()
     snapshots: tuple[SnapshotPlan, ...] = ()
+    notebooks: NotebooksOffer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,7 @@ class Plan:
         manager: what a MultiKueue manager may do in the cluster; None if the stack is not one of its workers.
         caches: caches of datasets; None without any.
         snapshots: what the snapshots of all teams share; None without any.
+        notebooks: the teams with notebooks, and the seconds for which one may run.
         flows: whose requests API Priority and Fairness keeps apart; None without teams.
         parts: the Pulumi stacks into which it is divided, in the order of their deployment; empty for one.
         part: whose queues and teams this plan has; None for those of the whole environment.
@@ -120,6 +124,7 @@ class Plan:
     manager: WorkerAccess | None = None
     caches: CachesPlan | None = None
     snapshots: SnapshotsPlan | None = None
+    notebooks: Mapping[str, int] = field(default_factory=dict[str, int])
     flows: FlowsPlan | None = None
     parts: tuple[Part, ...] = ()
     part: Part | None = None
@@ -169,6 +174,7 @@ def plan(stack: Stack) -> Plan:
         manager=worker_access(tree),
         caches=caches_plan(tree),
         snapshots=snapshots_plan(stack),
+        notebooks=notebook_stops(stack),
         flows=flows(spaces),
         parts=parts(tree, operators=bool(installed or observed or wired)),
     )
@@ -202,4 +208,5 @@ def _team(tree: Tree, space: NamespacePlan) -> TeamPlan:
         team_secrets(tree.stack, name),
         cached_datasets(tree, name),
         snapshots(tree.stack.cluster, name, team),
+        notebooks(tree, name),
     )

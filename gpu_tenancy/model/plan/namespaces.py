@@ -19,6 +19,7 @@ from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.plan.people import TeamBinding, bindings
 from gpu_tenancy.model.plan.shares import Tree, admitted, gangs_of
 from gpu_tenancy.model.plan.sidecars import egress_of_datasets, sidecars
+from gpu_tenancy.model.plan.storage import stored
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.teams import Team
 
@@ -187,7 +188,7 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
         manager=worker_access(tree),
         pull_secrets=tuple(dict.fromkeys(team.image_pull_secrets)),
         interfaces=_interfaces(tree, name),
-        protect=tree.stack.is_production and bool(team.storage),
+        protect=tree.stack.is_production and any(stored(team)),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from gpu_tenancy.base.problems import Path
 from gpu_tenancy.model.catalogue.storage import StorageService, storage_services
 from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.data import Storage
@@ -57,22 +58,34 @@ class ClaimPlan:
 
 def claims(cluster: Cluster, name: str, team: Team) -> Iterator[ClaimPlan]:
     """The claims of a team."""
-    for claim, storage in team.storage.items():
-        kind, service = service_of(cluster, storage)
-        yield ClaimPlan(
-            name=claim,
-            team=name,
-            size=storage.size,
-            shared=storage.mode == "shared",
-            storage_class=class_name(kind, storage) if service else storage.storage_class,
-            service=service.title if service else "",
-        )
+    return (claim_of(cluster, name, claim, storage) for claim, storage in team.storage.items())
+
+
+def claim_of(cluster: Cluster, team: str, name: str, storage: Storage) -> ClaimPlan:
+    """The claim of some storage."""
+    kind, service = service_of(cluster, storage)
+    return ClaimPlan(
+        name=name,
+        team=team,
+        size=storage.size,
+        shared=storage.mode == "shared",
+        storage_class=class_name(kind, storage) if service else storage.storage_class,
+        service=service.title if service else "",
+    )
+
+
+def stored(team: Team) -> Iterator[tuple[Path, Storage]]:
+    """All storage of a team, with its place below the team: that of its claims, and that of a notebook."""
+    for name, storage in team.storage.items():
+        yield ("storage", name), storage
+    if team.notebooks:
+        yield ("notebooks", "home"), team.notebooks.home
 
 
 def storage_classes(cluster: Cluster, teams: Iterable[Team]) -> tuple[StorageClassPlan, ...]:
     """The StorageClasses that claims of teams need, each once."""
     found: dict[str, StorageClassPlan] = {}
-    for storage in (storage for team in teams for storage in team.storage.values()):
+    for storage in (storage for team in teams for _, storage in stored(team)):
         kind, service = service_of(cluster, storage)
         if service:
             name = class_name(kind, storage)

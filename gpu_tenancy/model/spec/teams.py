@@ -23,6 +23,7 @@ from gpu_tenancy.model.fields import (
 )
 from gpu_tenancy.model.spec.alerts import Receiver
 from gpu_tenancy.model.spec.data import Storage
+from gpu_tenancy.model.spec.notebooks import Notebooks
 from gpu_tenancy.model.spec.people import Members, ServiceAccount
 from gpu_tenancy.model.spec.secrets import Secret
 from gpu_tenancy.model.spec.tenancy import Gpus, Shares
@@ -286,6 +287,8 @@ class Team(Shares):
     """Servers by name."""
     training: dict[WorkloadName, Training] = {}
     """Jobs and gangs by name."""
+    notebooks: Notebooks | None = None
+    """Notebooks that its people can start; default: none."""
 
     @model_validator(mode="after")
     def _one_share(self) -> Self:

@@ -1,0 +1,102 @@
+"""Notebooks: what people of a team can start, and the CronJob that stops notebooks that are idle or ran too long."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pulumi
+from pulumi_kubernetes.core.v1 import ConfigMap, ContainerArgsDict, ServiceAccount
+from pydantic import TypeAdapter
+
+from gpu_tenancy.model.catalogue.roles import Rule
+from gpu_tenancy.model.names import NOTEBOOKS
+from gpu_tenancy.model.plan.notebooks import NOTEBOOK_STOPS, NotebooksOffer
+from gpu_tenancy.model.plan.people import Subject
+
+from .cron_jobs import cron_job, namespace_of_jobs
+from .people import cluster_role, role_binding
+
+SCRIPT: Final = """\
+set -u
+failed=0
+before() { date -u -d "@$(($(date +%s) - $1))" +%Y-%m-%dT%H:%M:%SZ; }
+first='.status.containerStatuses[0]'
+row="{.metadata.ownerReferences[0].name}|{.status.startTime}|{$first.ready}|{$first.state.running.startedAt}"'{"\\n"}'
+for entry in $TEAMS; do
+  team=${entry%%=*}
+  pods=$(kubectl get pods --namespace "$team" --selector gpu-tenancy.dev/notebook \\
+    --output jsonpath="{range .items[*]}$row{end}") || { failed=1; continue; }
+  stopped=$(printf '%s\\n' "$pods" | awk -F'|' -v longest="$(before "${entry#*=}")" -v settled="$(before 600)" \\
+    '$2 != "" && $2 < longest || $3 == "false" && $4 != "" && $4 < settled { print $1 }')
+  for notebook in $stopped; do
+    kubectl scale statefulset "$notebook" --namespace "$team" --replicas=0 || failed=1
+  done
+done
+exit $failed
+"""
+"""Scales notebooks to 0: those that ran for longer than their team's `longest`, and those that are idle.
+
+A pod that is idle is not ready, by its own probe, which knows what its kernels do. One that has just started is not
+ready either, so its container must have run for ten minutes."""
+_ROLE: Final = f"gpu-tenancy-{NOTEBOOK_STOPS}"
+_RULES: Final = (
+    Rule(
+        groups=("",), resources=("pods",), verbs=("list",), reason="which notebooks are idle, and since when they run"
+    ),
+    Rule(groups=("apps",), resources=("statefulsets",), verbs=("get",), reason="kubectl reads what it scales"),
+    Rule(groups=("apps",), resources=("statefulsets/scale",), verbs=("patch",), reason="stop them"),
+)
+_ACCOUNT: Final = Subject("ServiceAccount", "stop", NOTEBOOK_STOPS)
+
+
+class NotebookStops(pulumi.ComponentResource):
+    """The CronJob that stops notebooks of all teams, in a namespace of its own.
+
+    Example:
+        >>> NotebookStops("notebooks", "prod", plan(stack).notebooks)
+    """
+
+    def __init__(
+        self, name: str, environment: str, teams: Mapping[str, int], opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("gpu-tenancy:tenancy:NotebookStops", name, {}, opts)
+        own = pulumi.ResourceOptions(parent=self)
+        _, inside = namespace_of_jobs(name, NOTEBOOK_STOPS, environment, self)
+        account = ServiceAccount(
+            f"{name}-account", metadata={"name": _ACCOUNT.name, "namespace": NOTEBOOK_STOPS}, opts=inside
+        )
+        role = cluster_role(f"{name}-role", _ROLE, _RULES, own)
+        variables = {
+            "TEAMS": " ".join(f"{team}={longest}" for team, longest in teams.items()),
+            "HOME": "/tmp",  # noqa: S108 - of the pod, where kubectl keeps what it discovers
+        }
+        container: ContainerArgsDict = {
+            "name": "stop",
+            "command": ["/bin/sh", "-c", SCRIPT],
+            "env": [{"name": key, "value": value} for key, value in variables.items()],
+        }
+        after = pulumi.ResourceOptions(parent=self, depends_on=[account, role])
+        place = (NOTEBOOK_STOPS, "stop")
+        cron_job(f"{name}-job", place, "*/5 * * * *", account=_ACCOUNT.name, own=container, opts=after)
+        self.register_outputs({"namespace": NOTEBOOK_STOPS})
+
+
+class TeamNotebooks(pulumi.ComponentResource):
+    """What people of a team can start, and what runs in it; and the right to stop notebooks of the team.
+
+    Example:
+        >>> TeamNotebooks("ml-research.notebooks", "ml-research", plan(stack).teams[0].notebooks)
+    """
+
+    def __init__(self, name: str, team: str, offer: NotebooksOffer, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:TeamNotebooks", name, {}, opts)
+        own = pulumi.ResourceOptions(parent=self)
+        settings = TypeAdapter(NotebooksOffer).dump_json(offer, indent=1).decode()
+        program = Path(__file__).with_name("notebook_server.py").read_text(encoding="utf-8")
+        ConfigMap(
+            f"{name}-settings",
+            metadata={"name": NOTEBOOKS, "namespace": team},
+            data={"notebooks.json": settings, "notebook.py": program},
+            opts=own,
+        )
+        role_binding(f"{name}-stops", (team, _ROLE), (_ROLE, [_ACCOUNT]), own)

@@ -1,0 +1,90 @@
+"""Notebooks of a team: what its people can start, as the ConfigMap of the team has it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount, format_bytes
+from gpu_tenancy.model.plan.pods import pod_size
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.storage import claim_of
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.notebooks import Notebooks, NotebookSize
+from gpu_tenancy.model.spec.workloads import Training
+
+NOTEBOOK_STOPS: Final = "notebook-stops"
+"""Namespace of the CronJob that stops notebooks, which belongs to no team."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedSize:
+    """A size of notebooks; amounts as Kubernetes writes them."""
+
+    flavor: str
+    gpus: int
+    cpu: str
+    memory: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedHome:
+    """The storage of a notebook; without a class it has the cluster's default class."""
+
+    size: str
+    access_mode: str
+    storage_class: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NotebooksOffer:
+    """What people of a team can start.
+
+    Attributes:
+        images: to choose from, the default first.
+        sizes: to choose from, the default first.
+        idle: seconds without activity after which a notebook stops.
+        longest: seconds after which it stops, whatever it does.
+    """
+
+    images: tuple[str, ...]
+    sizes: Mapping[str, OfferedSize]
+    home: OfferedHome
+    idle: int
+    longest: int
+
+
+def notebooks(tree: Tree, team: str) -> NotebooksOffer | None:
+    """What people of a team can start; None without notebooks."""
+    spec = tree.stack.teams[team].notebooks
+    if spec is None:
+        return None
+    home = claim_of(tree.stack.cluster, team, "home", spec.home)
+    sizes = {name: pod_size(tree, team, as_job(spec, size)) for name, size in spec.sizes.items()}
+    return NotebooksOffer(
+        tuple(spec.images),
+        {
+            name: OfferedSize(
+                size.flavor.name,
+                spec.sizes[name].gpus,
+                format_amount(CPU, size.amounts[CPU]),
+                format_amount(MEMORY, size.amounts[MEMORY]),
+            )
+            for name, size in sizes.items()
+            if size  # `model.checks` reports the others
+        },
+        OfferedHome(format_bytes(home.size), home.access_mode, home.storage_class),
+        int(spec.idle),
+        int(spec.longest),
+    )
+
+
+def as_job(spec: Notebooks, size: NotebookSize) -> Training:
+    """A job of one pod of a size, so that it has the checks and the defaults of one."""
+    return Training.model_construct(
+        image=spec.images[0], flavor=size.flavor, gpus=size.gpus, cpu=size.cpu, memory=size.memory
+    )
+
+
+def notebook_stops(stack: Stack) -> Mapping[str, int]:
+    """The teams with notebooks, and the seconds for which one may run."""
+    return {name: int(team.notebooks.longest) for name, team in stack.teams.items() if team.notebooks}

@@ -1,0 +1,225 @@
+"""Notebooks: what is made for them, and the program in their containers, before a server that speaks Jupyter's API."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from builders import Data, planned, stack, team
+from components_builders import Program, tenancy
+from loopback import Handler, serving
+from test_components_storage import CREATED
+
+from components import notebook_server
+from gpu_tenancy.model.names import NOTEBOOK, NOTEBOOKS
+from gpu_tenancy.model.plan.notebooks import NOTEBOOK_STOPS
+
+TOKEN = "a-token-of-the-notebook"  # noqa: S105 - of the test
+IDLE = 3600
+
+
+def sections(cluster: Data | None = None, **fields: Any) -> Data:
+    """A team with notebooks, and one without."""
+    notebooks = {
+        "images": ["registry.example.com/notebook:1.0"],
+        "sizes": {"small": {}, "gpu": {"gpus": 1, "cpu": 4, "memory": "16Gi"}},
+        "home": {"size": "20Gi"},
+        "longest": "8h",
+        **fields,
+    }
+    teams = {"a": team(gpus={"h100": {"guaranteed": 8}}, notebooks=notebooks), "b": team()}
+    return stack(teams=teams, **({"cluster": cluster} if cluster else {}))
+
+
+def manifest(program: Program, kind: str, name: str, namespace: str = "") -> Any:
+    return cast("Any", program.only(kind, name, namespace).manifest)
+
+
+def test_a_team_is_offered_sizes_with_all_amounts_and_a_home_of_its_storage() -> None:
+    made = tenancy(sections(CREATED))
+    data = manifest(made, "ConfigMap", NOTEBOOKS, "a")["data"]
+    assert json.loads(data["notebooks.json"]) == {
+        "images": ["registry.example.com/notebook:1.0"],
+        "sizes": {
+            "small": {"flavor": "cpu", "gpus": 0, "cpu": "1", "memory": "4Gi"},
+            "gpu": {"flavor": "h100", "gpus": 1, "cpu": "4", "memory": "16Gi"},
+        },
+        "home": {"size": "20Gi", "access_mode": "ReadWriteOnce", "storage_class": "gpu-tenancy-gp3"},
+        "idle": 3600,
+        "longest": 28800,
+    }
+    assert data["notebook.py"] == Path(notebook_server.__file__).read_text(encoding="utf-8")
+    assert [one.name for one in planned(sections(CREATED)).storage_classes] == ["gpu-tenancy-gp3"]
+    assert made.every("ConfigMap", NOTEBOOKS, "b") == []
+
+
+def test_one_job_stops_notebooks_of_the_teams_that_have_some_with_a_right_in_these_alone() -> None:
+    made = tenancy(sections())
+    pod = made.spec("CronJob", "stop")["jobTemplate"]["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == "stop"
+    (container,) = pod["containers"]
+    assert {"name": "TEAMS", "value": "a=28800"} in container["env"]
+    assert NOTEBOOK in container["command"][-1]
+    role = f"gpu-tenancy-{NOTEBOOK_STOPS}"
+    (binding,) = made.every("RoleBinding", role)
+    assert binding.namespace == "a"
+    assert manifest(made, "RoleBinding", role)["subjects"] == [
+        {"kind": "ServiceAccount", "name": "stop", "namespace": NOTEBOOK_STOPS}
+    ]
+    assert manifest(made, "ClusterRole", role)["rules"] == [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+        {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": ["get"]},
+        {"apiGroups": ["apps"], "resources": ["statefulsets/scale"], "verbs": ["patch"]},
+    ]
+
+
+def test_nothing_is_made_without_notebooks() -> None:
+    made = tenancy(stack())
+    assert made.every("Namespace", NOTEBOOK_STOPS) == made.every("CronJob") == []
+
+
+def ago(seconds: float) -> str:
+    """A time as Jupyter writes it."""
+    return (datetime.now(UTC) - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+@dataclass
+class Jupyter:
+    """What a server answers, as https://jupyter-server.readthedocs.io/en/latest/developers/rest-api.html has it.
+
+    Attributes:
+        kernels: seconds since the last activity of each, and its state.
+        terminals: seconds since the last output of each; None without terminals.
+    """
+
+    folder: Path
+    started: float = 3 * IDLE
+    kernels: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
+    terminals: list[float] | None = None
+    token: str = TOKEN
+    asked: list[str] = field(default_factory=list[str])
+
+    def content(self, path: str) -> Any:
+        if path == "/api/status":
+            # The last activity of the server is that of an open browser.
+            return {
+                "started": ago(self.started),
+                "last_activity": ago(0),
+                "connections": 1,
+                "kernels": len(self.kernels),
+            }
+        if path == "/api/kernels":
+            return [
+                {
+                    "id": "k",
+                    "name": "python3",
+                    "connections": 1,
+                    "last_activity": ago(seconds),
+                    "execution_state": state,
+                }
+                for seconds, state in self.kernels
+            ]
+        assert path == "/api/terminals"
+        return None if self.terminals is None else [{"name": "1", "last_activity": ago(one)} for one in self.terminals]
+
+    def probe(self) -> "subprocess.CompletedProcess[str]":
+        """Runs the probe of the pod."""
+
+        class Answers(Handler):
+            def do_GET(answers) -> None:  # noqa: N802, N805 - `self` is the server of the test
+                self.asked.append(answers.path)
+                if answers.headers["Authorization"] != f"token {self.token}":
+                    answers.answer(403, b'{"message": "Forbidden"}')
+                    return
+                content = self.content(answers.path)
+                answers.answer(404 if content is None else 200, json.dumps(content).encode())
+
+        with serving(Answers) as address:
+            return self.run(address.rpartition(":")[2], "idle")
+
+    def run(self, port: str, *words: str, path: str = "") -> "subprocess.CompletedProcess[str]":
+        program = self.folder / "notebook.py"
+        program.write_bytes(Path(notebook_server.__file__).read_bytes())
+        (self.folder / "notebooks.json").write_text(json.dumps({"idle": IDLE}), encoding="utf-8")
+        token = self.folder / "token"
+        if "idle" in words:
+            token.write_text(TOKEN, encoding="ascii")
+        own = {"NOTEBOOK_PORT": port, "JUPYTER_TOKEN_FILE": str(token), "HOME": str(self.folder / "home")}
+        return subprocess.run(
+            [sys.executable, "-I", str(program), *words],
+            env={**own, "PATH": path or os.environ["PATH"], "HTTP_PROXY": "http://127.0.0.1:9"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+
+@pytest.fixture
+def jupyter(tmp_path: Path) -> Iterator[Jupyter]:
+    return Jupyter(tmp_path)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("active", "idle"),
+    [
+        ({"kernels": [(2 * IDLE, "idle")]}, "idle for 120 min, of at most 60 min"),
+        ({"kernels": []}, "idle for 180 min, of at most 60 min"),
+        ({"kernels": [(2 * IDLE, "idle"), (600, "idle")]}, ""),
+        ({"kernels": [(2 * IDLE, "busy")]}, ""),
+        ({"kernels": [(2 * IDLE, "idle")], "terminals": [60]}, ""),
+        ({"kernels": [(2 * IDLE, "idle")], "terminals": [1.5 * IDLE]}, "idle for 90 min, of at most 60 min"),
+        ({"kernels": [], "started": 600}, ""),
+        # What it cannot learn is not idle.
+        ({"kernels": [(2 * IDLE, "idle")], "token": "another"}, ""),
+    ],
+)
+def test_a_pod_is_not_ready_if_no_cell_and_no_terminal_is_active(
+    jupyter: Jupyter, active: dict[str, Any], idle: str
+) -> None:
+    for name, value in active.items():
+        setattr(jupyter, name, value)
+    done = jupyter.probe()
+    said = done.stderr.strip() if idle or "token" not in active else ""
+    assert (done.returncode, said) == (1 if idle else 0, idle)
+    assert "/api/status" in jupyter.asked
+
+
+@pytest.mark.process
+def test_a_server_that_does_not_answer_is_not_idle(jupyter: Jupyter) -> None:
+    with serving(Handler) as address:
+        port = address.rpartition(":")[2]
+    done = jupyter.run(port, "idle")  # nobody listens there any more
+    assert (done.returncode, done.stderr.startswith("no answer of Jupyter: ")) == (0, True)
+
+
+@pytest.mark.process
+def test_jupyterlab_listens_on_the_loopback_with_a_token_that_only_its_user_can_read(
+    jupyter: Jupyter, tmp_path: Path
+) -> None:
+    """A program `jupyter` says how it was started."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    command = programs / "jupyter"
+    command.write_text('#!/bin/sh\necho "$@"\nstat -c %a "$JUPYTER_TOKEN_FILE"\n', encoding="utf-8")
+    command.chmod(0o755)
+    tokens: set[str] = set()
+    for _ in range(2):
+        done = jupyter.run("8888", path=f"{programs}:{os.environ['PATH']}")
+        assert (done.returncode, done.stderr) == (0, "")
+        arguments, mode = done.stdout.splitlines()
+        assert mode == "600"
+        assert arguments.split()[:4] == ["lab", "--no-browser", "--ip=127.0.0.1", "--port=8888"]
+        token = (tmp_path / "token").read_text(encoding="ascii")
+        assert len(token) > 40
+        assert token not in arguments
+        tokens.add(token)
+        (tmp_path / "token").unlink()
+    assert len(tokens) == 2

@@ -1,0 +1,237 @@
+"""Notebooks with the rights of a researcher of the stack `local`, and what stops them, with its own rights."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from queueing import Queueing
+from researchers import TEAM, Researcher, identified
+from typer.testing import CliRunner, Result
+
+from gpu_tenancy.base.json import at, text_at
+from gpu_tenancy.cli.main import app
+from gpu_tenancy.embedded.volumes import bring_volumes
+from gpu_tenancy.inspect.demand import demand
+from gpu_tenancy.inspect.dry_run import pod_of
+from gpu_tenancy.kube.client import Manifest
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.plan.notebooks import NOTEBOOK_STOPS, OfferedHome
+from gpu_tenancy.model.spec.people import Person
+
+pytestmark = [
+    pytest.mark.platform,
+    pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no `kubectl` on the PATH"),
+]
+LONG_AGO: Final = "2026-01-01T00:00:00Z"
+STOPPER: Final = Person("serviceaccount", f"{NOTEBOOK_STOPS}/stop")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def disks(researcher: Researcher) -> Iterator[None]:
+    """Disks for homes, as the embedded platform has them."""
+    bring_volumes(researcher.cluster, (), {TEAM: OfferedHome("20Gi", "ReadWriteOnce", None)}, default=True)
+    yield
+    bring_volumes(researcher.cluster, (), default=False)
+
+
+def notebook(researcher: Researcher, *words: str, kubeconfig: Path | None = None) -> Result:
+    place = ("--kubeconfig", str(kubeconfig or researcher.kubeconfig), "-n", TEAM)
+    return CliRunner(env={"COLUMNS": "80"}).invoke(app, ["notebook", *words, *place])
+
+
+def listed(researcher: Researcher) -> list[Any]:
+    rows: list[Any] = json.loads(notebook(researcher, "list", "-o", "json").stdout)
+    return rows
+
+
+@pytest.fixture
+def lab(researcher: Researcher) -> Iterator[Manifest]:
+    """A running notebook with a GPU."""
+    done = notebook(researcher, "start", "lab", "--size", "gpu")
+    assert done.exit_code == 0, done.output
+    assert "it stops when idle for 1h, and after 12h" in done.stdout
+    (pod,) = researcher.running("lab", 1)
+    yield pod
+    made: Any = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "lab", "namespace": TEAM}}
+    researcher.end(made)
+    for claim in researcher.cluster.list("v1", "PersistentVolumeClaim", namespace=TEAM):
+        researcher.cluster.delete(Reference.of(claim))
+
+
+def test_a_notebook_runs_in_the_queue_stops_and_starts_again_with_its_home(
+    researcher: Researcher, lab: Manifest
+) -> None:
+    spec: Any = lab["spec"]
+    assert spec["nodeName"].startswith("a100-")
+    assert spec["priorityClassName"] == "ml-high"
+    (row,) = listed(researcher)
+    assert (row["name"], row["state"], row["user"]) == ("lab", "running", "rita")
+    assert row["requests"]["nvidia.com/gpu"] == 1
+    again = notebook(researcher, "start", "lab")
+    assert "notebook ml-research/lab: is started already; open it with" in again.stderr
+    assert notebook(researcher, "stop", "lab").stdout == "notebook ml-research/lab stopped; its home stays\n"
+    other = notebook(researcher, "start", "lab", "--size", "small")
+    assert "notebook ml-research/lab: exists; `tenancy cancel lab` deletes it" in other.stderr
+    # At once: Kueue refuses that until the pod has ended.
+    assert notebook(researcher, "start", "lab").stdout == "notebook ml-research/lab started again\n"
+    (after,) = researcher.running("lab", 1)
+    assert text_at(after, "metadata", "uid") != text_at(lab, "metadata", "uid")
+    assert claims_of(after) == claims_of(lab) == ["home-lab-0"]
+
+
+def claims_of(pod: Any) -> list[str]:
+    return [
+        one["persistentVolumeClaim"]["claimName"] for one in pod["spec"]["volumes"] if "persistentVolumeClaim" in one
+    ]
+
+
+def test_what_is_idle_or_ran_too_long_is_stopped_with_the_rights_of_the_job_alone(
+    researcher: Researcher, lab: Manifest, tmp_path: Path
+) -> None:
+    run = Stops(researcher, tmp_path)
+    assert run() == ""  # it is ready
+    state(researcher, lab, ready=False, running="2100-01-01T00:00:00Z")
+    assert run() == ""  # its container has just started
+    state(researcher, lab, ready=False, running=LONG_AGO)
+    assert run() == "statefulset.apps/lab scaled\n"
+    researcher.cluster.wait_for(lambda: not researcher.pods("lab") or None, what="the end of its pod")
+    (row,) = listed(researcher)
+    assert row["state"] == "stopped"
+    (job,) = json.loads(invoked(researcher, "queue", TEAM, "-o", "json").stdout)["jobs"]
+    assert (job["state"], job["flavors"]) == ("stopped", [])  # it holds no quota
+    assert notebook(researcher, "start", "lab").exit_code == 0
+    (pod,) = researcher.running("lab", 1)
+    assert run() == ""
+    researcher.cluster.patch(Reference.of(pod), {"status": {"startTime": LONG_AGO}}, subresource="status")
+    assert run() == "statefulset.apps/lab scaled\n"
+
+
+def test_the_job_can_do_nothing_else(researcher: Researcher, tmp_path: Path) -> None:
+    run = Stops(researcher, tmp_path)
+    for verb, resource in (
+        ("get", "secrets"),
+        ("create", "pods"),
+        ("get", "pods/log"),
+        ("create", "pods/exec"),
+        ("create", "pods/portforward"),
+        ("delete", "statefulsets"),
+        ("patch", "statefulsets"),
+        ("patch", "deployments/scale"),
+        ("get", "configmaps"),
+    ):
+        assert not run.can(verb, resource, TEAM), (verb, resource)
+    assert run.can("patch", "statefulsets/scale", TEAM)
+    for team in ("ml-production", NOTEBOOK_STOPS, "kube-system"):
+        assert not run.can("patch", "statefulsets/scale", team)
+        assert not run.can("list", "pods", team)
+
+
+def test_the_home_of_somebody_else_is_not_taken(researcher: Researcher, lab: Manifest, tmp_path: Path) -> None:
+    researcher.end({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "lab", "namespace": TEAM}})
+    rosa = identified(researcher, Person("user", "rosa"), tmp_path)
+    done = notebook(researcher, "start", "lab", kubeconfig=rosa)
+    assert "notebook ml-research/lab: its home is of rita; set another name" in done.stderr
+    assert claims_of(lab) == ["home-lab-0"]
+    assert notebook(researcher, "start", "lab", "--size", "gpu").exit_code == 0
+    researcher.running("lab", 1)
+
+
+@pytest.mark.parametrize("words", [("--image", "registry.example.com/ml/notebok:4.5.0"), ("--size", "gpus")])
+def test_what_the_team_is_not_offered_is_named(researcher: Researcher, words: tuple[str, str]) -> None:
+    done = notebook(researcher, "start", "lab", *words)
+    assert done.exit_code == 1
+    assert f"{words[0][2:]} {words[1]}: team ml-research is not offered it; did you mean" in done.stderr
+
+
+@pytest.mark.parametrize("level", ["restricted", "baseline"])
+def test_pod_security_admits_its_pod(researcher: Researcher, level: str) -> None:
+    """The API server judges the pod in a namespace with that level, with a dry run."""
+    shown = notebook(researcher, "start", "lab", "--dry-run")
+    wanted = demand(yaml.safe_load(shown.stdout), TEAM)
+    pod = pod_of(wanted, wanted.templates[0])
+    space: Manifest = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": f"level-{level}", "labels": {"pod-security.kubernetes.io/enforce": level}},
+    }
+    researcher.cluster.apply(space)
+    try:
+        metadata: Manifest = {"name": "lab", "namespace": f"level-{level}"}
+        researcher.cluster.create({**pod, "metadata": metadata}, dry_run=True)
+    finally:
+        researcher.cluster.delete(Reference.of(space), wait=0)
+
+
+def test_opening_says_why_it_cannot(researcher: Researcher, lab: Manifest) -> None:
+    """Nothing runs in pods of simulated nodes, so the real kubectl finds no token."""
+    assert text_at(lab, "status", "phase") in {"Pending", "Running"}
+    researcher.cluster.wait_for(
+        lambda: text_at(researcher.pods("lab")[0], "status", "phase") == "Running" or None, what="the pod to run"
+    )
+    done = notebook(researcher, "open", "lab")
+    assert done.exit_code == 1
+    assert f"--namespace {TEAM} exec lab-0 -- cat /tmp/notebook-token` failed" in " ".join(done.stderr.split())
+    notebook(researcher, "stop", "lab")
+    done = notebook(researcher, "open", "lab")
+    assert "notebook ml-research/lab: is stopped; start it with" in done.stderr
+    done = notebook(researcher, "open", "lob")
+    assert "notebook ml-research/lob: not found; did you mean 'lab'?" in done.stderr
+
+
+class Stops:
+    """The CronJob of the platform, as the API server has it: its command with the real kubectl, as its account."""
+
+    def __init__(self, researcher: Researcher, folder: Path) -> None:
+        job: Any = researcher.cluster.get("batch/v1", "CronJob", "stop", NOTEBOOK_STOPS)
+        (self.container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+        self.kubeconfig = folder / "stop.kubeconfig"
+        config: Any = yaml.safe_load(researcher.kubeconfig.read_text(encoding="utf-8"))
+        config["users"][0]["user"] = {"token": researcher.cluster.token(NOTEBOOK_STOPS, "stop", seconds=3600)}
+        self.kubeconfig.write_text(yaml.safe_dump(config), encoding="utf-8")
+        self.folder = folder
+
+    def __call__(self) -> str:
+        given = {one["name"]: one["value"] for one in self.container["env"]}
+        own = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "KUBECONFIG": str(self.kubeconfig)}
+        done = subprocess.run(
+            self.container["command"], env={**given, **own}, capture_output=True, text=True, check=False, timeout=120
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    def can(self, verb: str, resource: str, namespace: str) -> bool:
+        resource, _, below = resource.partition("/")
+        asked = ["auth", "can-i", verb, resource, f"--subresource={below}", "-n", namespace]
+        words = ["kubectl", f"--kubeconfig={self.kubeconfig}", *asked]
+        answer = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60).stdout.strip()
+        assert answer in {"yes", "no"}
+        return answer == "yes"
+
+
+def state(researcher: Researcher, pod: Manifest, *, ready: bool, running: str) -> None:
+    """Has the kubelet say of the container of a notebook whether it is ready, and since when it runs."""
+    status: Any = {
+        "name": "notebook",
+        "image": "i",
+        "imageID": "",
+        "restartCount": 0,
+        "ready": ready,
+        "state": {"running": {"startedAt": running}},
+    }
+    researcher.cluster.patch(Reference.of(pod), {"status": {"containerStatuses": [status]}}, subresource="status")
+    live = researcher.cluster.get("v1", "Pod", "lab-0", TEAM)
+    assert at(live or {}, "status", "containerStatuses") is not None
+
+
+def invoked(researcher: Researcher, *words: str) -> Result:
+    return CliRunner(env={"COLUMNS": "80"}).invoke(app, [*words, "--kubeconfig", str(researcher.kubeconfig)])
+
+
+def test_the_platform_is_left_as_it_was(queueing: Queueing) -> None:
+    assert queueing.cluster.list("apps/v1", "StatefulSet", namespace=TEAM) == ()
