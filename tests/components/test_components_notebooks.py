@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -131,14 +130,16 @@ class Jupyter:
     def probe(self) -> "subprocess.CompletedProcess[str]":
         """Runs the probe of the pod."""
 
+        jupyter = self
+
         class Answers(Handler):
-            def do_GET(answers) -> None:  # noqa: N802, N805 - `self` is the server of the test
-                self.asked.append(answers.path)
-                if answers.headers["Authorization"] != f"token {self.token}":
-                    answers.answer(403, b'{"message": "Forbidden"}')
+            def do_GET(self) -> None:
+                jupyter.asked.append(self.path)
+                if self.headers["Authorization"] != f"token {jupyter.token}":
+                    self.answer(403, b'{"message": "Forbidden"}')
                     return
-                content = self.content(answers.path)
-                answers.answer(404 if content is None else 200, json.dumps(content).encode())
+                content = jupyter.content(self.path)
+                self.answer(404 if content is None else 200, json.dumps(content).encode())
 
         with serving(Answers) as address:
             return self.run(address.rpartition(":")[2], "idle")
@@ -162,7 +163,7 @@ class Jupyter:
 
 
 @pytest.fixture
-def jupyter(tmp_path: Path) -> Iterator[Jupyter]:
+def jupyter(tmp_path: Path) -> Jupyter:
     return Jupyter(tmp_path)
 
 
