@@ -133,7 +133,7 @@ class Jupyter:
         jupyter = self
 
         class Answers(Handler):
-            def do_GET(self) -> None:
+            def do_GET(self) -> None:  # noqa: N802 - the base class gives the name
                 jupyter.asked.append(self.path)
                 if self.headers["Authorization"] != f"token {jupyter.token}":
                     self.answer(403, b'{"message": "Forbidden"}')
