@@ -85,7 +85,7 @@ def scaled_object(
             "maxReplicaCount": scaling.maximum,
             "fallback": {
                 "failureThreshold": _FAILURES,
-                "replicas": scaling.minimum,
+                "replicas": max(scaling.minimum, 1),
                 "behavior": "currentReplicasIfHigher",
             },
             "advanced": {"horizontalPodAutoscalerConfig": {"name": server.name, "behavior": wire(behavior)}},
@@ -96,7 +96,7 @@ def scaled_object(
 
 
 def thousandths(seconds: float) -> int:
-    """A latency target in milliseconds, the smallest unit of an autoscaler's quantities."""
+    """A target in thousandths, the smallest unit of an autoscaler's quantities."""
     return round(seconds * 1000)
 
 
@@ -107,20 +107,25 @@ def _triggers(scaling: Scaling) -> list[dict[str, Any]]:
     if scaling.latency and scaling.query:
         metric, seconds = scaling.latency
         triggers.append(_prometheus(metric, seconds, scaling.query))
+    triggers += [
+        _prometheus(signal.name, signal.target, signal.query, total=signal.total)
+        for signal in scaling.signals
+        if signal.query
+    ]
     return triggers
 
 
-def _prometheus(metric: str, seconds: float, query: Query) -> dict[str, Any]:
+def _prometheus(metric: str, target: float, query: Query, *, total: bool = False) -> dict[str, Any]:
     return {
         "type": "prometheus",
         "name": metric,
         # The number of replicas is then pods x value / threshold, as for the average of a pod metric. AverageValue
         # would divide the value by the number of pods again, as if it were a sum over them.
-        "metricType": "Value",
+        "metricType": "AverageValue" if total else "Value",
         "metadata": {
             "serverAddress": query.address,
             "query": query.expression,
-            "threshold": f"{thousandths(seconds) / 1000:.3f}".rstrip("0").rstrip("."),
+            "threshold": f"{thousandths(target) / 1000:.3f}".rstrip("0").rstrip("."),
             # A missing value is an error and starts the fallback. An idle server has the value 0.
             "ignoreNullValues": "false",
         },

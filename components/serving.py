@@ -181,7 +181,7 @@ class ModelServer(pulumi.ComponentResource):
         )
 
     def _scaler(self, name: str, server: ServerPlan, scaling: Scaling) -> HorizontalPodAutoscaler | CustomResource:
-        if scaling.query:
+        if scaling.by_keda:
             return scaled_object(name, server, scaling, _BEHAVIOR, self._after(self.workload))
         return self._autoscaler(name, server, scaling)
 
@@ -235,4 +235,7 @@ def _metrics(scaling: Scaling) -> list[MetricSpecArgsDict]:
         # The metric is in seconds, so 100m is 100 ms.
         average: MetricTargetArgsDict = {"type": "AverageValue", "average_value": f"{thousandths(seconds)}m"}
         metrics.append({"type": "Pods", "pods": {"metric": {"name": metric}, "target": average}})
+    for signal in scaling.signals:
+        average = {"type": "AverageValue", "average_value": f"{thousandths(signal.target)}m"}
+        metrics.append({"type": "Pods", "pods": {"metric": {"name": signal.name}, "target": average}})
     return metrics

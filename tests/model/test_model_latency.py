@@ -16,7 +16,7 @@ from gpu_tenancy.model.plan.latency import Monitor, Query, adapter_rules, metric
 from gpu_tenancy.model.plan.workloads import Scaling, ServerPlan
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec.cluster import Metrics, Prometheus
-from gpu_tenancy.model.spec.workloads import Replicas, Server
+from gpu_tenancy.model.spec.workloads import Server, ServerReplicas
 
 HISTOGRAM = "inference_latency_seconds"
 SCALED = {"replicas": {"min": 2, "max": 4}, "scaleOn": {"cpu": 70, "latencyP99": "100ms"}}
@@ -127,9 +127,8 @@ def test_prometheus_is_where_its_chart_puts_it(prometheus: Data, address: str) -
 
 
 def test_an_unnamed_metric_is_not_served() -> None:
-    assert (
-        metric_name(Metrics(), Server(image="registry.example.com/serve:1.0", replicas=Replicas(min=1, max=1))) is None
-    )
+    idle = Server(image="registry.example.com/serve:1.0", replicas=ServerReplicas(min=1, max=1))
+    assert metric_name(Metrics(), idle) is None
 
 
 def test_a_query_without_a_target_is_refused() -> None:

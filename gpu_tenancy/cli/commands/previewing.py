@@ -229,6 +229,9 @@ def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
     out.print(f"[dim]{escape(seen.price_note)}[/dim]", highlight=False)
     if notes := _aging(stack_preview):
         out.print(f"[dim]old: {escape('; '.join(notes))}. See `tenancy catalogue outdated`[/dim]", highlight=False)
+    if starts := _cold_starts(stack_preview):
+        waits = f"from 0 replicas, the first request waits for a start: {', '.join(starts)}, and for a node"
+        out.print(f"[dim]{escape(waits)}[/dim]", highlight=False)
     if unchecked := _unchecked(stack_preview):
         out.print(f"[dim]not checked for arm64: {escape('; '.join(unchecked))}[/dim]", highlight=False)
     if written:
@@ -236,6 +239,13 @@ def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
     if seen.rules is not None:
         out.print()
         text.show_rules(out, seen.rules)
+
+
+def _cold_starts(stack_preview: "Preview") -> list[str]:
+    """Servers that can have no replicas."""
+    from gpu_tenancy.model.plan.signals import cold_starts
+
+    return cold_starts(stack_preview.stack)
 
 
 def _unchecked(stack_preview: "Preview") -> list[str]:

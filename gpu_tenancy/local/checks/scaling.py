@@ -80,9 +80,11 @@ def check_metrics(plan: Plan, keda: str) -> Iterator[Check]:
     """
     scaled: dict[tuple[str, str], list[str]] = {}
     for server in (server for team in plan.teams for server in team.servers):
-        if server.scaling and server.scaling.latency:
-            metric = server.scaling.latency[0]
-            reason = keda if server.scaling.query else f"nothing serves {metric} on the embedded platform"
+        scaling = server.scaling
+        latency = scaling.latency[0] if scaling and scaling.latency else ""
+        names = [*filter(None, [latency]), *(signal.name for signal in scaling.signals)] if scaling else []
+        for metric in names:
+            reason = keda if scaling and scaling.by_keda else f"nothing serves {metric} on the embedded platform"
             scaled.setdefault((metric, reason), []).append(f"{server.team}/{server.name}")
     for (metric, reason), servers in scaled.items():
         yield Check(f"{', '.join(servers)}: the autoscaler follows {metric}", reason, holds=None)

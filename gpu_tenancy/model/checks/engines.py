@@ -10,13 +10,15 @@ from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.base.quantity import format_bytes, format_duration
 from gpu_tenancy.model.catalogue.engines import Engine
 from gpu_tenancy.model.plan.engines import engine_of, grace_period, of_server
+from gpu_tenancy.model.plan.latency import histogram_of
 from gpu_tenancy.model.plan.needs import predates, there
 from gpu_tenancy.model.plan.pods import flavor_of
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.signals import KINDS, names_of, targets
 from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.serving import NO_METRICS
-from gpu_tenancy.model.spec.workloads import Server
+from gpu_tenancy.model.spec.workloads import ScaleOn, Server
 
 IMAGE_VOLUMES: Final = (1, 35)
 """Kubernetes whose pods can mount images without further settings:
@@ -36,6 +38,7 @@ def engine_problems(tree: Tree) -> Iterator[Problem]:
             yield from _image(tree, path, server)
             yield from _end(tree, path, server)
             yield from _level(path, server)
+            yield from _signals(tree, path, server)
             if server.metrics.model_fields_set and not engine_of(server) and not there(tree, "prometheus"):
                 rule, fix = (
                     "has no effect: operators.prometheus is off",
@@ -131,6 +134,33 @@ def _level(path: Path, server: Server) -> Iterator[Problem]:
             below, above = _around(within, engine.buckets[key])
             rule = f"is not a bound of the buckets of {engine.title}'s histogram"
             yield Problem(place, rule, f"set {below} or {above}", format_duration(within))
+
+
+def _signals(tree: Tree, path: Path, server: Server) -> Iterator[Problem]:
+    """Targets that nothing measures, and replicas that nothing could start again."""
+    scale_on, metrics = server.scale_on or ScaleOn(), tree.stack.metrics
+    place, about = (*path, "scaleOn"), (("metrics",),)
+    for key, target in targets(scale_on).items():
+        needed = " and ".join(f"metrics.{name}" for name in KINDS[key].metrics)
+        if names_of(KINDS[key], server) is None:
+            rule = f"needs {needed} of the server, so the autoscaler would never scale"
+            yield Problem((*place, key), rule, "set the names of its metrics", f"{target:g}")
+    flavor = flavor_of(tree, str(path[1]), server)
+    if scale_on.gpu is not None and not (server.gpus and flavor and str(flavor.resource).startswith("nvidia.com/")):
+        rule, fix = "needs GPUs of NVIDIA, which its exporter measures", "remove it, or use another target"
+        yield Problem((*place, "gpu"), rule, fix, str(scale_on.gpu), (("pools",),))
+    if scale_on.query and metrics.by == "adapter":
+        rule, fix = "needs KEDA: the adapter serves metrics of pods only", "set metrics.by: keda, or remove it"
+        yield Problem((*place, "query"), rule, fix, about=about)
+    served = scale_on.latency_p99 is not None and histogram_of(metrics, server) is None
+    if served and len(scale_on.measured) > 1 and metrics.by != "adapter":
+        rule = "is served by an adapter, and KEDA serves the other targets; a server has one autoscaler"
+        fix = "set metrics.histogram in place of metrics.latencyP99, or remove one of them"
+        yield Problem((*place, "latencyP99"), rule, fix, format_duration(scale_on.latency_p99 or 0), about)
+    if server.autoscaled and server.replicas.min == 0 and (scale_on.query is None or metrics.by == "adapter"):
+        rule = "needs scaleOn.query and KEDA: a server without pods measures nothing, and other autoscalers keep a pod"
+        fix = "set scaleOn.query to what is requested of it, or set 1 or more"
+        yield Problem((*path, "replicas", "min"), rule, fix, "0", about)
 
 
 def _around(value: float, bounds: Sequence[float]) -> tuple[str, str]:

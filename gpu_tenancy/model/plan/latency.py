@@ -18,7 +18,7 @@ SCRAPE_INTERVAL: Final = 15
 """Scrape interval in seconds: the same as an autoscaler's sync period."""
 METRICS_PATH: Final = "/metrics"
 
-_WINDOW: Final = "2m"
+WINDOW: Final = "2m"
 """Time window of a percentile: eight scrapes, so that some can fail."""
 _CHART: Final = "kube-prometheus-stack"
 _LONGEST: Final = 26
@@ -124,8 +124,8 @@ def pod_p99(histogram: str, matchers: str, by: str) -> str:
     """
     buckets, count = f"{histogram}_bucket{{{matchers}}}", f"{histogram}_count{{{matchers}}}"
     return (
-        f"histogram_quantile(0.99, sum by (le, {by}) (rate({buckets}[{_WINDOW}]))) >= 0"
-        f" or sum by ({by}) (rate({count}[{_WINDOW}])) == 0"
+        f"histogram_quantile(0.99, sum by (le, {by}) (rate({buckets}[{WINDOW}]))) >= 0"
+        f" or sum by ({by}) (rate({count}[{WINDOW}])) == 0"
     )
 
 

@@ -92,8 +92,9 @@ def measured_by(stack: Stack) -> str | None:
 
 
 def scales_on_own(server: Server) -> bool:
-    """Whether a server scales on a metric that it names itself."""
-    return bool(server.metrics.latency and server.scale_on and server.scale_on.latency_p99)
+    """Whether a server scales on what Prometheus measures without `metrics.histogram`."""
+    measured = server.scale_on.measured if server.scale_on else ()
+    return any(key != "latency_p99" or server.metrics.latency for key in measured)
 
 
 def framework_used(stack: Stack, framework: Framework) -> bool:
@@ -215,14 +216,15 @@ def _histogram(environment: Environment, name: str) -> Reason | None:
 
 
 def _latency(environment: Environment, name: str) -> Reason | None:
-    """A server that scales on latency, which this operator provides, or Prometheus to it."""
+    """A server that scales on a metric, which this operator provides, or Prometheus to it."""
     measured = measured_by(environment.stack)
     if measured is None or name not in {measured, "prometheus"}:
         return None
     for team, spec in environment.stack.teams.items():
         for server, entry in spec.serving.items():
-            if entry.scale_on and entry.scale_on.latency_p99 is not None:
-                place = ("teams", team, "serving", server, "scaleOn", "latencyP99")
+            if entry.scale_on and (keys := entry.scale_on.measured):
+                key = "latencyP99" if keys[0] == "latency_p99" else keys[0]
+                place = ("teams", team, "serving", server, "scaleOn", key)
                 return place, f"{dotted(place)} needs the metric"
     return None
 

@@ -18,6 +18,7 @@ from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.queues import gang_queue_name
 from gpu_tenancy.model.plan.secrets import NO_REFERENCES, References, literals, references
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.signals import Signal, signals
 from gpu_tenancy.model.plan.topology import grouped, placed_roles, topology_request
 from gpu_tenancy.model.spec.roles import LEADER, LEADER_WORKER_SET, WORKER, Framework
 from gpu_tenancy.model.spec.serving import NO_METRICS, ServerLevel, ServerMetrics
@@ -100,6 +101,7 @@ class Scaling:
         latency: pod metric and its target in seconds, or None.
         per_pod: PromQL of the latency of each pod; None if an adapter serves only the metric.
         query: KEDA's query of that metric, averaged over the pods; None if an adapter serves it for each pod.
+        signals: further metrics and their targets.
 
     Raises:
         ValueError: no target, a metric without a unit, or a query without a target.
@@ -111,9 +113,15 @@ class Scaling:
     latency: tuple[str, float] | None
     query: Query | None = None
     per_pod: str | None = None
+    signals: tuple[Signal, ...] = ()
+
+    @property
+    def by_keda(self) -> bool:
+        """Whether KEDA owns the number of replicas."""
+        return bool(self.query) or any(signal.query for signal in self.signals)
 
     def __post_init__(self) -> None:
-        if self.cpu is None and self.latency is None:
+        if self.cpu is None and self.latency is None and not self.signals:
             msg = "the autoscaler has no target; set cpu, latency or both"
             raise ValueError(msg)
         if self.latency and not self.latency[0].endswith("_seconds"):
@@ -403,4 +411,5 @@ def _scaling(tree: Tree, team: str, name: str, server: Server) -> Scaling:
         latency=latency,
         query=query(tree.stack.metrics, team, name, server) if latency else None,
         per_pod=per_pod(tree.stack.metrics, team, name, server) if latency else None,
+        signals=signals(tree.stack.metrics, team, name, server),
     )

@@ -7,6 +7,7 @@ from pydantic.alias_generators import to_snake
 
 from gpu_tenancy.model.catalogue.engines import engines
 from gpu_tenancy.model.fields import (
+    MOST_OBJECTS,
     Bytes,
     Count,
     Cpu,
@@ -106,19 +107,55 @@ class Replicas(Section):
         return self
 
 
+class ServerReplicas(Replicas):
+    """Bounds of the number of replicas of a server."""
+
+    min: Count  # pyright: ignore[reportIncompatibleVariableOverride] - a server can have no pods
+    """Minimum number. 0: without load, the server has no pods, and holds no GPUs. Requests then fail until a replica
+    has started, unless what sends them waits. Requires `scaleOn.query` and KEDA."""
+
+
+class ScaleQuery(Section):
+    """A query of Prometheus to scale on, divided by what one replica carries."""
+
+    expr: Annotated[str, Field(min_length=1)]
+    """PromQL with one value, such as `sum(rate(gateway_requests_total{service="chat"}[2m]))`."""
+    per_replica: Annotated[float, Field(ge=0.001, le=MOST_OBJECTS)]
+    """How much of it one replica carries."""
+
+
 class ScaleOn(Section):
     """Targets of the autoscaler. With several, the one that needs most pods applies."""
 
     cpu: Annotated[int, Field(ge=1, le=100)] | None = 70
     """Target CPU utilization in percent of the request; null: do not scale on CPU."""
     latency_p99: Annotated[Seconds, Field(ge=0.001)] | None = Field(default=None, alias="latencyP99")
-    """Target for the 99th percentile of a pod's latency, such as `100ms`; requires `metrics.histogram` or
-    `metrics.latencyP99`."""
+    """Target for the 99th percentile of a pod's latency, such as `100ms`; requires `metrics.latency` of the server,
+    `metrics.histogram` or `metrics.latencyP99`."""
+    queue: Positive | None = None
+    """Target for the requests that wait in a replica; requires `metrics.waiting` of the server, as of `vllm`."""
+    concurrency: Positive | None = None
+    """Target for the requests in a replica, waiting ones too; requires `metrics.running` and `metrics.waiting`."""
+    rate: Rate | None = None
+    """Target for the requests per second of a replica, such as `20/s`; requires `metrics.requests`."""
+    cache: Annotated[int, Field(ge=1, le=100)] | None = None
+    """Target for the used part of a replica's KV cache in percent; requires `metrics.cache`."""
+    gpu: Annotated[int, Field(ge=1, le=100)] | None = None
+    """Target for the utilization of a replica's GPUs in percent, as NVIDIA's exporter measures it. GPUs are busy with
+    one request as with many, so that it rarely tells the load of a model server."""
+    query: ScaleQuery | None = None
+    """A query of your own."""
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """Fields of the targets that Prometheus measures."""
+        fields = ("latency_p99", "queue", "concurrency", "rate", "cache", "gpu", "query")
+        return tuple(field for field in fields if getattr(self, field) is not None)
 
     @model_validator(mode="after")
     def _something(self) -> Self:
-        if self.cpu is None and self.latency_p99 is None:
-            raise refuse("has no target to scale on", "set cpu, latencyP99 or both")
+        if self.cpu is None and not self.measured:
+            raise refuse("has no target to scale on", "set cpu, latencyP99 or another target")
         return self
 
 
@@ -171,7 +208,7 @@ class Server(Workload):
     model: Model | None = None
     """The model, mounted read-only at `/model`, or where `datasets` or `volumes` mount its source; required for `vllm`.
     """
-    replicas: Annotated[Replicas, Shorthand(int, ("min", "max"))]
+    replicas: Annotated[ServerReplicas, Shorthand(int, ("min", "max"))]
     """Number of pods, or of groups of `nodes`: `{min, max}` with an autoscaler, or a fixed number without one."""
     nodes: Positive = 1
     """Number of nodes that serve as one replica, for a model that needs the GPUs of several nodes. Each replica is then

@@ -16,6 +16,7 @@ from gpu_tenancy.model.plan.operators.alerts import OF_CLOUD, alertmanager_value
 from gpu_tenancy.model.plan.operators.gpus import Values, amd_values, dra_values, intel_values, merged, nvidia_values
 from gpu_tenancy.model.plan.operators.kueue import kueue_values
 from gpu_tenancy.model.plan.operators.network import network_values
+from gpu_tenancy.model.plan.signals import signal_rules
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import MetricsStorage, service_of
 
@@ -127,7 +128,7 @@ def _adapter(environment: Environment) -> Values:
     port = address.port or {"http": 80, "https": 443}[address.scheme]
     return {
         "prometheus": {"url": f"{address.scheme}://{address.hostname}", "port": port, "path": address.path},
-        "rules": {"custom": adapter_rules(environment.stack)},
+        "rules": {"custom": [*adapter_rules(environment.stack), *signal_rules(environment.stack)]},
     }
 
 

@@ -1,0 +1,141 @@
+"""What servers scale on besides CPU and latency: as KEDA and an adapter get it, and what Prometheus says of it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import Data, planned, server, stack, team
+from components_builders import tenancy
+from observability_builders import asks, series, tried
+
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.signals import KINDS, Signal, cold_starts, signal_rules
+from gpu_tenancy.model.plan.workloads import Scaling
+from gpu_tenancy.model.source import Source
+from gpu_tenancy.model.spec.workloads import ScaleOn
+
+TARGETS: Data = {"queue": 5, "concurrency": 16, "rate": "20/s", "cache": 80, "gpu": 70}
+ASKED = {"expr": 'sum(rate(asked_total{model="llama"}[2m]))', "perReplica": 5}
+
+
+def sections(metrics: Data | None = None, replicas: Data | None = None, **scale_on: Any) -> Data:
+    chat = {
+        "engine": "vllm",
+        "model": {"dataset": "weights", "size": "18Gi"},
+        "replicas": replicas or {"min": 1, "max": 4},
+        "scaleOn": {"cpu": None, **scale_on},
+    }
+    of_team = team(gpus={"h100": {"guaranteed": 8}}, serving={"chat": server(**chat)})
+    return stack(teams={"a": of_team}, datasets={"weights": "s3://ml-weights"}, metrics=metrics or {})
+
+
+def scaling(found: Data) -> Scaling:
+    (plan,) = planned(found).teams[0].servers
+    assert plan.scaling
+    return plan.scaling
+
+
+def signals(found: Data) -> dict[str, Signal]:
+    return {signal.name.rpartition("_")[2]: signal for signal in scaling(found).signals}
+
+
+# Two pods: one with 8 requests and 4 that wait, one with 2. Of another server and another team, the same.
+WORLD: Data = {
+    f"{name}{{{labels}}}": value
+    for team_name, service in (("a", "chat"), ("a", "other"), ("b", "chat"))
+    for pod, (running, waiting, used, gpu) in {"x1": (8, 4, 0.9, 95), "x2": (2, 0, 0.3, 45)}.items()
+    for labels, values in (
+        (
+            f'namespace="{team_name}", service="{service}", pod="{service}-5f-{pod}", model_name="llama"',
+            {
+                "vllm:num_requests_running": running,
+                "vllm:num_requests_waiting": waiting,
+                "vllm:kv_cache_usage_perc": used,
+            },
+        ),
+        (
+            f'namespace="{team_name}", service="{service}", pod="{service}-5f-{pod}", status="2xx"',
+            {"http_requests_total": "0+600x60"},
+        ),
+        (
+            f'namespace="gpu-operator", exported_namespace="{team_name}", exported_pod="{service}-5f-{pod}"',
+            {"DCGM_FI_DEV_GPU_UTIL": gpu},
+        ),
+    )
+    for name, value in values.items()
+}
+ANSWERS = {"queue": 2, "concurrency": 7, "rate": 10, "cache": 60, "gpu": 70}
+OF_POD = {"queue": 4, "concurrency": 12, "rate": 10, "cache": 90, "gpu": 95}
+
+
+@pytest.mark.process
+def test_keda_asks_for_the_average_of_the_pods(tmp_path: Path) -> None:
+    asked = signals(sections(**TARGETS))
+    assert set(asked) == set(ANSWERS)
+    queries = {key: signal.query.expression for key, signal in asked.items() if signal.query}
+    checks = [asks(queries[key], "30m", {"{}": answer}) for key, answer in ANSWERS.items()]
+    case = {"interval": "1m", "input_series": series(WORLD, 60), "promql_expr_test": checks}
+    passed, said = tried([case], {"groups": []}, tmp_path)
+    assert passed, said
+
+
+@pytest.mark.process
+def test_an_adapter_asks_for_each_pod(tmp_path: Path) -> None:
+    """It fills in the labels of the pods that an autoscaler asks for: https://pkg.go.dev/sigs.k8s.io/prometheus-adapter."""
+    rules: list[Any] = signal_rules(load(Source(sections({"by": "adapter"}, **TARGETS))))
+    names = {rule["name"]["as"].rpartition("_")[2]: rule for rule in rules}
+    assert set(names) == set(OF_POD)
+    checks: list[Data] = []
+    for key, answer in OF_POD.items():
+        labels = {resource["resource"]: label for label, resource in names[key]["resources"]["overrides"].items()}
+        matchers = f'{labels["namespace"]}="a", {labels["pod"]}=~"chat-5f-x1"'
+        query = names[key]["metricsQuery"].replace("<<.LabelMatchers>>", matchers)
+        checks.append(
+            asks(query.replace("<<.GroupBy>>", labels["pod"]), "30m", {f'{{{labels["pod"]}="chat-5f-x1"}}': answer})
+        )
+    case = {"interval": "1m", "input_series": series(WORLD, 60), "promql_expr_test": checks}
+    passed, said = tried([case], {"groups": []}, tmp_path)
+    assert passed, said
+
+
+def test_the_autoscaler_has_the_names_that_the_adapter_serves() -> None:
+    found = sections({"by": "adapter"}, **TARGETS)
+    program = tenancy(found)
+    pods = [one["pods"] for one in program.spec("HorizontalPodAutoscaler")["metrics"]]
+    served = {rule["name"]["as"] for rule in signal_rules(load(Source(found)))}  # type: ignore[index]
+    assert {pod["metric"]["name"] for pod in pods} == served
+    values = {pod["metric"]["name"].rpartition("_")[2]: pod["target"]["averageValue"] for pod in pods}
+    assert values == {"queue": "5000m", "concurrency": "16000m", "rate": "20000m", "cache": "80000m", "gpu": "70000m"}
+    assert not program.every("ScaledObject")
+
+
+def test_keda_compares_averages_with_targets_and_a_query_of_ones_own_by_what_a_replica_carries() -> None:
+    program = tenancy(sections(queue=5, query=ASKED))
+    assert not program.every("HorizontalPodAutoscaler")
+    queue, own = program.spec("ScaledObject")["triggers"]
+    assert (queue["metricType"], queue["metadata"]["threshold"]) == ("Value", "5")
+    assert (own["metricType"], own["metadata"]["threshold"]) == ("AverageValue", "5")
+    assert own["metadata"]["query"] == ASKED["expr"]
+
+
+def test_a_server_can_have_no_replicas_where_a_query_tells_that_it_is_asked() -> None:
+    found = sections(replicas={"min": 0, "max": 4}, query=ASKED)
+    spec = tenancy(found).spec("ScaledObject")
+    assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (0, 4)
+    assert spec["fallback"]["replicas"] == 1, "no answer of Prometheus must not keep it at nothing"
+    assert cold_starts(load(Source(found))) == ["a/chat up to 784s"]
+    assert cold_starts(load(Source(sections(query=ASKED)))) == []
+
+
+def test_pods_that_an_autoscaler_removes_complete_their_requests() -> None:
+    program = tenancy(sections(queue=5))
+    down = program.spec("ScaledObject")["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]["scaleDown"]
+    assert down["stabilizationWindowSeconds"] == 300
+    pod = program.spec("Deployment")["template"]["spec"]
+    assert pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"] > 0
+    assert pod["terminationGracePeriodSeconds"] > 120
+
+
+def test_every_target_that_prometheus_measures_is_a_signal() -> None:
+    every = ScaleOn.model_validate({"latencyP99": "1s", "query": ASKED, **TARGETS})
+    assert set(every.measured) == {"latency_p99", "query", *KINDS}
