@@ -14,7 +14,7 @@ from typing import Final
 from gpu_tenancy import kueue
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.inspect.estimate import Estimate, Expected, estimate
+from gpu_tenancy.inspect.estimate import Estimate, Expected, estimate, estimates
 from gpu_tenancy.inspect.pods import named
 from gpu_tenancy.inspect.queues import Queues
 from gpu_tenancy.inspect.ranking import Ranking
@@ -275,5 +275,6 @@ def forecast(queues: Queues, target: str, sets: Sequence[PodSet], priority: int)
     preempted = tuple(sorted(before - admitted))
     wait = None
     if _SUBMITTED not in admitted:
-        wait = estimate(simulation.fork(), _SUBMITTED, expected_of(queues), most=_bound(snapshot))
+        fork, most = simulation.fork(), _bound(snapshot)
+        wait = estimates(fork, [_SUBMITTED], expected_of(queues), most=most, until=_SUBMITTED)[_SUBMITTED]
     return Unblock(_SUBMITTED in admitted, preempted, why, not_simulated=snapshot.left_out, estimate=wait)

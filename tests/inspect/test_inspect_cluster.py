@@ -203,6 +203,7 @@ def test_why_names_who_is_ahead_and_who_borrows(busy: Local) -> None:
             "fix: wait until one of these ends: ml-research/r1, ml-experiments/e1; or request less, or raise the"
             " guarantee"
         ),
+        "  wait unknown: no deadline and no recorded job tells the end of ml-research/r1, ml-experiments/e1",
         *NUMBERS,
         (
             "  simulation: admitted after the end of any one of these: ml-research/r1, ml-experiments/e1"
@@ -281,6 +282,7 @@ def test_fit_shows_every_judge_with_its_numbers_and_the_api_servers_word(busy: L
                 " release 4 (guaranteed 8, unused 0; limit 32, used 24)"
             ),
             ("  2 workloads already pending (48 nvidia.com/gpu); those of higher or equal priority are admitted first"),
+            "  wait unknown: no deadline and no recorded job tells the end",
             "✓ nodes: 4 suitable nodes, room for 8 such pods now and 8 when empty",
             "✓ priority: PriorityClass ml-high (100000)",
             "  scheduler default-scheduler",
@@ -499,7 +501,7 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def whole(path: str) -> bool:
     """Whether a path lists objects of all namespaces, which a command then lists in the team's own, or Namespaces."""
     return path.rpartition("/")[2] in {
-        "events", "limitranges", "localqueues", "namespaces", "persistentvolumeclaims", "podgroups", "pods",
+        "events", "jobs", "limitranges", "localqueues", "namespaces", "persistentvolumeclaims", "podgroups", "pods",
         "resourcequotas", "trainingruntimes", "workloads",
     }  # fmt: skip
 
@@ -519,6 +521,7 @@ def test_a_member_learns_why_a_job_waits_with_names_of_the_team_alone(
     assert [line.rstrip() for line in seen.stdout.splitlines()] == [
         FULL,
         "fix: wait until ml-research/r1 ends; or request less, or raise the guarantee",
+        "  wait unknown: no deadline and no recorded job tells the end of ml-research/r1",
         *NUMBERS,
         "  simulation: admitted after the end of ml-research/r1 (tested 1 of 1 running workload)",
     ]
