@@ -25,7 +25,7 @@ PYTEST = $(RUN) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --d
 SYNC = while sleep 15 >/dev/null; do echo "still installing"; done & trap "kill $$! 2>/dev/null" EXIT INT TERM; \
   $(UV) sync --frozen --quiet
 
-.PHONY: up down preview unit test check rest tests mutants attempts faults fuzz audit licenses sbom lint style types strict bench agree docs schema screens pictures facts scopes replacements requirements simulate ready ready-clouds
+.PHONY: up down preview unit test check rest tests mutants attempts faults signals fuzz audit licenses sbom lint style types strict bench agree docs schema screens pictures facts scopes replacements requirements simulate ready ready-clouds
 .DEFAULT_GOAL := help
 
 help: ## Show this help
@@ -74,6 +74,10 @@ attempts: ready-clouds ## Try to get pods past policy packs and guards with 5,00
 	@GPU_TENANCY_ATTEMPTS=$(or $(ATTEMPTS),5000) $(RUN) python -m pytest tests/policy/test_policy_attempts.py \
 	  tests/acceptance/test_acceptance_pod_security.py tests/acceptance/test_acceptance_guards_attempts.py \
 	  tests/acceptance/test_acceptance_guards_twins.py tests/acceptance/test_acceptance_guards_expose.py
+
+# The adapter is compiled once, for minutes.
+signals: ready ## Build prometheus-adapter, and see servers scale on what they measure on a real API server
+	@GPU_TENANCY_BUILD_ADAPTER=yes $(RUN) python -m pytest --timeout 0 tests/cli/test_cli_signals.py
 
 # A seed of its own each time; `make check` has a few hundred files, the same ones each time.
 fuzz: ready-clouds ## Load, render and apply (dry run) 10,000 changed stack files; FUZZ=N for N, SEED=N to repeat a run
