@@ -5,6 +5,7 @@ Kueue itself does not run here: a test plays it, through the status subresource,
 
 import base64
 import json
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -217,6 +218,23 @@ def test_why_names_who_is_ahead_and_who_borrows(busy: Local) -> None:
         "Job ml-research/huge: queue ml-research can never admit it: 40 a100 GPUs requested, limit 32",
         "fix: request at most 32, or raise the limit of the team",
     ]
+
+
+def test_recorded_jobs_tell_how_long_a_job_waits(busy: Local, tmp_path: Path) -> None:
+    """Ten years each: those that run began on the first of January 2026."""
+    file = tmp_path / "jobs.jsonl"
+    jobs = [
+        {"at": 0, "duration": "3650d", "team": f"ml-{team}"} for team in ("research", "experiments") for _ in range(12)
+    ]
+    file.write_text("\n".join(map(json.dumps, jobs)), encoding="utf-8")
+    (wait,) = (line for line in busy.lines("why", "ml-research/r2", "--history", str(file)) if "expected" in line)
+    assert re.fullmatch(r"  expected wait: about \d+ d", wait)
+    unblock = json.loads(busy.run("why", "ml-research/r2", "--json", "--history", str(file)).stdout)["unblock"]
+    assert 0 < unblock["estimate"]["low"] <= unblock["estimate"]["high"] < 3650 * 86_400
+    assert "about" in busy.run("queue", "ml-research", "--history", str(file)).stdout
+    missing = busy.run("why", "ml-research/r2", "--history", str(tmp_path / "none"))
+    assert missing.exit_code == 1
+    assert "--history:" in missing.output
 
 
 def test_why_requires_a_namespace_and_suggests_similar_names(busy: Local) -> None:
