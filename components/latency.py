@@ -7,6 +7,7 @@ from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.autoscaling.v2 import HorizontalPodAutoscalerBehaviorArgsDict
 
 from gpu_tenancy.model.plan.latency import METRICS_PATH, SCRAPE_INTERVAL, Monitor, Query
+from gpu_tenancy.model.plan.signals import Signal
 from gpu_tenancy.model.plan.workloads import Scaling, ServerPlan
 
 from .conventions import NAME, wire
@@ -104,29 +105,29 @@ def _triggers(scaling: Scaling) -> list[dict[str, Any]]:
     triggers: list[dict[str, Any]] = []
     if scaling.cpu is not None:
         triggers.append({"type": "cpu", "metricType": "Utilization", "metadata": {"value": str(scaling.cpu)}})
+    signals = scaling.signals
     if scaling.latency and scaling.query:
-        metric, seconds = scaling.latency
-        triggers.append(_prometheus(metric, seconds, scaling.query))
+        signals = (Signal(*scaling.latency, scaling.query), *signals)
+    # Without pods, nothing measures them: an error would then start one again.
+    may_lack = scaling.minimum == 0
     triggers += [
-        _prometheus(signal.name, signal.target, signal.query, total=signal.total)
-        for signal in scaling.signals
-        if signal.query
+        _prometheus(signal, signal.query, may_lack=may_lack and not signal.total) for signal in signals if signal.query
     ]
     return triggers
 
 
-def _prometheus(metric: str, target: float, query: Query, *, total: bool = False) -> dict[str, Any]:
+def _prometheus(signal: Signal, query: Query, *, may_lack: bool) -> dict[str, Any]:
     return {
         "type": "prometheus",
-        "name": metric,
+        "name": signal.name,
         # The number of replicas is then pods x value / threshold, as for the average of a pod metric. AverageValue
         # would divide the value by the number of pods again, as if it were a sum over them.
-        "metricType": "AverageValue" if total else "Value",
+        "metricType": "AverageValue" if signal.total else "Value",
         "metadata": {
             "serverAddress": query.address,
             "query": query.expression,
-            "threshold": f"{thousandths(target) / 1000:.3f}".rstrip("0").rstrip("."),
+            "threshold": f"{thousandths(signal.target) / 1000:.3f}".rstrip("0").rstrip("."),
             # A missing value is an error and starts the fallback. An idle server has the value 0.
-            "ignoreNullValues": "false",
+            "ignoreNullValues": "true" if may_lack else "false",
         },
     }

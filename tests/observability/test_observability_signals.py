@@ -123,6 +123,9 @@ def test_a_server_can_have_no_replicas_where_a_query_tells_that_it_is_asked() ->
     spec = tenancy(found).spec("ScaledObject")
     assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (0, 4)
     assert spec["fallback"]["replicas"] == 1, "no answer of Prometheus must not keep it at nothing"
+    both = tenancy(sections(replicas={"min": 0, "max": 4}, query=ASKED, queue=5)).spec("ScaledObject")["triggers"]
+    null = {trigger["name"]: trigger["metadata"]["ignoreNullValues"] for trigger in both}
+    assert null == {"query": "false", "vllm_num_requests_waiting_queue": "true"}, "no pod measures its queue"
     assert cold_starts(load(Source(found))) == ["a/chat up to 784s"]
     assert cold_starts(load(Source(sections(query=ASKED)))) == []
 
