@@ -48,6 +48,7 @@ class Wish:
         secrets: variables with a key of a Secret: name of the Secret, and key.
         mounts: paths by PersistentVolumeClaim.
         user: whose job it is, as a label; empty for nobody's.
+        args: arguments of the image's own command, or of `command`.
     """
 
     image: str
@@ -65,6 +66,7 @@ class Wish:
     secrets: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     mounts: Mapping[str, str] = field(default_factory=dict[str, str])
     user: str = ""
+    args: Sequence[str] = ()
 
 
 def user_label(username: str) -> str:
@@ -257,6 +259,7 @@ def container_of(wish: Wish, place: Place) -> dict[str, Any]:
     fields = {
         "image": wish.image,
         "command": list(wish.command),
+        "args": list(wish.args),
         "env": [
             *({"name": name, "value": value} for name, value in wish.env.items()),
             *({"name": name, "valueFrom": source} for name, source in sources.items()),
@@ -329,7 +332,8 @@ def _ray_job(wish: Wish, place: Place) -> dict[str, Any]:
         raise ConsoleError("--framework ray: no command", "add it after `--`: the head of the cluster runs it")
     volumes, mounts = volumes_of(wish)
     container = container_of(wish, place)
-    del container["command"]
+    for own in ("command", "args"):
+        container.pop(own, None)
     shared: dict[str, Any] = {"volumes": volumes} if volumes else {}
     mounted = {"name": "ray", **container, **({"volumeMounts": mounts} if mounts else {})}
     head = {"containers": [{**mounted, "resources": {"requests": _HEAD, "limits": _HEAD}}], **shared}
@@ -337,7 +341,7 @@ def _ray_job(wish: Wish, place: Place) -> dict[str, Any]:
     group = {"groupName": "worker", "rayStartParams": {}, "template": {"spec": workers}}
     count = dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), wish.nodes)
     return {
-        "entrypoint": shlex.join(wish.command),
+        "entrypoint": shlex.join([*wish.command, *wish.args]),
         # In the other modes, a pod or container of its own submits the command, which needs quota too.
         "submissionMode": "HTTPMode",
         "shutdownAfterJobFinishes": True,

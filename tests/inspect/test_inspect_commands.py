@@ -221,3 +221,16 @@ def test_a_job_that_is_not_described_well_is_a_sentence(tmp_path: Path, words: t
     seen = run("submit", "--image", "i:1", *words, "--kubeconfig", str(nowhere(tmp_path, namespace=namespace)))
     assert (seen.exit_code, seen.stdout) == (1, "")
     assert message in " ".join(seen.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ((), "no image; set --image, or --file"),
+        (("-f", "job.yaml", "--gpus", "2"), "--file: cannot be combined with options of the job; set them in the file"),
+        (("-f", "job.yaml"), "job.yaml: cannot read the file: No such file or directory; set --file to a YAML file"),
+    ],
+)
+def test_a_job_is_in_a_file_or_in_options(words: tuple[str, ...], problem: str, tmp_path: Path) -> None:
+    seen = run("submit", *words, "-n", "a", "--kubeconfig", str(nowhere(tmp_path)))
+    assert (seen.exit_code, problem in " ".join(seen.stderr.split())) == (1, True), seen.stderr

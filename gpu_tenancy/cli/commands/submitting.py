@@ -3,7 +3,9 @@
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from math import ceil
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -41,7 +43,13 @@ def submit(
         list[str] | None, typer.Argument(help="After `--`: the command and its arguments; default: the image's.")
     ] = None,
     *,
-    image: Annotated[str, typer.Option(help="Container image.")],
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file", "-f", help="YAML file with a job as `training` of a stack has it: NAME: KEYS.", show_default=False
+        ),
+    ] = None,
+    image: Annotated[str, typer.Option(help="Container image; required without --file.", show_default=False)] = "",
     name: Annotated[str, typer.Option(help="Name of the job; default: a generated one.", show_default=False)] = "",
     gpus: Annotated[int, typer.Option(min=0, help="GPUs of each pod; 0 for a job without.")] = 1,
     nodes: Annotated[int, typer.Option(min=1, help="Number of pods, which all start together.")] = 1,
@@ -76,7 +84,7 @@ def submit(
             metavar="CRON", help='Submit it by a CronJob: five fields in UTC, such as "0 2 * * *".', show_default=False
         ),
     ] = "",
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print its logs until it ends.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Print its logs until it ends.")] = False,
     namespace: TeamOption = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -97,6 +105,7 @@ def submit(
         from gpu_tenancy.access.live import who_am_i
         from gpu_tenancy.inspect import show
         from gpu_tenancy.inspect.demand import demand
+        from gpu_tenancy.inspect.job_files import read_job
         from gpu_tenancy.inspect.submitting import Wish, job_of, scheduled, user_label
 
         if schedule and (follow or after):
@@ -117,8 +126,14 @@ def submit(
             dict(pairs("--env", env)),
             {variable: _key(variable, source) for variable, source in pairs("--secret", secret)},
             dict(pairs("--mount", mount)),
-            user_label(who_am_i(cluster).user),
         )
+        if file:
+            if wish != Wish(""):
+                raise ConsoleError("--file: cannot be combined with options of the job", "set them in the file")
+            wish = read_job(file, team)
+        elif not image:
+            raise ConsoleError("no image", "set --image, or --file")
+        wish = replace(wish, user=user_label(who_am_i(cluster).user))
         if after and not dry_run:
             _wait_for(cluster, after, team)
         with terminal.reported_if_slow("reading the cluster and running a dry run"):
