@@ -25,7 +25,7 @@ from pulumi_kubernetes.resource.v1 import ExactDeviceRequestArgsDict, ResourceCl
 
 from gpu_tenancy.base.quantity import format_amounts, format_bytes
 from gpu_tenancy.model.catalogue.clouds import NodeEndpoint
-from gpu_tenancy.model.names import INTERFACE_CLASS
+from gpu_tenancy.model.names import ACCOUNT, INTERFACE_CLASS
 from gpu_tenancy.model.plan import namespaces as planned
 from gpu_tenancy.model.plan.fabric import claim_name
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
@@ -34,7 +34,6 @@ from .conventions import KUEUE, NAME, fair_sharing
 from .leader_worker_sets import OF_LEADERS
 from .multikueue import manager_binding
 from .people import team_binding
-from .pods import ACCOUNT
 
 _NAMESPACE: Final = "kubernetes.io/metadata.name"
 

@@ -24,6 +24,7 @@ from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
 from gpu_tenancy.base.quantity import format_amounts, format_bytes
 from gpu_tenancy.model.catalogue.fabrics import HostMount
+from gpu_tenancy.model.names import ACCOUNT
 from gpu_tenancy.model.plan.fabric import PodFabric
 from gpu_tenancy.model.plan.mounts import Mount
 from gpu_tenancy.model.plan.pools import GPU_TAINT_VALUE, POOL_LABEL, NodeTaint
@@ -239,8 +240,6 @@ def sidecars(fabric: PodFabric | None) -> list[ContainerArgsDict]:
     ]
 
 
-ACCOUNT: Final = "workload"
-"""Service account of all workloads of a team."""
 _NOBODY: Final = 65532
 POD_SECURITY: Final[PodSecurityContextArgsDict] = {"seccomp_profile": {"type": "RuntimeDefault"}}
 

@@ -22,7 +22,7 @@ from gpu_tenancy.inspect.submitting import Wish, container_of, placed, volumes_o
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.model.names import NOTEBOOK, NOTEBOOK_PORT, NOTEBOOK_TOKEN, NOTEBOOKS, USER
+from gpu_tenancy.model.names import ACCOUNT, NOTEBOOK, NOTEBOOK_PORT, NOTEBOOK_TOKEN, NOTEBOOKS, USER
 from gpu_tenancy.model.plan.mounts import STORAGE_GROUP
 from gpu_tenancy.model.plan.notebooks import NotebooksOffer
 
@@ -174,6 +174,7 @@ def notebook_of(choice: Choice, team: str, offer: NotebooksOffer, state: State) 
         },
     }
     pod = {
+        "serviceAccountName": ACCOUNT,
         "automountServiceAccountToken": False,
         "securityContext": {
             "runAsNonRoot": True,

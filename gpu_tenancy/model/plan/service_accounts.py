@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from gpu_tenancy.model.names import ACCOUNT
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.people import Person
 
-ACCOUNTS_OF_PODS: Final = ("default", "workload")
+ACCOUNTS_OF_PODS: Final = ("default", ACCOUNT)
 """ServiceAccounts that pods of a team may run with, so that their rights would be everybody's."""
 
 

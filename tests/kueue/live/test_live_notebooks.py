@@ -69,7 +69,7 @@ def test_a_notebook_runs_in_the_queue_stops_and_starts_again_with_its_home(
 ) -> None:
     spec: Any = lab["spec"]
     assert spec["nodeName"].startswith("a100-")
-    assert spec["priorityClassName"] == "ml-high"
+    assert (spec["priorityClassName"], spec["serviceAccountName"]) == ("ml-high", "workload")
     (row,) = listed(researcher)
     assert (row["name"], row["state"], row["user"]) == ("lab", "running", "rita")
     assert row["requests"]["nvidia.com/gpu"] == 1
@@ -168,8 +168,10 @@ def test_pod_security_admits_its_pod(researcher: Researcher, level: str) -> None
         researcher.cluster.delete(Reference.of(space), wait=0)
 
 
-def test_opening_says_why_it_cannot(researcher: Researcher, lab: Manifest) -> None:
-    """Nothing runs in pods of simulated nodes, so the real kubectl finds no token."""
+def test_opening_reads_the_token_forwards_the_port_or_says_why_it_cannot(
+    researcher: Researcher, lab: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing runs in pods of simulated nodes, so the real kubectl finds no token there; another one answers for it."""
     assert text_at(lab, "status", "phase") in {"Pending", "Running"}
     researcher.cluster.wait_for(
         lambda: text_at(researcher.pods("lab")[0], "status", "phase") == "Running" or None, what="the pod to run"
@@ -177,6 +179,16 @@ def test_opening_says_why_it_cannot(researcher: Researcher, lab: Manifest) -> No
     done = notebook(researcher, "open", "lab")
     assert done.exit_code == 1
     assert f"--namespace {TEAM} exec lab-0 -- cat /tmp/notebook-token` failed" in " ".join(done.stderr.split())
+    other = tmp_path / "kubectl"
+    other.write_text('#!/bin/sh\necho "$KUBECONFIG $@" >> "$0.calls"\necho a-token\n', encoding="utf-8")
+    other.chmod(0o755)
+    with monkeypatch.context() as patched:
+        patched.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        done = notebook(researcher, "open", "lab", "--port", "9999")
+    assert done.stdout == "http://127.0.0.1:9999/lab?token=a-token\n"
+    of = f"{researcher.kubeconfig} --namespace {TEAM}"
+    calls = other.with_name("kubectl.calls").read_text(encoding="utf-8").splitlines()
+    assert calls == [f"{of} exec lab-0 -- cat /tmp/notebook-token", f"{of} port-forward pod/lab-0 9999:8888"]
     notebook(researcher, "stop", "lab")
     done = notebook(researcher, "open", "lab")
     assert "notebook ml-research/lab: is stopped; start it with" in done.stderr
