@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from gpu_tenancy.base.json import at, text_at
 from gpu_tenancy.cli.main import app
-from gpu_tenancy.embedded.volumes import bring_volumes
+from gpu_tenancy.embedded.volumes import STORAGE, bring_volumes
 from gpu_tenancy.inspect.demand import demand
 from gpu_tenancy.inspect.dry_run import pod_of
 from gpu_tenancy.kube.client import Manifest
@@ -37,6 +37,9 @@ def disks(researcher: Researcher) -> Iterator[None]:
     """Disks for homes, as the embedded platform has them."""
     bring_volumes(researcher.cluster, (), {TEAM: OfferedHome("20Gi", "ReadWriteOnce", None)}, default=True)
     yield
+    # A volume whose claim has just been deleted can still be bound.
+    for volume in researcher.cluster.list("v1", "PersistentVolume", labels=STORAGE):
+        researcher.cluster.delete(Reference.of(volume))
     bring_volumes(researcher.cluster, (), default=False)
 
 
@@ -161,6 +164,8 @@ def test_pod_security_admits_its_pod(researcher: Researcher, level: str) -> None
         "metadata": {"name": f"level-{level}", "labels": {"pod-security.kubernetes.io/enforce": level}},
     }
     researcher.cluster.apply(space)
+    account: Manifest = {"name": "workload", "namespace": f"level-{level}"}
+    researcher.cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
     try:
         metadata: Manifest = {"name": "lab", "namespace": f"level-{level}"}
         researcher.cluster.create({**pod, "metadata": metadata}, dry_run=True)
