@@ -6,6 +6,8 @@ import pytest
 from live_builders import Data, checked, job, meta, node, only_gpus, pod
 
 from gpu_tenancy.inspect.answers import Check
+from gpu_tenancy.inspect.demand import demand
+from gpu_tenancy.inspect.dry_run import pod_of
 from gpu_tenancy.inspect.reading import Missing
 
 TEAM = "research"
@@ -108,3 +110,22 @@ def test_a_claim_that_fluid_has_not_made_waits_for_its_cache() -> None:
     pending = claim(mode="ReadOnlyMany", phase="Pending", storageClassName="fluid")
     assert only(mounting(), pending, Dataset=[reference()])[0] == "later"
     assert only(mounting(read_only=True), claim(mode="ReadOnlyMany"), Dataset=[reference("Bound")])[0] == "now"
+
+
+def test_the_pod_of_a_dry_run_has_the_volumes_that_a_stateful_set_makes_claims_for() -> None:
+    spec: Data = {
+        "containers": [{"name": "c", "image": "i:1", "volumeMounts": [{"name": "home", "mountPath": "/home"}]}]
+    }
+    written: Data = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "lab"},
+        "spec": {
+            "template": {"spec": {**spec, "volumes": [{"name": "data", "emptyDir": {}}]}},
+            "volumeClaimTemplates": [],
+        },
+    }
+    written["spec"]["volumeClaimTemplates"] = [{"metadata": {"name": "home"}, "spec": {}}]
+    wanted = demand(written, "research")
+    made: Data = pod_of(wanted, wanted.templates[0])
+    assert made["spec"]["volumes"] == [{"name": "data", "emptyDir": {}}, {"name": "home", "emptyDir": {}}]
