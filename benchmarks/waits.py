@@ -13,7 +13,7 @@ from typing import Final
 from benchmarks.measuring import arguments, write
 from benchmarks.replay import jobs
 from gpu_tenancy.base.quantity import is_extended
-from gpu_tenancy.inspect.estimate import HIGH, LOW, History
+from gpu_tenancy.inspect.estimate import ENDS, HIGH, LOW, History
 from gpu_tenancy.kueue import Simulation, Tenancy, Workload
 from gpu_tenancy.kueue.replay import Replay, ReplayedJob
 from gpu_tenancy.kueue.waiting import Lasts, waits
@@ -24,8 +24,6 @@ from gpu_tenancy.model.project import project_folder, read_stack
 from gpu_tenancy.simulation.replay import Trace, arrivals_of
 
 _MILLI: Final = 1000
-_ENDS: Final = 64
-"""As many as `tenancy why` simulates at most."""
 
 
 class Watch:
@@ -79,7 +77,7 @@ class Watch:
             return
         fork = simulation.fork()
         low, high = (
-            waits(fork(), self._lasts(share, 1), self._lasts(share, 0), most=_ENDS, until=name).get(name)
+            waits(fork(), self._lasts(share, 1), self._lasts(share, 0), most=ENDS, until=name)[0].get(name)
             for share in (LOW, HIGH)
         )
         self._expected[name] = None if high is None else (min(high, high if low is None else low), high)

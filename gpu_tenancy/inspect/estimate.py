@@ -20,6 +20,8 @@ from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue import Simulation
 from gpu_tenancy.kueue.waiting import waits
 
+ENDS: Final = 100
+"""Ends that are simulated at most: one or two seconds in a tree of 2,000 workloads."""
 ENOUGH: Final = 10
 """Recorded jobs of which a span can be told."""
 LOW: Final = 0.1
@@ -65,16 +67,20 @@ class Estimate:
         low: 0 if only a bound is known.
         high: None if nothing bounds it.
         unbounded: workloads that run, and of which nobody knows for how long.
+        beyond: whether it is not among those that the simulated ends admit; later ones might.
     """
 
     low: float = 0.0
     high: float | None = None
     unbounded: tuple[str, ...] = ()
     recorded: bool = False
+    beyond: bool = False
 
     @property
     def text(self) -> str:
         """`about 40 min to 2 h`, `at most 2 h`, or why it is unknown."""
+        if self.beyond:
+            return f"wait unknown: the next {ENDS} ends do not admit it"
         if self.high is None:
             who = f" of {named(self.unbounded)}" if self.unbounded else ""
             return f"wait unknown: no deadline and no recorded job tells the end{who}"
@@ -140,42 +146,39 @@ class Expected:
         return min([*bounds, *(other for other in others if isinstance(other, int))], default=None)
 
 
-def estimate(
-    fork: Callable[[], Simulation], name: str, expected: Expected, *, most: int, needed: Sequence[str] = ()
-) -> Estimate:
+def estimate(fork: Callable[[], Simulation], name: str, expected: Expected, needed: Sequence[str] = ()) -> Estimate:
     """How long a workload waits.
 
     Args:
         fork: gives copies of a simulation at rest, in which the workload is pending.
         name: of the workload.
         expected: how long workloads run.
-        most: ends that are simulated.
         needed: workloads whose end admits it, to name those that nothing bounds; default: all that run.
     """
-    (found,) = estimates(fork, [name], expected, most=most, until=name).values()
-    if found.high is not None:
+    (found,) = estimates(fork, [name], expected, until=name).values()
+    if found.high is not None or found.beyond:
         return found
-    running = needed or [workload.name for workload in fork().settled().admitted]
+    running = needed or sorted(fork().running)
     unknown = (other for other in running if expected.lasts(other, share=HIGH) is None)
     return Estimate(unbounded=tuple(other for other in unknown if other in expected.workloads))
 
 
 def estimates(
-    fork: Callable[[], Simulation], names: Iterable[str], expected: Expected, *, most: int, until: str | None = None
+    fork: Callable[[], Simulation], names: Iterable[str], expected: Expected, until: str | None = None
 ) -> dict[str, Estimate]:
     """How long each of several workloads waits; arguments as of `estimate` and `waiting.waits`."""
 
-    def by(share: float) -> dict[str, float]:
+    def by(share: float) -> tuple[dict[str, float], bool]:
         left, whole = partial(expected.lasts, share=share), partial(expected.lasts, share=share, whole=True)
-        return waits(fork(), left, whole, most=most, until=until)
+        return waits(fork(), left, whole, most=ENDS, until=until)
 
     recorded = bool(expected.history.durations)
-    high = by(HIGH)
-    low = by(LOW) if recorded and high.keys() & set(names) else {}
+    high, beyond = by(HIGH)
+    low = by(LOW)[0] if recorded and high.keys() & set(names) else {}
     return {
         name: Estimate(low.get(name, high[name] if recorded else 0.0), high[name], recorded=recorded)
         if name in high
-        else Estimate()
+        else Estimate(beyond=beyond)
         for name in names
     }
 

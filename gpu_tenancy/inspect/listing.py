@@ -42,8 +42,6 @@ KINDS: Final[tuple[Kind, ...]] = (
     "ResourceFlavor",
     "Workload",
 )
-_ENDS: Final = 200
-"""Ends that are simulated to estimate waits, in each tree of queues."""
 _STAGES: Final[Mapping[str, JobState]] = {"admitted": "admitted", "checked": "reserved", "switched off": "stopped"}
 _SINCE: Final[Mapping[JobState, str]] = {"admitted": "Admitted", "reserved": "QuotaReserved"}
 """The condition of a Workload whose last change was the beginning of a state."""
@@ -160,7 +158,7 @@ def _waits(queues: Queues, workloads: Iterable[Workload]) -> dict[str, Estimate]
             continue
         waiting = {one.name for one in simulation.settled().pending}
         names = [label for label, queue in pending.items() if queue in tree and label in waiting]
-        found |= estimates(simulation.fork(), names, expected_of(queues), most=_ENDS)
+        found |= estimates(simulation.fork(), names, expected_of(queues))
     return found
 
 

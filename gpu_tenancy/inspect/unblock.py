@@ -18,7 +18,7 @@ from gpu_tenancy.inspect.estimate import Estimate, Expected, estimate, estimates
 from gpu_tenancy.inspect.pods import named
 from gpu_tenancy.inspect.queues import Queues
 from gpu_tenancy.inspect.ranking import Ranking
-from gpu_tenancy.inspect.snapshot import LIVELOCK, NotSimulatedError, Snapshot, Suits, settled
+from gpu_tenancy.inspect.snapshot import LIVELOCK, NotSimulatedError, Suits, settled
 from gpu_tenancy.inspect.workloads import PodSet, Workload, ahead
 from gpu_tenancy.kueue import Unmodelled
 
@@ -147,7 +147,7 @@ def find_unblock(queues: Queues, workload: Workload) -> Unblock:
     before = [other for other in ahead(workload, queues.members.get(target, ())) if other.label in pending]
     head = before[0] if before and queues.cluster_queues[target].strict else None
     blocked = head or workload
-    bound = _bound(snapshot)
+    bound = max(_LEAST, min(TRIES, WORK // len(snapshot.participants)))
     fork = simulation.fork()
     search = _Search(fork, workload.label, start, bound)
     ranking = Ranking(queues, snapshot, blocked, start)
@@ -171,13 +171,8 @@ def find_unblock(queues: Queues, workload: Workload) -> Unblock:
         unseen_pending=snapshot.unseen_pending,
         not_simulated=snapshot.left_out,
         queue_head=head.label if head else "",
-        estimate=estimate(fork, workload.label, expected_of(queues), most=bound, needed=ends or together),
+        estimate=estimate(fork, workload.label, expected_of(queues), ends or together),
     )
-
-
-def _bound(snapshot: Snapshot) -> int:
-    """How many ends are simulated in a tree."""
-    return max(_LEAST, min(TRIES, WORK // max(1, len(snapshot.participants))))
 
 
 def expected_of(queues: Queues) -> Expected:
@@ -275,6 +270,5 @@ def forecast(queues: Queues, target: str, sets: Sequence[PodSet], priority: int)
     preempted = tuple(sorted(before - admitted))
     wait = None
     if _SUBMITTED not in admitted:
-        fork, most = simulation.fork(), _bound(snapshot)
-        wait = estimates(fork, [_SUBMITTED], expected_of(queues), most=most, until=_SUBMITTED)[_SUBMITTED]
+        wait = estimates(simulation.fork(), [_SUBMITTED], expected_of(queues), _SUBMITTED)[_SUBMITTED]
     return Unblock(_SUBMITTED in admitted, preempted, why, not_simulated=snapshot.left_out, estimate=wait)

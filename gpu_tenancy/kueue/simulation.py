@@ -179,6 +179,11 @@ class Simulation:
         state = pickle.dumps(self, pickle.HIGHEST_PROTOCOL)
         return lambda: pickle.loads(state)  # noqa: S301 - the line above has written it
 
+    @property
+    def running(self) -> frozenset[str]:
+        """Names of the admitted workloads; `settled` has more, and takes longer."""
+        return frozenset(name for name, info in self._workloads.items() if info.admitted)
+
     def rest(self) -> tuple[tuple[str, ...], ...]:
         """Runs the scheduler until nothing changes, and the clock until the next action.
 

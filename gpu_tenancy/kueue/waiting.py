@@ -12,7 +12,7 @@ Lasts: TypeAlias = Callable[[str], float | None]
 
 def waits(
     simulation: Simulation, left: Lasts, whole: Lasts, *, most: int, until: str | None = None
-) -> dict[str, float]:
+) -> tuple[dict[str, float], bool]:
     """Seconds until pending workloads are admitted, if nothing else is submitted.
 
     Args:
@@ -23,9 +23,10 @@ def waits(
         until: a workload with whose admission it is done; default: as many as possible.
 
     Returns:
-        By name, without those that are not admitted after these ends, or when none is left. 0 for those that run.
+        By name, without those that are not admitted after these ends, or when none is left; 0 for those that run. And
+        whether more ends would come.
     """
-    running = _admitted(simulation)
+    running = simulation.running
     found = dict.fromkeys(running, 0.0)
     ends = {other: seconds for other in running if (seconds := left(other)) is not None}
     due = [(end, other) for other, end in ends.items()]
@@ -39,7 +40,7 @@ def waits(
         simulation.finish(ended)
         if simulation.rest():
             break  # Workloads preempt one another endlessly: nobody knows what runs.
-        after = _admitted(simulation)
+        after = simulation.running
         for stopped in running - after:
             ends.pop(stopped, None)
         for started in after - running:
@@ -48,8 +49,4 @@ def waits(
                 ends[started] = now + seconds
                 heapq.heappush(due, (now + seconds, started))
         running = after
-    return found
-
-
-def _admitted(simulation: Simulation) -> frozenset[str]:
-    return frozenset(workload.name for workload in simulation.settled().admitted)
+    return found, bool(due and not most)

@@ -119,6 +119,15 @@ def test_a_deadline_is_earlier_than_recorded_jobs() -> None:
     assert _estimate(me, replace(_cluster(me, *_two()), history=history)).text == "expected wait: about 60 min"
 
 
+def test_what_more_ends_than_are_simulated_might_admit_is_unknown() -> None:
+    me = waits("me", gpus=8)
+    mine = [_limited(_since(came(f"r{at}", "research", 1), hours=1), 3) for at in range(8)]
+    theirs = [_limited(_since(came(f"s{at}", "speech", 1), hours=1), 3) for at in range(8)]
+    first = [_limited(waits(f"first{at}", gpus=1, day=10, priority=9), 1) for at in range(120)]
+    found = _estimate(me, _cluster(me, *mine, *theirs, *first))
+    assert (found.beyond, found.text) == (True, "wait unknown: the next 100 ends do not admit it")
+
+
 def test_a_member_is_told_nothing_about_workloads_that_may_not_be_read() -> None:
     """Speech's 8 GPUs are counted, its workload is not read; research has none that could end."""
     me = waits("me", gpus=16)
@@ -202,7 +211,7 @@ def test_workloads_that_start_before_run_their_whole_time() -> None:
     simulation.rest()
     fork = simulation.fork()
     left, whole = {"first": 60.0}, {"second": 600.0}
-    assert waits_for(fork(), left.get, whole.get, most=2) == {"first": 0, "second": 60, "third": 660}
-    assert waits_for(fork(), left.get, whole.get, most=1) == {"first": 0, "second": 60}
-    assert waits_for(fork(), left.get, left.get, most=2) == {"first": 0, "second": 60}
-    assert waits_for(fork(), left.get, whole.get, most=2, until="second") == {"first": 0, "second": 60}
+    assert waits_for(fork(), left.get, whole.get, most=2) == ({"first": 0, "second": 60, "third": 660}, False)
+    assert waits_for(fork(), left.get, whole.get, most=1) == ({"first": 0, "second": 60}, True)
+    assert waits_for(fork(), left.get, left.get, most=2) == ({"first": 0, "second": 60}, False)
+    assert waits_for(fork(), left.get, whole.get, most=2, until="second")[0] == {"first": 0, "second": 60}
