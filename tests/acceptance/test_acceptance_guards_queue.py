@@ -29,7 +29,10 @@ SCALED: Any = {
     "apiVersion": "keda.sh/v1alpha1",
     "kind": "ScaledJob",
     "metadata": {"name": "s", "namespace": RESEARCH},
-    "spec": {"jobTargetRef": {"template": {"spec": pod_of()}}, "triggers": [{"type": "cron", "metadata": {}}]},
+    "spec": {
+        "jobTargetRef": {"template": {"spec": pod_of()}},
+        "triggers": [{"type": "cron", "metadata": {"start": "0 3 * * *"}}],
+    },
 }
 CONTROLLER: Any = {**replicas("ReplicaSet", RESEARCH, RESEARCH), "apiVersion": "v1", "kind": "ReplicationController"}
 CONTROLLER["spec"] = {"template": CONTROLLER["spec"]["template"]}
