@@ -291,6 +291,7 @@ FORGERIES: Final[list[list[tuple[str, Any]]]] = [
         ("container", {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}),
     ],
     [("gang", {"queue": OTHERS_GANG}), ("gang", {"schedulerName": "default-scheduler"})],
+    [("volcano", {"annotations": {"scheduling.k8s.io/group-name": name}}) for name in ("podgroup-1", "own")],
 ]
 """One thing by which a queue counts less or nothing, or that is like it, in groups: where it belongs, and fields."""
 
@@ -308,7 +309,9 @@ def forged(draw: st.DrawFn) -> Any:
         "spec": template["spec"],
         "container": template["spec"]["containers"][0],
         "gang": within(found, GANGS.get(kind, ())),
+        "volcano": template["metadata"],
     }[place]
+    template["spec"] |= {"schedulerName": "volcano"} if place == "volcano" else {}
     part |= deepcopy(fields)
     return found
 
@@ -607,6 +610,22 @@ def test_no_change_of_a_tenant_takes_a_pod_from_kueue(cluster: Cluster, tenant: 
     try_each(changes(), change)
     cluster.delete(Reference.of(held), grace=0)
     assert allowed, "nothing at all may be changed"
+
+
+def test_no_deletion_of_a_tenant_lets_a_pod_keep_its_gpus_for_longer(cluster: Cluster, tenant: Person) -> None:
+    # A pod without a node is deleted at once, whatever the period.
+    ending = pod(RESEARCH, RESEARCH, pod_of(terminationGracePeriodSeconds=60, nodeName="l4-0"))
+    ending["metadata"]["name"] = "ending"
+    cluster.create(ending)
+    periods = st.integers(0, 120) | st.integers(0, 10**8)
+    options: st.SearchStrategy[Any] = st.fixed_dictionaries({}, optional={"gracePeriodSeconds": periods})
+
+    def delete(found: Any) -> None:
+        refused = bool(tenant.delete_refusal(ending, **found))
+        assert refused == (found.get("gracePeriodSeconds", 0) > 60)
+
+    try_each(options, delete)
+    cluster.delete(Reference.of(ending), grace=0)
 
 
 @pytest.fixture(scope="module")
