@@ -112,7 +112,8 @@ def clerk(cluster: Cluster, door: Door, deployed: Waves) -> Iterator[Person]:
     """Somebody who may act as somebody of any of the groups, with their rights."""
     assert deployed
     rbac, subjects = f"{RBAC}/v1", [{"kind": "Group", "apiGroup": RBAC, "name": name} for name in FREE]
-    guarding = {"apiGroups": ["admissionregistration.k8s.io"], "resources": ["*"], "verbs": ["patch"]}
+    guarding = {"apiGroups": ["admissionregistration.k8s.io"], "verbs": ["patch"]}
+    guarding["resources"] = ["validatingadmissionpolicies"]
     made: list[Any] = []
     for name, rules, bound in (
         (CLERK, RIGHTS, "clerks-of-all-teams"),

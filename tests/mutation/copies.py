@@ -183,7 +183,7 @@ class Copies:
         bound = {"policyName": name, "validationActions": ["Deny"]}
         self._cluster.create(_object("ValidatingAdmissionPolicyBinding", name, bound))
         probe = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
-        self._cluster.wait_for(lambda: self._denies(probe), timeout=600, what="copies of guards to be in force")
+        self._cluster.wait_for(lambda: self._denies(probe), timeout=3600, what="copies of guards to be in force")
         self._delete(name)
         self._leave_out(folder)
 
