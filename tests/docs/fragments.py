@@ -44,7 +44,8 @@ def load_fragment(block: Block, folder: Path) -> Stack:
     base = yaml.safe_load((folder / f"Pulumi.{name}.yaml").read_text(encoding="utf-8"))["config"]
     part = yaml.safe_load(block.text)
     if "into" in block.mark.options:
-        content = merged(base, _placed(part, block.mark))
+        # A part of a server or a job is put into it.
+        content = merged(base, _placed(part, block.mark), max(4, 1 + len(block.mark.options.get("at", "").split("."))))
     else:
         content = {**base, **part.get("config", part)}
         if f"{NAMESPACE}:teams" in part:  # the others of the base name its teams
