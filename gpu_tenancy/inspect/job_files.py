@@ -39,12 +39,13 @@ def read_job(file: FilePath, team: str) -> Wish:
         ConsoleError: the file cannot be read, or has not one job.
         StackError: a key is wrong, or only a stack can have it.
     """
-    shown, around = str(file), ("teams", team, "training")
+    shown = str(file)
+    around: Path = ("teams", team, "training")
     try:
         content = read_yaml(file, shown, instead="set --file to a YAML file with a job")
     except UnreadableError as error:
         raise ConsoleError(f"{shown}{f':{error.line}' if error.line else ''}: {error.rule}", error.fix) from error
-    lines = {(*around, *path): line for path, line in content.lines.items()}
+    lines: dict[Path, int] = {(*around, *path): line for path, line in content.lines.items()}
     # What is around the job has no problems: only those of the job are reported.
     of_team: Data = {"owner": "x", "costCenter": "x", "training": {} if content.data is None else content.data}
     source = Source({"pools": {}, "teams": {team: of_team}}, shown, lines)
