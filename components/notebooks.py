@@ -61,7 +61,7 @@ class NotebookStops(pulumi.ComponentResource):
     ) -> None:
         super().__init__("gpu-tenancy:tenancy:NotebookStops", name, {}, opts)
         own = pulumi.ResourceOptions(parent=self)
-        _, inside = namespace_of_jobs(name, NOTEBOOK_STOPS, environment, self)
+        namespace, inside = namespace_of_jobs(name, NOTEBOOK_STOPS, environment, self)
         account = ServiceAccount(
             f"{name}-account", metadata={"name": _ACCOUNT.name, "namespace": NOTEBOOK_STOPS}, opts=inside
         )
@@ -75,7 +75,7 @@ class NotebookStops(pulumi.ComponentResource):
             "command": ["/bin/sh", "-c", SCRIPT],
             "env": [{"name": key, "value": value} for key, value in variables.items()],
         }
-        after = pulumi.ResourceOptions(parent=self, depends_on=[account, role])
+        after = pulumi.ResourceOptions(parent=self, depends_on=[namespace, account, role])
         place = (NOTEBOOK_STOPS, "stop")
         cron_job(f"{name}-job", place, "*/5 * * * *", account=_ACCOUNT.name, own=container, opts=after)
         self.register_outputs({"namespace": NOTEBOOK_STOPS})

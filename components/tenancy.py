@@ -106,7 +106,8 @@ class Tenancy(pulumi.ComponentResource):
             if plan.snapshots:
                 self._shared.append(Snapshots(f"{prefix}snapshots", plan.snapshots, own))
             if plan.notebooks:
-                self._shared.append(NotebookStops(f"{prefix}notebooks", plan.environment, plan.notebooks, own))
+                # No team waits for it: what depends on a CronJob counts as work, which GitOps applies last.
+                NotebookStops(f"{prefix}notebooks", plan.environment, plan.notebooks, own)
             if plan.flows:
                 FlowControl(f"{prefix}flow-control", plan.flows, own)
             if plan.manager:

@@ -40,8 +40,9 @@ def _members(group: Group) -> Iterator[tuple[str, Mapping[str, Json]]]:
             yield f"source-{name}.yaml", _source(member.release, kept)
             yield f"release-{name}.yaml", _release(member.release, kept)
         else:
-            # The pod template of a job is immutable, so a changed job is replaced, as by Pulumi.
-            force = {f"{KUSTOMIZE}/force": "enabled"} if member.kind.endswith("Job") else {}
+            # The pod template of a job is immutable, so a changed job is replaced, as by Pulumi; not that of a CronJob.
+            replaced = member.kind.endswith("Job") and member.kind != "CronJob"
+            force = {f"{KUSTOMIZE}/force": "enabled"} if replaced else {}
             yield file_name(member), content(member, {**kept, **force}, reapplied=True)
 
 
