@@ -38,7 +38,7 @@ def person(cluster: Cluster, door: Door) -> Iterator[Person]:
     sections = sections_of("local")
     operators = {**sections.get("operators", {}), "kuberay": "installed", "lws": "installed"}
     # 30 seconds is what a pod has that sets none.
-    guards = guards_of({**sections, "operators": operators, "guards": {"action": "deny", "grace": {"jobs": 30}}})
+    guards = guards_of({**sections, "operators": operators, "guards": {"action": "deny", "grace": {"jobs": "30s"}}})
     with door.newcomer("bob", "edit", TEAM) as bob, in_force(cluster, guards):
         yield bob
 
