@@ -216,7 +216,8 @@ class Door:
         namespace = _object("v1", "Namespace", team, labels=label, annotations=read)
         self.cluster.apply(namespace)
         with self.let_in(name, role, team) as person:
-            self.cluster.wait_for(lambda: not person.refusal(job(team, None, pod_of(0))), what=f"rights of {name}")
+            own = _object("v1", "ConfigMap", "own", team)
+            self.cluster.wait_for(lambda: not person.refusal(own), what=f"rights of {name}")
             yield person
         self.cluster.delete(Reference.of(namespace), wait=0)
 
