@@ -44,11 +44,11 @@ preview: ready-clouds ## Preview stack $(STACK), with a report and YAML objects 
 unit: ready-clouds ## Run the tests that start no program and no server: under a minute
 	@$(PYTEST) -m "not (platform or process or slow)"
 
-test: ready-clouds style types ## Lint, types, import contracts, quick tests, and stack `local` on a real API server: at most 5 minutes
+test: ready-clouds style types ## Lint, types, import contracts, quick tests, and stack `local` on a real API server: about 6 minutes
 	@$(PYTEST) -m "smoke or not (platform or slow)"
 
 # Tests of platforms wait for servers, so the strict types are checked at the same time.
-check: ready-clouds ## Run what `make test` leaves: strict types, and the other tests on real API servers: at most 20 minutes
+check: ready-clouds ## Run what `make test` leaves: strict types, and the other tests on real API servers: about 40 minutes
 	@$(MAKE) --no-print-directory -j 2 rest strict
 
 rest: ready-clouds

@@ -27,7 +27,7 @@ from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.model.source import read_file
 from gpu_tenancy.model.spec import Stack
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 PROVIDER: Final = f"urn:pulumi:{STACK}::{PROJECT}::pulumi:providers:kubernetes::gpus"
 STACKS: Final = sorted(file.name.split(".")[1] for file in (ROOT / "stacks").glob("Pulumi.*.yaml"))

@@ -13,7 +13,7 @@ from gpu_tenancy.cost.page import page
 from gpu_tenancy.cost.workloads import of_workloads
 from gpu_tenancy.simulation.replay import Trace
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

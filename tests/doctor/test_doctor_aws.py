@@ -9,6 +9,8 @@ from doctor_builders import READS, AwsAccount, Data, row, rows_of
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.model.catalogue.preflight import preflight
 
+pytestmark = pytest.mark.slow  # botocore reads the models of services for each client
+
 ROLE = "arn:aws:iam::111122223333:role/platform/deploy"
 
 

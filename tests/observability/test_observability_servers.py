@@ -97,6 +97,7 @@ def test_a_service_level_that_burns_fast_is_said_within_the_hour(tmp_path: Path,
     alarmed("ServiceLevelBurnsFast", world(**{bad: 15}), "15m", tmp_path, 1)
 
 
+@pytest.mark.slow
 def test_a_slow_burn_is_a_warning_only(tmp_path: Path) -> None:
     """One of 30 requests: more than 3 times the budget, and less than 6 times."""
     alarmed("ServiceLevelBurnsFast", world(failed=2), "60h", tmp_path, 0)
@@ -110,6 +111,7 @@ def test_a_burn_that_is_over_is_not_said_any_more(tmp_path: Path) -> None:
     alarmed("ServiceLevelBurnsFast", ended, "100m", tmp_path, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alert", ["ServiceLevelBurnsFast", "ServiceLevelBurnsSlowly", "RequestsWait", "KvCacheFull"])
 def test_a_server_that_answers_in_time_is_quiet(tmp_path: Path, alert: str) -> None:
     alarmed(alert, world(waiting=8, cache=0.9), "60h", tmp_path, 0)

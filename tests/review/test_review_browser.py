@@ -17,7 +17,7 @@ from gpu_tenancy.review.changes import Change, FieldChange
 from gpu_tenancy.review.page import page
 from gpu_tenancy.review.review import Review
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 TEAMS = 200
 LARGEST = 2_000_000

@@ -11,7 +11,7 @@ from whatif_played import everyone, replayed_twice, sixty, small, small_scenario
 from gpu_tenancy.whatif.page import page
 from gpu_tenancy.whatif.replay_page import page as replay_page
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 NAMES = ("busy", "scenario", "sixty", "replay")
 

@@ -167,6 +167,7 @@ KEYS: dict[str, tuple[object, str, str]] = {
 """Another value of a key of a stack, the verdict, and how a reason begins."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", KEYS)
 def test_a_key_of_a_stack_says_what_it_replaces(tmp_path: Path, key: str) -> None:
     stack, path = key.split()
