@@ -248,7 +248,7 @@ def test_the_labels_that_others_read_are_on_every_namespace() -> None:
     for resource in local().every("Namespace"):
         labels = body(resource)["metadata"]["labels"]
         assert labels["environment"] == "local"
-        of_team = set() if resource.name == NOTEBOOK_STOPS else {"owner", "cost-center", "gpu-tier"}
+        of_team = () if resource.name == NOTEBOOK_STOPS else ("owner", "cost-center", "gpu-tier")
         assert {*of_team, "pod-security.kubernetes.io/enforce"} <= set(labels)
 
 
