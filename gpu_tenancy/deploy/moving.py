@@ -5,10 +5,12 @@ replace it: https://www.pulumi.com/docs/iac/cli/commands/pulumi_state_move/. Her
 resources need, and the URNs differ only in the name of the stack.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
+from gpu_tenancy.engine.wire import SIGNATURE
 from gpu_tenancy.model.plan.parts import CLUSTER, OPERATORS, TENANCY, Part
 
 Entry: TypeAlias = Mapping[str, Any]
@@ -32,6 +34,18 @@ _GANG_QUEUE: Final = "kubernetes:scheduling.volcano.sh/"
 def name_of(entry: Entry) -> str:
     """The name that the program gave a resource."""
     return str(entry["urn"]).rpartition("::")[2]
+
+
+def plain(value: Any, *, hidden: bool = False) -> Any:
+    """A value of a state without what is null, with secrets in clear text or hidden."""
+    if isinstance(value, Mapping):
+        known = cast("Mapping[str, Any]", value)
+        if SIGNATURE in known:
+            return "[secret]" if hidden else plain(json.loads(known["plaintext"]))
+        return {key: plain(each, hidden=hidden) for key, each in known.items() if each is not None}
+    if isinstance(value, list):
+        return [plain(each, hidden=hidden) for each in cast("list[Any]", value)]
+    return value
 
 
 def is_scaffold(entry: Entry) -> bool:

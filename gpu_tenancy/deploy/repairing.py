@@ -5,7 +5,6 @@ operations at each deployment, and creates the object again, which fails because
 the user for the ID of each: https://www.pulumi.com/docs/support/troubleshooting/common-issues/interrupted-updates/.
 """
 
-import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from typing import Final
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.deploy.events import Seen
 from gpu_tenancy.deploy.leftovers import is_object
-from gpu_tenancy.deploy.moving import Entry, State, without_missing
+from gpu_tenancy.deploy.moving import Entry, State, plain, without_missing
 from gpu_tenancy.deploy.stacks import PENDING, OperationError, Stacks
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.live import Live, survey
@@ -110,7 +109,7 @@ def _lives(
 @contextmanager
 def cluster_of(provider: Entry, usual: Callable[[], Path]) -> Generator[Cluster]:
     """The cluster of a provider, whose kubeconfig is a path, a text, or missing."""
-    given, context = _plain(provider.get("kubeconfig")), _plain(provider.get("context")) or None
+    given, context = plain(provider.get("kubeconfig")) or "", plain(provider.get("context")) or None
     with TemporaryDirectory() as folder:  # only its owner can read it
         file = Path(given).expanduser() if given else usual()
         if "\n" in given or given.startswith("{"):
@@ -118,11 +117,6 @@ def cluster_of(provider: Entry, usual: Callable[[], Path]) -> Generator[Cluster]
             file.write_text(given, encoding="utf-8")
         with Cluster(file, context) as cluster:
             yield cluster
-
-
-def _plain(value: str | Mapping[str, str] | None) -> str:
-    """A text of a state, also if it is a secret; empty if there is none."""
-    return (json.loads(value["plaintext"]) if isinstance(value, Mapping) else value) or ""
 
 
 def reread(stacks: Stacks, name: str, urns: Sequence[str]) -> None:

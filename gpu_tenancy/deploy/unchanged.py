@@ -4,22 +4,19 @@ The engine of Pulumi asks the provider of each object whether it differs, which 
 a stack that has only objects of Kubernetes, the program tells all inputs without an engine, so they can be compared.
 """
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from gpu_tenancy.deploy.moving import ROOT, Entry, State
+from gpu_tenancy.deploy.moving import ROOT, Entry, State, plain
 from gpu_tenancy.deploy.recovering import PROVIDERS, marked
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
-from gpu_tenancy.engine.wire import SIGNATURE
 
 _PLUGIN: Final = "pulumi-kubernetes"
 _OF_ENGINE: Final = frozenset({"__internal", "version"})
 """Inputs of a provider that the engine adds."""
 _UNKNOWN: Final = "[unknown]"
-_SECRET: Final = "[secret]"  # noqa: S105 - what is shown in place of one
 
 
 def unchanged(rendered: Rendered, state: State, mark: str) -> bool:
@@ -33,7 +30,7 @@ def unchanged(rendered: Rendered, state: State, mark: str) -> bool:
         mark: of the environment.
     """
     entries: list[Entry] = list(state.get("resources") or ())
-    root = next((one for one in entries if one["type"] == ROOT), None)
+    root = _root(entries)
     there = {str(one["urn"]): one for one in entries if one is not root}
     registered = {one.urn: one for one in rendered.registrations}
     if root is None or there.keys() != registered.keys() or len(there) + 1 != len(entries):
@@ -46,9 +43,13 @@ def unchanged(rendered: Rendered, state: State, mark: str) -> bool:
 
 def outputs_of(state: State) -> dict[str, Any]:
     """The outputs of a stack, with secrets in clear text; empty if it was never deployed."""
-    entries: list[Entry] = list(state.get("resources") or ())
-    outputs = (one.get("outputs") for one in entries if one["type"] == ROOT)
-    return _plain(next(outputs, None) or {})
+    root = _root(state.get("resources") or ())
+    return plain(root.get("outputs") or {}) if root else {}
+
+
+def _root(entries: Iterable[Entry]) -> Entry | None:
+    """The resource that represents the stack."""
+    return next((one for one in entries if one["type"] == ROOT), None)
 
 
 def _is_same(one: Registration, entry: Entry, top: str, mark: str) -> bool:
@@ -64,33 +65,21 @@ def _is_same(one: Registration, entry: Entry, top: str, mark: str) -> bool:
         return around
     if one.unknown_paths:
         return False
-    before = _plain(entry.get("inputs") or {})
+    before = plain(entry.get("inputs") or {})
     if one.type.startswith(PROVIDERS):
         if before.get("version") != version(_PLUGIN):
             return False
-        return {key: value for key, value in before.items() if key not in _OF_ENGINE} == _plain(one.inputs)
-    return not one.custom or before == _plain(marked(one.inputs, mark))
+        return {key: value for key, value in before.items() if key not in _OF_ENGINE} == plain(one.inputs)
+    return not one.custom or before == plain(marked(one.inputs, mark))
 
 
 def _outputs_same(outputs: Mapping[str, Any], root: Entry) -> bool:
-    before = _plain(root.get("outputs") or {}, hidden=True)
+    before = plain(root.get("outputs") or {}, hidden=True)
     return before.keys() == outputs.keys() and all(
-        _plain(value) in (_UNKNOWN, before[key]) for key, value in outputs.items()
+        plain(value) in (_UNKNOWN, before[key]) for key, value in outputs.items()
     )
 
 
 def _urn(provider: str) -> str:
     """The URN of a provider of which a resource has the URN and the ID."""
     return provider.rpartition("::")[0]
-
-
-def _plain(value: Any, *, hidden: bool = False) -> Any:
-    """A value without what is null, with secrets in clear text or hidden."""
-    if isinstance(value, Mapping):
-        known = cast("Mapping[str, Any]", value)
-        if SIGNATURE in known:
-            return _SECRET if hidden else _plain(json.loads(known["plaintext"]))
-        return {key: _plain(each, hidden=hidden) for key, each in known.items() if each is not None}
-    if isinstance(value, list):
-        return [_plain(each, hidden=hidden) for each in cast("list[Any]", value)]
-    return value
