@@ -11,7 +11,7 @@ from gpu_tenancy.cost.tables import (
     teams_table,
     users_table,
 )
-from gpu_tenancy.review.page import FOLD, environment, policy
+from gpu_tenancy.pages.templating import FOLD, environment, policy
 
 
 def page(statement: Statement) -> str:

@@ -17,7 +17,7 @@ from gpu_tenancy.cost.tables import (
     teams_table,
     users_table,
 )
-from gpu_tenancy.review.figures import Table
+from gpu_tenancy.pages.tables import Table
 
 _MOST: Final = 5
 """Users and jobs on the screen."""

@@ -10,7 +10,8 @@ from typing import Final
 from gpu_tenancy.cost.ledger import Hours
 from gpu_tenancy.cost.statement import JobUse, Line, Statement
 from gpu_tenancy.model.outlook.costs import spent
-from gpu_tenancy.review.figures import DASH, UNKNOWN, Row, Table, columns, hours_text, monthly, row, share
+from gpu_tenancy.pages.tables import Row, Table, columns, row
+from gpu_tenancy.review.figures import DASH, UNKNOWN, hours_text, monthly, share
 
 
 def headline(statement: Statement) -> str:

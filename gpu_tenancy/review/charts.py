@@ -8,42 +8,11 @@ from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.texts import unit
 from gpu_tenancy.model.outlook import StackOutlook, Supply
 from gpu_tenancy.model.plan.measures import flavor_of
+from gpu_tenancy.pages.bars import HUES, Scale
 from gpu_tenancy.review.figures import span
-
-HUES: Final = 6
-"""Colours of flavors; they repeat after six, so each bar also names its flavor."""
-
-SHORTEST: Final = 8
-"""Flavors have separate scales if the longest chart exceeds the shortest by more than this factor."""
-
-CUT: Final = 4
-"""The chart of a flavor is cut off if its capacity exceeds the highest limit by more than this factor."""
 
 TEXT_WIDTH: Final = 20
 """Characters of a text bar."""
-
-
-class Scale:
-    """Chart width per GPU: the same in all flavors, unless a flavor's bars would be too short to read.
-
-    Args:
-        longest: GPUs at the right end of each flavor's chart.
-    """
-
-    def __init__(self, longest: Mapping[str, int]) -> None:
-        self._longest = {name: gpus for name, gpus in longest.items() if gpus}
-        shortest, largest = min(self._longest.values(), default=1), max(self._longest.values(), default=1)
-        self.common = shortest * SHORTEST >= largest
-        self._largest = largest
-
-    def beyond(self, flavor: str, gpus: int) -> bool:
-        """Whether that many GPUs exceed the chart."""
-        return gpus > (self._largest if self.common else self._longest.get(flavor, 1))
-
-    def percent(self, flavor: str, gpus: int) -> float:
-        """Horizontal position of that many GPUs, in percent."""
-        largest = self._largest if self.common else self._longest.get(flavor, 1)
-        return round(min(100.0, 100 * gpus / largest), 2)
 
 
 def hues(resources: Mapping[str, str]) -> dict[str, int]:

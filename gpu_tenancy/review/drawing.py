@@ -4,71 +4,13 @@ Horizontal positions are in percent of the chart's width, so that bars scale wit
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypedDict
 
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.model.outlook import Group, StackOutlook
 from gpu_tenancy.model.outlook.shares import Holding
-from gpu_tenancy.review.charts import CUT, Scale, hues
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """Guarantee and limit of a team or cohort for one flavor.
-
-    Attributes:
-        name: the team or cohort.
-        hue: colour of the flavor, from 0.
-        rail: end of the flavor's capacity.
-        solid: end of the guarantee.
-        hatch: start and length of what may be borrowed.
-        tick: position of the limit; None without a limit.
-        used: end of the GPUs in use; None where unknown.
-        ring: whether nothing is guaranteed.
-        kept: bracket under the guarantee: True if never lent, False if lent, None for no bracket.
-        numbers: `8 → 32`.
-        was: numbers at the base, where they changed.
-        remark: meaning of the bracket.
-        says: text alternative of the bar.
-    """
-
-    name: str
-    flavor: str
-    scheduler: str
-    hue: int
-    rail: float
-    solid: float
-    hatch: tuple[float, float]
-    tick: float | None
-    used: float | None
-    ring: bool
-    kept: bool | None
-    numbers: str
-    was: str
-    remark: str
-    says: str
-
-
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """A cohort of the tree with its children.
-
-    Attributes:
-        nobody: quota that is guaranteed to no team of it; at the root, all teams may borrow it.
-        guaranteed: guarantee of the cohort, including its children.
-        teams: names, each with its bars.
-        count: teams in the cohort and below.
-    """
-
-    name: str
-    depth: int
-    nobody: str
-    guaranteed: str
-    bars: tuple[Bar, ...]
-    groups: tuple["Branch", ...]
-    teams: tuple[tuple[str, tuple[Bar, ...]], ...]
-    count: int
+from gpu_tenancy.pages.bars import CUT, Bar, Branch, Scale
+from gpu_tenancy.review.charts import hues
 
 
 class _Lengths(TypedDict):

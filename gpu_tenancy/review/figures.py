@@ -10,64 +10,14 @@ from gpu_tenancy.base.texts import unit
 from gpu_tenancy.model.outlook import StackOutlook, TeamOutlook
 from gpu_tenancy.model.outlook.costs import HOURS, Cost
 from gpu_tenancy.model.outlook.shares import Holding, Span
-from gpu_tenancy.review.review import Review, Tone
+from gpu_tenancy.pages.tables import Row, Table, Tone
+from gpu_tenancy.review.review import Review
 from gpu_tenancy.review.verdict import total
 
 UNKNOWN: Final = "unknown"
 """Text for a missing price, which is never shown as 0."""
 DASH: Final = "\N{EN DASH}"
 MINUS: Final = "\N{MINUS SIGN}"
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """Heading of a column; numbers are aligned to the right."""
-
-    title: str
-    number: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A value, its previous value where it changed, and its tone."""
-
-    text: str
-    was: str = ""
-    tone: Tone | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row of a table.
-
-    Attributes:
-        team: team of the row, for the search; empty for a total.
-        fresh: whether the base does not have the row.
-        sums: whether the row is a total.
-    """
-
-    cells: tuple[Cell, ...]
-    team: str = ""
-    fresh: bool = False
-    sums: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table whose rows are identified by their first cells.
-
-    Attributes:
-        name: id in links, such as `cost-by-team`.
-        keys: number of cells that identify a row.
-        gone: labels of rows that only the base has.
-    """
-
-    name: str
-    title: str
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-    keys: int = 1
-    gone: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +45,6 @@ class Figure:
     note: str
     change: str
     tone: Tone | None = None
-
-
-def row(*texts: object, team: str = "", sums: bool = False) -> Row:
-    """A row of cells or plain values."""
-    cells = tuple(text if isinstance(text, Cell) else Cell(str(text)) for text in texts)
-    return Row(cells, team=team, sums=sums)
-
-
-def columns(*titles: str) -> tuple[Column, ...]:
-    """Columns by title; a title that ends in `#` marks a column of numbers."""
-    return tuple(Column(title.removesuffix("#"), title.endswith("#")) for title in titles)
 
 
 def about(table: Table, line: Row) -> tuple[str, ...]:

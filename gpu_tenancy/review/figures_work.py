@@ -1,7 +1,7 @@
 """The table of workloads whose state a change decides."""
 
 from gpu_tenancy.inspect.proposal import Affected, Effect
-from gpu_tenancy.review.figures import Cell, Row, Table, columns, row
+from gpu_tenancy.pages.tables import Cell, Row, Table, columns, row
 
 
 def work(effect: Effect) -> Table:

@@ -1,16 +1,10 @@
-"""The report: one self-contained HTML page; template environment and Content Security Policy of all pages."""
+"""The report: one self-contained HTML page."""
 
-import base64
-import hashlib
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Final
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-
 from gpu_tenancy.base.amounts import amount_text
-from gpu_tenancy.base.characters import visible
 from gpu_tenancy.base.quantity import CPU, is_extended
 from gpu_tenancy.base.texts import available
 from gpu_tenancy.base.writing import write_text
@@ -18,58 +12,21 @@ from gpu_tenancy.engine.project import Preview
 from gpu_tenancy.local.show import changes, price_note, waiting
 from gpu_tenancy.local.up import Outcome
 from gpu_tenancy.model.outlook import StackOutlook, outlook
+from gpu_tenancy.pages.bars import Branch
+from gpu_tenancy.pages.tables import Row, Tone, columns, row
+from gpu_tenancy.pages.tables import Table as Figures
+from gpu_tenancy.pages.templating import FOLD, environment, policy
 from gpu_tenancy.review.changes import resources
 from gpu_tenancy.review.charts import tanks
-from gpu_tenancy.review.drawing import Branch, Drawing
-from gpu_tenancy.review.figures import Row, columns, differences, key_figures, row
-from gpu_tenancy.review.figures import Table as Figures
+from gpu_tenancy.review.drawing import Drawing
+from gpu_tenancy.review.figures import differences, key_figures
 from gpu_tenancy.review.figures_changes import DONE, change_groups, shown, tally
 from gpu_tenancy.review.figures_tables import tables
-from gpu_tenancy.review.review import Review, Tone
+from gpu_tenancy.review.review import Review
 from gpu_tenancy.review.verdict import NOT_EVALUATED, verdict
-
-_LINES: Final = "\n\t\u200c\u200d"
-HOUSE: Final = "gpu_tenancy.review"
-"""Package whose templates have the style and macros of all pages."""
-
-FOLD: Final = 30
-"""Rows and teams beyond which a table or cohort starts collapsed."""
 
 SEARCH: Final = 12
 """Teams beyond which the page has a search box; a smaller page has no script."""
-
-
-@cache
-def environment(*packages: str) -> Environment:
-    """Templates of packages, in order of precedence, and the shared ones.
-
-    Args:
-        packages: packages with a folder `templates`.
-    """
-    # StrictUndefined: a misspelled name in a template must not become an empty cell.
-    return Environment(
-        loader=ChoiceLoader([PackageLoader(package, "templates") for package in (*packages, HOUSE)]),
-        finalize=_finalized,
-        autoescape=True,  # select_autoescape decides by the extension and does not know `.j2`
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
-def _finalized(value: object) -> object:
-    """A value as the page shows it: text without invisible characters; markup of this program as it is."""
-    return visible(value, _LINES) if type(value) is str else value
-
-
-def policy(script: str = "") -> str:
-    """Content Security Policy of a page: no external content, and only the given inline script."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    scripts = f"'sha256-{digest}'" if script else "'none'"
-    return (
-        f"default-src 'none'; style-src 'unsafe-inline'; script-src {scripts}; base-uri 'none'; form-action 'none';"
-        " img-src data:"
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +45,7 @@ def page(review: Review, outcome: Outcome | None = None) -> str:
         review: the review.
         outcome: result of `tenancy local up`; its checks are shown first.
     """
-    templates = environment()
+    templates = environment("gpu_tenancy.review")
     used = None
     if outcome:
         holdings = outcome.summary.holdings

@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 from gpu_tenancy.inspect.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook
+from gpu_tenancy.pages.tables import Tone
 from gpu_tenancy.review.changes import Change
 from gpu_tenancy.review.used import Used
-
-Tone: TypeAlias = Literal["good", "notice", "bad"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,8 @@ from pathlib import Path
 from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.inspect.survey import show
 from gpu_tenancy.inspect.survey.survey import Survey
-from gpu_tenancy.review.figures import Cell, Table, columns, row
-from gpu_tenancy.review.page import FOLD, environment, policy
-from gpu_tenancy.review.review import Tone
+from gpu_tenancy.pages.tables import Cell, Table, Tone, columns, row
+from gpu_tenancy.pages.templating import FOLD, environment, policy
 
 
 def page(survey: Survey) -> str:
@@ -15,7 +14,7 @@ def page(survey: Survey) -> str:
     levels = {broken.level for broken in survey.broken}
     tone: Tone = "bad" if "wrong" in levels else "notice" if levels else "good"
     return (
-        environment()
+        environment("gpu_tenancy.review")
         .get_template("survey.html.j2")
         .render(
             tone=tone,

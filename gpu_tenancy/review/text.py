@@ -13,9 +13,10 @@ from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import available
 from gpu_tenancy.inspect.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook
+from gpu_tenancy.pages.tables import Tone
 from gpu_tenancy.review.changes import Change
 from gpu_tenancy.review.figures_work import work
-from gpu_tenancy.review.review import PolicyChanges, Review, RuleLine, Rules, Tone
+from gpu_tenancy.review.review import PolicyChanges, Review, RuleLine, Rules
 from gpu_tenancy.review.verdict import policy_counts
 
 _TONES: Final[dict[Tone, str]] = {"good": "green", "notice": "yellow", "bad": "red"}

@@ -1,10 +1,8 @@
 """A simulated scenario as a self-contained HTML page."""
 
-from typing import Final
-
 from gpu_tenancy.base.quantity import CPU, is_extended
 from gpu_tenancy.base.texts import available
-from gpu_tenancy.review.page import environment, policy
+from gpu_tenancy.pages.templating import FOLD, environment, policy
 from gpu_tenancy.whatif.bars import flavor_hues, legend, pictures, shades
 from gpu_tenancy.whatif.narrative import Played, headline, job_note, livelock, sentences, tone, turns, waits
 from gpu_tenancy.whatif.tables import tables
@@ -18,10 +16,6 @@ def _jobs(played: Played) -> str:
         return cpus if played.counted else "of one GPU"
     with_cpus = any(measure.resource == CPU for measure in played.counted)
     return f"of one GPU, or {cpus}" if with_cpus else "of one GPU"
-
-
-FOLD: Final = 30
-"""Rows above which a table is collapsed, and jobs above which each step is."""
 
 
 def page(played: Played) -> str:

@@ -1,8 +1,7 @@
 """A replay as a self-contained HTML page."""
 
-from gpu_tenancy.review.page import environment, policy
+from gpu_tenancy.pages.templating import FOLD, environment, policy
 from gpu_tenancy.whatif import curves
-from gpu_tenancy.whatif.page import FOLD
 from gpu_tenancy.whatif.replayed import (
     Replayed,
     classes_table,

@@ -26,8 +26,8 @@ from gpu_tenancy.inspect.fit import Fitting
 from gpu_tenancy.inspect.show import fitting
 from gpu_tenancy.model.project import existing_stacks, read_stack
 from gpu_tenancy.packs.configuration import read_config
+from gpu_tenancy.pages.templating import environment
 from gpu_tenancy.review.comment_markdown import code, text
-from gpu_tenancy.review.page import environment
 from gpu_tenancy.review.real import read_real
 
 COMMAND = re.compile(r"^\s*::|##\[|##vso\[|##teamcity\[", re.MULTILINE)

@@ -10,9 +10,10 @@ from repository import ROOT
 from review_pages import CHANGES, NASTY, REVIEWS, RULES, bare, full, many, outlook_of, reviewed, small
 from syrupy.assertion import SnapshotAssertion
 
+from gpu_tenancy.pages.bars import Bar, Scale
 from gpu_tenancy.review.changes import Change, FieldChange
-from gpu_tenancy.review.charts import Scale, tanks, text_bar
-from gpu_tenancy.review.drawing import Bar, Drawing
+from gpu_tenancy.review.charts import tanks, text_bar
+from gpu_tenancy.review.drawing import Drawing
 from gpu_tenancy.review.figures import differences, key_figures
 from gpu_tenancy.review.figures_changes import change_groups
 from gpu_tenancy.review.figures_tables import tables
@@ -26,7 +27,7 @@ def test_a_review_is_its_golden_page(name: str, snapshot: SnapshotAssertion) -> 
 
 
 def test_a_page_has_the_style_sheet_of_all_pages() -> None:
-    sheet = (ROOT / "gpu_tenancy/review/templates/style.css").read_text(encoding="utf-8")
+    sheet = (ROOT / "gpu_tenancy/pages/templates/style.css").read_text(encoding="utf-8")
     assert f"<style>\n{sheet.strip()}" in page(bare())
 
 
@@ -296,6 +297,6 @@ def test_the_templates_are_in_the_wheel() -> None:
     assert "gpu_tenancy" in build["targets"]["wheel"]["only-include"]
     assert "exclude" not in build
     ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()  # what git ignores, hatch leaves out
-    endings = {file.suffix for file in (ROOT / "gpu_tenancy/review/templates").iterdir()}
+    endings = {file.suffix for file in (ROOT / "gpu_tenancy").glob("*/templates/*")}
     assert endings == {".j2", ".css", ".js"}
     assert not [line for line in ignored if line.endswith((".j2", ".css", ".js", "templates/"))]

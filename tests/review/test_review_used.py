@@ -8,8 +8,8 @@ from rendered_stacks import stack_of_repository
 from repository import ROOT
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.pages.tables import Table
 from gpu_tenancy.review.build import review
-from gpu_tenancy.review.figures import Table
 from gpu_tenancy.review.figures_tables import tables
 from gpu_tenancy.review.used import Used, read_used
 

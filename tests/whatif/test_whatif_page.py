@@ -32,7 +32,7 @@ def test_jobs_over_time_are_the_golden_page(snapshot: SnapshotAssertion, tmp_pat
 
 def test_a_page_has_the_style_sheet_of_all_pages_and_its_own() -> None:
     text = page(everyone(tree(small())))
-    for file in ("review/templates/style.css", "whatif/templates/whatif.css"):
+    for file in ("pages/templates/style.css", "whatif/templates/whatif.css"):
         assert (ROOT / "gpu_tenancy" / file).read_text(encoding="utf-8").strip() in text
 
 

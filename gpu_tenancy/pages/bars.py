@@ -1,0 +1,98 @@
+"""Bars of quotas: their scale, and the tree in which they are.
+
+Horizontal positions are in percent of the chart's width, so that bars scale with the page and text does not.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+HUES: Final = 6
+"""Colours of flavors; they repeat after six, so each bar also names its flavor."""
+
+SHORTEST: Final = 8
+"""Flavors have separate scales if the longest chart exceeds the shortest by more than this factor."""
+
+CUT: Final = 4
+"""The chart of a flavor is cut off if its capacity exceeds the highest limit by more than this factor."""
+
+
+class Scale:
+    """Chart width per GPU: the same in all flavors, unless a flavor's bars would be too short to read.
+
+    Args:
+        longest: GPUs at the right end of each flavor's chart.
+    """
+
+    def __init__(self, longest: Mapping[str, int]) -> None:
+        self._longest = {name: gpus for name, gpus in longest.items() if gpus}
+        shortest, largest = min(self._longest.values(), default=1), max(self._longest.values(), default=1)
+        self.common = shortest * SHORTEST >= largest
+        self._largest = largest
+
+    def beyond(self, flavor: str, gpus: int) -> bool:
+        """Whether that many GPUs exceed the chart."""
+        return gpus > (self._largest if self.common else self._longest.get(flavor, 1))
+
+    def percent(self, flavor: str, gpus: int) -> float:
+        """Horizontal position of that many GPUs, in percent."""
+        largest = self._largest if self.common else self._longest.get(flavor, 1)
+        return round(min(100.0, 100 * gpus / largest), 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """Guarantee and limit of a team or cohort for one flavor.
+
+    Attributes:
+        name: the team or cohort.
+        hue: colour of the flavor, from 0.
+        rail: end of the flavor's capacity.
+        solid: end of the guarantee.
+        hatch: start and length of what may be borrowed.
+        tick: position of the limit; None without a limit.
+        used: end of the GPUs in use; None where unknown.
+        ring: whether nothing is guaranteed.
+        kept: bracket under the guarantee: True if never lent, False if lent, None for no bracket.
+        numbers: `8 → 32`.
+        was: numbers at the base, where they changed.
+        remark: meaning of the bracket.
+        says: text alternative of the bar.
+    """
+
+    name: str
+    flavor: str
+    scheduler: str
+    hue: int
+    rail: float
+    solid: float
+    hatch: tuple[float, float]
+    tick: float | None
+    used: float | None
+    ring: bool
+    kept: bool | None
+    numbers: str
+    was: str
+    remark: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A cohort of the tree with its children.
+
+    Attributes:
+        nobody: quota that is guaranteed to no team of it; at the root, all teams may borrow it.
+        guaranteed: guarantee of the cohort, including its children.
+        teams: names, each with its bars.
+        count: teams in the cohort and below.
+    """
+
+    name: str
+    depth: int
+    nobody: str
+    guaranteed: str
+    bars: tuple[Bar, ...]
+    groups: tuple["Branch", ...]
+    teams: tuple[tuple[str, tuple[Bar, ...]], ...]
+    count: int
