@@ -27,6 +27,7 @@ from gpu_tenancy.base.quantity import format_amounts, format_bytes
 from gpu_tenancy.model.catalogue.clouds import NodeEndpoint
 from gpu_tenancy.model.names import ACCOUNT, INTERFACE_CLASS
 from gpu_tenancy.model.plan import namespaces as planned
+from gpu_tenancy.model.plan.exposure import Origins
 from gpu_tenancy.model.plan.fabric import claim_name
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 
@@ -216,6 +217,10 @@ def _policies(network: planned.NetworkRules) -> Mapping[str, NetworkPolicySpecAr
             f"allow-server-{server}": _ingress(_answering(network, server), port)
             for server, port in network.ports.items()
         }
+    policies |= {
+        f"allow-gateway-{server}": _from_gateway(_answering(network, server), network.ports[server], gateway)
+        for server, gateway in network.gateways.items()
+    }
     if network.kuberay:
         # KubeRay submits jobs to the dashboard of the head, and asks it how they are:
         # https://github.com/ray-project/kuberay/blob/v1.6.2/ray-operator/controllers/ray/utils/constant.go
@@ -230,6 +235,19 @@ def _policies(network: planned.NetworkRules) -> Mapping[str, NetworkPolicySpecAr
 def _answering(network: planned.NetworkRules, server: str) -> dict[str, str]:
     """Labels of the pods of a server that answer requests: all, or the leaders of its groups."""
     return {NAME: server, **(OF_LEADERS if server in network.grouped else {})}
+
+
+def _from_gateway(labels: Mapping[str, str], port: int, gateway: Origins) -> NetworkPolicySpecArgsDict:
+    """Requests of a Gateway, from its pods or from outside of the cluster, to one port of pods with these labels."""
+    peers: list[NetworkPolicyPeerArgsDict] = [
+        *({"namespace_selector": {"match_labels": {_NAMESPACE: namespace}}} for namespace in gateway.namespaces),
+        *({"ip_block": {"cidr": cidr}} for cidr in gateway.cidrs),
+    ]
+    return {
+        "pod_selector": {"match_labels": labels},
+        "policy_types": ["Ingress"],
+        "ingress": [{"from_": peers, "ports": [{"port": port, "protocol": "TCP"}]}],
+    }
 
 
 def _https_to(cidrs: Iterable[str]) -> NetworkPolicySpecArgsDict:

@@ -1,4 +1,4 @@
-"""A model server: Deployment or LeaderWorkerSet, Service, autoscaler, disruption budget."""
+"""A model server: Deployment or LeaderWorkerSet, Service, route, autoscaler, disruption budget."""
 
 import math
 from typing import Any
@@ -24,6 +24,7 @@ from pulumi_kubernetes.core.v1 import (
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.policy.v1 import PodDisruptionBudget
 
+from gpu_tenancy.model.plan.exposure import RoutePlan
 from gpu_tenancy.model.plan.workloads import ALIVE_AFTER, READY_AFTER, PodPlan, Scaling, ServerPlan
 from gpu_tenancy.model.spec.roles import LEADER, WORKER
 
@@ -59,6 +60,7 @@ class ModelServer(pulumi.ComponentResource):
     Attributes:
         workload: the Deployment or LeaderWorkerSet.
         autoscaler: owner of the number of replicas; None if it is fixed.
+        route: of clients outside of the cluster; None without one.
         monitor: the ServiceMonitor; None if Prometheus does not scrape the pods.
 
     Example:
@@ -76,6 +78,7 @@ class ModelServer(pulumi.ComponentResource):
             else self._deployment(f"{name}-deployment", server)
         )
         self.service = self._service(f"{name}-service", server)
+        self.route = self._route(f"{name}-route", server, server.route) if server.route else None
         self.disruption_budget = self._disruption_budget(f"{name}-disruption-budget", server)
         self.monitor = (
             service_monitor(f"{name}-monitor", server, server.monitor, self._after(self.service))
@@ -166,6 +169,32 @@ class ModelServer(pulumi.ComponentResource):
                 "ports": _service_ports(server),
             },
             opts=self._own,
+        )
+
+    def _route(self, name: str, server: ServerPlan, route: RoutePlan) -> CustomResource:
+        """Weights are set only if there are several Services.
+
+        https://gateway-api.sigs.k8s.io/reference/api-types/httproute/
+        """
+        namespace, gateway = route.gateway
+        shares = {} if len(route.backends) == 1 else dict(route.backends)
+        refs = [{"name": one, "port": 80, **({"weight": shares[one]} if shares else {})} for one, _ in route.backends]
+        rule = {
+            "matches": [{"path": {"type": "PathPrefix", "value": path}} for path in route.paths],
+            "timeouts": {"request": f"{route.timeout}s"},
+            "backendRefs": refs,
+        }
+        return CustomResource(
+            name,
+            api_version="gateway.networking.k8s.io/v1",
+            kind="HTTPRoute",
+            metadata={"name": server.name, "namespace": server.team, "labels": self._labels},
+            spec={
+                "parentRefs": [{"namespace": namespace, "name": gateway, "sectionName": route.listener}],
+                "hostnames": [route.host],
+                "rules": [rule],
+            },
+            opts=self._after(self.service),
         )
 
     def _disruption_budget(self, name: str, server: ServerPlan) -> PodDisruptionBudget:

@@ -100,6 +100,8 @@ def _sections(review: Review) -> Iterator[Section]:
         yield Section(f"cost by {title}", rank, tuple(lines))
     yield _table("cost of the cluster", 9, all_["fixed"])
     yield _table("serving", 10, all_["serving"])
+    if now.ways_in:
+        yield _table("hosts", 3, all_["ways-in"])
     yield _table("node pools", 11, all_["pools"])
     yield Section("cohort tree", 12, tuple(folded("Cohort tree", mermaid(now))))
     yield _table("cohorts", 13, all_["groups"])

@@ -70,6 +70,8 @@ def _all(outlook: StackOutlook, costs: _Costs) -> Iterator[Table]:
     yield _center_costs(outlook, costs)
     yield _fixed(outlook)
     yield _serving(outlook)
+    if outlook.ways_in:
+        yield _ways_in(outlook)
     yield _access(outlook)
     yield _data(outlook, stored=costs.stored)
     yield _caches(outlook)
@@ -334,6 +336,24 @@ def _server(server: Serving) -> Row:
         Cell(str(headroom).replace("-", MINUS), tone="bad" if headroom < 0 else None),
         team=server.team,
     )
+
+
+def _ways_in(outlook: StackOutlook) -> Table:
+    rows = [
+        row(
+            way.team,
+            way.host,
+            Cell(way.reach, tone="bad" if way.reach == "public" and not way.key else None),
+            way.gateway,
+            ", ".join(way.paths),
+            f"key in Secret {way.key}" if way.key else "no key",
+            ", ".join(f"{name} {part} %" for name, part in way.servers),
+            team=way.team,
+        )
+        for way in outlook.ways_in
+    ]
+    heads = columns("team", "host", "reach", "gateway", "paths", "requests need", "servers")
+    return Table("ways-in", "Reached from outside of the cluster", heads, tuple(rows), keys=2)
 
 
 def _access(outlook: StackOutlook) -> Table:

@@ -123,6 +123,7 @@ def _sections(review: Review, outcome: Outcome | None) -> list[tuple[str, str]]:
         ("teams", "Teams"),
         ("cost-by-team", "Cost"),
         ("serving", "Serving"),
+        *([("ways-in", "Hosts")] if review.now.ways_in else []),
         ("access", "Access"),
         ("rules", "Policies"),
         *([("changes", "Changes")] if review.comparison or review.real else []),

@@ -49,7 +49,10 @@ def route(
 
 
 def gateway(name: str, *hosts: str, **infrastructure: Any) -> Any:
-    listeners = [{"name": f"l{n}", "port": 443, **({"hostname": host} if host else {})} for n, host in enumerate(hosts)]
+    listeners = [
+        {"name": f"l{n}", "port": 80, "protocol": "HTTP", **({"hostname": host} if host else {})}
+        for n, host in enumerate(hosts)
+    ]
     beside = {"infrastructure": infrastructure} if infrastructure else {}
     return made(f"{GATEWAY}/v1", "Gateway", {"gatewayClassName": name, "listeners": listeners, **beside})
 
@@ -213,7 +216,11 @@ CASES: Final[dict[str, tuple[Any, str, Any]]] = {
         "has class public",
         gateway("nginx", "chat.example.com"),
     ),
-    "a Gateway of every host": (gateway("nginx", "chat.example.com", ""), "claims every host", gateway("nginx")),
+    "a Gateway of every host": (
+        gateway("nginx", "chat.example.com", ""),
+        "claims every host",
+        gateway("nginx", "chat.example.com"),
+    ),
     "a public Gateway": (
         gateway("nginx", "chat.example.com", annotations=PUBLIC),
         "sets annotation alb.ingress.kubernetes.io/scheme",

@@ -204,13 +204,13 @@ def test_each_pin_has_one_file_and_an_encrypted_source() -> None:
 
 
 def test_definitions_are_of_the_version_that_is_installed_on_real_clusters() -> None:
-    """Prometheus Operator's chart has its own version, JobSet comes within Trainer's, and clouds have the snapshotter.
+    """Prometheus Operator has a version of its own, JobSet comes within Trainer's chart, clouds have the others.
 
     No module of External Secrets is newer than 1.3.2: theirs lack the suffix that Go requires of later ones.
     """
     pinned, installed = {pin.operator: pin.version for pin in read_pins()}, {**cloud_charts(), **charts()}
     assert (pinned.pop("external-secrets"), charts()["external-secrets"].version) == ("v1.3.2", "2.10.0")
-    assert {"external-snapshotter", "jobset", "prometheus-operator"} == {
+    assert {"external-snapshotter", "gateway-api", "jobset", "prometheus-operator"} == {
         name for name in pinned if name not in installed
     }
     assert {name: installed[name].version.removeprefix("v") for name in pinned if name in installed} == {

@@ -222,3 +222,17 @@ def test_the_package_has_the_bounds_of_the_histograms(package: Path) -> None:
     }
     assert VLLM.buckets["firstToken"] == bounds["TIME_TO_FIRST_TOKEN_BUCKETS"]
     assert VLLM.buckets["latency"] == bounds["REQUEST_LATENCY_BUCKETS"]
+
+
+def test_the_package_asks_for_the_key_of_the_table_on_the_paths_of_the_table(package: Path) -> None:
+    folder = package / "vllm/entrypoints/serve/middleware"
+    read = {node.attr for tree in _trees(folder) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    assert VLLM.api_key.env in read
+    guarded = [
+        ast.literal_eval(node.value)
+        for tree in _trees(folder)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "GUARDED_PREFIX"
+    ]
+    assert guarded
+    assert set(VLLM.api_key.paths) <= set(guarded[0])

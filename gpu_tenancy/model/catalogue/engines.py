@@ -27,6 +27,18 @@ class Argument(Row):
     key: str
 
 
+class KeyCheck(Row):
+    """How an engine asks requests for a key.
+
+    Attributes:
+        env: variable with the key.
+        paths: prefixes of the paths for which it asks.
+    """
+
+    env: str
+    paths: tuple[str, ...]
+
+
 class Engine(Fact):
     """An engine.
 
@@ -35,6 +47,7 @@ class Engine(Fact):
         command: how it is started; the path of the model follows.
         user: user and `group` of its image that are not root.
         gpu_memory: percent of a GPU's memory that it fills.
+        api_key: how it asks for a key.
         metrics: names of its metrics, by key of `metrics` of a server.
         buckets: bounds of its histograms in seconds, by the same keys.
     """
@@ -48,6 +61,7 @@ class Engine(Fact):
     user: Positive
     group: Count
     gpu_memory: Annotated[int, Field(ge=1, le=100)]
+    api_key: KeyCheck
     env: Mapping[str, str]
     metrics: Mapping[str, str]
     buckets: Mapping[str, tuple[float, ...]]

@@ -8,6 +8,7 @@ from gpu_tenancy.model.checks.budgets import budget_problems
 from gpu_tenancy.model.checks.caches import cache_problems
 from gpu_tenancy.model.checks.data import data_problems, snapshot_problems
 from gpu_tenancy.model.checks.engines import engine_problems
+from gpu_tenancy.model.checks.exposure import exposure_problems
 from gpu_tenancy.model.checks.fair_sharing import fair_sharing_problems, usage_problems
 from gpu_tenancy.model.checks.loads import load_problems
 from gpu_tenancy.model.checks.multikueue import multikueue_problems
@@ -56,6 +57,7 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
             architecture_problems,
             load_problems,
             engine_problems,
+            exposure_problems,
             domain_problems,
             provider_problems,
             guard_problems,

@@ -81,6 +81,13 @@ def _workloads_with_efa(tree: Tree) -> Iterator[Path]:
                 yield path
 
 
+def _exposed(tree: Tree) -> Iterator[Path]:
+    for team, spec in tree.stack.teams.items():
+        for name, server in spec.serving.items():
+            if server.expose:
+                yield ("teams", team, "serving", name, "expose")
+
+
 _PLACES: Final[Mapping[str, Callable[[Tree], Iterator[Path]]]] = {
     "networkPolicies": _teams,
     "resourceMetrics": _autoscalers_on_cpu,
@@ -91,5 +98,6 @@ _PLACES: Final[Mapping[str, Callable[[Tree], Iterator[Path]]]] = {
     "volumeSnapshots": _snapshots,
     "provisioningRequests": _provisioned_pools,
     "efaDevices": _workloads_with_efa,
+    "gateways": _exposed,
 }
 """Where a stack has each need."""

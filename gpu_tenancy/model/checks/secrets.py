@@ -26,7 +26,7 @@ def secret_problems(tree: Tree) -> Iterator[Problem]:
         yield from _sources(tree, name, team)
         yield from _budget(tree, name, team)
         for index, secret in enumerate(team.workload_secrets):
-            yield from _declared(team, secret, ("teams", name, "workloadSecrets", index))
+            yield from declared(team, secret, ("teams", name, "workloadSecrets", index))
         yield from _pulling(team, team.image_pull_secrets, ("teams", name, "imagePullSecrets"))
         for path, workload in workloads(name, team):
             yield from _workload(team, path, workload)
@@ -36,7 +36,7 @@ def _workload(team: Team, path: Path, workload: Server | Training) -> Iterator[P
     yield from _environment(team, path, workload.env)
     yield from _clear_texts(path, {"command": workload.command, "args": workload.args})
     for index, source in enumerate(workload.env_from):
-        yield from _declared(team, source.secret, (*path, "envFrom", index, "secret"))
+        yield from declared(team, source.secret, (*path, "envFrom", index, "secret"))
     yield from _twice(team, path, workload.env_from)
     for directory, source in workload.files.items():
         yield from _files(team, (*path, "files", directory), source)
@@ -53,8 +53,8 @@ def _environment(team: Team, path: Path, env: Variables) -> Iterator[Problem]:
     for name, variable in env.items():
         place = (*path, "env", name)
         if variable.secret:
-            yield from _declared(team, variable.secret, (*place, "secret"))
-            yield from _key(team, variable.secret, variable.key or "", (*place, "key"))
+            yield from declared(team, variable.secret, (*place, "secret"))
+            yield from key_of(team, variable.secret, variable.key or "", (*place, "key"))
         yield from _clear_variable(place, name, variable)
 
 
@@ -73,22 +73,23 @@ def _clear_texts(path: Path, lists: dict[str, list[str]]) -> Iterator[Problem]:
                 yield Problem((*path, key, index), rule, "put it in a Secret, and use a variable: $(NAME)")
 
 
-def _declared(team: Team, secret: str | None, place: Path) -> Iterator[Problem]:
+def declared(team: Team, secret: str | None, place: Path) -> Iterator[Problem]:
     """If a team declares Secrets, its workloads can use no others."""
     if team.secrets:
         yield from known_in(secret, team.secrets, "Secret", place, ("teams", str(place[1]), "secrets"))
 
 
-def _key(team: Team, secret: str, key: str, place: Path) -> Iterator[Problem]:
+def key_of(team: Team, secret: str, key: str, place: Path) -> Iterator[Problem]:
+    """A key that a Secret of the team does not have, if its keys are known."""
     known = team.secrets[secret].known_keys if secret in team.secrets else None
     if known is not None:
         yield from known_in(key, known, "key", place, ("teams", str(place[1]), "secrets", secret))
 
 
 def _files(team: Team, place: Path, source: FileSource) -> Iterator[Problem]:
-    yield from _declared(team, source.secret, (*place, "secret"))
+    yield from declared(team, source.secret, (*place, "secret"))
     for key in source.items:
-        yield from _key(team, source.secret or "", key, (*place, "items", key))
+        yield from key_of(team, source.secret or "", key, (*place, "items", key))
 
 
 def _twice(team: Team, path: Path, sources: list[EnvSource]) -> Iterator[Problem]:
@@ -109,7 +110,7 @@ def _twice(team: Team, path: Path, sources: list[EnvSource]) -> Iterator[Problem
 
 def _pulling(team: Team, secrets: Iterable[str], path: Path) -> Iterator[Problem]:
     for index, name in enumerate(secrets):
-        yield from _declared(team, name, (*path, index))
+        yield from declared(team, name, (*path, index))
         secret = team.secrets.get(name)
         if secret and secret.existing is None and secret.type != DOCKER_CONFIG:
             yield Problem(

@@ -3,7 +3,7 @@
 Plain data for a report, computed from the stack alone.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, is_extended
@@ -20,6 +20,7 @@ from gpu_tenancy.model.outlook.people import Membership, memberships
 from gpu_tenancy.model.outlook.shares import Holding, Outlook, Span, grace_of, holdings
 from gpu_tenancy.model.plan.cohort_objects import cohort_parents
 from gpu_tenancy.model.plan.costs import FixedCost, fixed_costs, pool_costs, prices
+from gpu_tenancy.model.plan.exposure import route
 from gpu_tenancy.model.plan.images import pull_rights
 from gpu_tenancy.model.plan.measures import Measure, measures, supply_of
 from gpu_tenancy.model.plan.multikueue import worker_clusters
@@ -140,6 +141,27 @@ class Serving:
 
 
 @dataclass(frozen=True, slots=True)
+class WayIn:
+    """A host by which clients outside of the cluster reach servers.
+
+    Attributes:
+        reach: `internal` or `public`.
+        gateway: namespace and name of its Gateway.
+        paths: prefixes of the paths that it opens.
+        key: Secret with the key that requests must have; empty without one.
+        servers: servers with their part of the requests in percent.
+    """
+
+    team: str
+    host: str
+    reach: str
+    gateway: str
+    paths: tuple[str, ...]
+    key: str
+    servers: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Access:
     """Network and data access of a team's namespace.
 
@@ -191,6 +213,7 @@ class StackOutlook:
     teams: tuple[TeamOutlook, ...]
     cost_centers: dict[str, Cost]
     serving: tuple[Serving, ...]
+    ways_in: tuple[WayIn, ...]
     access: tuple[Access, ...]
     people: tuple[Membership, ...]
     commands: tuple[str, ...]
@@ -240,6 +263,7 @@ def outlook(stack: Stack) -> StackOutlook:
         teams=teams,
         cost_centers=centers,
         serving=tuple(_serving(tree)),
+        ways_in=tuple(_ways_in(stack)),
         access=tuple(_access(stack, name) for name in stack.teams),
         people=tuple(memberships(tree)),
         commands=people.commands if (people := access(tree)) else (),
@@ -357,6 +381,16 @@ def _serving(tree: Tree) -> list[Serving]:
                 )
             )
     return servers
+
+
+def _ways_in(stack: Stack) -> Iterator[WayIn]:
+    for name, team in stack.teams.items():
+        for server, spec in team.serving.items():
+            planned = route(team, server, spec)
+            if spec.expose and planned:
+                key = spec.expose.api_key.secret if spec.expose.api_key else ""
+                reach, gateway = spec.expose.reach, spec.expose.gateway
+                yield WayIn(name, planned.host, reach, gateway, planned.paths, key, planned.backends)
 
 
 def _access(stack: Stack, name: str) -> Access:

@@ -49,4 +49,6 @@ def _run(engine: Engine, server: Server, *, worker: bool) -> Server:
             value = of_server(argument, server)
             args += [argument.name] if value is None else [argument.name, value]
     env = {**{name: Variable(value=text) for name, text in engine.env.items()}, **server.env}
+    if server.expose and (own := server.expose.api_key) and not worker:
+        env[engine.api_key.env] = Variable(secret=own.secret, key=own.key)
     return server.model_copy(update={"command": list(engine.command), "args": [*args, *server.args], "env": env})

@@ -9,7 +9,7 @@ from gpu_tenancy.model.spec.clouds.base import CloudCluster
 from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.secrets import EnvSource, FileSource, Secret, Variable
 from gpu_tenancy.model.spec.teams import Team
-from gpu_tenancy.model.spec.workloads import Workload
+from gpu_tenancy.model.spec.workloads import Server, Workload
 
 READER: Final = "secret-reader"
 """ServiceAccount of a team as which External Secrets reads the team's secrets in the cloud. No pod runs with it."""
@@ -118,6 +118,8 @@ def secrets_of(workload: Workload) -> set[str]:
     """Names of the Secrets that the container of a workload reads."""
     used = [variable.secret for variable in workload.env.values()]
     used += [source.secret for source in (*workload.env_from, *workload.files.values())]
+    if isinstance(workload, Server) and workload.expose and (key := workload.expose.api_key):
+        used.append(key.secret)
     return {name for name in used if name}
 
 

@@ -10,6 +10,7 @@ from gpu_tenancy.model.kinds import kinds
 from gpu_tenancy.model.plan.caches import caches_of
 from gpu_tenancy.model.plan.compute_domains import channels_of
 from gpu_tenancy.model.plan.engines import DEREGISTERED_AFTER, engine_of, grace_period
+from gpu_tenancy.model.plan.exposure import RoutePlan, route
 from gpu_tenancy.model.plan.fabric import PodFabric, pod_fabric
 from gpu_tenancy.model.plan.latency import Monitor, Query, metric_name, monitor, per_pod, query, target
 from gpu_tenancy.model.plan.mounts import NO_MOUNTS, Mounts, mounts_of
@@ -147,6 +148,7 @@ class ServerPlan:
         worker: the other pods of each replica; None if a replica is one pod.
         metrics: names of what it measures.
         level: its service level.
+        route: of clients outside of the cluster; None without one.
 
     Raises:
         ValueError: both a fixed number and an autoscaler, which would override each other; or neither.
@@ -167,6 +169,7 @@ class ServerPlan:
     worker: PodPlan | None = None
     metrics: ServerMetrics = NO_METRICS
     level: ServerLevel = field(default_factory=ServerLevel)
+    route: RoutePlan | None = None
 
     def __post_init__(self) -> None:
         if (self.replicas is None) == (self.scaling is None):
@@ -398,6 +401,7 @@ def _server(tree: Tree, team: str, name: str, server: Server) -> ServerPlan | No
         worker=pods.get(WORKER),
         metrics=server.metrics,
         level=server.service_level,
+        route=route(tree.stack.teams[team], name, server),
     )
 
 

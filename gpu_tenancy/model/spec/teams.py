@@ -291,6 +291,14 @@ class Team(Shares):
     """Notebooks that its people can start; default: none."""
 
     @model_validator(mode="after")
+    def _canaries_share_a_way_in(self) -> Self:
+        """A canary has the way in of its server; what is wrong with either is found by the checks."""
+        mains = {name: self.serving.get(spec.canary.of) for name, spec in self.serving.items() if spec.canary}
+        shared = {name: main.expose for name, main in mains.items() if main and main.canary is None and main.expose}
+        own = {name: self.serving[name].model_copy(update={"expose": expose}) for name, expose in shared.items()}
+        return self.model_copy(update={"serving": {**self.serving, **own}}) if own else self
+
+    @model_validator(mode="after")
     def _one_share(self) -> Self:
         if self.queue is not None and (self.gpus or self.quota):
             raise refuse(

@@ -21,6 +21,7 @@ from gpu_tenancy.model.fields import (
     refuse,
 )
 from gpu_tenancy.model.spec.data import MountPath, ScratchEntry
+from gpu_tenancy.model.spec.exposure import Canary, ServerExpose
 from gpu_tenancy.model.spec.roles import KINDS, LAUNCHER, LEADER, SSHD, WORKER, Framework, Kind, Role
 from gpu_tenancy.model.spec.secrets import EnvSource, FileSource, Variables
 from gpu_tenancy.model.spec.serving import MODEL_PATH, NO_METRICS, EngineName, Model, ServerLevel, ServerMetrics
@@ -242,6 +243,10 @@ class Server(Workload):
     """Time that requests in progress have before a pod ends. It first leaves the Service, for 15 s, and then gets the
     signal to end, after which the server must complete them. Default: 2 minutes of `vllm`; of others, the pod gets the
     signal at once and 30 s."""
+    expose: ServerExpose | None = None
+    """How clients outside of the cluster reach it; default: they do not."""
+    canary: Canary | None = None
+    """Which part of another server's requests it gets, such as `{of: chat, weight: 5}`; default: none."""
     surge: Count = 0
     """Additional pods, or groups of `nodes`, during a rollout (maxSurge); the quota must include them."""
 
@@ -274,6 +279,12 @@ class Server(Workload):
             if getattr(self, key) is not None and not self.grouped:
                 rule = f"sets {key}, which only applies to a server of several nodes"
                 raise refuse(rule, f"set nodes, or remove {key}")
+        return self
+
+    @model_validator(mode="after")
+    def _one_way_in(self) -> Self:
+        if self.canary and self.expose:
+            raise refuse("sets canary and expose", f"remove expose: it shares the host of {self.canary.of}")
         return self
 
     @model_validator(mode="after")

@@ -169,6 +169,7 @@ Provided: TypeAlias = Literal[
     "volumeSnapshots",
     "provisioningRequests",
     "efaDevices",
+    "gateways",
 ]
 """What a cluster can provide: a row of `gpu_tenancy/model/catalogue/needs.yaml`."""
 
@@ -209,7 +210,8 @@ class ClusterSection(Section):
     `networkPolicies` (a CNI plugin that enforces them), `resourceMetrics` (metrics-server), `defaultStorageClass`,
     `s3Volumes`, `gcsVolumes`, `blobVolumes` (CSI drivers with access to the buckets), `volumeSnapshots` (the snapshot
     controller and its definitions), `provisioningRequests` (an autoscaler that handles them), `efaDevices` (the EFA
-    device plugin). What is needed and missing is an error."""
+    device plugin), `gateways` (the definitions of Gateway API and a controller). What is needed and missing is an
+    error."""
     adopt: Adoptables = []
     """Objects of the stack that may exist in the cluster already, and are then taken over: `Namespace/ml-research`,
     `Job.batch/ml-research/train`. Fields that the stack sets get its values; other fields stay. From then on the object

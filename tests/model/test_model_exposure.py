@@ -1,0 +1,45 @@
+"""Ways in for clients outside of the cluster, as a review lists them and as the page about servers shows them."""
+
+import re
+
+import pytest
+from builders import Data, errors, planned
+from repository import ROOT
+from test_model_refused import base, patched
+
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.outlook import WayIn, outlook
+from gpu_tenancy.model.source import Source
+
+
+def exposed(**chat: object) -> Data:
+    return patched(base("exposed"), {"teams": {"a": {"serving": {"chat": {"expose": chat}}}}})
+
+
+def test_the_page_of_servers_shows_the_error_of_a_public_host() -> None:
+    page = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```text\n(teams\.[^`]+is public[^`]+?)\n```", page)
+    (problem,) = errors(exposed(reach="public", apiKey=None))
+    assert " ".join(shown.split()) == problem.replace("teams.a.", "teams.ml-production.")
+
+
+def test_a_review_lists_each_host_with_its_reach_and_the_parts_of_its_servers() -> None:
+    assert outlook(load(Source(exposed()))).ways_in == (
+        WayIn("a", "chat.ml.example.com", "internal", "infra/edge", ("/v1",), "chat-key", (("chat", 95), ("next", 5))),
+    )
+
+
+@pytest.mark.parametrize("path", ["a.ml.example.com", "a.b.ml.example.com"])
+def test_a_pattern_allows_all_names_below_it(path: str) -> None:
+    """As the guard does, and unlike certificates: https://gateway-api.sigs.k8s.io/reference/spec/#hostname."""
+    assert errors(exposed(host=path)) == []
+
+
+def test_a_gateway_of_the_teams_own_namespace_needs_no_class() -> None:
+    assert errors(exposed(gateway="a/own")) == []
+
+
+def test_secrets_of_keys_are_among_those_that_a_server_uses() -> None:
+    servers = planned(exposed()).teams[0].servers
+    used = {one.of for server in servers for one in server.pod.references.variables}
+    assert used == {"chat-key"}
