@@ -1,4 +1,4 @@
-"""Dashboards for Grafana's sidecar, and alerts for Prometheus' operator."""
+"""Dashboards for Grafana's sidecar, alerts for Prometheus' operator, prices for OpenCost."""
 
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
@@ -8,7 +8,7 @@ from gpu_tenancy.model.observability import ObservabilityPlan
 
 
 class Observability(pulumi.ComponentResource):
-    """A ConfigMap for each dashboard, and one PrometheusRule with all alerts.
+    """A ConfigMap for each dashboard, one PrometheusRule with all alerts, and a ConfigMap with prices.
 
     Prometheus, its operator and Grafana are not installed here: make this depend on their release, which contains the
     definition of PrometheusRule. If they are installed outside this stack (`of_others`), so is the namespace.
@@ -45,6 +45,14 @@ class Observability(pulumi.ComponentResource):
             for file, text in plan.dashboards
         }
         self.rule = self._rule(f"{name}-rule", plan, namespace) if plan.rules else None
+        if plan.opencost:
+            of_opencost, prices = plan.opencost
+            ConfigMap(
+                f"{name}-prices",
+                metadata={"name": "gpu-tenancy-prices", "namespace": of_opencost},
+                data={"prices.csv": prices},
+                opts=own,
+            )
         self.register_outputs({"dashboards": list(self.dashboards)})
 
     def _rule(self, name: str, plan: ObservabilityPlan, namespace: str) -> CustomResource:

@@ -1,5 +1,6 @@
 """Dashboards, alerts and the table of metrics: that they hold together, and follow from the stack."""
 
+import csv
 import json
 import os
 import re
@@ -12,12 +13,14 @@ import yaml
 from builders import pool, server, stack, team
 from jsonschema import Draft7Validator
 from observability_builders import LATENCY, amd, budgeted, observed, panels, two_vendors, watched
+from repository import ROOT
 from stand_ins import definition
 
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.render import render
 from gpu_tenancy.model.observability import ObservabilityPlan
+from gpu_tenancy.model.plan.pools import POOL_LABEL
 from gpu_tenancy.model.source import Source, to_config
 
 RULES = "prometheus-operator/monitoring.coreos.com_prometheusrules.yaml"
@@ -30,6 +33,7 @@ METRICS: dict[str, list[str]] = {
 }
 """Labels by metric."""
 PROGRAM = """
+import csv
 import json
 import pulumi
 from gpu_tenancy.model.load import load
@@ -288,3 +292,18 @@ def test_dashboards_are_in_the_folder_of_those_who_look_at_them() -> None:
         "quota": "Teams",
         "serving": "People",
     }
+
+
+def test_opencost_gets_the_prices_of_the_nodes_of_each_pool() -> None:
+    sections = budgeted()
+    sections["metrics"]["opencost"] = {"namespace": "costs"}
+    sections["pools"] |= {"unknown": {"gpu": "mi300x", "gpusPerNode": 8, "cpu": 90, "memory": "900Gi", "nodes": 2}}
+    rendered = render(ROOT, project="gpu-tenancy", stack="x", config=to_config(Source(sections)))
+    (prices,) = [resource for resource in kubernetes_objects(rendered) if resource.name == "gpu-tenancy-prices"]
+    assert prices.namespace == "costs"
+    listed = csv.DictReader(cast("Any", prices.manifest)["data"]["prices.csv"].splitlines())
+    pools = {line["InstanceID"]: line for line in listed}
+    assert "unknown" not in pools
+    line = pools["h100"]
+    assert (line["AssetClass"], line["MarketPriceHourly"]) == ("node", "32.0")
+    assert line["InstanceIDField"] == f"metadata.labels.{POOL_LABEL}"

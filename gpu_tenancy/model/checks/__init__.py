@@ -21,7 +21,7 @@ from gpu_tenancy.model.checks.promises import peak_problems, promise_problems
 from gpu_tenancy.model.checks.providers import provider_problems
 from gpu_tenancy.model.checks.references import loops, reference_problems
 from gpu_tenancy.model.checks.secrets import image_problems, secret_problems
-from gpu_tenancy.model.checks.spending import alert_problems, spending_problems
+from gpu_tenancy.model.checks.spending import alert_problems, opencost_problems, spending_problems
 from gpu_tenancy.model.checks.topology import domain_problems, topology_problems
 from gpu_tenancy.model.checks.workloads import workload_problems
 from gpu_tenancy.model.plan.shares import Tree
@@ -65,6 +65,7 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
             multikueue_problems,
             spending_problems,
             alert_problems,
+            opencost_problems,
             peak_problems,
         ),
     ):

@@ -34,11 +34,22 @@ def _reasons(tree: Tree, name: str, prices: dict[str, float | None]) -> Iterator
     if unknown:
         what = f"the price of {', '.join(unknown)} is unknown"
         yield what, "set `prices` of the machines of its pools, or remove the budget"
-    stack, here = tree.stack, installed_by(tree, "prometheus") == "here"
-    if not here and stack.operators.of("prometheus").install != "installed":
+    here = installed_by(tree, "prometheus") == "here"
+    if not _has_prometheus(tree):
         yield "no Prometheus of this stack records what GPUs are used", "set operators.prometheus to here or installed"
-    elif here and (stack.metrics.storage is None or stack.metrics.storage.retention < _MONTH):
+    elif here and ((storage := tree.stack.metrics.storage) is None or storage.retention < _MONTH):
         yield "Prometheus does not keep its samples for 30 days", "set metrics.storage.retention to 30d or more"
+
+
+def _has_prometheus(tree: Tree) -> bool:
+    return installed_by(tree, "prometheus") == "here" or tree.stack.operators.of("prometheus").install == "installed"
+
+
+def opencost_problems(tree: Tree) -> Iterator[Problem]:
+    """Prices for an OpenCost that could not count anything."""
+    if tree.stack.metrics.opencost and not _has_prometheus(tree):
+        rule = "OpenCost reads from Prometheus what is used, and this stack has none"
+        yield Problem(("metrics", "opencost"), rule, "set operators.prometheus to here or installed, or remove it")
 
 
 def alert_problems(tree: Tree) -> Iterator[Problem]:

@@ -47,11 +47,13 @@ class ObservabilityPlan:
         folders: Grafana's folder of each dashboard, by its file name: who it is for.
         rules: groups of a PrometheusRule of monitoring.coreos.com/v1, which record or alert; empty without teams if
             there are no GPUs.
+        opencost: namespace of an OpenCost, and prices of nodes in its format; None without.
     """
 
     dashboards: tuple[tuple[str, str], ...] = ()
     rules: tuple[Mapping[str, Any], ...] = ()
     folders: Mapping[str, str] = field(default_factory=dict[str, str])
+    opencost: tuple[str, str] | None = None
 
 
 def observability(

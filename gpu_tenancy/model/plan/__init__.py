@@ -8,7 +8,7 @@ from gpu_tenancy.kueue import Cohort
 from gpu_tenancy.model.observability import ObservabilityPlan, observability
 from gpu_tenancy.model.plan.caches import CachedDataset, CachesPlan, cached_datasets, caches_plan
 from gpu_tenancy.model.plan.cluster import ClusterPlan, cluster_plan
-from gpu_tenancy.model.plan.costs import gpu_prices
+from gpu_tenancy.model.plan.costs import gpu_prices, opencost_prices
 from gpu_tenancy.model.plan.datasets import VolumePlan, volumes
 from gpu_tenancy.model.plan.flow_control import FlowsPlan, flows
 from gpu_tenancy.model.plan.guards import GuardsPlan, guards
@@ -146,6 +146,8 @@ def plan(stack: Stack) -> Plan:
     watched = here or stack.operators.of("prometheus").install == "installed"
     servers = tuple(server for team in teams for server in team.servers)
     observed = observability(tree, servers, gpu_prices(tree)) if watched else None
+    if observed and (opencost := stack.metrics.opencost):
+        observed = replace(observed, opencost=(opencost.namespace, opencost_prices(tree)))
     wired, people = infiniband(tree), access(tree)
     return Plan(
         environment=stack.environment,

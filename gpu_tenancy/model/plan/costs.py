@@ -10,7 +10,7 @@ from gpu_tenancy.model.catalogue.fixed import fixed_prices
 from gpu_tenancy.model.catalogue.rows import Fact
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.measures import Measure
-from gpu_tenancy.model.plan.pools import ResolvedPool
+from gpu_tenancy.model.plan.pools import POOL_LABEL, ResolvedPool
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.storage import service_of
 from gpu_tenancy.model.plan.supply import Flavor
@@ -21,6 +21,7 @@ from gpu_tenancy.model.spec.data import Storage
 from gpu_tenancy.model.spec.machines import PriceEntry
 
 _GIB: Final = 2**30
+_OPENCOST: Final = "EndTimestamp,InstanceID,Region,AssetClass,InstanceIDField,InstanceType,MarketPriceHourly,Version"
 _PRICED_AS: Final[Mapping[str, Literal["on_demand", "spot"]]] = {
     "on-demand": "on_demand",
     "reserved": "on_demand",  # Reserved machines are billed on demand; discounts are separate contracts.
@@ -104,6 +105,20 @@ def gpu_prices(tree: Tree) -> dict[str, float | None]:
     """US dollars per GPU-hour by flavor; empty without GPUs."""
     counted = [Measure(name, flavor.resource) for name, flavor in tree.flavors.items() if flavor.resource]
     return prices(tree.flavors, counted, pool_costs(tree))
+
+
+def opencost_prices(environment: Environment) -> str:
+    """Prices of nodes by their pool, US dollars per hour, as OpenCost's CSV provider reads them.
+
+    A pool without a price has no line. A line has no InstanceType, by which OpenCost would price nodes of other pools
+    (https://github.com/opencost/opencost/blob/develop/pkg/cloud/provider/csvprovider.go, 2026-11-26).
+    """
+    lines = [
+        f",{cost.pool},,node,metadata.labels.{POOL_LABEL},,{cost.node},"
+        for cost in pool_costs(environment)
+        if cost.node is not None
+    ]
+    return "\n".join([_OPENCOST, *lines, ""])
 
 
 def storage_cost(cluster: Cluster, prices: Mapping[str, PriceEntry], storage: Storage) -> float | None:

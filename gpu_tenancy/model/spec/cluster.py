@@ -69,6 +69,13 @@ class MetricsStorage(Section):
     """StorageClass of the volumes; default: the cluster's default class."""
 
 
+class OpenCost(Section):
+    """An OpenCost that somebody else installs, which gets the prices of this stack's nodes."""
+
+    namespace: Name = "opencost"
+    """Its namespace, which must exist. It gets a ConfigMap with the prices, `gpu-tenancy-prices`."""
+
+
 class Metrics(Section):
     """The latency metric that servers can scale on besides CPU: the 99th percentile of a pod's request latency.
 
@@ -97,3 +104,5 @@ class Metrics(Section):
     """How soon workloads must be admitted; alerts say when too many are late."""
     alerts: Alerts = Alerts()
     """Receivers of alerts."""
+    opencost: OpenCost | None = None
+    """An OpenCost with the prices of this stack; default: none."""
