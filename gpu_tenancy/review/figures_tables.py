@@ -71,7 +71,7 @@ def _all(outlook: StackOutlook, costs: _Costs) -> Iterator[Table]:
     yield _fixed(outlook)
     yield _serving(outlook)
     if outlook.ways_in:
-        yield _ways_in(outlook)
+        yield ways_in(outlook)
     yield _access(outlook)
     yield _data(outlook, stored=costs.stored)
     yield _caches(outlook)
@@ -338,7 +338,8 @@ def _server(server: Serving) -> Row:
     )
 
 
-def _ways_in(outlook: StackOutlook) -> Table:
+def ways_in(outlook: StackOutlook) -> Table:
+    """Hosts by which clients outside of the cluster reach servers."""
     rows = [
         row(
             way.team,

@@ -15,6 +15,7 @@ from gpu_tenancy.inspect.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook
 from gpu_tenancy.pages.tables import Tone
 from gpu_tenancy.review.changes import Change
+from gpu_tenancy.review.figures_tables import ways_in
 from gpu_tenancy.review.figures_work import work
 from gpu_tenancy.review.review import PolicyChanges, Review, RuleLine, Rules
 from gpu_tenancy.review.verdict import policy_counts
@@ -74,6 +75,18 @@ def show_work(console: Console, effect: Effect) -> None:
         console.print(shown)
     else:
         console.print("The change preempts, deletes, admits or delays no workload.", highlight=False)
+
+
+def show_hosts(console: Console, outlook: StackOutlook) -> None:
+    """Prints by which hosts clients outside of the cluster reach servers; nothing without any."""
+    if not outlook.ways_in:
+        return
+    listed = ways_in(outlook)
+    shown = table(*(column.title for column in listed.columns), drop=("paths", "gateway"), title=listed.title)
+    for line in listed.rows:
+        shown.add_row(*(escape(cell.text) for cell in line.cells))
+    console.print()
+    console.print(shown)
 
 
 _MARKS_OF_RULES: Final = {

@@ -224,6 +224,7 @@ def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
         text.show_work(out, seen.effect)
     out.print()
     out.print(text.promises(seen.now, seen.comparison.before if seen.comparison else None), highlight=False)
+    text.show_hosts(out, seen.now)
     out.print()
     out.print(show.pools(stack_preview.stack))
     out.print(f"[dim]{escape(seen.price_note)}[/dim]", highlight=False)

@@ -68,6 +68,9 @@ class ServerExpose(Section):
                 "is public, but says neither who may send requests nor that anyone may",
                 "set apiKey, or anonymous: true if the Gateway or the server itself asks who it is",
             )
+        if wide := next((cidr for cidr in self.from_cidrs if cidr.endswith("/0")), None):
+            rule = f"fromCidrs has {wide}, by which every address reaches the pods past the Gateway"
+            raise refuse(rule, "set the addresses of the Gateway")
         return self
 
     @property
