@@ -59,7 +59,7 @@ def server_groups(
     Deployments.
     """
     leader, worker = templates.values()
-    rollout = {"maxSurge": server.surge, "maxUnavailable": 0 if server.surge else 1}
+    rollout = {"maxSurge": server.rollout.surge, "maxUnavailable": server.rollout.unavailable}
     return CustomResource(
         name,
         api_version=LEADER_WORKER_SET[0],

@@ -104,9 +104,9 @@ class ModelServer(pulumi.ComponentResource):
             "selector": {"match_labels": self._labels},
             "strategy": {
                 "type": "RollingUpdate",
-                # If the quota has no capacity for a surge, a rollout replaces one pod at a time.
-                "rolling_update": {"max_surge": server.surge, "max_unavailable": 0 if server.surge else 1},
+                "rolling_update": {"max_surge": server.rollout.surge, "max_unavailable": server.rollout.unavailable},
             },
+            "progress_deadline_seconds": server.progress,
             "template": {
                 "metadata": template_metadata(server.pod, labels, checksums(server.pod.references)),
                 "spec": self._pod(server.pod, self._container(server)),

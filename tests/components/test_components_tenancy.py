@@ -214,7 +214,8 @@ def test_a_server_is_asked_when_the_reference_says() -> None:
 
 def test_a_rollout_stays_within_the_quota_and_pods_spread_over_hosts() -> None:
     spec = local().spec("Deployment", "model-server")
-    assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+    assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": "2%"}
+    assert spec["progressDeadlineSeconds"] == 600 + 300
     anti = spec["template"]["spec"]["affinity"]["podAntiAffinity"]
     (term,) = anti["preferredDuringSchedulingIgnoredDuringExecution"]
     assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"

@@ -8,6 +8,7 @@ from repository import ROOT
 
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
+from gpu_tenancy.model.plan.rollouts import Rollout
 from gpu_tenancy.model.source import read_file
 
 LOCAL = ROOT / "stacks" / "Pulumi.local.yaml"
@@ -86,7 +87,7 @@ def test_the_references_servers_and_jobs_are_there() -> None:
     assert model_server.scaling is not None
     assert (model_server.scaling.minimum, model_server.scaling.maximum, model_server.scaling.cpu) == (3, 50, 70)
     assert model_server.scaling.latency == ("inference_latency_p99_seconds", 0.1)
-    assert (model_server.port, model_server.health, model_server.surge) == (8080, "/health", 0)
+    assert (model_server.port, model_server.health, model_server.rollout) == (8080, "/health", Rollout(1, "2%"))
     nightly = next(job for job in teams["ml-research"].jobs if job.name == "nightly")
     assert (nightly.workers, nightly.pod.amounts[GPU]) == (4, 8)
     (gang,) = teams["ml-research"].gangs

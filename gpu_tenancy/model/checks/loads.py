@@ -25,7 +25,7 @@ def load_problems(tree: Tree) -> Iterator[Problem]:
 def size_of(server: Server, load: Load, pod: PodSize) -> Size:
     """The size of a server of a stack from its load."""
     nodes = nodes_of(pod.flavor, pod.amounts)
-    return Size(load.rate, load.per_replica, server.surge, nodes, headroom=load.headroom == "node")
+    return Size(load.rate, load.per_replica, server.surge or 0, nodes, headroom=load.headroom == "node")
 
 
 def _replicas(tree: Tree, path: tuple[str, ...], server: Server, size: Size, flavor: Flavor) -> Iterator[Problem]:

@@ -376,7 +376,7 @@ def _serving(tree: Tree) -> list[Serving]:
                     flavor=size.flavor.name,
                     gpus=server.gpus * server.nodes,
                     replicas=Span(server.replicas.min, server.replicas.max),
-                    surge=server.surge,
+                    surge=server.surge or 0,
                     limit=(share.limit or 0) if share else 0,
                 )
             )

@@ -17,6 +17,7 @@ from gpu_tenancy.model.plan.mounts import NO_MOUNTS, Mounts, mounts_of
 from gpu_tenancy.model.plan.pods import flavor_of, parts, pod_size, shared_memory
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.queues import gang_queue_name
+from gpu_tenancy.model.plan.rollouts import SCHEDULED_WITHIN, Rollout, rollout
 from gpu_tenancy.model.plan.secrets import NO_REFERENCES, References, literals, references
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.signals import Signal, signals
@@ -139,7 +140,7 @@ class ServerPlan:
 
     Attributes:
         pod: its pods; of a group of nodes, the leader.
-        surge: additional replicas during a rollout.
+        rollout: how a new version replaces the pods.
         replicas: a fixed number; None with an autoscaler.
         scaling: the autoscaler; None with a fixed number.
         startup: maximum startup time in seconds.
@@ -161,7 +162,7 @@ class ServerPlan:
     port: int
     health: str
     startup: int
-    surge: int
+    rollout: Rollout
     replicas: int | None
     scaling: Scaling | None
     monitor: Monitor | None = None
@@ -175,6 +176,11 @@ class ServerPlan:
         if (self.replicas is None) == (self.scaling is None):
             msg = f"server {self.name} must have either a fixed number of replicas or an autoscaler; set exactly one"
             raise ValueError(msg)
+
+    @property
+    def progress(self) -> int:
+        """Seconds within which a rollout must make a pod ready (progressDeadlineSeconds)."""
+        return self.startup + SCHEDULED_WITHIN
 
     @property
     def api(self) -> tuple[str, str]:
@@ -382,8 +388,8 @@ def _ends(server: Server, pods: dict[str, PodPlan]) -> dict[str, PodPlan]:
 
 
 def _server(tree: Tree, team: str, name: str, server: Server) -> ServerPlan | None:
-    pods = _ends(server, _pods(tree, team, server))
-    if not pods:
+    pods, size = _ends(server, _pods(tree, team, server)), pod_size(tree, team, server)
+    if not pods or size is None:
         return None
     return ServerPlan(
         name=name,
@@ -393,7 +399,7 @@ def _server(tree: Tree, team: str, name: str, server: Server) -> ServerPlan | No
         port=server.port,
         health=server.health,
         startup=server.starts_within,
-        surge=server.surge,
+        rollout=rollout(tree, team, server, size),
         replicas=None if server.autoscaled else server.replicas.min,
         scaling=_scaling(tree, team, name, server) if server.autoscaled else None,
         monitor=monitor(tree, server),

@@ -247,8 +247,10 @@ class Server(Workload):
     """How clients outside of the cluster reach it; default: they do not."""
     canary: Canary | None = None
     """Which part of another server's requests it gets, such as `{of: chat, weight: 5}`; default: none."""
-    surge: Count = 0
-    """Additional pods, or groups of `nodes`, during a rollout (maxSurge); the quota must include them."""
+    surge: Count | None = None
+    """Additional pods, or groups of `nodes`, during a rollout (maxSurge), for which the limit must have quota. Default:
+    1 where the guarantee has quota for it; else a rollout replaces one at a time, but never with fewer than
+    `replicas.min` if that is possible."""
 
     @model_validator(mode="after")
     def _with_defaults(self) -> Self:
@@ -324,8 +326,8 @@ class Server(Workload):
 
     @property
     def most_replicas(self) -> int:
-        """Maximum number of replicas: the autoscaler's maximum plus the surge of a rollout."""
-        return self.replicas.max + self.surge
+        """Maximum number of replicas for which there must be quota: the autoscaler's maximum and `surge`."""
+        return self.replicas.max + (self.surge or 0)
 
     @property
     def most_pods(self) -> int:

@@ -118,6 +118,19 @@ def _surge(workload: Resource, count: Decimal) -> Decimal:
     return Decimal(-(-int(count) // 4)) if surge_pods is None else surge_pods
 
 
+def _replaces(pod: Pod, resource: str, settings: TenantGpus, stack: Stack) -> bool:
+    """Whether a rollout at maximum replicas also removes old pods first, and so completes without the added ones."""
+    grouped = kind_of(pod.resource) == GROUPED
+    strategy = ("rolloutStrategy", "rollingUpdateConfiguration") if grouped else ("strategy", "rollingUpdate")
+    unavailable = pod.resource.props.at("spec", *strategy, "maxUnavailable")
+    if not unavailable.has():
+        return False
+    count, _ = _needs(pod, resource, settings, stack)
+    each = pods_per_replica(pod) if grouped else 1
+    removed = number_or_percentage(unavailable, count / each, down=True) if each else None
+    return bool(removed)
+
+
 def _in_use(quota: Resource, resource: str, settings: TenantGpus, stack: Stack) -> Decimal:
     """GPUs of all serving workloads that a quota counts, at their maximum replicas."""
     servers = _servers(namespace_of(quota), quota, resource, settings, stack)
@@ -127,8 +140,8 @@ def _in_use(quota: Resource, resource: str, settings: TenantGpus, stack: Stack) 
 
 @rule(
     "surge-fits",
-    rationale="Otherwise the API server rejects the new pods, and the rollout does not complete.",
-    fix="Set `maxSurge: 0` and `maxUnavailable: 1`, or raise the quota for the additional pods.",
+    rationale="Otherwise the API server rejects the new pods, and a rollout that removes no old ones waits forever.",
+    fix="Set `maxUnavailable` so that it is 1 or more at maximum replicas, or raise the quota for the additional pods.",
     link=_ROLLOUT,
     severity=Severity.MEDIUM,
     level=MUST,
@@ -141,7 +154,7 @@ def surge_fits(pod: Pod, settings: TenantGpus, stack: Stack) -> Iterator[str]:
         return
     for resource in pod.gpus(settings):
         surge, noun, gpus_of_each = _added(pod, resource, settings, stack)
-        if not surge:
+        if not surge or _replaces(pod, resource, settings, stack):
             continue
         for quota in stack.matching(QUOTAS, lambda other: _counts(other, pod), (namespace_of, namespace)):
             with located_at(quota):
@@ -155,7 +168,7 @@ def surge_fits(pod: Pod, settings: TenantGpus, stack: Stack) -> Iterator[str]:
                 yield (
                     f"a rollout at maximum replicas adds {format_number(surge)} {noun} of {format_number(gpus_of_each)}"
                     f" {resource} to the {format_number(total)} in use, but {quota.place} allows {format_number(hard)};"
-                    " set maxSurge: 0 and maxUnavailable: 1, or raise the quota to"
+                    " set maxUnavailable to 1 or more there, or raise the quota to"
                     f" {format_number(total + surge * gpus_of_each)}"
                 )
 

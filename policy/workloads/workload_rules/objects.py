@@ -91,8 +91,8 @@ def selects(selector: View, labels: dict[str, str]) -> bool:
     return True
 
 
-def number_or_percentage(value: View, total: Decimal) -> Decimal | None:
-    """A number, or a percentage (`25%`) of a total, rounded up; None if it is not set.
+def number_or_percentage(value: View, total: Decimal, *, down: bool = False) -> Decimal | None:
+    """A number, or a percentage (`25%`) of a total, rounded up or down; None if it is not set.
 
     Raises:
         UnknownValueError: it is neither a number nor a percentage.
@@ -104,7 +104,7 @@ def number_or_percentage(value: View, total: Decimal) -> Decimal | None:
         percent = int(text.removesuffix("%"))
     except ValueError:
         raise UnknownValueError(value.path, "is not a number or a percentage") from None
-    return Decimal(-(-int(total) * percent // 100))
+    return Decimal(int(total) * percent // 100 if down else -(-int(total) * percent // 100))
 
 
 def scopes(quota: Resource) -> Iterator[tuple[str, str, View]]:

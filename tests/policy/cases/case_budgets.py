@@ -41,6 +41,7 @@ spec:
   minReplicas: 1
   maxReplicas: 3
 """)
+_KEEPS_ALL: Final = changed({"it": SERVER}, "it: spec.strategy.rollingUpdate.maxUnavailable", 0)["it"]
 _CLASSLESS: Final = changed({"it": SECOND}, "it: spec.template.spec.priorityClassName", GONE)["it"]
 _PLENTY: Final = {"requests.amd.com/gpu": 9, "requests.nvidia.com/gpu": 9}
 _TWO_RESOURCES: Final = {
@@ -65,7 +66,7 @@ _NO_BUDGET: Final = (
 def _added(surge: int, admits: int = 12, of: str = _QUOTA) -> str:
     return (
         f"{_CHAT}: a rollout at maximum replicas adds {surge} pods of 2 nvidia.com/gpu to the 12 in use, but {of}"
-        f" allows {admits}; set maxSurge: 0 and maxUnavailable: 1, or raise the quota to {12 + 2 * surge}"
+        f" allows {admits}; set maxUnavailable to 1 or more there, or raise the quota to {12 + 2 * surge}"
     )
 
 
@@ -171,9 +172,11 @@ CASES: Final = (
     Case(
         name="pods that a rollout adds",
         rule=budgets.surge_fits,
-        given=_ALL,
+        given=_ALL | {"server": _KEEPS_ALL},
         also=[
             (_STRATEGY, {"type": "Recreate"}),
+            (f"{_STRATEGY}.rollingUpdate", {"maxSurge": 1, "maxUnavailable": 1}),
+            (f"{_STRATEGY}.rollingUpdate", {"maxSurge": 1, "maxUnavailable": "17%"}),
             ("quota", GONE),
             (_HARD, 11),
             (_HARD, UNKNOWN),
@@ -183,6 +186,7 @@ CASES: Final = (
         breaks=[
             Break(_STRATEGY, GONE, _added(2)),
             Break(f"{_STRATEGY}.rollingUpdate.maxSurge", GONE, _added(2)),
+            Break(f"{_STRATEGY}.rollingUpdate", {"maxSurge": 1, "maxUnavailable": "16%"}, _added(1)),
             Break(f"{_STRATEGY}.rollingUpdate.maxSurge", 1, _added(1)),
             Break(f"{_STRATEGY}.rollingUpdate.maxSurge", "41%", _added(3)),
             Break(f"{_STRATEGY}.rollingUpdate.maxSurge", "10%", _added(1)),
@@ -203,13 +207,13 @@ CASES: Final = (
                 "rollout: spec.strategy",
                 {"blueGreen": {}},
                 "Rollout ml-serving/blue: a rollout at maximum replicas adds 2 pods of 1 nvidia.com/gpu to the 2 in"
-                f" use, but {_QUOTA} allows 3; set maxSurge: 0 and maxUnavailable: 1, or raise the quota to 4",
+                f" use, but {_QUOTA} allows 3; set maxUnavailable to 1 or more there, or raise the quota to 4",
             ),
             Break(
                 "rollout: spec.strategy.canary",
                 {"maxSurge": "100%"},
                 "Rollout ml-serving/blue: a rollout at maximum replicas adds 2 pods of 1 nvidia.com/gpu to the 2 in"
-                f" use, but {_QUOTA} allows 3; set maxSurge: 0 and maxUnavailable: 1, or raise the quota to 4",
+                f" use, but {_QUOTA} allows 3; set maxUnavailable to 1 or more there, or raise the quota to 4",
             ),
         ],
         unknown={"quota: spec.hard": "Rollout ml-serving/blue"},
@@ -228,7 +232,7 @@ CASES: Final = (
                 f"{quota}: spec.hard",
                 _PLENTY | {f"requests.{gpu}": in_use},
                 f"Rollout ml-serving/blue: a rollout at maximum replicas adds 1 pods of {each} {gpu} to the {in_use} in"
-                f" use, but ResourceQuota ml-serving/{name} allows {in_use}; set maxSurge: 0 and maxUnavailable: 1, or"
+                f" use, but ResourceQuota ml-serving/{name} allows {in_use}; set maxUnavailable to 1 or more there, or"
                 f" raise the quota to {in_use + each}",
             )
             for quota, name, gpu, each, in_use in (
@@ -286,7 +290,7 @@ CASES: Final = (
                 "groups: spec.rolloutStrategy.rollingUpdateConfiguration.maxSurge",
                 "50%",
                 f"{_GROUPS}: a rollout at maximum replicas adds 1 groups of 6 nvidia.com/gpu to the 12 in use, but"
-                f" {_QUOTA} allows 12; set maxSurge: 0 and maxUnavailable: 1, or raise the quota to 18",
+                f" {_QUOTA} allows 12; set maxUnavailable to 1 or more there, or raise the quota to 18",
             )
         ],
         unknown={"groups: spec.rolloutStrategy": _GROUPS},
@@ -304,7 +308,7 @@ CASES: Final = (
                 "groups: spec.rolloutStrategy.rollingUpdateConfiguration.maxSurge",
                 1,
                 f"{_GROUPS}: a rollout at maximum replicas adds 1 groups of 4 nvidia.com/gpu to the 8 in use, but"
-                f" {_QUOTA} allows 8; set maxSurge: 0 and maxUnavailable: 1, or raise the quota to 12",
+                f" {_QUOTA} allows 8; set maxUnavailable to 1 or more there, or raise the quota to 12",
             )
         ],
     ),

@@ -1,0 +1,93 @@
+"""How a new version of a server is rolled out: within the quota, and with no fewer replicas than its minimum."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from gpu_tenancy.base.quantity import format_amount
+from gpu_tenancy.model.plan.pods import PodSize, pod_size
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.spec.workloads import Server
+
+_WHOLE: Final = 100
+SCHEDULED_WITHIN: Final = 300
+"""Seconds, in addition to `startup`, until a new pod must be ready: its node, its images and its admission. Ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """The bounds of a rollout.
+
+    Attributes:
+        surge: replicas that it adds (maxSurge).
+        unavailable: replicas, or percent of them, that it can take first (maxUnavailable).
+        warning: what it cannot keep, with the fix; empty if nothing.
+    """
+
+    surge: int
+    unavailable: int | str
+    warning: str = ""
+
+
+def rollout(tree: Tree, team: str, server: Server, size: PodSize) -> Rollout:
+    """The bounds of a rollout of a server, whose replicas an autoscaler sets.
+
+    With quota for one more replica than the maximum, it adds one. Else it adds one below the number of replicas for
+    which quota is guaranteed, and takes one first from there on, because the additional one would wait forever. Only a
+    percentage says both: rounded down, it is 0 for fewer replicas.
+    https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#max-unavailable
+    """
+    least, most = max(1, server.replicas.min), server.replicas.max
+    if server.surge is not None:
+        below = f"{_fewer(least)}; remove surge: 0" if server.surge == 0 else ""
+        return Rollout(server.surge, 0 if server.surge else 1, below)
+    resource, room = _room(tree, team, server, size)
+    percent = -(-_WHOLE // room) if room else _WHOLE
+    if room > most:
+        return Rollout(1, 0)
+    if least < room and percent * least < _WHOLE:
+        return Rollout(1, f"{percent}%")
+    owner, flavor = tree.queue_of(team), size.flavor.name
+    each = size.amounts[resource] * server.nodes
+    has, wanted = (format_amount(resource, amount * each) for amount in (room, least + 1))
+    counted = f"{has} {resource} of flavor {flavor} are guaranteed to it, {least} + 1 replicas need {wanted}"
+    key = f"teams.{owner}.{'gpus' if resource == size.flavor.resource else resource}.{flavor}"
+    fix = f"raise {key}.guaranteed by {format_amount(resource, (least + 1 - room) * each)}, or lower replicas"
+    if room >= least + 1:
+        return Rollout(1, 1, f"{_fewer(least)}: a percentage cannot tell {least} from {room} replicas; {fix}")
+    share = tree.share(owner, flavor, resource)
+    if (share.limit or 0) - share.guaranteed >= (least + 1 - room) * each:
+        return Rollout(1, 0, f"waits until quota can be borrowed: {counted}; {fix}")
+    return Rollout(0, 1, f"{_fewer(least)}: {counted}; {fix}")
+
+
+def rollout_warnings(tree: Tree) -> Iterator[str]:
+    """Servers whose rollouts wait for quota of others, or have fewer replicas than the minimum."""
+    for team, spec in tree.stack.teams.items():
+        for name, server in spec.serving.items():
+            size = pod_size(tree, team, server)
+            if size and (warning := rollout(tree, team, server, size).warning):
+                yield f"teams.{team}.serving.{name}: a rollout {warning}"
+
+
+def _fewer(least: int) -> str:
+    return f"has {least - 1} of {least} replicas"
+
+
+def _room(tree: Tree, team: str, server: Server, size: PodSize) -> tuple[str, int]:
+    """The resource of which least is guaranteed, and for how many replicas: beside the team's other servers."""
+    owner, flavor = tree.queue_of(team), size.flavor.name
+    taken = dict.fromkeys(size.amounts, 0)
+    for user in tree.users[owner]:
+        for other in tree.stack.teams[user].serving.values():
+            of_other = None if other is server else pod_size(tree, user, other)
+            if of_other and of_other.flavor.name == flavor:
+                for resource in taken:
+                    taken[resource] += of_other.amounts.get(resource, 0) * other.most_pods
+    rooms = {
+        resource: max(0, tree.share(owner, flavor, resource).guaranteed - taken[resource]) // (amount * server.nodes)
+        for resource, amount in reversed(size.amounts.items())
+        if amount
+    }
+    least = min(rooms, key=lambda resource: rooms[resource])
+    return least, rooms[least]
