@@ -85,14 +85,14 @@ class Opened:
         self.page.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
 
 
-def opened(chromium: Browser, file: Path, scheme: Scheme = "light", width: int = 1280) -> Opened:
-    """A page of a file, as wide as a window of that many pixels."""
+def opened(chromium: Browser, place: Path | str, scheme: Scheme = "light", width: int = 1280) -> Opened:
+    """A page of a file or an address, as wide as a window of that many pixels."""
     context = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
     found = Opened(context.new_page(), [], [])
     found.page.on("request", lambda request: found.requests.append(request.url))
     found.page.on("console", lambda message: found.complaints.append(message.text))
     found.page.on("pageerror", lambda error: found.complaints.append(str(error)))
-    found.page.goto(file.as_uri())
+    found.page.goto(place if isinstance(place, str) else place.as_uri())
     return found
 
 

@@ -111,8 +111,8 @@ def listing(state: State, team: str = "") -> Listing:
         raise ConsoleError(f"namespace {team} not found", nearest(team, known) if known else "check its name")
     queues = Queues(state)
     workloads = [workload for workload in queues.workloads if team in {"", workload.namespace}]
-    expected = _waits(queues, workloads)
-    jobs = [replace(_job(queues, workload), wait=expected.get(workload.label)) for workload in workloads]
+    expected, places = _waits(queues, workloads), _places(queues)
+    jobs = [replace(_job(workload, places), wait=expected.get(workload.label)) for workload in workloads]
     jobs += _gangs(state, team)
     jobs.sort(key=lambda job: (job.state != "admitted", job.state != "reserved", job.place or 0, job.since, job.name))
     held = {(workload.holder, line): None for workload in workloads for line, held in workload.held.items() if held}
@@ -121,10 +121,10 @@ def listing(state: State, team: str = "") -> Listing:
     return Listing(tuple(jobs), tuple(dict.fromkeys((*notes, *unread))))
 
 
-def _job(queues: Queues, workload: Workload) -> QueuedJob:
+def _job(workload: Workload, places: Mapping[str, tuple[int, bool]]) -> QueuedJob:
     waits: JobState = "stopped" if workload.on_hold else "held back" if workload.held_back else "pending"
     state = _STAGES.get(workload.stage) or waits
-    place, at_least = _place(queues, workload) if state == "pending" else (None, False)
+    place, at_least = places.get(workload.label, (None, False)) if state == "pending" else (None, False)
     held = workload.held
     resources = gpus({resource: amount for (_, resource), amount in held.items() if amount}) or workload.total
     return QueuedJob(
@@ -162,12 +162,14 @@ def _waits(queues: Queues, workloads: Iterable[Workload]) -> dict[str, Estimate]
     return found
 
 
-def _place(queues: Queues, workload: Workload) -> tuple[int | None, bool]:
-    """The place of a pending workload, and whether there may be others before it that the user may not read."""
-    name = queues.queue_of(workload)
-    pending = [other.label for other in queues.waiting_in(name) if not other.held_back]
-    unseen = name not in queues.cluster_queues or bool(queues.unseen(name))
-    return (pending.index(workload.label) + 1 if name else None), unseen
+def _places(queues: Queues) -> dict[str, tuple[int, bool]]:
+    """The places of pending workloads, and whether there may be others before them that the user may not read."""
+    found: dict[str, tuple[int, bool]] = {}
+    for name in filter(None, queues.members):
+        unseen = name not in queues.cluster_queues or bool(queues.unseen(name))
+        pending = (workload.label for workload in queues.waiting_in(name) if not workload.held_back)
+        found |= {label: (place, unseen) for place, label in enumerate(pending, 1)}
+    return found
 
 
 def _gangs(state: State, team: str) -> Iterator[QueuedJob]:

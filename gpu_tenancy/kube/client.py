@@ -133,6 +133,12 @@ class Cluster:
             found += [_of_row(api_version, kind, columns, row) for row in maps_at(page, "rows")]
         return tuple(found)
 
+    def version(self, api_version: str, kind: str, *, namespace: str = "") -> str:
+        """The resource version of all objects of a kind, from which a watch reports what changes later."""
+        accept = partial("PartialObjectMetadataList", wanted=True)
+        page = next(self._pages(api_version, kind, namespace, {"limit": "1"}, accept))
+        return text_at(page, "metadata", "resourceVersion")
+
     def _pages(
         self, api_version: str, kind: str, namespace: str, query: Mapping[str, str], accept: str
     ) -> Iterator[Manifest]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gpu_tenancy.inspect.estimate import History
     from gpu_tenancy.inspect.fit import Fitting
     from gpu_tenancy.inspect.reading import State
+    from gpu_tenancy.inspect.running import Why
     from gpu_tenancy.kube.client import Cluster
 
 T = TypeVar("T")
@@ -70,7 +71,7 @@ def usage(
         from gpu_tenancy.inspect.reading import read
         from gpu_tenancy.inspect.usage import KINDS, measure
 
-        own, only = _whose(cluster, team, namespace, everybody=everybody)
+        own, only = whose(cluster, team, namespace, everybody=everybody)
         show_answer(
             lambda: measure(read(cluster, KINDS, own), only), show.usage, show.data, output, every if watch else None
         )
@@ -99,7 +100,7 @@ def queue(
         from gpu_tenancy.inspect.listing import KINDS, data, listing, shown
         from gpu_tenancy.inspect.reading import read
 
-        own, only = _whose(cluster, team, namespace, everybody=everybody)
+        own, only = whose(cluster, team, namespace, everybody=everybody)
         durations = _durations(history)
         show_answer(
             lambda: listing(replace(read(cluster, KINDS, own), history=durations), only),
@@ -110,7 +111,7 @@ def queue(
         )
 
 
-def _whose(cluster: "Cluster", team: str | None, namespace: str | None, *, everybody: bool) -> tuple[str, str]:
+def whose(cluster: "Cluster", team: str | None, namespace: str | None, *, everybody: bool) -> tuple[str, str]:
     """The user's own namespace, which is read alone where the user may not read all; and the one to show, if only one.
 
     Raises:
@@ -270,18 +271,27 @@ def why(
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         from gpu_tenancy.inspect import show
-        from gpu_tenancy.inspect.jobs import look_up
-        from gpu_tenancy.inspect.reading import read
-        from gpu_tenancy.inspect.target import target_of
-        from gpu_tenancy.inspect.why import KINDS, OWN
-        from gpu_tenancy.inspect.why import why as follow
 
         home, name = place_of(cluster, job, namespace)
         with terminal.reported_if_slow("reading the cluster"):
-            manifest = look_up(cluster, home, name, kind)
-            state = replace(read(cluster, KINDS, home, only=OWN), history=_durations(history))
-            result = follow(target_of(manifest, state), state)
+            result = explain(cluster, home, name, kind, history)
         answer(output, show.data(result), show.why(result, verbose=verbose), names=[f"{home}/{name}"])
+
+
+def explain(cluster: "Cluster", namespace: str, name: str, kind: str = "", history: Path | None = None) -> "Why":
+    """What `why` says of an object; see its options.
+
+    Raises:
+        ConsoleError: no object has the name, or several have it.
+    """
+    from gpu_tenancy.inspect.jobs import look_up
+    from gpu_tenancy.inspect.reading import read
+    from gpu_tenancy.inspect.target import target_of
+    from gpu_tenancy.inspect.why import KINDS, OWN, why
+
+    manifest = look_up(cluster, namespace, name, kind)
+    state = replace(read(cluster, KINDS, namespace, only=OWN), history=_durations(history))
+    return why(target_of(manifest, state), state)
 
 
 def _durations(file: Path | None) -> "History":

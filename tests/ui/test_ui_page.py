@@ -1,0 +1,84 @@
+"""What the page of `tenancy ui` shows, of built clusters."""
+
+import re
+
+from live_builders import HIDDEN_QUEUES, local_queue, state
+from page_reader import Page
+from ui_served import SCRIPT, busy, job, research
+
+from gpu_tenancy.inspect.reading import Missing
+from gpu_tenancy.ui.board import Board, board_of
+from gpu_tenancy.ui.page import MOST, page, sections
+
+NODES = Missing("Node", "free capacity of nodes", "you may not list nodes in the whole cluster", "an admin")
+
+
+def read(board: Board, name: str) -> Page:
+    return Page(sections(board)[name])
+
+
+def test_the_queue_has_places_in_their_order_and_what_is_borrowed() -> None:
+    board = research("late", "early")
+    (title, rows), *_ = read(board, "pending").tables.items()
+    assert title == "Pending: 2 jobs"
+    assert [cells[:3] for cells in rows[1:]] == [
+        ["late: why is it in this state?", "8 nvidia.com/gpu", "pending, place 1"],
+        ["early: why is it in this state?", "8 nvidia.com/gpu", "pending, place 2"],
+    ]
+    assert "queue research borrows 4 of its 12 a100 nvidia.com/gpu" in read(board, "pending").words
+    assert "Admitted: 2 jobs" in read(board, "admitted").tables
+
+
+def test_the_tree_has_each_cohort_with_its_teams_and_their_numbers() -> None:
+    found = read(research("late"), "tree")
+    assert found.pictures == [
+        "research, a100: 12 used of 8, limit 32; 4 borrowed, 8 pending",
+        "speech, a100: 4 used of 8, limit 32; none pending",
+    ]
+    assert found.words.index("company") < found.words.index("org") < found.words.index("research")
+    assert "unassigned, all teams may borrow: 16 nvidia.com/gpu a100" in found.words
+
+
+def test_nodes_are_shown_by_flavor_and_one_by_one() -> None:
+    found = read(research(), "nodes")
+    assert found.tables["Nodes by flavor"][1] == [
+        "a100", "2", "1 ready, 1 not ready", "16 nvidia.com/gpu", "8 nvidia.com/gpu"
+    ]  # fmt: skip
+    assert found.tables["Nodes"][1] == ["n1", "a100", "ready", "8 nvidia.com/gpu", "8 nvidia.com/gpu"]
+
+
+def test_what_a_person_may_not_read_is_said_in_its_section() -> None:
+    board = board_of(state((HIDDEN_QUEUES, NODES), ClusterQueue=[], Node=[]), "research", ())
+    assert HIDDEN_QUEUES.text in read(board, "tree").words
+    assert NODES.text in read(board, "nodes").words
+    assert "Jobs and servers: 0" in read(board, "jobs").words
+
+
+def test_jobs_of_all_teams_have_their_namespace_and_no_list_of_objects() -> None:
+    board = board_of(busy("late"), "", None)
+    assert "research/late" in read(board, "pending").words
+    assert "tenancy ui TEAM" in read(board, "jobs").words
+
+
+def test_a_long_queue_is_cut_and_says_how_many_more_there_are() -> None:
+    board = board_of(
+        busy(*(f"w{at}" for at in range(MOST + 20))), "research", tuple(job(f"j{at}") for at in range(130))
+    )
+    found = sections(board)
+    assert found["pending"].count("<tr data-row") == MOST == found["jobs"].count("<tr data-row")
+    assert "and 20 more; tenancy queue research lists all" in Page(found["pending"]).words
+    assert "and 30 more; tenancy jobs research lists all" in Page(found["jobs"]).words
+
+
+def test_texts_of_the_cluster_are_no_markup() -> None:
+    """Names are checked by the API server, labels are not names everywhere."""
+    board = board_of(state(LocalQueue=[local_queue("research")]), "research", (job(SCRIPT),))
+    assert "<img" not in sections(board)["jobs"]
+
+
+def test_the_policy_allows_the_script_of_the_page_and_nothing_from_elsewhere() -> None:
+    text, policy = page("research", "https://cluster", sections(research()), "12:00")
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert re.findall(r"(?:src|href)=\"([^\"]*)\"", text)[0] == "data:,"
+    assert not re.search(r"(?:src|href)=\"(?!#|data:,)", text)
