@@ -12,6 +12,7 @@ from gpu_tenancy.base.json import at, maps_at, text_at, texts_at
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import CLAIMED, CPU, MEMORY, is_extended
 from gpu_tenancy.inspect.cluster_queues import ClusterQueue
+from gpu_tenancy.inspect.code import ANNOTATION, code_volumes, unpacking
 from gpu_tenancy.inspect.demand import PRIORITY_LABEL, QUEUE_LABEL
 from gpu_tenancy.inspect.nodes import read_nodes
 from gpu_tenancy.inspect.pods import Manifest, name_of
@@ -49,6 +50,7 @@ class Wish:
         mounts: paths by PersistentVolumeClaim.
         user: whose job it is, as a label; empty for nobody's.
         args: arguments of the image's own command, or of `command`.
+        code: archive of the folder in which the command runs, as `code.packed` has it; empty for none.
     """
 
     image: str
@@ -67,6 +69,12 @@ class Wish:
     mounts: Mapping[str, str] = field(default_factory=dict[str, str])
     user: str = ""
     args: Sequence[str] = ()
+    code: str = ""
+
+    @property
+    def marks(self) -> dict[str, Any]:
+        """The metadata of pods, as a field of their template; empty without."""
+        return {"metadata": {"annotations": {ANNOTATION: self.code}}} if self.code else {}
 
 
 def user_label(username: str) -> str:
@@ -258,7 +266,7 @@ def container_of(wish: Wish, place: Place) -> dict[str, Any]:
     sources = {name: {"secretKeyRef": {"name": of, "key": key}} for name, (of, key) in wish.secrets.items()}
     fields = {
         "image": wish.image,
-        "command": list(wish.command),
+        "command": unpacking(wish.command) if wish.code else list(wish.command),
         "args": list(wish.args),
         "env": [
             *({"name": name, "value": value} for name, value in wish.env.items()),
@@ -273,6 +281,9 @@ def volumes_of(wish: Wish) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The volumes of a pod, and their mounts. Pods with several GPUs exchange data by shared memory."""
     volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in wish.mounts]
     mounts = [{"name": claim, "mountPath": path} for claim, path in wish.mounts.items()]
+    if wish.code:
+        more = code_volumes()
+        volumes, mounts = [*volumes, *more[0]], [*mounts, *more[1]]
     if wish.gpus > 1 or wish.gpus * wish.nodes > 1:
         volumes.append({"name": "shared-memory", "emptyDir": {"medium": "Memory"}})
         mounts.append({"name": "shared-memory", "mountPath": "/dev/shm"})  # noqa: S108 - where NCCL looks for it
@@ -297,7 +308,7 @@ def _job(wish: Wish, place: Place) -> dict[str, Any]:
         **({"activeDeadlineSeconds": wish.deadline} if wish.deadline else {}),
         # An evicted pod is not a retry.
         "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]},
-        "template": {"spec": pod},
+        "template": {**wish.marks, "spec": pod},
     }
 
 
@@ -309,7 +320,7 @@ def _train_job(wish: Wish, place: Place, runtime: str) -> dict[str, Any]:
     pod = place.spec
     if volumes:
         pod |= {"volumes": volumes, "containers": [{"name": NODE, "volumeMounts": mounts}]}
-    jobs = [{"name": NODE, "template": {"spec": {"template": {"spec": pod}}}}]
+    jobs = [{"name": NODE, "template": {"spec": {"template": {**wish.marks, "spec": pod}}}}]
     patch = {
         "manager": "gpu-tenancy.dev/submit",
         "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}},
@@ -328,6 +339,9 @@ def _ray_job(wish: Wish, place: Place) -> dict[str, Any]:
     Raises:
         ConsoleError: there is no command.
     """
+    if wish.code:
+        fix = "bring it by the image, or by a claim of the team with --mount"
+        raise ConsoleError("--code: cannot be combined with --framework ray, whose workers run no command", fix)
     if not wish.command:
         raise ConsoleError("--framework ray: no command", "add it after `--`: the head of the cluster runs it")
     volumes, mounts = volumes_of(wish)

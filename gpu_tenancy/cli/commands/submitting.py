@@ -75,6 +75,14 @@ def submit(
         list[str] | None, typer.Option(help="Variable with a key of a Secret: NAME=SECRET/KEY. Repeatable.")
     ] = None,
     mount: Mounts = None,
+    code: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder of code in which the command runs: at most 180 KiB compressed.",
+            show_default=False,
+        ),
+    ] = None,
     after: Annotated[
         str, typer.Option(metavar="JOB", help="Wait here until this job is complete, then submit.", show_default=False)
     ] = "",
@@ -104,6 +112,7 @@ def submit(
 
         from gpu_tenancy.access.live import who_am_i
         from gpu_tenancy.inspect import show
+        from gpu_tenancy.inspect.code import packed
         from gpu_tenancy.inspect.demand import demand
         from gpu_tenancy.inspect.job_files import read_job
         from gpu_tenancy.inspect.submitting import Wish, job_of, scheduled, user_label
@@ -126,6 +135,7 @@ def submit(
             dict(pairs("--env", env)),
             {variable: _key(variable, source) for variable, source in pairs("--secret", secret)},
             dict(pairs("--mount", mount)),
+            code=packed(code) if code else "",
         )
         if file:
             if wish != Wish(""):

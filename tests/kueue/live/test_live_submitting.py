@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from gpu_tenancy.base.json import at, text_at
 from gpu_tenancy.cli.main import app
+from gpu_tenancy.inspect.code import ANNOTATION, packed
 from gpu_tenancy.inspect.target import KINDS as TARGETS
 from gpu_tenancy.inspect.target import owners
 from gpu_tenancy.kube.client import Cluster, Manifest
@@ -55,6 +56,25 @@ def test_one_line_submits_a_job_that_runs_and_is_listed(researcher: Researcher, 
         shown = {key: listed[key] for key in ("name", "kind", "state", "flavors", "user")}
         assert shown == {"name": "by-word", "kind": kind, "state": "admitted", "flavors": ["a100"], "user": "rita"}
         assert listed["requests"]["nvidia.com/gpu"] == 4 * pods
+    finally:
+        researcher.end(made)
+
+
+@pytest.mark.parametrize("framework", ["job", "pytorch"])
+def test_code_of_a_folder_comes_with_the_pods(researcher: Researcher, framework: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('step 1')", encoding="utf-8")
+    words = ("--name", "with-code", "--image", "registry.example.com/ml/train:3.0.1", "--gpus", "4", "--code", tmp_path)
+    done = tenancy(researcher, "submit", *words, "--framework", framework, "--", "python", "train.py")
+    assert done.exit_code == 0, done.output
+    kind = "Job" if framework == "job" else "TrainJob"
+    made: Manifest = {"apiVersion": api_of(kind), "kind": kind, "metadata": {"name": "with-code", "namespace": TEAM}}
+    try:
+        (pod,) = researcher.running("with-code", 1)
+        assert at(pod, "metadata", "annotations", ANNOTATION) == packed(tmp_path)
+        (container,) = _containers(pod)
+        assert container["command"][-2:] == ["python", "train.py"]
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        assert {"code": "/code", "code-archive": "/gpu-tenancy"}.items() <= mounts.items()
     finally:
         researcher.end(made)
 
