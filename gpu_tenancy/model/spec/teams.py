@@ -171,7 +171,7 @@ class Gang(Gpus):
 
 
 class Expose(Section):
-    """What the team's own Services and routes may open to clients outside of the cluster; guards reject all else."""
+    """What servers, Services and routes of the team may open to clients outside of the cluster; else it is rejected."""
 
     hosts: list[Host] = []
     """Hosts of Ingresses, and of routes and Gateways of Gateway API, such as chat.example.com; `*.example.com` allows
