@@ -39,7 +39,7 @@ class Line:
     Attributes:
         place: namespace, kind and name of its object, in which the page finds it again.
         cells: after its name.
-        state: its place among the cells is that of the column `state`.
+        tone: of the cell in the column `state`.
     """
 
     name: str
@@ -199,10 +199,11 @@ def _nodes(board: Board) -> dict[str, object]:
         for flavor, (states, whole, used) in by_flavor(nodes).items()
     ]
     each = [row(node.name, node.flavor, node.state, *_held(node.gpus, node.used)) for node in nodes[:MOST]]
-    heads = columns("flavor", "nodes#", "state", "GPUs", "GPUs in use")
+    in_use = "GPUs of pods that you may read" if "Pod" in board.missing else "GPUs in use"
+    heads = columns("flavor", "nodes#", "state", "GPUs", in_use)
     return {
         "groups": Table("node-groups", "Nodes by flavor", heads, tuple(groups)),
-        "listed": Table("nodes", "Nodes", columns("node", "flavor", "state", "GPUs", "GPUs in use"), tuple(each)),
+        "listed": Table("nodes", "Nodes", columns("node", "flavor", "state", "GPUs", in_use), tuple(each)),
         "count": plural(len(nodes), "node"),
         "more": max(0, len(nodes) - MOST),
     }

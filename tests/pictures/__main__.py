@@ -40,7 +40,7 @@ def main() -> None:
             _picture(chromium, folder / "whatif.html", "whatif", part="#time")
             board = research("sweep-7", "eval", "nightly")
             with serving(replace(board, at=datetime(2026, 1, 21, 12, 31, 4, tzinfo=UTC)), folder) as served:
-                _picture(chromium, served.server.address, "ui", height=960)
+                _picture(chromium, served.server.address, "ui", height=1180)
             for page in ("comment", *(page for page in pages if page.startswith("board-"))):
                 _picture(chromium, folder / f"{page}.html", page, part="main")
 

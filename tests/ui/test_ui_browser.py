@@ -41,10 +41,12 @@ def look(chromium: Browser, served: Served, width: int = 1280) -> Opened:
 def test_it_shows_changes_without_being_loaded_again_and_keeps_the_focus(chromium: Browser, served: Served) -> None:
     found = look(chromium, served)
     page = found.page
+    page.locator("#usage summary").first.click()
     page.get_by_role("button", name="early").focus()
     served.change(research("late", "early", "third"))
     expect(page.locator("#pending h2")).to_have_text("Pending: 3 jobs", timeout=PATIENCE)
     expect(page.get_by_role("button", name="early")).to_be_focused()
+    expect(page.locator("#usage table")).to_be_hidden()
     served.change("the API server is not reachable")
     expect(page.locator("#status")).to_contain_text("Not refreshed since", timeout=PATIENCE)
     expect(page.locator("#pending")).to_contain_text("third")

@@ -35,9 +35,10 @@
     last[id] = html;
     const before = states(section);
     const key = section.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
-    const folds = new Map([...section.querySelectorAll("details")].map((fold) => [fold.firstElementChild.textContent, fold.open]));
+    const named = (fold) => fold.dataset.fold ?? fold.querySelector("summary .name")?.textContent;
+    const folds = new Map([...section.querySelectorAll("details")].map((fold) => [named(fold), fold.open]));
     section.innerHTML = html;
-    for (const fold of section.querySelectorAll("details")) fold.open = folds.get(fold.firstElementChild.textContent) ?? fold.open;
+    for (const fold of section.querySelectorAll("details")) fold.open = folds.get(named(fold)) ?? fold.open;
     for (const row of section.querySelectorAll("tr[data-row]"))
       row.classList.toggle("changed", !first && before.get(row.dataset.row) !== row.querySelector(".state")?.textContent);
     if (key) [...section.querySelectorAll("[data-key]")].find((one) => one.dataset.key === key)?.focus({ preventScroll: true });

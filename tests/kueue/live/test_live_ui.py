@@ -128,7 +128,7 @@ def test_a_researcher_watches_the_queue_through_an_outage(
             first = next(found)["sections"]
             assert "ml-production" in first["tree"]
             assert "a100" in first["nodes"]
-            assert "In use: only pods that you may read" in first["nodes"]
+            assert "GPUs of pods that you may read" in first["nodes"]
             made = researcher.submit(JOB)
             until(found, lambda board: "watched" in board["sections"].get("admitted", ""))
             until(found, lambda board: "running" in board["sections"].get("jobs", ""))
