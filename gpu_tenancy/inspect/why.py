@@ -19,6 +19,7 @@ from gpu_tenancy.inspect.pods import name_of, named, namespace_of, requests
 from gpu_tenancy.inspect.queueing import Offer, QuotaRequest, Source, judge_queue
 from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, NO_KUEUE, NO_LOCAL_QUEUE, Queues
 from gpu_tenancy.inspect.reading import Kind, State
+from gpu_tenancy.inspect.rollouts import with_rollout
 from gpu_tenancy.inspect.running import Why, blocked_pods, explain_rejection, gated, rejected_pods, running
 from gpu_tenancy.inspect.snapshot import NotSimulatedError, unseen_reclaim
 from gpu_tenancy.inspect.takers import borrowed_lines
@@ -40,7 +41,7 @@ _NO_ROOM: Final = re.compile(r'topology "[^"]*" (doesn\'t allow|allows) to fit')
 
 def why(target: Target, state: State) -> Why:
     """Follows one object from its queue to its pods."""
-    found = _followed(target, state)
+    found = with_rollout(_followed(target, state), target)
     messages = tuple(dict.fromkeys(messages_of(target, state)))
     # Pods of a Deployment are created and queued one by one: some wait for the queue while others are rejected.
     others = (explain_rejection(target, message).reason for message in rejected_pods(target, state)[:1])

@@ -30,13 +30,23 @@ def by_adapter() -> tuple[KubernetesObject, ...]:
     return declared(measured({"histogram": "inference_latency_seconds", "by": "adapter"}))
 
 
-@pytest.mark.parametrize("form", ["by_keda", "by_adapter"])
+@pytest.fixture(scope="module")
+def by_signals() -> tuple[KubernetesObject, ...]:
+    """A server that scales on each of the signals."""
+    series = {"running": "running", "waiting": "waiting", "cache": "cache_used", "requests": "requests_total"}
+    query = {"expr": "sum(rate(gateway_requests_total[2m]))", "perReplica": 200}
+    signals = {"queue": 4, "concurrency": 8, "rate": "20/s", "cache": 80, "gpu": 70, "query": query}
+    scaled = server(replicas={"min": 0, "max": 4}, scaleOn={"cpu": None, **signals}, metrics=series)
+    return declared(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, serving={"s": scaled})}))
+
+
+@pytest.mark.parametrize("form", ["by_keda", "by_signals", "by_adapter"])
 def test_all_that_a_measured_server_needs_is_accepted_and_kept_as_written(
     cluster: Cluster, namespace: str, form: str, request: pytest.FixtureRequest
 ) -> None:
     objects: tuple[KubernetesObject, ...] = request.getfixturevalue(form)
     made = [moved(dict(one.manifest), namespace) for one in objects if one.kind in MADE and one.namespace == "a"]
-    scaler = "ScaledObject" if form == "by_keda" else "HorizontalPodAutoscaler"
+    scaler = "HorizontalPodAutoscaler" if form == "by_adapter" else "ScaledObject"
     assert {one["kind"] for one in made} == MADE - {"ScaledObject", "HorizontalPodAutoscaler"} | {scaler}
     for one in made:
         cluster.apply(one)

@@ -1,0 +1,138 @@
+"""Rollouts of a server under the real Kueue: they complete while the quota is used up, and keep the minimum."""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pytest
+from builders import Data, pool, server, stack, team
+from queueing import Queueing
+from repository import ROOT
+
+from gpu_tenancy.base.json import at, maps_at, text_at
+from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
+from gpu_tenancy.engine.objects import kubernetes_objects
+from gpu_tenancy.engine.render import render
+from gpu_tenancy.inspect.reading import read
+from gpu_tenancy.inspect.target import target_of
+from gpu_tenancy.inspect.why import KINDS, OWN, why
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.source import Source, to_config
+
+TEAM: Final = "rollouts"
+APPLIED: Final = (
+    "Namespace", "ServiceAccount", "ResourceQuota", "LimitRange", "ResourceFlavor", "Cohort", "ClusterQueue",
+    "LocalQueue", "Service", "PodDisruptionBudget", "Deployment", "HorizontalPodAutoscaler",
+)  # fmt: skip
+PATIENCE: Final = 90
+SECTIONS: Final[Data] = stack(
+    pools={"h100": pool(nodes=4)},
+    teams={
+        TEAM: team(
+            gpus={"h100": {"guaranteed": 32}},
+            serving={"chat": server(gpus=8, replicas={"min": 3, "max": 4})},
+        )
+    },
+)
+"""Quota for four replicas with a node each."""
+
+
+@dataclass
+class Served:
+    """The stack on the platform, and how few replicas were available since `least` was set."""
+
+    cluster: Cluster
+    objects: dict[str, Manifest]
+    least: int = field(default=0)
+
+    @property
+    def reference(self) -> Reference:
+        return Reference.of(self.objects["Deployment"])
+
+    def pods(self) -> list[Manifest]:
+        return list(self.cluster.list("v1", "Pod", namespace=TEAM, labels="app.kubernetes.io/name=chat"))
+
+    def available(self) -> list[str]:
+        """Images of the pods that answer."""
+        ready = [pod for pod in self.pods() if not at(pod, "metadata", "deletionTimestamp") and _is_ready(pod)]
+        self.least = min(self.least, len(ready))
+        return [text_at(maps_at(pod, "spec", "containers")[0], "image") for pod in ready]
+
+    def wait(self, replicas: int, image: str) -> None:
+        what = f"{replicas} available replicas of {image}"
+        self.cluster.wait_for(lambda: self.available() == [image] * replicas, timeout=PATIENCE, what=what)
+
+    def scale(self, replicas: int) -> None:
+        """Has the autoscaler bring a number of replicas, without any metric."""
+        minimum: Any = {"spec": {"minReplicas": replicas}}
+        self.cluster.patch(Reference.of(self.objects["HorizontalPodAutoscaler"]), minimum)
+        self.cluster.patch(self.reference, {"spec": {"replicas": replicas}})
+
+    def roll(self, image: str, **strategy: Any) -> None:
+        changed: Any = deepcopy(self.objects["Deployment"])
+        changed["spec"]["template"]["spec"]["containers"][0]["image"] = image
+        changed["spec"]["strategy"]["rollingUpdate"].update(strategy)
+        self.cluster.apply(changed)
+
+    def why(self) -> str:
+        state = read(self.cluster, KINDS, TEAM, only=OWN)
+        return why(target_of(self.cluster.get(*self.reference) or {}, state), state).conclusion
+
+
+def _is_ready(pod: Manifest) -> bool:
+    conditions = maps_at(pod, "status", "conditions")
+    return any(text_at(one, "type") == "Ready" and text_at(one, "status") == "True" for one in conditions)
+
+
+@pytest.fixture(scope="module")
+def served(queueing: Queueing) -> Iterator[Served]:
+    declared = load(Source(SECTIONS))
+    queueing.run(declared)
+    cluster = queueing.cluster
+    made = kubernetes_objects(render(ROOT, project="gpu-tenancy", stack=TEAM, config=to_config(Source(SECTIONS))))
+    objects: list[Manifest] = [dict(item.manifest) for kind in APPLIED for item in made if item.kind == kind]
+    bring_nodes(cluster, node_shapes(declared))
+    for manifest in objects:
+        cluster.apply(manifest)
+    yield Served(cluster, {text_at(item, "kind"): item for item in objects})
+    for manifest in reversed(objects):
+        cluster.delete(Reference.of(manifest), wait=PATIENCE)
+    bring_nodes(cluster, ())
+    queueing.run(load(Source(stack())))
+
+
+def test_a_rollout_at_full_quota_completes_and_keeps_the_minimum(served: Served) -> None:
+    served.scale(4)
+    served.wait(4, "registry.example.com/serve:1.0")
+    served.least = 4
+    served.roll("registry.example.com/serve:2.0")
+    served.wait(4, "registry.example.com/serve:2.0")
+    assert served.least == 3, "the quota is used up, so that one replica is removed first"
+
+
+def test_a_rollout_at_the_minimum_adds_a_replica_first(served: Served) -> None:
+    served.scale(3)
+    served.wait(3, "registry.example.com/serve:2.0")
+    served.least = 3
+    served.roll("registry.example.com/serve:1.0")
+    served.wait(3, "registry.example.com/serve:1.0")
+    assert served.least == 3
+
+
+def test_a_rollout_that_only_adds_replicas_waits_at_full_quota(served: Served) -> None:
+    """What the bounds of the stack prevent."""
+    served.scale(4)
+    served.wait(4, "registry.example.com/serve:1.0")
+    served.roll("registry.example.com/serve:3.0", maxUnavailable=0)
+    try:
+        start = "rollout not complete, 4 replicas serve: new pods are rejected: "
+        served.cluster.wait_for(lambda: served.why().startswith(start), timeout=PATIENCE, what="the answer of why")
+        answer = served.why()
+        assert "ResourceQuota budget has " in answer
+        assert "or set maxUnavailable: 1, so that an old pod is removed first" in answer
+    finally:
+        served.roll("registry.example.com/serve:1.0")
+    served.wait(4, "registry.example.com/serve:1.0")
