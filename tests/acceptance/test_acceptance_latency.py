@@ -37,7 +37,11 @@ def by_signals() -> tuple[KubernetesObject, ...]:
     query = {"expr": "sum(rate(gateway_requests_total[2m]))", "perReplica": 200}
     signals = {"queue": 4, "concurrency": 8, "rate": "20/s", "cache": 80, "gpu": 70, "query": query}
     scaled = server(replicas={"min": 0, "max": 4}, scaleOn={"cpu": None, **signals}, metrics=series)
-    return declared(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, serving={"s": scaled})}))
+    made = declared(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, serving={"s": scaled})}))
+    triggers = at(only(made, "ScaledObject"), "spec", "triggers")
+    assert isinstance(triggers, list)
+    assert len(triggers) == len(signals)
+    return made
 
 
 @pytest.mark.parametrize("form", ["by_keda", "by_signals", "by_adapter"])
