@@ -17,7 +17,7 @@ from acceptance_guards import GPU, QUEUE, RESEARCH, TOLERATION, Door, Person, jo
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 
 ATTEMPTS: Final = int(os.environ.get("GPU_TENANCY_ATTEMPTS", "250"))
@@ -613,10 +613,13 @@ def test_no_change_of_a_tenant_takes_a_pod_from_kueue(cluster: Cluster, tenant: 
 
 
 def test_no_deletion_of_a_tenant_lets_a_pod_keep_its_gpus_for_longer(cluster: Cluster, tenant: Person) -> None:
-    # A pod without a node is deleted at once, whatever the period.
-    ending = pod(RESEARCH, RESEARCH, pod_of(terminationGracePeriodSeconds=60, nodeName="l4-0"))
+    # A pod without a node is deleted at once, whatever the period, and one of a node that is not there after a minute.
+    node: Manifest = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "ending"}}
+    stays = {"nodeName": "ending", "tolerations": [{"operator": "Exists"}]}
+    ending = pod(RESEARCH, RESEARCH, pod_of(terminationGracePeriodSeconds=60, **stays))
     ending["metadata"]["name"] = "ending"
-    cluster.create(ending)
+    for manifest in (node, ending):
+        cluster.create(manifest)
     periods = st.integers(0, 120) | st.integers(0, 10**8)
     options: st.SearchStrategy[Any] = st.fixed_dictionaries({}, optional={"gracePeriodSeconds": periods})
 
@@ -626,6 +629,7 @@ def test_no_deletion_of_a_tenant_lets_a_pod_keep_its_gpus_for_longer(cluster: Cl
 
     try_each(options, delete)
     cluster.delete(Reference.of(ending), grace=0)
+    cluster.delete(Reference.of(node))
 
 
 @pytest.fixture(scope="module")
