@@ -291,9 +291,11 @@ def scaled(world: World, namespace: str, name: str) -> tuple[int, int]:
 
 
 def surge(deployment: Manifest) -> int:
-    amount = deployment["spec"]["strategy"]["rollingUpdate"]["maxSurge"]
+    """Pods in addition to the maximum: none of a rollout that removes one first."""
+    rolled = deployment["spec"]["strategy"]["rollingUpdate"]
+    amount = rolled["maxSurge"]
     assert isinstance(amount, int)
-    return amount
+    return 0 if rolled["maxUnavailable"] else amount
 
 
 def gpus_of(deployment: Manifest) -> int:

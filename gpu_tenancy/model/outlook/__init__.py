@@ -26,6 +26,7 @@ from gpu_tenancy.model.plan.measures import Measure, measures, supply_of
 from gpu_tenancy.model.plan.multikueue import worker_clusters
 from gpu_tenancy.model.plan.people import access
 from gpu_tenancy.model.plan.pods import pod_size
+from gpu_tenancy.model.plan.rollouts import rollout
 from gpu_tenancy.model.plan.secrets import SecretRow, secret_rows
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.sidecars import egress_of_datasets
@@ -122,7 +123,7 @@ class Serving:
     Attributes:
         gpus: GPUs per replica: of one pod, or of all pods of a group of nodes.
         replicas: minimum and maximum.
-        surge: additional replicas during a rollout.
+        surge: additional replicas during a rollout with the maximum number of replicas.
         limit: GPUs of the flavor that the team's queue admits at most.
     """
 
@@ -376,7 +377,7 @@ def _serving(tree: Tree) -> list[Serving]:
                     flavor=size.flavor.name,
                     gpus=server.gpus * server.nodes,
                     replicas=Span(server.replicas.min, server.replicas.max),
-                    surge=server.surge or 0,
+                    surge=rollout(tree, team, server, size).at_maximum,
                     limit=(share.limit or 0) if share else 0,
                 )
             )

@@ -28,6 +28,11 @@ class Rollout:
     unavailable: int | str
     warning: str = ""
 
+    @property
+    def at_maximum(self) -> int:
+        """Replicas for which there is quota in addition to the maximum: where it removes one first, there is none."""
+        return 0 if self.unavailable else self.surge
+
 
 def rollout(tree: Tree, team: str, server: Server, size: PodSize) -> Rollout:
     """The bounds of a rollout of a server, whose replicas an autoscaler sets.
