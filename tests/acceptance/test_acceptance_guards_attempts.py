@@ -615,7 +615,7 @@ def test_no_change_of_a_tenant_takes_a_pod_from_kueue(cluster: Cluster, tenant: 
 def test_no_deletion_of_a_tenant_lets_a_pod_keep_its_gpus_for_longer(cluster: Cluster, tenant: Person) -> None:
     # A pod without a node is deleted at once, whatever the period, and one of a node that is not there after a minute.
     node: Manifest = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "ending"}}
-    stays = {"nodeName": "ending", "tolerations": [{"operator": "Exists"}]}
+    stays: dict[str, Any] = {"nodeName": "ending", "tolerations": [{"operator": "Exists"}]}
     ending = pod(RESEARCH, RESEARCH, pod_of(terminationGracePeriodSeconds=60, **stays))
     ending["metadata"]["name"] = "ending"
     for manifest in (node, ending):
