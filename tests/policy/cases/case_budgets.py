@@ -176,7 +176,7 @@ CASES: Final = (
         also=[
             (_STRATEGY, {"type": "Recreate"}),
             (f"{_STRATEGY}.rollingUpdate", {"maxSurge": 1, "maxUnavailable": 1}),
-            (f"{_STRATEGY}.rollingUpdate", {"maxSurge": 1, "maxUnavailable": "17%"}),
+            (f"{_STRATEGY}.rollingUpdate", {"maxSurge": 1, "maxUnavailable": "20%"}),
             ("quota", GONE),
             (_HARD, 11),
             (_HARD, UNKNOWN),
@@ -186,7 +186,7 @@ CASES: Final = (
         breaks=[
             Break(_STRATEGY, GONE, _added(2)),
             Break(f"{_STRATEGY}.rollingUpdate.maxSurge", GONE, _added(2)),
-            Break(f"{_STRATEGY}.rollingUpdate", {"maxSurge": 1, "maxUnavailable": "16%"}, _added(1)),
+            Break(f"{_STRATEGY}.rollingUpdate", {"maxSurge": 1, "maxUnavailable": "19%"}, _added(1)),
             Break(f"{_STRATEGY}.rollingUpdate.maxSurge", 1, _added(1)),
             Break(f"{_STRATEGY}.rollingUpdate.maxSurge", "41%", _added(3)),
             Break(f"{_STRATEGY}.rollingUpdate.maxSurge", "10%", _added(1)),
@@ -284,11 +284,15 @@ CASES: Final = (
         name="groups that a rollout adds",
         rule=budgets.surge_fits,
         given={"groups": GROUPS, "quota": QUOTA},
-        also=[("groups: spec.rolloutStrategy", GONE), (_HARD, 18)],
+        also=[
+            ("groups: spec.rolloutStrategy", GONE),
+            ("groups: spec.rolloutStrategy.rollingUpdateConfiguration", {"maxSurge": "50%", "maxUnavailable": 1}),
+            (_HARD, 18),
+        ],
         breaks=[
             Break(
-                "groups: spec.rolloutStrategy.rollingUpdateConfiguration.maxSurge",
-                "50%",
+                "groups: spec.rolloutStrategy.rollingUpdateConfiguration",
+                {"maxSurge": "50%", "maxUnavailable": 0},
                 f"{_GROUPS}: a rollout at maximum replicas adds 1 groups of 6 nvidia.com/gpu to the 12 in use, but"
                 f" {_QUOTA} allows 12; set maxUnavailable to 1 or more there, or raise the quota to 18",
             )
@@ -305,8 +309,8 @@ CASES: Final = (
         also=[(f"{_TEMPLATE}.size", 1)],
         breaks=[
             Break(
-                "groups: spec.rolloutStrategy.rollingUpdateConfiguration.maxSurge",
-                1,
+                "groups: spec.rolloutStrategy.rollingUpdateConfiguration",
+                {"maxSurge": 1, "maxUnavailable": 0},
                 f"{_GROUPS}: a rollout at maximum replicas adds 1 groups of 4 nvidia.com/gpu to the 8 in use, but"
                 f" {_QUOTA} allows 8; set maxUnavailable to 1 or more there, or raise the quota to 12",
             )
