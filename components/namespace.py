@@ -69,8 +69,6 @@ class TeamNamespace(pulumi.ComponentResource):
             self._service_account(f"{name}-workload", team.name, ACCOUNT, team.pull_secrets),
             self._queue(f"{name}-queue", team),
         ]
-        if team.pull_secrets:
-            self._default_account(f"{name}-default", team)
         for account in team.service_accounts:
             self._service_account(f"{name}-robot-{account}", team.name, account)
         for binding in team.bindings:
@@ -138,19 +136,6 @@ class TeamNamespace(pulumi.ComponentResource):
             automount_service_account_token=False,
             image_pull_secrets=[{"name": secret} for secret in pull_secrets] or None,
             opts=self._inside,
-        )
-
-    def _default_account(self, name: str, team: planned.NamespacePlan) -> ServiceAccount:
-        """The ServiceAccount of pods that name none, which a controller of Kubernetes made: they pull images, too.
-
-        Only this field is set, by server-side apply. It stays when the stack no longer has it: without it, no pod of
-        the namespace could be created until the controller has made another one.
-        """
-        return ServiceAccount(
-            name,
-            metadata={"name": "default", "namespace": team.name},
-            image_pull_secrets=[{"name": secret} for secret in team.pull_secrets],
-            opts=pulumi.ResourceOptions.merge(self._inside, pulumi.ResourceOptions(retain_on_delete=True)),
         )
 
     def _queue(self, name: str, team: planned.NamespacePlan) -> CustomResource:

@@ -117,14 +117,6 @@ def test_pods_of_a_server_refer_to_secrets_and_pull_with_those_of_the_account(ap
     assert one["spec"]["imagePullSecrets"] == [{"name": "hub"}]
 
 
-def test_a_plain_pod_pulls_with_those_of_the_default_account(applied: Cluster) -> None:
-    plain: Any = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "plain", "namespace": TEAM}}
-    resources = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
-    plain["spec"] = {"containers": [{"name": "c", "image": "hub.example.com/x:1", "resources": resources}]}
-    made: Any = applied.create(plain, dry_run=True)
-    assert (made["spec"]["serviceAccountName"], made["spec"]["imagePullSecrets"]) == ("default", [{"name": "hub"}])
-
-
 def using(image: str) -> Any:
     spec = pod_of(0)
     spec["containers"][0]["image"] = image
