@@ -20,7 +20,7 @@ HALF_OF_MEMORY = $(shell $(RUN) python -c 'import psutil; print(psutil.virtual_m
 OWN_UV := $(if $(shell command -v uv 2>/dev/null),,.uv/bin/uv)
 UV := $(or $(OWN_UV),uv)
 RUN := $(UV) run --frozen --no-sync
-PYTEST = $(RUN) python -m pytest -n $(or $(WORKERS),2) --dist loadfile --no-loadscope-reorder --durations 10 --durations-min 1
+PYTEST = $(RUN) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 10 --durations-min 1
 # uv ends with a list of all packages, and --quiet leaves out its progress with it; so a line is printed each 15 s.
 SYNC = while sleep 15 >/dev/null; do echo "still installing"; done & trap "kill $$! 2>/dev/null" EXIT INT TERM; \
   $(UV) sync --frozen --quiet
@@ -51,8 +51,6 @@ test: ready-clouds style types ## Lint, types, import contracts, quick tests, an
 check: ready-clouds ## Run what `make test` leaves: strict types, and the other tests on real API servers: about 40 minutes
 	@$(MAKE) --no-print-directory -j 2 rest strict
 
-# They wait for controllers for a third of their time, so two cores have three workers.
-rest: WORKERS = 3
 rest: ready-clouds
 	@$(PYTEST) -m "(platform or slow) and not smoke"
 
