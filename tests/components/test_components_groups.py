@@ -83,8 +83,7 @@ def test_a_rollout_replaces_a_group_at_a_time_or_adds_groups_that_the_quota_has(
             "rollingUpdateConfiguration"
         ]
 
-    assert rollout() == {"maxSurge": 1, "maxUnavailable": 0}
-    assert rollout(surge=0) == {"maxSurge": 0, "maxUnavailable": 1}
+    assert rollout() == {"maxSurge": 0, "maxUnavailable": 1}
     assert rollout(surge=1) == {"maxSurge": 1, "maxUnavailable": 0}
 
 

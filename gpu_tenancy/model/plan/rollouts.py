@@ -43,9 +43,11 @@ def rollout(tree: Tree, team: str, server: Server, size: PodSize) -> Rollout:
     https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#max-unavailable
     """
     least, most = max(1, server.replicas.min), server.replicas.max
-    if server.surge is not None:
+    # Rollouts that add a group do not complete on Kueue 0.19.2 with LeaderWorkerSet 0.9.
+    if server.grouped or server.surge is not None:
+        surge = server.surge or 0
         below = f"{_fewer(least)}; remove surge: 0" if server.surge == 0 else ""
-        return Rollout(server.surge, 0 if server.surge else 1, below)
+        return Rollout(surge, 0 if surge else 1, below)
     resource, room = _room(tree, team, server, size)
     percent = -(-_WHOLE // room) if room else _WHOLE
     if room > most:

@@ -17,6 +17,8 @@ from workload_rules.scaling import GROUPED, SERVERS, pods_of, pods_per_replica
 
 _QUOTAS: Final = "https://kubernetes.io/docs/concepts/policy/resource-quotas/"
 _ROLLOUT: Final = "https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#max-surge"
+_QUARTER: Final = 4
+"""Pods of which 25 %, rounded down, is one."""
 _BUDGET: Final = "https://kubernetes.io/docs/tasks/run-application/configure-pdb/"
 
 
@@ -119,16 +121,20 @@ def _surge(workload: Resource, count: Decimal) -> Decimal:
 
 
 def _replaces(pod: Pod, resource: str, settings: TenantGpus, stack: Stack) -> bool:
-    """Whether a rollout at maximum replicas also removes old pods first, and so completes without the added ones."""
+    """Whether a rollout at maximum replicas also removes old pods first, and so completes without the added ones.
+
+    Defaults of `maxUnavailable` are 1 for LeaderWorkerSets and 25 % for Deployments.
+    """
     grouped = kind_of(pod.resource) == GROUPED
     strategy = ("rolloutStrategy", "rollingUpdateConfiguration") if grouped else ("strategy", "rollingUpdate")
     unavailable = pod.resource.props.at("spec", *strategy, "maxUnavailable")
-    if not unavailable.has():
-        return False
-    count, _ = _needs(pod, resource, settings, stack)
     each = pods_per_replica(pod) if grouped else 1
-    removed = number_or_percentage(unavailable, count / each, down=True) if each else None
-    return bool(removed)
+    if not each:
+        return False
+    total = _needs(pod, resource, settings, stack)[0] / each
+    if unavailable.has():
+        return bool(number_or_percentage(unavailable, total, down=True))
+    return grouped or (pod.resource.kind == "Deployment" and total >= _QUARTER)
 
 
 def _in_use(quota: Resource, resource: str, settings: TenantGpus, stack: Stack) -> Decimal:

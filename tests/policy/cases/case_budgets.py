@@ -174,6 +174,7 @@ CASES: Final = (
         rule=budgets.surge_fits,
         given=_ALL | {"server": _KEEPS_ALL},
         also=[
+            (_STRATEGY, GONE),  # Then 25 % are unavailable, which is one.
             (_STRATEGY, {"type": "Recreate"}),
             (f"{_STRATEGY}.rollingUpdate", {"maxSurge": 1, "maxUnavailable": 1}),
             (f"{_STRATEGY}.rollingUpdate", {"maxSurge": 1, "maxUnavailable": "20%"}),
@@ -184,7 +185,6 @@ CASES: Final = (
             ("second: spec.replicas", 0),
         ],
         breaks=[
-            Break(_STRATEGY, GONE, _added(2)),
             Break(f"{_STRATEGY}.rollingUpdate.maxSurge", GONE, _added(2)),
             Break(f"{_STRATEGY}.rollingUpdate", {"maxSurge": 1, "maxUnavailable": "19%"}, _added(1)),
             Break(f"{_STRATEGY}.rollingUpdate.maxSurge", 1, _added(1)),
