@@ -106,7 +106,8 @@ def test_what_is_idle_or_ran_too_long_is_stopped_with_the_rights_of_the_job_alon
     researcher.cluster.wait_for(lambda: not researcher.pods("lab") or None, what="the end of its pod")
     (row,) = listed(researcher)
     assert row["state"] == "stopped"
-    (job,) = json.loads(invoked(researcher, "queue", TEAM, "-o", "json").stdout)["jobs"]
+    jobs = json.loads(invoked(researcher, "queue", TEAM, "-o", "json").stdout)["jobs"]
+    (job,) = (one for one in jobs if one["name"] == "lab")
     assert (job["state"], job["flavors"]) == ("stopped", [])  # it holds no quota
     assert notebook(researcher, "start", "lab").exit_code == 0
     (pod,) = researcher.running("lab", 1)

@@ -82,7 +82,9 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 @contextmanager
 def command(kubeconfig: Path) -> Generator[tuple[subprocess.Popen[str], str]]:
     """The command as a person runs it, and the address that it prints."""
-    words = [sys.executable, "-m", "gpu_tenancy", "ui", TEAM, "--kubeconfig", str(kubeconfig)]
+    # As in a terminal: what is started in the background, as CI may be, ignores Ctrl-C.
+    words = ["env", "--default-signal=INT", sys.executable, "-m", "gpu_tenancy", "ui", TEAM]
+    words += ["--kubeconfig", str(kubeconfig)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         try:
             assert running.stdout
