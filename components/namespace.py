@@ -1,6 +1,6 @@
 """A team's namespace with its ResourceQuotas, LimitRange, NetworkPolicies and LocalQueue."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
@@ -37,6 +37,8 @@ from .multikueue import manager_binding
 from .people import team_binding
 
 _NAMESPACE: Final = "kubernetes.io/metadata.name"
+_ANY: Final[NetworkPolicyPeerArgsDict] = {"namespace_selector": {}}
+"""The pods of all namespaces."""
 
 
 class TeamNamespace(pulumi.ComponentResource):
@@ -214,19 +216,19 @@ def _policies(network: planned.NetworkRules) -> Mapping[str, NetworkPolicySpecAr
         policies["allow-datasets"] = _https_to(network.data)
     if network.from_cluster:
         policies |= {
-            f"allow-server-{server}": _ingress(_answering(network, server), port)
+            f"allow-server-{server}": _ingress(_answering(network, server), port, _ANY)
             for server, port in network.ports.items()
         }
     policies |= {
-        f"allow-gateway-{server}": _from_gateway(_answering(network, server), network.ports[server], gateway)
+        f"allow-gateway-{server}": _ingress(_answering(network, server), network.ports[server], *_origins(gateway))
         for server, gateway in network.gateways.items()
     }
     if network.kuberay:
         # KubeRay submits jobs to the dashboard of the head, and asks it how they are:
         # https://github.com/ray-project/kuberay/blob/v1.6.2/ray-operator/controllers/ray/utils/constant.go
-        policies["allow-ray-dashboard"] = _ingress({"ray.io/node-type": "head"}, 8265, network.kuberay)
+        policies["allow-ray-dashboard"] = _ingress({"ray.io/node-type": "head"}, 8265, _pods_of(network.kuberay))
     policies |= {
-        f"allow-metrics-{server}": _ingress(_answering(network, server), monitor.port, monitor.namespace)
+        f"allow-metrics-{server}": _ingress(_answering(network, server), monitor.port, _pods_of(monitor.namespace))
         for server, monitor in network.monitors.items()
     }
     return policies
@@ -237,17 +239,11 @@ def _answering(network: planned.NetworkRules, server: str) -> dict[str, str]:
     return {NAME: server, **(OF_LEADERS if server in network.grouped else {})}
 
 
-def _from_gateway(labels: Mapping[str, str], port: int, gateway: Origins) -> NetworkPolicySpecArgsDict:
-    """Requests of a Gateway, from its pods or from outside of the cluster, to one port of pods with these labels."""
-    peers: list[NetworkPolicyPeerArgsDict] = [
-        *({"namespace_selector": {"match_labels": {_NAMESPACE: namespace}}} for namespace in gateway.namespaces),
-        *({"ip_block": {"cidr": cidr}} for cidr in gateway.cidrs),
-    ]
-    return {
-        "pod_selector": {"match_labels": labels},
-        "policy_types": ["Ingress"],
-        "ingress": [{"from_": peers, "ports": [{"port": port, "protocol": "TCP"}]}],
-    }
+def _origins(gateway: Origins) -> Iterator[NetworkPolicyPeerArgsDict]:
+    """Where the requests of a Gateway come from: its pods, or outside of the cluster."""
+    yield from map(_pods_of, gateway.namespaces)
+    for cidr in gateway.cidrs:
+        yield {"ip_block": {"cidr": cidr}}
 
 
 def _https_to(cidrs: Iterable[str]) -> NetworkPolicySpecArgsDict:
@@ -259,13 +255,14 @@ def _egress(rules: Sequence[NetworkPolicyEgressRuleArgsDict]) -> NetworkPolicySp
     return {"pod_selector": {}, "policy_types": ["Egress"], "egress": rules}
 
 
-def _ingress(labels: Mapping[str, str], port: int, namespace: str = "") -> NetworkPolicySpecArgsDict:
-    """Connections from the pods of a namespace, or of all namespaces, to one port of pods with these labels."""
-    peer: NetworkPolicyPeerArgsDict = {
-        "namespace_selector": {"match_labels": {_NAMESPACE: namespace}} if namespace else {}
-    }
+def _pods_of(namespace: str) -> NetworkPolicyPeerArgsDict:
+    return {"namespace_selector": {"match_labels": {_NAMESPACE: namespace}}}
+
+
+def _ingress(labels: Mapping[str, str], port: int, *peers: NetworkPolicyPeerArgsDict) -> NetworkPolicySpecArgsDict:
+    """Connections from peers to one port of pods with these labels."""
     return {
         "pod_selector": {"match_labels": labels},
         "policy_types": ["Ingress"],
-        "ingress": [{"from_": [peer], "ports": [{"port": port, "protocol": "TCP"}]}],
+        "ingress": [{"from_": list(peers), "ports": [{"port": port, "protocol": "TCP"}]}],
     }

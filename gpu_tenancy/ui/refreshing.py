@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from threading import Condition, Event, Thread
 from typing import Final
 
@@ -57,7 +58,7 @@ class Refreshing:
         self._condition = Condition()
         self._looking = 0
         board = read()
-        self._version = Version(1, sections(board), time_text(board))
+        self._version = Version(1, sections(board), time_text(board.at))
 
     @property
     def version(self) -> Version:
@@ -113,7 +114,7 @@ class Refreshing:
         old = self._version
         try:
             board = self._read()
-            new = Version(old.number + 1, sections(board), time_text(board))
+            new = Version(old.number + 1, sections(board), time_text(board.at))
         except (ApiError, ConsoleError) as error:
             new = Version(old.number + 1, old.sections, old.at, f"Not refreshed since {old.at}: {problem_text(error)}")
         with self._condition:
@@ -142,9 +143,9 @@ class Refreshing:
                 self._ended.wait(_AGAIN)
 
 
-def time_text(board: Board) -> str:
-    """When a board was read: `12:31:04 CET`."""
-    return f"{board.at:%H:%M:%S %Z}".strip()
+def time_text(moment: datetime) -> str:
+    """When something was read: `12:31:04 CET`."""
+    return f"{moment:%H:%M:%S %Z}".strip()
 
 
 def problem_text(error: ApiError | ConsoleError) -> str:

@@ -77,6 +77,7 @@ def _why(cluster: "Cluster", namespace: str, kind: str, name: str) -> str:
 
     from gpu_tenancy.kube.errors import ApiError
     from gpu_tenancy.ui.page import explained, failed
+    from gpu_tenancy.ui.refreshing import time_text
 
     try:
         found = explain(cluster, namespace, name, kind)
@@ -84,4 +85,4 @@ def _why(cluster: "Cluster", namespace: str, kind: str, name: str) -> str:
         return failed(error.what, error.fix)
     except ApiError as error:
         return failed(f"API server: {error}", "check your rights: `kubectl auth can-i --list`")
-    return explained(found, f"{datetime.now().astimezone():%H:%M:%S %Z}".strip())
+    return explained(found, time_text(datetime.now().astimezone()))
