@@ -1,15 +1,26 @@
 """A platform on which Kueue's manager runs, for tests of what it decides."""
 
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
+
+from builders import Data, stack
+from repository import ROOT
 
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.controllers import choosing
 from gpu_tenancy.embedded.definitions import fetch
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
+from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.embedded.platform import Platform
-from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.engine.objects import kubernetes_objects
+from gpu_tenancy.engine.render import render
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.source import Source, to_config
 from gpu_tenancy.model.spec import Stack
 
 QUEUES: Final = "kueue.x-k8s.io"
@@ -23,6 +34,31 @@ class Queueing:
     platform: Platform
     cluster: Cluster
     report: Report
+
+    @contextmanager
+    def deployed(
+        self, sections: Data, name: str, kinds: Iterable[str], patience: float
+    ) -> Generator[dict[str, Manifest]]:
+        """The objects of a stack by kind. Its nodes and those of some kinds are on the platform, applied in this order.
+
+        Args:
+            sections: of the stack.
+            name: of the stack.
+            kinds: to apply.
+            patience: seconds that the deletion of each object may take.
+        """
+        declared = load(Source(sections))
+        self.run(declared)
+        made = kubernetes_objects(render(ROOT, project="gpu-tenancy", stack=name, config=to_config(Source(sections))))
+        objects: list[Manifest] = [dict(item.manifest) for kind in kinds for item in made if item.kind == kind]
+        bring_nodes(self.cluster, node_shapes(declared))
+        for manifest in objects:
+            self.cluster.apply(manifest)
+        yield {item.kind: dict(item.manifest) for item in made}
+        for manifest in reversed(objects):
+            self.cluster.delete(Reference.of(manifest), wait=patience)
+        bring_nodes(self.cluster, ())
+        self.run(load(Source(stack())))
 
     def run(self, stack: Stack) -> None:
         """Has the controllers of a stack's operators run, with its configuration; they are started again if it differs.

@@ -8,12 +8,8 @@ from typing import Any, Final
 import pytest
 from builders import Data, job, pool, server, stack, team
 from queueing import Queueing
-from repository import ROOT
 
 from gpu_tenancy.base.json import at, int_at, map_at, maps_at, text_at
-from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
-from gpu_tenancy.engine.objects import kubernetes_objects
-from gpu_tenancy.engine.render import render
 from gpu_tenancy.inspect import fit
 from gpu_tenancy.inspect.demand import demand
 from gpu_tenancy.inspect.pods import requests
@@ -28,7 +24,7 @@ from gpu_tenancy.local.checks.workloads import check_topology
 from gpu_tenancy.local.settling import settle
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
-from gpu_tenancy.model.source import Source, to_config
+from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec.roles import LEADER_WORKER_SET
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
@@ -95,19 +91,8 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served(queueing: Queueing) -> Iterator[Served]:
-    declared = load(Source(SECTIONS))
-    queueing.run(declared)
-    cluster = queueing.cluster
-    made = kubernetes_objects(render(ROOT, project="gpu-tenancy", stack=TEAM, config=to_config(Source(SECTIONS))))
-    objects: list[Manifest] = [dict(item.manifest) for kind in APPLIED for item in made if item.kind == kind]
-    bring_nodes(cluster, node_shapes(declared))
-    for manifest in objects:
-        cluster.apply(manifest)
-    yield Served(cluster, plan(declared), {item.kind: dict(item.manifest) for item in made})
-    for manifest in reversed(objects):
-        cluster.delete(Reference.of(manifest), wait=PATIENCE)
-    bring_nodes(cluster, ())
-    queueing.run(load(Source(stack())))
+    with queueing.deployed(SECTIONS, TEAM, APPLIED, PATIENCE) as objects:
+        yield Served(queueing.cluster, plan(load(Source(SECTIONS))), objects)
 
 
 def test_the_autoscaler_brings_its_groups_and_kueue_admits_each_as_a_whole(served: Served) -> None:

@@ -8,19 +8,14 @@ from typing import Any, Final
 import pytest
 from builders import Data, pool, server, stack, team
 from queueing import Queueing
-from repository import ROOT
 
 from gpu_tenancy.base.json import at, maps_at, text_at
-from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
-from gpu_tenancy.engine.objects import kubernetes_objects
-from gpu_tenancy.engine.render import render
 from gpu_tenancy.inspect.reading import read
 from gpu_tenancy.inspect.target import target_of
 from gpu_tenancy.inspect.why import KINDS, OWN, why
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.model.load import load
-from gpu_tenancy.model.source import Source, to_config
+from gpu_tenancy.kube.waiting import is_true
 
 TEAM: Final = "rollouts"
 APPLIED: Final = (
@@ -57,7 +52,7 @@ class Served:
 
     def available(self) -> list[str]:
         """Images of the pods that answer."""
-        ready = [pod for pod in self.pods() if not at(pod, "metadata", "deletionTimestamp") and _is_ready(pod)]
+        ready = [pod for pod in self.pods() if not at(pod, "metadata", "deletionTimestamp") and is_true(pod, "Ready")]
         self.least = min(self.least, len(ready))
         return [text_at(maps_at(pod, "spec", "containers")[0], "image") for pod in ready]
 
@@ -82,26 +77,10 @@ class Served:
         return why(target_of(self.cluster.get(*self.reference) or {}, state), state).conclusion
 
 
-def _is_ready(pod: Manifest) -> bool:
-    conditions = maps_at(pod, "status", "conditions")
-    return any(text_at(one, "type") == "Ready" and text_at(one, "status") == "True" for one in conditions)
-
-
 @pytest.fixture(scope="module")
 def served(queueing: Queueing) -> Iterator[Served]:
-    declared = load(Source(SECTIONS))
-    queueing.run(declared)
-    cluster = queueing.cluster
-    made = kubernetes_objects(render(ROOT, project="gpu-tenancy", stack=TEAM, config=to_config(Source(SECTIONS))))
-    objects: list[Manifest] = [dict(item.manifest) for kind in APPLIED for item in made if item.kind == kind]
-    bring_nodes(cluster, node_shapes(declared))
-    for manifest in objects:
-        cluster.apply(manifest)
-    yield Served(cluster, {text_at(item, "kind"): item for item in objects})
-    for manifest in reversed(objects):
-        cluster.delete(Reference.of(manifest), wait=PATIENCE)
-    bring_nodes(cluster, ())
-    queueing.run(load(Source(stack())))
+    with queueing.deployed(SECTIONS, TEAM, APPLIED, PATIENCE) as objects:
+        yield Served(queueing.cluster, objects)
 
 
 def test_a_rollout_at_full_quota_completes_and_keeps_the_minimum(served: Served) -> None:
