@@ -100,6 +100,8 @@ def _sections(review: Review) -> Iterator[Section]:
         yield Section(f"cost by {title}", rank, tuple(lines))
     yield _table("cost of the cluster", 9, all_["fixed"])
     yield _table("serving", 10, all_["serving"])
+    warnings = tuple(_listed("<b>Warnings about servers</b>", map(text, now.server_warnings)))
+    yield Section("warnings about servers", 3, warnings)
     if now.ways_in:
         yield _table("hosts", 3, all_["ways-in"])
     yield _table("node pools", 11, all_["pools"])

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_tenancy.model.load import load
+from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.plan.pods import pod_size
-from gpu_tenancy.model.plan.rollouts import Rollout, rollout, rollout_warnings
+from gpu_tenancy.model.plan.rollouts import Rollout, rollout
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
 
@@ -41,7 +42,7 @@ def test_a_rollout_ends_at_any_number_of_replicas_and_keeps_the_minimum_or_says_
     tree = _tree(guaranteed, limit, s=server(replicas=replicas if more else least, gpus=gpus, cpu=1, memory="1Gi"))
     made = _rollout(tree)
     if made.warning:
-        assert list(rollout_warnings(tree)) == [f"teams.a.serving.s: a rollout {made.warning}"]
+        assert outlook(tree.stack).server_warnings == (f"teams.a.serving.s: a rollout {made.warning}",)
         return
     for now in range(least, most + 1):
         share = made.unavailable if isinstance(made.unavailable, int) else None

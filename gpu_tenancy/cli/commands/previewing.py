@@ -233,7 +233,7 @@ def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
     if starts := _cold_starts(stack_preview):
         waits = f"from 0 replicas, the first request waits for a start: {', '.join(starts)}, and for a node"
         out.print(f"[dim]{escape(waits)}[/dim]", highlight=False)
-    for warning in _rollouts(stack_preview):
+    for warning in seen.now.server_warnings:
         out.print(f"[yellow]{escape(warning)}[/yellow]", highlight=False)
     if unchecked := _unchecked(stack_preview):
         out.print(f"[dim]not checked for arm64: {escape('; '.join(unchecked))}[/dim]", highlight=False)
@@ -242,14 +242,6 @@ def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
     if seen.rules is not None:
         out.print()
         text.show_rules(out, seen.rules)
-
-
-def _rollouts(stack_preview: "Preview") -> list[str]:
-    """Servers whose rollouts wait for quota, or have fewer replicas than their minimum."""
-    from gpu_tenancy.model.plan.rollouts import rollout_warnings
-    from gpu_tenancy.model.plan.shares import Tree
-
-    return list(rollout_warnings(Tree(stack_preview.stack)))
 
 
 def _cold_starts(stack_preview: "Preview") -> list[str]:

@@ -125,6 +125,7 @@ class Serving:
         replicas: minimum and maximum.
         surge: additional replicas during a rollout with the maximum number of replicas.
         limit: GPUs of the flavor that the team's queue admits at most.
+        warnings: what it cannot keep, each with its place in the stack and the fix.
     """
 
     team: str
@@ -134,6 +135,7 @@ class Serving:
     replicas: Span
     surge: int
     limit: int
+    warnings: tuple[str, ...] = ()
 
     @property
     def peak(self) -> int:
@@ -238,6 +240,11 @@ class StackOutlook:
     def resources(self) -> dict[str, str]:
         """The counted resource of each flavor, by `Measure.label`."""
         return {supply.flavor: supply.resource for supply in self.supply}
+
+    @property
+    def server_warnings(self) -> tuple[str, ...]:
+        """What servers cannot keep, each with its place in the stack and the fix."""
+        return tuple(warning for server in self.serving for warning in server.warnings)
 
 
 def outlook(stack: Stack) -> StackOutlook:
@@ -370,6 +377,7 @@ def _serving(tree: Tree) -> list[Serving]:
             if size is None:
                 continue
             share = shares.get(size.flavor.name, {}).get(size.flavor.resource or "")
+            bounds = rollout(tree, team, server, size)
             servers.append(
                 Serving(
                     team=team,
@@ -377,8 +385,9 @@ def _serving(tree: Tree) -> list[Serving]:
                     flavor=size.flavor.name,
                     gpus=server.gpus * server.nodes,
                     replicas=Span(server.replicas.min, server.replicas.max),
-                    surge=rollout(tree, team, server, size).at_maximum,
+                    surge=bounds.at_maximum,
                     limit=(share.limit or 0) if share else 0,
+                    warnings=(f"teams.{team}.serving.{name}: a rollout {bounds.warning}",) if bounds.warning else (),
                 )
             )
     return servers

@@ -1,6 +1,5 @@
 """How a new version of a server is rolled out: within the quota, and with no fewer replicas than its minimum."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -66,15 +65,6 @@ def rollout(tree: Tree, team: str, server: Server, size: PodSize) -> Rollout:
     if (share.limit or 0) - share.guaranteed >= (least + 1 - room) * each:
         return Rollout(1, 0, f"waits until quota can be borrowed: {counted}; {fix}")
     return Rollout(0, 1, f"{_fewer(least)}: {counted}; {fix}")
-
-
-def rollout_warnings(tree: Tree) -> Iterator[str]:
-    """Servers whose rollouts wait for quota of others, or have fewer replicas than the minimum."""
-    for team, spec in tree.stack.teams.items():
-        for name, server in spec.serving.items():
-            size = pod_size(tree, team, server)
-            if size and (warning := rollout(tree, team, server, size).warning):
-                yield f"teams.{team}.serving.{name}: a rollout {warning}"
 
 
 def _fewer(least: int) -> str:
