@@ -36,13 +36,13 @@ DO_NOT_AWAIT: Final = {"pulumi.com/skipAwait": "true"}
 _RUN_TIME: Final = "kueue.x-k8s.io/max-exec-time-seconds"
 """Label after which Kueue stops a workload, counted over all of its admissions:
 https://kueue.sigs.k8s.io/docs/concepts/workload/#maximum-execution-time."""
-_MARGIN: Final = 60
+MARGIN: Final = 60
 """Seconds by which a job's own deadline, which tells users why it failed, comes before Kueue's."""
 
 
 def labels_of(job: JobPlan) -> dict[str, str]:
     """Labels of a job in a queue. Its own deadline begins again after a preemption or restart, Kueue's does not."""
-    end = {_RUN_TIME: str(job.deadline + _MARGIN)} if job.deadline is not None else {}
+    end = {_RUN_TIME: str(job.deadline + MARGIN)} if job.deadline is not None else {}
     return {NAME: job.name, **queued(job.queue, job.pod.priority), **end}
 
 

@@ -14,7 +14,7 @@ from gpu_tenancy.model.plan.guards import GuardsPlan
 
 from .sources import has_parameters, mutation, scope, spec
 
-DEFAULTS: Final = ("queue", "tolerations", "priority", "resources", "ray", "running")
+DEFAULTS: Final = ("queue", "tolerations", "priority", "resources", "ray", "running", "deadline", "pull-secrets")
 """What MutatingAdmissionPolicies complete."""
 _ACTIONS: Final = {"deny": ["Deny"], "warn": ["Warn", "Audit"], "audit": ["Audit"]}
 """Validation actions of the API. `warn` also writes to the audit log, to count what `deny` would reject."""

@@ -18,7 +18,7 @@ from gpu_tenancy.model.plan.pools import GPU_TAINT_VALUE
 from gpu_tenancy.model.plan.service_accounts import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.workloads import SHIPPED
 
-from ..conventions import STAYS
+from ..conventions import MARGIN, STAYS
 from .cel import KINDS, gang_specs, key, literal, partitions, places_of_pods, queue_place, template_places
 
 _READ: Final = re.compile(r"\bvariables\.(\w+)")
@@ -151,6 +151,7 @@ def _resources(rule: Mapping[str, Any], guards: GuardsPlan) -> dict[str, list[st
         "counted": _counted(guards),
         "countedAsOne": [kind for kind in _counted(guards) if not kind.groups],
         "revised": [kind for kind in _counted(guards) if kind.partition],
+        "timed": _timed(guards),
     }
     below = f"/{rule['subresource']}" if "subresource" in rule else ""
     groups = dict.fromkeys(kind.group for kind in kinds[rule["kinds"]])
@@ -161,6 +162,21 @@ def _resources(rule: Mapping[str, Any], guards: GuardsPlan) -> dict[str, list[st
 def _counted(guards: GuardsPlan) -> list[WorkloadKind]:
     """Kinds that Kueue counts by their pod template."""
     return [kind for kind in KINDS if kind.counts_template and queue_place(kind, guards.frameworks) == "object"]
+
+
+def _timed(guards: GuardsPlan) -> list[WorkloadKind]:
+    """Kinds of jobs that Kueue queues as one, and can end."""
+    return [
+        kind
+        for kind in KINDS
+        if kind.is_job and _is_queued(kind, guards) and queue_place(kind, guards.frameworks) in {"object", "jobs"}
+    ]
+
+
+def _ends_itself(kind: WorkloadKind) -> bool:
+    """Whether the spec of what Kueue queues has the field."""
+    fields = [step.field for step in kind.deadline if not step.form]
+    return fields == [*(step.field for step in kind.deadline)] and fields[-2:] == ["spec", "activeDeadlineSeconds"]
 
 
 def _values(guards: GuardsPlan) -> dict[str, str]:
@@ -199,6 +215,8 @@ def _values(guards: GuardsPlan) -> dict[str, str]:
         "graceOfJobs": int(guards.grace.jobs),
         "graceOfServers": int(guards.grace.servers),
         "stays": STAYS,
+        "margin": MARGIN,
+        "endingThemselves": [key(kind) for kind in _timed(guards) if _ends_itself(kind)],
         "internal": [*guards.internal.items()],
         "public": [*guards.public.items()],
         "kinds": [key(kind) for kind in KINDS],

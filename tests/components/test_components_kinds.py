@@ -6,6 +6,7 @@ import pytest
 from builders import Data, job, pool, stack, team
 from components_builders import tenancy
 
+LONGEST = "kueue.x-k8s.io/max-exec-time-seconds"
 KINDS = {
     "pytorch": ("TrainingRuntime", "job-j"),
     "jax": ("TrainingRuntime", "job-j"),
@@ -93,9 +94,12 @@ def test_kueue_ends_what_runs_longer_than_its_deadline_over_all_admissions(frame
     kind = kind_of(framework)
     fields = {"framework": framework, "command": ["/train"]}
     found = cast("Any", tenancy(sections(**fields, deadline="1h")).only(kind).manifest)
-    assert found["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] == "3660"
+    assert found["metadata"]["labels"][LONGEST] == "3660"
+    of_team = sections(**fields)
+    of_team["teams"]["a"]["deadline"] = "2h"
+    assert cast("Any", tenancy(of_team).only(kind).manifest)["metadata"]["labels"][LONGEST] == "7260"
     endless = cast("Any", tenancy(sections(**fields)).only(kind).manifest)
-    assert "kueue.x-k8s.io/max-exec-time-seconds" not in endless["metadata"]["labels"]
+    assert LONGEST not in endless["metadata"]["labels"]
 
 
 def test_a_job_set_is_complete_when_the_roles_are_that_it_names() -> None:

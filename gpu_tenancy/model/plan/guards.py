@@ -64,6 +64,8 @@ class Bounds:
         least: minimum request of CPU and memory of a container, in base units.
         most: maximum limit of CPU and memory of a container, in base units.
         expose: what its Services and routes may open to clients outside of the cluster.
+        pull_secrets: Secrets with which its pods pull images.
+        deadline: default maximum run time of its jobs in seconds; 0 without one.
         default_gpus: whether containers get 0 GPUs by default, which a maximum of GPUs requires.
         priority: default priority class of its workloads; empty without one.
     """
@@ -82,6 +84,8 @@ class Bounds:
     least: Mapping[str, int] = field(default_factory=dict[str, int])
     most: Mapping[str, int] = field(default_factory=dict[str, int])
     expose: Expose = field(default_factory=Expose)
+    pull_secrets: tuple[str, ...] = ()
+    deadline: int = 0
 
     @property
     def annotations(self) -> dict[str, str]:
@@ -93,6 +97,8 @@ class Bounds:
             "priority-classes": self.classes if self.own_classes else [],
             "priority-class-required": ["true"] if self.must_name else [],
             "default-priority": [self.priority] if self.priority else [],
+            "default-deadline": [str(self.deadline)] if self.deadline else [],
+            "pull-secrets": self.pull_secrets,
             "schedulers": ["default-scheduler", "volcano"] if self.volcano else [],
             "volcano-queues": self.gangs,
             "max-gpus-per-container": (f"{resource}={amount}" for resource, amount in self.gpus.items()),
@@ -263,4 +269,6 @@ def _bounds(stack: Stack, namespace: NamespacePlan) -> Bounds:
         least=dict(namespace.limits.min),
         most={resource: amount for resource, amount in namespace.limits.max.items() if not is_extended(resource)},
         expose=team.network.expose,
+        pull_secrets=namespace.pull_secrets,
+        deadline=int(team.deadline or 0),
     )

@@ -287,7 +287,7 @@ def jobs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
             roles=roles,
             gang=job.gang,
             retries=job.retries,
-            deadline=None if job.deadline is None else int(job.deadline),
+            deadline=_deadline(tree, team, job),
             keep=int(job.keep),
             least=job.workers.min if job.elastic else None,
             success=tuple(job.success_roles),
@@ -348,9 +348,16 @@ def _gang(tree: Tree, team: str, name: str, job: Training, roles: tuple[RolePlan
         queue=gang_queue_name(team, flavor.name if flavor else ""),
         roles=roles,
         retries=job.retries,
-        deadline=None if job.deadline is None else int(job.deadline),
+        deadline=_deadline(tree, team, job),
         keep=int(job.keep),
     )
+
+
+def _deadline(tree: Tree, team: str, job: Training) -> int | None:
+    """Its own, else that of its team, if its kind can have one."""
+    usual = None if any(key == "deadline" for key, _ in job.kind.lacks) else tree.stack.teams[team].deadline
+    deadline = usual if job.deadline is None else job.deadline
+    return None if deadline is None else int(deadline)
 
 
 def _pod(tree: Tree, name: str, workload: Workload) -> PodPlan | None:

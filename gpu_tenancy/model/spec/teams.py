@@ -16,6 +16,7 @@ from gpu_tenancy.model.fields import (
     LabelValue,
     Matching,
     Name,
+    Seconds,
     Section,
     Weight,
     WorkloadName,
@@ -258,6 +259,9 @@ class Team(Shares):
     """Another team whose queue and share this team uses, in place of its own."""
     priority: Name | None = None
     """Default priority class of its workloads."""
+    deadline: Annotated[Seconds, Field(ge=1)] | None = None
+    """Default maximum run time of its jobs, also of those that its people submit; default: none. Servers and notebooks
+    have none."""
     weight: Weight = 1.0
     """Weight of the team's queue under fair sharing (`fairness: even`)."""
     usage_weight: Weight | None = None

@@ -17,7 +17,7 @@ _READ: Final = ("pools", "machines", "prices", "priorities", "cohorts", "fairnes
 """Sections that a manager does not have; all but datasets are read from its workers."""
 TEAM: Final = (
     "owner", "cost_center", "tier", "workload_secrets", "secrets", "image_pull_secrets", "cohort", "queue", "priority",
-    "weight", "usage_weight", "lends", "preemption", "containers", "pod_security",
+    "deadline", "weight", "usage_weight", "lends", "preemption", "containers", "pod_security",
 )  # fmt: skip
 """Fields of a team that are the same in all clusters: Kueue copies a workload as the manager admitted it."""
 _OWN: Final = frozenset({"members", "serviceAccounts", "training", "compute", "objects", "claims", "network"})
