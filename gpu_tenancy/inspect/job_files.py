@@ -13,7 +13,7 @@ from gpu_tenancy.base.problems import Path, Problem, StackError
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount
 from gpu_tenancy.inspect.submitting import Wish
 from gpu_tenancy.model.load import draft
-from gpu_tenancy.model.names import Runtime
+from gpu_tenancy.model.names import NO_LAUNCHER, Launched, Runtime
 from gpu_tenancy.model.plan.secrets import literals
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec.workloads import Training
@@ -71,7 +71,10 @@ def _of_stacks(path: Path, job: Training) -> Iterator[Problem]:
     for field in sorted(job.model_fields_set - _TAKEN):
         yield Problem((*path, to_camel(field)), "is not a key of jobs that you submit", fix)
     if job.framework not in get_args(Runtime):
-        yield Problem((*path, "framework"), "is not a kind of jobs that you submit", fix, job.framework)
+        rule = "is not a kind of jobs that you submit"
+        if job.framework in get_args(Launched):
+            rule += f": {NO_LAUNCHER}"
+        yield Problem((*path, "framework"), rule, fix, job.framework)
     if job.elastic:
         yield Problem((*path, "workers"), "sets min and max, which jobs that you submit cannot have", fix)
     for name, variable in job.env.items():

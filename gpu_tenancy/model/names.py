@@ -6,6 +6,15 @@ from gpu_tenancy.base.quantity import CHANNELS, INTERFACES
 
 Runtime: TypeAlias = Literal["job", "pytorch", "jax", "ray"]
 """Frameworks whose jobs `tenancy submit` writes: their pods are alike, so that a few words describe them."""
+Launched: TypeAlias = Literal["mpi", "deepspeed"]
+"""Frameworks with a launcher beside their workers."""
+NO_LAUNCHER: Final = (
+    "a TrainJob sets image and resources of the launcher only; those of its workers are in a TrainingRuntime, which"
+    " researchers may not create"
+)
+"""Why nobody with a researcher's rights submits them: `Trainer` and `ContainerPatch` have no fields for the others
+(https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/runtime/framework/plugins/jobset/builder.go), and the keys for SSH
+would be a Secret."""
 COMPUTE_DOMAINS: Final = "resource.nvidia.com"
 """API group of ComputeDomains."""
 COMPUTE_DOMAIN: Final = (f"{COMPUTE_DOMAINS}/v1beta1", "ComputeDomain")

@@ -98,6 +98,10 @@ def test_arguments_are_those_of_the_container_or_of_the_entrypoint_of_ray(tmp_pa
             "j:\n  image: i:1\n  framework: jobset\n",
             "job.yaml:3: teams.a.training.j.framework: jobset is not a kind of ",
         ),
+        (
+            "j:\n  image: i:1\n  framework: mpi\n  command: [mpirun]\n",
+            "job.yaml:3: teams.a.training.j.framework: mpi is not a kind of jobs that you submit: a TrainJob sets",
+        ),
         ("j:\n  image: i:1\n  workers: {min: 1, max: 2}\n", "job.yaml:3: teams.a.training.j.workers: sets min and max"),
         (
             "j:\n  image: i:1\n  env:\n    N: {field: metadata.name}\n",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -25,7 +25,7 @@ from gpu_tenancy.cli.commands.live import (
     read_for_fit,
     team_of,
 )
-from gpu_tenancy.model.names import Runtime
+from gpu_tenancy.model.names import NO_LAUNCHER, Launched, Runtime
 
 if TYPE_CHECKING:
     from gpu_tenancy.kube.client import Cluster
@@ -57,9 +57,10 @@ def submit(
         str, typer.Option(help="Flavor of the GPUs; default: any of the queue.", show_default=False)
     ] = "",
     framework: Annotated[
-        Runtime,
+        Literal[Runtime, Launched],
         typer.Option(
             help="`job`: pods that know their index; `pytorch`, `jax`: a TrainJob; `ray`: a RayJob, whose head runs it."
+            " `mpi`, `deepspeed`: only in the stack."
         ),
     ] = "job",
     priority: Annotated[str, typer.Option(help="Priority class; default: the team's.", show_default=False)] = "",
@@ -119,6 +120,9 @@ def submit(
 
         if schedule and (follow or after):
             raise ConsoleError("--schedule: cannot be combined with --after or --follow", "remove one of them")
+        if framework == "mpi" or framework == "deepspeed":  # noqa: PLR1714 - so that the types are narrowed
+            fix = f"add the job to `training` of the stack with `framework: {framework}`, or use --framework pytorch"
+            raise ConsoleError(f"--framework {framework}: {NO_LAUNCHER}", fix)
         team = team_of(cluster, None, namespace, "tenancy submit -n TEAM")
         wish = Wish(
             image,

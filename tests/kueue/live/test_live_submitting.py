@@ -131,6 +131,20 @@ def test_one_line_does_not_submit_what_can_never_be_admitted(researcher: Researc
     assert "no jobs" in tenancy(researcher, "queue", TEAM).stdout
 
 
+@pytest.mark.parametrize("framework", ["mpi", "deepspeed"])
+def test_what_a_researcher_may_not_describe_is_refused_with_the_way(researcher: Researcher, framework: str) -> None:
+    done = tenancy(researcher, "submit", "--name", "by-word", "--image", "i:1", "--framework", framework)
+    assert done.exit_code == 1, done.output
+    said = " ".join(done.stderr.split())
+    assert f"--framework {framework}: a TrainJob sets image and resources of the launcher only" in said
+    assert f"add the job to `training` of the stack with `framework: {framework}`" in said
+    runtime: Any = {"mlPolicy": {"numNodes": 1}, "template": {"spec": {"replicatedJobs": []}}}
+    with pytest.raises(ApiError, match="cannot create resource"):
+        researcher.submit(
+            {"apiVersion": api_of("TrainJob"), "kind": "TrainingRuntime", "metadata": {"name": "own"}, "spec": runtime}
+        )
+
+
 def tenancy(researcher: Researcher, command: str, *words: object) -> Result:
     place = ("--kubeconfig", str(researcher.kubeconfig), *(("-n", TEAM) if command == "submit" else ()))
     return CliRunner(env={"COLUMNS": "80"}).invoke(app, [command, *place, *map(str, words)])
