@@ -28,7 +28,7 @@ from gpu_tenancy.model.plan.exposure import RoutePlan
 from gpu_tenancy.model.plan.workloads import ALIVE_AFTER, READY_AFTER, PodPlan, Scaling, ServerPlan
 from gpu_tenancy.model.spec.roles import LEADER, WORKER
 
-from .conventions import DO_NOT_AWAIT, NAME, queued, wire
+from .conventions import DO_NOT_AWAIT, NAME, PART_OF, queued, wire
 from .latency import METRICS_PORT, metrics_port, scaled_object, service_monitor, thousandths
 from .leader_worker_sets import COMPONENT, OF_LEADERS, server_groups
 from .pods import container, near, pod_spec, template_metadata
@@ -59,6 +59,7 @@ class ModelServer(pulumi.ComponentResource):
 
     Attributes:
         workload: the Deployment or LeaderWorkerSet.
+        service: None for a burst, whose pods answer for the Service of their server.
         autoscaler: owner of the number of replicas; None if it is fixed.
         route: of clients outside of the cluster; None without one.
         monitor: the ServiceMonitor; None if Prometheus does not scrape the pods.
@@ -71,18 +72,20 @@ class ModelServer(pulumi.ComponentResource):
         super().__init__("gpu-tenancy:tenancy:ModelServer", name, {}, opts)
         self._own = pulumi.ResourceOptions(parent=self)
         self._labels = {NAME: server.name}
-        self._answering = self._labels | (OF_LEADERS if server.worker else {})
+        self._shared = {PART_OF: server.service} if server.service else {}
+        self._answering = (self._shared or self._labels) | (OF_LEADERS if server.worker else {})
         self.workload = (
             self._groups(f"{name}-leader-worker-set", server, server.worker)
             if server.worker
             else self._deployment(f"{name}-deployment", server)
         )
-        self.service = self._service(f"{name}-service", server)
-        self.route = self._route(f"{name}-route", server, server.route) if server.route else None
+        self.service = None if server.is_burst else self._service(f"{name}-service", server)
+        after = self._after(self.service or self.workload)
+        self.route = self._route(f"{name}-route", server, server.route, after) if server.route else None
         self.disruption_budget = self._disruption_budget(f"{name}-disruption-budget", server)
         self.monitor = (
-            service_monitor(f"{name}-monitor", server, server.monitor, self._after(self.service))
-            if server.monitor
+            service_monitor(f"{name}-monitor", server, server.monitor, after)
+            if server.monitor and self.service
             else None
         )
         self.autoscaler = self._scaler(f"{name}-autoscaler", server, server.scaling) if server.scaling else None
@@ -99,7 +102,7 @@ class ModelServer(pulumi.ComponentResource):
         }
 
     def _deployment(self, name: str, server: ServerPlan) -> Deployment:
-        labels = self._labels | queued(server.queue, server.pod.priority)
+        labels = self._labels | self._shared | queued(server.queue, server.pod.priority)
         spec: DeploymentSpecArgsDict = {
             "selector": {"match_labels": self._labels},
             "strategy": {
@@ -171,7 +174,7 @@ class ModelServer(pulumi.ComponentResource):
             opts=self._own,
         )
 
-    def _route(self, name: str, server: ServerPlan, route: RoutePlan) -> CustomResource:
+    def _route(self, name: str, server: ServerPlan, route: RoutePlan, opts: pulumi.ResourceOptions) -> CustomResource:
         """Weights are set only if there are several Services.
 
         https://gateway-api.sigs.k8s.io/reference/api-types/httproute/
@@ -194,7 +197,7 @@ class ModelServer(pulumi.ComponentResource):
                 "hostnames": [route.host],
                 "rules": [rule],
             },
-            opts=self._after(self.service),
+            opts=opts,
         )
 
     def _disruption_budget(self, name: str, server: ServerPlan) -> PodDisruptionBudget:

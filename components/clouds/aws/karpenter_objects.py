@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from gpu_tenancy.model.plan.cluster import NodePool
+from gpu_tenancy.model.plan.interruptions import KARPENTER_DRAINS
 from gpu_tenancy.model.plan.pools import uses_local_disks
 from gpu_tenancy.model.spec.clouds.base import Maintenance
 
@@ -22,7 +23,7 @@ _WEEK: Final = 7 * 24 * 60
 _CAPACITY: Final = {"spot": "spot", "reserved": "reserved", "capacity-block": "reserved"}
 """Capacity types. For Karpenter, a capacity block is a reservation: https://karpenter.sh/docs/tasks/odcrs/."""
 
-_DRAIN: Final = {"spot": "90s", "capacity-block": "10m"}
+_DRAIN: Final = {"spot": f"{KARPENTER_DRAINS}s", "capacity-block": "10m"}
 """How long a node waits for its pods, by kind of capacity: EC2 warns two minutes before the end of a spot machine, and
 Karpenter drains machines of a capacity block ten minutes before EC2 ends them. The grace period of a pod is the last
 part of it (read 2026-11-24): https://karpenter.sh/docs/concepts/disruption/#terminationgraceperiod,

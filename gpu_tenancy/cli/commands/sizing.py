@@ -13,6 +13,8 @@ from gpu_tenancy.base.quantity import format_duration, format_rate, parse_durati
 from gpu_tenancy.base.terminal import ProjectFolder
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpu_tenancy.model.plan.shares import Tree
     from gpu_tenancy.model.plan.supply import Flavor
     from gpu_tenancy.model.sizing import Size
@@ -82,21 +84,35 @@ class _Hardware:
 
 
 @dataclass(frozen=True, slots=True)
+class _Burst:
+    """Replicas on another flavor."""
+
+    replicas: int
+    hardware: _Hardware
+
+
+@dataclass(frozen=True, slots=True)
 class _Sized:
     size: "Size"
     gpus: int
     latency: float | None
     hardware: _Hardware | None = None
+    burst: _Burst | None = None
+
+    @property
+    def base(self) -> int:
+        """Replicas with headroom, without those of the burst."""
+        return self.size.replicas - (self.burst.replicas if self.burst else 0)
 
     @property
     def guaranteed(self) -> int:
         """GPUs of the replicas with headroom, which must answer while other teams are busy."""
-        return self.size.replicas * self.gpus
+        return self.base * self.gpus
 
     @property
     def limit(self) -> int:
         """GPUs of a rollout too."""
-        return self.size.peak * self.gpus
+        return (self.base + self.size.surge) * self.gpus
 
     @property
     def missing(self) -> int:
@@ -119,6 +135,14 @@ class _Sized:
                 "missing": self.missing,
             }
             found["monthly"] = None if price is None else price * self.guaranteed
+        if self.burst:
+            carries = min(self.base * self.size.per_replica, self.size.rate) / 1000
+            found["burst"] = {
+                "flavor": self.burst.hardware.flavor,
+                "replicas": self.burst.replicas,
+                "gpus": self.burst.replicas * self.gpus,
+                "rateWithout": carries,
+            }
         return found
 
     def lines(self) -> list[str]:
@@ -136,7 +160,15 @@ class _Sized:
         lines.append(f"guaranteed: {self.guaranteed} {name}, limit: {self.limit}")
         if self.hardware is None:
             return [*lines, "nodes, prices and the headroom for a lost node: specify a stack"]
-        return [*lines, f"cost: {self._cost(self.hardware.price)}", f"hardware: {self._room(self.hardware)}"]
+        lines += [f"cost: {self._cost(self.hardware.price)}", f"hardware: {self._room(self.hardware)}"]
+        return [*lines, *(self._burst(self.burst) if self.burst else ())]
+
+    def _burst(self, burst: _Burst) -> "Iterator[str]":
+        gpus, has = burst.replicas * self.gpus, burst.hardware
+        price = "cost unknown" if has.price is None else f"${has.price * gpus:,.0f} a month if they run all the time"
+        yield f"burst: {burst.replicas} of the {self.size.replicas} replicas on {gpus} {has.flavor} GPUs, {price}"
+        carried = format_rate(min(self.base * self.size.per_replica, self.size.rate))
+        yield f"without the burst: {self.base} replicas = {carried} of the load of {format_rate(self.size.rate)}"
 
     def _cost(self, price: float | None) -> str:
         if price is None:
@@ -174,7 +206,10 @@ def _of_server(tree: "Tree", text: str, asked: _Asked) -> _Sized:
     from gpu_tenancy.model.spec.workloads import Load
 
     servers = {
-        f"{team}/{name}": (team, it) for team, spec in tree.stack.teams.items() for name, it in spec.serving.items()
+        f"{team}/{name}": (team, it)
+        for team, spec in tree.stack.teams.items()
+        for name, it in spec.serving.items()
+        if not it.burst_of
     }
     if text not in servers:
         raise ConsoleError(f"unknown server '{text}'", nearest(text, servers))
@@ -188,7 +223,14 @@ def _of_server(tree: "Tree", text: str, asked: _Asked) -> _Sized:
         _alone(asked)
     load = (server.load or Load.model_construct()).model_copy(update=own)
     gpus = server.gpus * server.nodes
-    return _Sized(size_of(server, load, pod), gpus, load.latency, _hardware(tree, pod.flavor, tree.queue_of(team)))
+    owner = tree.queue_of(team)
+    size_ = size_of(server, load, pod)
+    own_flavor = _hardware(tree, pod.flavor, owner)
+    if server.burst is None:
+        return _Sized(size_, gpus, load.latency, own_flavor)
+    further = min(server.burst.max, size_.replicas - 1)
+    burst = _Burst(further, _hardware(tree, tree.flavors[server.burst.flavor], owner))
+    return _Sized(size_, gpus, load.latency, own_flavor, burst)
 
 
 def _alone(asked: _Asked) -> "tuple[Size, int, float | None]":

@@ -39,6 +39,19 @@ class ByQueue(Row):
     date: dt.date | None = None
 
 
+class Notice(Row):
+    """How a cloud takes a machine back.
+
+    Attributes:
+        pods: seconds from the notice until the pods of teams have ended.
+        source: URL of the documentation.
+    """
+
+    pods: int
+    source: str
+    date: dt.date
+
+
 class CapacityRule(Row):
     """The requirements of one capacity type in one cloud.
 
@@ -52,6 +65,7 @@ class CapacityRule(Row):
         bought_as: the capacity type by which its machines are bought; None for itself.
         taints: taints that the cloud itself adds to these nodes, as `key=value:effect`.
         by_queue: how Kueue requests these nodes; None if the autoscaler creates them for pods.
+        notice: how the cloud takes a node back; None if it does not, or if that is unknown.
     """
 
     refused: str | None = None
@@ -63,6 +77,7 @@ class CapacityRule(Row):
     bought_as: CapacityType | None = None
     taints: tuple[str, ...] = ()
     by_queue: ByQueue | None = None
+    notice: Notice | None = None
 
 
 class SharingRule(Row):

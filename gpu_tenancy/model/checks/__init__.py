@@ -1,6 +1,7 @@
 """Checks between the sections of a stack, before it is deployed."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.model.checks.architectures import architecture_problems
@@ -71,9 +72,15 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
     ):
         if stage[-1] is peak_problems and any(loops(tree, cohort) for cohort in tree.parents):
             return  # Sums need a tree without cycles.
-        problems = [problem for check in stage for problem in check(tree) if not _depends_on(problem, broken)]
+        found = (_written(stack, problem) for check in stage for problem in check(tree))
+        problems = [problem for problem in found if not _depends_on(problem, broken)]
         yield from problems
         broken |= {place for problem in problems for place in (problem.path, *problem.about)}
+
+
+def _written(stack: Stack, problem: Problem) -> Problem:
+    """The problem at the keys of the file."""
+    return replace(problem, path=stack.written(problem.path), about=tuple(map(stack.written, problem.about)))
 
 
 def _depends_on(problem: Problem, broken: set[Path]) -> bool:

@@ -26,6 +26,8 @@ def exposure_problems(tree: Tree) -> Iterator[Problem]:
     for team, spec in tree.stack.teams.items():
         for name, server in spec.serving.items():
             path = ("teams", team, "serving", name)
+            if server.burst_of:
+                continue
             if server.canary:
                 yield from _canary(spec, path, server, server.canary)
             elif server.expose:
@@ -84,9 +86,10 @@ def _parts(path: Path, spec: Team) -> Iterator[Problem]:
 
 
 def _canary(spec: Team, path: Path, server: Server, canary: Canary) -> Iterator[Problem]:
-    place, main = (*path, "canary", "of"), spec.serving.get(canary.of)
-    yield from known_in(canary.of, [name for name in spec.serving if name != path[-1]], "server", place, path[:-1])
-    if main is None or canary.of == path[-1]:
+    others = {name: one for name, one in spec.serving.items() if name != path[-1] and not one.burst_of}
+    place, main = (*path, "canary", "of"), others.get(canary.of)
+    yield from known_in(canary.of, others, "server", place, path[:-1])
+    if main is None:
         return
     about = ((*path[:-1], canary.of),)
     if main.canary:

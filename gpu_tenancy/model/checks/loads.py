@@ -29,19 +29,21 @@ def size_of(server: Server, load: Load, pod: PodSize) -> Size:
 
 
 def _replicas(tree: Tree, path: tuple[str, ...], server: Server, size: Size, flavor: Flavor) -> Iterator[Problem]:
-    has = server.replicas.max
-    if has >= size.replicas:
+    has, further = server.replicas.max, server.burst.max if server.burst else 0
+    if has + further >= size.replicas:
         return
-    fix = f"raise it to {size.replicas}"
+    fix = f"raise it to {size.replicas - further}"
     owner = tree.queue_of(path[1])
     if flavor.resource and server.gpus:
-        gpus = size.peak * server.nodes * server.gpus
+        gpus = (size.peak - further) * server.nodes * server.gpus
         limit = limits(tree, owner, flavor, gang=False).get(flavor.resource, 0)
         if gpus > limit:
             fix += f", and teams.{owner}.gpus.{flavor.name}.limit from {limit} to {gpus}"
-    if has >= size.needed:
+    if further:
+        fix += f", or burst.max from {further} to {size.replicas - has}"
+    if has + further >= size.needed:
         fix += ", or set load.headroom: none"
-    rule = f"cannot carry the load: {size.arithmetic()}"
+    rule = f"{f'and {further} of its burst ' if further else ''}cannot carry the load: {size.arithmetic()}"
     yield Problem((*path, "replicas", "max"), rule, fix, str(has), (path, ("pools",)))
 
 

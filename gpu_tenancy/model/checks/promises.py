@@ -217,18 +217,19 @@ def _problem(owner: str, servers: list[_Running], resource: str, sums: tuple[int
     flavor = servers[0].size.flavor.name
     needs = f"the servers on flavor {flavor} need {peak} {resource} at their peak"
     path: Path = ("teams", servers[0].team, "serving", servers[0].name, "replicas")
+    lower = "its max" if servers[0].server.burst_of else "replicas.max or surge"
     if sums[0] > sums[1]:
         pods = ", ".join(server.text(resource) for server in servers)
         teams = dict.fromkeys([owner, *(server.team for server in servers)])
         return Problem(
             path,
             f"{needs} ({pods}), which exceeds the team's limit of {limit}: the last pods would stay pending",
-            f"lower replicas.max or surge, or raise teams.{owner}.gpus.{flavor}.limit",
+            f"lower {lower}, or raise teams.{owner}.gpus.{flavor}.limit",
             about=(*(("teams", team) for team in teams), ("pools",)),
         )
     return Problem(
         path,
         f"{needs}, but the team can never get more than {reach}: the last pods would stay pending",
-        f"lower replicas.max or surge, or add nodes of flavor {flavor}",
+        f"lower {lower}, or add nodes of flavor {flavor}",
         about=(("teams",), ("cohorts",), ("pools",)),
     )

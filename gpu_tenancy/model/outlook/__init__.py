@@ -22,6 +22,7 @@ from gpu_tenancy.model.plan.cohort_objects import cohort_parents
 from gpu_tenancy.model.plan.costs import FixedCost, fixed_costs, pool_costs, prices
 from gpu_tenancy.model.plan.exposure import route
 from gpu_tenancy.model.plan.images import pull_rights
+from gpu_tenancy.model.plan.interruptions import interruption_warnings
 from gpu_tenancy.model.plan.measures import Measure, measures, supply_of
 from gpu_tenancy.model.plan.multikueue import worker_clusters
 from gpu_tenancy.model.plan.people import access
@@ -378,6 +379,7 @@ def _serving(tree: Tree) -> list[Serving]:
                 continue
             share = shares.get(size.flavor.name, {}).get(size.flavor.resource or "")
             bounds = rollout(tree, team, server, size)
+            late = (f"teams.{team}.serving.{name}: a rollout {bounds.warning}",) if bounds.warning else ()
             servers.append(
                 Serving(
                     team=team,
@@ -387,7 +389,7 @@ def _serving(tree: Tree) -> list[Serving]:
                     replicas=Span(server.replicas.min, server.replicas.max),
                     surge=bounds.at_maximum,
                     limit=(share.limit or 0) if share else 0,
-                    warnings=(f"teams.{team}.serving.{name}: a rollout {bounds.warning}",) if bounds.warning else (),
+                    warnings=(*late, *interruption_warnings(tree, team, name, server, size.flavor)),
                 )
             )
     return servers

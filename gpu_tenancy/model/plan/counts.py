@@ -42,7 +42,7 @@ def needed(environment: Environment, team: Team) -> dict[str, int]:
     return {
         "pods": sum(server.most_pods for server in servers) + max((job.most_pods for job in jobs), default=0),
         "jobs": max(of_kinds.values(), default=0),
-        "services": len(servers) + groups + len(connected),
+        "services": sum(not server.burst_of for server in servers) + groups + len(connected),
         "secrets": len(team.secrets),
         "persistentvolumeclaims": len(team.storage) + len(environment.stack.datasets),
     }

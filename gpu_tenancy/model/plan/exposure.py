@@ -38,8 +38,8 @@ class Origins:
 
 
 def route(team: Team, name: str, server: Server) -> RoutePlan | None:
-    """The route of a server; None without one, and for canaries, which are in that of their server."""
-    if server.expose is None or server.canary:
+    """The route of a server; None without one, and for canaries and bursts, which are in that of their server."""
+    if server.expose is None or server.canary or server.burst_of:
         return None
     namespace, _, gateway = server.expose.gateway.partition("/")
     return RoutePlan(

@@ -91,7 +91,7 @@ def p99_name(histogram: str, name: str | None = None) -> str:
 def per_pod(metrics: Metrics, team: str, name: str, server: Server) -> str | None:
     """PromQL of each pod's percentile; None without a histogram."""
     histogram = histogram_of(metrics, server)
-    return pod_p99(histogram, of_server(team, name), "pod") if histogram else None
+    return pod_p99(histogram, of_server(team, server.burst_of or name), "pod") if histogram else None
 
 
 def of_server(team: str, server: str) -> str:

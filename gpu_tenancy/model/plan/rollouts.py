@@ -43,7 +43,8 @@ def rollout(tree: Tree, team: str, server: Server, size: PodSize) -> Rollout:
     """
     least, most = max(1, server.replicas.min), server.replicas.max
     # Rollouts that add a group do not complete on Kueue 0.19.2 with LeaderWorkerSet 0.9.
-    if server.grouped or server.surge is not None:
+    # The base of a burst serves meanwhile.
+    if server.grouped or server.surge is not None or server.burst_of:
         surge = server.surge or 0
         below = f"{_fewer(least)}; remove surge: 0" if server.surge == 0 else ""
         return Rollout(surge, 0 if surge else 1, below)

@@ -109,7 +109,7 @@ def _signals(metrics: Metrics, team: str, name: str, server: Server) -> Iterator
     for key, target in targets(scale_on).items():
         kind = KINDS[key]
         if names := names_of(kind, server):
-            pods = of_server(team, name) if kind.labels is _OWN else _of_gpus(team, name, server)
+            pods = of_server(team, server.burst_of or name) if kind.labels is _OWN else _of_gpus(team, name, server)
             expression = f"avg({kind.expression(names, pods, kind.labels['pod'])})"
             query = None if metrics.by == "adapter" else Query(address, expression)
             yield Signal(_name(key, names), target, query)
@@ -124,7 +124,7 @@ def cold_starts(stack: Stack) -> list[str]:
         f"{team}/{name} up to {format_duration(server.starts_within)}"
         for team, spec in stack.teams.items()
         for name, server in spec.serving.items()
-        if server.replicas.min == 0
+        if server.replicas.min == 0 and not server.burst_of
     ]
 
 

@@ -150,6 +150,7 @@ class ServerPlan:
         metrics: names of what it measures.
         level: its service level.
         route: of clients outside of the cluster; None without one.
+        service: the Service of a server and of its burst; empty for a server without one.
 
     Raises:
         ValueError: both a fixed number and an autoscaler, which would override each other; or neither.
@@ -171,11 +172,17 @@ class ServerPlan:
     metrics: ServerMetrics = NO_METRICS
     level: ServerLevel = field(default_factory=ServerLevel)
     route: RoutePlan | None = None
+    service: str = ""
 
     def __post_init__(self) -> None:
         if (self.replicas is None) == (self.scaling is None):
             msg = f"server {self.name} must have either a fixed number of replicas or an autoscaler; set exactly one"
             raise ValueError(msg)
+
+    @property
+    def is_burst(self) -> bool:
+        """Whether it has the further replicas of another server, whose Service, route and monitor it shares."""
+        return self.service not in {"", self.name}
 
     @property
     def progress(self) -> int:
@@ -412,9 +419,10 @@ def _server(tree: Tree, team: str, name: str, server: Server) -> ServerPlan | No
         monitor=monitor(tree, server),
         nodes=server.nodes,
         worker=pods.get(WORKER),
-        metrics=server.metrics,
+        metrics=NO_METRICS if server.burst_of else server.metrics,
         level=server.service_level,
         route=route(tree.stack.teams[team], name, server),
+        service=server.burst_of or (name if server.burst else ""),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
+from gpu_tenancy.base.problems import Path
 from gpu_tenancy.model.fields import (
     MOST_PRICE,
     Bytes,
@@ -28,7 +29,7 @@ from gpu_tenancy.model.spec.notebooks import Notebooks
 from gpu_tenancy.model.spec.people import Members, ServiceAccount
 from gpu_tenancy.model.spec.secrets import Secret
 from gpu_tenancy.model.spec.tenancy import Gpus, Shares
-from gpu_tenancy.model.spec.workloads import Server, Training
+from gpu_tenancy.model.spec.workloads import OF_BURST, Server, Training
 
 Class: TypeAlias = Annotated[
     str,
@@ -301,6 +302,24 @@ class Team(Shares):
         shared = {name: main.expose for name, main in mains.items() if main and main.canary is None and main.expose}
         own = {name: self.serving[name].model_copy(update={"expose": expose}) for name, expose in shared.items()}
         return self.model_copy(update={"serving": {**self.serving, **own}}) if own else self
+
+    @model_validator(mode="after")
+    def _bursts_are_servers(self) -> Self:
+        """The burst of a server is a server of its own, so that everything counts it."""
+        bursts = {f"{name}{OF_BURST}": spec.as_burst(name) for name, spec in self.serving.items() if spec.burst}
+        if taken := next((name for name in bursts if name in self.serving and not self.serving[name].burst_of), None):
+            raise refuse(f"has a server {taken}, which is the name of the burst of another one", "rename it")
+        return self.model_copy(update={"serving": {**self.serving, **bursts}}) if bursts else self
+
+    def written(self, path: Path) -> Path:
+        """Where the stack has a key of a server: that of a burst is in the section of its server."""
+        server = self.serving.get(str(path[0])) if path else None
+        if server is None or not server.burst_of:
+            return path
+        _, *keys = path
+        if keys and keys[0] not in {"flavor", "replicas"}:
+            return (server.burst_of, *keys)
+        return (server.burst_of, "burst", *(key for key in keys if key != "replicas"))
 
     @model_validator(mode="after")
     def _one_share(self) -> Self:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 from pydantic.alias_generators import to_snake
 
 from gpu_tenancy.model.catalogue.engines import engines
@@ -188,6 +188,31 @@ class ServerWorker(Section):
     """Environment variables, in addition to the server's: texts, or references as in the server's."""
 
 
+class Burst(Section):
+    """Further replicas of a server on another flavor, such as spot nodes, behind the same Service.
+
+    They are a Deployment of their own, `SERVER-burst`, with its own autoscaler, and run what the server runs. The
+    server's own replicas are the base: with a fixed number they are always there, and with a `scaleOn.query`, the burst
+    has only what exceeds their maximum.
+    """
+
+    flavor: Name
+    """Flavor of the further replicas, for which the team has quota too."""
+    min: Count = 1
+    """Minimum number. 0: none without load, which requires `scaleOn.query` and KEDA."""
+    max: Positive
+    """Maximum number."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.max < self.min:
+            raise refuse(f"max {self.max} is less than min {self.min}", f"raise max to {self.min} or lower min")
+        return self
+
+
+OF_BURST: Final = "-burst"
+"""End of the name of the Deployment with the further replicas of a server."""
+
 _DRAIN: Final = 120.0
 """Default of `drain` of an engine, in seconds."""
 _STARTUP: Final = 600
@@ -247,10 +272,13 @@ class Server(Workload):
     """How clients outside of the cluster reach it; default: they do not."""
     canary: Canary | None = None
     """Which part of another server's requests it gets, such as `{of: chat, weight: 5}`; default: none."""
+    burst: Burst | None = None
+    """Further replicas on another flavor, such as `{flavor: l4-spot, max: 8}`; default: none."""
     surge: Count | None = None
     """Additional pods, or groups of `nodes`, during a rollout (maxSurge), for which the limit must have quota. Default:
     1 where the guarantee has quota for it; else a rollout replaces one at a time, but never with fewer than
     `replicas.min` if that is possible."""
+    _burst_of: str = PrivateAttr("")
 
     @model_validator(mode="after")
     def _with_defaults(self) -> Self:
@@ -290,14 +318,57 @@ class Server(Workload):
         return self
 
     @model_validator(mode="after")
+    def _base_before_burst(self) -> Self:
+        """Each of the two autoscalers sees only the pods of its own Deployment, so both would scale at once."""
+        if self.burst is None:
+            return self
+        if self.grouped:
+            raise refuse("sets burst, which only applies to a server of one node", "remove burst, or nodes")
+        if self.burst.flavor == self.flavor:
+            raise refuse(f"has its burst on its own flavor {self.flavor}", "set another one, or raise replicas.max")
+        on = self.scale_on
+        if self.autoscaled and (on is None or on.cpu is not None or on.measured != ("query",)):
+            rule = "sets burst and a range of replicas, but scales on its pods, so that both would grow at once"
+            raise refuse(rule, "set a fixed number of replicas, or scaleOn: {cpu: null, query: …} with all requests")
+        return self
+
+    @model_validator(mode="after")
     def _one_owner_of_replicas(self) -> Self:
-        if self.scale_on is not None and not self.autoscaled:
+        bursts = self.burst is not None and self.burst.min < self.burst.max
+        if self.scale_on is not None and not self.autoscaled and not bursts:
             raise refuse(
                 f"sets scaleOn with a fixed number of replicas ({self.replicas.min}), so each deployment would override"
                 " the autoscaler",
                 "set replicas: {min: …, max: …}, or remove scaleOn",
             )
         return self
+
+    @property
+    def burst_of(self) -> str:
+        """The server whose burst it is; empty for a server that the stack names."""
+        return self._burst_of
+
+    def as_burst(self, name: str) -> "Server":
+        """The burst of the server with this name, as a server: it has what the base does not carry."""
+        burst, on = self.burst, self.scale_on
+        if burst is None:
+            msg = f"server {name} has no burst"
+            raise ValueError(msg)
+        if on and on.query:
+            carried = f"{self.replicas.max * on.query.per_replica:.10g}"
+            query = on.query.model_copy(update={"expr": f"clamp_min(({on.query.expr}) - {carried}, 0)"})
+            on = on.model_copy(update={"query": query})
+        made = self.model_copy(
+            update={
+                "flavor": burst.flavor,
+                "replicas": ServerReplicas(min=burst.min, max=burst.max),
+                "scale_on": on,
+                **dict.fromkeys(("burst", "canary", "load", "surge")),
+                "service_level": ServerLevel(),
+            }
+        )
+        made._burst_of = name
+        return made
 
     @property
     def stays(self) -> bool:
