@@ -43,6 +43,14 @@ _SCALED = {
 }
 
 
+def _progressing(status: str, condition: str = "Progressing", namespace: str = "b") -> str:
+    """The series of a condition: kube-state-metrics has one for each status, of which one is 1."""
+    return (
+        f'kube_deployment_status_condition{{namespace="{namespace}", deployment="api", condition="{condition}",'
+        f' status="{status}", reason="any"}}'
+    )
+
+
 def _requests(verb: str = "DELETE", code: str = "200", subresource: str = "", dry_run: str = "") -> str:
     return (
         'apiserver_request_total{group="admissionregistration.k8s.io", resource="validatingadmissionpolicybindings",'
@@ -90,6 +98,12 @@ ALARMS: dict[str, tuple[dict[str, Any], str, str, list[str]]] = {
     ),
     "MonthlyBudgetExceeded": (_SPENT, "66m", "68m", ['cluster_queue="a"']),
     "AutoscalerAtMaximum": (_SCALED, "14m", "16m", ['namespace="b", horizontalpodautoscaler="api"']),
+    "RolloutStuck": (
+        {_progressing("false"): "0x19 1x40", _progressing("true"): "1x19 0x40"},
+        "23m",
+        "26m",
+        ['namespace="b", deployment="api"'],
+    ),
 }
 _ASKED = 'kueue_cluster_queue_resource_pending{cluster_queue="a", resource="nvidia.com/gpu"}'
 QUIET: dict[str, dict[str, Any]] = {
@@ -120,6 +134,13 @@ QUIET: dict[str, dict[str, Any]] = {
     "WaitingTooLong, of guarantees": _LATE,
     "TeamAtLimit": {**_FULL, f"kueue_cluster_queue_borrowing_limit{{{_QUEUE}}}": "Inf"},
     "MonthlyBudgetExceeded": {**_SPENT, 'gpu_tenancy:usd_monthly_budget{cluster_queue="a"}': 20_000},
+    "RolloutStuck": {
+        _progressing("false"): 0,
+        _progressing("true"): 1,
+        _progressing("unknown"): 1,
+        _progressing("false", "Available"): 1,
+        _progressing("false", namespace="elsewhere"): 1,
+    },
     "AutoscalerAtMaximum": {key: 3 if "current" in key else value for key, value in _SCALED.items()},
 }
 
