@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from gpu_tenancy.base.json import int_at, maps_at, text_at
+from gpu_tenancy.base.json import at, int_at, maps_at, text_at
 from gpu_tenancy.base.quantity import format_duration
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.budgets import exceeded_quota
@@ -15,6 +15,7 @@ from gpu_tenancy.kube.waiting import condition, is_true
 
 _LATE: Final = "ProgressDeadlineExceeded"
 """https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#failed-deployment"""
+_REMOVES_FIRST: Final = "or set maxUnavailable: 1, so that an old pod is removed first"
 
 
 def with_rollout(found: Why, target: Target) -> Why:
@@ -35,7 +36,8 @@ def with_rollout(found: Why, target: Target) -> Why:
     lines = (line, *found.lines)
     if found.waits:
         reason = f"rollout not complete, {plural(available, 'replica serves', 'replicas serve')}: {found.reason}"
-        return replace(found, lines=lines, reason=reason)
+        stuck = str(at(manifest, "spec", "strategy", "rollingUpdate", "maxUnavailable")) in {"0", "0%"}
+        return replace(found, lines=lines, reason=reason, fix=f"{found.fix}; {_REMOVES_FIRST}" if stuck else found.fix)
     cause = _rejected(manifest) if rejected else next(_not_ready(target, late=late), None)
     if cause is None:
         return replace(found, lines=lines, reason=f"rollout in progress: {found.reason.removeprefix('not pending: ')}")
@@ -46,10 +48,7 @@ def with_rollout(found: Why, target: Target) -> Why:
 def _rejected(manifest: Manifest) -> tuple[str, str]:
     message = text_at(condition(manifest, "ReplicaFailure"), "message")
     if exceeded := exceeded_quota(message):
-        fix = (
-            "wait until quota is free, raise the team's guarantee by one replica, or set maxUnavailable: 1, so that an"
-            " old pod is removed first"
-        )
+        fix = f"wait until quota is free, raise the team's guarantee by one replica, {_REMOVES_FIRST}"
         return f"new pods are rejected: {exceeded}", fix
     return f"new pods are rejected: {message}", "fix this error"
 

@@ -1,5 +1,6 @@
 """Origin of a team's numbers, as `tenancy stack explain` prints it."""
 
+import pytest
 from builders import Data, job, pool, server, stack, team
 
 from gpu_tenancy.model.load import load
@@ -65,6 +66,17 @@ def test_the_room_for_pods_that_wait_is_explained_where_it_counts() -> None:
     assert gpus.because == "sum of its queue limits: 8 of h100, times 3, because pods that are pending count too"
     assert ("teams", "a", "compute", "waiting") in gpus.paths
     assert "pending" not in pods.because
+
+
+@pytest.mark.parametrize(("guards", "total"), [("deny", "10"), ("warn", "8")])
+def test_the_room_for_a_rollout_is_explained_and_only_where_nothing_else_decides_what_runs(
+    guards: str, total: str
+) -> None:
+    own = team(gpus={"h100": {"guaranteed": 8}}, serving={"s": server(gpus=2, replicas={"min": 2, "max": 4})})
+    quota = reasons(stack(teams={"a": own}, guards=guards))["ResourceQuota a/budget", "requests.nvidia.com/gpu"]
+    room = ", and 2 of pods that wait in rollouts of servers" if guards == "deny" else ""
+    assert (quota.value, quota.because) == (total, f"sum of its queue limits: 8 of h100{room}")
+    assert (("teams", "a", "serving") in quota.paths) == bool(room)
 
 
 def test_a_budget_set_by_the_stack_is_explained() -> None:

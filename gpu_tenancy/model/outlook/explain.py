@@ -9,6 +9,7 @@ from gpu_tenancy.model.outlook.shares import OWN_QUEUE, Outlook, grace_of, holdi
 from gpu_tenancy.model.plan.limits import container_defaults
 from gpu_tenancy.model.plan.measures import measures
 from gpu_tenancy.model.plan.namespaces import namespace
+from gpu_tenancy.model.plan.rollouts import waiting_in_rollouts
 from gpu_tenancy.model.plan.shares import Share, Tree, gangs_of
 from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.spec.tenancy import Shares
@@ -185,7 +186,10 @@ def _bounded(tree: Tree, team: str, resource: str, bare: str) -> tuple[str, tupl
         ("teams", tree.queue_of(team), section) for section in ("gpus", "quota") if getattr(spec, section)
     ]
     paths += [("teams", team, "gangs")] if spec.gangs else []
-    return f"sum of its queue limits: {' + '.join(parts) or '0'}", tuple(paths) or (("teams", team),)
+    surge = waiting_in_rollouts(tree, team).get(bare, 0)
+    rolled = f", and {format_amount(bare, surge)} of pods that wait in rollouts of servers" if surge else ""
+    paths += [("teams", team, "serving")] if surge else []
+    return f"sum of its queue limits: {' + '.join(parts) or '0'}{rolled}", tuple(paths) or (("teams", team),)
 
 
 def _containers(tree: Tree, team: str) -> Iterator[Reason]:

@@ -18,6 +18,7 @@ from gpu_tenancy.model.plan.limits import container_defaults, ratios
 from gpu_tenancy.model.plan.multikueue import WorkerAccess, worker_access
 from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.plan.people import TeamBinding, bindings
+from gpu_tenancy.model.plan.rollouts import waiting_in_rollouts
 from gpu_tenancy.model.plan.shares import Tree, admitted, gangs_of
 from gpu_tenancy.model.plan.sidecars import egress_of_datasets, sidecars
 from gpu_tenancy.model.plan.storage import stored
@@ -214,7 +215,7 @@ def gpu_resources(tree: Tree) -> list[str]:
 
 def _quotas(tree: Tree, name: str, team: Team) -> tuple[ResourceQuota, ...]:
     queued = admitted(tree.shares_of(name), gangs_of(team, tree.flavors))
-    admissible = add(queued, sidecars(tree.stack.datasets, team))
+    admissible = add(queued, sidecars(tree.stack.datasets, team), waiting_in_rollouts(tree, name))
     # Every GPU resource is listed, even with 0: a quota does not limit resources that it does not list.
     gpus = times({f"requests.{one}": admissible.get(one, 0) for one in gpu_resources(tree)}, 1 + team.compute.waiting)
     compute = times(_compute(team, admissible), 1 + team.compute.waiting)

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.base.quantity import format_amount
+from gpu_tenancy.base.quantity import add, format_amount, times
 from gpu_tenancy.model.plan.pods import PodSize, pod_size
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.sidecars import sidecars_of
 from gpu_tenancy.model.spec.workloads import Server
 
 _WHOLE: Final = 100
@@ -31,6 +32,11 @@ class Rollout:
     def at_maximum(self) -> int:
         """Replicas for which there is quota in addition to the maximum: where it removes one first, there is none."""
         return 0 if self.unavailable else self.surge
+
+    @property
+    def waiting(self) -> int:
+        """Replicas that wait in the queue, at the maximum, until old ones end."""
+        return self.surge if self.unavailable else 0
 
 
 def rollout(tree: Tree, team: str, server: Server, size: PodSize) -> Rollout:
@@ -66,6 +72,30 @@ def rollout(tree: Tree, team: str, server: Server, size: PodSize) -> Rollout:
     if (share.limit or 0) - share.guaranteed >= (least + 1 - room) * each:
         return Rollout(1, 0, f"waits until quota can be borrowed: {counted}; {fix}")
     return Rollout(0, 1, f"{_fewer(least)}: {counted}; {fix}")
+
+
+def waiting_in_rollouts(tree: Tree, name: str) -> dict[str, int]:
+    """What pods of servers request that wait in the queue while a rollout removes the old ones.
+
+    A ResourceQuota without room for them would reject them. Their controller then tries again after pauses that double
+    up to 1000 s, whatever ends in the meantime
+    (https://pkg.go.dev/k8s.io/client-go/util/workqueue#DefaultTypedControllerRateLimiter). Like `compute.waiting`, the
+    room is only for namespaces in which nothing but the queue decides what runs; where that has room, it has this, too.
+    """
+    team = tree.stack.teams[name]
+    if team.compute.waiting or team.gangs or tree.stack.guards_action != "deny":
+        return {}
+    sizes = ((server, pod_size(tree, name, server)) for server in team.serving.values())
+    return add(
+        *(
+            times(
+                add(size.amounts, sidecars_of(tree.stack.datasets, team, server).amounts),
+                rollout(tree, name, server, size).waiting * server.nodes,
+            )
+            for server, size in sizes
+            if size
+        )
+    )
 
 
 def _fewer(least: int) -> str:

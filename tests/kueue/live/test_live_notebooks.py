@@ -107,8 +107,8 @@ def test_what_is_idle_or_ran_too_long_is_stopped_with_the_rights_of_the_job_alon
     (row,) = listed(researcher)
     assert row["state"] == "stopped"
     jobs = json.loads(invoked(researcher, "queue", TEAM, "-o", "json").stdout)["jobs"]
-    (job,) = (one for one in jobs if one["name"] == "lab")
-    assert (job["state"], job["flavors"]) == ("stopped", [])  # it holds no quota
+    # It holds no quota; Kueue deletes its Workload at some point after its pod.
+    assert {(job["state"], *job["flavors"]) for job in jobs if job["name"] == "lab"} <= {("stopped",)}
     assert notebook(researcher, "start", "lab").exit_code == 0
     (pod,) = researcher.running("lab", 1)
     assert run() == ""

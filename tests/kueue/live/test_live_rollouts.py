@@ -23,7 +23,9 @@ APPLIED: Final = (
     "LocalQueue", "Service", "PodDisruptionBudget", "Deployment", "HorizontalPodAutoscaler",
 )  # fmt: skip
 PATIENCE: Final = 90
+REMOVES_FIRST: Final = "or set maxUnavailable: 1, so that an old pod is removed first"
 SECTIONS: Final[Data] = stack(
+    guards="deny",
     pools={"h100": pool(nodes=4)},
     teams={
         TEAM: team(
@@ -72,9 +74,17 @@ class Served:
         changed["spec"]["strategy"]["rollingUpdate"].update(strategy)
         self.cluster.apply(changed)
 
+    def budget(self, gpus: str) -> None:
+        hard: Any = {"requests.nvidia.com/gpu": gpus}
+        self.cluster.patch(Reference.of(self.objects["ResourceQuota"]), {"spec": {"hard": hard}})
+
     def why(self) -> str:
         state = read(self.cluster, KINDS, TEAM, only=OWN)
         return why(target_of(self.cluster.get(*self.reference) or {}, state), state).conclusion
+
+    def answers(self, cause: str) -> None:
+        start = f"rollout not complete, 4 replicas serve: {cause}"
+        self.cluster.wait_for(lambda: self.why().startswith(start), timeout=PATIENCE, what=start)
 
 
 @pytest.fixture(scope="module")
@@ -102,16 +112,19 @@ def test_a_rollout_at_the_minimum_adds_a_replica_first(served: Served) -> None:
 
 
 def test_a_rollout_that_only_adds_replicas_waits_at_full_quota(served: Served) -> None:
-    """What the bounds of the stack prevent."""
+    """What the bounds of the stack prevent: the new pod is pending, and without room in the ResourceQuota rejected."""
     served.scale(4)
     served.wait(4, "registry.example.com/serve:1.0")
     served.roll("registry.example.com/serve:3.0", maxUnavailable=0)
     try:
-        start = "rollout not complete, 4 replicas serve: new pods are rejected: "
-        served.cluster.wait_for(lambda: served.why().startswith(start), timeout=PATIENCE, what="the answer of why")
-        answer = served.why()
-        assert "ResourceQuota budget has " in answer
-        assert "or set maxUnavailable: 1, so that an old pod is removed first" in answer
+        served.answers("queue rollouts is at its limit: 32 of 32 h100 GPUs in use; ")
+        assert REMOVES_FIRST in served.why()
+        served.budget("32")
+        (pending,) = (pod for pod in served.pods() if not at(pod, "spec", "nodeName"))
+        served.cluster.delete(Reference.of(pending))
+        served.answers("new pods are rejected: ResourceQuota budget has ")
+        assert REMOVES_FIRST in served.why()
     finally:
+        served.budget("40")
         served.roll("registry.example.com/serve:1.0")
     served.wait(4, "registry.example.com/serve:1.0")
