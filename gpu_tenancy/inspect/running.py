@@ -67,12 +67,13 @@ def rejected_pods(target: Target, state: State) -> tuple[str, ...]:
         for event in state.of("Event", namespace_of(target.manifest))
         if text_at(event, "reason") == "FailedCreate"
     )
-    latest = sorted(filter(concerns, failed), key=_when, reverse=True)
+    latest = sorted(filter(concerns, failed), key=happened, reverse=True)
     return tuple(dict.fromkeys(text_at(event, "message") for event in latest[:3]))
 
 
-def _when(event: Manifest) -> str:
-    times = (("lastTimestamp",), ("eventTime",), ("metadata", "creationTimestamp"))
+def happened(event: Manifest) -> str:
+    """When an event happened last."""
+    times = (("series", "lastObservedTime"), ("lastTimestamp",), ("eventTime",), ("metadata", "creationTimestamp"))
     return next(filter(None, (text_at(event, *path) for path in times)), "")
 
 

@@ -41,7 +41,7 @@ _NO_ROOM: Final = re.compile(r'topology "[^"]*" (doesn\'t allow|allows) to fit')
 
 def why(target: Target, state: State) -> Why:
     """Follows one object from its queue to its pods."""
-    found = with_rollout(_followed(target, state), target)
+    found = with_rollout(_followed(target, state), target, state)
     messages = tuple(dict.fromkeys(messages_of(target, state)))
     # Pods of a Deployment are created and queued one by one: some wait for the queue while others are rejected.
     others = (explain_rejection(target, message).reason for message in rejected_pods(target, state)[:1])

@@ -1,4 +1,4 @@
-"""`why` about rollouts of Deployments that do not complete."""
+"""`why` about rollouts of Deployments and LeaderWorkerSets that do not complete."""
 
 from typing import Any
 
@@ -101,3 +101,76 @@ def test_a_deployment_that_is_not_rolled_out_has_no_line_about_it() -> None:
     manifest = _deployment(new=2, replicas=2)
     state = live_builders.state(Pod=[_pod("chat-a1"), _pod("chat-a2")])
     assert why(target_of(manifest, state), state).conclusion == "not pending: 2 pods running"
+
+
+_BEGUN = "2026-11-26T10:00:00Z"
+_RECREATED = "Worker pod chat-1-1 failed, deleted leader pod chat-1 to recreate group 1"
+
+
+def _groups(*, new: int) -> dict[str, Any]:
+    """A server of two groups of two pods, of which one is replaced."""
+    updating = {"type": "UpdateInProgress", "status": "True", "lastTransitionTime": _BEGUN}
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": "chat", "namespace": "serving", "uid": "l"},
+        "spec": {
+            "replicas": 2,
+            "leaderWorkerTemplate": {"size": 2, "workerTemplate": {"spec": {"containers": [{"name": "server"}]}}},
+        },
+        "status": {"replicas": 2, "updatedReplicas": new, "readyReplicas": 1, "conditions": [updating]},
+    }
+
+
+def _of_group(name: str, *, ready: bool = True, **status: Any) -> dict[str, Any]:
+    pod = _pod(name, **({} if ready else {"conditions": []}), **status)
+    pod["metadata"]["labels"] = {"leaderworkerset.sigs.k8s.io/name": "chat"}
+    return pod
+
+
+def _event(at: str = "2026-11-26T10:20:00.000000Z", leader: str = "chat-1", about: str = "chat") -> dict[str, Any]:
+    """As LeaderWorkerSet 0.9 records it, in the view of the API v1: the set, and the leader of the group."""
+    return {
+        "metadata": {"name": "e", "namespace": "serving"},
+        "reason": "RecreateGroup",
+        "message": _RECREATED,
+        "involvedObject": {"kind": "LeaderWorkerSet", "name": about},
+        "related": {"kind": "Pod", "name": leader},
+        "eventTime": _BEGUN,
+        "series": {"count": 6, "lastObservedTime": at},
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "events", "conclusion"),
+    [
+        ({}, [], "rollout in progress: "),
+        (
+            {},
+            [_event()],
+            f"rollout not complete, 1 replica serves: a group was recreated 6 times: {_RECREATED}; see `kubectl",
+        ),
+        ({}, [_event("2026-11-26T09:59:00.000000Z")], "rollout in progress: "),
+        ({}, [_event(leader="chat-0")], "rollout in progress: "),
+        ({}, [_event(about="other")], "rollout in progress: "),
+        (
+            {"containerStatuses": [{"name": "server", "restartCount": 0, "state": _PULL}]},
+            [],
+            "rollout not complete, 1 replica serves: containers do not start: server: ImagePullBackOff: not found",
+        ),
+    ],
+    ids=["starts", "ends again and again", "ended before", "runs again", "of another set", "has no image"],
+)
+def test_a_rollout_of_groups_that_does_not_complete_has_its_cause(
+    status: dict[str, Any], events: list[dict[str, Any]], conclusion: str
+) -> None:
+    pods = [_of_group("chat-0"), _of_group("chat-0-1"), _of_group("chat-1", ready=False, **status)]
+    state = live_builders.state(Pod=pods, Event=events)
+    answer = why(target_of(_groups(new=1), state), state)
+    assert answer.conclusion.startswith(conclusion)
+    assert answer.lines[0] == "rollout: 1 of 2 replicas are new, 1 available"
+
+
+def test_groups_that_are_not_rolled_out_have_no_line_about_it() -> None:
+    state = live_builders.state(Pod=[_of_group("chat-0"), _of_group("chat-0-1")], Event=[_event()])
+    assert "rollout" not in why(target_of(_groups(new=2), state), state).conclusion
