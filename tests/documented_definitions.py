@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gpu_tenancy.engine.scopes import DocumentedScope, documented_scopes
+from gpu_tenancy.kube.apply import await_kinds
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.waiting import is_true
 
 _VERSIONS: Final = ("v1", "v1alpha1")
 _TEXT: Final = {"type": "string"}
@@ -68,11 +68,5 @@ def install_documented(cluster: Cluster) -> None:
     """Installs a definition for each documented kind, and waits until all are served."""
     for definition in _DEFINITIONS:
         cluster.apply(definition)
-    for name in sorted(DOCUMENTED):
-        cluster.wait_for(lambda name=name: _is_served(cluster, name), what=f"{name} to be served")
     cluster.forget_kinds()
-
-
-def _is_served(cluster: Cluster, name: str) -> bool:
-    definition = cluster.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", name)
-    return definition is not None and is_true(definition, "Established")
+    assert await_kinds(cluster, _DEFINITIONS) == []

@@ -164,7 +164,7 @@ class _Run:
         return await_kinds(self._cluster, definitions)
 
 
-_SERVED_WITHIN: Final = 30
+_SERVED_WITHIN: Final = 60
 
 
 def await_kinds(cluster: Cluster, definitions: Iterable[Mapping[str, Json]]) -> list[Failure]:

@@ -3,14 +3,15 @@
 import http.client
 import ssl
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from gpu_tenancy.base.json import Json, at
+from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.writing import write_private
 from gpu_tenancy.embedded.controllers.adapting import API_SERVICE, DEFINITION, DEFINITIONS, WEBHOOKS
@@ -87,19 +88,32 @@ class Controllers:
         stop(controller.started for controller in self.recorded())
         self._record.unlink(missing_ok=True)
 
-    def remove(self, cluster: Cluster) -> None:
-        """Stops all controllers, and deletes what would reject, convert or serve objects without them."""
-        if not self.recorded():
+    def remove(self, cluster: Cluster, kept: Collection[str] = ()) -> None:
+        """Stops controllers, and deletes what would reject, convert or serve objects without them.
+
+        Args:
+            cluster: of the platform.
+            kept: names of controllers that go on. The API server is told nothing new about theirs: each change of a
+                definition has it build handlers, OpenAPI and watches of that kind again.
+        """
+        recorded = self.recorded()
+        removed = {controller.name for controller in recorded}.difference(kept)
+        if not removed:
             return
-        registered = [item for kind in WEBHOOKS for item in cluster.list(_REGISTRATIONS, kind, metadata_only=True)]
-        served = [item for item in cluster.list(_API_SERVICES, API_SERVICE) if at(item, "spec", "service")]
-        for item in (*registered, *served):
-            cluster.delete(Reference.of(item))
+        ports = {port for controller in recorded if controller.name in kept for port in controller.ports.values()}
+        for kind in WEBHOOKS:
+            for item in cluster.list(_REGISTRATIONS, kind):
+                if not ports & {_port(hook) for hook in maps_at(item, "webhooks")}:
+                    cluster.delete(Reference.of(item))
+        for item in cluster.list(_API_SERVICES, API_SERVICE):
+            if at(item, "spec", "service") and at(item, "spec", "service", "port") not in ports:
+                cluster.delete(Reference.of(item))
         for item in cluster.list(DEFINITIONS, DEFINITION):
-            if at(item, "spec", "conversion", "strategy") == "Webhook":
+            webhook = map_at(item, "spec", "conversion", "webhook")
+            if webhook and _port(webhook) not in ports:
                 conversion: Json = {"strategy": "None", "webhook": None}
                 cluster.patch(Reference.of(item), {"spec": {"conversion": conversion}})
-        self.stop()
+        self._stop_some(removed)
 
     def superfluous(self, wanted: Sequence[Wanted]) -> bool:
         """Whether controllers run that are no longer wanted: they must see their objects deleted before they stop."""
@@ -112,15 +126,16 @@ class Controllers:
         Raises:
             ConsoleError: a chart cannot be rendered, or a controller exits or does not become ready.
         """
-        if self.superfluous(wanted):
-            self.remove(cluster)  # another set of operators, whose webhooks must not stay
+        if self.superfluous(wanted):  # another set of operators, whose webhooks must not stay
+            self.remove(cluster, {name for item in wanted for name in item.row.programs})
         running = {controller.name: controller for controller in self.recorded()}
         changed = [item for item in wanted if not _current(item, running)]
         if not changed:
             return
         report(f"starting {', '.join(f'{item.name} {item.version}' for item in changed)}")
+        ports = {name: controller.ports for name, controller in running.items() if controller.runs}
         self._stop_some({name for item in changed for name in item.row.programs})
-        launches = [prepare(cluster, item, self._places, cache, report) for item in changed]
+        launches = [prepare(cluster, item, self._places, cache, report).at_ports(ports) for item in changed]
         for launch in launches:
             launch.admit(cluster)
             for name in launch.item.row.programs:
@@ -161,6 +176,11 @@ class Controllers:
                 what = f"was not ready after {READY_WITHIN:g} s" if runs else "exited"
                 raise failure(name, what, self._places.log(name))
             time.sleep(0.2)
+
+
+def _port(webhook: Mapping[str, Json]) -> int | None:
+    """The port of loopback that a webhook of an admission or a conversion is called at."""
+    return urlsplit(text_at(webhook, "clientConfig", "url")).port
 
 
 def _until_accepted(cluster: Cluster, release: ReleasePlan) -> None:

@@ -92,6 +92,11 @@ class Launch:
     certificates: Mapping[str, Mapping[str, str]]
     ports: Mapping[str, Mapping[str, int]]
 
+    def at_ports(self, before: Mapping[str, Mapping[str, int]]) -> "Launch":
+        """The same, at the ports that programs had before: so webhooks and conversions stay as they are."""
+        same = {name: before[name] for name, ports in self.ports.items() if before.get(name, {}).keys() == ports.keys()}
+        return replace(self, ports={**self.ports, **same})
+
     def admit(self, cluster: Cluster) -> None:
         """Has the API server call the webhooks; requests that they are for fail until the programs run."""
         if served := self._serving("webhook"):

@@ -23,8 +23,9 @@ from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.embedded.definitions.pins import Module, Pin
 from gpu_tenancy.embedded.toolchain import Go, find_go
-from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.waiting import is_true
+from gpu_tenancy.kube.apply import await_kinds
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.outcome import ApplyError
 
 UPSTREAM: Final = "GPU_TENANCY_UPSTREAM"
 """Environment variable: a folder with copies of upstream files, laid out as `crds/OPERATOR/FILE`."""
@@ -194,16 +195,14 @@ def install(cluster: Cluster, files: Mapping[Pin, Path], report: Report) -> bool
         return False
     report(f"installing {len(missing)} custom resource definitions")
     with ThreadPoolExecutor(8) as pool:
-        names = list(pool.map(partial(_install, cluster), missing, (files[pin] for pin in missing)))
-    for name in names:
-        cluster.wait_for(
-            lambda name=name: is_true(cluster.get(*_KIND, name) or {}, "Established"), what=f"{name} to be served"
-        )
+        definitions = list(pool.map(partial(_install, cluster), missing, (files[pin] for pin in missing)))
     cluster.forget_kinds()
+    if failures := await_kinds(cluster, definitions):
+        raise ApplyError(failures, ())
     return True
 
 
-def _install(cluster: Cluster, pin: Pin, file: Path) -> str:
+def _install(cluster: Cluster, pin: Pin, file: Path) -> Manifest:
     definition = read_table(file)
     metadata = definition["metadata"]
     metadata["annotations"] = {**metadata.get("annotations", {}), _ANNOTATION: pin.sha256}
@@ -211,4 +210,4 @@ def _install(cluster: Cluster, pin: Pin, file: Path) -> str:
     # Conversion needs the operator's webhook, which is not installed; objects are stored without conversion.
     definition["spec"].pop("conversion", None)
     cluster.apply(definition, metadata_only=True)
-    return str(metadata["name"])
+    return definition

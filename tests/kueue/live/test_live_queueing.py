@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 from builders import stack
-from queueing import Queueing
+from queueing import QUEUES, Queueing
 
-from gpu_tenancy.base.json import Json, text_at
+from gpu_tenancy.base.json import Json, at, text_at
 from gpu_tenancy.kube.client import Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import condition, is_true
@@ -84,7 +84,28 @@ def workload(queueing: Queueing, name: str) -> Any:
 
 
 def test_kueue_has_the_configuration_of_the_stack_that_runs(queueing: Queueing) -> None:
-    queueing.run(load(Source(stack(fairness="even"))))
+    queueing.run(load(Source(stack(fairness="even", operators={"lws": "installed"}))))
     assert "fairSharing" in configuration(queueing)
+    before = converted(queueing)
+    assert f"workloads.{QUEUES}" in before
+    assert webhooks(queueing) == {"kueue", "lws"}
     queueing.run(load(Source(stack())))
     assert "fairSharing" not in configuration(queueing)
+    assert webhooks(queueing) == {"kueue"}
+    assert converted(queueing) == before
+
+
+def webhooks(queueing: Queueing) -> set[str]:
+    """The operators whose webhooks the API server calls."""
+    registered = queueing.cluster.list("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration")
+    return {text_at(one, "metadata", "name").partition("-")[0] for one in registered}
+
+
+def converted(queueing: Queueing) -> dict[str, Json]:
+    """The generations of the definitions whose objects Kueue converts: a change has the API server serve them anew."""
+    found = queueing.cluster.list("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    return {
+        text_at(one, "metadata", "name"): at(one, "metadata", "generation")
+        for one in found
+        if at(one, "spec", "conversion", "strategy") == "Webhook"
+    }
