@@ -1,6 +1,7 @@
 """Resource quantities of Kubernetes objects, in the base units of `gpu_tenancy.base.quantity`."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 from math import ceil
 from typing import Final
 
@@ -21,11 +22,17 @@ def amount(resource: str, written: Json) -> int:
     """
     factor = 1000 if plain(resource) == CPU else 1
     try:
-        return ceil(parse_quantity(str(written)) * factor)
+        return _units(str(written), factor)
     except ValueError as error:
         raise ConsoleError(
             f"{str(written).strip()!r} is not a valid quantity", "set one such as 500m, 8 or 32Gi"
         ) from error
+
+
+@lru_cache(maxsize=10_000)
+def _units(written: str, factor: int) -> int:
+    """Thousands of pods of a cluster have the same few quantities."""
+    return ceil(parse_quantity(written) * factor)
 
 
 def seconds(option: str, written: str) -> float:

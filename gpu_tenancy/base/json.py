@@ -26,12 +26,12 @@ def replaced(value: Json, paths: Sequence[Path], text: str) -> Json:
 
 def at(properties: Mapping[str, Json], *keys: str) -> Json:
     """The value at a path of keys; None if it does not exist."""
-    value: Json | Mapping[str, Json] = properties
+    value: Json = properties if isinstance(properties, dict) else dict(properties)
     for key in keys:
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             return None
         value = value.get(key)
-    return value if not isinstance(value, Mapping) else dict(value)
+    return dict(value) if isinstance(value, dict) else value
 
 
 def text_at(properties: Mapping[str, Json], *keys: str) -> str:

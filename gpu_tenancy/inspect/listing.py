@@ -96,12 +96,13 @@ class Listing:
     notes: tuple[str, ...] = ()
 
 
-def listing(state: State, team: str = "") -> Listing:
+def listing(state: State, team: str = "", queues: Queues | None = None) -> Listing:
     """Lists the jobs of a namespace, or of all.
 
     Args:
         state: with `KINDS`.
         team: the namespace; empty for all.
+        queues: of the state, if they were read before.
 
     Raises:
         ConsoleError: no namespace has the name.
@@ -109,7 +110,7 @@ def listing(state: State, team: str = "") -> Listing:
     known = teams_of(state)
     if team and state.knows("Namespace") and team not in {*known, *map(name_of, state.of("Namespace"))}:
         raise ConsoleError(f"namespace {team} not found", nearest(team, known) if known else "check its name")
-    queues = Queues(state)
+    queues = queues or Queues(state)
     workloads = [workload for workload in queues.workloads if team in {"", workload.namespace}]
     expected, places = _waits(queues, workloads), _places(queues)
     jobs = [replace(_job(workload, places), wait=expected.get(workload.label)) for workload in workloads]

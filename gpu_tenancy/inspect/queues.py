@@ -89,8 +89,12 @@ class Queues:
     @cached_property
     def workloads(self) -> tuple[Workload, ...]:
         """All workloads that are not finished."""
-        workloads = read_workloads(self.state.of("Workload"))
-        return tuple(workload for workload in workloads if workload.stage != "finished")
+        return tuple(workload for workload in self.every_workload if workload.stage != "finished")
+
+    @cached_property
+    def every_workload(self) -> tuple[Workload, ...]:
+        """All workloads, finished ones too."""
+        return read_workloads(self.state.of("Workload"))
 
     def unseen(self, queue: str) -> int:
         """How many pending workloads of a ClusterQueue the user may not read, as Kueue counts them."""

@@ -21,7 +21,7 @@ from gpu_tenancy.inspect.queueing import judge_queue
 from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, Queues
 from gpu_tenancy.inspect.reading import Kind, Missing, State, teams_of
 from gpu_tenancy.inspect.unusable import unusable
-from gpu_tenancy.inspect.workloads import Workload, read_workloads, waiting
+from gpu_tenancy.inspect.workloads import Workload, waiting
 from gpu_tenancy.kueue import FlavorResource
 
 KINDS: Final[tuple[Kind, ...]] = (
@@ -169,24 +169,34 @@ class Usage:
         ]
 
 
-def measure(state: State, team: str = "") -> Usage:
+def measure(state: State, team: str = "", queues: Queues | None = None) -> Usage:
     """The usage of a cluster, or of one team.
+
+    Args:
+        state: with `KINDS`.
+        team: the namespace; empty for all.
+        queues: of the state, if they were read before.
 
     Raises:
         ConsoleError: the team does not exist, or the user may not list teams.
     """
     _require(state, team)
-    queues = Queues(state)
-    queued = _kueue_rows(queues, team) if state.knows("ClusterQueue") else _local_rows(queues, team)
-    rows = (*queued, *_gang_rows(queues, team))
+    queues = queues or Queues(state)
+    rows = rows_of(queues, team)
     spent = tuple(_budgets(state, team, with_gpus=_has_gpus(rows)))
     unreadable = tuple(missing for missing in state.refused(*_NEEDED) if not (team and missing.partly))
     notes = tuple(_notes(queues, rows, spent, team))
     shown = {row.flavor for row in rows} if team else None
     broken = tuple(unusable(state, shown, gone=True))
     holds = tuple(_holds(queues, rows, team))
-    evicted = tuple(one for one in interrupted(read_workloads(state.of("Workload"))) if team in {"", one.team})
+    evicted = tuple(one for one in interrupted(queues.every_workload) if team in {"", one.team})
     return Usage(rows, spent, _total(rows, queues, team), notes, holds, broken, evicted, unreadable)
+
+
+def rows_of(queues: Queues, team: str = "") -> tuple[Row, ...]:
+    """The rows of all queues, or of those of one team."""
+    queued = _kueue_rows(queues, team) if queues.state.knows("ClusterQueue") else _local_rows(queues, team)
+    return (*queued, *_gang_rows(queues, team))
 
 
 def _holds(queues: Queues, rows: Iterable[Row], team: str) -> Iterator[str]:

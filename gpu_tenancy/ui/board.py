@@ -85,14 +85,14 @@ def board_of(state: State, team: str, jobs: tuple[JobRow, ...] | None) -> Board:
         ConsoleError: the team does not exist.
     """
     queues = Queues(state)
-    measured = usage.measure(state, team)
-    every = usage.measure(state) if team and state.knows("ClusterQueue") else measured
+    measured = usage.measure(state, team, queues)
+    readable = state.knows("ClusterQueue")
     return Board(
         team=team,
         at=datetime.now().astimezone(),
         usage=measured,
-        queue=listing.listing(state, team),
-        tree=tree(queues, every) if state.knows("ClusterQueue") else (),
+        queue=listing.listing(state, team, queues),
+        tree=tree(queues, usage.rows_of(queues) if team else measured.rows) if readable else (),
         jobs=jobs,
         nodes=tuple(_nodes(queues)) if state.knows("Node") else None,
         missing=state.missing,

@@ -6,7 +6,7 @@ from typing import Final
 from gpu_tenancy.base.amounts import amount_text, leading_text
 from gpu_tenancy.base.quantity import is_extended
 from gpu_tenancy.inspect.queues import Queues
-from gpu_tenancy.inspect.usage import Row, Usage
+from gpu_tenancy.inspect.usage import Row
 from gpu_tenancy.kueue import Cohort
 from gpu_tenancy.pages.bars import HUES, Bar, Branch, Scale
 
@@ -14,9 +14,9 @@ ALONE: Final = "without a cohort"
 """The branch of queues that share with no other."""
 
 
-def tree(queues: Queues, usage: Usage) -> tuple[Branch, ...]:
+def tree(queues: Queues, rows: Iterable[Row]) -> tuple[Branch, ...]:
     """The trees of all queues, each from its root; cohorts without a queue are left out."""
-    shown = _Shown(list(_drawn(usage.rows)))
+    shown = _Shown(list(_drawn(rows)))
     cohorts = {cohort.name: cohort for cohort in queues.tenancy.cohorts}
     parents: dict[str, str] = {name: cohort.parent or "" for name, cohort in cohorts.items()}
     of_queue = {queue.name: queue.cohort or "" for queue in queues.tenancy.queues}
