@@ -5,8 +5,10 @@ import os
 import pty
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import urllib.request
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -307,6 +309,26 @@ def asked(installed: Installed, kubeconfig: Path, command: str, code: int, expec
     assert [line for line in shown.splitlines() if len(line) > COLUMNS and " " in line.strip()] == []
     for made in ("snapshot.json", "stacks/Pulumi.adopted.yaml"):
         (installed.project / made).unlink(missing_ok=True)
+
+
+@pytest.mark.slow
+def test_the_live_page_is_served_and_ends(installed: Installed, clusters: Clusters) -> None:
+    """Its templates, script and style are in the wheel."""
+    # As in a terminal: what is started in the background, as CI may be, ignores Ctrl-C.
+    words = ["env", "--default-signal=INT", str(installed.python.parent / "tenancy"), "ui", "-A"]
+    words += ["--kubeconfig", str(clusters.admin)]
+    with subprocess.Popen(
+        words, cwd=installed.project, env=installed.environment, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout
+        address = running.stdout.readline().strip()
+        with urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310 - it is http on the loopback
+            page = answer.read().decode()
+        assert "red-queue" in page
+        assert "<script" in page
+        assert "<style" in page
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == 0
 
 
 def test_the_folder_of_a_pack_is_printed_for_pulumi(installed: Installed) -> None:
