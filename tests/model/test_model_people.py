@@ -3,11 +3,14 @@
 from typing import Any
 
 import pytest
-from builders import AKS, EKS, PROVIDED, Data, errors, planned, stack, team
+from builders import AKS, EKS, PROVIDED, Data, errors, planned, server, stack, team
 from pydantic import ValidationError
 
 from gpu_tenancy.model.catalogue.roles import Role, roles, rules_of
-from gpu_tenancy.model.plan.people import AccessPlan, Subject
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.people import AccessPlan, Subject, rules
+from gpu_tenancy.model.source import Source
 
 GKE: Data = {"cloud": "gcp", "name": "ml", "project": "ml-project", "location": "europe-west4"}
 OBJECT = "5a1d2c3b-0e4f-4a6b-9c8d-7e6f5a4b3c2d"
@@ -150,6 +153,18 @@ def test_a_role_has_no_rules_about_operators_that_do_not_run() -> None:
 
     assert "data.fluid.io" not in groups()
     assert "data.fluid.io" in groups(operators={"fluid": "installed"})
+
+
+def test_members_see_the_routes_to_their_servers_if_one_has_a_host() -> None:
+    network: Data = {"expose": {"hosts": ["*.ml.example.com"], "classes": ["infra/edge"]}}
+
+    def of_viewers(**fields: Any) -> list[tuple[str, ...]]:
+        owner = team(gpus={"h100": {"guaranteed": 8}}, network=network, serving={"chat": server(**fields)})
+        found = rules(Environment(load(Source(stack(teams={"a": owner})))), "viewer")
+        return [rule.verbs for rule in found if "httproutes" in rule.resources]
+
+    assert of_viewers(expose={"host": "chat.ml.example.com", "gateway": "infra/edge"}) == [("get", "list", "watch")]
+    assert of_viewers() == []
 
 
 def test_each_team_role_has_all_of_the_next_and_only_leads_have_secrets() -> None:

@@ -175,13 +175,15 @@ def access(tree: Tree) -> AccessPlan | None:
 
 
 def rules(environment: Environment, role: str) -> tuple[Rule, ...]:
-    """The rules of a role that apply: those of its operators, and of snapshots and claims of devices if any."""
+    """The rules of a role that apply: those of its operators, and of snapshots, hosts and claims of devices if any."""
     snapshots, claimed = takes_snapshots(environment.stack.teams), claimed_on(environment)
+    exposed = any(server.expose for team in environment.stack.teams.values() for server in team.serving.values())
     return tuple(
         rule
         for rule in rules_of(role)
         if (rule.operator is None or there(environment, rule.operator))
         and (snapshots or not rule.snapshots)
+        and (exposed or not rule.routes)
         and (claimed or not rule.claims)
         and (CHANNELS in claimed or not rule.domains)
     )
