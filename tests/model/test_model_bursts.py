@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from builders import PROVIDED, Data
+from builders import PROVIDED, Data, planned
 from repository import ROOT
 
 from gpu_tenancy.model.load import load
@@ -69,3 +69,12 @@ def test_the_burst_is_a_row_of_the_summary_with_its_own_limit() -> None:
     base, burst = outlook(load(Source(of_page()))).serving
     assert (burst.name, burst.flavor, burst.replicas.maximum, burst.limit) == ("model-server-burst", "l4-spot", 10, 10)
     assert (base.flavor, base.replicas.maximum, base.surge) == ("l4", 40, 1)
+
+
+def test_alerts_on_what_an_engine_measures_are_those_of_the_service() -> None:
+    measured = {"metrics": {"latency": "seconds", "waiting": "queue", "running": "running"}}
+    sections = of_page(serviceLevel={"latency": "2s"}, **measured)
+    observed = planned({**sections, "operators": {"prometheus": "installed"}}).observability
+    assert observed
+    labels = [rule.get("labels", {}) for group in observed.rules for rule in group["rules"]]
+    assert {one["server"] for one in labels if "server" in one} == {"model-server"}
