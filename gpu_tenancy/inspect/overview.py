@@ -15,6 +15,7 @@ from gpu_tenancy.base.json import at, int_at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import CPU, MEMORY, add
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import plural
+from gpu_tenancy.inspect.gpu_use import GpuUse, together
 from gpu_tenancy.inspect.jobs import Jobs
 from gpu_tenancy.inspect.listing import age
 from gpu_tenancy.inspect.pods import Manifest, ended, label, name_of, requests
@@ -122,12 +123,14 @@ class UseRow:
         where: how many pods run, or the node of the pod.
         used: CPU and memory in base units; None without metrics.
         requests: in base units.
+        gpus: what its GPUs do; None if that was not asked, or no pod tells.
     """
 
     name: str
     where: str
     used: Mapping[str, int] | None
     requests: Mapping[str, int]
+    gpus: GpuUse | None = None
 
 
 def use_of(cluster: Cluster, namespace: str) -> Use:
@@ -152,31 +155,35 @@ def _measured(pod: Manifest) -> dict[str, int]:
     return {name: sum(ceil(amount(name, one.get(name, 0))) for one in containers) for name in (CPU, MEMORY)}
 
 
-def of_jobs(jobs: Jobs, use: Use) -> Iterator[UseRow]:
-    """What each job with running pods uses."""
+def of_jobs(jobs: Jobs, use: Use, busy: Mapping[str, GpuUse]) -> Iterator[UseRow]:
+    """What each job with running pods uses, and what their GPUs do."""
     for root in jobs.roots:
         pods = _running(jobs, root)
         if pods:
-            used = [use[name_of(pod)] for pod in pods if name_of(pod) in use]
+            names = [name_of(pod) for pod in pods]
+            used = [use[name] for name in names if name in use]
             asked = add(*(requests(map_at(pod, "spec")) for pod in pods))
-            yield UseRow(name_of(root), plural(len(pods), "pod"), add(*used) if used else None, asked)
+            of_gpus = together(busy, names)
+            yield UseRow(name_of(root), plural(len(pods), "pod"), add(*used) if used else None, asked, of_gpus)
 
 
-def of_pods(jobs: Jobs, manifest: Manifest, use: Use) -> Iterator[UseRow]:
-    """What each pod of a job uses, with the number by which `tenancy logs` knows it."""
+def of_pods(jobs: Jobs, manifest: Manifest, use: Use, busy: Mapping[str, GpuUse]) -> Iterator[UseRow]:
+    """What each pod of a job uses, with the number by which `tenancy logs` knows it, and what its GPUs do."""
     for number, pod in enumerate(jobs.pods(manifest)):
         where = text_at(pod, "spec", "nodeName") or text_at(pod, "status", "phase").lower()
         asked = requests(map_at(pod, "spec"))
-        yield UseRow(f"{number} {name_of(pod)}", where, use.get(name_of(pod)), asked)
+        name = name_of(pod)
+        yield UseRow(f"{number} {name}", where, use.get(name), asked, busy.get(name))
 
 
 def _running(jobs: Jobs, manifest: Manifest) -> list[Manifest]:
     return [pod for pod in jobs.pods(manifest) if text_at(pod, "status", "phase") == "Running"]
 
 
-def used(found: tuple[UseRow, ...], *, pods: bool) -> Group:
-    """Output of `tenancy top`: what is used of what is requested."""
-    listed = table("pod" if pods else "job", "node" if pods else "pods", "CPUs#", "memory#", "GPUs", drop=("GPUs",))
+def used(found: tuple[UseRow, ...], *, pods: bool, busy: bool = False) -> Group:
+    """Output of `tenancy top`: what is used of what is requested, and what GPUs do if that was asked."""
+    more, drop = (("GPUs#", "GPU memory#"), ("CPUs", "memory")) if busy else (("GPUs",), ("GPUs",))
+    listed = table("pod" if pods else "job", "node" if pods else "pods", "CPUs#", "memory#", *more, drop=drop)
     for row in found:
         cells = [
             f"{amount_text(name, _rounded(name, row.used[name])) if row.used else '?'}"
@@ -184,7 +191,10 @@ def used(found: tuple[UseRow, ...], *, pods: bool) -> Group:
             for name in (CPU, MEMORY)
         ]
         held = gpus(row.requests)
-        listed.add_row(row.name, row.where, *cells, leading_text(held) if held else "")
+        unknown = "?" if held else ""
+        of_gpus = [row.gpus.busy, row.gpus.filled] if row.gpus else [unknown, unknown]
+        cells += of_gpus if busy else [leading_text(held) if held else ""]
+        listed.add_row(row.name, row.where, *cells)
     return Group(listed) if found else Group(Text("no running pods", style="bold"))
 
 

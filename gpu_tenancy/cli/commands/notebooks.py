@@ -1,9 +1,6 @@
 """Commands about notebooks: `tenancy notebook start`, `open`, `stop` and `list`."""
 
-import os
-import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -121,38 +118,18 @@ def open_(
     [dim]tenancy notebook open lab[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
+        from gpu_tenancy.cli.kubectl import Kubectl
         from gpu_tenancy.inspect import notebooks
-        from gpu_tenancy.inspect.kubeconfig import chosen, uses_embedded
         from gpu_tenancy.model.names import NOTEBOOK_PORT, NOTEBOOK_TOKEN
 
         team = team_of(cluster, None, namespace, "tenancy notebook open -n TEAM")
         notebook = notebooks.existing(cluster, team, _name(cluster, name))
         pod = notebooks.pod_that_runs(cluster, notebook)
-        local = embedded or (not (kubeconfig or context) and uses_embedded())
-        file, used = chosen(kubeconfig, context, embedded=local)
-        words = ["kubectl", *(["--context", used] if used else []), "--namespace", team]
-        token = _run([*words, "exec", pod, "--", "cat", NOTEBOOK_TOKEN], file)
+        kubectl = Kubectl.of(kubeconfig, context, team, embedded=embedded)
+        fix = "if JupyterLab has not started yet, wait; `tenancy logs` shows it"
+        token = kubectl.run("exec", pod, "--", "cat", NOTEBOOK_TOKEN, fix=fix)
         terminal.out.print(f"http://127.0.0.1:{port}/lab?token={token}", highlight=False, soft_wrap=True)
-        _run([*words, "port-forward", f"pod/{pod}", f"{port}:{NOTEBOOK_PORT}"], file, shown=True)
-
-
-def _run(words: list[str], kubeconfig: Path, *, shown: bool = False) -> str:
-    """What kubectl prints; nothing if it is shown.
-
-    Raises:
-        ConsoleError: kubectl is missing, or fails.
-    """
-    environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
-    try:
-        done = subprocess.run(words, env=environment, capture_output=not shown, text=True, check=False)
-    except FileNotFoundError as error:
-        raise ConsoleError("kubectl not found", "install it: https://kubernetes.io/docs/tasks/tools/") from error
-    if done.returncode:
-        reason = "" if shown else f": {done.stderr.strip()}"
-        raise ConsoleError(
-            f"`{' '.join(words)}` failed{reason}", "if JupyterLab has not started yet, wait; `tenancy logs` shows it"
-        )
-    return "" if shown else done.stdout.strip()
+        kubectl.run("port-forward", f"pod/{pod}", f"{port}:{NOTEBOOK_PORT}", fix=fix, shown=True)
 
 
 def stop(

@@ -1,6 +1,7 @@
 """The commands about jobs by name, with the rights of a researcher of the stack `local`."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Thread
@@ -77,6 +78,36 @@ def test_a_job_is_listed_with_its_pods_and_what_they_use_and_is_cancelled(
     done = tenancy(researcher, "cancel", "pair", "--yes")
     assert (done.exit_code, done.stdout) == (0, f"TrainJob {TEAM}/pair cancelled\n")
     researcher.cluster.wait_for(lambda: not researcher.pods("pair") or None, what="the end of its pods")
+
+
+def test_what_gpus_do_is_asked_in_the_pods(
+    researcher: Researcher,
+    pair: Any,  # noqa: ARG001 - it runs
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing runs in pods of simulated nodes, so another kubectl answers, for one of them."""
+    first, _ = sorted(text_at(pod, "metadata", "name") for pod in researcher.running("pair", 2))
+    researcher.cluster.wait_for(
+        lambda: tenancy(researcher, "top", "pair").exit_code == 0 or None, timeout=60, what="metrics"
+    )
+    other = tmp_path / "kubectl"
+    answer = f"case \"$*\" in *'exec {first} -- nvidia-smi --query-gpu='*) printf '97, 61440, 81920\\n%.0s' 1 2 3 4;;"
+    other.write_text(f"#!/bin/sh\n{answer} *) exit 1;; esac\n", encoding="utf-8")
+    other.chmod(0o755)
+    with monkeypatch.context() as patched:
+        patched.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        rows = json.loads(tenancy(researcher, "top", "pair", "--gpus", "-o", "json").stdout)
+        (whole,) = json.loads(tenancy(researcher, "top", "--gpus", "-o", "json").stdout)
+        shown = tenancy(researcher, "top", "pair", "--gpus").stdout
+        patched.setenv("PATH", str(tmp_path / "none"))
+        without = tenancy(researcher, "top", "pair", "--gpus")
+    told = {"percent": [97] * 4, "used": 240 * 2**30, "memory": 320 * 2**30}
+    assert [row["gpus"] for row in rows] == [told, None]
+    assert whole["gpus"] == told
+    assert "97 %" in shown
+    assert "240Gi of 320Gi" in shown
+    assert (without.exit_code, "kubectl not found" in without.stderr) == (1, True)
 
 
 def test_logs_of_all_pods_have_their_numbers_and_are_followed_to_the_end(
