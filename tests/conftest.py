@@ -14,7 +14,7 @@ from platforms import running
 from pulumi_tool import read_schema
 from queueing import Queueing
 from rendered_stacks import SHARED
-from shared_platform import NEXT, OWN, QUEUEING, WORKING, AsFound, Sharing, platforms_of, shares_deployment, sharing
+from shared_platform import NEXT, OWN, QUEUEING, WORKING, AsFound, Sharing, platforms_of, shared_deployment, sharing
 from xdist.remote import Producer
 
 from benchmarks.leftovers import kill_at_end
@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in sharers:
         item.add_marker("platform")
     shared = {item.path for item in sharers}
-    deployed = {item.path for item in items if shares_deployment(item)}
+    deployed = {item.path for item in items if shared_deployment(item)}
 
     def turn(item: pytest.Item) -> int:
         sharer = 0 if item.path in deployed else 1

@@ -17,8 +17,8 @@ from gpu_tenancy.model.catalogue.operators import charts
 FIXTURES: Final = frozenset({"platform", "cluster", "queueing"})
 """Whoever asks for one of them, or for a fixture that does, meets what others left there."""
 
-DEPLOYMENT: Final = "deployment"
-"""The fixture of a stack that several files find deployed, one after the other."""
+DEPLOYMENTS: Final = ("deployment", "research")
+"""The fixtures of stacks that several files find deployed, one after the other."""
 
 NEXT: Final = pytest.StashKey[pytest.Item | None]()
 """The test that follows."""
@@ -110,9 +110,10 @@ def sharing(nodeid: str) -> str | None:
     return next((name for name, files in SHARING.items() if nodeid.startswith(files)), None)
 
 
-def shares_deployment(item: pytest.Item | None) -> bool:
-    """Whether a test finds the stack that several files share."""
-    return isinstance(item, pytest.Function) and DEPLOYMENT in item.fixturenames
+def shared_deployment(item: pytest.Item | None) -> str | None:
+    """The fixture of the stack that several files share, if a test finds one."""
+    used = item.fixturenames if isinstance(item, pytest.Function) else ()
+    return next((name for name in DEPLOYMENTS if name in used), None)
 
 
 class Sharing(LoadFileScheduling):

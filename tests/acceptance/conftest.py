@@ -24,7 +24,7 @@ from acceptance_guards import (
     replicas,
 )
 from builders import Data
-from shared_platform import NEXT, AsFound, shares_deployment
+from shared_platform import NEXT, AsFound, shared_deployment
 
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.embedded.platform import Platform
@@ -143,7 +143,7 @@ def deployed(deployment: Deployment, request: pytest.FixtureRequest) -> Iterator
     """The stack, which stays for the next file if that asks for it, too."""
     deployment.up()
     yield deployment.stack
-    if not shares_deployment(request.config.stash[NEXT]):
+    if shared_deployment(request.config.stash[NEXT]) != "deployment":
         deployment.down()
 
 

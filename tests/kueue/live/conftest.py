@@ -1,14 +1,58 @@
 """What tests on a real Kueue share."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from queueing import Queueing
 from researchers import Researcher, researching
+from shared_platform import NEXT, AsFound, shared_deployment
+
+from gpu_tenancy.kube.client import Manifest
+
+
+@dataclass(slots=True)
+class Research:
+    """The stack `local` with a researcher, for files that find it one after the other; each leaves it as it was."""
+
+    queueing: Queueing
+    as_found: AsFound
+    folder: Path
+    member: Researcher | None = None
+    _deployed: ExitStack = field(default_factory=ExitStack)
+
+    def up(self) -> Researcher:
+        """Deploys it if it is not there."""
+        if self.member is None:
+            self.member = self._deployed.enter_context(researching(self.queueing, self.folder))
+            self.as_found.keep(self._kept(self.member))
+        return self.member
+
+    def down(self, member: Researcher) -> None:
+        """Removes it."""
+        kept, self.member = self._kept(member), None
+        self._deployed.close()
+        self.as_found.release(kept)
+
+    def _kept(self, member: Researcher) -> list[Manifest]:
+        return [*member.objects, *self.queueing.cluster.list("v1", "Node", metadata_only=True)]
+
+
+@pytest.fixture(scope="session")
+def research(queueing: Queueing, queueing_as_found: AsFound, tmp_path_factory: pytest.TempPathFactory) -> Research:
+    """The stack `local`, for the files that share it."""
+    return Research(queueing, queueing_as_found, tmp_path_factory.mktemp("rita"))
 
 
 @pytest.fixture(scope="module")
-def researcher(queueing: Queueing, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Researcher]:
-    """A researcher of the stack `local`."""
-    with researching(queueing, tmp_path_factory.mktemp("rita")) as rita:
-        yield rita
+def researcher(research: Research, request: pytest.FixtureRequest) -> Iterator[Researcher]:
+    """A researcher of the stack `local`, which stays for the next file if that asks for one, too."""
+    rita = research.up()
+    yield rita
+    if shared_deployment(request.config.stash[NEXT]) != "research":
+        research.down(rita)
+        return
+    for manifest in rita.objects:  # what a file has changed of it
+        rita.cluster.apply(manifest, force=True, metadata_only=True)

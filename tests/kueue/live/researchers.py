@@ -1,6 +1,6 @@
 """Researchers of the stack `local`, with its real flavors, guards, defaults and roles, without its servers and jobs."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,11 +39,13 @@ class Researcher:
     Attributes:
         own: the cluster as this person.
         cluster: the cluster as its administrator.
+        objects: of the stack, as applied, in this order.
     """
 
     own: Cluster
     cluster: Cluster
     kubeconfig: Path
+    objects: Sequence[Manifest]
 
     def submit(self, manifest: Any) -> Manifest:
         """Creates an object in the namespace of the team.
@@ -100,7 +102,7 @@ def researching(
     kubeconfig = folder / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(config), encoding="utf-8")
     with Cluster(kubeconfig) as own:
-        rita = Researcher(own, cluster, kubeconfig)
+        rita = Researcher(own, cluster, kubeconfig, objects)
         cluster.wait_for(lambda: _is_completed(own, team) or None, what="defaults, guards and roles to be in force")
         yield rita
     for manifest in reversed(objects):

@@ -5,6 +5,7 @@ A table of kinds from `kinds.yaml` and of ways to write resources: what Kueue ad
 
 from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, Final, cast
 
 import pytest
@@ -126,7 +127,7 @@ def boss(researcher: Researcher) -> Iterator[Researcher]:
     file = researcher.kubeconfig.with_name("boss")
     file.write_text(yaml.safe_dump(config), encoding="utf-8")
     with Cluster(file) as own:
-        yield Researcher(own, researcher.cluster, file)
+        yield replace(researcher, own=own, kubeconfig=file)
     researcher.cluster.delete(Reference.of(binding))
 
 
@@ -150,10 +151,6 @@ def counted_and_held(cluster: Cluster, made: Manifest) -> tuple[dict[str, int], 
 def belongs(pod: Manifest, made: Manifest) -> bool:
     """Whether a pod is of an object, by the names that all controllers give."""
     return f"{text_at(pod, 'metadata', 'name')}-".startswith(f"{text_at(made, 'metadata', 'name')}-")
-
-
-def test_the_table_has_each_kind_that_kueue_integrates() -> None:
-    assert {*AROUND} == {*INTEGRATED}
 
 
 @pytest.mark.parametrize("kind", AROUND)
@@ -231,3 +228,7 @@ def test_what_is_not_completed_and_would_not_be_counted_is_refused(uncompleted: 
             assert counted[GPU] == held[GPU] > 0
         finally:
             uncompleted.end(made)
+
+
+def test_the_table_has_each_kind_that_kueue_integrates() -> None:
+    assert {*AROUND} == {*INTEGRATED}
