@@ -1,5 +1,6 @@
 """What people and pipelines see of servers before a deployment."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,9 @@ def test_the_size_of_a_server_counts_base_and_burst(project: Project) -> None:
     assert "guaranteed: 10 l4 GPUs, limit: 10" in lines
     assert lines[-2].startswith("burst: 8 of the 18 replicas on 8 l4-spot GPUs, ")
     assert lines[-1] == "without the burst: 10 replicas = 2,000/s of the load of 2,800/s"
+    found = json.loads(tenancy("size", "bursting", "vision/api", "-o", "json", project=project.folder).stdout)
+    assert found["burst"] == {"flavor": "l4-spot", "replicas": 8, "gpus": 8, "rateWithout": 2000}
+    assert found["gpus"] == {"guaranteed": 10, "limit": 10}
     (other,) = tenancy("size", "bursting", "vision/api-burst", project=project.folder).stderr.splitlines()
     assert "unknown server 'vision/api-burst'" in other
 
