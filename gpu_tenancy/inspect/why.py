@@ -106,9 +106,7 @@ def _queued(target: Target, queues: Queues, workload: Workload) -> Why:
         case "finished":
             return Why(lines, "not pending: ended", waits=False)
         case "switched off":
-            patch = """--type merge -p '{"spec":{"active":true}}'"""
-            fix = f"run `kubectl -n {workload.namespace} patch workload {workload.name} {patch}`"
-            return Why(lines, "its Workload is deactivated (spec.active is false)", fix)
+            return Why(lines, *_switched_off(workload))
         case "checked":
             return _checked(workload, lines)
         case "admitted":
@@ -121,6 +119,19 @@ def _queued(target: Target, queues: Queues, workload: Workload) -> Why:
             return running(target, queues.state, [*lines, *borrowed_lines(queues, workload)])
         case "waiting":
             return _pending(queues, workload, lines)
+
+
+def _switched_off(workload: Workload) -> Reason:
+    """Kueue or a person has stopped it. Who may not change Workloads can requeue it, too."""
+    again = f"run `tenancy requeue {workload.label}`"
+    reason = text_at(condition(workload.manifest, "Evicted"), "reason")
+    if reason.endswith("MaximumExecutionTimeExceeded"):
+        longest = int_at(workload.manifest, "spec", "maximumExecutionTimeSeconds")
+        return (
+            f"it ran for its maximum run time of {longest} s, and Kueue stopped it",
+            f"{again}, which lets it run as long again; or submit it with a longer deadline",
+        )
+    return "its Workload is deactivated (spec.active is false)", again
 
 
 def _without_label(target: Target, queues: Queues) -> Reason:

@@ -330,12 +330,22 @@ def test_a_member_of_the_team_gets_the_same_sentences() -> None:
 # Past the quota.
 
 
-def test_an_inactive_workload_shows_how_to_activate_it() -> None:
+def test_an_inactive_workload_shows_how_to_queue_it_again() -> None:
     off = workload(JOB)
     off["spec"]["active"] = False
     assert asked(Workload=[off]).conclusion == (
-        "its Workload is deactivated (spec.active is false);"
-        ' run `kubectl -n research patch workload job-train-abcde --type merge -p \'{"spec":{"active":true}}\'`'
+        "its Workload is deactivated (spec.active is false); run `tenancy requeue research/train`"
+    )
+
+
+def test_a_job_that_kueue_stopped_at_its_maximum_run_time_says_so() -> None:
+    off = workload(JOB)
+    off["spec"] |= {"active": False, "maximumExecutionTimeSeconds": 3600}
+    reason = "DeactivatedDueToMaximumExecutionTimeExceeded"
+    off["status"]["conditions"].append(condition("Evicted", "True", reason, "exceeding the maximum execution time"))
+    assert asked(Workload=[off]).conclusion == (
+        "it ran for its maximum run time of 3600 s, and Kueue stopped it; run `tenancy requeue research/train`, which"
+        " lets it run as long again; or submit it with a longer deadline"
     )
 
 

@@ -9,8 +9,10 @@ import pytest
 from queueing import Queueing
 from repository import ROOT
 from researchers import TEAM, Researcher, researching, sections
+from typer.testing import CliRunner
 
 from gpu_tenancy.base.json import at, text_at
+from gpu_tenancy.cli.main import app
 from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.render import render
 from gpu_tenancy.kube.client import Manifest
@@ -108,6 +110,24 @@ def test_a_plain_job_runs_at_most_as_long_and_pulls_as_the_team_does(bounded: Re
         assert text_at(pod, "spec", "serviceAccountName") == "default"
         (workload,) = bounded.cluster.list("kueue.x-k8s.io/v1beta2", "Workload", namespace=TEAM)
         assert at(workload, "spec", "maximumExecutionTimeSeconds") == 3660
+    finally:
+        bounded.end(made)
+
+
+def test_a_kind_without_a_field_of_its_own_is_stopped_by_kueue_and_says_why(bounded: Researcher) -> None:
+    short: Any = written("JobSet")
+    short["metadata"]["labels"] = {LABEL: "2"}
+    made = bounded.own.create(short)
+    place = ("--kubeconfig", str(bounded.kubeconfig))
+
+    def stopped() -> str | None:
+        text = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["why", f"{TEAM}/plain-jobset", *place]).stdout
+        return text if "its maximum run time of 2 s" in text else None
+
+    try:
+        told = bounded.cluster.wait_for(stopped, timeout=60, what="its end")
+        assert f"run `tenancy requeue {TEAM}/plain-jobset`" in told
+        bounded.cluster.wait_for(lambda: not bounded.pods("plain-jobset") or None, what="the end of its pods")
     finally:
         bounded.end(made)
 
