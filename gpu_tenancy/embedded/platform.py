@@ -206,7 +206,7 @@ class Platform:
             ConsoleError: the cluster rejects a definition, or a definition is not served in time.
         """
         with self.cluster() as cluster:
-            installed = install(cluster, files, report)
+            installed = install(cluster, files, self.cache, report)
         with self._alone(report):
             if installed and (running := self._running()):
                 stop([running.parts[CONTROLLERS]])

@@ -101,7 +101,7 @@ def come_up(platform: Platform, cluster: Cluster, name: str, report: Report) -> 
         served |= set(release.serves)
         groups = {text_at(one, "apiVersion").rpartition("/")[0] for one in at_install} & {pin.group for pin in PINS}
         assert groups <= served, f"{release.name} comes before the definitions of its objects"
-        install(cluster, fetch(needed(PINS, groups), platform.cache, report), report)
+        install(cluster, fetch(needed(PINS, groups), platform.cache, report), platform.cache, report)
         of_release = [one for one in ours if release.namespace in {namespace_of(one), named(one)}]
         for one in of_release:
             if one["kind"] in {"Namespace", "ResourceQuota"}:

@@ -18,6 +18,7 @@ from gpu_tenancy.base.json import text_at
 from gpu_tenancy.embedded import definitions
 from gpu_tenancy.embedded.definitions import cached, fetch, install
 from gpu_tenancy.embedded.definitions.pins import Definitions, Module, Pin, needed, read_definitions, read_pins
+from gpu_tenancy.embedded.definitions.reduced import reduced
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.stored import stored_kinds
@@ -238,6 +239,28 @@ def test_no_stack_needs_a_definition_that_no_module_carries(stack: str) -> None:
     assert [pin.file for pin in pins if isinstance(pin.source, str)] == []
 
 
+def test_a_definition_is_installed_without_descriptions_but_with_fields_of_that_name(tmp_path: Path) -> None:
+    text = {"type": "string", "description": "A text."}
+    schema = {"type": "object", "description": "All.", "properties": {"description": text, "properties": text}}
+    definition: Any = a_definition("embedded.example.com", "Pin", scope="Cluster")
+    version = {"name": "v1", "schema": {"openAPIV3Schema": {**schema, "anyOf": [schema], "items": schema}}}
+    file = tmp_path / "one.yaml"
+    spec: Any = {**definition["spec"], "conversion": {}, "versions": [version]}
+    file.write_text(yaml.safe_dump({**definition, "status": {}, "spec": spec}))
+    pin = replace(PIN, sha256=hashlib.sha256(file.read_bytes()).hexdigest())
+    plain = {"type": "object", "properties": {name: {"type": "string"} for name in ("description", "properties")}}
+    served = {"name": "v1", "schema": {"openAPIV3Schema": {**plain, "anyOf": [plain], "items": plain}}}
+    expected = {**definition, "spec": {**definition["spec"], "versions": [served]}}
+    assert reduced(pin, file, tmp_path) == expected
+    (copy,) = (tmp_path / "definitions").glob(f"*/{pin.sha256}.json")
+    copied = copy.read_text()
+    copy.write_text("{")
+    assert reduced(pin, file, tmp_path) == expected
+    assert copy.read_text() == copied
+    file.unlink()
+    assert reduced(pin, file, tmp_path) == expected
+
+
 # On a cluster.
 
 
@@ -251,11 +274,11 @@ def test_a_definition_is_served_after_its_install_and_a_second_install_sends_not
     files = {replace(PIN, sha256=hashlib.sha256(file.read_bytes()).hexdigest()): file}
     told: list[str] = []
     try:
-        install(cluster, files, told.append)
+        install(cluster, files, tmp_path / "cache", told.append)
         assert told == ["installing 1 custom resource definitions"]
         assert cluster.list("embedded.example.com/v1", "Pin") == ()
         monkeypatch.delattr(Cluster, "apply")
-        install(cluster, files, told.append)
+        install(cluster, files, tmp_path / "cache", told.append)
         assert len(told) == 1
     finally:
         cluster.delete(Reference.of(definition))

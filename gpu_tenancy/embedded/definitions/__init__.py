@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpu_tenancy.base.errors import ConsoleError, naming
-from gpu_tenancy.base.json import text_at
+from gpu_tenancy.base.json import Json, map_at, text_at
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.embedded.definitions.pins import Module, Pin
+from gpu_tenancy.embedded.definitions.reduced import reduced
 from gpu_tenancy.embedded.toolchain import Go, find_go
 from gpu_tenancy.kube.apply import await_kinds
 from gpu_tenancy.kube.client import Cluster, Manifest
@@ -177,12 +177,13 @@ _ANNOTATION: Final = "gpu-tenancy.dev/sha256"
 """The checksum of the file of an installed definition."""
 
 
-def install(cluster: Cluster, files: Mapping[Pin, Path], report: Report) -> bool:
+def install(cluster: Cluster, files: Mapping[Pin, Path], cache: Path, report: Report) -> bool:
     """Installs every missing definition, and waits until all of them are served; returns whether any was missing.
 
     Args:
         cluster: of the embedded platform.
         files: the file of each definition, as `fetch` returns them.
+        cache: folder for copies of them.
         report: receives a line with the number of definitions.
 
     Raises:
@@ -195,19 +196,16 @@ def install(cluster: Cluster, files: Mapping[Pin, Path], report: Report) -> bool
         return False
     report(f"installing {len(missing)} custom resource definitions")
     with ThreadPoolExecutor(8) as pool:
-        definitions = list(pool.map(partial(_install, cluster), missing, (files[pin] for pin in missing)))
+        definitions = list(pool.map(partial(_install, cluster, cache), missing, (files[pin] for pin in missing)))
     cluster.forget_kinds()
     if failures := await_kinds(cluster, definitions):
         raise ApplyError(failures, ())
     return True
 
 
-def _install(cluster: Cluster, pin: Pin, file: Path) -> Manifest:
-    definition = read_table(file)
-    metadata = definition["metadata"]
-    metadata["annotations"] = {**metadata.get("annotations", {}), _ANNOTATION: pin.sha256}
-    definition.pop("status", None)
-    # Conversion needs the operator's webhook, which is not installed; objects are stored without conversion.
-    definition["spec"].pop("conversion", None)
-    cluster.apply(definition, metadata_only=True)
+def _install(cluster: Cluster, cache: Path, pin: Pin, file: Path) -> Manifest:
+    definition = reduced(pin, file, cache)
+    metadata = map_at(definition, "metadata")
+    annotations: Json = {**map_at(metadata, "annotations"), _ANNOTATION: pin.sha256}
+    cluster.apply({**definition, "metadata": {**metadata, "annotations": annotations}}, metadata_only=True)
     return definition

@@ -119,7 +119,7 @@ def running(queueing: Queueing) -> Iterator[Running]:
     declared, cluster = load(Source(sections())), queueing.cluster
     queueing.run(declared)
     definitions = fetch(needed(read_pins(), {COMPUTE_DOMAINS}), queueing.platform.cache, queueing.report)
-    install(cluster, definitions, queueing.report)
+    install(cluster, definitions, queueing.platform.cache, queueing.report)
     made = kubernetes_objects(render(ROOT, project="gpu-tenancy", stack=TEAM, config=to_config(Source(sections()))))
     objects = [item.manifest for kind in APPLIED for item in made if item.kind == kind]
     bring_nodes(cluster, node_shapes(declared))
