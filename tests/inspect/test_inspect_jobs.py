@@ -124,8 +124,8 @@ def test_rows_have_states_that_people_know_running_first_and_ended_last() -> Non
 def test_use_is_shown_of_what_is_requested_and_unknown_where_it_is_not_measured() -> None:
     jobs = Jobs("ml", (TRAIN, SET, JOB, *PODS, made("Job", "queued")))
     measured = {"train-node-0-9-x9": {"cpu": 1234, "memory": 3 * 2**30 + 1}}
-    assert tuple(of_jobs(jobs, measured)) == (UseRow("train", "2 pods", measured["train-node-0-9-x9"], {GPU: 8}),)
-    screen = Screen.of(80, used(tuple(of_pods(jobs, TRAIN, measured)), pods=True))
+    assert tuple(of_jobs(jobs, measured, {})) == (UseRow("train", "2 pods", measured["train-node-0-9-x9"], {GPU: 8}),)
+    screen = Screen.of(80, used(tuple(of_pods(jobs, TRAIN, measured, {})), pods=True))
     assert [line.split() for line in screen.lines[1:3]] == [
         ["0", "train-node-0-9-x9", "n1", "1.3", "of", "0", "3.0Gi", "of", "0", "4", GPU],
         ["1", "train-node-0-10-x10", "n1", "?", "of", "0", "?", "of", "0", "4", GPU],
