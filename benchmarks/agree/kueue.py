@@ -84,7 +84,7 @@ def start(made: Platform, cluster: Cluster, report: Report, *, fair: bool) -> No
     stack = _stack(fair=fair)
     rows = choosing.rows_of(Tree(stack))
     pins = needed(read_pins(), {"kueue.x-k8s.io"})
-    install(cluster, fetch(pins, made.cache, report), report)
+    install(cluster, fetch(pins, made.cache, report), made.cache, report)
     found, unavailable = choosing.find(rows, made.cache, report)
     for program, reason in unavailable.items():
         raise ConsoleError(f"{program} is not available: {reason}", f"set {choosing.FOLDER} to a folder with it")
