@@ -31,6 +31,7 @@ from gpu_tenancy.kube.errors import UNAUTHORIZED, ApiError, UnreachableError, Wa
 from gpu_tenancy.kube.pruning import check_prunable
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.local.checks import Check, Controllers, check_all
+from gpu_tenancy.local.checks.metrics import withdraw
 from gpu_tenancy.local.checks.workloads import check_models
 from gpu_tenancy.local.replacing import not_replaced, other_stack
 from gpu_tenancy.local.settling import settle
@@ -168,6 +169,7 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
     platform.up(report, options.service)
     platform.install(definitions, report)
     with platform.cluster() as cluster:
+        withdraw(cluster)
         wanted, unavailable = _wanted(platform, stack_preview, operators, report)
         later = platform.controllers.superfluous(wanted)
         with ThreadPoolExecutor(1) as pool:
@@ -177,13 +179,7 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
             report("creating the nodes of the pools")
             nodes = bringing.result()
         bring_channels(cluster, stack_preview.stack)
-        claims = [claim for team in planned.teams for claim in team.claims]
-        bring_volumes(
-            cluster,
-            claims,
-            {team.namespace.name: team.notebooks.home for team in planned.teams if team.notebooks},
-            default=has(stack_preview.stack, "defaultStorageClass"),
-        )
+        _bring_volumes(cluster, planned, stack_preview.stack)
         remove_claims(cluster, [cached for team in planned.teams for cached in team.cached])
         engine = _engine(platform, name, len(stack_preview.objects))
         report(f"applying {len(stack_preview.objects)} objects with {engine}")
@@ -213,6 +209,12 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
             summary=summary,
             checks=(*checks, check_models(summary.astray)),
         )
+
+
+def _bring_volumes(cluster: Cluster, planned: Plan, stack: Stack) -> None:
+    claims = [claim for team in planned.teams for claim in team.claims]
+    homes = {team.namespace.name: team.notebooks.home for team in planned.teams if team.notebooks}
+    bring_volumes(cluster, claims, homes, default=has(stack, "defaultStorageClass"))
 
 
 def _bring_rest(cluster: Cluster, planned: Plan, stack: Stack) -> None:

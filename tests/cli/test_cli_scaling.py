@@ -27,6 +27,7 @@ from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.local.checks import scaling
+from gpu_tenancy.local.checks.metrics import simulated, withdraw
 from gpu_tenancy.local.checks.scaling import USAGE, check_scaling, simplified
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
@@ -37,13 +38,14 @@ pytestmark = pytest.mark.platform
 
 METRICS = "metrics.k8s.io/v1beta1"
 API_SERVICE = Reference("apiregistration.k8s.io/v1", "APIService", "v1beta1.metrics.k8s.io")
+CUSTOM = Reference(API_SERVICE.api_version, API_SERVICE.kind, "v1beta2.custom.metrics.k8s.io")
 SCALER = Reference("autoscaling/v2", "HorizontalPodAutoscaler", "api", "vision")
 KINDS = {"Namespace", "ServiceAccount", "Deployment", "HorizontalPodAutoscaler"}
 """What it takes for a server to scale; its team has neither quota nor queue here."""
 
 
 def scaled(**fields: Any) -> Any:
-    """Two nodes, and a server that scales on CPU and on a latency that nothing serves."""
+    """Two nodes, and a server that scales on CPU and on a latency, which only the check serves."""
     serving = {"api": server(replicas={"min": 1, "max": 3}, scaleOn={"cpu": 60, "latencyP99": "100ms"}, **fields)}
     return {
         "cluster": dict(EXISTING),
@@ -162,12 +164,18 @@ def test_a_server_grows_to_its_limit_and_shrinks_and_everything_is_as_before(met
     before = metered.cluster.get(*SCALER)
     assert before
     reported = list[str]()
-    (check,) = check_scaling(metered.cluster, metered.plan, reported.append)
+    check, by_latency = check_scaling(metered.cluster, metered.plan, reported.append)
     assert (check.holds, len(reported)) == (True, 1), check.seen
     assert check.promise == "vision/api grows under load to its limit of 3 pods and shrinks again"
     assert "; without load: 3 → " in check.seen
     assert check.message == "“the desired replica count is more than the maximum replica count”"
-    assert check.seen.endswith("without latency_p99_seconds, which nothing serves here")
+    assert check.seen.endswith("; checked without stabilization windows")
+    assert by_latency.promise == (
+        "vision/api grows under a high latency_p99_seconds to its limit of 3 pods and shrinks again"
+    )
+    assert by_latency.holds, by_latency.seen
+    assert by_latency.seen.startswith("simulated latency_p99_seconds of 0.375, target 0.1: 1 → ")
+    assert not metered.cluster.exists(*CUSTOM)
 
     after = metered.cluster.get(*SCALER)
     assert after
@@ -193,9 +201,10 @@ def test_a_server_that_does_not_grow_in_time_breaks_the_promise_and_is_restored(
     monkeypatch.setattr(scaling, "PATIENCE", 1.0)  # less than between two measurements
     monkeypatch.setattr(scaling, "_OVERLOAD", 0.01)  # which one pod carries
     before = metered.cluster.get(*SCALER)
-    (check,) = check_scaling(metered.cluster, metered.plan, lambda _: None)
+    check, by_latency = check_scaling(metered.cluster, metered.plan, lambda _: None)
     assert check.holds is False
     assert "without load" not in check.seen
+    assert (by_latency.holds, by_latency.seen) == (None, "the check before it failed")
     after = metered.cluster.get(*SCALER)
     assert before
     assert after
@@ -207,9 +216,11 @@ import os, sys
 from pathlib import Path
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.local.checks.metrics import simulated
 from gpu_tenancy.local.checks.scaling import simplified
 
-with simplified(Cluster(Path(sys.argv[1])), Reference(*sys.argv[2:]), 2):
+cluster = Cluster(Path(sys.argv[1]))
+with simulated(cluster, ["latency_p99_seconds"]), simplified(cluster, Reference(*sys.argv[2:]), 2):
     os._exit(9)
 """
 
@@ -224,8 +235,10 @@ def test_a_run_that_was_killed_is_undone_by_the_next_one(metered: Metered) -> No
     own = (metered.cluster.get(*SCALER) or {})["spec"]
     killed(metered)
     assert (metered.cluster.get(*SCALER) or {})["spec"] != own
-    with simplified(metered.cluster, SCALER, 2) as others:
+    assert metered.cluster.exists(*CUSTOM)
+    with simulated(metered.cluster, []), simplified(metered.cluster, SCALER, 2) as others:
         assert others == ("latency_p99_seconds",)
+        assert not metered.cluster.exists(*CUSTOM)
     assert (metered.cluster.get(*SCALER) or {})["spec"] == own
     assert metered.deploy() == {"unchanged"}
 
@@ -233,6 +246,7 @@ def test_a_run_that_was_killed_is_undone_by_the_next_one(metered: Metered) -> No
 def test_a_run_that_was_killed_is_undone_by_the_next_deployment_without_a_conflict(metered: Metered) -> None:
     own = (metered.cluster.get(*SCALER) or {})["spec"]
     killed(metered)
+    withdraw(metered.cluster)  # as `tenancy local up` does first
     assert metered.deploy() == {"changed", "unchanged"}
     assert (metered.cluster.get(*SCALER) or {})["spec"] == own
     with simplified(metered.cluster, SCALER, 2):  # keeps what was deployed meanwhile
@@ -243,6 +257,7 @@ def test_a_run_that_was_killed_is_undone_by_the_next_deployment_without_a_confli
 def test_without_metrics_server_scaling_is_not_checked(metered: Metered) -> None:
     metered.platform.controllers.remove(metered.cluster)
     assert not metered.cluster.exists(*API_SERVICE)
-    (check,) = check_scaling(metered.cluster, metered.plan, lambda _: None, "metrics-server could not be built")
+    check, follows = check_scaling(metered.cluster, metered.plan, lambda _: None, "metrics-server could not be built")
     assert (check.holds, check.seen) == (None, "metrics-server could not be built")
+    assert (follows.holds, follows.promise) == (None, "vision/api: the autoscaler follows latency_p99_seconds")
     metered.cluster.delete(Reference("v1", "Namespace", "vision"))  # would wait for an API server that does not answer

@@ -16,7 +16,7 @@ from gpu_tenancy.local.checks.check import Check
 from gpu_tenancy.local.checks.gangs import check_gangs
 from gpu_tenancy.local.checks.placement import check_placement
 from gpu_tenancy.local.checks.queueing import check_queueing, manifest_of_anyone
-from gpu_tenancy.local.checks.scaling import check_metrics, check_scaling
+from gpu_tenancy.local.checks.scaling import check_scaling
 from gpu_tenancy.local.checks.workloads import check_topology, check_workloads
 from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.plan import Plan
@@ -76,14 +76,14 @@ def _all(cluster: Cluster, plan: Plan, tree: Tree, controllers: Controllers, rep
     with ThreadPoolExecutor(1) as pool:
         # It waits for the autoscaler most of the time, and touches neither queues nor temporary nodes.
         metered = controllers.why_not(METRICS)
-        scaled = pool.submit(lambda: tuple(check_scaling(cluster, plan, report, metered)))
+        keda = controllers.why_not("keda")
+        scaled = pool.submit(lambda: tuple(check_scaling(cluster, plan, report, metered, keda)))
         if missing := controllers.why_not(KUEUE):
             promise = "queues give each team its guarantee, and no more than its limit"
             yield from (Check(promise, missing, holds=None) for _ in plan.queues.cluster_queues[:1])
         else:
             yield from _queued(cluster, plan, tree, controllers.why_not(VOLCANO))
         yield from scaled.result()
-    yield from check_metrics(plan, controllers.why_not("keda"))
     if not missing:
         yield from check_workloads(cluster, plan, controllers.why_not)
         yield from check_topology(cluster, plan)

@@ -1,12 +1,13 @@
-"""Check that a server's autoscaler works: simulated CPU usage, the real metrics-server and the real autoscaler.
+"""Check that a server's autoscaler works: simulated measurements, the real metrics-server and the real autoscaler.
 
-kwok reports the usage that a pod's annotation says, metrics-server reads it from kwok as from a kubelet, and
-kube-controller-manager scales the workload. Nothing else changes the number of pods here.
+kwok reports the usage that a pod's annotation says, metrics-server reads it from kwok as from a kubelet, this command
+serves the other metrics of pods, and kube-controller-manager scales the workload. Nothing else changes the number of
+pods here.
 """
 
 import json
 import math
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final, cast
@@ -21,6 +22,7 @@ from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import FIELD_MANAGER
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.local.checks.check import Check
+from gpu_tenancy.local.checks.metrics import Simulated, simulated
 from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.workloads import Scaling, ServerPlan
 
@@ -39,55 +41,70 @@ _OVERLOAD: Final = 1.25
 _IDLE: Final = 1
 """CPU of an idle pod in thousandths: less than any target."""
 _POLL: Final = 0.5
+_THOUSAND: Final = 1000
 
 
-def check_scaling(cluster: Cluster, plan: Plan, report: Report, missing: str = "") -> Iterator[Check]:
+def check_scaling(cluster: Cluster, plan: Plan, report: Report, missing: str = "", keda: str = "") -> Iterator[Check]:
     """Checks that the autoscaler of one server grows it under load up to its maximum, and shrinks it again.
 
     It is the server whose maximum is nearest. Its autoscaler has other settings during the check, because its own would
-    take more than ten minutes to remove six pods: no stabilization windows, all pods in one step, and CPU as its only
-    metric. Targets, minimum and maximum are its own.
+    take more than ten minutes to remove six pods: no stabilization windows, and all pods in one step. Metrics, targets,
+    minimum and maximum are its own: each metric asks for the maximum in turn, while the others ask for less.
 
     The load can exceed the CPU limits of the first pods: at their limits, each measurement could add only some pods.
 
     Args:
         cluster: with the stack.
-        plan: of the stack; without a server that scales on CPU by a HorizontalPodAutoscaler, there is nothing to check.
+        plan: of the stack; without a server that scales on CPU by a HorizontalPodAutoscaler, only what is not checked
+            is named.
         report: receives a line, because the check takes long.
         missing: why metrics-server does not run, without which nothing is checked; empty if it does.
+        keda: why KEDA does not run.
 
     Raises:
         ApiError: the API server rejects a change of the autoscaler.
     """
-    server = _server(cluster, plan)
-    if server is None or server.scaling is None:
-        return
-    if missing:
-        yield Check(_promise(server, server.scaling), missing, holds=None)
-        return
-    report(f"verifying the autoscaler of {server.team}/{server.name} under simulated load (about 40 s)")
-    scaler = Reference(*_HPA, server.name, server.team)
-    with simplified(cluster, scaler, _adds(server)) as others, _simulated(cluster, server) as run:
-        yield _check(run, server.scaling, others)
+    server, served = _server(cluster, plan), set[str]()
+    if server and server.scaling and missing:
+        yield Check(_promise(server, server.scaling, "load"), missing, holds=None)
+    elif server and server.scaling:
+        report(f"verifying the autoscaler of {server.team}/{server.name} under simulated load (about a minute)")
+        scaler = Reference(*_HPA, server.name, server.team)
+        with (
+            simulated(cluster, _targets(server.scaling)) as metrics,
+            simplified(cluster, scaler, _adds(server), metrics.values) as others,
+            _simulated(cluster, server, metrics) as run,
+        ):
+            served.update(metrics.values)
+            yield from _checks(run, server.scaling, others)
+    yield from _unchecked(plan, keda, f"{server.team}/{server.name}" if server else "", served)
 
 
-def check_metrics(plan: Plan, keda: str) -> Iterator[Check]:
-    """Names the servers whose autoscaler has a metric, or is one, that the embedded platform does not have.
+def _unchecked(plan: Plan, keda: str, checked: str, served: Collection[str]) -> Iterator[Check]:
+    """Names the servers whose autoscaler has a metric that was not checked.
 
     Args:
         plan: of the stack.
         keda: why KEDA does not run.
+        checked: the server that was checked.
+        served: metrics that were checked.
     """
     scaled: dict[tuple[str, str], list[str]] = {}
     for server in (server for team in plan.teams for server in team.servers):
         scaling = server.scaling
-        latency = scaling.latency[0] if scaling and scaling.latency else ""
-        names = [*filter(None, [latency]), *(signal.name for signal in scaling.signals)] if scaling else []
-        for metric in names:
-            reason = keda if scaling and scaling.by_keda else f"nothing serves {metric} on the embedded platform"
+        for metric in _targets(scaling) if scaling and scaling.by_keda else ():
+            scaled.setdefault((metric, keda), []).append(f"{server.team}/{server.name}")
+        for metric in _targets(scaling).keys() - served if scaling and not scaling.by_keda else ():
+            reason = f"only the metrics of {checked} were simulated" if served else f"nothing serves {metric} here"
             scaled.setdefault((metric, reason), []).append(f"{server.team}/{server.name}")
     for (metric, reason), servers in scaled.items():
         yield Check(f"{', '.join(servers)}: the autoscaler follows {metric}", reason, holds=None)
+
+
+def _targets(scaling: Scaling) -> dict[str, float]:
+    """The autoscaler's metrics of pods, and their targets."""
+    latency = dict([scaling.latency]) if scaling.latency else {}
+    return latency | {signal.name: signal.target for signal in scaling.signals}
 
 
 def _server(cluster: Cluster, plan: Plan) -> ServerPlan | None:
@@ -102,28 +119,64 @@ def _adds(server: ServerPlan) -> int:
     return scaling.maximum - scaling.minimum if scaling and scaling.cpu else 0
 
 
-def _check(run: "_Run", scaling: Scaling, others: tuple[str, ...]) -> Check:
-    server = run.server
-    load = math.ceil(server.pod.amounts[CPU] * scaling.maximum * (scaling.cpu or 0) / 100 * _OVERLOAD)
+@dataclass(frozen=True)
+class _Load:
+    """What the pods of a server measure.
+
+    Attributes:
+        name: `load`, or that of the metric.
+        text: for the check.
+        cpu: of all pods together, in thousandths.
+        values: of metrics that each pod has, in thousandths; 0 for others.
+    """
+
+    name: str = ""
+    text: str = ""
+    cpu: int = 0
+    values: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+_NONE: Final = _Load()
+
+
+def _checks(run: "_Run", scaling: Scaling, others: tuple[str, ...]) -> Iterator[Check]:
+    """One check for CPU, and one for each metric that is served."""
+    load = math.ceil(run.server.pod.amounts[CPU] * scaling.maximum * (scaling.cpu or 0) / 100 * _OVERLOAD)
+    loads = [_Load("load", f"{amount_text(CPU, load)} CPUs of simulated load", load)]
+    for name, target in _targets(scaling).items():
+        if name in run.metrics.values:
+            value = math.ceil(_THOUSAND * target * scaling.maximum * _OVERLOAD)
+            text = f"simulated {name} of {value / _THOUSAND:g}, target {target:g}"
+            loads.append(_Load(f"a high {name}", text, values={name: value}))
+    ignored = f" and without {', '.join(others)}, which nothing serves here" if others else ""
+    check: Check | None = None
+    for one in loads:
+        if check and not check.holds:
+            yield Check(_promise(run.server, scaling, one.name), "the check before it failed", holds=None)
+        else:
+            check = _check(run, scaling, one, f"checked without stabilization windows{ignored}")
+            yield check
+
+
+def _check(run: "_Run", scaling: Scaling, load: _Load, how: str) -> Check:
     # A metric that nothing serves may have kept pods of an earlier load.
-    grown = run.settle(0, scaling.minimum) and run.settle(load, scaling.maximum)
-    seen, message = [f"{amount_text(CPU, load)} CPUs of simulated load: {run.path} pods"], run.autoscaler(grown=grown)
-    shrunk = grown and run.settle(0, scaling.minimum)
+    grown = run.settle(_NONE, scaling.minimum) and run.settle(load, scaling.maximum)
+    seen, message = [f"{load.text}: {run.path} pods"], run.autoscaler(grown=grown)
+    shrunk = grown and run.settle(_NONE, scaling.minimum)
     if grown:
         seen.append(f"without load: {run.path} pods")
         message = message if shrunk else run.autoscaler(grown=False)
-    ignored = f" and without {', '.join(others)}, which nothing serves here" if others else ""
-    seen.append(f"checked without stabilization windows{ignored}")
-    return Check(_promise(server, scaling), "; ".join(seen), holds=grown and shrunk, message=message)
+    promise = _promise(run.server, scaling, load.name)
+    return Check(promise, "; ".join((*seen, how)), holds=grown and shrunk, message=message)
 
 
-def _promise(server: ServerPlan, scaling: Scaling) -> str:
-    return f"{server.team}/{server.name} grows under load to its limit of {scaling.maximum} pods and shrinks again"
+def _promise(server: ServerPlan, scaling: Scaling, under: str) -> str:
+    return f"{server.team}/{server.name} grows under {under} to its limit of {scaling.maximum} pods and shrinks again"
 
 
 @contextmanager
-def _simulated(cluster: Cluster, server: ServerPlan) -> Generator["_Run"]:
-    run = _Run(cluster, server)
+def _simulated(cluster: Cluster, server: ServerPlan, metrics: Simulated) -> Generator["_Run"]:
+    run = _Run(cluster, server, metrics)
     try:
         yield run
     finally:
@@ -140,19 +193,21 @@ class _Run:
 
     cluster: Cluster
     server: ServerPlan
+    metrics: Simulated
     counts: list[int] = field(default_factory=list[int])
 
-    def settle(self, load: int, pods: int) -> bool:
-        """Spreads a load over the pods until the given number runs; whether that happened in time.
+    def settle(self, load: _Load, pods: int) -> bool:
+        """Has the pods measure a load until the given number runs; whether that happened in time.
 
         Args:
-            load: CPU in thousandths.
+            load: what they measure.
             pods: number to wait for.
         """
         del self.counts[:-1]
+        self.metrics.values.update({name: load.values.get(name, 0) for name in self.metrics.values})
         what = f"{self.server.team}/{self.server.name} to have {pods} pods"
         try:
-            return self.cluster.wait_for(lambda: self._step(load, pods), what=what, timeout=PATIENCE, poll=_POLL)
+            return self.cluster.wait_for(lambda: self._step(load.cpu, pods), what=what, timeout=PATIENCE, poll=_POLL)
         except WaitTimeoutError:
             return False
 
@@ -207,8 +262,10 @@ def _annotate(cluster: Cluster, pod: Manifest, annotations: dict[str, Json]) -> 
 
 
 @contextmanager
-def simplified(cluster: Cluster, scaler: Reference, step: int) -> Generator[tuple[str, ...]]:
-    """Has an autoscaler add and remove pods at once, and by CPU only; yields the names of its other metrics.
+def simplified(
+    cluster: Cluster, scaler: Reference, step: int, served: Collection[str] = ()
+) -> Generator[tuple[str, ...]]:
+    """Has an autoscaler add and remove pods at once, by CPU and what is served; yields the names of its other metrics.
 
     A metric that nothing serves blocks every removal of pods, which is why the others are left out. The engine that
     deployed the autoscaler owns its fields again afterwards: otherwise its next run would find a conflict.
@@ -217,6 +274,7 @@ def simplified(cluster: Cluster, scaler: Reference, step: int) -> Generator[tupl
         cluster: with the autoscaler.
         scaler: the autoscaler.
         step: number of pods that it may add or remove in 15 seconds.
+        served: names of metrics that are served, besides CPU.
 
     Raises:
         ApiError: the autoscaler does not exist.
@@ -226,11 +284,12 @@ def simplified(cluster: Cluster, scaler: Reference, step: int) -> Generator[tupl
     metrics = maps_at(before, "metrics")
     try:
         annotation: Json = {"annotations": {BEFORE: json.dumps(before)}}
-        own: list[Json] = [dict(metric) for metric in metrics if _is_cpu(metric)]
+        kept = {CPU, *served}
+        own: list[Json] = [dict(metric) for metric in metrics if _metric_name(metric) in kept]
         changed = cluster.patch(scaler, {"metadata": annotation, "spec": {"behavior": simple, "metrics": own}})
         # If this process is killed, the next deployment must find no conflict with it.
         cluster.patch(scaler, {"metadata": {"managedFields": _of_others(changed)}})
-        yield tuple(_metric_name(metric) for metric in metrics if not _is_cpu(metric))
+        yield tuple(name for metric in metrics if (name := _metric_name(metric)) not in kept)
     finally:
         spec: Json = {"behavior": before["behavior"], "metrics": before["metrics"]}
         cluster.patch(scaler, {"metadata": {"annotations": {BEFORE: None}}, "spec": spec})
@@ -257,10 +316,6 @@ def _of_others(scaler: Manifest) -> list[Json]:
     """The owners of fields without us as the client that patches; as the engine we apply."""
     entries = maps_at(scaler, "metadata", "managedFields")
     return [dict(entry) for entry in entries if (entry["manager"], entry["operation"]) != (FIELD_MANAGER, "Update")]
-
-
-def _is_cpu(metric: Mapping[str, Json]) -> bool:
-    return text_at(metric, "resource", "name") == CPU
 
 
 def _metric_name(metric: Mapping[str, Json]) -> str:

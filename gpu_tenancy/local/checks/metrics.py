@@ -1,0 +1,144 @@
+"""Metrics of pods for a check: simulated values at the API custom.metrics.k8s.io, where an adapter would serve them."""
+
+import json
+import ssl
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Thread
+from typing import Final
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from gpu_tenancy.base.json import Json, text_at
+from gpu_tenancy.embedded.certificates import make_webhook_certificates
+from gpu_tenancy.embedded.controllers.adapting import served_at
+from gpu_tenancy.embedded.parts import LOOPBACK
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.waiting import is_true
+
+_API: Final = "custom.metrics.k8s.io/v1beta2"
+"""What the autoscaler reads: https://github.com/kubernetes/metrics/blob/master/pkg/apis/custom_metrics/v1beta2/types.go"""
+_SERVICE: Final = Reference("v1", "Service", "gpu-tenancy-check", "kube-system")
+_SERVED: Final = Reference("apiregistration.k8s.io/v1", "APIService", "v1beta2.custom.metrics.k8s.io")
+_VERSIONS: Final = ("v1beta1", "v1beta2")
+
+
+@dataclass
+class Simulated:
+    """The values of metrics, in thousandths, which each pod has; empty if another program serves the API."""
+
+    values: dict[str, int] = field(default_factory=dict[str, int])
+
+
+@contextmanager
+def simulated(cluster: Cluster, names: Iterable[str]) -> Generator[Simulated]:
+    """Serves metrics of pods with a value of 0 while the block runs.
+
+    The API server asks at a free port of loopback. Whoever else on this machine does gets the simulated values too.
+
+    Args:
+        cluster: of the embedded platform.
+        names: of the metrics.
+
+    Raises:
+        WaitTimeoutError: the API server does not find the served API.
+    """
+    shown = Simulated(dict.fromkeys(names, 0))
+    withdraw(cluster)
+    if not shown.values or any(cluster.exists(*_SERVED[:2], f"{one}.custom.metrics.k8s.io") for one in _VERSIONS):
+        yield Simulated()
+        return
+    with TemporaryDirectory() as folder, _server(cluster, shown) as server:
+        certificates = make_webhook_certificates(Path(folder), [f"{_SERVICE.name}.{_SERVICE.namespace}.svc"], "")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(Path(folder) / "tls.crt", Path(folder) / "tls.key")
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            for manifest in served_at(_service(), server.server_port, certificates["ca.crt"]):
+                cluster.apply(manifest, force=True)
+            cluster.wait_for(lambda: is_true(cluster.get(*_SERVED) or {}, "Available"), what=f"{_API} to be served")
+            yield shown
+        finally:
+            withdraw(cluster)
+            server.shutdown()
+
+
+def withdraw(cluster: Cluster) -> None:
+    """Deletes what a check that was killed has left: namespaces cannot be deleted while an API does not answer."""
+    if cluster.exists(*_SERVICE):
+        cluster.delete(_SERVED, wait=0)
+        cluster.delete(_SERVICE, wait=0)
+
+
+def _service() -> Manifest:
+    group, _, version = _API.partition("/")
+    target: Json = {"name": _SERVICE.name, "namespace": _SERVICE.namespace}
+    spec: Json = {
+        "group": group,
+        "version": version,
+        "groupPriorityMinimum": 100,
+        "versionPriority": 100,
+        "service": target,
+    }
+    kind: Manifest = {"apiVersion": _SERVED.api_version, "kind": _SERVED.kind, "metadata": {"name": _SERVED.name}}
+    return {**kind, "spec": spec}
+
+
+@contextmanager
+def _server(cluster: Cluster, shown: Simulated) -> Generator[ThreadingHTTPServer]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found = _answer(cluster, shown, self.path)
+            self.send_response(HTTPStatus.OK if found else HTTPStatus.NOT_FOUND)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(json.dumps(found or {}).encode())
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
+            """Nothing: it would be between the lines of the command."""
+
+    with ThreadingHTTPServer((LOOPBACK, 0), Handler) as server:
+        yield server
+
+
+def _answer(cluster: Cluster, shown: Simulated, address: str) -> Manifest | None:
+    """The answer to a request of the API server: the kinds, or one metric of the pods that a selector is for."""
+    parts, kind = urlsplit(address), "MetricValueList"
+    match [unquote(part) for part in parts.path.removeprefix(f"/apis/{_API}").split("/")[1:]]:
+        case []:
+            kinds: list[Json] = [
+                {
+                    "name": f"pods/{name}",
+                    "singularName": "",
+                    "namespaced": True,
+                    "kind": "MetricValueList",
+                    "verbs": ["get"],
+                }
+                for name in shown.values
+            ]
+            return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": _API, "resources": kinds}
+        case ["namespaces", namespace, "pods", "*", name] if name in shown.values:
+            labels = ",".join(parse_qs(parts.query).get("labelSelector", []))
+            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            items: list[Json] = [
+                {
+                    "describedObject": {"kind": "Pod", "apiVersion": "v1", "namespace": namespace, "name": pod},
+                    "metric": {"name": name},
+                    "timestamp": now,
+                    "value": f"{shown.values[name]}m",
+                }
+                for pod in (
+                    text_at(one, "metadata", "name")
+                    for one in cluster.list("v1", "Pod", namespace=namespace, labels=labels)
+                )
+            ]
+            return {"kind": kind, "apiVersion": _API, "metadata": {}, "items": items}
+        case _:
+            return None
