@@ -10,6 +10,7 @@ from pulumi_kubernetes.core.v1 import (
 from pulumi_kubernetes.storage.v1 import StorageClass
 
 from gpu_tenancy.base.quantity import format_bytes
+from gpu_tenancy.model.names import BUCKET
 from gpu_tenancy.model.plan.buckets import access_mode
 from gpu_tenancy.model.plan.datasets import VolumePlan
 from gpu_tenancy.model.plan.storage import ClaimPlan, StorageClassPlan
@@ -109,7 +110,7 @@ class DatasetVolume(pulumi.ComponentResource):
             metadata={
                 "name": volume.dataset,
                 "namespace": volume.team,
-                "annotations": DO_NOT_AWAIT,
+                "annotations": {**DO_NOT_AWAIT, BUCKET: volume.bucket},
             },
             spec={
                 "access_modes": [mode],

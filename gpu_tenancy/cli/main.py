@@ -40,6 +40,7 @@ _EVERY_DAY: Final = (
     submitting.submit,
     live.queue,
     jobs.jobs,
+    jobs.claims,
     jobs.logs,
     jobs.top,
     jobs.cancel,

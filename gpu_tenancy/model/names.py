@@ -79,3 +79,7 @@ def adoptable(api_version: str, kind: str, namespace: str, name: str) -> str:
     """
     group = api_version.rpartition("/")[0]
     return "/".join(part for part in (f"{kind}.{group}" if group else kind, namespace, name) if part)
+
+
+BUCKET: Final = "gpu-tenancy.dev/bucket"
+"""Annotation of a dataset's claim, with the bucket's URL: members of teams cannot read PersistentVolumes."""

@@ -1,4 +1,4 @@
-"""Commands about the jobs of a team by name: `jobs`, `logs`, `top`, `cancel` and `requeue`."""
+"""Commands about the jobs of a team by name: `jobs`, `claims`, `logs`, `top`, `cancel` and `requeue`."""
 
 import sys
 from collections.abc import Generator, Iterable
@@ -62,6 +62,27 @@ def jobs(
         team = team_of(cluster, team, namespace, "tenancy jobs TEAM")
         ask = every if watch else None
         show_answer(lambda: rows(read_jobs(cluster, team, queued=True)), shown, data, output, ask)
+
+
+def claims(
+    team: Team = None,
+    *,
+    namespace: TeamOption = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    embedded: Embedded = False,
+    output: Output = None,
+) -> None:
+    """List what jobs of a team can mount: its datasets, with their buckets, and its storage.
+
+    [dim]tenancy claims ml-research[/dim]
+    """
+    with asking(kubeconfig, context, embedded=embedded) as cluster:
+        from gpu_tenancy.inspect.claims import claims, data, shown
+
+        team = team_of(cluster, team, namespace, "tenancy claims TEAM")
+        found, pods = (cluster.list("v1", kind, namespace=team) for kind in ("PersistentVolumeClaim", "Pod"))
+        show_answer(lambda: claims(found, pods), shown, data, output, None)
 
 
 def logs(

@@ -24,6 +24,7 @@ class VolumePlan:
     mount_options: tuple[str, ...]
     writable: bool
     size: int
+    bucket: str
 
     @property
     def name(self) -> str:
@@ -55,6 +56,7 @@ def _volume(cluster: Cluster, name: str, dataset: Dataset, team: str) -> VolumeP
         mount_options=_options(place, writable=writes),
         writable=writes,
         size=dataset.size,
+        bucket=dataset.bucket,
     )
 
 
