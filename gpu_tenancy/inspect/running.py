@@ -16,7 +16,7 @@ from gpu_tenancy.inspect.volumes import waits_for_cache
 from gpu_tenancy.inspect.workloads import PodSet
 from gpu_tenancy.kube.waiting import condition
 
-_GATE: Final = "kueue.x-k8s.io/admission"
+_GATES: Final = frozenset({"kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"})
 _NO_DEVICE: Final = "cannot allocate all claims"
 """The scheduler's words about a node on which a claim of a pod finds no free device:
 https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go"""
@@ -93,13 +93,13 @@ def blocked_pods(pods: Sequence[Manifest], state: State) -> Why | None:
 
 
 def gated(pods: Sequence[Manifest]) -> bool:
-    """Whether a pod is held by Kueue's scheduling gate."""
-    return any(text_at(gate, "name") == _GATE for pod in pods for gate in maps_at(pod, "spec", "schedulingGates"))
+    """Whether a pod is held by a scheduling gate of Kueue; that of admission can be gone, and that of topology left."""
+    return any(text_at(gate, "name") in _GATES for pod in pods for gate in maps_at(pod, "spec", "schedulingGates"))
 
 
 def _gated(pods: Sequence[Manifest]) -> Why:
     gates = sorted({text_at(gate, "name") for pod in pods for gate in maps_at(pod, "spec", "schedulingGates")})
-    fix = "check its Workload: `kubectl get workloads`" if _GATE in gates else "wait until its controller removes it"
+    fix = "check its Workload: `kubectl get workloads`" if _GATES & {*gates} else "wait until its controller removes it"
     return Why((), f"{plural(len(pods), 'pod')} blocked by scheduling gate {', '.join(gates)}", fix)
 
 

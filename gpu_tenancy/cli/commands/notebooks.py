@@ -127,7 +127,10 @@ def open_(
         pod = notebooks.pod_that_runs(cluster, notebook)
         kubectl = Kubectl.of(kubeconfig, context, team, embedded=embedded)
         fix = "if JupyterLab has not started yet, wait; `tenancy logs` shows it"
-        token = kubectl.run("exec", pod, "--", "cat", NOTEBOOK_TOKEN, fix=fix)
+        if not (token := kubectl.run("exec", pod, "--", "cat", NOTEBOOK_TOKEN, fix=fix)):
+            raise ConsoleError(
+                f"notebook {team}/{_name(cluster, name)}: pod {pod} has no token in {NOTEBOOK_TOKEN}", fix
+            )
         terminal.out.print(f"http://127.0.0.1:{port}/lab?token={token}", highlight=False, soft_wrap=True)
         kubectl.run("port-forward", f"pod/{pod}", f"{port}:{NOTEBOOK_PORT}", fix=fix, shown=True)
 
