@@ -33,7 +33,7 @@ def test_a_new_name_is_one_of_a_command(new: str) -> None:
 def test_the_help_has_the_commands_of_every_day_and_groups_without_old_names() -> None:
     words = re.findall(r"^│ (\S+)  ", tenancy("--help").stdout, re.MULTILINE)
     commands = [word for word in words if not word.startswith("-")]
-    of_jobs = ["submit", "queue", "jobs", "logs", "top", "cancel", "requeue", "why", "fit", "ui"]
+    of_jobs = ["submit", "queue", "jobs", "claims", "logs", "top", "cancel", "requeue", "why", "fit", "ui"]
     assert commands == ["preview", "up", "usage", *of_jobs, "whatif", "replay", "cost", "size", *GROUPS]
 
 
