@@ -123,14 +123,12 @@ def open_(
         from gpu_tenancy.model.names import NOTEBOOK_PORT, NOTEBOOK_TOKEN
 
         team = team_of(cluster, None, namespace, "tenancy notebook open -n TEAM")
-        notebook = notebooks.existing(cluster, team, _name(cluster, name))
-        pod = notebooks.pod_that_runs(cluster, notebook)
+        name = _name(cluster, name)
+        pod = notebooks.pod_that_runs(cluster, notebooks.existing(cluster, team, name))
         kubectl = Kubectl.of(kubeconfig, context, team, embedded=embedded)
         fix = "if JupyterLab has not started yet, wait; `tenancy logs` shows it"
         if not (token := kubectl.run("exec", pod, "--", "cat", NOTEBOOK_TOKEN, fix=fix)):
-            raise ConsoleError(
-                f"notebook {team}/{_name(cluster, name)}: pod {pod} has no token in {NOTEBOOK_TOKEN}", fix
-            )
+            raise ConsoleError(f"notebook {team}/{name}: pod {pod} has no token in {NOTEBOOK_TOKEN}", fix)
         terminal.out.print(f"http://127.0.0.1:{port}/lab?token={token}", highlight=False, soft_wrap=True)
         kubectl.run("port-forward", f"pod/{pod}", f"{port}:{NOTEBOOK_PORT}", fix=fix, shown=True)
 

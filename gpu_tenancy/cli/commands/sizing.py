@@ -105,6 +105,11 @@ class _Sized:
         return self.size.replicas - (self.burst.replicas if self.burst else 0)
 
     @property
+    def without_burst(self) -> int:
+        """Thousandths of the requests a second that the base carries."""
+        return min(self.base * self.size.per_replica, self.size.rate)
+
+    @property
     def guaranteed(self) -> int:
         """GPUs of the replicas with headroom, which must answer while other teams are busy."""
         return self.base * self.gpus
@@ -136,12 +141,11 @@ class _Sized:
             }
             found["monthly"] = None if price is None else price * self.guaranteed
         if self.burst:
-            carries = min(self.base * self.size.per_replica, self.size.rate) / 1000
             found["burst"] = {
                 "flavor": self.burst.hardware.flavor,
                 "replicas": self.burst.replicas,
                 "gpus": self.burst.replicas * self.gpus,
-                "rateWithout": carries,
+                "rateWithout": self.without_burst / 1000,
             }
         return found
 
@@ -167,7 +171,7 @@ class _Sized:
         gpus, has = burst.replicas * self.gpus, burst.hardware
         price = "cost unknown" if has.price is None else f"${has.price * gpus:,.0f} a month if they run all the time"
         yield f"burst: {burst.replicas} of the {self.size.replicas} replicas on {gpus} {has.flavor} GPUs, {price}"
-        carried = format_rate(min(self.base * self.size.per_replica, self.size.rate))
+        carried = format_rate(self.without_burst)
         yield f"without the burst: {self.base} replicas = {carried} of the load of {format_rate(self.size.rate)}"
 
     def _cost(self, price: float | None) -> str:

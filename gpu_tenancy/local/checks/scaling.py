@@ -92,10 +92,13 @@ def _unchecked(plan: Plan, keda: str, checked: str, served: Collection[str]) -> 
     scaled: dict[tuple[str, str], list[str]] = {}
     for server in (server for team in plan.teams for server in team.servers):
         scaling = server.scaling
-        for metric in _targets(scaling) if scaling and scaling.by_keda else ():
-            scaled.setdefault((metric, keda), []).append(f"{server.team}/{server.name}")
-        for metric in _targets(scaling).keys() - served if scaling and not scaling.by_keda else ():
-            reason = f"only the metrics of {checked} were simulated" if served else f"nothing serves {metric} here"
+        for metric in _targets(scaling) if scaling else ():
+            if scaling and scaling.by_keda:
+                reason = keda
+            elif metric not in served:
+                reason = f"only the metrics of {checked} were simulated" if served else f"nothing serves {metric} here"
+            else:
+                continue
             scaled.setdefault((metric, reason), []).append(f"{server.team}/{server.name}")
     for (metric, reason), servers in scaled.items():
         yield Check(f"{', '.join(servers)}: the autoscaler follows {metric}", reason, holds=None)
