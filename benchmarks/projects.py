@@ -55,8 +55,7 @@ def platform_in(home: Path) -> Generator[Platform]:
 @contextmanager
 def prepared(platform: Platform, declared: Preview) -> Generator[Cluster]:
     """Starts a platform, installs the definitions of a stack's objects, and creates its nodes."""
-    platform.up(quiet)
-    platform.install(fetch(needed(read_pins(), api_groups(declared.objects)), platform.cache, quiet), quiet)
+    platform.up(quiet, files=fetch(needed(read_pins(), api_groups(declared.objects)), platform.cache, quiet))
     with platform.cluster() as cluster:
         bring_nodes(cluster, node_shapes(declared.stack))
         yield cluster

@@ -12,14 +12,13 @@ from documented_definitions import install_documented
 from hypothesis import HealthCheck, settings
 from platforms import running
 from pulumi_tool import read_schema
-from queueing import Queueing
+from queueing import Queueing, definitions_of
 from rendered_stacks import SHARED
 from shared_platform import NEXT, OWN, QUEUEING, WORKING, AsFound, Sharing, platforms_of, shared_deployment, sharing
 from xdist.remote import Producer
 
 from benchmarks.leftovers import kill_at_end
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.embedded.definitions import fetch
 from gpu_tenancy.embedded.definitions.pins import Module, read_pins
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
@@ -80,25 +79,26 @@ def report() -> Report:
 
 @pytest.fixture(scope="session")
 def platform(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[Platform]:
-    """A platform without controllers of operators."""
-    with running(tmp_path_factory.mktemp("platform") / "home", report) as found:
+    """A platform without controllers of operators, with every definition that a Go module carries."""
+    pins = [pin for pin in read_pins() if isinstance(pin.source, Module)]
+    with running(tmp_path_factory.mktemp("platform") / "home", report, pins=pins) as found:
         yield found
 
 
 @pytest.fixture(scope="session")
 def queueing(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[Queueing]:
     """Another platform, on which Kueue runs as it does for a plain stack; `run` has it run as for another one."""
-    with running(tmp_path_factory.mktemp("queueing") / "home", report) as found, found.cluster() as cluster:
+    plain = load(Source(stack()))
+    home, pins = tmp_path_factory.mktemp("queueing") / "home", definitions_of(plain)
+    with running(home, report, pins=pins) as found, found.cluster() as cluster:
         made = Queueing(found, cluster, report)
-        made.run(load(Source(stack())))
+        made.run(plain)
         yield made
 
 
 @pytest.fixture(scope="session")
-def cluster(platform: Platform, report: Report, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """The platform's API server, with every definition that a Go module carries: those that stacks have objects of."""
-    pins = [pin for pin in read_pins() if isinstance(pin.source, Module)]
-    platform.install(fetch(pins, platform.cache, report), report)
+def cluster(platform: Platform, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """The platform's API server, with the definitions of what stacks have objects of."""
     with platform.cluster() as found:
         install_documented(found)
         if any(item.get_closest_marker("pulumi") for item in request.session.items):

@@ -11,7 +11,7 @@ from repository import ROOT
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.controllers import choosing
 from gpu_tenancy.embedded.definitions import fetch
-from gpu_tenancy.embedded.definitions.pins import needed, read_pins
+from gpu_tenancy.embedded.definitions.pins import Pin, needed, read_pins
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.engine.objects import kubernetes_objects
@@ -25,6 +25,11 @@ from gpu_tenancy.model.spec import Stack
 
 QUEUES: Final = "kueue.x-k8s.io"
 """Kueue's API group."""
+
+
+def definitions_of(stack: Stack) -> tuple[Pin, ...]:
+    """The definitions of Kueue and of a stack's operators."""
+    return needed(read_pins(), {QUEUES}, choosing.rows_of(Tree(stack)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +71,7 @@ class Queueing:
         Objects of the stack are not applied: neither its queues nor its guards.
         """
         rows = choosing.rows_of(Tree(stack))
-        pins = needed(read_pins(), {QUEUES}, rows)
-        self.platform.install(fetch(pins, self.platform.cache, self.report), self.report)
+        self.platform.install(fetch(definitions_of(stack), self.platform.cache, self.report), self.report)
         found, unavailable = choosing.find(rows, self.platform.cache, self.report)
         assert unavailable == {}
         wanted = choosing.wanted(stack, found)

@@ -3,6 +3,7 @@
 import base64
 import ipaddress
 import shutil
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -110,6 +111,13 @@ def issue_client(places: Places, user: str, group: str | None, seconds: float) -
     certificate = authority.issue(subject, key, validity=timedelta(seconds=seconds))
     texts = {"client-certificate-data": certificate, "client-key-data": _key_pem(key)}
     return {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
+
+
+def client_of_etcd(places: Places) -> ssl.SSLContext:
+    """What the API server, and who writes before it starts, trusts and shows when it calls etcd."""
+    context = ssl.create_default_context(cafile=places.certificate("etcd-authority"))
+    context.load_cert_chain(places.certificate("etcd-client"), places.key("etcd-client"))
+    return context
 
 
 def _complete(places: Places) -> bool:

@@ -4,10 +4,11 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import platformdirs
@@ -18,11 +19,18 @@ from gpu_tenancy.base.errors import SPACE, ConsoleError
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.writing import write_private
 from gpu_tenancy.embedded.admission import admission_flags, admission_objects
-from gpu_tenancy.embedded.certificates import CONTEXT, address, make_certificates, write_client_configs
+from gpu_tenancy.embedded.certificates import (
+    CONTEXT,
+    address,
+    client_of_etcd,
+    make_certificates,
+    write_client_configs,
+)
 from gpu_tenancy.embedded.controllers import Controllers
-from gpu_tenancy.embedded.definitions import install
+from gpu_tenancy.embedded.definitions import annotated, install
 from gpu_tenancy.embedded.definitions.pins import Pin
-from gpu_tenancy.embedded.parts import API_SERVER, CONTROLLERS, ETCD, PARTS, Places, Ports, flags, read_ports
+from gpu_tenancy.embedded.definitions.stored import Etcd
+from gpu_tenancy.embedded.parts import API_SERVER, CONTROLLERS, ETCD, LOOPBACK, PARTS, Places, Ports, flags, read_ports
 from gpu_tenancy.embedded.processes import (
     Started,
     alone,
@@ -35,7 +43,7 @@ from gpu_tenancy.embedded.processes import (
     uninterrupted,
 )
 from gpu_tenancy.embedded.programs import Programs, find_programs, present_programs
-from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.client import Cluster, Manifest
 
 _RBAC: Final = Path(__file__).parent / "kwok-rbac.yaml"
 READY_WITHIN: Final = 90.0
@@ -166,31 +174,37 @@ class Platform:
         """Whether all programs are on this machine, so that `up` takes seconds and not minutes."""
         return present_programs(self.cache).complete
 
-    def up(self, report: Report, service: str = "") -> None:
+    def up(self, report: Report, service: str = "", files: Mapping[Pin, Path] = MappingProxyType({})) -> None:
         """Starts the platform if it is not running, and waits until it is ready.
 
         Args:
             report: receives a line before the platform is started.
             service: whose admission settings it has (`admission.services`); empty for those with which it runs.
+            files: the file of each definition that it has from the start, as `fetch` returns them.
 
         Raises:
             ConsoleError: a program is not available, or a part does not start; all parts are stopped again.
         """
         self.places.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._alone(report):
-            before = self._running()
-            service = service or (before.service if before else "")
-            other = bool(before) and service != before.service
-            if self._runs() and not other:
-                self._restore_kubeconfig(report)
-                if self._answers():
-                    return
-            programs = find_programs(self.cache, report)
-            reason = f"admission settings of {service.upper()}" if other else self._exited()
-            self._stop()
-            report(f"restarting the control plane: {reason}" if reason else "starting the control plane")
-            make_certificates(self.places)
-            self._start(programs, _STARTS, service)
+            self._bring(report, service, files)
+        if files:
+            self.install(files, report)
+
+    def _bring(self, report: Report, service: str, files: Mapping[Pin, Path]) -> None:
+        before = self._running()
+        service = service or (before.service if before else "")
+        other = bool(before) and service != before.service
+        if self._runs() and not other:
+            self._restore_kubeconfig(report)
+            if self._answers():
+                return
+        programs = find_programs(self.cache, report)
+        reason = f"admission settings of {service.upper()}" if other else self._exited()
+        self._stop()
+        report(f"restarting the control plane: {reason}" if reason else "starting the control plane")
+        make_certificates(self.places)
+        self._start(programs, _STARTS, service, () if self.places.data.exists() else annotated(files, self.cache))
 
     def install(self, files: Mapping[Pin, Path], report: Report) -> None:
         """Installs missing definitions of operators, and has the controllers know their kinds.
@@ -220,21 +234,25 @@ class Platform:
             self._stop()
             shutil.rmtree(self.places.home)
 
-    def _start(self, programs: Programs, attempts: int, service: str) -> None:
+    def _start(self, programs: Programs, attempts: int, service: str, definitions: Sequence[Manifest]) -> None:
         running = _Running(Ports(*free_ports(len(fields(Ports)))), {}, service)
         try:
-            self._start_parts(programs, running)
+            self._start_parts(programs, running, definitions)
         except BaseException as error:
             with uninterrupted():
                 _end(running)
                 self.places.state.unlink(missing_ok=True)
             if not isinstance(error, PortTakenError) or attempts == 1:
                 raise
-            self._start(programs, attempts - 1, service)
+            self._start(programs, attempts - 1, service, definitions)
 
-    def _start_parts(self, programs: Programs, running: _Running) -> None:
+    def _start_parts(self, programs: Programs, running: _Running, definitions: Sequence[Manifest]) -> None:
         write_client_configs(self.places, running.ports)
         self._start_part(programs, running, ETCD)
+        if definitions:
+            etcd = Etcd(LOOPBACK, running.ports.etcd, client_of_etcd(self.places))
+            self._await(ETCD, etcd.answers, running)
+            etcd.store(definitions)
         self._start_part(programs, running, API_SERVER)
         self._await(API_SERVER, self._answers, running)
         cluster = self.cluster()

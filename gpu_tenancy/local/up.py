@@ -166,8 +166,7 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
         choosing.find(operators, platform.cache, report)
         report(f"deleting stack {other}")
         platform.down(report)
-    platform.up(report, options.service)
-    platform.install(definitions, report)
+    platform.up(report, options.service, definitions)
     with platform.cluster() as cluster:
         withdraw(cluster)
         wanted, unavailable = _wanted(platform, stack_preview, operators, report)
@@ -234,8 +233,7 @@ def _rendered_meanwhile(
     """
 
     def start() -> None:
-        platform.up(report, service)
-        platform.install(fetch(needed(read_pins(), (), operators), platform.cache, report), report)
+        platform.up(report, service, fetch(needed(read_pins(), (), operators), platform.cache, report))
 
     # Here, because the program imports packages meanwhile that both have: two threads that import each half of a circle
     # of modules see unfinished ones.

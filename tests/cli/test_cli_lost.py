@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 from cli_builders import Project, small, tenancy
-from platforms import running
+from platforms import ending
 from repository import ROOT
 
 from gpu_tenancy.base.json import Json, at, text_at
@@ -99,7 +99,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def test_the_page_lists_what_is_back_and_what_is_not(project: Project, tmp_path: Path, report: Report) -> None:
-    with running(tmp_path / "platform", report) as platform:
+    with ending(tmp_path / "platform") as platform:
         first = up("s", platform, report, project.folder)
         with platform.cluster() as cluster:
             people = made_by_people()

@@ -44,7 +44,7 @@ _LEFT_OUT: Final = frozenset(
 
 @pytest.mark.parametrize("service", STACKS)
 def test_operators_come_up_on(service: str, tmp_path: Path, report: Report) -> None:
-    with running(tmp_path / "home", report, service) as platform, platform.cluster() as cluster:
+    with running(tmp_path / "home", report, service, PINS) as platform, platform.cluster() as cluster:
         assert refused(cluster) == (service == "gke")
         assert tolerations_of_gpus(cluster) == ["nvidia.com/gpu"]
         for name in STACKS[service]:

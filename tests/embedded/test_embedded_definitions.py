@@ -16,9 +16,12 @@ from rendered_stacks import stack_of_repository
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.embedded import definitions
-from gpu_tenancy.embedded.definitions import cached, fetch, install
+from gpu_tenancy.embedded.definitions import annotated, cached, fetch, install
 from gpu_tenancy.embedded.definitions.pins import Definitions, Module, Pin, needed, read_definitions, read_pins
 from gpu_tenancy.embedded.definitions.reduced import reduced
+from gpu_tenancy.embedded.definitions.stored import stored
+from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.kube.apply import await_kinds
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.stored import stored_kinds
@@ -296,6 +299,37 @@ def test_each_definition_of_the_modules_is_on_the_platform(cluster: Cluster) -> 
         if isinstance(pin.source, Module)
         for plural in [pin.file.partition("_")[2].removesuffix(".yaml")]
     }
+
+
+def test_what_a_platform_starts_with_is_what_its_api_server_would_store(cluster: Cluster, platform: Platform) -> None:
+    pins = [pin for pin in read_pins() if isinstance(pin.source, Module)]
+    for definition in annotated(fetch(pins, platform.cache, quiet), platform.cache):
+        live: Any = cluster.get(*Reference.of(definition))
+        made: Any = cluster.apply(definition, dry_run=True)
+        assert made["spec"] == live["spec"]
+        assert (live["metadata"]["generation"], made["metadata"]["generation"]) == (1, 1)
+        expected: Any = stored(definition)
+        assert live["status"]["acceptedNames"] == expected["status"]["acceptedNames"]
+        assert live["status"]["storedVersions"] == expected["status"]["storedVersions"]
+
+
+def test_the_status_of_a_stored_definition_is_that_of_a_created_one(cluster: Cluster) -> None:
+    definition: Any = a_definition("embedded.example.com", "Pin", scope="Cluster")
+
+    def told(of: Any) -> Any:
+        conditions = [{**one, "lastTransitionTime": ""} for one in of["status"]["conditions"]]
+        return {**of["status"], "conditions": sorted(conditions, key=lambda one: one["type"])}
+
+    try:
+        cluster.create(definition)
+        assert await_kinds(cluster, [definition]) == []
+        created: Any = cluster.get(*Reference.of(definition))
+        expected: Any = stored(definition)
+        assert told(created) == told(expected)
+        assert created["spec"] == expected["spec"]
+    finally:
+        cluster.delete(Reference.of(definition))
+        cluster.forget_kinds()
 
 
 CLAIM = {"size": "1Gi", "snapshots": {"schedule": "0 3 * * *", "class": "csi"}}

@@ -191,21 +191,33 @@ def install(cluster: Cluster, files: Mapping[Pin, Path], cache: Path, report: Re
     """
     there = cluster.list(*_KIND, metadata_only=True)
     present = {text_at(definition, "metadata", "annotations", _ANNOTATION) for definition in there}
-    missing = [pin for pin in files if pin.sha256 not in present]
+    missing = {pin: file for pin, file in files.items() if pin.sha256 not in present}
     if not missing:
         return False
     report(f"installing {len(missing)} custom resource definitions")
+    definitions = annotated(missing, cache)
     with ThreadPoolExecutor(8) as pool:
-        definitions = list(pool.map(partial(_install, cluster, cache), missing, (files[pin] for pin in missing)))
+        list(pool.map(partial(cluster.apply, metadata_only=True), definitions))
     cluster.forget_kinds()
     if failures := await_kinds(cluster, definitions):
         raise ApplyError(failures, ())
     return True
 
 
-def _install(cluster: Cluster, cache: Path, pin: Pin, file: Path) -> Manifest:
+def annotated(files: Mapping[Pin, Path], cache: Path) -> list[Manifest]:
+    """Each definition as it is installed: reduced, with the checksum of its file.
+
+    Args:
+        files: the file of each definition, as `fetch` returns them.
+        cache: folder for copies of them.
+    """
+    with ThreadPoolExecutor(8) as pool:
+        return list(pool.map(partial(_annotated, cache), files.items()))
+
+
+def _annotated(cache: Path, of: tuple[Pin, Path]) -> Manifest:
+    pin, file = of
     definition = reduced(pin, file, cache)
     metadata = map_at(definition, "metadata")
     annotations: Json = {**map_at(metadata, "annotations"), _ANNOTATION: pin.sha256}
-    cluster.apply({**definition, "metadata": {**metadata, "annotations": annotations}}, metadata_only=True)
-    return definition
+    return {**definition, "metadata": {**metadata, "annotations": annotations}}

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -15,7 +16,7 @@ from builders import Data, job, pool, stack, team
 from queueing import Queueing
 from repository import ROOT
 
-from gpu_tenancy.base.json import maps_at, text_at
+from gpu_tenancy.base.json import map_at, maps_at, text_at
 from gpu_tenancy.embedded.channels import bring_channels, bring_templates
 from gpu_tenancy.embedded.definitions import fetch, install
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
@@ -157,9 +158,13 @@ def test_each_pod_of_a_declared_job_gets_a_channel_in_one_rack(running: Running,
 def test_the_namespaces_quota_counts_the_gpus_and_not_the_channels(running: Running) -> None:
     for name in ("plain", "torch"):
         running.racks(name)
-    quota: Any = running.cluster.get("v1", "ResourceQuota", "budget", TEAM)
-    assert quota["status"]["used"]["requests.nvidia.com/gpu"] == "16"
-    assert not [key for key in quota["status"]["used"] if "channel" in key]
+    read = partial(running.cluster.get, "v1", "ResourceQuota", "budget", TEAM)
+    running.cluster.wait_for(
+        lambda: text_at(read() or {}, "status", "used", "requests.nvidia.com/gpu") == "16",
+        timeout=PATIENCE,
+        what="the quota to count the GPUs",
+    )
+    assert not [key for key in map_at(read() or {}, "status", "used") if "channel" in key]
 
 
 def asked(running: Running, manifest: Any) -> tuple[fit.Fitting, Why]:

@@ -6,6 +6,7 @@ https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/issues/738.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -113,8 +114,12 @@ def test_requested_gpus_are_allocated_by_dra_and_counted_by_kueue_and_the_namesp
     )
     (condition,) = (one for one in workloads(driven)[False]["status"]["conditions"] if one["type"] == "QuotaReserved")
     assert f"insufficient quota for {GPU}" in condition["message"].replace("unused ", "")
-    quota: Any = driven.get("v1", "ResourceQuota", "budget", TEAM)
-    assert quota["status"]["used"][f"requests.{GPU}"] == "4"
+    quota = partial(driven.get, "v1", "ResourceQuota", "budget", TEAM)
+    driven.wait_for(
+        lambda: text_at(quota() or {}, "status", "used", f"requests.{GPU}") == "4",
+        timeout=PATIENCE,
+        what="the namespace's quota to count them",
+    )
     driven.wait_for(lambda: verdict(driven, 4) == "later", timeout=PATIENCE, what="Kueue to report the queue's usage")
     assert verdict(driven, 2) == "now"
 

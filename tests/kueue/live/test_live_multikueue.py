@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 from builders import EXISTING, Data, job, pool, team
 from cli_builders import Project
-from platforms import running
+from platforms import ending
 from typer.testing import CliRunner
 
 from gpu_tenancy.base.json import at, maps_at, text_at
@@ -123,7 +123,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[C
     for name, sections in stacks().items():
         project.write(name, sections)
     with ExitStack() as stack:
-        platforms = {name: stack.enter_context(running(folder / name, report)) for name in (*WORKERS, "hub")}
+        platforms = {name: stack.enter_context(ending(folder / name)) for name in (*WORKERS, "hub")}
         for name, platform in platforms.items():
             up(name, platform, report, project.folder)
         clusters = {name: stack.enter_context(platform.cluster()) for name, platform in platforms.items()}
