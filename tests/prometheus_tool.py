@@ -4,13 +4,18 @@ import os
 import platform
 import shutil
 import subprocess
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
+from urllib.request import urlopen
 
 import pytest
 
 from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.embedded.processes import free_ports
 
 _PACKAGES: Final = {
     "promtool": ("promtool", "prometheus"),
@@ -28,6 +33,33 @@ def promtool() -> Path:
 def prometheus() -> Path:
     """Prometheus, as `promtool`."""
     return _program("prometheus")
+
+
+@contextmanager
+def running(configuration: Path, data: Path, *more: str) -> Generator[str]:
+    """The address of a Prometheus that is ready, while the block runs; `more` are further flags."""
+    url = f"127.0.0.1:{free_ports(1)[0]}"
+    words = [f"--config.file={configuration}", f"--storage.tsdb.path={data}", f"--web.listen-address={url}", *more]
+    with subprocess.Popen(
+        [str(prometheus()), *words, "--log.level=error"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as run:
+        try:
+            _wait_until_ready(f"http://{url}/-/ready", run)
+            yield f"http://{url}"
+        finally:
+            run.terminate()
+
+
+def _wait_until_ready(address: str, run: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + 60
+    while True:
+        try:
+            with urlopen(address, timeout=5):  # noqa: S310 - a loopback address
+                return
+        except OSError:
+            assert run.poll() is None, "Prometheus has ended"
+            assert time.monotonic() < until, "Prometheus is not ready after 60 s"
+            time.sleep(0.1)
 
 
 def amtool() -> Path:

@@ -98,7 +98,13 @@ _GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Callable[..., None]]]]] = {
     ),
     "local": (
         "The embedded platform: a stack on this machine, with simulated GPU nodes.",
-        {"up": platform.up, "down": platform.down, "status": platform.status, "demo": simulating.demo},
+        {
+            "up": platform.up,
+            "down": platform.down,
+            "status": platform.status,
+            "demo": simulating.demo,
+            "metrics": platform.metrics,
+        },
     ),
     "catalogue": (
         "What a stack can use: clouds, machine types, keys, policy packs.",

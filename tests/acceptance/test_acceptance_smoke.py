@@ -1,8 +1,14 @@
 """One pass over a real API server with the real Kueue: the stack `local`, deployed, checked, and guarded."""
 
+import contextlib
+import json
+import re
 import shutil
+import time
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -20,10 +26,15 @@ from acceptance_guards import (
     train_job,
 )
 from cli_builders import Project
+from prometheus_tool import running
 from repository import ROOT
 
 from gpu_tenancy.base.progress import Report
+from gpu_tenancy.cost.prometheus import Prometheus
 from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.kube.errors import WaitTimeoutError
+from gpu_tenancy.kube.waiting import wait_for
+from gpu_tenancy.local.metrics.serving import serving
 from gpu_tenancy.local.up import Outcome, up
 
 pytestmark = [pytest.mark.platform, pytest.mark.smoke]
@@ -91,3 +102,78 @@ def test_the_guards_deny_what_each_is_for_and_admit_what_keeps_their_rules(
             }
             assert denied == set(REFUSED), messages
             assert [message for manifest in ADMITTED if (message := alice.refusal(manifest))] == []
+
+
+# Panels that stay empty until something happens: an alarm, an eviction, an admission between two samples of a rule; and
+# what KEDA and Volcano count, where they run.
+QUIET = {
+    "nodes/Nodes/B",
+    "quota/Gangs/A",
+    "quota/Gangs/B",
+    "quota/Gangs/C",
+    "quota/Preemptions in 30 days/A",
+    "quota/Preemptions in 30 days/B",
+    "quota/Queues that admit nothing/A",
+    "quota/Workloads evicted within the hour/A",
+    "serving/Failures of KEDA's triggers within the hour/A",
+}
+
+
+def _expressions(boards: Path) -> dict[str, str]:
+    """Of each panel, with all values of its variables; without what rules record each 5 minutes."""
+    found: dict[str, str] = {}
+    for file in boards.glob("*/*.json"):
+        board = json.loads(file.read_text(encoding="utf-8"))
+        chosen = {
+            one["name"]: f"({one['query'].replace(',', '|')})" if one["type"] == "custom" else ".+"
+            for one in board["templating"]["list"]
+        }
+        for panel in board["panels"]:
+            for target in panel.get("targets", []):
+                name = f"{board['uid'].removeprefix('gpu-tenancy-')}/{panel['title']}/{target['refId']}"
+                found[name] = re.sub(r"\$([a-z]+)", lambda one, chosen=chosen: chosen[one[1]], target["expr"])
+    return {name: expr for name, expr in found.items() if "gpu_tenancy:" not in expr and name not in QUIET}
+
+
+def test_each_panel_has_values_on_a_laptop(deployed: Outcome, platform_of_local: Platform, tmp_path: Path) -> None:
+    with serving(platform_of_local, deployed.preview.stack, 0, tmp_path) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        file = tmp_path / "prometheus.yml"
+        file.write_text(file.read_text(encoding="utf-8").replace("15s", "1s"), encoding="utf-8")
+        empty = _expressions(tmp_path / "grafana" / "boards")
+        assert len(empty) > 60
+        with running(file, tmp_path / "data") as url:
+            prometheus = Prometheus(url)
+
+            def filled() -> bool:
+                for name in [name for name, expr in empty.items() if any(prometheus.query(expr, time.time()))]:
+                    del empty[name]
+                return not empty
+
+            with contextlib.suppress(WaitTimeoutError):
+                wait_for(filled, timeout=60, what="values of each panel")
+        server.shutdown()
+    assert empty == {}
+
+
+def test_metrics_are_for_those_who_ask_the_loopback_by_its_name(
+    deployed: Outcome, platform_of_local: Platform, tmp_path: Path
+) -> None:
+    with serving(platform_of_local, deployed.preview.stack, 0, tmp_path) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+
+        def status(path: str, host: str) -> int:
+            connection = HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+            connection.request("GET", path, headers={"Host": host})
+            return connection.getresponse().status
+
+        own = f"127.0.0.1:{server.server_port}"
+        assert [status("/dcgm-exporter", own), status("/", own), status("/dcgm-exporter", "evil.example")] == [
+            200,
+            404,
+            421,
+        ]
+        server.shutdown()
+    with platform_of_local.cluster() as cluster:
+        binding = ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "gpu-tenancy-metrics")
+        cluster.wait_for(lambda: not cluster.exists(*binding), what="its rights to be gone")

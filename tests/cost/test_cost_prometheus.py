@@ -1,18 +1,14 @@
 """`tenancy cost` asks a real Prometheus, which has a day of what the recording rules record."""
 
 import json
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import pytest
 from cli_builders import Project, tenancy
 from cost_month import OCTOBER, lab, terms
-from prometheus_tool import prometheus, promtool
+from prometheus_tool import promtool, running
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.cost.prometheus import Prometheus, of_prometheus
@@ -55,12 +51,6 @@ def _openmetrics() -> str:
     return "\n".join([*lines, "# EOF\n"])
 
 
-def _free_port() -> int:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return int(server.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     folder = tmp_path_factory.mktemp("prometheus")
@@ -68,31 +58,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     made = [str(promtool()), "tsdb", "create-blocks-from", "openmetrics", str(folder / "samples"), str(folder / "data")]
     subprocess.run(made, check=True, capture_output=True, timeout=300)
     (folder / "prometheus.yml").write_text("{}", encoding="utf-8")
-    port = _free_port()
     # The samples are older or newer than the clock of this machine: they are never deleted.
-    words = [
-        f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}", "--storage.tsdb.retention.time=100y", "--log.level=error",
-    ]  # fmt: skip
-    with subprocess.Popen([str(prometheus()), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
-        try:
-            url = f"http://127.0.0.1:{port}"
-            _wait_for(f"{url}/-/ready", run)
-            yield Prometheus(url)
-        finally:
-            run.terminate()
-
-
-def _wait_for(address: str, run: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + 60
-    while True:
-        try:
-            with urlopen(address, timeout=5):  # noqa: S310 - a loopback address
-                return
-        except (URLError, OSError):
-            assert run.poll() is None, "Prometheus has ended"
-            assert time.monotonic() < until, "Prometheus is not ready after 60 s"
-            time.sleep(0.1)
+    with running(folder / "prometheus.yml", folder / "data", "--storage.tsdb.retention.time=100y") as url:
+        yield Prometheus(url)
 
 
 def test_hours_are_the_samples_of_the_rules_by_their_interval(server: Prometheus) -> None:

@@ -1,5 +1,6 @@
 """Commands for the embedded platform: start it with a stack, show its status, remove it."""
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output, answer
+from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import command
 from gpu_tenancy.base.terminal import ProjectFolder, StackName
 
@@ -68,6 +70,40 @@ def up(
             terminal.out.print(command(f"  {terminal.program()} {step}{where}"), highlight=False)
         if result.verdict.tone == "bad":
             raise typer.Exit(terminal.PROMISE_BROKEN)
+
+
+def metrics(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 for any free one.")] = 9400,
+    out: Annotated[Path, typer.Option(help="Folder for the files; they are written to OUT/<stack>/metrics.")] = Path(
+        "out"
+    ),
+    project: ProjectFolder = None,
+) -> None:
+    """Serve metrics of the embedded platform to a Prometheus on this machine, until interrupted.
+
+    Objects as kube-state-metrics names them, and simulated values of GPUs as dcgm-exporter names them. Writes the
+    configuration of a Prometheus that reads them and Kueue's own metrics, and of a Grafana with the stack's dashboards.
+    Any program on this machine can read the metrics.
+
+    [dim]tenancy local metrics[/dim]
+    """
+    with terminal.errors():
+        from gpu_tenancy.embedded.platform import Platform
+        from gpu_tenancy.local.metrics.serving import serving
+        from gpu_tenancy.model.load import load
+        from gpu_tenancy.model.project import project_folder, read_stack
+
+        platform = Platform()
+        carried = platform.carried()
+        if carried is None:
+            raise ConsoleError("the embedded platform has no stack", "run `tenancy local up`")
+        stack = load(read_stack(carried.name, project_folder(project)))
+        folder = out / carried.name / "metrics"
+        with serving(platform, stack, port, folder) as server:
+            sys.stdout.write(f"{folder / 'prometheus.yml'}\n")
+            sys.stdout.flush()
+            terminal.err.print("start Prometheus with this file; Ctrl-C ends the metrics", highlight=False, style="dim")
+            server.serve_forever()
 
 
 def down() -> None:

@@ -1,0 +1,150 @@
+"""Serves metrics of the embedded platform on the loopback, and lets a Prometheus read those of its controllers."""
+
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.embedded.parts import LOOPBACK
+from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import ApiError, UnreachableError
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.local.metrics.configuration import DEVICES, SERVERS, STATE, write_configuration
+from gpu_tenancy.local.metrics.devices import Devices, latency_samples
+from gpu_tenancy.local.metrics.series import exposition
+from gpu_tenancy.local.metrics.state import state_samples
+from gpu_tenancy.model.observability import observability
+from gpu_tenancy.model.plan import plan
+from gpu_tenancy.model.plan.costs import gpu_prices
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.workloads import ServerPlan
+from gpu_tenancy.model.spec import Stack
+
+_READER: Final = "gpu-tenancy-metrics"
+_SYSTEM: Final = "kube-system"
+_RBAC: Final = "rbac.authorization.k8s.io"
+_READ: Final = "Of the embedded platform's objects."
+_SIMULATED: Final = "Simulated: nothing measures it."
+
+
+@contextmanager
+def serving(platform: Platform, stack: Stack, port: int, folder: Path) -> Generator[ThreadingHTTPServer]:
+    """A server for a Prometheus, with the files that lead it there; run its `serve_forever`.
+
+    Args:
+        platform: that runs.
+        stack: that it carries, whose dashboards and rules are written.
+        port: on the loopback; 0 for any free one.
+        folder: for the files.
+
+    Raises:
+        ConsoleError: the port cannot be used.
+    """
+    tree, servers = Tree(stack), [server for team in plan(stack).teams for server in team.servers]
+    observed = observability(tree, servers, gpu_prices(tree))
+    with platform.cluster() as cluster:
+        try:
+            server = _Server(port, _pages(cluster, servers))
+        except OSError as error:
+            raise ConsoleError(
+                f"--port {port}: {LOOPBACK}:{port} cannot be used: {error.strerror}", "set another port, or 0"
+            ) from error
+        for manifest in _reader():
+            cluster.apply(manifest, force=True)
+        try:
+            token = cluster.token(_SYSTEM, _READER)
+            ports = {
+                one.name: one.ports["metrics"] for one in platform.controllers.recorded() if "metrics" in one.ports
+            }
+            write_configuration(folder, observed, server.server_port, ports, token)
+            yield server
+        finally:
+            server.server_close()
+            for manifest in _reader():
+                cluster.delete(Reference.of(manifest), wait=0)
+
+
+def _pages(cluster: Cluster, servers: Sequence[ServerPlan]) -> Mapping[str, Callable[[], str]]:
+    """The text of each path."""
+    devices, one_at_a_time = Devices(), Lock()
+
+    def of_devices() -> str:
+        with one_at_a_time:
+            nodes, pods = cluster.list("v1", "Node"), cluster.list("v1", "Pod")
+            return exposition(devices.samples(nodes, pods, time.time()), _SIMULATED)
+
+    return {
+        STATE: lambda: exposition(state_samples(partial(_listed, cluster)), _READ),
+        DEVICES: of_devices,
+        SERVERS: lambda: exposition(latency_samples(servers, cluster.list("v1", "Pod"), time.time()), _SIMULATED),
+    }
+
+
+def _listed(cluster: Cluster, version: str, kind: str) -> tuple[Manifest, ...]:
+    return cluster.list(version, kind)
+
+
+def _reader() -> tuple[Manifest, Manifest]:
+    """An account that may read metrics, and nothing else: Kueue asks the API server who reads its own."""
+    account: Manifest = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": _READER, "namespace": _SYSTEM},
+    }
+    binding: Manifest = {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": _READER},
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": "system:monitoring"},
+        "subjects": [{"kind": "ServiceAccount", "name": _READER, "namespace": _SYSTEM}],
+    }
+    return account, binding
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, port: int, pages: Mapping[str, Callable[[], str]]) -> None:
+        super().__init__((LOOPBACK, port), _Handler)
+        self.pages = pages
+        # A web page whose own name was bound to 127.0.0.1 has another Host (DNS rebinding).
+        self.hosts = {f"{name}:{self.server_port}" for name in (LOOPBACK, "localhost")}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
+    timeout = 30
+    server_version, sys_version = "tenancy", ""
+
+    def do_GET(self) -> None:
+        """Answers a scrape."""
+        if self.headers.get("Host", "") not in self.server.hosts:
+            self._send(HTTPStatus.MISDIRECTED_REQUEST)
+        elif self.path not in self.server.pages:
+            self._send(HTTPStatus.NOT_FOUND, "\n".join([*self.server.pages, ""]))
+        else:
+            try:
+                text = self.server.pages[self.path]()
+            except (ApiError, UnreachableError) as error:  # Prometheus shows that the target is down, and why
+                self._send(HTTPStatus.SERVICE_UNAVAILABLE, f"API server: {error}\n")
+            else:
+                self._send(HTTPStatus.OK, text)
+
+    def _send(self, status: HTTPStatus, text: str = "") -> None:
+        content = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the names of http.server
+        """Prints nothing: Prometheus asks every few seconds."""

@@ -1,0 +1,153 @@
+"""What the embedded platform's metrics are named, against the table of real exporters; and who holds which GPU."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+from repository import ROOT
+
+from gpu_tenancy.local.metrics.devices import Devices
+from gpu_tenancy.local.metrics.series import Sample, exposition
+from gpu_tenancy.local.metrics.state import state_samples
+
+AT = "2026-11-26T08:00:00Z"
+
+
+def _conditions(*kinds: str) -> list[dict[str, str]]:
+    return [{"type": kind, "status": "True", "reason": "Any"} for kind in kinds]
+
+
+def _node(name: str, gpus: int) -> dict[str, Any]:
+    labels = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB", "node-role.kubernetes.io/trainer": ""}
+    amounts = {"cpu": "95500m", "memory": "1Gi", "nvidia.com/gpu": str(gpus)}
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "status": {
+            "capacity": amounts,
+            "allocatable": amounts,
+            "conditions": _conditions("Ready"),
+            "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+        },
+    }
+
+
+def _pod(name: str, node: str, gpus: int, phase: str = "Running") -> dict[str, Any]:
+    state: dict[str, Any] = {"terminated": {"finishedAt": AT}} if phase == "Succeeded" else {"running": {}}
+    owner = {"kind": "Job", "name": "train", "controller": True}
+    return {
+        "metadata": {"name": name, "namespace": "a", "uid": name, "ownerReferences": [owner]},
+        "spec": {
+            "nodeName": node,
+            "containers": [{"name": "main", "resources": {"requests": {"nvidia.com/gpu": str(gpus), "cpu": "500m"}}}],
+        },
+        "status": {"phase": phase, "startTime": AT, "containerStatuses": [{"state": state}]},
+    }
+
+
+JOB = {
+    "metadata": {
+        "name": "train", "namespace": "a", "creationTimestamp": AT,
+        "ownerReferences": [{"kind": "JobSet", "name": "t"}],
+    },
+    "status": {
+        "startTime": AT, "completionTime": AT, "active": 1, "failed": 2,
+        "conditions": _conditions("Suspended", "Complete", "Failed"),
+    },
+}  # fmt: skip
+OBJECTS: dict[str, list[dict[str, Any]]] = {
+    "Node": [_node("n1", 4)],
+    "Pod": [_pod("train-0", "n1", 2), _pod("old-0", "n1", 2, "Succeeded")],
+    "Job": [JOB],
+    "ResourceQuota": [
+        {"metadata": {"name": "q", "namespace": "a"}, "status": {"hard": {"pods": "5"}, "used": {"pods": "1"}}}
+    ],
+    "Deployment": [
+        {"metadata": {"name": "api", "namespace": "a"}, "status": {"conditions": _conditions("Progressing")}}
+    ],
+    "HorizontalPodAutoscaler": [
+        {
+            "metadata": {"name": "api", "namespace": "a"},
+            "spec": {"maxReplicas": 5},
+            "status": {"currentReplicas": 2, "desiredReplicas": 3},
+        }
+    ],
+}
+
+
+def _listed(version: str, kind: str) -> tuple[dict[str, Any], ...]:
+    del version
+    return tuple(OBJECTS[kind])
+
+
+def _labels(samples: Sequence[Sample]) -> dict[str, set[str]]:
+    """The labels that any sample of a metric has."""
+    found: dict[str, set[str]] = {}
+    for metric, labels, _ in samples:
+        found.setdefault(metric, set()).update(label for label, text in labels.items() if text)
+    return found
+
+
+def _documented(exporter: str) -> dict[str, set[str]]:
+    groups = yaml.safe_load((ROOT / "tests/observability/metrics.yaml").read_text(encoding="utf-8"))
+    tables = [group["metrics"] for group in groups if group["from"] == exporter]
+    return {name: set(labels) for table in tables for name, labels in table.items()}
+
+
+def test_objects_have_the_metrics_and_labels_of_kube_state_metrics() -> None:
+    assert _labels(tuple(state_samples(_listed))) == _documented("kube-state-metrics")
+
+
+def test_gpus_have_the_metrics_and_labels_of_dcgm_exporter() -> None:
+    exported = _labels(tuple(Devices().samples(OBJECTS["Node"], OBJECTS["Pod"], 0)))
+    # Prometheus renames two of the exporter's labels; the newer exporter's is another, and partitions are not exported.
+    scraped = {
+        name: {{"namespace": "exported_namespace", "pod": "exported_pod"}.get(label, label) for label in labels}
+        for name, labels in exported.items()
+    }
+    assert {name: labels - {"device"} for name, labels in scraped.items()} == {
+        name: labels - {"hostname", "GPU_I_ID"} for name, labels in _documented("dcgm-exporter").items()
+    }
+
+
+def test_values_are_in_the_units_of_kube_state_metrics() -> None:
+    found = {f"{metric} {' '.join(labels.values())}": value for metric, labels, value in state_samples(_listed)}
+    assert found["kube_node_status_capacity n1 cpu core"] == 95.5
+    assert found["kube_node_status_capacity n1 memory byte"] == 2**30
+    assert found["kube_node_status_capacity n1 nvidia_com_gpu integer"] == 4
+    assert found["kube_pod_container_resource_requests a train-0 main n1 cpu core"] == 0.5
+    assert found["kube_pod_status_phase a train-0 Running"] == 1
+    assert found["kube_pod_status_phase a train-0 Pending"] == 0
+    assert found["kube_job_created a train"] == 1795680000
+    assert found["kube_job_status_failed a train Any"] == 2
+    assert found["kube_job_failed a train true"] == 1
+
+
+def _holders(samples: Sequence[Sample]) -> list[str]:
+    return [labels["pod"] for metric, labels, _ in samples if metric == "DCGM_FI_DEV_GPU_UTIL"]
+
+
+def test_a_pod_keeps_its_gpus_and_those_of_an_ended_one_are_free() -> None:
+    devices, nodes = Devices(), [_node("n1", 4), _node("c1", 0)]
+    first, second, third = _pod("p1", "n1", 1), _pod("p2", "n1", 2), _pod("p3", "n1", 2)
+    assert _holders(tuple(devices.samples(nodes, [first, second], 0))) == ["p1", "p2", "p2", ""]
+    ended = _pod("p1", "n1", 1, "Succeeded")
+    assert _holders(tuple(devices.samples(nodes, [third, ended, second], 60))) == ["p3", "p2", "p2", "p3"]
+
+
+def test_gpus_without_a_running_pod_are_idle_and_no_gpu_has_more_memory_than_its_model() -> None:
+    pods = [_pod("p1", "n1", 1), _pod("p2", "n1", 1, "Pending")]
+    for now in range(0, 6000, 60):
+        values: dict[str, list[float]] = {}
+        for metric, _, value in Devices().samples([_node("n1", 3)], pods, now):
+            values.setdefault(metric.removeprefix("DCGM_FI_DEV_"), []).append(value)
+        assert values["GPU_UTIL"][1:] == values["FB_USED"][1:] == [0, 0]
+        assert 5 <= values["GPU_UTIL"][0] <= 100
+        memory = {used + free for used, free in zip(values["FB_USED"], values["FB_FREE"], strict=True)}
+        assert memory == {80 * 1024}
+
+
+def test_texts_of_labels_are_escaped_and_empty_labels_left_out() -> None:
+    text = exposition([("m", {"a": 'x"\\\n', "b": ""}, 2.5), ("m", {}, 1795680000)], "Help.")
+    assert text == '# HELP m Help.\n# TYPE m gauge\nm{a="x\\"\\\\\\n"} 2.5\nm{} 1795680000\n'
+    assert len(re.findall("# TYPE", text)) == 1
