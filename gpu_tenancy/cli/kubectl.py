@@ -5,9 +5,14 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.inspect.gpu_use import QUERY
 from gpu_tenancy.inspect.kubeconfig import chosen, uses_embedded
+
+_PATIENCE: Final = 20.0
+"""Seconds for the answer of nvidia-smi in a pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,14 @@ class Kubectl:
         local = embedded or (not (kubeconfig or context) and uses_embedded())
         file, used = chosen(kubeconfig, context, embedded=local)
         return cls(file, ("kubectl", *(("--context", used) if used else ()), "--namespace", namespace))
+
+    def nvidia_smi(self, pod: str) -> str:
+        """What nvidia-smi says of the GPUs of a pod.
+
+        Raises:
+            ConsoleError: the pod does not tell.
+        """
+        return self.run("exec", pod, "--", *QUERY, fix="see `tenancy logs`", patience=_PATIENCE)
 
     def run(self, *words: str, fix: str, shown: bool = False, patience: float | None = None) -> str:
         """What it prints; nothing if it is shown.

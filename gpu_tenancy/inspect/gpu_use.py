@@ -1,20 +1,28 @@
 """What the GPUs of pods do, as nvidia-smi in their containers says: a container sees its own GPUs only."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from gpu_tenancy.base.amounts import amount_text, gpus
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import map_at, text_at
 from gpu_tenancy.base.quantity import MEMORY
+from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.pods import Manifest, name_of, requests
 
 QUERY: Final = ("nvidia-smi", "--query-gpu=utilization.gpu,memory.used,memory.total", "--format=csv,noheader,nounits")
 """Percent of the last second in which a kernel ran, and MiB: https://docs.nvidia.com/deploy/nvidia-smi/index.html."""
 _MIB: Final = 2**20
 _AT_ONCE: Final = 8
+_REASONS: Final = (
+    ("(Forbidden)", "you may not exec into them"),
+    ("executable file not found", "their image has no nvidia-smi"),
+    ("no answer within", "no answer in time"),
+)
+"""Why a pod does not tell, by a part of what kubectl or a container runtime prints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +61,21 @@ def read_gpu_use(text: str) -> GpuUse | None:
     return GpuUse(percent, sum(used) * _MIB, sum(memory) * _MIB)
 
 
-def gpu_use(pods: Iterable[Manifest], run: Callable[[str], str]) -> dict[str, GpuUse]:
-    """What the GPUs of running pods do, by pod; without pods that do not tell.
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What pods say of their GPUs.
+
+    Attributes:
+        use: by the name of the pod; without pods that do not tell.
+        notes: how many do not tell, and why.
+    """
+
+    use: Mapping[str, GpuUse] = field(default_factory=dict[str, GpuUse])
+    notes: tuple[str, ...] = ()
+
+
+def gpu_use(pods: Iterable[Manifest], run: Callable[[str], str]) -> Answers:
+    """What the GPUs of running pods do.
 
     Args:
         pods: of any kind.
@@ -66,14 +87,23 @@ def gpu_use(pods: Iterable[Manifest], run: Callable[[str], str]) -> dict[str, Gp
         if text_at(pod, "status", "phase") == "Running" and gpus(requests(map_at(pod, "spec")))
     ]
 
-    def ask(name: str) -> GpuUse | None:
+    def ask(name: str) -> GpuUse | str:
         try:
-            return read_gpu_use(run(name))
-        except ConsoleError:
-            return None
+            return read_gpu_use(run(name)) or "nvidia-smi has no number, as for MIG partitions"
+        except ConsoleError as error:
+            return _reason(str(error))
 
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        return {name: use for name, use in zip(asked, threads.map(ask, asked), strict=True) if use}
+        answers = dict(zip(asked, threads.map(ask, asked), strict=True))
+    reasons = Counter(answer for answer in answers.values() if isinstance(answer, str))
+    return Answers(
+        {name: answer for name, answer in answers.items() if isinstance(answer, GpuUse)},
+        tuple(f"GPU use of {plural(count, 'pod')} unknown: {reason}" for reason, count in reasons.items()),
+    )
+
+
+def _reason(error: str) -> str:
+    return next((reason for part, reason in _REASONS if part in error), error.partition("` failed: ")[2] or error)
 
 
 def together(use: Mapping[str, GpuUse], names: Iterable[str]) -> GpuUse | None:

@@ -108,6 +108,13 @@ class Jobs:
         uids = {uid_of(one) for one in self._made_for(manifest)}
         return tuple(workload for workload in self.workloads if uids.intersection(workload.owners))
 
+    def pods_of(self, workload: Workload) -> tuple[Manifest, ...]:
+        """The running pods of one of Kueue's Workloads."""
+        owners = frozenset(workload.owners)
+        pods = (one for one in self.objects if text_at(one, "kind") == "Pod")
+        running = (pod for pod in pods if text_at(pod, "status", "phase") == "Running")
+        return tuple(pod for pod in running if not owners.isdisjoint(self._above[uid_of(pod)]))
+
     def _made_for(self, manifest: Manifest) -> Iterator[Manifest]:
         uid = uid_of(manifest)
         return (one for one in self.objects if uid in self._above[uid_of(one)])

@@ -1,7 +1,7 @@
 """The jobs of teams as their queues have them: what each holds, or what it requests and which place it has."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
@@ -18,6 +18,8 @@ from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.estimate import Estimate, estimates
+from gpu_tenancy.inspect.gpu_use import GpuUse, gpu_use, together
+from gpu_tenancy.inspect.jobs import Jobs
 from gpu_tenancy.inspect.pods import Manifest, label, name_of, namespace_of
 from gpu_tenancy.inspect.queues import Queues
 from gpu_tenancy.inspect.reading import BOUNDED, Kind, State, teams_of
@@ -63,6 +65,7 @@ class QueuedJob:
         place: among the pending workloads of its queue, 1 for the next; None where it is not pending.
         at_least: whether the place counts only those that the user may read.
         wait: how long it waits; None where it is not pending, or its queue cannot be simulated.
+        gpus: what its GPUs do; None if that was not asked, or no pod tells.
     """
 
     namespace: str
@@ -77,6 +80,12 @@ class QueuedJob:
     place: int | None = None
     at_least: bool = False
     wait: Estimate | None = None
+    gpus: GpuUse | None = None
+
+    @property
+    def holds_gpus(self) -> bool:
+        """Whether GPUs are its own now."""
+        return self.state == "admitted" and bool(gpus(self.requests))
 
     @property
     def stands(self) -> str:
@@ -120,6 +129,27 @@ def listing(state: State, team: str = "", queues: Queues | None = None) -> Listi
     notes = chain.from_iterable(borrowings(queues, name, [line]) for name, line in held)
     unread = (missing.text for missing in state.refused("LocalQueue", "Workload", "ClusterQueue"))
     return Listing(tuple(jobs), tuple(dict.fromkeys((*notes, *unread))))
+
+
+def with_gpu_use(listing: Listing, jobs: Jobs, run: Callable[[str], str]) -> Listing:
+    """The same, with what the GPUs of admitted jobs do.
+
+    Args:
+        listing: of one namespace.
+        jobs: of the namespace, with its Workloads.
+        run: see `gpu_use`.
+    """
+    holding = {job.name for job in listing.jobs if job.holds_gpus}
+    pods = {
+        name: jobs.pods_of(workload)
+        for workload in jobs.workloads
+        if (name := workload.label.partition("/")[2]) in holding and workload.stage == "admitted"
+    }
+    answers = gpu_use(chain.from_iterable(pods.values()), run)
+    found = {name: together(answers.use, map(name_of, own)) for name, own in pods.items()}
+    idle = len([name for name in holding if not pods.get(name)])
+    notes = (*answers.notes, *([f"GPU use of {plural(idle, 'job')} unknown: no running pods found"] if idle else ()))
+    return Listing(tuple(replace(job, gpus=found.get(job.name)) for job in listing.jobs), (*listing.notes, *notes))
 
 
 def _job(workload: Workload, places: Mapping[str, tuple[int, bool]]) -> QueuedJob:
@@ -196,24 +226,27 @@ def _owner_kind(manifest: Manifest) -> str:
     return ", ".join(sorted(kinds)) or "Workload"
 
 
-def shown(listing: Listing, *, every_team: bool, now: datetime | None = None) -> Group:
+def shown(listing: Listing, *, every_team: bool, busy: bool = False, now: datetime | None = None) -> Group:
     """Output of `tenancy queue`: a table, how many jobs have each state, and the notes.
 
     Args:
         listing: what to show.
         every_team: whether names have their namespace.
+        busy: whether what GPUs do was asked.
         now: until when times are counted.
     """
     now = now or datetime.now(UTC)
     waits = ("wait",) if any(job.wait for job in listing.jobs) else ()
-    heads = ("job", "kind", "requests", "flavor", "state", "for#", "user", "priority#", *waits)
+    of_gpus = ("GPU use#",) if busy else ()
+    heads = ("job", "kind", "requests", "flavor", "state", "for#", *of_gpus, "user", "priority#", *waits)
     jobs = table(*heads, drop=("priority", "kind", "user", *waits))
     for job in listing.jobs:
         name = f"{job.namespace}/{job.name}" if every_team else job.name
         state = Text(job.stands, style=_STYLES.get(job.state, ""))
         flavors = ", ".join(job.flavors)
         wait = [job.wait.short if job.wait else ""] if waits else []
-        cells = (name, job.kind, leading_text(job.requests), flavors, state, age(job.since, now), job.user)
+        use = [job.gpus.busy if job.gpus else "?" if job.holds_gpus else ""] if busy else []
+        cells = (name, job.kind, leading_text(job.requests), flavors, state, age(job.since, now), *use, job.user)
         jobs.add_row(*cells, str(job.priority), *wait)
     states = Counter(job.state for job in listing.jobs)
     total = f"{plural(len(listing.jobs), 'job')}: " + ", ".join(f"{count} {state}" for state, count in states.items())

@@ -1,6 +1,6 @@
 """Tables of jobs: what runs, and what it uses."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from math import ceil
@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from gpu_tenancy.base.amounts import amount, amount_text, gpus, leading_text
+from gpu_tenancy.base.characters import visible
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at, int_at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import CPU, MEMORY, add
@@ -180,7 +181,7 @@ def _running(jobs: Jobs, manifest: Manifest) -> list[Manifest]:
     return [pod for pod in jobs.pods(manifest) if text_at(pod, "status", "phase") == "Running"]
 
 
-def used(found: tuple[UseRow, ...], *, pods: bool, busy: bool = False) -> Group:
+def used(found: tuple[UseRow, ...], *, pods: bool, busy: bool = False, notes: Iterable[str] = ()) -> Group:
     """Output of `tenancy top`: what is used of what is requested, and what GPUs do if that was asked."""
     more, drop = (("GPUs#", "GPU memory#"), ("CPUs", "memory")) if busy else (("GPUs",), ("GPUs",))
     listed = table("pod" if pods else "job", "node" if pods else "pods", "CPUs#", "memory#", *more, drop=drop)
@@ -195,7 +196,8 @@ def used(found: tuple[UseRow, ...], *, pods: bool, busy: bool = False) -> Group:
         of_gpus = [row.gpus.busy, row.gpus.filled] if row.gpus else [unknown, unknown]
         cells += of_gpus if busy else [leading_text(held) if held else ""]
         listed.add_row(row.name, row.where, *cells)
-    return Group(listed) if found else Group(Text("no running pods", style="bold"))
+    told = (Text(visible(note), style="dim") for note in notes)
+    return Group(listed, *told) if found else Group(Text("no running pods", style="bold"))
 
 
 def _rounded(name: str, value: int) -> int:

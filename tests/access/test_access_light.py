@@ -123,6 +123,7 @@ def test_a_researcher_asks_the_embedded_platform(researcher: Light, tmp_path: Pa
     answers = {
         "usage": researcher.run(program, "usage", OWN),
         "queue": researcher.run(program, "queue"),
+        "claims": researcher.run(program, "claims"),
         "why": researcher.run(program, "why", "missing"),
         "fit": researcher.run(program, "fit", OWN, "-f", job),
     }

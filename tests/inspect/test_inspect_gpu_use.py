@@ -13,6 +13,15 @@ from gpu_tenancy.inspect.gpu_use import GpuUse, gpu_use, read_gpu_use, together
 from gpu_tenancy.inspect.overview import UseRow, used
 
 GIB = 2**30
+MISSING = ' failed: exec failed: "{}": exec: "nvidia-smi": executable file not found in $PATH: unknown'
+REFUSED = {
+    "no-smi": MISSING.format("4f0e"),
+    "other": MISSING.format("5c1d"),
+    "denied": ' failed: Error from server (Forbidden): pods "denied" is forbidden: cannot create resource "pods/exec"',
+    "silent": ": no answer within 20 s",
+    "restarts": " failed: error: unable to upgrade connection",
+}
+"""What kubectl says of pods, after the command."""
 
 
 @pytest.mark.parametrize(
@@ -33,14 +42,22 @@ def test_only_running_pods_with_gpus_are_asked_and_one_that_does_not_tell_is_lef
 
     def run(name: str) -> str:
         asked.append(name)
-        if name == "no-smi":
-            raise ConsoleError("`kubectl exec` failed", "")
-        return "50, 0, 81920"
+        if name in REFUSED:
+            raise ConsoleError(f"`kubectl exec {name} -- nvidia-smi`{REFUSED[name]}", "see `tenancy logs`")
+        return "[N/A], 1024, 20480\n" if name == "mig" else "50, 0, 81920"
 
     cpu: Any = pod("cpu", gpus=0, on="n1")
-    pods = [pod("train", on="n1"), pod("no-smi", on="n1"), pod("pending"), cpu]
-    assert gpu_use(pods, run) == {"train": GpuUse((50,), 0, 80 * GIB)}
-    assert sorted(asked) == ["no-smi", "train"]
+    pods = [*(pod(name, on="n1") for name in ("train", "mig", *REFUSED)), pod("pending"), cpu]
+    found = gpu_use(pods, run)
+    assert found.use == {"train": GpuUse((50,), 0, 80 * GIB)}
+    assert sorted(asked) == sorted(["mig", "train", *REFUSED])
+    assert found.notes == (
+        "GPU use of 1 pod unknown: nvidia-smi has no number, as for MIG partitions",
+        "GPU use of 2 pods unknown: their image has no nvidia-smi",
+        "GPU use of 1 pod unknown: you may not exec into them",
+        "GPU use of 1 pod unknown: no answer in time",
+        "GPU use of 1 pod unknown: error: unable to upgrade connection; see `tenancy logs`",
+    )
 
 
 def test_of_a_job_the_mean_and_a_gpu_that_does_nothing_are_told() -> None:

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 from cli_builders import Screen
-from live_builders import GPU, HIDDEN_QUEUES, came, condition, counted, local_queue, state, waits
+from live_builders import GPU, HIDDEN_QUEUES, came, condition, counted, job, local_queue, owned, pod, state, waits
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.inspect.listing import data, listing, shown
+from gpu_tenancy.inspect.jobs import Jobs
+from gpu_tenancy.inspect.listing import data, listing, shown, with_gpu_use
 from gpu_tenancy.inspect.reading import Missing, State
+from gpu_tenancy.inspect.workloads import read_workloads
 
 NOW = datetime(2026, 1, 21, tzinfo=UTC)
 BORROWED = (
@@ -105,6 +107,32 @@ def test_times_are_in_the_largest_unit_of_which_they_have_two(ago: int, age: str
         100, shown(listing(state(Workload=[waits("mine")])), every_team=False, now=since + timedelta(seconds=ago))
     )
     assert age in screen.words
+
+
+def test_what_gpus_of_admitted_jobs_do_is_asked_in_their_pods_and_reasons_are_below_the_table() -> None:
+    jobs = [came("trains", "research", 8), came("hides", "research", 4), came("starts", "research", 4), waits("later")]
+    pods: list[Any] = [
+        owned(pod(name, on=on), uid)
+        for name, on, uid in (("a", "n1", "uid-trains"), ("b", "n1", "uid-trains"), ("c", "n1", "uid-hides"),
+                              ("d", "", "uid-starts"), ("e", "n1", "uid-other"))
+    ]  # fmt: skip
+    objects = (*({"kind": "Pod", **one} for one in pods), *(job(name) for name in ("trains", "hides", "starts")))
+    answers = {"a": "90, 1, 2\n", "b": "0, 1, 2\n", "c": "[N/A], 1, 2\n"}
+    listed = listing(state(ClusterQueue=counted(jobs), LocalQueue=[local_queue("research")], Workload=jobs), "research")
+    found = with_gpu_use(listed, Jobs("research", objects, read_workloads(jobs)), answers.__getitem__)
+    assert {job["name"]: job["gpus"] and job["gpus"]["percent"] for job in data(found)["jobs"]} == {
+        "trains": (90, 0), "hides": None, "starts": None, "later": None
+    }  # fmt: skip
+    screen = Screen.of(80, shown(found, every_team=False, busy=True, now=NOW))
+    assert screen.too_long == []
+    rows = {line.split()[0]: line for line in screen.lines if line}
+    assert "45 %, one 0 %" in rows["trains"]
+    assert [rows[name].split()[-1] for name in ("hides", "starts")] == ["?", "?"]
+    assert "?" not in rows["later"]
+    assert {
+        "GPU use of 1 pod unknown: nvidia-smi has no number, as for MIG partitions",
+        "GPU use of 1 job unknown: no running pods found",
+    } <= {*screen.lines}
 
 
 @pytest.mark.parametrize("width", [80, 60])

@@ -3,8 +3,7 @@
 import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +15,7 @@ from gpu_tenancy.cli.commands.live import (
     Context,
     Embedded,
     Every,
+    Gpus,
     Kubeconfig,
     Team,
     TeamOption,
@@ -27,7 +27,6 @@ from gpu_tenancy.cli.commands.live import (
 )
 
 if TYPE_CHECKING:
-    from gpu_tenancy.cli.kubectl import Kubectl
     from gpu_tenancy.inspect.jobs import Jobs
     from gpu_tenancy.inspect.pods import Manifest
     from gpu_tenancy.kube.client import Cluster
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 Name = Annotated[str, typer.Argument(metavar="JOB", help="NAMESPACE/NAME or NAME of a job, server or pod.")]
 Names = Annotated[list[str], typer.Argument(metavar="JOB...", help="NAMESPACE/NAME or NAME of jobs or servers.")]
 Kind = Annotated[str, typer.Option(help="Kind of the object, if several kinds have the name.")]
-_PATIENCE: Final = 20.0
-"""Seconds for the answer of a pod."""
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
@@ -149,9 +146,7 @@ def top(
     *,
     namespace: TeamOption = None,
     kind: Kind = "",
-    gpus: Annotated[
-        bool, typer.Option("--gpus", help="Also what GPUs do: asks nvidia-smi in each pod, by `kubectl exec`.")
-    ] = False,
+    gpus: Gpus = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     every: Every = 5.0,
@@ -161,14 +156,14 @@ def top(
 ) -> None:
     """Show the CPUs and the memory that jobs use, of what they request, and the GPUs that they hold.
 
-    With --gpus, how busy GPUs are, and how much of their memory is in use; `?` where a pod does not tell, as on MIG
-    partitions and without nvidia-smi. The dashboards of the stack have it over time.
+    With --gpus, how busy GPUs are, and how much of their memory is in use; `?` where pods do not tell, with the
+    reason below the table. The dashboards of the stack have it over time.
 
     [dim]tenancy top nightly --gpus --watch[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         from gpu_tenancy.cli.kubectl import Kubectl
-        from gpu_tenancy.inspect.gpu_use import gpu_use
+        from gpu_tenancy.inspect.gpu_use import Answers, gpu_use
         from gpu_tenancy.inspect.jobs import read_jobs
         from gpu_tenancy.inspect.overview import UseRow, of_jobs, of_pods, use_data, use_of, used
 
@@ -176,23 +171,21 @@ def top(
             place_of(cluster, job, namespace) if job else (team_of(cluster, None, namespace, "tenancy top"), "")
         )
 
-        smi = partial(_smi, Kubectl.of(kubeconfig, context, home, embedded=embedded)) if gpus else None
+        smi = Kubectl.of(kubeconfig, context, home, embedded=embedded).nvidia_smi if gpus else None
 
-        def ask() -> tuple[UseRow, ...]:
+        def ask() -> tuple[tuple[UseRow, ...], Answers]:
             found, use = read_jobs(cluster, home), use_of(cluster, home)
             of = [found.named(name, kind)] if name else found.roots
-            busy = gpu_use((pod for root in of for pod in found.pods(root)), smi) if smi else {}
-            return tuple(of_pods(found, of[0], use, busy) if name else of_jobs(found, use, busy))
+            busy = gpu_use((pod for root in of for pod in found.pods(root)), smi) if smi else Answers()
+            return tuple(of_pods(found, of[0], use, busy.use) if name else of_jobs(found, use, busy.use)), busy
 
-        shown = partial(used, pods=bool(name), busy=gpus)
-        show_answer(ask, shown, use_data, output, every if watch else None)
-
-
-def _smi(kubectl: "Kubectl", pod: str) -> str:
-    """What nvidia-smi says in a pod."""
-    from gpu_tenancy.inspect.gpu_use import QUERY
-
-    return kubectl.run("exec", pod, "--", *QUERY, fix="see `tenancy logs`", patience=_PATIENCE)
+        show_answer(
+            ask,
+            lambda told: used(told[0], pods=bool(name), busy=gpus, notes=told[1].notes),
+            lambda told: use_data(told[0]),
+            output,
+            every if watch else None,
+        )
 
 
 def cancel(

@@ -32,6 +32,9 @@ Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig; de
 Embedded = Annotated[bool, typer.Option("--embedded", help="Use the embedded platform of `tenancy local up`.")]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Refresh until interrupted.")]
 Every = Annotated[float, typer.Option(min=0.1, help="Seconds between two reads, with --watch.")]
+Gpus = Annotated[
+    bool, typer.Option("--gpus", help="Also what GPUs do: asks nvidia-smi in each pod, by `kubectl exec`.")
+]
 Everybody = Annotated[bool, typer.Option("--all", "-A", help="Show all teams.")]
 Team = Annotated[str | None, typer.Argument(help="Namespace of a team; default: the one of the kubeconfig's context.")]
 TeamOption = Annotated[str | None, typer.Option("--namespace", "-n", help="The same as TEAM, as kubectl has it.")]
@@ -85,6 +88,7 @@ def queue(
     every: Every = 5.0,
     *,
     history: HistoryFile = None,
+    gpus: Gpus = False,
     everybody: Everybody = False,
     watch: Watch = False,
     embedded: Embedded = False,
@@ -92,22 +96,29 @@ def queue(
 ) -> None:
     """List the jobs of a team: what each holds or requests, state, place, wait, and who can preempt what is borrowed.
 
-    Without a team and a namespace in the kubeconfig's context, it lists those of all teams.
+    Without a team and a namespace in the kubeconfig's context, it lists those of all teams. With --gpus, how busy the
+    GPUs of a team's admitted jobs are; `?` where pods do not tell, with the reason below the table.
 
     [dim]tenancy queue ml-research --watch[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.inspect.listing import KINDS, data, listing, shown
+        from gpu_tenancy.cli.kubectl import Kubectl
+        from gpu_tenancy.inspect.jobs import read_jobs
+        from gpu_tenancy.inspect.listing import KINDS, Listing, data, listing, shown, with_gpu_use
         from gpu_tenancy.inspect.reading import read
 
         own, only = whose(cluster, team, namespace, everybody=everybody)
+        if gpus and not only:
+            raise ConsoleError("--gpus: asks the pods of one team", "specify it: `tenancy queue TEAM --gpus`")
         durations = _durations(history)
+        smi = Kubectl.of(kubeconfig, context, only, embedded=embedded).nvidia_smi if gpus else None
+
+        def ask() -> Listing:
+            found = listing(replace(read(cluster, KINDS, own), history=durations), only)
+            return with_gpu_use(found, read_jobs(cluster, only, queued=True), smi) if smi else found
+
         show_answer(
-            lambda: listing(replace(read(cluster, KINDS, own), history=durations), only),
-            lambda found: shown(found, every_team=not only),
-            data,
-            output,
-            every if watch else None,
+            ask, lambda found: shown(found, every_team=not only, busy=gpus), data, output, every if watch else None
         )
 
 

@@ -99,13 +99,22 @@ def test_what_gpus_do_is_asked_in_the_pods(
         patched.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
         rows = json.loads(tenancy(researcher, "top", "pair", "--gpus", "-o", "json").stdout)
         (whole,) = json.loads(tenancy(researcher, "top", "--gpus", "-o", "json").stdout)
+        queued = json.loads(tenancy(researcher, "queue", "--gpus", "-o", "json").stdout)
+        table = tenancy(researcher, "queue", "--gpus").stdout
+        everybody = tenancy(researcher, "queue", "--gpus", "--all")
         shown = tenancy(researcher, "top", "pair", "--gpus").stdout
         patched.setenv("PATH", str(tmp_path / "none"))
         without = tenancy(researcher, "top", "pair", "--gpus")
     told = {"percent": [97] * 4, "used": 240 * 2**30, "memory": 320 * 2**30}
     assert [row["gpus"] for row in rows] == [told, None]
     assert whole["gpus"] == told
-    assert "97 %" in shown
+    assert [(job["name"], job["gpus"]) for job in queued["jobs"]] == [("pair", told)]
+    note = "GPU use of 1 pod unknown: "
+    assert [one for one in queued["notes"] if one.startswith(note)]
+    for screen in (table, shown):
+        assert "97 %" in screen
+        assert note in screen
+    assert (everybody.exit_code, "asks the pods of one team" in everybody.stderr) == (1, True)
     assert "240Gi of 320Gi" in shown
     assert (without.exit_code, "kubectl not found" in without.stderr) == (1, True)
 
