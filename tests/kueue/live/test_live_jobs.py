@@ -114,7 +114,7 @@ def test_what_gpus_do_is_asked_in_the_pods(
     for screen in (table, shown):
         assert "97 %" in screen
         assert note in screen
-    assert (everybody.exit_code, "asks the pods of one team" in everybody.stderr) == (1, True)
+    assert (everybody.exit_code, "asks the pods of one team" in " ".join(everybody.stderr.split())) == (1, True)
     assert "240Gi of 320Gi" in shown
     assert (without.exit_code, "kubectl not found" in without.stderr) == (1, True)
 
