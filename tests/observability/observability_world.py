@@ -114,7 +114,7 @@ WORLD = {
     **{
         f'kueue_cluster_queue_resource_pending{{cluster_queue="a", resource="{asked}", replica_role="{role}"}}': value
         for role in ("leader", "follower")
-        for asked, value in {"nvidia.com/gpu": 24, "cpu": 200}.items()
+        for asked, value in {"nvidia.com/gpu": 24, "cpu": 200, "memory": 2048}.items()
     },
     'kueue_pending_workloads{cluster_queue="a", status="active", replica_role="leader"}': 2,
     'kueue_pending_workloads{cluster_queue="a", status="inadmissible", replica_role="leader"}': 1,
@@ -301,6 +301,8 @@ ANSWERS: dict[str, dict[str, float]] = {
     "quota/Pending workloads/A": {'{cluster_queue="a"}': 2},
     "quota/Pending workloads/B": {'{cluster_queue="a"}': 1},
     "quota/Pending workloads/C": {'{cluster_queue="a"}': 24},
+    "quota/Pending workloads/D": {'{cluster_queue="a"}': 200},
+    "quota/Pending workloads/E": {'{cluster_queue="a"}': 2048},
     "quota/Budget of the namespace/A": {'{namespace="a", resource="requests.nvidia.com/gpu"}': 12},
     "quota/Budget of the namespace/B": {'{namespace="a", resource="requests.nvidia.com/gpu"}': 9},
     "quota/$team/A": _queues(11, 2),

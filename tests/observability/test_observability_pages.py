@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any, cast
@@ -307,3 +308,49 @@ def test_opencost_gets_the_prices_of_the_nodes_of_each_pool() -> None:
     line = pools["h100"]
     assert (line["AssetClass"], line["MarketPriceHourly"]) == ("node", "32.0")
     assert line["InstanceIDField"] == f"metadata.labels.{POOL_LABEL}"
+
+
+def _of_teams() -> ObservabilityPlan:
+    sections = watched()
+    sections["metrics"]["teamDashboards"] = True
+    return observed(sections)
+
+
+def test_a_team_has_a_folder_with_its_own_queue_namespace_and_servers() -> None:
+    plan, without = _of_teams(), observed(watched())
+    assert plan.dashboards[:5] == without.dashboards
+    own = {file: folder for file, folder in plan.folders.items() if file not in without.folders}
+    assert {file.removeprefix("gpu-tenancy-").removesuffix(".json"): folder for file, folder in own.items()} == {
+        "training-a": "a",
+        "quota-a": "a",
+        "training-b": "b",
+        "quota-b": "b",
+        "serving-b": "b",
+    }
+    boards = {file: json.loads(text) for file, text in plan.dashboards if file in own}
+    for file, board in boards.items():
+        team = own[file]
+        assert board["uid"] == file.removesuffix(".json")
+        assert board["tags"] == board["links"][0]["tags"] == [f"gpu-tenancy-{team}"]
+        chosen = [one["query"] for one in board["templating"]["list"] if one["name"] == "team"]
+        assert chosen in ([], [team])
+        titles = {panel["title"] for panel in board["panels"]}
+        assert not titles & {"Cohorts", "Gangs", "b/api" if team == "a" else ""}
+    assert "b/api" in {panel["title"] for panel in boards["gpu-tenancy-serving-b.json"]["panels"]}
+
+
+def test_each_expression_of_a_teams_dashboard_picks_the_team() -> None:
+    plan = _of_teams()
+    own = replace(plan, dashboards=tuple(one for one in plan.dashboards if one[0].endswith("-b.json")))
+    unlimited = [name for name, expr, _ in panels(own) if not re.search(r'\$team|namespace=~?"b"', expr)]
+    assert unlimited == ["gpu-tenancy-serving-b/Latency/B"], "the target, which is no metric"
+
+
+def test_a_long_name_of_a_team_gives_a_uid_that_grafana_takes() -> None:
+    name = "a-team-with-a-name-that-is-quite-long"
+    sections = watched()
+    sections["teams"] = {name: team(gpus={"h100": {"guaranteed": 8}})}
+    sections["metrics"]["teamDashboards"] = True
+    uids = [json.loads(text)["uid"] for _, text in observed(sections).dashboards]
+    assert len(set(uids)) == len(uids) == 7
+    assert max(map(len, uids)) <= 40

@@ -1,10 +1,11 @@
 """Dashboards, recording rules and alerts of a stack: the tables beside this file, filled in from the stack."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
+from zlib import crc32
 
 from jinja2 import Environment, StrictUndefined, Template
 
@@ -34,6 +35,8 @@ _JINJA: Final = Environment(
 _SIZES: Final = {"stat": (4, 4), "row": (24, 1)}
 _SIZE: Final = (12, 8)
 """Of panels of any other kind."""
+_LONGEST_UID: Final = 40
+"""Of a dashboard in Grafana: `MaxUIDLength` of pkg/util in grafana/grafana."""
 _NARROWEST: Final = 6
 """Width of the panels of a server with many: four beside each other."""
 
@@ -76,6 +79,7 @@ def observability(
         "levels": promised,
         "guarantee": promised[""],
         "waiting": {name: level for name, level in promised.items() if name},
+        "alone": False,
         "on": Expressions(resources or (CPU,), teams),
         "cpus": Expressions((CPU,), teams),
         "bytes": Expressions((MEMORY,), teams),
@@ -93,17 +97,36 @@ def observability(
         "prices": {flavor: price for flavor, price in prices.items() if price is not None},
         "budgets": {name: team.monthly_budget for name, team in tree.stack.teams.items() if team.monthly_budget},
     }
-    shown = [row for row in _table("dashboards.yaml") if _applies(row, names)]
-    boards = [_dashboard(row, names) for row in shown]
+    boards = [(row["folder"], _dashboard(row, names)) for row in _boards(names)]
+    for team in teams if tree.stack.metrics.team_dashboards else ():
+        boards += [(team, board) for board in _of_team(team, names)]
     return ObservabilityPlan(
-        tuple((f"{board.uid}.json", to_json(board)) for board in boards),
+        tuple((f"{board.uid}.json", to_json(board)) for _, board in boards),
         tuple(
             _group(group, names)
             for group in (*_table("recordings.yaml"), *_table("alerts.yaml"))
             if _applies(group, names)
         ),
-        {f"{row['uid']}.json": row["folder"] for row in shown},
+        {f"{board.uid}.json": folder for folder, board in boards},
     )
+
+
+def _boards(names: Mapping[str, Any]) -> list[Any]:
+    """The rows of the dashboards that a stack has."""
+    return [row for row in _table("dashboards.yaml") if _applies(row, names)]
+
+
+def _of_team(team: str, names: Mapping[str, Any]) -> Iterator[Dashboard]:
+    """The dashboards that are not the platform team's, with the namespace, queue and servers of one team only."""
+    servers = [server for server in names["servers"] if server.team == team]
+    own = {**names, "on": replace(names["on"], teams=(team,)), "servers": servers, "alone": True}
+    for row in _boards(own):
+        if row["folder"] != "Platform" and (servers or "each_server" not in row):
+            board = _dashboard(row, own)
+            uid = f"{board.uid}-{team}"
+            if len(uid) > _LONGEST_UID:
+                uid = f"{board.uid}-{crc32(team.encode()):08x}"
+            yield replace(board, uid=uid, title=f"{board.title}: {team}", tag=f"{board.tag}-{team}")
 
 
 def _group(row: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,15 +159,19 @@ def _names(row: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
 
 def _panels(row: Mapping[str, Any], names: Mapping[str, Any]) -> Iterator[Panel]:
     shown = [_filled(panel, names) for panel in row["panels"] if _applies(panel, names)]
-    for panel in shown:
-        panel.pop("when", None)
+    for panel in map(_without_when, shown):
         expr, legend = panel.pop("expr", None), panel.pop("legend", panel["title"])
         targets = [{"expr": expr, "legend": legend}] if expr else panel.pop("targets", ())
+        kept = [_without_when(target) for target in targets if _applies(target, names)]
         size = panel.pop("size", None) or _SIZES.get(panel.get("kind"), _SIZE)
         wide, high = (
             (max(_NARROWEST, 24 // (len(shown) - 1)), 8) if "server" in names and panel.get("kind") != "row" else size
         )
-        yield Panel(**panel, targets=tuple(Target(**target) for target in targets), size=(int(wide), int(high)))
+        yield Panel(**panel, targets=tuple(Target(**target) for target in kept), size=(int(wide), int(high)))
+
+
+def _without_when(row: Mapping[str, Any]) -> Any:
+    return {key: value for key, value in row.items() if key != "when"}
 
 
 def _applies(row: Mapping[str, Any], names: Mapping[str, Any]) -> bool:

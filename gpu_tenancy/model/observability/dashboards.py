@@ -16,7 +16,6 @@ _SCHEMA: Final = 42
 on npm, read 2026-11-21). Versions 41 and 42 changed `time_options` and `hideFrom`, which these dashboards do not use
 (apps/dashboard/pkg/migration/schemaversion in grafana/grafana)."""
 _COLUMNS: Final = 24
-_TAG: Final = "gpu-tenancy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +35,13 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """One dashboard. Its `uid` must not change, because links contain it."""
+    """One dashboard. Its `uid` must not change, because links contain it. It links to those with the same tag."""
 
     uid: str
     title: str
     panels: tuple[Panel, ...]
     variables: tuple[Variable, ...] = ()
+    tag: str = "gpu-tenancy"
 
 
 def to_json(dashboard: Dashboard) -> str:
@@ -49,7 +49,7 @@ def to_json(dashboard: Dashboard) -> str:
     data: dict[str, Any] = {
         "uid": dashboard.uid,
         "title": dashboard.title,
-        "tags": [_TAG],
+        "tags": [dashboard.tag],
         "schemaVersion": _SCHEMA,
         "version": 1,
         "editable": False,
@@ -58,7 +58,7 @@ def to_json(dashboard: Dashboard) -> str:
         "refresh": "1m",
         "timezone": "",
         "annotations": {"list": []},
-        "links": [_to_the_others()],
+        "links": [_to_the_others(dashboard.tag)],
         "templating": {"list": [_data_source(), *(_variable(variable) for variable in dashboard.variables)]},
         "panels": list(_placed(dashboard.panels)),
     }
@@ -76,12 +76,12 @@ def _placed(panels: Sequence[Panel]) -> Iterator[dict[str, Any]]:
         x = _COLUMNS if panel.repeat else x + wide
 
 
-def _to_the_others() -> dict[str, Any]:
-    """A link to each dashboard with the same tag, which keeps the time range and the variables."""
+def _to_the_others(tag: str) -> dict[str, Any]:
+    """A link to each dashboard with a tag, which keeps the time range and the variables."""
     return {
         "type": "dashboards",
         "title": "Tenancy pages",
-        "tags": [_TAG],
+        "tags": [tag],
         "icon": "external link",
         "tooltip": "",
         "url": "",

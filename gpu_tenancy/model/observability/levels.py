@@ -70,9 +70,9 @@ class Level:
         labels = "{" + ", ".join(filter(None, (f'le=~"{bound}"', self.series.partition("{")[2].rstrip("}")))) + "}"
         return f"sum by (cluster_queue) ({self.series.partition('{')[0]}{labels})"
 
-    def over(self, what: str, window: str) -> str:
-        """What was recorded of it in a window, such as `admissions_late` in `30d`."""
-        return f"sum_over_time(gpu_tenancy:{what}{{{self.selected}}}[{window}])"
+    def over(self, what: str, window: str, more: str = "") -> str:
+        """What was recorded of it in a window, such as `admissions_late` in `30d`; `more` are further matchers."""
+        return f"sum_over_time(gpu_tenancy:{what}{{{self.selected}{more}}}[{window}])"
 
     def burning(self, long: str, short: str, factor: float) -> str:
         """Percent of late workloads in the long window, by queue, if both windows use up the error budget too fast.

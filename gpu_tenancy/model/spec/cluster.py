@@ -104,5 +104,7 @@ class Metrics(Section):
     """How soon workloads must be admitted; alerts say when too many are late."""
     alerts: Alerts = Alerts()
     """Receivers of alerts."""
+    team_dashboards: bool = Field(default=False, alias="teamDashboards")
+    """Whether each team also has a folder of its own in Grafana, whose dashboards have its namespace and queue only."""
     opencost: OpenCost | None = None
     """An OpenCost with the prices of this stack; default: none."""
