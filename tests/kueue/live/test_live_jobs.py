@@ -101,7 +101,8 @@ def test_what_gpus_do_is_asked_in_the_pods(
         (whole,) = json.loads(tenancy(researcher, "top", "--gpus", "-o", "json").stdout)
         queued = json.loads(tenancy(researcher, "queue", "--gpus", "-o", "json").stdout)
         table = tenancy(researcher, "queue", "--gpus").stdout
-        everybody = tenancy(researcher, "queue", "--gpus", "--all")
+        all_teams = ["queue", "--gpus", "--all", "--kubeconfig", str(researcher.kubeconfig)]
+        everybody = CliRunner().invoke(app, all_teams)
         shown = tenancy(researcher, "top", "pair", "--gpus").stdout
         patched.setenv("PATH", str(tmp_path / "none"))
         without = tenancy(researcher, "top", "pair", "--gpus")
