@@ -184,6 +184,7 @@ def replayed_data(replayed: Replayed) -> dict[str, object]:
         "stack": replayed.stack,
         "source": replayed.source,
         **found,
+        "leftOut": {**replayed.left_out, **replayed.outcome.left_out},
         "notSimulated": list(replayed.not_simulated),
         "against": against
         and {"ref": against.ref, **_data(against.before), "teams": {one.team: one.verdict for one in against.teams}},

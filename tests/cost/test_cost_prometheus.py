@@ -12,8 +12,10 @@ from prometheus_tool import promtool, running
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.cost.prometheus import Prometheus, of_prometheus
+from gpu_tenancy.cost.recorded_jobs import recorded_jobs
 from gpu_tenancy.cost.tables import losses_table, notes, teams_table
 from gpu_tenancy.model.observability.expressions import RECORDED_EVERY
+from gpu_tenancy.simulation.replay import JobRecord, Part
 
 pytestmark = pytest.mark.process
 
@@ -39,15 +41,38 @@ SERIES = {
 }
 
 
+_LATE = OCTOBER.start + 1.5 * DAY
+# Of kube-state-metrics: a JobSet of two Jobs, a Job that has not ended, one of another month, and one of no team.
+JOBS = {
+    "created": {"train": _LATE, "leader": _LATE + 60, "worker": _LATE + 61, "runs": _LATE, "old": OCTOBER.start - 60},
+    "status_start_time": {"train": _LATE + 600, "leader": _LATE + 90, "worker": _LATE + 95, "runs": _LATE, "old": 9},
+    "status_completion_time": {"train": _LATE + 7800, "leader": _LATE + 990, "worker": _LATE + 980, "old": 10},
+    "spec_parallelism": {"train": 5, "leader": 1, "worker": 3},
+}
+KUBE = {
+    'kube_job_created{namespace="default",job_name="other"}': _LATE,
+    **{
+        f'kube_job_{metric}{{namespace="vision",job_name="{job}"}}': value
+        for metric, values in JOBS.items()
+        for job, value in values.items()
+    },
+    **{
+        f'kube_job_owner{{namespace="vision",job_name="{job}",owner_kind="JobSet",owner_name="set"}}': 1
+        for job in ("leader", "worker")
+    },
+}
+
+
 def _openmetrics() -> str:
     """Samples of the second day of October; a sample at its end belongs to it, one at its start does not."""
     lines: list[str] = []
-    for name in dict.fromkeys(series.partition("{")[0] for series in SERIES):
-        lines.append(f"# TYPE gpu_tenancy:gpus_{name} gauge")
-        for series, value in SERIES.items():
+    every = {**{f"gpu_tenancy:gpus_{series}": value for series, value in SERIES.items()}, **KUBE}
+    for name in dict.fromkeys(series.partition("{")[0] for series in every):
+        lines.append(f"# TYPE {name} gauge")
+        for series, value in every.items():
             if series.startswith(f"{name}{{"):
                 moments = range(DAY + RECORDED_EVERY, 2 * DAY + 1, RECORDED_EVERY)
-                lines += [f"gpu_tenancy:gpus_{series} {value} {OCTOBER.start + at:.0f}" for at in moments]
+                lines += [f"{series} {value} {OCTOBER.start + at:.0f}" for at in moments]
     return "\n".join([*lines, "# EOF\n"])
 
 
@@ -126,3 +151,26 @@ def test_what_prometheus_does_not_compute_is_its_own_message(server: Prometheus)
         list(server.query("sum(", 0))
     assert "status 400" in str(raised.value)
     assert "parse error" in str(raised.value)
+
+
+def test_jobs_of_a_month_are_played_again(server: Prometheus, tmp_path: Path) -> None:
+    records, left_out = recorded_jobs(server, OCTOBER, ("vision", "speech"))
+    assert records == [
+        JobRecord("train", _LATE, 7200, "vision", (Part(5, 2),)),
+        JobRecord("set", _LATE + 60, 900, "vision", (Part(1, 0), Part(3, 0))),
+    ]
+    assert left_out == {"no start or no end": 1, "submitted before 2026-10": 1}
+    project = Project.at(tmp_path / "project")
+    project.write("dev", lab())
+    words = ("replay", "dev", "--prometheus", server.url, "--month", "2026-10")
+    found = json.loads(tenancy(*words, "-o", "json", project=project.folder).stdout)
+    assert found["jobs"] == 2
+    assert found["leftOut"] == left_out
+    assert sum(group["gpuHours"] for group in found["groups"]) == 20
+    for more, message in (
+        (("--from", "jobs.jsonl"), "specify one of --from and --prometheus"),
+        (("--month", "2026-09"), "has no samples of kube_job_created in 2026-09 of a team of the stack"),
+    ):
+        refused = tenancy(*words, *more, project=project.folder)
+        assert refused.exit_code == 1
+        assert message in " ".join(refused.output.split())

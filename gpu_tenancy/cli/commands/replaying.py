@@ -1,5 +1,7 @@
 """The command `replay`: recorded jobs under a stack's queues."""
 
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,13 +17,14 @@ from gpu_tenancy.base.writing import write_text
 
 if TYPE_CHECKING:
     from gpu_tenancy.model.plan.shares import Tree
+    from gpu_tenancy.simulation.replay import JobRecord
 
 
 def replay(
     stack: StackName,
     *,
     source: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             "--from",
             metavar="FILE",
@@ -29,7 +32,14 @@ def replay(
             " `memory`, `priority`; the output of `kubectl get workloads -A -o json`; or the CSV file of Alibaba's GPU"
             " cluster of 2023.",
         ),
-    ],
+    ] = None,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Instead of a file: the Jobs of a month that this Prometheus has seen."),
+    ] = None,
+    month: Annotated[
+        str | None, typer.Option(metavar="YYYY-MM", help="Month in UTC, with --prometheus. Default: last month.")
+    ] = None,
     against: Annotated[
         str | None, typer.Option(metavar="REF", help="Also play the stack at this git ref: who gains, who loses.")
     ] = None,
@@ -63,24 +73,25 @@ def replay(
         every = None if checkpoint is None else seconds("--checkpoint", checkpoint)
         before = None if against is None else _at(stack, folder, against)
         tree = Tree(load(read_stack(stack, folder)))
-        trace = Trace(source)
+        trace, name, missing = _jobs(tree, source, prometheus, month)
         try:
-            terminal.progress(f"playing {source.name} on {stack}")
+            terminal.progress(f"playing {name} on {stack}")
             outcome = play(tree, trace, checkpoint=every)
-            left_out = dict(trace.left_out)
+            left_out = {**missing, **(trace.left_out if isinstance(trace, Trace) else {})}
             comparison = None
             if before is not None and against is not None:
-                terminal.progress(f"playing {source.name} on {stack} at {against}")
+                terminal.progress(f"playing {name} on {stack} at {against}")
                 comparison = compare(against, play(before, trace, checkpoint=every), outcome)
         except TraceError as error:
             raise ConsoleError(error.what, error.fix) from error
         if not outcome.jobs:
             reasons = "; ".join({**left_out, **outcome.left_out}) or "the file is empty"
             raise ConsoleError(
-                f"--from: {source}: no job can be played: {reasons}", "use another file, or another stack"
+                f"{f'--from: {source}' if source else name}: no job can be played: {reasons}",
+                "use another file or month, or another stack",
             )
         left = unmodelled_of(tree)
-        replayed = Replayed(stack, source.name, outcome, left_out, tuple(left), comparison, tuple(tree.stack.teams))
+        replayed = Replayed(stack, name, outcome, left_out, tuple(left), comparison, tuple(tree.stack.teams))
         if is_for_programs(output):
             for_programs(output, replayed_data(replayed), outcome.teams)
         else:
@@ -91,6 +102,25 @@ def replay(
             write_text(out / "replay.html", page(replayed))
             if not is_for_programs(output):
                 terminal.out.print(f"page {escape(str(out / 'replay.html'))}", highlight=False)
+
+
+def _jobs(
+    tree: "Tree", source: Path | None, prometheus: str | None, month: str | None
+) -> "tuple[Iterable[JobRecord], str, Mapping[str, int]]":
+    """The recorded jobs, where they come from, and how many are known to be left out, by the reason."""
+    from gpu_tenancy.cost.prometheus import Prometheus
+    from gpu_tenancy.cost.recorded_jobs import recorded_jobs
+    from gpu_tenancy.cost.statement import Period
+    from gpu_tenancy.simulation.replay import Trace
+
+    if (prometheus is None) == (source is None):
+        raise ConsoleError("specify one of --from and --prometheus", "set --from to a file of recorded jobs")
+    if source is not None:
+        return Trace(source), source.name, {}
+    period = Period.of(month, datetime.now(UTC))
+    terminal.progress(f"asking {prometheus}")
+    records, left_out = recorded_jobs(Prometheus(prometheus or ""), period, tree.stack.teams)
+    return records, f"{prometheus}, {period.month}", left_out
 
 
 def _at(stack: str, folder: Path, ref: str) -> "Tree":
