@@ -25,7 +25,7 @@ from pulumi_kubernetes.resource.v1 import ExactDeviceRequestArgsDict, ResourceCl
 
 from gpu_tenancy.base.quantity import format_amounts, format_bytes
 from gpu_tenancy.model.catalogue.clouds import NodeEndpoint
-from gpu_tenancy.model.names import ACCOUNT, INTERFACE_CLASS
+from gpu_tenancy.model.names import ACCOUNT, INTERFACE_CLASS, NOTEBOOK, NOTEBOOK_PORT
 from gpu_tenancy.model.plan import namespaces as planned
 from gpu_tenancy.model.plan.exposure import Origins
 from gpu_tenancy.model.plan.fabric import claim_name
@@ -222,6 +222,10 @@ def _policies(network: planned.NetworkRules) -> Mapping[str, NetworkPolicySpecAr
     policies |= {
         f"allow-gateway-{server}": _ingress(_answering(network, server), network.ports[server], *_origins(gateway))
         for server, gateway in network.gateways.items()
+    }
+    policies |= {
+        f"allow-notebook-{notebook}": _ingress({NOTEBOOK: notebook}, NOTEBOOK_PORT, *_origins(gateway))
+        for notebook, gateway in network.notebooks.items()
     }
     if network.kuberay:
         # KubeRay submits jobs to the dashboard of the head, and asks it how they are:

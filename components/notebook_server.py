@@ -2,8 +2,8 @@
 
 The ConfigMap of the team has this file, beside `notebooks.json`. It needs Python 3.8 and nothing else, because the
 image is the team's. JupyterLab listens on the loopback of the pod only: whoever may forward a port of the pod reaches
-it, and no other pod does. Its token is made here and stays in the container: neither the manifest of the pod nor its
-log has it.
+it, and no other pod does. Only a notebook with a host listens on all addresses, for the Gateway that ends TLS for it.
+Its token is made here and stays in the container: neither the manifest of the pod nor its log has it.
 """
 
 import calendar
@@ -21,7 +21,9 @@ def start() -> None:
     """Starts JupyterLab in place of this program."""
     os.umask(0o077)
     Path(os.environ["JUPYTER_TOKEN_FILE"]).write_text(secrets.token_urlsafe(32), encoding="ascii")
-    address = ["--ip=127.0.0.1", "--port=" + os.environ["NOTEBOOK_PORT"], "--ServerApp.port_retries=0"]
+    # `*` is all addresses of IPv4 and IPv6. Cookies are for TLS only if the Gateway says that it has TLS.
+    where = ["--ip=*", "--ServerApp.trust_xheaders=True"] if os.environ.get("NOTEBOOK_HOST") else ["--ip=127.0.0.1"]
+    address = [*where, "--port=" + os.environ["NOTEBOOK_PORT"], "--ServerApp.port_retries=0"]
     home = "--ServerApp.root_dir=" + os.environ["HOME"]
     os.execvp("jupyter", ["jupyter", "lab", "--no-browser", *address, home])  # noqa: S606 - there is no shell
 

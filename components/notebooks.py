@@ -5,16 +5,19 @@ from pathlib import Path
 from typing import Final
 
 import pulumi
-from pulumi_kubernetes.core.v1 import ConfigMap, ContainerArgsDict, ServiceAccount
+from pulumi_kubernetes.core.v1 import ConfigMap, ContainerArgsDict, Service, ServiceAccount
 from pydantic import TypeAdapter
 
 from gpu_tenancy.model.catalogue.roles import Rule
-from gpu_tenancy.model.names import NOTEBOOKS
+from gpu_tenancy.model.names import NOTEBOOK, NOTEBOOK_PORT, NOTEBOOKS
+from gpu_tenancy.model.plan.exposure import RoutePlan
 from gpu_tenancy.model.plan.notebooks import NOTEBOOK_STOPS, NotebooksOffer
 from gpu_tenancy.model.plan.people import Subject
 
+from .conventions import DO_NOT_AWAIT
 from .cron_jobs import cron_job, namespace_of_jobs
 from .people import cluster_role, role_binding
+from .routes import http_route
 
 SCRIPT: Final = """\
 set -u
@@ -82,16 +85,25 @@ class NotebookStops(pulumi.ComponentResource):
 
 
 class TeamNotebooks(pulumi.ComponentResource):
-    """What people of a team can start, and what runs in it; and the right to stop notebooks of the team.
+    """What people of a team can start, and what runs in it; the right to stop notebooks of the team; and their hosts.
+
+    A host leads to the pods that have the name of its notebook as their label, of which people of the team start one.
 
     Example:
         >>> TeamNotebooks("ml-research.notebooks", "ml-research", plan(stack).teams[0].notebooks)
     """
 
-    def __init__(self, name: str, team: str, offer: NotebooksOffer, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        team: str,
+        offer: NotebooksOffer,
+        routes: Mapping[str, RoutePlan] | None = None,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
         super().__init__("gpu-tenancy:tenancy:TeamNotebooks", name, {}, opts)
         own = pulumi.ResourceOptions(parent=self)
-        settings = TypeAdapter(NotebooksOffer).dump_json(offer, indent=1).decode()
+        settings = TypeAdapter(NotebooksOffer).dump_json(offer, indent=1, exclude_defaults=True).decode()
         program = Path(__file__).with_name("notebook_server.py").read_text(encoding="utf-8")
         ConfigMap(
             f"{name}-settings",
@@ -100,3 +112,23 @@ class TeamNotebooks(pulumi.ComponentResource):
             opts=own,
         )
         role_binding(f"{name}-stops", (team, _ROLE), (_ROLE, [_ACCOUNT]), own)
+        for notebook, route in (routes or {}).items():
+            self._host(f"{name}-{notebook}", (team, notebook), route)
+
+    def _host(self, name: str, place: tuple[str, str], route: RoutePlan) -> None:
+        team, notebook = place
+        labels = {NOTEBOOK: notebook}
+        service = Service(
+            f"{name}-service",
+            metadata={"name": notebook, "namespace": team, "labels": labels, "annotations": DO_NOT_AWAIT},
+            spec={
+                "type": "ClusterIP",
+                "selector": labels,
+                "ports": [{"name": "http", "port": 80, "target_port": NOTEBOOK_PORT}],
+                # Also an idle one, until it is stopped: its browser may be about to run a cell.
+                "publish_not_ready_addresses": True,
+            },
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        after = pulumi.ResourceOptions(parent=self, depends_on=[service])
+        http_route(f"{name}-route", place, labels, route, after)

@@ -24,7 +24,6 @@ from pulumi_kubernetes.core.v1 import (
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.policy.v1 import PodDisruptionBudget
 
-from gpu_tenancy.model.plan.exposure import RoutePlan
 from gpu_tenancy.model.plan.workloads import ALIVE_AFTER, READY_AFTER, PodPlan, Scaling, ServerPlan
 from gpu_tenancy.model.spec.roles import LEADER, WORKER
 
@@ -32,6 +31,7 @@ from .conventions import DO_NOT_AWAIT, NAME, PART_OF, queued, wire
 from .latency import METRICS_PORT, metrics_port, scaled_object, service_monitor, thousandths
 from .leader_worker_sets import COMPONENT, OF_LEADERS, server_groups
 from .pods import container, near, pod_spec, template_metadata
+from .routes import http_route
 from .secrets import checksums
 
 _PERIOD = 10
@@ -81,7 +81,8 @@ class ModelServer(pulumi.ComponentResource):
         )
         self.service = None if server.is_burst else self._service(f"{name}-service", server)
         after = self._after(self.service or self.workload)
-        self.route = self._route(f"{name}-route", server, server.route, after) if server.route else None
+        place = (server.team, server.name)
+        self.route = http_route(f"{name}-route", place, self._labels, server.route, after) if server.route else None
         self.disruption_budget = self._disruption_budget(f"{name}-disruption-budget", server)
         self.monitor = (
             service_monitor(f"{name}-monitor", server, server.monitor, after)
@@ -172,32 +173,6 @@ class ModelServer(pulumi.ComponentResource):
                 "ports": _service_ports(server),
             },
             opts=self._own,
-        )
-
-    def _route(self, name: str, server: ServerPlan, route: RoutePlan, opts: pulumi.ResourceOptions) -> CustomResource:
-        """Weights are set only if there are several Services.
-
-        https://gateway-api.sigs.k8s.io/reference/api-types/httproute/
-        """
-        namespace, gateway = route.gateway
-        shares = {} if len(route.backends) == 1 else dict(route.backends)
-        refs = [{"name": one, "port": 80, **({"weight": shares[one]} if shares else {})} for one, _ in route.backends]
-        rule = {
-            "matches": [{"path": {"type": "PathPrefix", "value": path}} for path in route.paths],
-            "timeouts": {"request": f"{route.timeout}s"},
-            "backendRefs": refs,
-        }
-        return CustomResource(
-            name,
-            api_version="gateway.networking.k8s.io/v1",
-            kind="HTTPRoute",
-            metadata={"name": server.name, "namespace": server.team, "labels": self._labels},
-            spec={
-                "parentRefs": [{"namespace": namespace, "name": gateway, "sectionName": route.listener}],
-                "hostnames": [route.host],
-                "rules": [rule],
-            },
-            opts=opts,
         )
 
     def _disruption_budget(self, name: str, server: ServerPlan) -> PodDisruptionBudget:

@@ -52,7 +52,7 @@ class Team(pulumi.ComponentResource):
             after_storage = pulumi.ResourceOptions.merge(inside, pulumi.ResourceOptions(depends_on=[*self.storage]))
             TeamSnapshots(f"{name}.snapshots", team.namespace.name, team.snapshots, after_storage)
         if team.notebooks:
-            TeamNotebooks(f"{name}.notebooks", team.namespace.name, team.notebooks, inside)
+            TeamNotebooks(f"{name}.notebooks", team.namespace.name, team.notebooks, team.notebook_routes, inside)
         self.cached = [CachedVolume(f"{name}.{cached.dataset}", cached, inside) for cached in team.cached]
         self.servers = [ModelServer(f"{name}.{server.name}", server, inside) for server in team.servers]
         self.runtimes = [TrainingRuntime(f"{name}.{runtime.name}", runtime, inside) for runtime in team.runtimes]

@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.json import Json, int_at, map_at, text_at
+from gpu_tenancy.base.json import Json, int_at, map_at, maps_at, text_at
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.inspect.jobs import read_jobs
 from gpu_tenancy.inspect.overview import JobRow, rows
@@ -30,6 +30,8 @@ STATEFUL_SET: Final = ("apps/v1", "StatefulSet")
 _HOME: Final = "/home/notebook"
 _PROGRAM: Final = "/opt/gpu-tenancy"
 _COMMAND: Final = ("python3", f"{_PROGRAM}/notebook.py")
+_HOST: Final = "NOTEBOOK_HOST"
+"""Variable of a notebook to which the stack has a route."""
 _RESTRICTED: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 _LONGEST: Final = 50
 """Characters of a name: labels of its pod have the name with a hash or a number."""
@@ -118,6 +120,12 @@ def runs(notebook: Manifest) -> bool:
     return int_at(notebook, "spec", "replicas", otherwise=1) > 0
 
 
+def host_of(notebook: Manifest) -> str:
+    """The host by which browsers reach a notebook; empty without one."""
+    (container, *_) = maps_at(notebook, "spec", "template", "spec", "containers")
+    return next((text_at(one, "value") for one in maps_at(container, "env") if one.get("name") == _HOST), "")
+
+
 def notebook_of(choice: Choice, team: str, offer: NotebooksOffer, state: State) -> dict[str, Any]:
     """The StatefulSet of a notebook, in the queue of the team.
 
@@ -141,6 +149,8 @@ def notebook_of(choice: Choice, team: str, offer: NotebooksOffer, state: State) 
         raise ConsoleError(f"size {size}: team {team} is not offered it", nearest(size, offer.sizes))
     of = offer.sizes[size]
     variables = {"HOME": _HOME, "NOTEBOOK_PORT": str(NOTEBOOK_PORT), "JUPYTER_TOKEN_FILE": NOTEBOOK_TOKEN}
+    if host := offer.hosts.get(choice.name):
+        variables[_HOST] = host
     wish = Wish(
         image,
         _COMMAND,

@@ -347,8 +347,8 @@ def ways_in(outlook: StackOutlook) -> Table:
             Cell(way.reach, tone="bad" if way.reach == "public" and not way.key else None),
             way.gateway,
             ", ".join(way.paths),
-            f"key in Secret {way.key}" if way.key else "no key",
-            ", ".join(f"{name} {part} %" for name, part in way.servers),
+            "token of the notebook" if way.notebook else f"key in Secret {way.key}" if way.key else "no key",
+            ", ".join(f"notebook {name}" if way.notebook else f"{name} {part} %" for name, part in way.servers),
             team=way.team,
         )
         for way in outlook.ways_in

@@ -83,6 +83,48 @@ def test_nothing_is_made_without_notebooks() -> None:
     assert made.every("Namespace", NOTEBOOK_STOPS) == made.every("CronJob") == []
 
 
+def hosted(**expose: Any) -> Program:
+    """A team whose notebook `ann` has a host."""
+    own = {"domain": "lab.example.com", "gateway": "infra/edge", "names": ["ann"], **expose}
+    made = sections(expose=own)
+    made["teams"]["a"]["network"] = {"expose": {"hosts": ["*.lab.example.com"], "classes": ["infra/edge"]}}
+    return tenancy(made)
+
+
+def test_a_host_leads_to_the_pod_of_its_notebook_alone_and_only_from_the_gateway() -> None:
+    made = hosted()
+    (route,) = made.every("HTTPRoute")
+    assert (route.namespace, route.name) == ("a", "ann")
+    spec: Any = route.manifest["spec"]
+    assert spec["hostnames"] == ["ann.lab.example.com"]
+    assert spec["parentRefs"] == [{"namespace": "infra", "name": "edge", "sectionName": "https"}]
+    (rule,) = spec["rules"]
+    assert rule["backendRefs"] == [{"name": "ann", "port": 80}]
+    assert rule["timeouts"] == {"request": "0s"}  # of WebSockets, too
+    service: Any = made.spec("Service", "ann")
+    assert (service["type"], service["selector"]) == ("ClusterIP", {NOTEBOOK: "ann"})
+    assert service["publishNotReadyAddresses"]
+    (port,) = service["ports"]
+    policy = made.spec("NetworkPolicy", "allow-notebook-ann")
+    assert policy["podSelector"] == {"matchLabels": service["selector"]}
+    (ingress,) = policy["ingress"]
+    assert ingress["ports"] == [{"port": port["targetPort"], "protocol": "TCP"}]
+    assert ingress["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "infra"}}}]
+    offer = json.loads(manifest(made, "ConfigMap", NOTEBOOKS, "a")["data"]["notebooks.json"])
+    assert offer["hosts"] == {"ann": "ann.lab.example.com"}
+
+
+def test_without_hosts_nothing_leads_to_notebooks() -> None:
+    made = tenancy(sections())
+    assert made.every("HTTPRoute") == made.every("Service") == []
+    assert not [one for one in made.every("NetworkPolicy") if one.name.startswith("allow-notebook")]
+
+
+def test_a_gateway_outside_of_the_cluster_reaches_notebooks_from_its_addresses() -> None:
+    (ingress,) = hosted(fromCidrs=["10.129.0.0/23"]).spec("NetworkPolicy", "allow-notebook-ann")["ingress"]
+    assert ingress["from"] == [{"ipBlock": {"cidr": "10.129.0.0/23"}}]
+
+
 def ago(seconds: float) -> str:
     """A time as Jupyter writes it."""
     return (datetime.now(UTC) - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -144,7 +186,7 @@ class Jupyter:
         with serving(Answers) as address:
             return self.run(address.rpartition(":")[2], "idle")
 
-    def run(self, port: str, *words: str, path: str = "") -> "subprocess.CompletedProcess[str]":
+    def run(self, port: str, *words: str, path: str = "", **variables: str) -> "subprocess.CompletedProcess[str]":
         program = self.folder / "notebook.py"
         program.write_bytes(Path(notebook_server.__file__).read_bytes())
         (self.folder / "notebooks.json").write_text(json.dumps({"idle": IDLE}), encoding="utf-8")
@@ -154,7 +196,7 @@ class Jupyter:
         own = {"NOTEBOOK_PORT": port, "JUPYTER_TOKEN_FILE": str(token), "HOME": str(self.folder / "home")}
         return subprocess.run(
             [sys.executable, "-I", str(program), *words],
-            env={**own, "PATH": path or os.environ["PATH"], "HTTP_PROXY": "http://127.0.0.1:9"},
+            env={**own, **variables, "PATH": path or os.environ["PATH"], "HTTP_PROXY": "http://127.0.0.1:9"},
             capture_output=True,
             text=True,
             check=False,
@@ -202,7 +244,7 @@ def test_a_server_that_does_not_answer_is_not_idle(jupyter: Jupyter) -> None:
 
 
 @pytest.mark.process
-def test_jupyterlab_listens_on_the_loopback_with_a_token_that_only_its_user_can_read(
+def test_jupyterlab_listens_on_the_loopback_without_a_host_with_a_token_that_only_its_user_can_read(
     jupyter: Jupyter, tmp_path: Path
 ) -> None:
     """A program `jupyter` says how it was started."""
@@ -212,12 +254,13 @@ def test_jupyterlab_listens_on_the_loopback_with_a_token_that_only_its_user_can_
     command.write_text('#!/bin/sh\necho "$@"\nstat -c %a "$JUPYTER_TOKEN_FILE"\n', encoding="utf-8")
     command.chmod(0o755)
     tokens: set[str] = set()
-    for _ in range(2):
-        done = jupyter.run("8888", path=f"{programs}:{os.environ['PATH']}")
+    of_host = ["--ip=*", "--ServerApp.trust_xheaders=True", "--port=8888"]
+    for variables, where in (({}, ["--ip=127.0.0.1", "--port=8888"]), ({"NOTEBOOK_HOST": "ann.example.com"}, of_host)):
+        done = jupyter.run("8888", path=f"{programs}:{os.environ['PATH']}", **variables)
         assert (done.returncode, done.stderr) == (0, "")
         arguments, mode = done.stdout.splitlines()
         assert mode == "600"
-        assert arguments.split()[:4] == ["lab", "--no-browser", "--ip=127.0.0.1", "--port=8888"]
+        assert arguments.split()[: 2 + len(where)] == ["lab", "--no-browser", *where]
         token = (tmp_path / "token").read_text(encoding="ascii")
         assert len(token) > 40
         assert token not in arguments

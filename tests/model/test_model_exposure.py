@@ -10,6 +10,7 @@ from test_model_refused import base, patched
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import WayIn, outlook
 from gpu_tenancy.model.source import Source
+from gpu_tenancy.review.figures_tables import ways_in
 
 
 def exposed(**chat: object) -> Data:
@@ -27,6 +28,20 @@ def test_a_review_lists_each_host_with_its_reach_and_the_parts_of_its_servers() 
     assert outlook(load(Source(exposed()))).ways_in == (
         WayIn("a", "chat.ml.example.com", "internal", "infra/edge", ("/v1",), "chat-key", (("chat", 95), ("next", 5))),
     )
+
+
+def test_a_review_lists_hosts_of_notebooks_with_the_token_that_they_ask_for() -> None:
+    seen = outlook(load(Source(base("hosted"))))
+    assert seen.ways_in[1:] == (
+        WayIn("a", "ann.lab.example.com", "internal", "infra/edge", ("/",), "", (("ann", 100),), notebook=True),
+        WayIn("a", "ben.lab.example.com", "internal", "infra/edge", ("/",), "", (("ben", 100),), notebook=True),
+    )
+    cells = [[cell.text for cell in line.cells][-2:] for line in ways_in(seen).rows]
+    assert cells == [
+        ["no key", "chat 100 %"],
+        ["token of the notebook", "notebook ann"],
+        ["token of the notebook", "notebook ben"],
+    ]
 
 
 @pytest.mark.parametrize("path", ["a.ml.example.com", "a.b.ml.example.com"])

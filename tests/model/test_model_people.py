@@ -155,16 +155,22 @@ def test_a_role_has_no_rules_about_operators_that_do_not_run() -> None:
     assert "data.fluid.io" in groups(operators={"fluid": "installed"})
 
 
-def test_members_see_the_routes_to_their_servers_if_one_has_a_host() -> None:
+def test_members_see_routes_and_create_none_if_a_server_or_a_notebook_has_a_host() -> None:
     network: Data = {"expose": {"hosts": ["*.ml.example.com"], "classes": ["infra/edge"]}}
 
-    def of_viewers(**fields: Any) -> list[tuple[str, ...]]:
-        owner = team(gpus={"h100": {"guaranteed": 8}}, network=network, serving={"chat": server(**fields)})
-        found = rules(Environment(load(Source(stack(teams={"a": owner})))), "viewer")
-        return [rule.verbs for rule in found if "httproutes" in rule.resources]
+    gateway: Data = {"gateway": "infra/edge"}
+    notebooks: Data = {"images": ["registry.example.com/lab:1"], "sizes": {"small": {}}, "home": {"size": "20Gi"}}
 
-    assert of_viewers(expose={"host": "chat.ml.example.com", "gateway": "infra/edge"}) == [("get", "list", "watch")]
-    assert of_viewers() == []
+    def of_leads(expose: Data | None, hosts: Data | None = None) -> list[tuple[str, ...]]:
+        own = {"serving": {"chat": server(expose=expose)}, "notebooks": {**notebooks, "expose": hosts}}
+        owner = team(gpus={"h100": {"guaranteed": 8}}, network=network, **own)
+        found = rules(Environment(load(Source(stack(teams={"a": owner})))), "lead")
+        return [rule.verbs for rule in found if {"httproutes", "services"}.intersection(rule.resources)]
+
+    reads = ("get", "list", "watch")
+    assert of_leads({"host": "chat.ml.example.com", **gateway}) == [reads, reads]
+    assert of_leads(None, {"domain": "ml.example.com", "names": ["ann"], **gateway}) == [reads, reads]
+    assert of_leads(None) == [reads]
 
 
 def test_each_team_role_has_all_of_the_next_and_only_leads_have_secrets() -> None:

@@ -104,7 +104,15 @@ def start(
 def open_(
     name: Name = "",
     *,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on this machine.")] = 8888,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=65535,
+            show_default=False,
+            help="Port on this machine; default: 8888. Set it to forward a port for a notebook with a host, too.",
+        ),
+    ] = None,
     namespace: TeamOption = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -113,7 +121,8 @@ def open_(
     """Print the address of a notebook, and forward its port to this machine until interrupted.
 
     It runs kubectl with your kubeconfig: `kubectl exec` reads the token, which is in the container only, and
-    `kubectl port-forward` connects to JupyterLab, which no other pod can reach.
+    `kubectl port-forward` connects to JupyterLab. A notebook for which the stack has a host has its address there, and
+    no port is forwarded.
 
     [dim]tenancy notebook open lab[/dim]
     """
@@ -124,11 +133,16 @@ def open_(
 
         team = team_of(cluster, None, namespace, "tenancy notebook open -n TEAM")
         name = _name(cluster, name)
-        pod = notebooks.pod_that_runs(cluster, notebooks.existing(cluster, team, name))
+        manifest = notebooks.existing(cluster, team, name)
+        pod = notebooks.pod_that_runs(cluster, manifest)
         kubectl = Kubectl.of(kubeconfig, context, team, embedded=embedded)
         fix = "if JupyterLab has not started yet, wait; `tenancy logs` shows it"
         if not (token := kubectl.run("exec", pod, "--", "cat", NOTEBOOK_TOKEN, fix=fix)):
             raise ConsoleError(f"notebook {team}/{name}: pod {pod} has no token in {NOTEBOOK_TOKEN}", fix)
+        if port is None and (host := notebooks.host_of(manifest)):
+            terminal.out.print(f"https://{host}/lab?token={token}", highlight=False, soft_wrap=True)
+            return
+        port = port or NOTEBOOK_PORT
         terminal.out.print(f"http://127.0.0.1:{port}/lab?token={token}", highlight=False, soft_wrap=True)
         kubectl.run("port-forward", f"pod/{pod}", f"{port}:{NOTEBOOK_PORT}", fix=fix, shown=True)
 

@@ -45,7 +45,7 @@ class Rule(Row):
         reason: why the role needs it.
         operator: the rule applies if this operator runs in the cluster; None for always.
         snapshots: whether the rule applies only if volumes of teams have snapshots.
-        routes: whether the rule applies only if servers of teams have a host.
+        routes: whether the rule applies only if servers or notebooks of teams have a host.
         claims: whether the rule applies only if pods can claim channels or interfaces.
         domains: whether the rule applies only if pods can claim channels of ComputeDomains.
     """

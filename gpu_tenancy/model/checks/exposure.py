@@ -9,7 +9,7 @@ from gpu_tenancy.model.checks.references import known_in
 from gpu_tenancy.model.checks.secrets import declared, key_of
 from gpu_tenancy.model.plan.engines import engine_of
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.spec.exposure import Canary, ServerExpose
+from gpu_tenancy.model.spec.exposure import Canary, NotebooksExpose, ServerExpose
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.workloads import Server
 
@@ -40,18 +40,42 @@ def exposure_problems(tree: Tree) -> Iterator[Problem]:
                     yield Problem(
                         (*path, "expose", "host"), f"is also {dotted(other)}", fix, server.expose.host, (other,)
                     )
+        if spec.notebooks and spec.notebooks.expose:
+            yield from _notebooks(("teams", team, "notebooks", "expose"), team, spec, spec.notebooks.expose, hosts)
+
+
+def _notebooks(path: Path, team: str, spec: Team, expose: NotebooksExpose, hosts: dict[str, Path]) -> Iterator[Problem]:
+    yield from _gateway((*path, "gateway"), team, spec, expose.gateway)
+    for index, (name, host) in enumerate(expose.hosts.items()):
+        place: Path = (*path, "names", index)
+        yield from _host(place, team, spec, host)
+        if (other := hosts.setdefault(host, place)) != place:
+            yield Problem(place, f"is also {dotted(other)}", "set another name, or another domain", host, (other,))
+        if name in spec.serving:
+            server: Path = ("teams", team, "serving", name)
+            rule = f"is also the Service of {dotted(server)}"
+            yield Problem(place, rule, "set another name", name, (server,))
+
+
+def _host(path: Path, team: str, spec: Team, host: str) -> Iterator[Problem]:
+    place = ("teams", team, "network", "expose")
+    if not any(host == one or (one.startswith("*.") and host.endswith(one[1:])) for one in spec.network.expose.hosts):
+        rule, fix = f"is not in {dotted(place)}.hosts", "add it there, or use a host that is there"
+        yield Problem(path, rule, fix, host, (place,))
+
+
+def _gateway(path: Path, team: str, spec: Team, gateway: str) -> Iterator[Problem]:
+    place = ("teams", team, "network", "expose")
+    if gateway not in spec.network.expose.classes and not gateway.startswith(f"{team}/"):
+        rule, fix = f"is not in {dotted(place)}.classes", "add it there, or use a Gateway that is there"
+        yield Problem(path, rule, fix, gateway, (place,))
 
 
 def _allowed(path: Path, team: str, spec: Team, expose: ServerExpose) -> Iterator[Problem]:
     """The same rules as those of the guard `expose`, which knows `network.expose` from the Namespace."""
     allowed, place = spec.network.expose, ("teams", team, "network", "expose")
-    host, gateway = expose.host, expose.gateway
-    if not any(host == one or (one.startswith("*.") and host.endswith(one[1:])) for one in allowed.hosts):
-        rule, fix = f"is not in {dotted(place)}.hosts", "add it there, or use a host that is there"
-        yield Problem((*path, "host"), rule, fix, host, (place,))
-    if gateway not in allowed.classes and not gateway.startswith(f"{team}/"):
-        rule, fix = f"is not in {dotted(place)}.classes", "add it there, or use a Gateway that is there"
-        yield Problem((*path, "gateway"), rule, fix, gateway, (place,))
+    yield from _host((*path, "host"), team, spec, expose.host)
+    yield from _gateway((*path, "gateway"), team, spec, expose.gateway)
     if expose.reach == "public" and allowed.reach != "public":
         rule, fix = f"exceeds {dotted(place)}.reach: internal", "set that to public, or remove it here"
         yield Problem((*path, "reach"), rule, fix, "public", (place,))

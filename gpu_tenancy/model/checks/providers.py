@@ -86,6 +86,8 @@ def _exposed(tree: Tree) -> Iterator[Path]:
         for name, server in spec.serving.items():
             if server.expose:
                 yield ("teams", team, "serving", name, "expose")
+        if spec.notebooks and spec.notebooks.expose:
+            yield ("teams", team, "notebooks", "expose")
 
 
 _PLACES: Final[Mapping[str, Callable[[Tree], Iterator[Path]]]] = {

@@ -20,7 +20,7 @@ from gpu_tenancy.model.outlook.people import Membership, memberships
 from gpu_tenancy.model.outlook.shares import Holding, Outlook, Span, grace_of, holdings
 from gpu_tenancy.model.plan.cohort_objects import cohort_parents
 from gpu_tenancy.model.plan.costs import FixedCost, fixed_costs, pool_costs, prices
-from gpu_tenancy.model.plan.exposure import route
+from gpu_tenancy.model.plan.exposure import notebook_routes, route
 from gpu_tenancy.model.plan.images import pull_rights
 from gpu_tenancy.model.plan.interruptions import interruption_warnings
 from gpu_tenancy.model.plan.measures import Measure, measures, supply_of
@@ -146,7 +146,7 @@ class Serving:
 
 @dataclass(frozen=True, slots=True)
 class WayIn:
-    """A host by which clients outside of the cluster reach servers.
+    """A host by which clients outside of the cluster reach servers, or a notebook.
 
     Attributes:
         reach: `internal` or `public`.
@@ -154,6 +154,7 @@ class WayIn:
         paths: prefixes of the paths that it opens.
         key: Secret with the key that requests must have; empty without one.
         servers: servers with their part of the requests in percent.
+        notebook: whether it is that of a notebook, which asks for its token.
     """
 
     team: str
@@ -163,6 +164,7 @@ class WayIn:
     paths: tuple[str, ...]
     key: str
     servers: tuple[tuple[str, int], ...]
+    notebook: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,6 +405,9 @@ def _ways_in(stack: Stack) -> Iterator[WayIn]:
                 key = spec.expose.api_key.secret if spec.expose.api_key else ""
                 reach, gateway = spec.expose.reach, spec.expose.gateway
                 yield WayIn(name, planned.host, reach, gateway, planned.paths, key, planned.backends)
+        for planned in notebook_routes(team.notebooks).values():
+            gateway = "/".join(planned.gateway)
+            yield WayIn(name, planned.host, "internal", gateway, planned.paths, "", planned.backends, notebook=True)
 
 
 def _access(stack: Stack, name: str) -> Access:

@@ -10,6 +10,7 @@ from gpu_tenancy.model.plan.caches import CachedDataset, CachesPlan, cached_data
 from gpu_tenancy.model.plan.cluster import ClusterPlan, cluster_plan
 from gpu_tenancy.model.plan.costs import gpu_prices, opencost_prices
 from gpu_tenancy.model.plan.datasets import VolumePlan, volumes
+from gpu_tenancy.model.plan.exposure import RoutePlan, notebook_routes
 from gpu_tenancy.model.plan.flow_control import FlowsPlan, flows
 from gpu_tenancy.model.plan.guards import GuardsPlan, guards
 from gpu_tenancy.model.plan.multikueue import WorkerAccess, WorkerCluster, worker_access, worker_clusters
@@ -72,6 +73,7 @@ class TeamPlan:
     cached: tuple[CachedDataset, ...] = ()
     snapshots: tuple[SnapshotPlan, ...] = ()
     notebooks: NotebooksOffer | None = None
+    notebook_routes: Mapping[str, RoutePlan] = field(default_factory=dict[str, RoutePlan])
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,4 +213,5 @@ def _team(tree: Tree, space: NamespacePlan) -> TeamPlan:
         cached_datasets(tree, name),
         snapshots(tree.stack.cluster, name, team),
         notebooks(tree, name),
+        notebook_routes(team.notebooks),
     )

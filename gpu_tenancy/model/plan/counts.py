@@ -28,9 +28,9 @@ WORKLOADS: Final = "count/workloads.kueue.x-k8s.io"
 def needed(environment: Environment, team: Team) -> dict[str, int]:
     """What the stack itself creates in a team's namespace, by key of `objects`.
 
-    Servers have a Service each, and so have gangs and all jobs but Jobs, so that their pods find each other. Of a
-    server of several nodes, each group has one, too. Pods are those of all servers at their peak, and of the largest
-    job.
+    Servers and hosts of notebooks have a Service each, and so have gangs and all jobs but Jobs, so that their pods find
+    each other. Of a server of several nodes, each group has one, too. Pods are those of all servers at their peak, and
+    of the largest job.
     """
     servers, jobs = team.serving.values(), team.training.values()
     of_kinds = Counter(
@@ -38,11 +38,12 @@ def needed(environment: Environment, team: Team) -> dict[str, int]:
         + ["gang" if is_gang(job) else job.kind.api[1] for job in jobs]
     )
     connected = [job for job in jobs if is_gang(job) or job.framework != "job"]
+    hosts = len(team.notebooks.expose.names) if team.notebooks and team.notebooks.expose else 0
     groups = sum(server.most_replicas for server in servers if server.grouped)
     return {
         "pods": sum(server.most_pods for server in servers) + max((job.most_pods for job in jobs), default=0),
         "jobs": max(of_kinds.values(), default=0),
-        "services": sum(not server.burst_of for server in servers) + groups + len(connected),
+        "services": sum(not server.burst_of for server in servers) + groups + len(connected) + hosts,
         "secrets": len(team.secrets),
         "persistentvolumeclaims": len(team.storage) + len(environment.stack.datasets),
     }

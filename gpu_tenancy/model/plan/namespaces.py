@@ -11,7 +11,7 @@ from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, is_extended, ti
 from gpu_tenancy.model.catalogue.clouds import NodeEndpoint, rules_of
 from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.plan.counts import counts
-from gpu_tenancy.model.plan.exposure import Origins, origins
+from gpu_tenancy.model.plan.exposure import Origins, notebook_origins, origins
 from gpu_tenancy.model.plan.fabric import claiming_flavors
 from gpu_tenancy.model.plan.latency import Monitor, monitor
 from gpu_tenancy.model.plan.limits import container_defaults, ratios
@@ -108,6 +108,7 @@ class NetworkRules:
         ports: servers' ports by server.
         grouped: servers of several nodes, of which only the leaders answer requests.
         gateways: where requests of clients outside of the cluster come from, by server that they reach.
+        notebooks: where requests of browsers outside of the cluster come from, by the notebook that they reach.
         from_cluster: whether all namespaces may call the servers, or only the team's own pods.
         egress: CIDRs that the team's pods may reach over HTTPS.
         data: CIDRs that the sidecars of the team's datasets must reach over HTTPS.
@@ -125,6 +126,7 @@ class NetworkRules:
     data: tuple[str, ...] = ()
     grouped: frozenset[str] = frozenset()
     gateways: dict[str, Origins] = field(default_factory=dict[str, Origins])
+    notebooks: dict[str, Origins] = field(default_factory=dict[str, Origins])
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,7 @@ def namespace(tree: Tree, name: str) -> NamespacePlan:
             data=egress_of_datasets(tree.stack.datasets.values(), name),
             grouped=frozenset(server for server, spec in team.serving.items() if spec.grouped),
             gateways={server: of for server, spec in team.serving.items() if (of := origins(spec))},
+            notebooks=notebook_origins(team.notebooks),
         ),
         queue=tree.queue_of(name),
         usage_weight=tree.usage_weight(name),

@@ -1,7 +1,7 @@
 """Notebooks of a team: what its people can start, as the ConfigMap of the team has it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount, format_bytes
@@ -44,6 +44,7 @@ class NotebooksOffer:
         sizes: to choose from, the default first.
         idle: seconds without activity after which a notebook stops.
         longest: seconds after which it stops, whatever it does.
+        hosts: by which browsers reach notebooks, by their names.
     """
 
     images: tuple[str, ...]
@@ -51,6 +52,7 @@ class NotebooksOffer:
     home: OfferedHome
     idle: int
     longest: int
+    hosts: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def notebooks(tree: Tree, team: str) -> NotebooksOffer | None:
@@ -75,6 +77,7 @@ def notebooks(tree: Tree, team: str) -> NotebooksOffer | None:
         OfferedHome(format_bytes(home.size), home.access_mode, home.storage_class),
         int(spec.idle),
         int(spec.longest),
+        spec.expose.hosts if spec.expose else {},
     )
 
 

@@ -177,7 +177,10 @@ def access(tree: Tree) -> AccessPlan | None:
 def rules(environment: Environment, role: str) -> tuple[Rule, ...]:
     """The rules of a role that apply: those of its operators, and of snapshots, hosts and claims of devices if any."""
     snapshots, claimed = takes_snapshots(environment.stack.teams), claimed_on(environment)
-    exposed = any(server.expose for team in environment.stack.teams.values() for server in team.serving.values())
+    exposed = any(
+        (team.notebooks and team.notebooks.expose) or any(server.expose for server in team.serving.values())
+        for team in environment.stack.teams.values()
+    )
     return tuple(
         rule
         for rule in rules_of(role)

@@ -1,4 +1,4 @@
-"""Ways in for clients outside of the cluster: the host of a server, and the part of its requests that a canary gets."""
+"""Ways in for clients outside of the cluster: hosts of servers and notebooks, and the part of requests of a canary."""
 
 import re
 from typing import Annotated, Literal, Self, TypeAlias
@@ -27,7 +27,34 @@ class ApiKey(Section):
     """Key of the Secret, whose value clients send as `Authorization: Bearer VALUE`."""
 
 
-class ServerExpose(Section):
+class GatewayRoute(Section):
+    """The Gateway of a route of Gateway API, and where its requests come from."""
+
+    gateway: Gateway
+    """The Gateway that takes the requests, as NAMESPACE/NAME: it exists, and allows routes of the team's namespace."""
+    listener: Name = "https"
+    """Name of the Gateway's listener, which ends TLS. Other listeners, such as those without TLS, do not get the route.
+    """
+    from_namespaces: list[Name] = []
+    """Namespaces with the pods of the Gateway. Default: that of the Gateway, if `fromCidrs` is not set."""
+    from_cidrs: list[Cidr] = []
+    """CIDRs of a Gateway outside of the cluster, such as the subnets of its load balancer, or its proxy-only subnet and
+    the ranges of its health checks."""
+
+    @model_validator(mode="after")
+    def _past_no_gateway(self) -> Self:
+        if wide := next((cidr for cidr in self.from_cidrs if cidr.endswith("/0")), None):
+            rule = f"fromCidrs has {wide}, by which every address reaches the pods past the Gateway"
+            raise refuse(rule, "set the addresses of the Gateway")
+        return self
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Namespaces with pods of the Gateway."""
+        return tuple(self.from_namespaces) or (() if self.from_cidrs else (self.gateway.partition("/")[0],))
+
+
+class ServerExpose(GatewayRoute):
     """The way of clients outside of the cluster to a server: a route of Gateway API.
 
     `network.expose` of the team must allow its host, its Gateway, and `reach: public`.
@@ -35,19 +62,9 @@ class ServerExpose(Section):
 
     host: Host
     """DNS name that clients use, such as chat.example.com. Its record and its certificate are those of the Gateway."""
-    gateway: Gateway
-    """The Gateway that takes the requests, as NAMESPACE/NAME: it exists, and allows routes of the team's namespace."""
-    listener: Name = "https"
-    """Name of the Gateway's listener, which ends TLS. Other listeners, such as those without TLS, do not get the route.
-    """
     reach: Literal["internal", "public"] = "internal"
     """Who reaches the Gateway: `internal`: your own networks; `public`: the internet. It is what you state: the Gateway
     decides. `public` needs `apiKey` or `anonymous`."""
-    from_namespaces: list[Name] = []
-    """Namespaces with the pods of the Gateway. Default: that of the Gateway, if `fromCidrs` is not set."""
-    from_cidrs: list[Cidr] = []
-    """CIDRs of a Gateway outside of the cluster, such as the subnets of its load balancer, or its proxy-only subnet and
-    the ranges of its health checks."""
     api_key: ApiKey | None = None
     """Key that the server asks of each request, from pods of the cluster too. Only for engines that can, as `vllm`."""
     anonymous: bool = False
@@ -68,15 +85,35 @@ class ServerExpose(Section):
                 "is public, but says neither who may send requests nor that anyone may",
                 "set apiKey, or anonymous: true if the Gateway or the server itself asks who it is",
             )
-        if wide := next((cidr for cidr in self.from_cidrs if cidr.endswith("/0")), None):
-            rule = f"fromCidrs has {wide}, by which every address reaches the pods past the Gateway"
-            raise refuse(rule, "set the addresses of the Gateway")
+        return self
+
+
+class NotebooksExpose(GatewayRoute):
+    """Hosts of notebooks: `tenancy notebook open` then forwards no port. Never for a Gateway of the internet.
+
+    `network.expose` of the team must allow its hosts and its Gateway. People of the team can create no routes, so the
+    stack has one for each name.
+    """
+
+    domain: Host
+    """DNS name below which each notebook has a host of its own: below lab.example.com the notebook `ann` has
+    ann.lab.example.com. Records and certificates, such as those of *.lab.example.com, are those of the Gateway."""
+    names: Annotated[list[WorkloadName], Field(min_length=1)]
+    """Names of the notebooks that have a host, if they are started with them. Others are reached by a forwarded port.
+    """
+
+    @model_validator(mode="after")
+    def _one_host_each(self) -> Self:
+        if self.domain.startswith("*."):
+            raise refuse(f"domain {self.domain} is not one domain", f"set {self.domain[2:]}")
+        if twice := next((name for name in self.names if self.names.count(name) > 1), None):
+            raise refuse(f"names has {twice} twice", "remove one of them")
         return self
 
     @property
-    def namespaces(self) -> tuple[str, ...]:
-        """Namespaces with pods of the Gateway."""
-        return tuple(self.from_namespaces) or (() if self.from_cidrs else (self.gateway.partition("/")[0],))
+    def hosts(self) -> dict[str, str]:
+        """The host of each notebook, by its name."""
+        return {name: f"{name}.{self.domain}" for name in self.names}
 
 
 class Canary(Section):

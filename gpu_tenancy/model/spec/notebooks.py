@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from gpu_tenancy.model.fields import Bytes, Count, Cpu, Image, Name, Seconds, Section, refuse
 from gpu_tenancy.model.spec.data import Storage
+from gpu_tenancy.model.spec.exposure import NotebooksExpose
 
 
 class NotebookSize(Section):
@@ -39,6 +40,8 @@ class Notebooks(Section):
     not count."""
     longest: Annotated[Seconds, Field(ge=600)] = 43200.0
     """Time after which a running notebook stops, whatever it does."""
+    expose: NotebooksExpose | None = None
+    """Hosts by which browsers reach notebooks; default: none, only `kubectl port-forward` reaches them."""
 
     @model_validator(mode="after")
     def _no_snapshots(self) -> Self:

@@ -11,17 +11,22 @@ from typing import Any, Final
 import pytest
 import yaml
 from queueing import Queueing
-from researchers import TEAM, Researcher, identified
+from repository import ROOT
+from researchers import TEAM, Researcher, identified, sections
 from typer.testing import CliRunner, Result
 
-from gpu_tenancy.base.json import at, text_at
+from gpu_tenancy.base.json import at, maps_at, text_at
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.embedded.volumes import STORAGE, bring_volumes
+from gpu_tenancy.engine.objects import kubernetes_objects
+from gpu_tenancy.engine.render import render
 from gpu_tenancy.inspect.demand import demand
 from gpu_tenancy.inspect.dry_run import pod_of
-from gpu_tenancy.kube.client import Manifest
+from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.names import NOTEBOOKS
 from gpu_tenancy.model.plan.notebooks import NOTEBOOK_STOPS, OfferedHome
+from gpu_tenancy.model.source import Source, to_config
 from gpu_tenancy.model.spec.people import Person
 
 pytestmark = [
@@ -202,6 +207,97 @@ def test_opening_reads_the_token_forwards_the_port_or_says_why_it_cannot(
     assert "notebook ml-research/lab: is stopped; start it with" in done.stderr
     done = notebook(researcher, "open", "lob")
     assert "notebook ml-research/lob: not found; did you mean 'lab'?" in done.stderr
+
+
+@pytest.fixture
+def hosted(researcher: Researcher) -> Iterator[None]:
+    """A host for the notebook `lab`, but for its route: no Gateway API is on this platform."""
+    own: Any = sections()
+    own["cluster"]["provides"] = [*own["cluster"]["provides"], "gateways"]
+    team: Any = own["teams"][TEAM]
+    team["network"] = {**team.get("network", {}), "expose": {"hosts": ["*.lab.example.com"], "classes": ["infra/edge"]}}
+    expose = {"domain": "lab.example.com", "gateway": "infra/edge", "names": ["lab"]}
+    team["notebooks"] = {**team["notebooks"], "expose": expose}
+    made = kubernetes_objects(render(ROOT, project="gpu-tenancy", stack="hosted", config=to_config(Source(own))))
+    wanted = {("ConfigMap", NOTEBOOKS), ("Service", "lab"), ("NetworkPolicy", "allow-notebook-lab")}
+    objects: Any = [dict(one.manifest) for one in made if (one.kind, one.name) in wanted and one.namespace == TEAM]
+    assert len(objects) == len(wanted)
+    for manifest in objects:
+        researcher.cluster.apply(manifest, force=True)
+    yield
+    for manifest in objects:
+        before = next((one for one in researcher.objects if Reference.of(one) == Reference.of(manifest)), None)
+        if before:
+            researcher.cluster.apply(before, force=True)
+        else:
+            researcher.cluster.delete(Reference.of(manifest))
+
+
+def test_a_notebook_with_a_host_is_behind_its_service_and_opens_without_a_forwarded_port(
+    researcher: Researcher,
+    hosted: None,  # noqa: ARG001 - before the notebook
+    lab: Manifest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No controller of Gateways runs here: what a Gateway would ask is the Service, and the policy that lets it."""
+    (container,) = maps_at(lab, "spec", "containers")
+    assert {"name": "NOTEBOOK_HOST", "value": "lab.lab.example.com"} in maps_at(container, "env")
+    own = researcher.own
+    policy: Any = own.get("networking.k8s.io/v1", "NetworkPolicy", "allow-notebook-lab", TEAM)
+    labels: Any = at(lab, "metadata", "labels")
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
+
+    def behind() -> list[Any] | None:
+        slices: Any = own.list(
+            "discovery.k8s.io/v1", "EndpointSlice", namespace=TEAM, labels="kubernetes.io/service-name=lab"
+        )
+        return [
+            (end["targetRef"]["name"], end["conditions"]["ready"], port["port"])
+            for one in slices
+            for end in one.get("endpoints") or ()
+            for port in one["ports"]
+        ] or None
+
+    researcher.cluster.wait_for(
+        lambda: text_at(researcher.pods("lab")[0], "status", "phase") == "Running" or None, what="the pod to run"
+    )
+    # Pods of simulated nodes have no address, so the test says one, as a kubelet does.
+    address: Any = {"status": {"podIP": "10.0.0.7", "podIPs": [{"ip": "10.0.0.7"}]}}
+    researcher.cluster.patch(Reference.of(lab), address, subresource="status")
+    assert researcher.cluster.wait_for(behind, timeout=60, what="the pod behind its Service") == [("lab-0", True, 8888)]
+    other = tmp_path / "kubectl"
+    other.write_text('#!/bin/sh\necho "$@" >> "$0.calls"\necho a-token\n', encoding="utf-8")
+    other.chmod(0o755)
+    with monkeypatch.context() as patched:
+        patched.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        by_host, by_port = notebook(researcher, "open", "lab"), notebook(researcher, "open", "lab", "--port", "9999")
+    assert by_host.stdout == "https://lab.lab.example.com/lab?token=a-token\n"
+    assert by_port.stdout == "http://127.0.0.1:9999/lab?token=a-token\n"
+    calls = other.with_name("kubectl.calls").read_text(encoding="utf-8").splitlines()
+    assert [call.split()[2] for call in calls] == ["exec", "exec", "port-forward"]
+
+
+def test_people_of_a_team_lead_no_host_elsewhere(researcher: Researcher, tmp_path: Path) -> None:
+    with Cluster(identified(researcher, Person("user", "rosa"), tmp_path)) as lead:
+        for person in (researcher.own, lead):
+            for group, resource in (
+                ("", "services"),
+                ("", "endpoints"),
+                ("discovery.k8s.io", "endpointslices"),
+                ("networking.k8s.io", "networkpolicies"),
+                ("gateway.networking.k8s.io", "httproutes"),
+                ("gateway.networking.k8s.io", "referencegrants"),
+            ):
+                for verb in ("create", "update", "patch", "delete"):
+                    asked: Any = {"namespace": TEAM, "group": group, "resource": resource, "verb": verb}
+                    review: Manifest = {
+                        "apiVersion": "authorization.k8s.io/v1",
+                        "kind": "SelfSubjectAccessReview",
+                        "metadata": {},
+                        "spec": {"resourceAttributes": asked},
+                    }
+                    assert at(person.create(review), "status", "allowed") is False, asked
 
 
 class Stops:
