@@ -2,9 +2,12 @@
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
+from cli_builders import tenancy
 from repository import ROOT
 
 from gpu_tenancy.local.metrics.devices import Devices
@@ -95,7 +98,8 @@ def _documented(exporter: str) -> dict[str, set[str]]:
 
 
 def test_objects_have_the_metrics_and_labels_of_kube_state_metrics() -> None:
-    assert _labels(tuple(state_samples(_listed))) == _documented("kube-state-metrics")
+    replayed = {"kube_job_spec_parallelism": {"namespace", "job_name"}}
+    assert _labels(tuple(state_samples(_listed))) == _documented("kube-state-metrics") | replayed
 
 
 def test_gpus_have_the_metrics_and_labels_of_dcgm_exporter() -> None:
@@ -151,3 +155,9 @@ def test_texts_of_labels_are_escaped_and_empty_labels_left_out() -> None:
     text = exposition([("m", {"a": 'x"\\\n', "b": ""}, 2.5), ("m", {}, 1795680000)], "Help.")
     assert text == '# HELP m Help.\n# TYPE m gauge\nm{a="x\\"\\\\\\n"} 2.5\nm{} 1795680000\n'
     assert len(re.findall("# TYPE", text)) == 1
+
+
+def test_without_a_stack_the_command_names_the_one_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    seen = tenancy("local", "metrics")
+    assert (seen.exit_code, seen.stderr) == (1, "error: the embedded platform has no stack; run `tenancy local up`\n")

@@ -1,4 +1,4 @@
-"""Samples of objects as kube-state-metrics names them, those that dashboards and rules use.
+"""Samples of objects as kube-state-metrics names them, those that dashboards, rules and `tenancy replay` use.
 
 Names and labels: https://github.com/kubernetes/kube-state-metrics/tree/main/docs/metrics, read 2026-11-26.
 """
@@ -65,6 +65,7 @@ def _job(job: Manifest) -> Iterator[Sample]:
     yield from _time("kube_job_created", of, text_at(job, "metadata", "creationTimestamp"))
     yield from _time("kube_job_status_start_time", of, text_at(job, "status", "startTime"))
     yield from _time("kube_job_status_completion_time", of, text_at(job, "status", "completionTime"))
+    yield "kube_job_spec_parallelism", of, int_at(job, "spec", "parallelism", otherwise=1)
     yield "kube_job_status_active", of, int_at(job, "status", "active")
     conditions = {text_at(one, "type"): one for one in maps_at(job, "status", "conditions")}
     reason = text_at(conditions.get("Failed", {}), "reason")
