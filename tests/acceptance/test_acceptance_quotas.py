@@ -254,6 +254,22 @@ class Busy:
         return condition() or condition()
 
 
+@pytest.mark.parametrize("earlier", [4, 0])
+def test_a_quota_is_tried_again_if_the_api_server_knows_an_earlier_usage(earlier: int) -> None:
+    team = plan(load(Source(sections_of("local")))).teams[0].namespace
+    cluster, known = Busy(8, [2]), [earlier, earlier]
+
+    def rejected(requested: int) -> str | None:
+        return "exceeded quota" if requested + (known.pop() if known else 2) > 8 else None
+
+    assert placement.quota_tried(cast("Cluster", cluster), team, f"requests.{GPU}", 1, rejected) == (
+        8,
+        2,
+        None,
+        "exceeded quota",
+    )
+
+
 def test_a_quota_is_tried_again_if_its_usage_changes_meanwhile() -> None:
     team = plan(load(Source(sections_of("local")))).teams[0].namespace
     cluster = Busy(8, [0, 4])

@@ -25,6 +25,8 @@ NAMESPACE: Final = "tenancy-check"
 PATIENCE: Final = 20.0
 """Timeout in seconds for scheduling one pod; about 1 s is usual."""
 
+_EXCEEDED: Final = "exceeded quota"
+
 _SMALL: Final = {CPU: 100, MEMORY: 128 * 2**20}
 
 
@@ -67,7 +69,7 @@ def _quota(cluster: Cluster, team: NamespacePlan, tree: Tree, priority: str | No
         yield Check(
             f"{team.name} cannot {does} more than its {hard_text} {'CPUs' if resource == CPU else resource}",
             f"{used_text} used; {admitted}a pod with {more} {result}",
-            holds=fits and rejection is not None and "exceeded quota" in rejection,
+            holds=fits and rejection is not None and _EXCEEDED in rejection,
             message=rejection or "",
         )
 
@@ -77,7 +79,8 @@ def quota_tried(
 ) -> tuple[int, int, str | None, str | None]:
     """Bound and usage of a quota, and why pods with the free amount and with one unit more are rejected.
 
-    Tried again while the controller has not counted a new bound, or pods of the team start or end meanwhile.
+    Tried again while the controller has not counted a new bound, pods of the team start or end meanwhile, or the API
+    server answers by an earlier usage: its own copy of a quota may be older than what it returns.
     """
 
     def counted() -> tuple[bool, int, int]:
@@ -91,7 +94,9 @@ def quota_tried(
         current, hard, used = before = counted()
         free = hard - used
         tried.append((hard, used, rejected(free) if free else None, rejected(free + unit)))
-        return current and counted() == before
+        *_, refused, rejection = tried[-1]
+        stale = _EXCEEDED in (refused or "") or rejection is None
+        return current and counted() == before and not stale
 
     with suppress(ConsoleError):
         cluster.wait_for(settled, what=f"the usage of quota {team.quotas[0].name} of {team.name}", timeout=PATIENCE)
