@@ -66,8 +66,9 @@ def _with_workload(target: Target, queues: Queues) -> Why:
     """The object has Workloads: the one that has come least far decides."""
     workload = min(target.workloads, key=lambda workload: _FIRST.index(workload.stage))
     count, replicas = sum(pods.count for pods in workload.sets), int_at(target.manifest, "spec", "replicas")
-    if text_at(target.manifest, "kind") == "StatefulSet" and replicas != count and gated(target.pods):
-        reason = f"its pods stay gated: it was scaled to {plural(replicas, 'pod')}, and its Workload has {count}"
+    stuck = gated(target.pods) or (replicas and workload.stage == "finished")  # Kueue may end it as OutOfSync
+    if text_at(target.manifest, "kind") == "StatefulSet" and replicas != count and stuck:
+        reason = f"Kueue starts no more pods: it was scaled to {plural(replicas, 'pod')}, and its Workload has {count}"
         fix = f"Kueue does not follow such a change: delete the StatefulSet, and create it with replicas: {replicas}"
         return Why((), reason, fix)
     if workload.stage == "waiting" and not workload.queue:

@@ -304,11 +304,13 @@ def test_a_stateful_set_that_was_scaled_says_that_kueue_does_not_follow() -> Non
     held["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
     done = workload(JOB, admitted=True)
     done["status"]["conditions"].append(condition("Finished", "True", "Succeeded", ""))
-    found = asked(server, Pod=[held], Workload=[done])
-    assert found.conclusion == (
-        "its pods stay gated: it was scaled to 3 pods, and its Workload has 1; Kueue does not follow such a change:"
-        " delete the StatefulSet, and create it with replicas: 3"
-    )
+    for pods in ([held], []):  # Kueue deletes the pods of some that it ends
+        assert asked(server, Pod=pods, Workload=[done]).conclusion == (
+            "Kueue starts no more pods: it was scaled to 3 pods, and its Workload has 1; Kueue does not follow such a"
+            " change: delete the StatefulSet, and create it with replicas: 3"
+        )
+    server["spec"]["replicas"] = 0
+    assert asked(server, Workload=[done]).conclusion == "not pending: ended"
 
 
 def test_a_member_of_the_team_gets_the_same_sentences() -> None:

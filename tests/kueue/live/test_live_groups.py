@@ -212,7 +212,7 @@ def test_why_says_that_kueue_does_not_follow_the_scale_of_a_stateful_set(
     try:
         served.cluster.wait_for(is_settled, timeout=PATIENCE, what="Kueue's answer")
         served.cluster.patch(Reference.of(made), {"spec": {"replicas": after}}, subresource="scale")
-        words = f"its pods stay gated: it was scaled to {after} pods, and its Workload has {before}"
+        words = f"Kueue starts no more pods: it was scaled to {after} pods, and its Workload has {before}"
         with suppress(WaitTimeoutError):
             served.cluster.wait_for(lambda: _why(served, made) == words, timeout=PATIENCE)
         assert _why(served, made) == words
