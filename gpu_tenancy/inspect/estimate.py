@@ -112,7 +112,7 @@ class Expected:
 
     Attributes:
         workloads: by label.
-        jobs: those with a deadline of their own that may be read, by uid.
+        jobs: Jobs that may be read, by uid.
     """
 
     workloads: Mapping[str, Workload]
@@ -136,7 +136,7 @@ class Expected:
         return max(0.0, (self.now - datetime.fromisoformat(since)).total_seconds()) if since else 0.0
 
     def _deadline(self, workload: Workload) -> float | None:
-        """Seconds after the admission at which Kueue or the controller of the job ends it."""
+        """Seconds after the admission at which Kueue or the Job's controller ends it."""
         owners = (self.jobs.get(owner, {}) for owner in workload.owners)
         found = [at(workload.manifest, "spec", "maximumExecutionTimeSeconds")]
         found += [at(job, "spec", "activeDeadlineSeconds") for job in owners]

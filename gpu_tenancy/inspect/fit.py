@@ -20,7 +20,7 @@ from gpu_tenancy.inspect.nodes import judge_nodes, read_nodes
 from gpu_tenancy.inspect.pods import Manifest, name_of, requests, scheduler
 from gpu_tenancy.inspect.queueing import Offer, Source, judge_queue
 from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, NO_KUEUE, Queues
-from gpu_tenancy.inspect.reading import BOUNDED, Kind, State
+from gpu_tenancy.inspect.reading import Kind, State
 from gpu_tenancy.inspect.references import judge_references
 from gpu_tenancy.inspect.snapshot import NotSimulatedError, unseen_reclaim
 from gpu_tenancy.inspect.unblock import Unblock, forecast, not_simulated_text
@@ -28,7 +28,7 @@ from gpu_tenancy.inspect.volumes import judge_volumes
 from gpu_tenancy.inspect.workloads import PodSet
 
 KINDS: Final[tuple[Kind, ...]] = (
-    "AdmissionCheck", "ClusterQueue", "ClusterTrainingRuntime", "Cohort", *BOUNDED, "LocalQueue", "Namespace", "Node",
+    "AdmissionCheck", "ClusterQueue", "ClusterTrainingRuntime", "Cohort", "Job", "LocalQueue", "Namespace", "Node",
     "Pod", "PodGroup", "PriorityClass", "Queue", "ResourceFlavor", "StorageClass", "Workload", "WorkloadPriorityClass",
 )  # fmt: skip
 """Kinds to list in the whole cluster, if the user may."""

@@ -22,7 +22,7 @@ from gpu_tenancy.inspect.gpu_use import GpuUse, gpu_use, together
 from gpu_tenancy.inspect.jobs import Jobs
 from gpu_tenancy.inspect.pods import Manifest, label, name_of, namespace_of
 from gpu_tenancy.inspect.queues import Queues
-from gpu_tenancy.inspect.reading import BOUNDED, Kind, State, teams_of
+from gpu_tenancy.inspect.reading import Kind, State, teams_of
 from gpu_tenancy.inspect.snapshot import NotSimulatedError, settled
 from gpu_tenancy.inspect.takers import borrowings
 from gpu_tenancy.inspect.unblock import expected_of
@@ -37,7 +37,7 @@ JobState: TypeAlias = Literal["admitted", "reserved", "pending", "held back", "s
 KINDS: Final[tuple[Kind, ...]] = (
     "ClusterQueue",
     "Cohort",
-    *BOUNDED,
+    "Job",
     "LocalQueue",
     "Namespace",
     "PodGroup",

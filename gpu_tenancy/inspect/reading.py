@@ -16,18 +16,16 @@ from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import FORBIDDEN, ApiError, UnknownKindError, UnreachableError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import CONNECTIONS
-from gpu_tenancy.model.names import COMPUTE_DOMAIN, RAY_JOB
+from gpu_tenancy.model.names import COMPUTE_DOMAIN
 
 Kind = Literal[
     "AdmissionCheck", "ClusterQueue", "Cohort", "ConfigMap", "Dataset", "Event", "LimitRange", "LocalQueue",
     "Job", "Namespace", "Node", "Pod", "PersistentVolumeClaim", "PodGroup", "PriorityClass", "Queue", "ResourceFlavor",
     "ResourceQuota", "Secret", "StorageClass", "Workload", "ComputeDomain", "ResourceClaimTemplate",
     "WorkloadPriorityClass", "TrainingRuntime", "ClusterTrainingRuntime", "DeviceClass", "ResourceSlice", "Deployment",
-    "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "TrainJob", "RayJob",
+    "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 ]  # fmt: skip
 
-BOUNDED: Final[tuple[Kind, ...]] = ("Job", "RayJob", "TrainJob")
-"""Kinds whose controllers end what exceeds `spec.activeDeadlineSeconds`, from its last start on."""
 FLUID: Final = "data.fluid.io/v1alpha1"
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 TRAINER: Final = "trainer.kubeflow.org/v1alpha1"
@@ -72,8 +70,6 @@ _SOURCES: Final[Mapping[Kind, _Source]] = {
     "Queue": _Source(VOLCANO, "guaranteed and limit of gangs", _WHOLE),
     "PodGroup": _Source(VOLCANO, "pending gangs", _VIEW, namespaced=True),
     "Job": _Source("batch/v1", "deadlines of running jobs", _VIEW, namespaced=True),
-    "RayJob": _Source(RAY_JOB[0], "deadlines of running jobs", _VIEW, namespaced=True),
-    "TrainJob": _Source(TRAINER, "deadlines of running jobs", _VIEW, namespaced=True),
     "Namespace": _Source("v1", "namespaces of teams", _WHOLE),
     "Node": _Source("v1", "free capacity of nodes", _WHOLE),
     "DeviceClass": _Source(RESOURCE, "GPUs of DRA drivers", _WHOLE),

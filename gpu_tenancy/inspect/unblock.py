@@ -18,7 +18,6 @@ from gpu_tenancy.inspect.estimate import Estimate, Expected, estimate, estimates
 from gpu_tenancy.inspect.pods import named
 from gpu_tenancy.inspect.queues import Queues
 from gpu_tenancy.inspect.ranking import Ranking
-from gpu_tenancy.inspect.reading import BOUNDED
 from gpu_tenancy.inspect.snapshot import LIVELOCK, NotSimulatedError, Suits, settled
 from gpu_tenancy.inspect.workloads import PodSet, Workload, ahead
 from gpu_tenancy.kueue import Unmodelled
@@ -179,7 +178,7 @@ def find_unblock(queues: Queues, workload: Workload) -> Unblock:
 def expected_of(queues: Queues) -> Expected:
     """How long the workloads of a cluster run, as far as the user may know."""
     state = queues.state
-    jobs = {text_at(job, "metadata", "uid"): job for kind in BOUNDED for job in state.of(kind)}
+    jobs = {text_at(job, "metadata", "uid"): job for job in state.of("Job")}
     return Expected({workload.label: workload for workload in queues.workloads}, jobs, state.history)
 
 

@@ -18,7 +18,7 @@ from gpu_tenancy.inspect.messages import after_preemption, messages_of
 from gpu_tenancy.inspect.pods import name_of, named, namespace_of, requests
 from gpu_tenancy.inspect.queueing import Offer, QuotaRequest, Source, judge_queue
 from gpu_tenancy.inspect.queues import KUEUE_NOT_RUNNING, NO_KUEUE, NO_LOCAL_QUEUE, Queues
-from gpu_tenancy.inspect.reading import BOUNDED, Kind, State
+from gpu_tenancy.inspect.reading import Kind, State
 from gpu_tenancy.inspect.rollouts import with_rollout
 from gpu_tenancy.inspect.running import Why, blocked_pods, explain_rejection, gated, rejected_pods, running
 from gpu_tenancy.inspect.snapshot import NotSimulatedError, unseen_reclaim
@@ -31,7 +31,7 @@ from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue.topology import PREFERRED
 
 KINDS: Final[tuple[Kind, ...]] = (
-    "AdmissionCheck", "ClusterQueue", "ClusterTrainingRuntime", "Cohort", *BOUNDED, "LocalQueue", "Namespace", "Node",
+    "AdmissionCheck", "ClusterQueue", "ClusterTrainingRuntime", "Cohort", "Job", "LocalQueue", "Namespace", "Node",
     "Pod", "PodGroup", "Queue", "ResourceFlavor", "Workload",
 )  # fmt: skip
 OWN: Final[tuple[Kind, ...]] = ("Dataset", "Event", "PersistentVolumeClaim", "TrainingRuntime")

@@ -76,18 +76,14 @@ def test_a_deadline_of_what_runs_is_the_longest_wait() -> None:
     assert found.high == pytest.approx(HOUR, abs=60)
 
 
-@pytest.mark.parametrize("kind", ["Job", "TrainJob", "RayJob"])
-def test_a_deadline_of_a_job_counts_as_one_of_kueue(kind: str) -> None:
+def test_a_deadline_of_a_job_counts_as_one_of_kueue() -> None:
     me, others = waits("me"), [_since(came(name, team), hours=1) for name, team in (("a", "research"), ("b", "speech"))]
     jobs: list[Data] = []
     for other, hours in zip(others, (3, 30), strict=True):
         uid = f"uid-{other['metadata']['name']}"
         other["metadata"]["ownerReferences"][0]["uid"] = uid
         jobs.append({"metadata": {"name": uid, "uid": uid}, "spec": {"activeDeadlineSeconds": hours * 3600}})
-    assert (
-        _estimate(me, _cluster(me, *others, missing=(), **{kind: jobs})).text
-        == "expected wait: at most 2 h, by deadlines"
-    )
+    assert _estimate(me, _cluster(me, *others, Job=jobs)).text == "expected wait: at most 2 h, by deadlines"
 
 
 def test_those_ahead_wait_and_run_first() -> None:
