@@ -43,7 +43,9 @@ from gpu_tenancy.embedded.processes import (
     uninterrupted,
 )
 from gpu_tenancy.embedded.programs import Programs, find_programs, present_programs
+from gpu_tenancy.kube.apply import await_kinds
 from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.outcome import ApplyError
 
 _RBAC: Final = Path(__file__).parent / "kwok-rbac.yaml"
 READY_WITHIN: Final = 90.0
@@ -183,7 +185,8 @@ class Platform:
             files: the file of each definition that it has from the start, as `fetch` returns them.
 
         Raises:
-            ConsoleError: a program is not available, or a part does not start; all parts are stopped again.
+            ConsoleError: a program is not available, a part does not start, or a definition is not served; all parts
+                are stopped again.
         """
         self.places.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._alone(report):
@@ -256,6 +259,9 @@ class Platform:
         self._start_part(programs, running, API_SERVER)
         self._await(API_SERVER, self._answers, running)
         cluster = self.cluster()
+        # What starts later looks for kinds once: without one, a controller exits, and a quota rejects objects of it.
+        if failures := await_kinds(cluster, definitions):
+            raise ApplyError(failures, ())
         for manifest in (*yaml.safe_load_all(_RBAC.read_text(encoding="utf-8")), *admission_objects(running.service)):
             cluster.apply(manifest)
         for part in (part for part in PARTS if part not in {ETCD, API_SERVER}):
