@@ -32,6 +32,8 @@ from gpu_tenancy.embedded.definitions.pins import Pin
 from gpu_tenancy.embedded.definitions.stored import Etcd
 from gpu_tenancy.embedded.parts import API_SERVER, CONTROLLERS, ETCD, LOOPBACK, PARTS, Places, Ports, flags, read_ports
 from gpu_tenancy.embedded.processes import (
+    STARTS,
+    PortTakenError,
     Started,
     alone,
     failure,
@@ -54,18 +56,11 @@ READY_WITHIN: Final = 90.0
 RETRY_SECONDS: Final = 30.0
 """Seconds in which requests are repeated while the API server, or a webhook that it calls, does not work."""
 
-_STARTS: Final = 3
-"""Number of attempts, each with new ports, if another process takes a port."""
-
 
 _FULL: Final = "no space left on device"
 """What programs in Go write for ENOSPC."""
 _SEARCHED: Final = 500
 """Lines at the end of a log that are searched for it; stacks of goroutines follow it."""
-
-
-class PortTakenError(ConsoleError):
-    """The port of a part was taken after it was chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +202,7 @@ class Platform:
         self._stop()
         report(f"restarting the control plane: {reason}" if reason else "starting the control plane")
         make_certificates(self.places)
-        self._start(programs, _STARTS, service, () if self.places.data.exists() else annotated(files, self.cache))
+        self._start(programs, STARTS, service, () if self.places.data.exists() else annotated(files, self.cache))
 
     def install(self, files: Mapping[Pin, Path], report: Report) -> None:
         """Installs missing definitions of operators, and has the controllers know their kinds.
@@ -296,7 +291,7 @@ class Platform:
         log = self.places.log(part)
         if _FULL in tail(log, _SEARCHED):
             raise ConsoleError(f"{part} {what}: disk full: {self.places.home}", SPACE)
-        raise failure(part, what, log, PortTakenError if "address already in use" in tail(log) else ConsoleError)
+        raise failure(part, what, log)
 
     def _runs(self) -> bool:
         running = self._running()

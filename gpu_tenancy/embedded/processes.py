@@ -145,9 +145,19 @@ def tail(log: Path, lines: int = 12) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.is_file() else ""
 
 
-def failure(name: str, what: str, log: Path, error: type[ConsoleError] = ConsoleError) -> ConsoleError:
+STARTS: Final = 3
+"""Number of attempts, each with new ports, if another process takes a port."""
+
+
+class PortTakenError(ConsoleError):
+    """The port of a process was taken after it was chosen."""
+
+
+def failure(name: str, what: str, log: Path) -> ConsoleError:
     """The error of a process that does not work, with the last lines of its log."""
-    return error(f"{name} {what}. Last log lines:\n{tail(log)}", f"see the full log in {log}")
+    lines = tail(log)
+    error = PortTakenError if "address already in use" in lines else ConsoleError
+    return error(f"{name} {what}. Last log lines:\n{lines}", f"see the full log in {log}")
 
 
 @contextmanager

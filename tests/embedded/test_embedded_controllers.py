@@ -1,7 +1,9 @@
 """Charts of operators, adapted to processes on loopback."""
 
 import re
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from embedded_builders import a_program, quiet
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.embedded.building import source_folder
 from gpu_tenancy.embedded.certificates import make_webhook_certificates
-from gpu_tenancy.embedded.controllers import choosing
+from gpu_tenancy.embedded.controllers import Controllers, choosing
 from gpu_tenancy.embedded.controllers.adapting import (
     arguments_of,
     by_url,
@@ -31,7 +33,9 @@ from gpu_tenancy.embedded.controllers.charts import (
 from gpu_tenancy.embedded.controllers.choosing import rows_of, wanted
 from gpu_tenancy.embedded.controllers.table import Program, Ready, read_rows
 from gpu_tenancy.embedded.definitions.pins import read_pins
+from gpu_tenancy.embedded.parts import Places
 from gpu_tenancy.embedded.platform import Platform
+from gpu_tenancy.embedded.processes import PortTakenError
 from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.operators import ReleasePlan
@@ -237,3 +241,23 @@ def test_certificates_of_webhooks_are_made_once_and_only_their_owner_reads_them(
     assert made == make_webhook_certificates(tmp_path / "certs", ["hooks.queues.svc"], "queue-ca")
     assert "BEGIN RSA PRIVATE KEY" in made["ca.key"]  # the rotator of operators reads no other
     assert {file.stat().st_mode & 0o77 for file in (tmp_path / "certs").iterdir()} == {0}
+
+
+@pytest.mark.parametrize("taken", [1, 3])
+def test_controllers_are_started_at_other_ports_where_another_process_took_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: int
+) -> None:
+    started: list[object] = []
+
+    def launch(_: Controllers, _cluster: object, _wanted: object, ports: object, *_others: object) -> None:
+        started.append(ports)
+        if len(started) <= taken:
+            raise PortTakenError("kueue exited", "try again")
+
+    monkeypatch.setattr(Controllers, "_launch", launch)
+    row = SimpleNamespace(programs={"manager": None})
+    items: Any = [SimpleNamespace(name="kueue", version="v1", fingerprint="f", row=row)]
+    cluster: Any = None
+    with pytest.raises(PortTakenError) if taken == 3 else nullcontext():
+        Controllers(Places(tmp_path)).bring(cluster, items, tmp_path, quiet)
+    assert started == [{}] * min(3, taken + 1)

@@ -20,7 +20,8 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.embedded import platform as embedded
 from gpu_tenancy.embedded.certificates import make_certificates
 from gpu_tenancy.embedded.parts import API_SERVER, PARTS, SCHEDULER, Places, read_ports
-from gpu_tenancy.embedded.platform import Carried, Platform, PortTakenError
+from gpu_tenancy.embedded.platform import Carried, Platform
+from gpu_tenancy.embedded.processes import PortTakenError
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.waiting import wait_for

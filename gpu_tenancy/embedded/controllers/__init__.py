@@ -18,7 +18,7 @@ from gpu_tenancy.embedded.controllers.adapting import API_SERVICE, DEFINITION, D
 from gpu_tenancy.embedded.controllers.launching import Launch, Wanted, apply_all, placed, prepare
 from gpu_tenancy.embedded.controllers.table import Ready
 from gpu_tenancy.embedded.parts import LOOPBACK, Places
-from gpu_tenancy.embedded.processes import Started, failure, start, stop, uninterrupted
+from gpu_tenancy.embedded.processes import STARTS, PortTakenError, Started, failure, start, stop, uninterrupted
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError, UnreachableError
 from gpu_tenancy.kube.references import Reference
@@ -134,8 +134,26 @@ class Controllers:
             return
         report(f"starting {', '.join(f'{item.name} {item.version}' for item in changed)}")
         ports = {name: controller.ports for name, controller in running.items() if controller.runs}
-        self._stop_some({name for item in changed for name in item.row.programs})
-        launches = [prepare(cluster, item, self._places, cache, report).at_ports(ports) for item in changed]
+        for attempt in range(1, STARTS + 1):
+            self._stop_some({name for item in changed for name in item.row.programs})
+            try:
+                self._launch(cluster, changed, ports, cache, report)
+            except PortTakenError:
+                if attempt == STARTS:
+                    raise
+                ports = {}
+            else:
+                return
+
+    def _launch(
+        self,
+        cluster: Cluster,
+        wanted: Sequence[Wanted],
+        ports: Mapping[str, Mapping[str, int]],
+        cache: Path,
+        report: Report,
+    ) -> None:
+        launches = [prepare(cluster, item, self._places, cache, report).at_ports(ports) for item in wanted]
         for launch in launches:
             launch.admit(cluster)
             for name in launch.item.row.programs:
