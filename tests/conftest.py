@@ -15,6 +15,7 @@ from pulumi_tool import read_schema
 from queueing import Queueing, definitions_of
 from rendered_stacks import SHARED
 from shared_platform import NEXT, OWN, QUEUEING, WORKING, AsFound, Sharing, platforms_of, shared_deployment, sharing
+from starts import guarded
 from xdist.remote import Producer
 
 from benchmarks.leftovers import kill_at_end
@@ -145,7 +146,8 @@ def left_as_found(request: pytest.FixtureRequest) -> Iterator[None]:
         *(["as_found"] if used & {"platform", "cluster"} else []),
         *(["queueing_as_found"] if "queueing" in used else []),
     ]
-    found: list[AsFound] = [request.getfixturevalue(check) for check in checks]
+    with guarded(""):
+        found: list[AsFound] = [request.getfixturevalue(check) for check in checks]
     yield
     for one in found:
         one.check()

@@ -1,31 +1,23 @@
 """Layers of the tests: the marks of a case say what it may do, and `make unit` and `make test` choose by them."""
 
-import importlib
 import shutil
-import sys
 from collections.abc import Generator, Iterable
 from typing import Final
 
 import pytest
+from starts import guarded
 
-_STARTS: Final = frozenset({"os.fork", "os.posix_spawn", "os.system", "socket.bind", "subprocess.Popen"})
-"""Python's audit events of a program that is started, and of a port that is listened on."""
 PULUMI: Final = "pulumi"
 """The mark of tests that need the Pulumi CLI."""
 _NO_PULUMI: Final = "there is no `pulumi` on the PATH: https://www.pulumi.com/docs/install/"
-_running: list[str] = []
-"""The case that runs now, if it has none of the marks that allow these."""
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Has a case without marks fail where it starts a program, also by a fixture that it is the first to use."""
-    if not any(item.get_closest_marker(name) for name in ("process", "platform")):
-        _running.append(item.nodeid)
-    try:
+    allowed = any(item.get_closest_marker(name) for name in ("process", "platform"))
+    with guarded("" if allowed else item.nodeid):
         return (yield)
-    finally:
-        _running.clear()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -50,12 +42,3 @@ def with_cli(reports: Iterable[pytest.TestReport]) -> str:
     why = {one.nodeid: one.longrepr[2] for one in found if isinstance(one.longrepr, tuple)}
     reasons = "".join(f"; {reason.removeprefix('Skipped: ')}" for reason in sorted(set(why.values())))
     return f"Tests with the Pulumi CLI: {len(tests - why.keys())} of {len(tests)} ran{reasons}" if tests else ""
-
-
-def _audit(event: str, arguments: tuple[object, ...]) -> None:
-    if event in _STARTS and _running:
-        pytest.fail(f"{_running[0]} has no mark `process`, but starts a program or a server: {event} {arguments[:1]}")
-
-
-importlib.import_module("urllib3")  # binds a port when it is imported, to see whether there is IPv6
-sys.addaudithook(_audit)

@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 from layers import PULUMI, with_cli
+from starts import guarded
 
 
 def test_a_test_without_a_mark_can_neither_start_a_program_nor_listen() -> None:
@@ -26,3 +27,10 @@ def test_a_run_says_how_many_tests_with_the_cli_ran_and_why_others_did_not() -> 
     assert with_cli(ran) == "Tests with the Pulumi CLI: 1 of 1 ran"
     assert with_cli([*ran, *skipped]) == "Tests with the Pulumi CLI: 1 of 3 ran; no CLI"
     assert not with_cli([report("d", "call", mark="process")])
+
+
+def test_a_fixture_of_a_whole_file_can_start_programs_before_its_first_test() -> None:
+    with guarded(""):
+        subprocess.run(["true"], check=True)
+    with pytest.raises(pytest.fail.Exception, match="has no mark `process`"):
+        subprocess.run(["true"], check=False)

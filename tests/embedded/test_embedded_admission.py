@@ -18,10 +18,8 @@ from gpu_tenancy.base.json import Json, at, int_at, map_at, maps_at, text_at
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_amounts
 from gpu_tenancy.embedded.controllers.launching import placed
-from gpu_tenancy.embedded.definitions import fetch, install
-from gpu_tenancy.embedded.definitions.pins import Module, needed, read_pins
+from gpu_tenancy.embedded.definitions.pins import Module, read_pins
 from gpu_tenancy.embedded.nodes import NodeShape, bring_nodes, node_shapes
-from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError, WaitTimeoutError
 from gpu_tenancy.model.catalogue import allocatable
@@ -48,7 +46,7 @@ def test_operators_come_up_on(service: str, tmp_path: Path, report: Report) -> N
         assert refused(cluster) == (service == "gke")
         assert tolerations_of_gpus(cluster) == ["nvidia.com/gpu"]
         for name in STACKS[service]:
-            come_up(platform, cluster, name, report)
+            come_up(cluster, name, report)
 
 
 def test_settings_stay_until_those_of_another_service_are_named(tmp_path: Path, report: Report) -> None:
@@ -88,7 +86,7 @@ def pod(name: str, spec: dict[str, Json]) -> Manifest:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers, **spec}}
 
 
-def come_up(platform: Platform, cluster: Cluster, name: str, report: Report) -> None:
+def come_up(cluster: Cluster, name: str, report: Report) -> None:
     """Applies the operators of a stack in their order, each with what the stack has in its namespace."""
     preview = stack_of_repository(name)
     tree = Tree(preview.declared)
@@ -101,7 +99,6 @@ def come_up(platform: Platform, cluster: Cluster, name: str, report: Report) -> 
         served |= set(release.serves)
         groups = {text_at(one, "apiVersion").rpartition("/")[0] for one in at_install} & {pin.group for pin in PINS}
         assert groups <= served, f"{release.name} comes before the definitions of its objects"
-        install(cluster, fetch(needed(PINS, groups), platform.cache, report), platform.cache, report)
         of_release = [one for one in ours if release.namespace in {namespace_of(one), named(one)}]
         for one in of_release:
             if one["kind"] in {"Namespace", "ResourceQuota"}:
