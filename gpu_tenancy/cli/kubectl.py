@@ -10,6 +10,7 @@ from typing import Final
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.inspect.gpu_use import QUERY
 from gpu_tenancy.inspect.kubeconfig import chosen, uses_embedded
+from gpu_tenancy.kube.errors import NO_CONTAINERS, SIMULATED
 
 _PATIENCE: Final = 20.0
 """Seconds for the answer of nvidia-smi in a pod."""
@@ -64,6 +65,8 @@ class Kubectl:
         except subprocess.TimeoutExpired as error:
             raise ConsoleError(f"`{' '.join(every)}`: no answer within {patience:g} s", fix) from error
         if done.returncode:
+            if not shown and SIMULATED in done.stderr:
+                raise ConsoleError(f"`{' '.join(every)}` failed: {NO_CONTAINERS}", "use a cluster with real nodes")
             reason = "" if shown else f": {done.stderr.strip()}"
             raise ConsoleError(f"`{' '.join(every)}` failed{reason}", fix)
         return "" if shown else done.stdout.strip()

@@ -13,7 +13,7 @@ from gpu_tenancy.inspect.jobs import Jobs, read_jobs, uid_of
 from gpu_tenancy.inspect.pods import Manifest, ended, name_of, namespace_of
 from gpu_tenancy.inspect.target import outcome
 from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.errors import ApiError, UnreachableError
+from gpu_tenancy.kube.errors import NO_CONTAINERS, SIMULATED, ApiError, UnreachableError
 from gpu_tenancy.model.kinds import kinds
 
 _EVERY: Final = 2.0
@@ -120,8 +120,9 @@ class Logs:
                 with self._writing:
                     self.write(f"{prefix}{line}")
         except (ApiError, UnreachableError) as error:
+            why = NO_CONTAINERS if SIMULATED in str(error) else error
             with self._writing:
-                self.note(f"{prefix}log of pod {name_of(pod)} not readable: {error}")
+                self.note(f"{prefix}log of pod {name_of(pod)} not readable: {why}")
             return False
         return True
 

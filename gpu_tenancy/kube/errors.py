@@ -13,6 +13,10 @@ FORBIDDEN: Final = 403
 """Status for a missing right, and for an object that admission refuses."""
 NOT_FOUND: Final = 404
 """Status for an object that does not exist, and for a kind that is not served."""
+SIMULATED: Final = "dial tcp :10250"
+"""Part of what an API server says that finds no kubelet: simulated nodes have no address."""
+NO_CONTAINERS: Final = "simulated nodes run no containers"
+"""What to tell a person in place of it."""
 _MAX_BODY: Final = 500
 _REACH: Final = "check that it is running and that the kubeconfig is correct, then run the same command again"
 

@@ -1,6 +1,7 @@
 """Commands for the embedded platform: start it with a stack, show its status, remove it."""
 
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
@@ -88,6 +89,7 @@ def metrics(
     [dim]tenancy local metrics[/dim]
     """
     with terminal.errors():
+        from gpu_tenancy.embedded.parts import LOOPBACK
         from gpu_tenancy.embedded.platform import Platform
         from gpu_tenancy.local.metrics.serving import serving
         from gpu_tenancy.model.load import load
@@ -102,8 +104,12 @@ def metrics(
         with serving(platform, stack, port, folder) as server:
             sys.stdout.write(f"{folder / 'prometheus.yml'}\n")
             sys.stdout.flush()
-            terminal.err.print("start Prometheus with this file; Ctrl-C ends the metrics", highlight=False, style="dim")
-            server.serve_forever()
+            where = f"http://{LOOPBACK}:{server.server_port}"
+            terminal.err.print(
+                f"serving {where} until Ctrl-C; start Prometheus with this file", highlight=False, style="dim"
+            )
+            with suppress(KeyboardInterrupt):
+                server.serve_forever()
 
 
 def down() -> None:

@@ -31,6 +31,10 @@ OF: Final = (
     "Trainer, multi-node",
     "KubeRay, ray-job.sample, with GPUs",
 )
+NO_KUBELET: Final = (
+    'error: Internal error occurred: error sending request: Post "https://:10250/exec/ml-research/pair/node?command='
+    'nvidia-smi": dial tcp :10250: connect: connection refused'
+)
 JOBS: Final = [sample for sample in SAMPLES if sample["of"] in OF]
 
 
@@ -86,14 +90,17 @@ def test_what_gpus_do_is_asked_in_the_pods(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nothing runs in pods of simulated nodes, so another kubectl answers, for one of them."""
+    """Nothing runs in pods of simulated nodes, so another kubectl answers, for one of them as a person would.
+
+    Of the other one it says what the real kubectl says of a node that is simulated.
+    """
     first, _ = sorted(text_at(pod, "metadata", "name") for pod in researcher.running("pair", 2))
     researcher.cluster.wait_for(
         lambda: tenancy(researcher, "top", "pair").exit_code == 0 or None, timeout=60, what="metrics"
     )
     other = tmp_path / "kubectl"
     answer = f"case \"$*\" in *'exec {first} -- nvidia-smi --query-gpu='*) printf '97, 61440, 81920\\n%.0s' 1 2 3 4;;"
-    other.write_text(f"#!/bin/sh\n{answer} *) exit 1;; esac\n", encoding="utf-8")
+    other.write_text(f"#!/bin/sh\n{answer} *) echo '{NO_KUBELET}' >&2; exit 1;; esac\n", encoding="utf-8")
     other.chmod(0o755)
     with monkeypatch.context() as patched:
         patched.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -110,7 +117,7 @@ def test_what_gpus_do_is_asked_in_the_pods(
     assert [row["gpus"] for row in rows] == [told, None]
     assert whole["gpus"] == told
     assert [(job["name"], job["gpus"]) for job in queued["jobs"]] == [("pair", told)]
-    note = "GPU use of 1 pod unknown: "
+    note = "GPU use of 1 pod unknown: simulated nodes run no containers"
     assert [one for one in queued["notes"] if one.startswith(note)]
     for screen in (table, shown):
         assert "97 %" in screen
@@ -128,6 +135,8 @@ def test_logs_of_all_pods_have_their_numbers_and_are_followed_to_the_end(
     pods = researcher.running("pair", 2)
     nodes = {text_at(pod, "spec", "nodeName") for pod in pods}
     ended = Event()
+    unread = tenancy(researcher, "logs", "pair")
+    assert "not readable: simulated nodes run no containers" in " ".join(unread.stderr.split())
     with kubelet(queueing.platform, researcher.cluster, nodes, ended):
         names = sorted(text_at(pod, "metadata", "name") for pod in pods)
         done = tenancy(researcher, "logs", "pair")
