@@ -32,10 +32,9 @@ from gpu_tenancy.embedded.definitions.pins import Pin
 from gpu_tenancy.embedded.definitions.stored import Etcd
 from gpu_tenancy.embedded.parts import API_SERVER, CONTROLLERS, ETCD, LOOPBACK, PARTS, Places, Ports, flags, read_ports
 from gpu_tenancy.embedded.processes import (
-    STARTS,
-    PortTakenError,
     Started,
     alone,
+    at_free_ports,
     failure,
     free_ports,
     marked,
@@ -202,7 +201,8 @@ class Platform:
         self._stop()
         report(f"restarting the control plane: {reason}" if reason else "starting the control plane")
         make_certificates(self.places)
-        self._start(programs, STARTS, service, () if self.places.data.exists() else annotated(files, self.cache))
+        definitions = () if self.places.data.exists() else annotated(files, self.cache)
+        at_free_ports(lambda: self._start(programs, service, definitions))
 
     def install(self, files: Mapping[Pin, Path], report: Report) -> None:
         """Installs missing definitions of operators, and has the controllers know their kinds.
@@ -232,17 +232,15 @@ class Platform:
             self._stop()
             shutil.rmtree(self.places.home)
 
-    def _start(self, programs: Programs, attempts: int, service: str, definitions: Sequence[Manifest]) -> None:
+    def _start(self, programs: Programs, service: str, definitions: Sequence[Manifest]) -> None:
         running = _Running(Ports(*free_ports(len(fields(Ports)))), {}, service)
         try:
             self._start_parts(programs, running, definitions)
-        except BaseException as error:
+        except BaseException:
             with uninterrupted():
                 _end(running)
                 self.places.state.unlink(missing_ok=True)
-            if not isinstance(error, PortTakenError) or attempts == 1:
-                raise
-            self._start(programs, attempts - 1, service, definitions)
+            raise
 
     def _start_parts(self, programs: Programs, running: _Running, definitions: Sequence[Manifest]) -> None:
         write_client_configs(self.places, running.ports)

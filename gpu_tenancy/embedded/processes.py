@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,12 +145,28 @@ def tail(log: Path, lines: int = 12) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.is_file() else ""
 
 
-STARTS: Final = 3
+_STARTS: Final = 3
 """Number of attempts, each with new ports, if another process takes a port."""
 
 
 class PortTakenError(ConsoleError):
     """The port of a process was taken after it was chosen."""
+
+
+def at_free_ports(begin: Callable[[], None]) -> None:
+    """Starts programs, again at other ports where another process took one of theirs.
+
+    Args:
+        begin: chooses ports and starts programs; ends them before it raises.
+
+    Raises:
+        PortTakenError: a port was taken each time.
+    """
+    for _ in range(_STARTS - 1):
+        with suppress(PortTakenError):
+            begin()
+            return
+    begin()
 
 
 def failure(name: str, what: str, log: Path) -> ConsoleError:

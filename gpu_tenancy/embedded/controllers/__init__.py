@@ -18,7 +18,7 @@ from gpu_tenancy.embedded.controllers.adapting import API_SERVICE, DEFINITION, D
 from gpu_tenancy.embedded.controllers.launching import Launch, Wanted, apply_all, placed, prepare
 from gpu_tenancy.embedded.controllers.table import Ready
 from gpu_tenancy.embedded.parts import LOOPBACK, Places
-from gpu_tenancy.embedded.processes import STARTS, PortTakenError, Started, failure, start, stop, uninterrupted
+from gpu_tenancy.embedded.processes import Started, at_free_ports, failure, start, stop, uninterrupted
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError, UnreachableError
 from gpu_tenancy.kube.references import Reference
@@ -133,17 +133,13 @@ class Controllers:
         if not changed:
             return
         report(f"starting {', '.join(f'{item.name} {item.version}' for item in changed)}")
-        ports = {name: controller.ports for name, controller in running.items() if controller.runs}
-        for attempt in range(1, STARTS + 1):
+        known = [{name: controller.ports for name, controller in running.items() if controller.runs}]
+
+        def launch() -> None:
             self._stop_some({name for item in changed for name in item.row.programs})
-            try:
-                self._launch(cluster, changed, ports, cache, report)
-            except PortTakenError:
-                if attempt == STARTS:
-                    raise
-                ports = {}
-            else:
-                return
+            self._launch(cluster, changed, known.pop() if known else {}, cache, report)
+
+        at_free_ports(launch)
 
     def _launch(
         self,
