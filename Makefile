@@ -48,11 +48,12 @@ test: ready-clouds style types ## Lint, types, import contracts, quick tests, an
 	@$(PYTEST) -m "smoke or not (platform or slow)"
 
 # Tests of platforms wait for servers, so the strict types are checked at the same time.
-check: ready-clouds ## Run what `make test` leaves: strict types, and the other tests on real API servers: about 40 minutes
+check: ready-clouds ## Run what `make test` leaves: strict types, and the other tests on real API servers: about 25 minutes
 	@$(MAKE) --no-print-directory -j 2 rest strict
 
+# Half of these wait for controllers, so a third process of tests keeps two cores busy; each needs 5 GB for its platforms.
 rest: ready-clouds
-	@$(PYTEST) -m "(platform or slow) and not smoke"
+	@$(PYTEST) -n $$(( $(HALF_OF_MEMORY) > 10000 ? 3 : 2 )) -m "(platform or slow) and not smoke"
 
 tests: ready-clouds
 	@$(PYTEST) $(TESTS)
