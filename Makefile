@@ -44,7 +44,7 @@ preview: ready-clouds ## Preview stack $(STACK), with a report and YAML objects 
 unit: ready-clouds ## Run the tests that start no program and no server: under a minute
 	@$(PYTEST) -m "not (platform or process or slow)"
 
-test: ready-clouds style types ## Lint, types, import contracts, quick tests, and stack `local` on a real API server: about 6 minutes
+test: ready-clouds style types ## Lint, types, import contracts, quick tests, and stack `local` on a real API server: about 5 minutes
 	@$(PYTEST) -m "smoke or not (platform or slow)"
 
 # Tests of platforms wait for servers, so the strict types are checked at the same time.
