@@ -1,8 +1,10 @@
 """What the embedded platform's metrics are named, against the table of real exporters; and who holds which GPU."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import yaml
 from cli_builders import tenancy
 from repository import ROOT
 
+from gpu_tenancy.embedded.platform import Carried, Platform
 from gpu_tenancy.local.metrics.devices import Devices
 from gpu_tenancy.local.metrics.series import Sample, exposition
 from gpu_tenancy.local.metrics.state import state_samples
@@ -161,3 +164,23 @@ def test_without_a_stack_the_command_names_the_one_to_run(tmp_path: Path, monkey
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     seen = tenancy("local", "metrics")
     assert (seen.exit_code, seen.stderr) == (1, "error: the embedded platform has no stack; run `tenancy local up`\n")
+
+
+def test_the_command_says_where_it_serves_until_it_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    def carried(_: Platform) -> Carried:
+        return Carried("local", "own")
+
+    @contextmanager
+    def serving(*_: object) -> Generator[SimpleNamespace]:
+        yield SimpleNamespace(server_port=9400, serve_forever=interrupted)
+
+    monkeypatch.setattr(Platform, "carried", carried)
+    monkeypatch.setattr("gpu_tenancy.local.metrics.serving.serving", serving)
+    seen = tenancy("local", "metrics", "--out", tmp_path)
+    assert (seen.exit_code, seen.stdout) == (0, f"{tmp_path / 'local' / 'metrics' / 'prometheus.yml'}\n")
+    assert seen.stderr == "serving http://127.0.0.1:9400 until Ctrl-C; start Prometheus with this file\n"
