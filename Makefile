@@ -20,7 +20,8 @@ HALF_OF_MEMORY = $(shell $(RUN) python -c 'import psutil; print(psutil.virtual_m
 OWN_UV := $(if $(shell command -v uv 2>/dev/null),,.uv/bin/uv)
 UV := $(or $(OWN_UV),uv)
 RUN := $(UV) run --frozen --no-sync
-PYTEST = $(RUN) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 10 --durations-min 1
+PROCESSES = 2
+PYTEST = $(RUN) python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations 10 --durations-min 1
 # uv ends with a list of all packages, and --quiet leaves out its progress with it; so a line is printed each 15 s.
 SYNC = while sleep 15 >/dev/null; do echo "still installing"; done & trap "kill $$! 2>/dev/null" EXIT INT TERM; \
   $(UV) sync --frozen --quiet
@@ -51,9 +52,10 @@ test: ready-clouds style types ## Lint, types, import contracts, quick tests, an
 check: ready-clouds ## Run what `make test` leaves: strict types, and the other tests on real API servers: about 25 minutes
 	@$(MAKE) --no-print-directory -j 2 rest strict
 
-# Half of these wait for controllers, so a third process of tests keeps two cores busy; each needs 5 GB for its platforms.
+# These wait for controllers, so a third process of tests keeps two cores busier; with it, 19 GB are in use at most.
+rest: PROCESSES = $(shell [ $(HALF_OF_MEMORY) -gt 10000 ] && echo 3 || echo 2)
 rest: ready-clouds
-	@$(PYTEST) -n $$(( $(HALF_OF_MEMORY) > 10000 ? 3 : 2 )) -m "(platform or slow) and not smoke"
+	@$(PYTEST) -m "(platform or slow) and not smoke"
 
 tests: ready-clouds
 	@$(PYTEST) $(TESTS)
@@ -87,7 +89,7 @@ fuzz: ready-clouds ## Load, render and apply (dry run) 10,000 changed stack file
 
 # Minutes of waiting: `up` killed at many points, a machine that is asleep, full disks.
 faults: ready-clouds ## Kill `tenancy local up` at 20 points, stop it for longer than its timeouts, fill its disk, and kill the Pulumi CLI where there is one; KILLS=N for N points
-	@GPU_TENANCY_FAULTS=1 GPU_TENANCY_KILLS=$(or $(KILLS),20) $(RUN) python -m pytest -n 2 --dist loadfile \
+	@GPU_TENANCY_FAULTS=1 GPU_TENANCY_KILLS=$(or $(KILLS),20) $(RUN) python -m pytest -n $(PROCESSES) --dist loadfile \
 	  tests/cli/test_cli_faults.py tests/kube/test_kube_killed.py \
 	  tests/kube/test_kube_upgrade.py tests/embedded/test_embedded_faults.py \
 	  tests/cli/test_cli_pulumi_faults.py tests/deploy/test_deploy_repairing.py

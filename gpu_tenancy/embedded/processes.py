@@ -157,7 +157,7 @@ def at_free_ports(begin: Callable[[], None]) -> None:
     """Starts programs, again at other ports where another process took one of theirs.
 
     Args:
-        begin: chooses ports and starts programs; ends them before it raises.
+        begin: chooses ports and starts programs, after it ended what an earlier call may have left.
 
     Raises:
         PortTakenError: a port was taken each time.

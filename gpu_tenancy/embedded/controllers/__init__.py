@@ -5,6 +5,7 @@ import ssl
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -133,11 +134,12 @@ class Controllers:
         if not changed:
             return
         report(f"starting {', '.join(f'{item.name} {item.version}' for item in changed)}")
-        known = [{name: controller.ports for name, controller in running.items() if controller.runs}]
+        before = {name: controller.ports for name, controller in running.items() if controller.runs}
+        ports = chain([before], repeat({}))  # those of before may be what another process took
 
         def launch() -> None:
             self._stop_some({name for item in changed for name in item.row.programs})
-            self._launch(cluster, changed, known.pop() if known else {}, cache, report)
+            self._launch(cluster, changed, next(ports), cache, report)
 
         at_free_ports(launch)
 
