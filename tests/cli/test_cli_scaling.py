@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
-from base64 import b64encode
-from collections.abc import Iterator
+from base64 import b64decode, b64encode
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
+import psutil
 import pytest
 from builders import pool, server, stack, team
 from cli_builders import EXISTING, Project
@@ -15,7 +18,8 @@ from cli_builders import EXISTING, Project
 from gpu_tenancy.base.amounts import amount
 from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.embedded.controllers import choosing
+from gpu_tenancy.embedded.controllers import aggregation, choosing
+from gpu_tenancy.embedded.controllers.aggregation import serve
 from gpu_tenancy.embedded.controllers.table import read_rows
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.embedded.platform import Platform
@@ -23,7 +27,7 @@ from gpu_tenancy.engine.objects import waves
 from gpu_tenancy.engine.project import preview
 from gpu_tenancy.kube.apply import apply
 from gpu_tenancy.kube.client import Cluster, Manifest
-from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.errors import ApiError, WaitTimeoutError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.local.checks import scaling
@@ -72,6 +76,13 @@ class Metered:
     def deploy(self) -> set[str]:
         """Applies the server, as `tenancy local up` does; returns what happened to its objects."""
         return {change.action for change in apply(self.cluster, self.manifests, self.inventory)}
+
+    @property
+    def server(self) -> psutil.Process:
+        """Of metrics-server."""
+        (controller,) = self.platform.controllers.recorded()
+        assert controller.started.process
+        return controller.started.process
 
     def pods(self) -> tuple[Manifest, ...]:
         return self.cluster.list("v1", "Pod", namespace="vision")
@@ -127,9 +138,9 @@ def test_pods_use_a_tenth_of_their_requests_and_nodes_their_pods_and_a_little(me
 
 
 def test_the_api_server_checks_the_certificate_of_metrics_server(metered: Metered) -> None:
+    metered.cluster.wait_for(lambda: _available(metered.cluster), what="metrics-server to be served")
     service = metered.cluster.get(*API_SERVICE)
     assert service
-    assert is_true(service, "Available")
     assert text_at(service, "spec", "caBundle")
     assert at(service, "spec", "insecureSkipTLSVerify") is None
     metered.cluster.patch(API_SERVICE, {"spec": {"caBundle": _other_authority(metered)}})
@@ -140,6 +151,45 @@ def test_the_api_server_checks_the_certificate_of_metrics_server(metered: Metere
     finally:
         metered.cluster.patch(API_SERVICE, {"spec": {"caBundle": at(service, "spec", "caBundle")}})
     metered.cluster.wait_for(lambda: _available(metered.cluster), what="metrics-server to be served")
+
+
+def test_the_kinds_of_a_slow_server_are_served_once_it_is_brought(metered: Metered) -> None:
+    service = metered.cluster.get(*API_SERVICE) or {}
+    metered.cluster.delete(API_SERVICE)
+    with stopped(metered):
+        Timer(3, metered.server.resume).start()
+        serve_again(metered, service)
+    assert set(metered.usage("NodeMetrics")) == {"cpu-0", "l4-0"}
+
+
+def test_a_server_that_does_not_answer_is_named_with_the_reason(
+    metered: Metered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = metered.cluster.get(*API_SERVICE) or {}
+    metered.cluster.delete(API_SERVICE)
+    monkeypatch.setattr(aggregation, "SERVED_WITHIN", 8.0)
+    with stopped(metered), pytest.raises(WaitTimeoutError, match=r"8 s waiting for metrics\.k8s\.io/v1beta1") as raised:
+        serve_again(metered, service)
+    assert "Available False" in raised.value.fix
+    monkeypatch.undo()
+    serve_again(metered, service)
+
+
+@contextmanager
+def stopped(metered: Metered) -> Generator[None]:
+    metered.server.suspend()
+    try:
+        yield
+    finally:
+        metered.server.resume()
+
+
+def serve_again(metered: Metered, service: Manifest) -> None:
+    """Registers metrics-server as before."""
+    own: Manifest = {**service, "metadata": {"name": API_SERVICE.name}}
+    port, authority = at(service, "spec", "service", "port"), b64decode(text_at(service, "spec", "caBundle"))
+    assert isinstance(port, int)
+    serve(metered.cluster, own, port, authority.decode())
 
 
 def _available(cluster: Cluster) -> bool:

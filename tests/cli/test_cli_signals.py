@@ -24,7 +24,7 @@ from prometheus_tool import prometheus
 from gpu_tenancy.base.json import at, text_at
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.certificates import make_webhook_certificates
-from gpu_tenancy.embedded.controllers.adapting import served_at
+from gpu_tenancy.embedded.controllers.aggregation import serve
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.engine.objects import waves
@@ -255,8 +255,7 @@ def _measure(
     ]
     until_the_end.enter_context(running([str(programs[0]), *of_prometheus], folder / "prometheus.log"))
     until_the_end.enter_context(running([str(programs[1]), *of_adapter], folder / "adapter.log"))
-    for item in served_at(api_service(), ports[1], files["ca.crt"]):
-        engines.cluster.apply(item)
+    serve(engines.cluster, api_service(), ports[1], files["ca.crt"])
 
 
 def test_a_server_grows_with_its_queue_and_shrinks_without(live: Live) -> None:

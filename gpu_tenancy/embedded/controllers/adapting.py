@@ -165,29 +165,6 @@ def by_url(configuration: Manifest, port: int, authority: str) -> Manifest:
     return {**configuration, "metadata": metadata, "webhooks": hooks}
 
 
-def served_at(service: Manifest, port: int, authority: str) -> tuple[Manifest, Manifest]:
-    """A Service and an APIService by which the API server finds the server of further kinds at a port of loopback.
-
-    An APIService cannot have a URL. For a Service of type ExternalName, the API server connects to the external name
-    and the port of the APIService, and checks the certificate for `<service>.<namespace>.svc`.
-
-    Args:
-        service: the APIService of a chart.
-        port: where its kinds are served.
-        authority: CA certificate in PEM.
-    """
-    spec = {key: value for key, value in map_at(service, "spec").items() if key != "insecureSkipTLSVerify"}
-    name, namespace = (text_at(spec, "service", key) for key in ("name", "namespace"))
-    external: Manifest = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"type": "ExternalName", "externalName": LOOPBACK},
-    }
-    target: Json = {"name": name, "namespace": namespace, "port": port}
-    return external, {**service, "spec": {**spec, "service": target, "caBundle": _bundle(authority)}}
-
-
 def conversion(definition: Manifest, port: int, authority: str) -> dict[str, Json] | None:
     """The change of an installed definition that lets the operator convert its objects; None without a webhook."""
     webhook = at(definition, "spec", "conversion", "webhook")
@@ -199,8 +176,9 @@ def conversion(definition: Manifest, port: int, authority: str) -> dict[str, Jso
 
 def _client(webhook: Mapping[str, Json], port: int, authority: str) -> Json:
     path = text_at(webhook, "clientConfig", "service", "path").lstrip("/")
-    return {"url": f"https://{LOOPBACK}:{port}/{path}", "caBundle": _bundle(authority)}
+    return {"url": f"https://{LOOPBACK}:{port}/{path}", "caBundle": bundle(authority)}
 
 
-def _bundle(authority: str) -> str:
+def bundle(authority: str) -> str:
+    """A CA certificate in PEM as the field `caBundle` has it."""
     return base64.b64encode(authority.encode()).decode()

@@ -28,8 +28,8 @@ from gpu_tenancy.embedded.controllers.adapting import (
     conversion,
     plain,
     pod_of,
-    served_at,
 )
+from gpu_tenancy.embedded.controllers.aggregation import serve
 from gpu_tenancy.embedded.controllers.charts import (
     RENDERER,
     chart_folder,
@@ -107,11 +107,15 @@ class Launch:
                     cluster.patch(Reference(DEFINITIONS, DEFINITION, name), change)
 
     def register(self, cluster: Cluster) -> None:
-        """Has the API server ask the program for its kinds; it must work, because discovery fails until it answers."""
+        """Has the API server serve the kinds of the programs, which must work.
+
+        Raises:
+            WaitTimeoutError: it does not.
+        """
         if served := self._serving("api"):
             for item in self.objects:
                 if item["kind"] == API_SERVICE:
-                    apply_all(cluster, served_at(item, *served))
+                    serve(cluster, item, *served)
 
     def _serving(self, port: str) -> tuple[int, str] | None:
         """Number of a port by its name, and CA of the program that has it."""

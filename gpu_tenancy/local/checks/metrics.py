@@ -16,11 +16,10 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from gpu_tenancy.base.json import Json, text_at
 from gpu_tenancy.embedded.certificates import make_webhook_certificates
-from gpu_tenancy.embedded.controllers.adapting import served_at
+from gpu_tenancy.embedded.controllers.aggregation import serve
 from gpu_tenancy.embedded.parts import LOOPBACK
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.kube.waiting import is_true
 
 _API: Final = "custom.metrics.k8s.io/v1beta2"
 """What the autoscaler reads: https://github.com/kubernetes/metrics/blob/master/pkg/apis/custom_metrics/v1beta2/types.go"""
@@ -61,9 +60,7 @@ def simulated(cluster: Cluster, names: Iterable[str]) -> Generator[Simulated]:
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         Thread(target=server.serve_forever, daemon=True).start()
         try:
-            for manifest in served_at(_service(), server.server_port, certificates["ca.crt"]):
-                cluster.apply(manifest, force=True)
-            cluster.wait_for(lambda: is_true(cluster.get(*_SERVED) or {}, "Available"), what=f"{_API} to be served")
+            serve(cluster, _service(), server.server_port, certificates["ca.crt"])
             yield shown
         finally:
             withdraw(cluster)
