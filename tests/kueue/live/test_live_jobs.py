@@ -50,9 +50,11 @@ def pair(researcher: Researcher) -> Iterator[Any]:
     done = tenancy(researcher, "submit", "--name", "pair", *words)
     assert done.exit_code == 0, done.output
     made: Any = read_jobs(researcher.own, TEAM).named("pair")
-    researcher.running("pair", 2)
-    yield made
-    researcher.end(made)
+    try:
+        researcher.running("pair", 2)
+        yield made
+    finally:
+        researcher.end(made)
 
 
 def test_a_job_is_listed_with_its_pods_and_what_they_use_and_is_cancelled(
