@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from builders import Data, stack
+from removing import remove
 from repository import ROOT
 
 from gpu_tenancy.base.progress import Report
@@ -17,7 +18,6 @@ from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.render import render
 from gpu_tenancy.kube.client import Cluster, Manifest
-from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source, to_config
@@ -41,16 +41,13 @@ class Queueing:
     report: Report
 
     @contextmanager
-    def deployed(
-        self, sections: Data, name: str, kinds: Iterable[str], patience: float
-    ) -> Generator[dict[str, Manifest]]:
+    def deployed(self, sections: Data, name: str, kinds: Iterable[str]) -> Generator[dict[str, Manifest]]:
         """The objects of a stack by kind. Its nodes and those of some kinds are on the platform, applied in this order.
 
         Args:
             sections: of the stack.
             name: of the stack.
             kinds: to apply.
-            patience: seconds that the deletion of each object may take.
         """
         declared = load(Source(sections))
         self.run(declared)
@@ -60,8 +57,7 @@ class Queueing:
         for manifest in objects:
             self.cluster.apply(manifest)
         yield {item.kind: dict(item.manifest) for item in made}
-        for manifest in reversed(objects):
-            self.cluster.delete(Reference.of(manifest), wait=patience)
+        remove(self.cluster, objects)
         bring_nodes(self.cluster, ())
         self.run(load(Source(stack())))
 

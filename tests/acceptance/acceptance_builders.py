@@ -12,10 +12,7 @@ from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine.checks import problems
 from gpu_tenancy.engine.objects import KubernetesObject, kubernetes_objects, waves
 from gpu_tenancy.engine.render import render
-from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError
-from gpu_tenancy.kube.pruning import empty
-from gpu_tenancy.kube.references import Reference, is_namespace
 from gpu_tenancy.model.source import Source, read_file, to_config
 
 Manifest: TypeAlias = dict[str, Json]
@@ -83,14 +80,3 @@ def refusal(send: Callable[[], object]) -> str:
     with pytest.raises(ApiError) as refused:
         send()
     return refused.value.message
-
-
-def remove(cluster: Cluster, manifests: Iterable[Mapping[str, Json]]) -> None:
-    """Deletes what a test made, and waits: a volume of the same name would bind to a claim that is about to go."""
-    references = [Reference.of(manifest) for manifest in manifests]
-    for one in reversed(references):
-        cluster.delete(one, wait=0)
-        if is_namespace(one):
-            empty(cluster, one.name)
-    outside = [one for one in references if not one.namespace]
-    cluster.wait_for(lambda: not any(cluster.exists(*one) for one in outside), timeout=120, what="all of it to be gone")

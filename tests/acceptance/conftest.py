@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
-from acceptance_builders import Waves, declared, flat, in_waves, remove, sections_of
+from acceptance_builders import Waves, declared, flat, in_waves, sections_of
 from acceptance_guards import (
     FOREIGN,
     MEMBERS,
@@ -24,6 +24,7 @@ from acceptance_guards import (
     replicas,
 )
 from builders import Data
+from removing import remove
 from shared_platform import NEXT, AsFound, shared_deployment
 
 from gpu_tenancy.base.json import text_at

@@ -10,8 +10,9 @@ from typing import Any, cast
 import platformdirs
 import pytest
 import yaml
-from acceptance_builders import declared, flat, in_waves, only, refusal, remove
+from acceptance_builders import declared, flat, in_waves, only, refusal
 from builders import Data, job, stack, team
+from removing import remove
 
 from gpu_tenancy.base.json import at, map_at, maps_at, text_at
 from gpu_tenancy.base.progress import Report

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from acceptance_builders import declared, flat, in_waves, remove, sections_of
+from acceptance_builders import declared, flat, in_waves, sections_of
+from removing import remove
 
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.kube.apply import apply

@@ -5,8 +5,9 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from acceptance_builders import Manifest, declared, flat, in_waves, refusal, remove
+from acceptance_builders import Manifest, declared, flat, in_waves, refusal
 from builders import Data, server, stack, team
+from removing import remove
 
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference

@@ -7,8 +7,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from acceptance_builders import Waves, declared, flat, in_waves, remove, sections_of
+from acceptance_builders import Waves, declared, flat, in_waves, sections_of
 from acceptance_guards import EXPERIMENTS, PRODUCTION, RESEARCH, TEAMS, Door, Person, cron_job, job, job_set, pod_of
+from removing import remove
 
 from gpu_tenancy.base.json import at, map_at, text_at
 from gpu_tenancy.embedded.platform import Platform

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acceptance_builders import STACKS, Manifest, Waves, declared, flat, in_waves, refusal, remove, sections_of
+from acceptance_builders import STACKS, Manifest, Waves, declared, flat, in_waves, refusal, sections_of
+from removing import remove
 from rendered_stacks import stack_of_repository
 
 from gpu_tenancy.base.json import text_at

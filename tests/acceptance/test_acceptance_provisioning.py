@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any, Final
 
-from acceptance_builders import declared, flat, in_waves, only, refusal, remove
+from acceptance_builders import declared, flat, in_waves, only, refusal
 from builders import pool, stack, team
+from removing import remove
 
 from gpu_tenancy.engine.objects import KubernetesObject
 from gpu_tenancy.kube.apply import apply

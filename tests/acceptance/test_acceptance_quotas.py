@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pytest
-from acceptance_builders import a_pod, declared, flat, in_waves, refusal, remove, resources, sections_of
+from acceptance_builders import a_pod, declared, flat, in_waves, refusal, resources, sections_of
 from builders import GPU
+from removing import remove
 
 from gpu_tenancy.embedded.nodes import NodeShape, add_node, bring_nodes, node_shapes
 from gpu_tenancy.kube.apply import apply

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from typing import Any, Final, cast
 
 import pytest
-from acceptance_builders import declared, flat, in_waves, remove, sections_of
+from acceptance_builders import declared, flat, in_waves, sections_of
 from acceptance_guards import Door, Person, in_force, job, job_set, owned, pod, pod_of
 from builders import Data, server, stack, team
 from builders import job as job_of
+from removing import remove
 
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference

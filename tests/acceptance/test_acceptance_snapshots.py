@@ -16,8 +16,9 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from acceptance_builders import Manifest, declared, flat, in_waves, only, refusal, remove
+from acceptance_builders import Manifest, declared, flat, in_waves, only, refusal
 from builders import Data, stack, team
+from removing import remove
 from test_components_storage import CREATED
 
 from components.snapshots import OF

@@ -9,6 +9,7 @@ from typing import Any, Final
 import yaml
 from builders import Data, stack
 from queueing import Queueing
+from removing import remove
 from repository import ROOT
 
 from gpu_tenancy.access.kubeconfigs import impersonating
@@ -105,8 +106,7 @@ def researching(
         rita = Researcher(own, cluster, kubeconfig, objects)
         cluster.wait_for(lambda: _is_completed(own, team) or None, what="defaults, guards and roles to be in force")
         yield rita
-    for manifest in reversed(objects):
-        cluster.delete(Reference.of(manifest), wait=60)
+    remove(cluster, objects)
     bring_nodes(cluster, ())
     queueing.run(load(Source(stack())))
 

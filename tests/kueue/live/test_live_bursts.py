@@ -83,7 +83,7 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served(queueing: Queueing) -> Iterator[Served]:
-    with queueing.deployed(SECTIONS, TEAM, APPLIED, PATIENCE):
+    with queueing.deployed(SECTIONS, TEAM, APPLIED):
         yield Served(queueing.cluster)
 
 

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from builders import Data, job, pool, stack, team
 from queueing import Queueing
+from removing import remove
 from repository import ROOT
 
 from gpu_tenancy.base.json import map_at, maps_at, text_at
@@ -129,8 +130,7 @@ def running(queueing: Queueing) -> Iterator[Running]:
         cluster.apply(one)
     bring_templates(cluster)
     yield Running(cluster)
-    for one in reversed(objects):
-        cluster.delete(Reference.of(one), wait=PATIENCE)
+    remove(cluster, objects)
     bring_nodes(cluster, ())
     plain = load(Source(stack()))
     bring_channels(cluster, plain)

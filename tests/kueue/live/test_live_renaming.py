@@ -7,6 +7,7 @@ from typing import Any, Final
 import pytest
 from builders import Data, pool, stack, team
 from queueing import Queueing
+from removing import remove
 from repository import ROOT
 from typer.testing import CliRunner
 
@@ -112,14 +113,7 @@ def deployed(queueing: Queueing) -> Iterator[Deployed]:
     found = Deployed(queueing)
     found.deploy(start)
     yield found
-    for job in queueing.cluster.list("batch/v1", "Job"):
-        if text_at(job, "metadata", "namespace") in {OLD, NEW}:
-            queueing.cluster.delete(
-                Reference("batch/v1", "Job", text_at(job, "metadata", "name"), text_at(job, "metadata", "namespace")),
-                wait=60,
-            )
-    for manifest in reversed(found.objects):
-        queueing.cluster.delete(Reference.of(manifest), wait=60)
+    remove(queueing.cluster, found.objects)
     bring_nodes(queueing.cluster, ())
     queueing.run(load(Source(stack())))
 

@@ -89,7 +89,7 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served(queueing: Queueing) -> Iterator[Served]:
-    with queueing.deployed(SECTIONS, TEAM, APPLIED, PATIENCE) as objects:
+    with queueing.deployed(SECTIONS, TEAM, APPLIED) as objects:
         yield Served(queueing.cluster, objects)
 
 

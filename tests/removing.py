@@ -1,0 +1,22 @@
+"""How tests take away what they brought to a platform."""
+
+from collections.abc import Iterable, Mapping
+
+from gpu_tenancy.base.json import Json
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.pruning import empty
+from gpu_tenancy.kube.references import Reference, is_namespace
+
+
+def remove(cluster: Cluster, manifests: Iterable[Mapping[str, Json]]) -> None:
+    """Deletes what a test made, and waits: a volume of the same name would bind to a claim that is about to go.
+
+    All deletions start before the first wait: a namespace takes five seconds even if it is empty.
+    """
+    references = [Reference.of(manifest) for manifest in manifests]
+    for one in reversed(references):
+        cluster.delete(one, wait=0)
+        if is_namespace(one):
+            empty(cluster, one.name)
+    outside = [one for one in references if not one.namespace]
+    cluster.wait_for(lambda: not any(cluster.exists(*one) for one in outside), timeout=120, what="all of it to be gone")
