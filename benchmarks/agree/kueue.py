@@ -20,6 +20,7 @@ from gpu_tenancy.embedded.definitions import fetch, install
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.pruning import empty
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
@@ -64,7 +65,9 @@ def stage(made: Platform, scenarios: Sequence[Data], report: Report, *, fair: bo
 
 def clear(cluster: Cluster) -> None:
     """Deletes all that scenarios have left, for a platform that others use."""
-    cluster.delete(Reference("v1", "Namespace", NAMESPACE), wait=300)
+    namespace = Reference("v1", "Namespace", NAMESPACE)
+    cluster.delete(namespace, wait=0)
+    empty(cluster, NAMESPACE)
     for kind in KINDS:
         for item in cluster.list(KUEUE, kind, labels=SCENARIO, metadata_only=True):
             cluster.delete(Reference.of(item), wait=0)
@@ -73,6 +76,7 @@ def clear(cluster: Cluster) -> None:
             lambda kind=kind: not cluster.list(KUEUE, kind, labels=SCENARIO, metadata_only=True),
             what=f"the {kind}s of scenarios to be deleted",
         )
+    cluster.wait_gone(namespace, timeout=300)
 
 
 def start(made: Platform, cluster: Cluster, report: Report, *, fair: bool) -> None:
