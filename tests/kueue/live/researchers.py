@@ -61,13 +61,14 @@ class Researcher:
         return [pod for pod in found if f"{text_at(pod, 'metadata', 'name')}-".startswith(f"{name}-")]
 
     def running(self, name: str, count: int) -> list[Manifest]:
-        """Waits until an object has exactly these pods on nodes."""
+        """Waits until an object has exactly these pods, and all have started."""
 
-        def placed() -> list[Manifest] | None:
+        def started() -> list[Manifest] | None:
             pods = self.pods(name)
-            return pods if len([pod for pod in pods if at(pod, "spec", "nodeName")]) == count == len(pods) else None
+            begun = [pod for pod in pods if text_at(pod, "status", "phase") != "Pending"]
+            return pods if len(begun) == count == len(pods) else None
 
-        return self.cluster.wait_for(placed, timeout=60, what=f"{count} running pods of {name}")
+        return self.cluster.wait_for(started, timeout=60, what=f"{count} running pods of {name}")
 
     def end(self, made: Manifest) -> None:
         reference = Reference.of(made)
