@@ -31,8 +31,10 @@ def serve(cluster: Cluster, service: Manifest, port: int, authority: str) -> Non
     group, version = text_at(service, "spec", "group"), text_at(service, "spec", "version")
 
     def served() -> bool:
+        if not is_true(cluster.get(*reference) or {}, "Available"):
+            return False
         cluster.forget_kinds()
-        return is_true(cluster.get(*reference) or {}, "Available") and version in cluster.versions(group)
+        return version in cluster.versions(group)
 
     wait_for(
         served,
