@@ -12,13 +12,16 @@ from typing import Final, Literal, TypeAlias
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from gpu_tenancy.embedded.platform import Platform
 
 Scheme: TypeAlias = Literal["light", "dark"]
 NONE: Final = "GPU_TENANCY_NO_BROWSER"
 """Environment variable: whoever sets it wants no browser, and the tests that need one are skipped by that name."""
+
+PATIENCE: Final = 300_000.0
+"""Milliseconds in which a page does what is expected of it, however busy the machine."""
 
 _AXE: Final = """(rules) => axe.run({resultTypes: ["violations"], ...(rules && {runOnly: rules})}).then((found) =>
   found.violations.map((each) => [each.id, ...each.nodes.slice(0, 3).map((node) => node.html)]))"""
@@ -59,6 +62,7 @@ def browser() -> Generator[Browser]:
     arguments = [*(["--no-sandbox"] if os.geteuid() == 0 else []), "--disable-dev-shm-usage"]
     program = chromium()  # first: who wants no browser is skipped without Playwright's driver
     with sync_playwright() as playwright:
+        expect.set_options(timeout=PATIENCE)
         found = playwright.chromium.launch(executable_path=program, args=arguments)
         yield found
         found.close()
@@ -88,6 +92,7 @@ class Opened:
 def opened(chromium: Browser, place: Path | str, scheme: Scheme = "light", width: int = 1280) -> Opened:
     """A page of a file or an address, as wide as a window of that many pixels."""
     context = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+    context.set_default_timeout(PATIENCE)
     found = Opened(context.new_page(), [], [])
     found.page.on("request", lambda request: found.requests.append(request.url))
     found.page.on("console", lambda message: found.complaints.append(message.text))

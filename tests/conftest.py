@@ -19,6 +19,7 @@ from starts import guarded
 from xdist.remote import Producer
 
 from benchmarks.leftovers import kill_at_end
+from gpu_tenancy.base.patience import PATIENCE
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.definitions.pins import Module, read_pins
 from gpu_tenancy.embedded.platform import Platform
@@ -37,6 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Makes the folder in which the processes of this run share rendered stacks; workers inherit its name."""
     if not hasattr(config, "workerinput"):
         kill_at_end()
+        # A machine that is slow or busy decides no test; what hangs is found five times later.
+        os.environ.setdefault(PATIENCE, "5")
         os.environ[SHARED] = mkdtemp(prefix="gpu-tenancy-tests-")
         config.add_cleanup(lambda: rmtree(os.environ.pop(SHARED)))
 
@@ -76,6 +79,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Sharing
 def report() -> Report:
     """Lines for whoever waits, past pytest's own capture: a first build takes minutes."""
     return lambda line: print(line, file=sys.__stderr__, flush=True)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For waits that end without what is waited for."""
+    monkeypatch.delenv(PATIENCE, raising=False)
 
 
 @pytest.fixture(scope="session")

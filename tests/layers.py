@@ -9,6 +9,8 @@ from starts import guarded
 
 PULUMI: Final = "pulumi"
 """The mark of tests that need the Pulumi CLI."""
+_REASON: Final = 400
+"""Characters of a reason in the last lines of a run."""
 _NO_PULUMI: Final = "there is no `pulumi` on the PATH: https://www.pulumi.com/docs/install/"
 
 
@@ -29,10 +31,32 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Says how many tests with the Pulumi CLI ran: a run without them looks as green as one with them."""
-    stats: dict[str, list[object]] = terminalreporter.stats
-    reports = [one for some in stats.values() for one in some if isinstance(one, pytest.TestReport)]
-    if line := with_cli(reports):
+    if line := with_cli(_reports(terminalreporter)):
         terminalreporter.write_line(line)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Ends with what failed: CI keeps the last lines of a run, and pytest cuts its own to the width of a terminal."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if isinstance(reporter, pytest.TerminalReporter):
+        for line in failures(_reports(reporter)):
+            reporter.write_line(line)
+
+
+def _reports(reporter: pytest.TerminalReporter) -> list[pytest.TestReport]:
+    stats: dict[str, list[object]] = reporter.stats
+    return [one for some in stats.values() for one in some if isinstance(one, pytest.TestReport)]
+
+
+def failures(reports: Iterable[pytest.TestReport]) -> list[str]:
+    """The name of each failure, in which of its phases it failed, and the start of the reason."""
+    return [
+        f"{one.nodeid} failed in its {one.when}: {getattr(crash, 'message', one.longreprtext[-_REASON:])[:_REASON]}"
+        for one in reports
+        if one.failed
+        for crash in [getattr(one.longrepr, "reprcrash", None)]
+    ]
 
 
 def with_cli(reports: Iterable[pytest.TestReport]) -> str:

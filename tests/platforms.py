@@ -3,6 +3,7 @@
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -11,16 +12,20 @@ from gpu_tenancy.embedded.definitions import fetch
 from gpu_tenancy.embedded.definitions.pins import Pin
 from gpu_tenancy.embedded.platform import Platform
 
+GARBAGE: Final = {"GOGC": "400", "GOMEMLIMIT": "2GiB"}
+"""For the garbage collectors of a platform's programs: memory to spend, of which three at once leave enough."""
+
 
 @contextmanager
 def ending(home: Path) -> Generator[Platform]:
     """An embedded platform of the tests' own, which they start; it is ended by its own pids.
 
-    The garbage collectors of its programs have memory to spend.
+    See `GARBAGE` for the memory that its programs take.
     """
     found = Platform(home)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GOGC", "400")
+        for name, value in GARBAGE.items():
+            patch.setenv(name, value)
         try:
             yield found
         finally:

@@ -14,6 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from gpu_tenancy.base.patience import patient
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.embedded.processes import free_ports
 
@@ -51,14 +52,15 @@ def running(configuration: Path, data: Path, *more: str) -> Generator[str]:
 
 
 def _wait_until_ready(address: str, run: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + 60
+    within = patient(60)
+    until = time.monotonic() + within
     while True:
         try:
             with urlopen(address, timeout=5):  # noqa: S310 - a loopback address
                 return
         except OSError:
             assert run.poll() is None, "Prometheus has ended"
-            assert time.monotonic() < until, "Prometheus is not ready after 60 s"
+            assert time.monotonic() < until, f"Prometheus is not ready after {within:g} s"
             time.sleep(0.1)
 
 
@@ -82,7 +84,7 @@ def _program(program: str) -> Path:
     with TemporaryDirectory() as text:
         folder = Path(text)
         package = _package(folder, program)
-        subprocess.run(["dpkg-deb", "-x", str(package), str(folder / "all")], check=True, timeout=300)
+        subprocess.run(["dpkg-deb", "-x", str(package), str(folder / "all")], check=True, timeout=900)
         kept.parent.mkdir(parents=True, exist_ok=True)
         unfinished = kept.with_suffix(f".{os.getpid()}")
         shutil.copy2(folder / "all/usr/bin" / program, unfinished)
@@ -110,5 +112,5 @@ def _package(folder: Path, program: str) -> Path:
 
 
 def _apt(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(["apt-get", *arguments], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(["apt-get", *arguments], cwd=folder, capture_output=True, text=True, timeout=900, check=False)
     return done.stdout[-500:] + done.stderr[-500:]

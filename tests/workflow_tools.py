@@ -97,11 +97,11 @@ def commands(text: str) -> list[list[str]]:
 def run(program: Path, *arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Runs a linter or a checker to its end."""
     words = [str(program), *map(str, arguments)]
-    return subprocess.run(words, cwd=cwd, check=False, capture_output=True, text=True, timeout=120)
+    return subprocess.run(words, cwd=cwd, check=False, capture_output=True, text=True, timeout=900)
 
 
 def run_script(
-    text: str, folder: Path, environment: dict[str, str], *arguments: str, seconds: int = 60
+    text: str, folder: Path, environment: dict[str, str], *arguments: str
 ) -> subprocess.CompletedProcess[str]:
     """Runs a step as GitHub does, by bash, with only the environment that it is given and the PATH."""
     return subprocess.run(
@@ -111,5 +111,5 @@ def run_script(
         check=False,
         capture_output=True,
         text=True,
-        timeout=seconds,
+        timeout=900,
     )

@@ -1,6 +1,7 @@
 """kubectl as a command runs it: for shells in pods and forwarded ports, which the light client does not have."""
 
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -8,12 +9,15 @@ from pathlib import Path
 from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.patience import patient
 from gpu_tenancy.inspect.gpu_use import QUERY
 from gpu_tenancy.inspect.kubeconfig import chosen, uses_embedded
 from gpu_tenancy.kube.errors import NO_CONTAINERS, SIMULATED
 
 _PATIENCE: Final = 20.0
 """Seconds for the answer of nvidia-smi in a pod."""
+_LOGGED: Final = re.compile(r"^[IWEF]\d{4} [\d:.]+ .*\n?", re.MULTILINE)
+"""A line in which kubectl logs its own work: https://github.com/kubernetes/klog/blob/v2.130.1/klog.go#L624-L645"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ class Kubectl:
         Raises:
             ConsoleError: the pod does not tell.
         """
-        return self.run("exec", pod, "--", *QUERY, fix="see `tenancy logs`", patience=_PATIENCE)
+        return self.run("exec", pod, "--", *QUERY, fix="see `tenancy logs`", patience=patient(_PATIENCE))
 
     def run(self, *words: str, fix: str, shown: bool = False, patience: float | None = None) -> str:
         """What it prints; nothing if it is shown.
@@ -67,6 +71,6 @@ class Kubectl:
         if done.returncode:
             if not shown and SIMULATED in done.stderr:
                 raise ConsoleError(f"`{' '.join(every)}` failed: {NO_CONTAINERS}", "use a cluster with real nodes")
-            reason = "" if shown else f": {done.stderr.strip()}"
-            raise ConsoleError(f"`{' '.join(every)}` failed{reason}", fix)
+            said = "" if shown else _LOGGED.sub("", done.stderr).strip()
+            raise ConsoleError(f"`{' '.join(every)}` failed{said and f': {said}'}", fix)
         return "" if shown else done.stdout.strip()

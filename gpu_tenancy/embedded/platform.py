@@ -16,6 +16,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from gpu_tenancy.base.errors import SPACE, ConsoleError
+from gpu_tenancy.base.patience import patient
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.writing import write_private
 from gpu_tenancy.embedded.admission import admission_flags, admission_objects
@@ -273,11 +274,12 @@ class Platform:
             write_private(self.places.state, _STATE.dump_json(running, indent=2).decode())
 
     def _await(self, part: str, works: Callable[[], bool], running: _Running) -> None:
-        deadline = time.monotonic() + READY_WITHIN
+        within = patient(READY_WITHIN)
+        deadline = time.monotonic() + within
         while not works():
             self._check_running(running)
             if time.monotonic() > deadline:
-                self._fail(part, f"was not ready after {READY_WITHIN:g} s")
+                self._fail(part, f"was not ready after {within:g} s")
             time.sleep(0.1)
 
     def _check_running(self, running: _Running) -> None:

@@ -1,5 +1,6 @@
 """HTTP requests to an API server, and when they are repeated."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -96,21 +97,25 @@ def transient(method: str, status: int, content: bytes = b"") -> bool:
 class RetryBudget:
     """The seconds that all requests of one client together spend on one outage; safe to share between threads.
 
-    An outage begins with the first failure, and ends when a request that had failed succeeds. So a thousand objects
-    that a broken webhook rejects take as long as one.
+    An outage begins with the first failure, and ends when a request that had failed succeeds, or after that time
+    without a failure. So a thousand objects that a broken webhook rejects take as long as one.
     """
 
     def __init__(self, seconds: float) -> None:
         """Sets the limit of one outage in seconds; 0 to repeat nothing."""
         self.seconds = seconds
         self._since: float | None = None
+        self._last = -math.inf
+        """When a request failed last."""
         self._lock = Lock()
 
     def pause(self, attempt: int, retry_after: str | None = None) -> float | None:
         """Seconds to wait before a failed request is repeated; None if the outage lasts too long."""
         now = time.monotonic()
         with self._lock:
-            since = self._since = now if self._since is None else self._since
+            ended = self._since is None or now - self._last > self.seconds
+            since = self._since = now if ended else self._since
+            self._last = now
         left = since + self.seconds - now
         if left <= 0:
             return None

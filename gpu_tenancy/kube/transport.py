@@ -13,6 +13,7 @@ from urllib3 import BaseHTTPResponse
 from urllib3.exceptions import HTTPError
 from urllib3.util import Timeout
 
+from gpu_tenancy.base.patience import patient
 from gpu_tenancy.kube.contexts import entry_of
 from gpu_tenancy.kube.credentials import Login
 from gpu_tenancy.kube.errors import UNAUTHORIZED, api_error
@@ -31,7 +32,7 @@ class Transport:
     def __init__(self, kubeconfig: Path, context: str | None, retry_seconds: float, answer_seconds: float = 60) -> None:
         """Reads the kubeconfig; see `RetryBudget` for the seconds of repetition."""
         self._budget = RetryBudget(retry_seconds)
-        self._timeout = Timeout(connect=_CONNECT, read=answer_seconds)
+        self._timeout = Timeout(connect=patient(_CONNECT), read=patient(answer_seconds))
         entry = entry_of(kubeconfig, context)
         self.server, self.namespace = entry.server, entry.namespace
         self._login = Login(entry, kubeconfig)
@@ -119,7 +120,7 @@ class Transport:
         query = urlencode([(key, value) for key, value in request.query.items() if value])
         url = f"{self.server}{request.path}{'?' if query else ''}{query}"
         body = None if request.body is None else json.dumps(request.body)
-        timeout = Timeout(connect=_CONNECT, read=None) if request.endless else self._timeout
+        timeout = Timeout(connect=patient(_CONNECT), read=None) if request.endless else self._timeout
         return self._pool.request(
             request.method, url, headers=headers, body=body, timeout=timeout, preload_content=False
         )

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from gpu_tenancy.base.json import Json, list_at, maps_at, text_at
+from gpu_tenancy.base.patience import patient
 from gpu_tenancy.kube.errors import WaitTimeoutError
 
 _T = TypeVar("_T")
@@ -27,13 +28,14 @@ def wait_for(
     Args:
         condition: returns None or False while it is not met.
         what: the condition, for the message: `Namespace ml to be deleted`.
-        timeout: in seconds.
+        timeout: in seconds, on a machine that is not slow; see `patient`.
         poll: maximum seconds between two polls.
         fix: returns the fix for the message.
 
     Raises:
         WaitTimeoutError: the condition was not met within the timeout.
     """
+    timeout = patient(timeout)
     end = time.monotonic() + timeout
     pause = min(_FIRST_PAUSE, poll)
     while True:

@@ -17,6 +17,7 @@ from pulumi.runtime.proto import analyzer_pb2 as wire
 from pulumi.runtime.proto.analyzer_pb2_grpc import AnalyzerStub
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.patience import patient
 from gpu_tenancy.packs.findings import Outcome
 
 _TIMEOUT: Final = 60.0
@@ -47,40 +48,41 @@ class Client:
 
     def __init__(self, stub: AnalyzerStub) -> None:
         self.stub: Any = stub
+        self._timeout = patient(_TIMEOUT)
         self._unchecked: set[str] = set()
         """Types that no rule of the pack checks, as it answered."""
 
     def info(self) -> wire.AnalyzerInfo:
         """Name, version and rules of the pack."""
-        return self.stub.GetAnalyzerInfo(Empty(), timeout=_TIMEOUT)
+        return self.stub.GetAnalyzerInfo(Empty(), timeout=self._timeout)
 
     def configure(self, request: wire.ConfigureAnalyzerRequest) -> None:
         """Sets levels and settings of the rules."""
-        self.stub.Configure(request, timeout=_TIMEOUT)
+        self.stub.Configure(request, timeout=self._timeout)
 
     def open(self, project: str, stack: str) -> None:
         """Announces the stack."""
         request = wire.AnalyzerStackConfigureRequest(
             project=project, stack=stack, organization="organization", dry_run=True
         )
-        self.stub.ConfigureStack(request, timeout=_TIMEOUT)
+        self.stub.ConfigureStack(request, timeout=self._timeout)
 
     def analyze(self, request: wire.AnalyzeRequest) -> list[Reported]:
         """Diagnostics about one resource, with their outcomes; of a type that the pack does not check, none."""
         if request.type in self._unchecked:
             return []
-        response, call = self.stub.Analyze.with_call(request, timeout=_TIMEOUT)
+        response, call = self.stub.Analyze.with_call(request, timeout=self._timeout)
         if any(key == _TYPE for key, _ in call.trailing_metadata() or ()):
             self._unchecked.add(request.type)
         return _reported(response, call)
 
     def analyze_stack(self, request: wire.AnalyzeStackRequest) -> list[Reported]:
         """Diagnostics about all resources of a stack, with their outcomes."""
-        return _reported(*self.stub.AnalyzeStack.with_call(request, timeout=_TIMEOUT))
+        return _reported(*self.stub.AnalyzeStack.with_call(request, timeout=self._timeout))
 
     def remediate(self, request: wire.AnalyzeRequest) -> list[wire.Remediation]:
         """The remedies for one resource, each with the changes of those before it."""
-        return list(self.stub.Remediate(request, timeout=_TIMEOUT).remediations)
+        return list(self.stub.Remediate(request, timeout=self._timeout).remediations)
 
 
 def _reported(response: wire.AnalyzeResponse, call: grpc.Call) -> list[Reported]:
@@ -149,7 +151,7 @@ def _map(value: object) -> dict[str, Any]:
 def _port(process: "subprocess.Popen[bytes]", folder: Path, log: IO[bytes]) -> int:
     """The port: the first line that a pack prints."""
     assert process.stdout is not None  # noqa: S101 - set by the caller
-    until, line = time.monotonic() + _TIMEOUT, b""
+    until, line = time.monotonic() + patient(_TIMEOUT), b""
     while not line.endswith(b"\n"):
         ready, _, _ = select.select([process.stdout], [], [], max(0.0, until - time.monotonic()))
         byte = process.stdout.read(1) if ready else b""

@@ -26,6 +26,7 @@ from acceptance_guards import (
     train_job,
 )
 from cli_builders import Project
+from platforms import ending
 from prometheus_tool import running
 from repository import ROOT
 
@@ -63,11 +64,8 @@ ADMITTED: tuple[Any, ...] = (
 
 @pytest.fixture(scope="module")
 def platform_of_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    platform = Platform(tmp_path_factory.mktemp("smoke") / "home")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GOGC", "400")
+    with ending(tmp_path_factory.mktemp("smoke") / "home") as platform:
         yield platform
-        platform.down()
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +161,7 @@ def test_metrics_are_for_those_who_ask_the_loopback_by_its_name(
         Thread(target=server.serve_forever, daemon=True).start()
 
         def status(path: str, host: str) -> int:
-            connection = HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+            connection = HTTPConnection("127.0.0.1", server.server_port, timeout=900)
             connection.request("GET", path, headers={"Host": host})
             return connection.getresponse().status
 

@@ -91,13 +91,13 @@ class Jobs:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=900,
         )
 
     def can(self, team: str, verb: str, resource: str, namespace: str = "") -> bool:
         where = f"--namespace={namespace}" if namespace else "--all-namespaces"
         asked = ["kubectl", f"--kubeconfig={self.login(team)}", "auth", "can-i", verb, resource, where]
-        answer = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60).stdout.strip()
+        answer = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=900).stdout.strip()
         assert answer in {"yes", "no"}
         return answer == "yes"
 

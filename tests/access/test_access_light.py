@@ -50,7 +50,7 @@ class Light:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=900,
         )
 
 
@@ -63,10 +63,10 @@ def light(tmp_path_factory: pytest.TempPathFactory) -> Light:
         (*uv, "sync", "--frozen", "--no-dev", "--no-install-project", "--compile-bytecode", "--python", sys.executable),
     ):
         environment = {**os.environ, "UV_PROJECT_ENVIRONMENT": str(folder / "environment")}
-        subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, check=True, timeout=300)
+        subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, check=True, timeout=900)
     (wheel,) = folder.glob("*.whl")
     install = (*uv, "pip", "install", "--no-deps", "--compile-bytecode", "--python", folder / "environment/bin/python")
-    subprocess.run([*install, wheel], capture_output=True, check=True, timeout=300)
+    subprocess.run([*install, wheel], capture_output=True, check=True, timeout=900)
     return Light(folder / "environment")
 
 

@@ -14,6 +14,7 @@ import platformdirs
 import psutil
 import yaml
 from builders import EXISTING, Data, job, pool, server, team
+from platforms import GARBAGE
 from repository import ROOT
 from rich.console import RenderableType
 from rich.text import Text
@@ -102,7 +103,7 @@ class Home:
     @property
     def environment(self) -> dict[str, str]:
         """The environment of commands; the garbage collectors of programs that they start have memory to spend."""
-        own = {"GOGC": "400", "XDG_STATE_HOME": str(self.folder / "state"), "PATH": self.path, "COLUMNS": "200"}
+        own = {**GARBAGE, "XDG_STATE_HOME": str(self.folder / "state"), "PATH": self.path, "COLUMNS": "200"}
         cache = {"XDG_CACHE_HOME": str(platformdirs.user_cache_path())}
         return {**os.environ, **cache, **own, "KUBECONFIG": str(self.folder / "nobodys")}
 
@@ -139,7 +140,7 @@ class Home:
             capture_output=True,
             text=True,
             check=False,
-            timeout=300,
+            timeout=900,
         )
 
     def up(self, stack: str = "good", *options: str, controllers: str = "none") -> subprocess.CompletedProcess[str]:

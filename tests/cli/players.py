@@ -20,7 +20,7 @@ from gpu_tenancy.kube.references import Reference
 _ADMISSION: Final = ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration")
 _GONE, _CHANGED = 404, 409
 _PAUSE: Final = 0.2
-_GUARD: Final = 120
+_GUARD: Final = 900
 """Seconds that no run of kubectl takes."""
 
 

@@ -28,7 +28,7 @@ runpy.run_path({program!r}, run_name="__main__")
 """
 """Other addresses of the same charts; all else is the program."""
 
-_GUARD = 300
+_GUARD = 900
 """Seconds after which a command counts as one that hangs; half a minute is usual."""
 
 

@@ -364,7 +364,7 @@ def restarts_a_controller_and_removes_a_team_whose_jobs_run_and_wait(home: Home)
     pids = dict(line.split("pid") for line in home.run("local", "status").stdout.splitlines() if "pid" in line)
     kueue = psutil.Process(int(pids[next(name for name in pids if name.startswith("kueue-controller-manager"))]))
     kueue.kill()
-    psutil.wait_procs([kueue], timeout=10)
+    psutil.wait_procs([kueue], timeout=300)
     status = home.run("local", "status")
     assert status.returncode == 1
     assert "kueue-controller-manager exited. Last log lines" in status.stderr

@@ -59,7 +59,7 @@ class Installed:
             capture_output=True,
             text=True,
             check=False,
-            timeout=300,
+            timeout=900,
         )
 
 
@@ -71,7 +71,7 @@ def run(*words: object, **variables: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=900,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -190,7 +190,7 @@ def test_its_test_passes_and_fails_with_a_mistake(installed: Installed) -> None:
             env={**installed.environment, "PYTHONPATH": str(packages)},
             capture_output=True,
             check=False,
-            timeout=300,
+            timeout=900,
         ).returncode
 
     assert tested() == 0
@@ -322,7 +322,7 @@ def test_the_live_page_is_served_and_ends(installed: Installed, clusters: Cluste
     ) as running:
         assert running.stdout
         address = running.stdout.readline().strip()
-        with urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310 - it is http on the loopback
+        with urllib.request.urlopen(address, timeout=900) as answer:  # noqa: S310 - it is http on the loopback
             page = answer.read().decode()
         assert "red-queue" in page
         assert "<script" in page

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.pulumi]
 
 KILLS = int(os.environ.get("GPU_TENANCY_KILLS", "3"))
 """Number of points at which a deployment is killed; each takes about a minute."""
-_GUARD = 300
+_GUARD = 900
 """Seconds after which a deployment counts as one that hangs."""
 
 ONE_AT_A_TIME = {"PULUMI_PARALLEL": "1"}

@@ -162,6 +162,7 @@ def test_the_kinds_of_a_slow_server_are_served_once_it_is_brought(metered: Meter
     assert set(metered.usage("NodeMetrics")) == {"cpu-0", "l4-0"}
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_server_that_does_not_answer_is_named_with_the_reason(
     metered: Metered, monkeypatch: pytest.MonkeyPatch
 ) -> None:

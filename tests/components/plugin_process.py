@@ -38,7 +38,7 @@ BUCKET: Final = f"urn:pulumi:{STACK}::{PROJECT}::aws:s3/bucket:Bucket::weights"
 _OUTPUT: Final = "d0e6a833031e9bbcd3f4e8bde6ca49a4"
 """Marks an output value: https://github.com/pulumi/pulumi/blob/master/sdk/go/common/resource/sig/sig.go"""
 _OPTIONS: Final = (("grpc.enable_http_proxy", 0),)
-_SECONDS: Final = 60.0
+_SECONDS: Final = 900.0
 
 Values = Mapping[str, Any]
 

@@ -200,7 +200,7 @@ class Jupyter:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=900,
         )
 
 

@@ -515,7 +515,7 @@ def test_the_cli_reads_the_schema_of_the_folder(running: Plugin, tmp_path: Path)
         place(ROOT / part, tmp_path / part)
     folder = tmp_path / PLUGIN.name
     done = subprocess.run(
-        ["pulumi", "package", "get-schema", str(folder)], capture_output=True, text=True, check=False, timeout=600
+        ["pulumi", "package", "get-schema", str(folder)], capture_output=True, text=True, check=False, timeout=900
     )
     assert done.returncode == 0, done.stderr
     start = done.stdout.index("{\n")

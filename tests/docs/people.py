@@ -26,6 +26,7 @@ from repository import ROOT
 from screens import COLUMNS
 
 from gpu_tenancy.base.json import text_at
+from gpu_tenancy.base.patience import PATIENCE, patient
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.platform import Platform
 
@@ -39,7 +40,7 @@ IDENTITIES: Final[Mapping[str, tuple[str, ...]]] = {
 """Who they are in the stack `local`."""
 ON_PLATFORM: Final = frozenset({"admin", *IDENTITIES})
 """Who has a kubeconfig of the platform of `make up`."""
-LONGEST: Final = 600.0
+LONGEST: Final = 900.0
 """Seconds that a block may take."""
 _DROPPED: Final = ("GPU_TENANCY_", "KUBE", "MAKE", "MFLAGS", "PULUMI_", "PYTEST", "PYTHON", "VIRTUAL_ENV", "XDG_")
 """How variables begin that would tell a program of this run; proxies and certificates of the machine stay."""
@@ -120,7 +121,8 @@ class People:
             "UV_PYTHON": sys.executable,
             "GOMODCACHE": os.environ.get("GOMODCACHE") or str(Path.home() / "go" / "pkg" / "mod"),
         }
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED)}
+        kept = {PATIENCE: os.environ[PATIENCE]}
+        kept |= {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED)}
         return {**kept, **own, **({"KUBECONFIG": str(self.kubeconfig(who))} if who in ON_PLATFORM else {})}
 
     def clone(self) -> Path:
@@ -227,7 +229,7 @@ def _system_path() -> list[str]:
 
 def within(seconds: float, attempt: Callable[[], Ran], code: int) -> Ran:
     """Repeats a block until it has its exit code, for at most so many seconds."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + patient(seconds)
     while (ran := attempt()).code != code and time.monotonic() < deadline:
         time.sleep(1)
     return ran

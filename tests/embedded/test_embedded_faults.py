@@ -107,7 +107,7 @@ def etcd_restarted_under_load_is_waited_for(platform: Platform, folder: Path) ->
         done.append(change)
         if len(done) == 50:
             psutil.Process(etcd).kill()
-            psutil.wait_procs([psutil.Process(etcd)], timeout=5)
+            psutil.wait_procs([psutil.Process(etcd)], timeout=300)
             start(command, platform.places.log("etcd-restarted"))
 
     with platform.cluster() as cluster:
@@ -156,7 +156,7 @@ def expired_certificates_are_renewed(platform: Platform, monkeypatch: pytest.Mon
     api_server = pids(platform)[API_SERVER]
     assert api_server
     psutil.Process(api_server).kill()
-    psutil.wait_procs([psutil.Process(api_server)], timeout=5)
+    psutil.wait_procs([psutil.Process(api_server)], timeout=300)
     platform.up(quiet)
     assert all(pids(platform).values())
     assert expiry(places.certificate("serving")) > datetime.now(UTC)

@@ -623,7 +623,7 @@ def leader(busy: Local, tmp_path_factory: pytest.TempPathFactory) -> Path:
         context["context"]["user"] = "leader"
     file = tmp_path_factory.mktemp("leader") / "kubeconfig"
     file.write_text(yaml.safe_dump(config))
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while busy.run("usage", namespace, kubeconfig=file).exit_code != 0:  # Rights take a moment to count.
         assert time.monotonic() < deadline
         time.sleep(0.2)

@@ -88,7 +88,7 @@ def proxied(platform: Platform, folder: Path) -> Generator[Proxy]:
             if fault.status:
                 self.answer(fault.status, b"a proxy's own words", *fault.headers)
                 return
-            connection = HTTPSConnection(target, context=trust, timeout=30)
+            connection = HTTPSConnection(target, context=trust, timeout=900)
             names = ("Accept", "Content-Type")
             connection.request(self.command, self.path, body, {name: self.headers[name] for name in names})
             answer = connection.getresponse()

@@ -171,6 +171,7 @@ def test_deletion_waits_for_completion(cluster: Cluster, namespace: str) -> None
     cluster.delete(Reference.of(manifest))
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_stuck_deletion_names_its_finalizer(cluster: Cluster, held: Reference) -> None:
     with pytest.raises(
         WaitTimeoutError, match=r"ConfigMap .*/held to be deleted; .*finalizer tests\.example\.com/held"
@@ -192,6 +193,7 @@ def test_waiting_returns_the_first_answer(cluster: Cluster) -> None:
     assert cluster.wait_for(lambda: next(answers), poll=0.01) == "ready"
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_timeout_names_what_it_waited_for(cluster: Cluster) -> None:
     with pytest.raises(WaitTimeoutError, match=r"timed out after 0\.05 s waiting for a pod"):
         cluster.wait_for(lambda: None, timeout=0.05, poll=0.01, what="a pod")

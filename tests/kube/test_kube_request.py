@@ -1,8 +1,10 @@
 """Which answers of a server are worth another attempt."""
 
+import time
+
 import pytest
 
-from gpu_tenancy.kube.request import transient
+from gpu_tenancy.kube.request import RetryBudget, transient
 
 QUOTA = b'{"message":"Operation cannot be fulfilled on resourcequotas \\"budget\\": the object has been modified"}'
 
@@ -23,3 +25,13 @@ def test_an_object_that_a_busy_quota_refused_is_created_again_and_one_that_may_e
     method: str, status: int, content: bytes, *, again: bool
 ) -> None:
     assert transient(method, status, content) is again
+
+
+def test_an_outage_that_was_given_up_ends_when_nothing_failed_for_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    budget = RetryBudget(30)
+    repeated: dict[float, bool] = {}
+    for now[0] in (100, 120, 131, 150, 170, 201, 220):
+        repeated[now[0]] = budget.pause(0) is not None
+    assert repeated == {100: True, 120: True, 131: False, 150: False, 170: False, 201: True, 220: True}

@@ -86,7 +86,7 @@ def tried(tests: list[Data], rules: Data, folder: Path, every: str = "1m") -> tu
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     return done.returncode == 0, done.stdout + done.stderr

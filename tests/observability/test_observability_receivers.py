@@ -66,7 +66,7 @@ def _receivers(sections: Data, labels: dict[str, str], folder: Path) -> str:
     file.write_text(yaml.safe_dump(config).replace("file://", "http://file"), encoding="utf-8")
     asked = [f"{name}={value}" for name, value in labels.items()]
     command = [str(amtool()), "config", "routes", "test", f"--config.file={file}", *asked]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=900).stdout.strip()
 
 
 @pytest.mark.process

@@ -162,8 +162,8 @@ def test_a_pack_exits_when_the_engine_cancels_it() -> None:
     with pack_process(ROOT / "policy" / "workloads") as client:
         (pid,) = children() - before
         stub: Any = client.stub
-        stub.Handshake(wire.AnalyzerHandshakeRequest(engine_address="127.0.0.1:1"), timeout=10)
-        stub.Cancel(Empty(), timeout=10)
+        stub.Handshake(wire.AnalyzerHandshakeRequest(engine_address="127.0.0.1:1"), timeout=900)
+        stub.Cancel(Empty(), timeout=900)
         assert psutil.Process(pid).wait(20) == 0
 
 

@@ -9,7 +9,6 @@ from playwright.sync_api import Browser, expect
 from ui_served import SCRIPT, Served, research, serving
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
-PATIENCE = 60_000
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +33,7 @@ def chromium(started: Browser, served: Served) -> Iterator[Browser]:
 
 def look(chromium: Browser, served: Served, width: int = 1280) -> Opened:
     found = opened(chromium, served.server.address, width=width)
-    expect(found.page.locator("#status")).to_have_text("Live", timeout=PATIENCE)
+    expect(found.page.locator("#status")).to_have_text("Live")
     return found
 
 
@@ -44,14 +43,14 @@ def test_it_shows_changes_without_being_loaded_again_and_keeps_the_focus(chromiu
     page.locator("#usage summary").first.click()
     page.get_by_role("button", name="early").focus()
     served.change(research("late", "early", "third"))
-    expect(page.locator("#pending h2")).to_have_text("Pending: 3 jobs", timeout=PATIENCE)
+    expect(page.locator("#pending h2")).to_have_text("Pending: 3 jobs")
     expect(page.get_by_role("button", name="early")).to_be_focused()
     expect(page.locator("#usage table")).to_be_hidden()
     served.change("the API server is not reachable")
-    expect(page.locator("#status")).to_contain_text("Not refreshed since", timeout=PATIENCE)
+    expect(page.locator("#status")).to_contain_text("Not refreshed since")
     expect(page.locator("#pending")).to_contain_text("third")
     served.change(research("late"))
-    expect(page.locator("#status")).to_have_text("Live", timeout=PATIENCE)
+    expect(page.locator("#status")).to_have_text("Live")
     expect(page.locator("#pending h2")).to_have_text("Pending: 1 job")
     assert found.complaints == []
     assert {url.removeprefix(served.server.address) for url in found.requests} == {"", "events"}
@@ -65,7 +64,7 @@ def test_the_keyboard_finds_a_job_and_asks_why(chromium: Browser, served: Served
     expect(page.locator("form.find output")).to_have_text("1 of 6 rows")
     expect(page.get_by_role("button", name="late")).to_be_hidden()
     page.get_by_role("button", name="early").press("Enter")
-    expect(page.locator("dialog h2")).to_have_text("Job research/early", timeout=PATIENCE)
+    expect(page.locator("dialog h2")).to_have_text("Job research/early")
     expect(page.locator("dialog .reason")).to_have_text(f"{SCRIPT} is ahead")
     page.keyboard.press("Escape")
     expect(page.get_by_role("button", name="early")).to_be_focused()
@@ -81,7 +80,7 @@ def test_axe_finds_no_violations_in_light_and_dark_also_in_the_dialog(chromium: 
     found.unfold()
     assert violations(found.page) == {"light": [], "dark": []}
     found.page.get_by_role("button", name="early").click()
-    expect(found.page.locator("dialog h2")).to_be_visible(timeout=PATIENCE)
+    expect(found.page.locator("dialog h2")).to_be_visible()
     assert violations(found.page) == {"light": [], "dark": []}
 
 
@@ -96,7 +95,7 @@ def test_nothing_moves_for_those_who_want_that(chromium: Browser, served: Served
     page = look(chromium, served).page
     served.change(research("late", "early", "third"))
     row = page.locator("tr.changed th", has_text="third")
-    expect(row).to_be_visible(timeout=PATIENCE)
+    expect(row).to_be_visible()
     assert row.evaluate("(cell) => getComputedStyle(cell).animationName") == "changed"
     page.emulate_media(reduced_motion="reduce")
     assert row.evaluate("(cell) => getComputedStyle(cell).animationName") == "none"
@@ -107,4 +106,4 @@ def test_the_page_says_so_when_the_command_ended(chromium: Browser, served: Serv
     served.refreshing.stop()
     served.server.shutdown()
     served.server.server_close()
-    expect(page.locator("#status")).to_contain_text("tenancy ui has ended", timeout=PATIENCE)
+    expect(page.locator("#status")).to_contain_text("tenancy ui has ended")

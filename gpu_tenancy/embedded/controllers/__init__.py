@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
+from gpu_tenancy.base.patience import patient
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.writing import write_private
 from gpu_tenancy.embedded.controllers.adapting import API_SERVICE, DEFINITION, DEFINITIONS, WEBHOOKS
@@ -184,12 +185,13 @@ class Controllers:
             self._write((*self.recorded(), controller))
 
     def _until_ready(self, name: str, ready: Ready, launch: Launch) -> None:
-        deadline = time.monotonic() + READY_WITHIN
+        within = patient(READY_WITHIN)
+        deadline = time.monotonic() + within
         authority = launch.folder(name) / "certificates" / "ca.crt"
         while not _answers(ready, launch.ports[name][ready.port], authority):
             runs = any(controller.name == name and controller.runs for controller in self.recorded())
             if not runs or time.monotonic() > deadline:
-                what = f"was not ready after {READY_WITHIN:g} s" if runs else "exited"
+                what = f"was not ready after {within:g} s" if runs else "exited"
                 raise failure(name, what, self._places.log(name))
             time.sleep(0.2)
 

@@ -17,6 +17,7 @@ from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, map_at, maps_at, text_at
+from gpu_tenancy.base.patience import patient
 from gpu_tenancy.kube.client import Manifest
 
 _PREFIX: Final = "/registry/apiextensions.k8s.io/customresourcedefinitions/"
@@ -87,7 +88,8 @@ class Etcd:
                 raise ConsoleError(f"etcd: {name} cannot be stored: it answers with {status}", "run the command again")
 
     def _status(self, method: str, path: str, body: str | None = None) -> int:
-        with closing(http.client.HTTPSConnection(self.host, self.port, context=self.trust, timeout=_TIMEOUT)) as one:
+        within = patient(_TIMEOUT)
+        with closing(http.client.HTTPSConnection(self.host, self.port, context=self.trust, timeout=within)) as one:
             one.request(method, path, body)
             return one.getresponse().status
 

@@ -62,7 +62,7 @@ KNOWN: Final[Mapping[str, str]] = {
 """Inputs that the program computes from an answer: the version of a new launch template, and stand-ins of policies that
 name an ARN, whose texts other tests evaluate."""
 NOT_OF_A_CREATION: Final = frozenset({"ModifyLaunchTemplate", "ScheduleKeyDeletion", "UpdateAddon"})
-_SECONDS: Final = 60
+_SECONDS: Final = 900
 
 
 @dataclass

@@ -316,7 +316,7 @@ class Stops:
         given = {one["name"]: one["value"] for one in self.container["env"]}
         own = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "KUBECONFIG": str(self.kubeconfig)}
         done = subprocess.run(
-            self.container["command"], env={**given, **own}, capture_output=True, text=True, check=False, timeout=120
+            self.container["command"], env={**given, **own}, capture_output=True, text=True, check=False, timeout=900
         )
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
@@ -325,7 +325,7 @@ class Stops:
         resource, _, below = resource.partition("/")
         asked = ["auth", "can-i", verb, resource, f"--subresource={below}", "-n", namespace]
         words = ["kubectl", f"--kubeconfig={self.kubeconfig}", *asked]
-        answer = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60).stdout.strip()
+        answer = subprocess.run(words, capture_output=True, text=True, check=False, timeout=900).stdout.strip()
         assert answer in {"yes", "no"}
         return answer == "yes"
 

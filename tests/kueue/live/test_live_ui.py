@@ -22,7 +22,7 @@ from queueing import Queueing
 from researchers import TEAM, Researcher
 
 pytestmark = pytest.mark.platform
-PATIENCE: Final = 120.0
+PATIENCE: Final = 600.0
 """Seconds until the board shows a change; 10 are usual."""
 JOB: Final[Any] = {
     "apiVersion": "batch/v1",
@@ -98,7 +98,7 @@ def command(kubeconfig: Path) -> Generator[tuple[subprocess.Popen[str], str]]:
 
 def boards(address: str) -> Iterator[Any]:
     url = urlsplit(address)
-    connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=120)
+    connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=900)
     connection.request("GET", f"{url.path}events")
     answer = connection.getresponse()
     for line in iter(answer.readline, b""):
@@ -118,7 +118,7 @@ def until(found: Iterator[Any], holds: Callable[[Any], bool]) -> Any:
 
 def why(address: str, name: str) -> str:
     url = urlsplit(address)
-    connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=120)
+    connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=900)
     connection.request("GET", f"{url.path}why?namespace={TEAM}&kind=Job&name={name}")
     return connection.getresponse().read().decode()
 
