@@ -38,6 +38,8 @@ _FINAL: Final = b"failed to create typed patch object"
 
 _COUNTED: Final = b"Operation cannot be fulfilled on resourcequotas"
 """How a server refuses an object whose quota it could not count, because others were counted at the same time (409)."""
+_NOT_CALLED: Final = b"failed calling webhook"
+"""How a server refuses an object that it stored nothing of, because a webhook did not answer (500)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ def transient(method: str, status: int, content: bytes = b"") -> bool:
     """
     if _FINAL in content:
         return False
-    if _COUNTED in content:
+    if _COUNTED in content or _NOT_CALLED in content:
         return True
     if method in _REPEATABLE:
         return not status or status in _TRANSIENT

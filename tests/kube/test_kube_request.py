@@ -6,6 +6,7 @@ import pytest
 
 from gpu_tenancy.kube.request import RetryBudget, transient
 
+WEBHOOK = b'{"message":"Internal error occurred: failed calling webhook \\"vjob.kb.io\\": failed to call webhook"}'
 QUOTA = b'{"message":"Operation cannot be fulfilled on resourcequotas \\"budget\\": the object has been modified"}'
 
 
@@ -13,6 +14,8 @@ QUOTA = b'{"message":"Operation cannot be fulfilled on resourcequotas \\"budget\
     ("method", "status", "content", "again"),
     [
         ("POST", 409, QUOTA, True),
+        ("POST", 500, WEBHOOK, True),
+        ("POST", 500, b'{"message":"Internal error occurred"}', False),
         ("POST", 409, b'{"reason":"AlreadyExists"}', False),
         ("PATCH", 409, b"Operation cannot be fulfilled on jobs.batch", False),
         ("POST", 503, b"", False),
@@ -21,7 +24,7 @@ QUOTA = b'{"message":"Operation cannot be fulfilled on resourcequotas \\"budget\
         ("PATCH", 500, b"failed to create typed patch object", False),
     ],
 )
-def test_an_object_that_a_busy_quota_refused_is_created_again_and_one_that_may_exist_is_not(
+def test_an_object_that_a_busy_server_refused_is_created_again_and_one_that_may_exist_is_not(
     method: str, status: int, content: bytes, *, again: bool
 ) -> None:
     assert transient(method, status, content) is again

@@ -156,8 +156,10 @@ def belongs(pod: Manifest, made: Manifest) -> bool:
 @pytest.mark.parametrize("kind", AROUND)
 def test_kueue_counts_what_pods_hold_however_it_is_written(boss: Researcher, kind: str) -> None:
     forms = ["both", "limits", "cpu-limits"] if kind == "TrainJob" else [*FORMS]
-    made = {form: boss.submit(written(INTEGRATED[kind], form)) for form in forms}
+    made: dict[str, Manifest] = {}
     try:
+        for form in forms:
+            made[form] = boss.submit(written(INTEGRATED[kind], form))
         for form, one in made.items():
             what = f"the pods of {kind} {form}"
             counted, held = boss.cluster.wait_for(
