@@ -115,10 +115,10 @@ class RetryBudget:
         """Seconds to wait before a failed request is repeated; None if the outage lasts too long."""
         now = time.monotonic()
         with self._lock:
-            ended = self._since is None or now - self._last > self.seconds
-            since = self._since = now if ended else self._since
+            if self._since is None or now - self._last > self.seconds:
+                self._since = now
             self._last = now
-        left = since + self.seconds - now
+            left = self._since + self.seconds - now
         if left <= 0:
             return None
         own = min(_FIRST_PAUSE * 2**attempt, _LONGEST_PAUSE)

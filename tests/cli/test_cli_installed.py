@@ -155,7 +155,7 @@ def test_a_new_project_is_green_with_the_commands_that_are_printed_and_in_its_fi
     options = ("--cloud", cloud) if cloud else ()
     made = installed.run("tenancy", "stack", "init", "my-platform", *options, folder=tmp_path)
     commands = made.stdout.partition("\nnext:\n")[2]
-    done = run_script(commands, tmp_path, dict(installed.environment), seconds=300)
+    done = run_script(commands, tmp_path, dict(installed.environment))
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[1] == "OK"
     assert "no mandatory violations" in done.stdout
@@ -170,7 +170,7 @@ def test_a_new_project_is_green_with_the_commands_that_are_printed_and_in_its_fi
     git(project, "commit", "--quiet", "--message", "project")
     given = {"TENANCY": "tenancy", "BASE": "origin/main", "OUT": "out", "REAL": "", "GITHUB_STEP_SUMMARY": "summary.md"}
     action = script(ACTION.name, "Preview changed stacks")
-    done = run_script(action, project, {**installed.environment, **given}, seconds=300)
+    done = run_script(action, project, {**installed.environment, **given})
     assert done.returncode == 0, done.stdout + done.stderr
     comment = (project / "out/comment.md").read_text(encoding="utf-8")
     assert "| ✓ | `dev` | OK |" in comment
