@@ -112,10 +112,15 @@ class RetryBudget:
         self._lock = Lock()
 
     def pause(self, attempt: int, retry_after: str | None = None) -> float | None:
-        """Seconds to wait before a failed request is repeated; None if the outage lasts too long."""
+        """Seconds to wait before a failed request is repeated; None if the outage lasts too long.
+
+        Args:
+            attempt: how often the same request has failed before.
+            retry_after: the header with which the server says after how many seconds it may work again.
+        """
         now = time.monotonic()
         with self._lock:
-            if self._since is None or now - self._last > self.seconds:
+            if self._since is None or (not attempt and now - self._last > self.seconds):
                 self._since = now
             self._last = now
             left = self._since + self.seconds - now

@@ -38,3 +38,5 @@ def test_an_outage_that_was_given_up_ends_when_nothing_failed_for_as_long(monkey
     for now[0] in (100, 120, 131, 150, 170, 201, 220):
         repeated[now[0]] = budget.pause(0) is not None
     assert repeated == {100: True, 120: True, 131: False, 150: False, 170: False, 201: True, 220: True}
+    now[0] = 300
+    assert budget.pause(1) is None  # however long each attempt of the same request takes
