@@ -51,12 +51,12 @@ def _reports(reporter: pytest.TerminalReporter) -> list[pytest.TestReport]:
 
 def failures(reports: Iterable[pytest.TestReport]) -> list[str]:
     """The name of each failure, in which of its phases it failed, and the start of the reason."""
-    return [
-        f"{one.nodeid} failed in its {one.when}: {getattr(crash, 'message', one.longreprtext[-_REASON:])[:_REASON]}"
-        for one in reports
-        if one.failed
-        for crash in [getattr(one.longrepr, "reprcrash", None)]
-    ]
+    lines: list[str] = []
+    for one in (each for each in reports if each.failed):
+        crash = getattr(one.longrepr, "reprcrash", None)
+        reason: str = crash.message if crash else one.longreprtext
+        lines.append(f"{one.nodeid} failed in its {one.when}: {reason[:_REASON]}")
+    return lines
 
 
 def with_cli(reports: Iterable[pytest.TestReport]) -> str:

@@ -4,7 +4,7 @@ import socket
 import subprocess
 
 import pytest
-from layers import PULUMI, with_cli
+from layers import PULUMI, failures, with_cli
 from starts import guarded
 
 
@@ -27,6 +27,12 @@ def test_a_run_says_how_many_tests_with_the_cli_ran_and_why_others_did_not() -> 
     assert with_cli(ran) == "Tests with the Pulumi CLI: 1 of 1 ran"
     assert with_cli([*ran, *skipped]) == "Tests with the Pulumi CLI: 1 of 3 ran; no CLI"
     assert not with_cli([report("d", "call", mark="process")])
+
+
+def test_a_run_ends_with_what_failed_and_why() -> None:
+    lost = report("b", "teardown")
+    lost.outcome, lost.longrepr = "failed", "timed out after 600 s"
+    assert failures([report("a", "call"), lost]) == ["b failed in its teardown: timed out after 600 s"]
 
 
 def test_a_fixture_of_a_whole_file_can_start_programs_before_its_first_test() -> None:

@@ -17,7 +17,7 @@ from gpu_tenancy.kube.errors import NO_CONTAINERS, SIMULATED
 _PATIENCE: Final = 20.0
 """Seconds for the answer of nvidia-smi in a pod."""
 _LOGGED: Final = re.compile(r"^[IWEF]\d{4} [\d:.]+ .*\n?", re.MULTILINE)
-"""A line in which kubectl logs its own work: https://github.com/kubernetes/klog/blob/v2.130.1/klog.go#L624-L645"""
+"""A line in which kubectl logs its own work: https://github.com/kubernetes/klog/blob/v2.130.1/klog.go"""
 
 
 @dataclass(frozen=True, slots=True)
