@@ -12,6 +12,7 @@ from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine.checks import problems
 from gpu_tenancy.engine.objects import KubernetesObject, kubernetes_objects, waves
 from gpu_tenancy.engine.render import render
+from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.model.source import Source, read_file, to_config
 
@@ -80,3 +81,47 @@ def refusal(send: Callable[[], object]) -> str:
     with pytest.raises(ApiError) as refused:
         send()
     return refused.value.message
+
+
+def admitted(cluster: Cluster, pod: Any) -> Any:
+    """The pod as a server takes it, by a dry run; waits for a quota that admission does not know the usage of yet."""
+
+    def known() -> Any:
+        try:
+            return cluster.create(pod, dry_run=True)
+        except ApiError as error:
+            if "status unknown for quota" not in error.message:
+                raise
+        return None
+
+    return cluster.wait_for(known, what="usage of quotas")
+
+
+def refused_soon(cluster: Cluster, words: str, send: Callable[[], object]) -> None:
+    """Waits for a refusal by a quota: admission judges by its own copy of quotas, which is behind what was stored."""
+
+    def refused() -> bool:
+        try:
+            send()
+        except ApiError as error:
+            return words in error.message
+        return False
+
+    cluster.wait_for(refused, what=f"a refusal with {words!r}")
+
+
+def known_class(cluster: Cluster, name: str, value: int, namespace: str) -> None:
+    """Makes a priority class that pods may name at once: admission judges by its own copy of them, too."""
+    api = "scheduling.k8s.io/v1"
+    cluster.apply({"apiVersion": api, "kind": "PriorityClass", "metadata": {"name": name}, "value": value})
+    pod = a_pod(namespace)
+    pod["spec"]["priorityClassName"] = name
+
+    def known() -> bool:
+        try:
+            cluster.create(pod, dry_run=True)
+        except ApiError as error:
+            return "no PriorityClass" not in error.message
+        return True
+
+    cluster.wait_for(known, what=f"priority class {name} to be known")

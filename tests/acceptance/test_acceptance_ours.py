@@ -7,7 +7,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from acceptance_builders import STACKS, a_pod, declared, in_waves, moved, only, refusal, resources
+from acceptance_builders import (
+    STACKS,
+    a_pod,
+    admitted,
+    declared,
+    in_waves,
+    known_class,
+    moved,
+    only,
+    refusal,
+    refused_soon,
+    resources,
+)
 from builders import GPU, Data, errors, job, server, stack, team
 from rendered_stacks import stack_of_repository
 
@@ -43,17 +55,12 @@ def ours() -> tuple[KubernetesObject, ...]:
 @pytest.fixture
 def home(cluster: Cluster, namespace: str) -> Iterator[str]:
     """A namespace in which pods may be made, and the classes that they name."""
-    for name, value in ((HIGH, 5), (LOW, 1)):
-        manifest: Any = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
-        cluster.apply({**manifest, "value": value})
     cluster.wait_for(lambda: cluster.exists("v1", "ServiceAccount", "default", namespace), what="the account")
+    for name, value in ((HIGH, 5), (LOW, 1)):
+        known_class(cluster, name, value, namespace)
     yield namespace
     for name in (HIGH, LOW):
         cluster.delete(Reference("scheduling.k8s.io/v1", "PriorityClass", name))
-
-
-def admitted(cluster: Cluster, pod: Any) -> Any:
-    return cluster.create(pod, dry_run=True)
 
 
 def of_class(pod: Any, priority: str) -> Any:
@@ -82,11 +89,8 @@ def test_our_quota_counts_the_gpus_that_another_prefix_leaves_uncounted(
 
     cluster.apply(quota)
     cluster.wait_for(lambda: _used(cluster, quota).get(f"requests.{GPU}") == "18", what="the GPUs counted")
-    words = refusal(lambda: admitted(cluster, a_pod(home, "third", limits={GPU: 1})))
-    assert (
-        f"exceeded quota: budget, requested: requests.{GPU}=1, used: requests.{GPU}=18, limited: requests.{GPU}=16"
-        in words
-    )
+    words = f"exceeded quota: budget, requested: requests.{GPU}=1, used: requests.{GPU}=18, limited: requests.{GPU}=16"
+    refused_soon(cluster, words, lambda: admitted(cluster, a_pod(home, "third", limits={GPU: 1})))
     (problem,) = errors(with_team(compute={f"limits.{GPU}": 8}))
     assert "a ResourceQuota ignores this key" in problem
 
@@ -119,8 +123,8 @@ def test_our_pair_of_scoped_quotas_admits_its_class_and_refuses_others_and_none(
             put(cluster, moved(dict(one.manifest), home))
     admitted(cluster, of_class(pod, HIGH))
     for other in (of_class(pod, LOW), pod):
-        words = refusal(lambda other=other: admitted(cluster, other))
-        assert "exceeded quota: budget-no-other-priority, requested: pods=1, used: pods=0, limited: pods=0" in words
+        words = "exceeded quota: budget-no-other-priority, requested: pods=1, used: pods=0, limited: pods=0"
+        refused_soon(cluster, words, lambda other=other: admitted(cluster, other))
     (problem,) = errors(with_team(priority=LOW, compute={"priorities": [HIGH]}, training={"j": job()}))
     assert f"{LOW} is not among the priority classes that the namespace allows ({HIGH})" in problem
 

@@ -72,6 +72,7 @@ def test_all_checks_pass_and_leave_no_objects(cluster: Cluster, local: Tenancy) 
     cluster.wait_gone(Reference("v1", "Namespace", NAMESPACE))  # `check_placement` does not wait for the deletion.
 
 
+@pytest.mark.usefixtures("impatient")
 def test_the_check_of_a_quota_fails_without_the_quota(cluster: Cluster, local: Tenancy) -> None:
     quota = cluster.get("v1", "ResourceQuota", "budget", "ml-research")
     assert quota
