@@ -205,14 +205,15 @@ class Cluster:
         for line in self._transport.lines(Request("GET", path, query, accept="*/*", endless=follow)):
             yield line.decode(errors="replace")
 
-    def create(self, manifest: Mapping[str, Json], *, dry_run: bool = False) -> Manifest:
+    def create(self, manifest: Mapping[str, Json], *, dry_run: bool = False, once: bool = False) -> Manifest:
         """Creates an object that must not exist yet, with strict field validation, and returns it.
 
         For objects that are never changed, such as a sample Pod with `generateName`. Use `apply` for all others.
+        With `once`, the request is not repeated while a webhook does not answer: for those who ask again themselves.
         """
         reference = Reference.of(manifest)
         path = self._located(reference).path(reference.namespace)
-        return self._ask(Request("POST", path, writing(dry_run=dry_run), manifest))
+        return self._ask(Request("POST", path, writing(dry_run=dry_run), manifest, once=once))
 
     def impersonating(self, user: str, group: str = "") -> "Cluster":
         """The same API server, asked as somebody else; `group` is empty for a user in no group of a directory."""

@@ -209,7 +209,7 @@ def _until_accepted(cluster: Cluster, release: ReleasePlan) -> None:
 
     def accepted() -> bool:
         try:
-            cluster.create(manifest, dry_run=True)
+            cluster.create(manifest, dry_run=True, once=True)
         except (ApiError, UnreachableError) as error:
             last[0] = str(error)
             return False
