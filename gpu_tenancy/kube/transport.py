@@ -120,7 +120,7 @@ class Transport:
         query = urlencode([(key, value) for key, value in request.query.items() if value])
         url = f"{self.server}{request.path}{'?' if query else ''}{query}"
         body = None if request.body is None else json.dumps(request.body)
-        timeout = Timeout(connect=patient(_CONNECT), read=None) if request.endless else self._timeout
+        timeout = Timeout(connect=self._timeout.connect_timeout, read=None) if request.endless else self._timeout
         return self._pool.request(
             request.method, url, headers=headers, body=body, timeout=timeout, preload_content=False
         )
