@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, Page, expect, sync_playwright
+from starts import GUARD
 
 from gpu_tenancy.embedded.platform import Platform
 
@@ -160,7 +161,7 @@ def _apt(*words: str) -> str:
         ["apt-get", *words],
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=GUARD,
         check=False,
         env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
     )

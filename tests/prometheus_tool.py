@@ -13,6 +13,7 @@ from typing import Final
 from urllib.request import urlopen
 
 import pytest
+from starts import GUARD
 
 from gpu_tenancy.base.patience import patient
 from gpu_tenancy.embedded.platform import Platform
@@ -84,7 +85,7 @@ def _program(program: str) -> Path:
     with TemporaryDirectory() as text:
         folder = Path(text)
         package = _package(folder, program)
-        subprocess.run(["dpkg-deb", "-x", str(package), str(folder / "all")], check=True, timeout=900)
+        subprocess.run(["dpkg-deb", "-x", str(package), str(folder / "all")], check=True, timeout=GUARD)
         kept.parent.mkdir(parents=True, exist_ok=True)
         unfinished = kept.with_suffix(f".{os.getpid()}")
         shutil.copy2(folder / "all/usr/bin" / program, unfinished)
@@ -112,5 +113,7 @@ def _package(folder: Path, program: str) -> Path:
 
 
 def _apt(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(["apt-get", *arguments], cwd=folder, capture_output=True, text=True, timeout=900, check=False)
+    done = subprocess.run(
+        ["apt-get", *arguments], cwd=folder, capture_output=True, text=True, timeout=GUARD, check=False
+    )
     return done.stdout[-500:] + done.stderr[-500:]

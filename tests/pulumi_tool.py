@@ -11,12 +11,11 @@ from typing import Final
 import yaml
 from cli_builders import Project
 from rich.text import Text
+from starts import GUARD
 
 from gpu_tenancy.kube.request import Request
 from gpu_tenancy.kube.transport import Transport
 
-GUARD: Final = 900
-"""Seconds after which a command counts as one that hangs."""
 _SCHEMA: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 
 

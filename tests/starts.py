@@ -1,4 +1,4 @@
-"""What a case without marks may not do: start a program, or listen on a port."""
+"""What a case without marks may not do: start a program, or listen on a port; and when what is started hangs."""
 
 import importlib
 import sys
@@ -8,6 +8,8 @@ from typing import Final
 
 import pytest
 
+GUARD: Final = 900
+"""Seconds after which a program or a server counts as one that hangs, however busy the machine."""
 _STARTS: Final = frozenset({"os.fork", "os.posix_spawn", "os.system", "socket.bind", "subprocess.Popen"})
 """Python's audit events of a program that is started, and of a port that is listened on."""
 _running = [""]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from cyclonedx.model.bom import Bom
 from repository import ROOT
+from starts import GUARD
 
 from dependencies import licenses
 from dependencies.licenses import PAGE, is_allowed, license_of, listed, problems, rules
@@ -84,7 +85,7 @@ def test_a_package_is_for_its_first_use() -> None:
 
 def sbom(folder: Path) -> bytes:
     file = folder / "sbom.json"
-    subprocess.run([sys.executable, "-m", "dependencies.sbom", str(file)], cwd=ROOT, check=True, timeout=900)
+    subprocess.run([sys.executable, "-m", "dependencies.sbom", str(file)], cwd=ROOT, check=True, timeout=GUARD)
     return file.read_bytes()
 
 
@@ -139,7 +140,7 @@ def test_uv_builds_the_same_wheel_from_the_source_distribution(tmp_path: Path) -
         folder = tmp_path / str(from_source)
         build = [sys.executable, "-m", "uv", "build", "--quiet", "--offline", "--no-build-isolation"]
         build += ["--python", sys.executable, "--out-dir", folder]
-        subprocess.run(build if from_source else [*build, "--wheel"], cwd=ROOT, check=True, timeout=900)
+        subprocess.run(build if from_source else [*build, "--wheel"], cwd=ROOT, check=True, timeout=GUARD)
         wheels += [wheel.read_bytes() for wheel in folder.glob("*.whl")]
     with_sources, direct = wheels
     assert with_sources == direct
@@ -147,10 +148,10 @@ def test_uv_builds_the_same_wheel_from_the_source_distribution(tmp_path: Path) -
 
 def built(clone: Path, umask: int) -> str:
     """The SHA-256 of a wheel that is built in a clone whose files have other times and permissions."""
-    subprocess.run(["git", "clone", "--quiet", ROOT, clone], umask=umask, check=True, timeout=900)
+    subprocess.run(["git", "clone", "--quiet", ROOT, clone], umask=umask, check=True, timeout=GUARD)
     for number, file in enumerate(sorted(clone.rglob("*"))):
         os.utime(file, (umask + number, umask + number), follow_symlinks=False)
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", "dist"]
-    subprocess.run(build, cwd=clone, check=True, capture_output=True, timeout=900)
+    subprocess.run(build, cwd=clone, check=True, capture_output=True, timeout=GUARD)
     (wheel,) = (clone / "dist").glob("*.whl")
     return hashlib.sha256(wheel.read_bytes()).hexdigest()

@@ -10,6 +10,7 @@ import pytest
 import uv
 from packaging.requirements import Requirement
 from repository import ROOT
+from starts import GUARD
 
 from gpu_tenancy.embedded.toolchain import REQUIREMENTS, WHEEL
 
@@ -32,7 +33,9 @@ def requirements(file: Path) -> dict[str, list[str]]:
 @pytest.mark.parametrize("group", EXPORTED)
 def test_a_file_of_requirements_is_what_the_lock_exports(group: str) -> None:
     words = ["export", "--quiet", "--frozen", "--offline", "--no-header", "--no-annotate", "--only-group", group]
-    done = subprocess.run([uv.find_uv_bin(), *words], cwd=ROOT, check=True, capture_output=True, text=True, timeout=900)
+    done = subprocess.run(
+        [uv.find_uv_bin(), *words], cwd=ROOT, check=True, capture_output=True, text=True, timeout=GUARD
+    )
     head, _, text = EXPORTED[group].read_text(encoding="utf-8").partition("\n")
     assert head == "# Written by `make requirements`; do not edit."
     assert text == done.stdout, "run `make requirements`"
@@ -77,7 +80,7 @@ def test_pip_installs_no_requirement_with_another_hash(tmp_path: Path) -> None:
         check=False,
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=GUARD,
     )
     assert done.returncode == 1
     assert "DO NOT MATCH THE HASHES" in done.stderr

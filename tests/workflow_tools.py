@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import yaml
 from repository import ROOT
+from starts import GUARD
 
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.platform import Platform
@@ -97,7 +98,7 @@ def commands(text: str) -> list[list[str]]:
 def run(program: Path, *arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Runs a linter or a checker to its end."""
     words = [str(program), *map(str, arguments)]
-    return subprocess.run(words, cwd=cwd, check=False, capture_output=True, text=True, timeout=900)
+    return subprocess.run(words, cwd=cwd, check=False, capture_output=True, text=True, timeout=GUARD)
 
 
 def run_script(
@@ -111,5 +112,5 @@ def run_script(
         check=False,
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=GUARD,
     )

@@ -29,6 +29,7 @@ from cli_builders import Project
 from platforms import ending
 from prometheus_tool import running
 from repository import ROOT
+from starts import GUARD
 
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.cost.prometheus import Prometheus
@@ -161,7 +162,7 @@ def test_metrics_are_for_those_who_ask_the_loopback_by_its_name(
         Thread(target=server.serve_forever, daemon=True).start()
 
         def status(path: str, host: str) -> int:
-            connection = HTTPConnection("127.0.0.1", server.server_port, timeout=900)
+            connection = HTTPConnection("127.0.0.1", server.server_port, timeout=GUARD)
             connection.request("GET", path, headers={"Host": host})
             return connection.getresponse().status
 

@@ -19,6 +19,7 @@ import yaml
 from acceptance_builders import Manifest, declared, flat, in_waves, only, refusal
 from builders import Data, stack, team
 from removing import remove
+from starts import GUARD
 from test_components_storage import CREATED
 
 from components.snapshots import OF
@@ -91,13 +92,13 @@ class Jobs:
             capture_output=True,
             text=True,
             check=False,
-            timeout=900,
+            timeout=GUARD,
         )
 
     def can(self, team: str, verb: str, resource: str, namespace: str = "") -> bool:
         where = f"--namespace={namespace}" if namespace else "--all-namespaces"
         asked = ["kubectl", f"--kubeconfig={self.login(team)}", "auth", "can-i", verb, resource, where]
-        answer = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=900).stdout.strip()
+        answer = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=GUARD).stdout.strip()
         assert answer in {"yes", "no"}
         return answer == "yes"
 

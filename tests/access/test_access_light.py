@@ -12,6 +12,7 @@ import pytest
 import yaml
 from people_builders import OWN, Desk
 from repository import ROOT
+from starts import GUARD
 
 from gpu_tenancy.embedded.certificates import issue_client
 from gpu_tenancy.embedded.platform import Platform
@@ -50,7 +51,7 @@ class Light:
             capture_output=True,
             text=True,
             check=False,
-            timeout=900,
+            timeout=GUARD,
         )
 
 
@@ -63,10 +64,10 @@ def light(tmp_path_factory: pytest.TempPathFactory) -> Light:
         (*uv, "sync", "--frozen", "--no-dev", "--no-install-project", "--compile-bytecode", "--python", sys.executable),
     ):
         environment = {**os.environ, "UV_PROJECT_ENVIRONMENT": str(folder / "environment")}
-        subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, check=True, timeout=900)
+        subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, check=True, timeout=GUARD)
     (wheel,) = folder.glob("*.whl")
     install = (*uv, "pip", "install", "--no-deps", "--compile-bytecode", "--python", folder / "environment/bin/python")
-    subprocess.run([*install, wheel], capture_output=True, check=True, timeout=900)
+    subprocess.run([*install, wheel], capture_output=True, check=True, timeout=GUARD)
     return Light(folder / "environment")
 
 

@@ -18,6 +18,7 @@ from platforms import GARBAGE
 from repository import ROOT
 from rich.console import RenderableType
 from rich.text import Text
+from starts import GUARD
 from typer.testing import CliRunner, Result
 
 from gpu_tenancy.base.output import Output
@@ -140,7 +141,7 @@ class Home:
             capture_output=True,
             text=True,
             check=False,
-            timeout=900,
+            timeout=GUARD,
         )
 
     def up(self, stack: str = "good", *options: str, controllers: str = "none") -> subprocess.CompletedProcess[str]:

@@ -12,6 +12,7 @@ from threading import Event
 from typing import Any, Final
 
 import yaml
+from starts import GUARD
 
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError, UnknownKindError
@@ -20,8 +21,6 @@ from gpu_tenancy.kube.references import Reference
 _ADMISSION: Final = ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration")
 _GONE, _CHANGED = 404, 409
 _PAUSE: Final = 0.2
-_GUARD: Final = 900
-"""Seconds that no run of kubectl takes."""
 
 
 @contextmanager
@@ -138,7 +137,7 @@ def _within(places: dict[str, Path], text: str) -> str:
 
 def _kubectl(*arguments: str, environment: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        ["kubectl", *arguments], env=environment, capture_output=True, text=True, check=False, timeout=_GUARD
+        ["kubectl", *arguments], env=environment, capture_output=True, text=True, check=False, timeout=GUARD
     )
 
 

@@ -14,6 +14,7 @@ import yaml
 from builders import EXISTING, Data
 from chart_repository import StandIn
 from repository import ROOT
+from starts import GUARD
 
 from gpu_tenancy.model.project import project_name
 
@@ -27,9 +28,6 @@ for operator in operators().values():
 runpy.run_path({program!r}, run_name="__main__")
 """
 """Other addresses of the same charts; all else is the program."""
-
-_GUARD = 900
-"""Seconds after which a command counts as one that hangs; half a minute is usual."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +99,7 @@ class OnCli:
             capture_output=True,
             text=True,
             check=False,
-            timeout=_GUARD,
+            timeout=GUARD,
         )
         assert done.returncode == 0, f"pulumi {arguments[0]}: {_diagnostics(done.stdout)}\n{done.stderr}"
         return done.stdout

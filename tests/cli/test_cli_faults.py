@@ -18,6 +18,7 @@ from typing import Final, Literal
 import psutil
 import pytest
 from cli_builders import Home
+from starts import GUARD
 
 from gpu_tenancy.embedded.parts import API_SERVER
 from gpu_tenancy.engine.project import preview
@@ -108,7 +109,7 @@ def test_after_a_kill_two_at_once_end_in_one_platform_and_down_waits_for_up(home
     kill(home, Point("applying", 0.1, "up"))
 
     first, second = home.begin(home.upping()), home.begin(home.upping())
-    texts = [running.communicate(timeout=900)[0] for running in (first, second)]
+    texts = [running.communicate(timeout=GUARD)[0] for running in (first, second)]
     assert (first.returncode, second.returncode) == (0, 0), texts
     waited = ["waiting for another process that is deploying to this platform" in text for text in texts]
     assert sorted(waited) == [False, True]
@@ -120,9 +121,9 @@ def test_after_a_kill_two_at_once_end_in_one_platform_and_down_waits_for_up(home
     going = home.begin(home.command("local", "down"))
     wait_for_line(going, "waiting for another process that is deploying to this platform")
     psutil.Process(changing.pid).resume()
-    text, _ = changing.communicate(timeout=900)
+    text, _ = changing.communicate(timeout=GUARD)
     assert (changing.returncode, "no changes" in text) == (0, True), text
-    assert going.communicate(timeout=900)[0] == "embedded platform removed\n"
+    assert going.communicate(timeout=GUARD)[0] == "embedded platform removed\n"
     leaves_nothing(home)
 
 
@@ -159,7 +160,7 @@ def test_a_suspended_machine_continues_or_reports_why_not(home: Home, who: str) 
     time.sleep(ASLEEP)
     for process in stopped:
         process.resume()
-    text, _ = running.communicate(timeout=900)
+    text, _ = running.communicate(timeout=GUARD)
     if running.returncode:
         assert re.search(r"error: .*; .*again", text, re.DOTALL), text
         assert "Traceback" not in text
@@ -200,7 +201,7 @@ def test_a_full_disk_is_named_and_with_room_again_all_converges(home: Home) -> N
         cwd=home.folder,
         env=home.environment,
         check=True,
-        timeout=900,
+        timeout=GUARD,
     )
     said = {file: (home.folder / file).read_text() for file in SAID}
     for file, (words, code) in SAID.items():

@@ -23,6 +23,7 @@ from object_server import serving
 from plugin_process import plugin
 from repository import ROOT
 from rich.text import Text
+from starts import GUARD
 from workflow_tools import ACTION, WORKFLOWS, actionlint, run_script, script, steps
 from workflow_tools import run as run_tool
 
@@ -59,7 +60,7 @@ class Installed:
             capture_output=True,
             text=True,
             check=False,
-            timeout=900,
+            timeout=GUARD,
         )
 
 
@@ -71,7 +72,7 @@ def run(*words: object, **variables: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=900,
+        timeout=GUARD,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -190,7 +191,7 @@ def test_its_test_passes_and_fails_with_a_mistake(installed: Installed) -> None:
             env={**installed.environment, "PYTHONPATH": str(packages)},
             capture_output=True,
             check=False,
-            timeout=900,
+            timeout=GUARD,
         ).returncode
 
     assert tested() == 0
@@ -322,7 +323,7 @@ def test_the_live_page_is_served_and_ends(installed: Installed, clusters: Cluste
     ) as running:
         assert running.stdout
         address = running.stdout.readline().strip()
-        with urllib.request.urlopen(address, timeout=900) as answer:  # noqa: S310 - it is http on the loopback
+        with urllib.request.urlopen(address, timeout=GUARD) as answer:  # noqa: S310 - it is http on the loopback
             page = answer.read().decode()
         assert "red-queue" in page
         assert "<script" in page

@@ -12,6 +12,7 @@ from random import Random
 import psutil
 import pytest
 from cli_builders import Project, small
+from starts import GUARD
 from test_cli_pulumi import deployable, references
 
 from gpu_tenancy.base.json import Json, at
@@ -29,8 +30,6 @@ pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.pulumi]
 
 KILLS = int(os.environ.get("GPU_TENANCY_KILLS", "3"))
 """Number of points at which a deployment is killed; each takes about a minute."""
-_GUARD = 900
-"""Seconds after which a deployment counts as one that hangs."""
 
 ONE_AT_A_TIME = {"PULUMI_PARALLEL": "1"}
 """Environment of a deployment that is killed: one object after the other, so that it can be stopped in between."""
@@ -69,7 +68,7 @@ def kill(cli: PulumiCli, platform: Platform, cluster: Cluster, objects: list[Ref
     arguments = [cli.program, str(cli.folder), str(cli.source), str(platform.kubeconfig)]
     slowly = {**os.environ, **ONE_AT_A_TIME}
     with subprocess.Popen([sys.executable, "-c", _UP, *arguments], stdout=subprocess.DEVNULL, env=slowly) as deploying:
-        deadline = time.monotonic() + _GUARD
+        deadline = time.monotonic() + GUARD
         while len(existing(cluster, objects)) < after and deploying.poll() is None:
             assert time.monotonic() < deadline
             time.sleep(0.02)

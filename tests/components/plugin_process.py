@@ -25,6 +25,7 @@ from pulumi.runtime.proto import (
     resource_pb2_grpc,
 )
 from repository import ROOT
+from starts import GUARD
 
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine.recording import RecordingMonitor, Registration
@@ -38,7 +39,6 @@ BUCKET: Final = f"urn:pulumi:{STACK}::{PROJECT}::aws:s3/bucket:Bucket::weights"
 _OUTPUT: Final = "d0e6a833031e9bbcd3f4e8bde6ca49a4"
 """Marks an output value: https://github.com/pulumi/pulumi/blob/master/sdk/go/common/resource/sig/sig.go"""
 _OPTIONS: Final = (("grpc.enable_http_proxy", 0),)
-_SECONDS: Final = 900.0
 
 Values = Mapping[str, Any]
 
@@ -120,11 +120,11 @@ class Plugin:
 
     def schema(self) -> str:
         """The package schema as JSON."""
-        return self.stub.GetSchema(provider_pb2.GetSchemaRequest(version=0), timeout=_SECONDS).schema
+        return self.stub.GetSchema(provider_pb2.GetSchemaRequest(version=0), timeout=GUARD).schema
 
     def version(self) -> str:
         """The version of the plugin."""
-        return self.stub.GetPluginInfo(Empty(), timeout=_SECONDS).version
+        return self.stub.GetPluginInfo(Empty(), timeout=GUARD).version
 
     def construct(  # noqa: PLR0913 - the fields of the request that matter
         self,
@@ -165,7 +165,7 @@ class Plugin:
                 accepts_output_values=True,
             )
             try:
-                response = self.stub.Construct(request, timeout=_SECONDS)
+                response = self.stub.Construct(request, timeout=GUARD)
             except grpc.RpcError as error:
                 raise ConstructError(error) from error
             decoded = decode(response.state)
@@ -180,7 +180,7 @@ class Plugin:
     def words(self) -> str:
         """Ends the plugin by its own process id and returns what it wrote to standard error."""
         self.process.terminate()
-        _, words = self.process.communicate(timeout=_SECONDS)
+        _, words = self.process.communicate(timeout=GUARD)
         return words
 
 
@@ -293,4 +293,4 @@ def plugin(folder: Path = PLUGIN, python: str = sys.executable, **variables: str
                 yield Plugin(process, int(line), provider_pb2_grpc.ResourceProviderStub(channel), engine)
         finally:
             process.terminate()
-            process.communicate(timeout=_SECONDS)
+            process.communicate(timeout=GUARD)

@@ -13,6 +13,7 @@ import pytest
 from builders import Data, planned, stack, team
 from components_builders import Program, tenancy
 from loopback import Handler, serving
+from starts import GUARD
 from test_components_storage import CREATED
 
 from components import notebook_server
@@ -200,7 +201,7 @@ class Jupyter:
             capture_output=True,
             text=True,
             check=False,
-            timeout=900,
+            timeout=GUARD,
         )
 
 

@@ -20,6 +20,7 @@ from package_schema import misfits
 from plugin_process import BUCKET, PLUGIN, PROJECT, STACK, Constructed, ConstructError, Plugin, output, plugin, secret
 from rendered_stacks import stack_of_repository
 from repository import ROOT
+from starts import GUARD
 
 from components.provider.inputs import filled, property_path
 from components.provider.package import TENANCY_SECTIONS
@@ -515,7 +516,7 @@ def test_the_cli_reads_the_schema_of_the_folder(running: Plugin, tmp_path: Path)
         place(ROOT / part, tmp_path / part)
     folder = tmp_path / PLUGIN.name
     done = subprocess.run(
-        ["pulumi", "package", "get-schema", str(folder)], capture_output=True, text=True, check=False, timeout=900
+        ["pulumi", "package", "get-schema", str(folder)], capture_output=True, text=True, check=False, timeout=GUARD
     )
     assert done.returncode == 0, done.stderr
     start = done.stdout.index("{\n")

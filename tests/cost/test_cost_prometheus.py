@@ -9,6 +9,7 @@ import pytest
 from cli_builders import Project, tenancy
 from cost_month import OCTOBER, lab, terms
 from prometheus_tool import promtool, running
+from starts import GUARD
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.cost.prometheus import Prometheus, of_prometheus
@@ -81,7 +82,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     folder = tmp_path_factory.mktemp("prometheus")
     (folder / "samples").write_text(_openmetrics(), encoding="utf-8")
     made = [str(promtool()), "tsdb", "create-blocks-from", "openmetrics", str(folder / "samples"), str(folder / "data")]
-    subprocess.run(made, check=True, capture_output=True, timeout=900)
+    subprocess.run(made, check=True, capture_output=True, timeout=GUARD)
     (folder / "prometheus.yml").write_text("{}", encoding="utf-8")
     # The samples are older or newer than the clock of this machine: they are never deleted.
     with running(folder / "prometheus.yml", folder / "data", "--storage.tsdb.retention.time=100y") as url:

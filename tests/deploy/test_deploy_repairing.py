@@ -14,7 +14,8 @@ import psutil
 import pytest
 from cli_builders import Project, small
 from cluster_builders import created_by
-from pulumi_tool import GUARD, environment, pulumi, run_here, succeeded, tenancy
+from pulumi_tool import environment, pulumi, run_here, succeeded, tenancy
+from starts import GUARD
 from test_cli_pulumi import deployable, references
 from test_cli_pulumi_faults import KILLS, ONE_AT_A_TIME, existing
 

@@ -24,6 +24,7 @@ import platformdirs
 from kubelet import kubelet
 from repository import ROOT
 from screens import COLUMNS
+from starts import GUARD
 
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.patience import PATIENCE, patient
@@ -40,8 +41,6 @@ IDENTITIES: Final[Mapping[str, tuple[str, ...]]] = {
 """Who they are in the stack `local`."""
 ON_PLATFORM: Final = frozenset({"admin", *IDENTITIES})
 """Who has a kubeconfig of the platform of `make up`."""
-LONGEST: Final = 900.0
-"""Seconds that a block may take."""
 _DROPPED: Final = ("GPU_TENANCY_", "KUBE", "MAKE", "MFLAGS", "PULUMI_", "PYTEST", "PYTHON", "VIRTUAL_ENV", "XDG_")
 """How variables begin that would tell a program of this run; proxies and certificates of the machine stay."""
 _SAVED: Final = ".saved"
@@ -83,7 +82,7 @@ class People:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=LONGEST,
+            timeout=GUARD,
         )
         return Ran(done.returncode, done.stdout)
 
@@ -190,7 +189,7 @@ class People:
     @staticmethod
     def _succeed(words: list[str], folder: Path, environment: Mapping[str, str]) -> None:
         done = subprocess.run(
-            words, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=LONGEST
+            words, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=GUARD
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
@@ -205,10 +204,10 @@ def installed_wheel(folder: Path) -> Path:
         (*uv, *sync),
     ):
         variables = {**os.environ, "UV_PROJECT_ENVIRONMENT": str(place)}
-        subprocess.run(words, cwd=ROOT, env=variables, check=True, capture_output=True, timeout=LONGEST)
+        subprocess.run(words, cwd=ROOT, env=variables, check=True, capture_output=True, timeout=GUARD)
     (wheel,) = (folder / "dist").glob("*.whl")
     install = ("--offline", "pip", "install", "--no-deps", "--python", str(place / "bin" / "python"), str(wheel))
-    subprocess.run((*uv, *install), cwd=ROOT, check=True, capture_output=True, timeout=LONGEST)
+    subprocess.run((*uv, *install), cwd=ROOT, check=True, capture_output=True, timeout=GUARD)
     return place
 
 

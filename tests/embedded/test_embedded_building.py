@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from embedded_builders import a_program, quiet
+from starts import GUARD
 
 from gpu_tenancy.base import progress
 from gpu_tenancy.base.errors import ConsoleError
@@ -54,7 +55,7 @@ def test_the_api_server_that_answers_is_of_the_pinned_version(platform: Platform
     context = ssl.create_default_context(cafile=platform.places.certificate("authority"))
     context.load_cert_chain(platform.places.certificate("admin"), platform.places.key("admin"))
     server = yaml.safe_load(platform.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
-    with urllib.request.urlopen(f"{server}/version", context=context, timeout=900) as answer:  # noqa: S310 - loopback
+    with urllib.request.urlopen(f"{server}/version", context=context, timeout=GUARD) as answer:  # noqa: S310 - loopback
         assert json.load(answer)["gitVersion"] == KUBERNETES
     assert needed_go() >= (1, 26)
 

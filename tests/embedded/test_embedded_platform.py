@@ -15,6 +15,7 @@ import psutil
 import pytest
 import yaml
 from embedded_builders import a_program, quiet
+from starts import GUARD
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.embedded import platform as embedded
@@ -38,7 +39,7 @@ def pids(platform: Platform) -> dict[str, int | None]:
 def told_to(platform: Platform, context: ssl.SSLContext) -> int:
     """The status of an answer to somebody who shows no certificate."""
     with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(f"{server(platform)}/api/v1/namespaces", context=context, timeout=900)  # noqa: S310
+        urllib.request.urlopen(f"{server(platform)}/api/v1/namespaces", context=context, timeout=GUARD)  # noqa: S310
     refused.value.close()
     return refused.value.code
 
@@ -71,7 +72,7 @@ def test_the_serving_certificate_satisfies_a_strict_client(platform: Platform) -
 
 def test_clients_without_the_authority_reject_the_server(platform: Platform) -> None:
     with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
-        urllib.request.urlopen(f"{server(platform)}/api", timeout=900)  # noqa: S310
+        urllib.request.urlopen(f"{server(platform)}/api", timeout=GUARD)  # noqa: S310
 
 
 @pytest.mark.parametrize("client", ["kwok", "scheduler"])
@@ -136,11 +137,11 @@ def test_the_api_servers_own_clients_are_not_users(platform: Platform, tmp_path:
 def test_the_nodes_answer_with_a_certificate_of_the_cluster_and_run_no_commands(platform: Platform) -> None:
     context = ssl.create_default_context(cafile=platform.places.certificate("authority"))
     address = f"https://127.0.0.1:{read_ports(platform.places).kwok}"
-    with urllib.request.urlopen(f"{address}/healthz", context=context, timeout=900) as answer:  # noqa: S310
+    with urllib.request.urlopen(f"{address}/healthz", context=context, timeout=GUARD) as answer:  # noqa: S310
         assert answer.status == 200
     for path in ("/debug/pprof/", "/exec/ns/pod/container", "/containerLogs/ns/pod/container"):
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(f"{address}{path}", context=context, timeout=900)  # noqa: S310
+            urllib.request.urlopen(f"{address}{path}", context=context, timeout=GUARD)  # noqa: S310
         refused.value.close()
         assert refused.value.code == 405, path
 

@@ -23,6 +23,7 @@ from gitops_builders import (
     tree,
     written,
 )
+from starts import GUARD
 
 from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.recording import Registration
@@ -158,7 +159,7 @@ def test_kustomize_itself_builds_every_folder(target: str, tmp_path: Path) -> No
     written(files, tmp_path)
     for folder in folders(files):
         made = subprocess.run(
-            ["kubectl", "kustomize", str(tmp_path / folder)], check=False, capture_output=True, text=True, timeout=900
+            ["kubectl", "kustomize", str(tmp_path / folder)], check=False, capture_output=True, text=True, timeout=GUARD
         )
         assert made.returncode == 0, made.stderr
         assert made.stdout.count("\nkind: ") == len(built(files, folder))

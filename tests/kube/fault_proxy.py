@@ -11,6 +11,7 @@ from time import monotonic, sleep
 
 from cluster_builders import a_kubeconfig
 from loopback import LOOPBACK, Handler, serving
+from starts import GUARD
 
 from gpu_tenancy.embedded.parts import read_ports
 from gpu_tenancy.embedded.platform import Platform
@@ -88,7 +89,7 @@ def proxied(platform: Platform, folder: Path) -> Generator[Proxy]:
             if fault.status:
                 self.answer(fault.status, b"a proxy's own words", *fault.headers)
                 return
-            connection = HTTPSConnection(target, context=trust, timeout=900)
+            connection = HTTPSConnection(target, context=trust, timeout=GUARD)
             names = ("Accept", "Content-Type")
             connection.request(self.command, self.path, body, {name: self.headers[name] for name in names})
             answer = connection.getresponse()

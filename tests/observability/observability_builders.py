@@ -8,6 +8,7 @@ from typing import Any
 
 from builders import Data, planned, pool, server, stack, team
 from prometheus_tool import promtool
+from starts import GUARD
 
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.observability import ObservabilityPlan, observability
@@ -86,7 +87,7 @@ def tried(tests: list[Data], rules: Data, folder: Path, every: str = "1m") -> tu
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=GUARD,
         check=False,
     )
     return done.returncode == 0, done.stdout + done.stderr

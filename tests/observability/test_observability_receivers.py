@@ -10,6 +10,7 @@ from builders import Data, team
 from observability_builders import watched
 from operators_builders import made_here, release
 from prometheus_tool import amtool
+from starts import GUARD
 
 _GPUS: Data = {"h100": {"guaranteed": 4}}
 
@@ -66,7 +67,7 @@ def _receivers(sections: Data, labels: dict[str, str], folder: Path) -> str:
     file.write_text(yaml.safe_dump(config).replace("file://", "http://file"), encoding="utf-8")
     asked = [f"{name}={value}" for name, value in labels.items()]
     command = [str(amtool()), "config", "routes", "test", f"--config.file={file}", *asked]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=900).stdout.strip()
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=GUARD).stdout.strip()
 
 
 @pytest.mark.process

@@ -19,6 +19,7 @@ from policy_builders import UNKNOWN, Sample
 from pulumi.runtime.proto import analyzer_pb2 as wire
 from rendered_stacks import stack_of_repository
 from repository import ROOT
+from starts import GUARD
 
 from document import PACKS, read_set
 from gpu_tenancy.base.errors import ConsoleError
@@ -162,8 +163,8 @@ def test_a_pack_exits_when_the_engine_cancels_it() -> None:
     with pack_process(ROOT / "policy" / "workloads") as client:
         (pid,) = children() - before
         stub: Any = client.stub
-        stub.Handshake(wire.AnalyzerHandshakeRequest(engine_address="127.0.0.1:1"), timeout=900)
-        stub.Cancel(Empty(), timeout=900)
+        stub.Handshake(wire.AnalyzerHandshakeRequest(engine_address="127.0.0.1:1"), timeout=GUARD)
+        stub.Cancel(Empty(), timeout=GUARD)
         assert psutil.Process(pid).wait(20) == 0
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from starts import GUARD
 from ui_served import Served, events, research, serving
 
 pytestmark = pytest.mark.process
@@ -19,7 +20,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 def ask(served: Served, path: str, host: str = "", method: str = "GET") -> tuple[int, dict[str, str], str]:
     server = served.server
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=900)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=GUARD)
     connection.request(method, path, headers={"Host": host or f"127.0.0.1:{server.server_port}"})
     answer = connection.getresponse()
     found = answer.status, dict(answer.headers.items()), answer.read().decode()
@@ -61,7 +62,7 @@ def test_no_answer_has_a_credential_or_may_be_framed_cached_or_read_elsewhere(se
 
 
 def test_events_have_the_page_first_and_then_what_changed(served: Served) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", served.server.server_port, timeout=900)
+    connection = http.client.HTTPConnection("127.0.0.1", served.server.server_port, timeout=GUARD)
     connection.request("GET", f"/{served.server.token}/events")
     answer = connection.getresponse()
     assert answer.headers["Content-Type"] == "text/event-stream"

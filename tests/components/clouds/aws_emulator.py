@@ -25,6 +25,7 @@ import jmespath
 from eks_calls import CALLS, Call
 from eks_description import request_of
 from loopback import LOOPBACK
+from starts import GUARD
 
 from gpu_tenancy.engine.recording import Registration
 
@@ -62,7 +63,6 @@ KNOWN: Final[Mapping[str, str]] = {
 """Inputs that the program computes from an answer: the version of a new launch template, and stand-ins of policies that
 name an ARN, whose texts other tests evaluate."""
 NOT_OF_A_CREATION: Final = frozenset({"ModifyLaunchTemplate", "ScheduleKeyDeletion", "UpdateAddon"})
-_SECONDS: Final = 900
 
 
 @dataclass
@@ -224,11 +224,11 @@ def emulated() -> Generator[str]:
         yield f"http://{LOOPBACK}:{port}"
     finally:
         server.kill()  # it has nothing to save
-        server.wait(_SECONDS)
+        server.wait(GUARD)
 
 
 def _wait(server: "subprocess.Popen[bytes]", port: int) -> None:
-    end = time.monotonic() + _SECONDS
+    end = time.monotonic() + GUARD
     while server.poll() is None and time.monotonic() < end:
         with socket.socket() as probe:
             if probe.connect_ex((LOOPBACK, port)) == 0:

@@ -13,6 +13,7 @@ import yaml
 from queueing import Queueing
 from repository import ROOT
 from researchers import TEAM, Researcher, identified, sections
+from starts import GUARD
 from typer.testing import CliRunner, Result
 
 from gpu_tenancy.base.json import at, maps_at, text_at
@@ -316,7 +317,7 @@ class Stops:
         given = {one["name"]: one["value"] for one in self.container["env"]}
         own = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "KUBECONFIG": str(self.kubeconfig)}
         done = subprocess.run(
-            self.container["command"], env={**given, **own}, capture_output=True, text=True, check=False, timeout=900
+            self.container["command"], env={**given, **own}, capture_output=True, text=True, check=False, timeout=GUARD
         )
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
@@ -325,7 +326,7 @@ class Stops:
         resource, _, below = resource.partition("/")
         asked = ["auth", "can-i", verb, resource, f"--subresource={below}", "-n", namespace]
         words = ["kubectl", f"--kubeconfig={self.kubeconfig}", *asked]
-        answer = subprocess.run(words, capture_output=True, text=True, check=False, timeout=900).stdout.strip()
+        answer = subprocess.run(words, capture_output=True, text=True, check=False, timeout=GUARD).stdout.strip()
         assert answer in {"yes", "no"}
         return answer == "yes"
 

@@ -20,6 +20,7 @@ import pytest
 import yaml
 from queueing import Queueing
 from researchers import TEAM, Researcher
+from starts import GUARD
 
 pytestmark = pytest.mark.platform
 PATIENCE: Final = 600.0
@@ -98,7 +99,7 @@ def command(kubeconfig: Path) -> Generator[tuple[subprocess.Popen[str], str]]:
 
 def boards(address: str) -> Iterator[Any]:
     url = urlsplit(address)
-    connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=900)
+    connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=GUARD)
     connection.request("GET", f"{url.path}events")
     answer = connection.getresponse()
     for line in iter(answer.readline, b""):
@@ -118,7 +119,7 @@ def until(found: Iterator[Any], holds: Callable[[Any], bool]) -> Any:
 
 def why(address: str, name: str) -> str:
     url = urlsplit(address)
-    connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=900)
+    connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=GUARD)
     connection.request("GET", f"{url.path}why?namespace={TEAM}&kind=Job&name={name}")
     return connection.getresponse().read().decode()
 
