@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import pytest
 from builders import GPU, Data
@@ -83,45 +83,31 @@ def refusal(send: Callable[[], object]) -> str:
     return refused.value.message
 
 
+_UNKNOWN: Final = ("status unknown for quota", "no PriorityClass with name")
+
+
 def admitted(cluster: Cluster, pod: Any) -> Any:
-    """The pod as a server takes it, by a dry run; waits for a quota that admission does not know the usage of yet."""
+    """The pod as a server takes it, by a dry run; waits for quotas and classes that admission does not know yet."""
 
     def known() -> Any:
         try:
             return cluster.create(pod, dry_run=True)
         except ApiError as error:
-            if "status unknown for quota" not in error.message:
+            if not any(words in error.message for words in _UNKNOWN):
                 raise
         return None
 
-    return cluster.wait_for(known, what="usage of quotas")
+    return cluster.wait_for(known, what="admission to know quotas and classes")
 
 
-def refused_soon(cluster: Cluster, words: str, send: Callable[[], object]) -> None:
-    """Waits for a refusal by a quota: admission judges by its own copy of quotas, which is behind what was stored."""
+def refused_soon(cluster: Cluster, words: str, pod: Any) -> None:
+    """Waits for the refusal of a pod by a quota, of which admission's own copy can be older than what is stored."""
 
     def refused() -> bool:
         try:
-            send()
+            cluster.create(pod, dry_run=True)
         except ApiError as error:
             return words in error.message
         return False
 
     cluster.wait_for(refused, what=f"a refusal with {words!r}")
-
-
-def known_class(cluster: Cluster, name: str, value: int, namespace: str) -> None:
-    """Makes a priority class that pods may name at once: admission judges by its own copy of them, too."""
-    api = "scheduling.k8s.io/v1"
-    cluster.apply({"apiVersion": api, "kind": "PriorityClass", "metadata": {"name": name}, "value": value})
-    pod = a_pod(namespace)
-    pod["spec"]["priorityClassName"] = name
-
-    def known() -> bool:
-        try:
-            cluster.create(pod, dry_run=True)
-        except ApiError as error:
-            return "no PriorityClass" not in error.message
-        return True
-
-    cluster.wait_for(known, what=f"priority class {name} to be known")

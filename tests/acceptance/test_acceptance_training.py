@@ -5,7 +5,7 @@ from copy import deepcopy
 from typing import Any, Final, cast
 
 import pytest
-from acceptance_builders import admitted, declared, known_class, moved, only, refusal, refused_soon
+from acceptance_builders import admitted, declared, moved, only, refusal, refused_soon
 from builders import Data, job, stack, team
 
 from gpu_tenancy.base.json import at
@@ -31,11 +31,13 @@ def ours() -> tuple[KubernetesObject, ...]:
 @pytest.fixture
 def home(cluster: Cluster, namespace: str, ours: tuple[KubernetesObject, ...]) -> Iterator[str]:
     """A namespace with those quotas, in force."""
+    cluster.apply(
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": CLASS}, "value": 5}
+    )
     for name in ("default", "workload"):
         cluster.apply(
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
         )
-    known_class(cluster, CLASS, 5, namespace)
     for quota in (item for item in ours if item.kind == "ResourceQuota"):
         cluster.apply(moved(dict(quota.manifest), namespace))
         cluster.wait_for(
@@ -114,7 +116,7 @@ def test_the_quota_admits_the_pods_of_a_train_job_and_would_refuse_those_of_trai
 
     del pod["spec"]["priorityClassName"]
     words = "exceeded quota: budget-no-other-priority, requested: pods=1, used: pods=0, limited: pods=0"
-    refused_soon(cluster, words, lambda: cluster.create(pod, dry_run=True))
+    refused_soon(cluster, words, pod)
 
 
 def test_a_namespace_that_admits_every_class_has_only_the_runtime_of_its_jobs() -> None:
