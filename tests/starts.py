@@ -1,26 +1,35 @@
-"""What a case without marks may not do: start a program, or listen on a port; and when what is started hangs."""
+"""Guards a test without marks: it starts no program, listens on no port, and reads no cache of downloads."""
 
 import importlib
+import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
+import platformdirs
 import pytest
 
 GUARD: Final = 900
 """Seconds after which a program or a server counts as one that hangs, however busy the machine."""
 _STARTS: Final = frozenset({"os.fork", "os.posix_spawn", "os.system", "socket.bind", "subprocess.Popen"})
 """Python's audit events of a program that is started, and of a port that is listened on."""
+CACHES: Final = (
+    f"{platformdirs.user_cache_path('gpu-tenancy')}{os.sep}",
+    os.environ.get("GOMODCACHE", f"{Path.home() / 'go' / 'pkg' / 'mod'}{os.sep}"),
+)
+"""Folders whose files were downloaded or built. They are empty on a fresh machine, where a test that reads them
+starts a program; so a test without marks fails on every machine, whatever the caches hold."""
 _running = [""]
-"""The case that runs now, last; empty if it may start what it likes."""
+"""The test that runs now, last; empty if it may start programs."""
 
 
 @contextmanager
 def guarded(case: str) -> Generator[None]:
-    """Fails a case that starts something; the empty name allows it, also for a while within a case.
+    """Fails a test that starts a program or reads a cache; the empty name allows both, also for a while within a test.
 
-    A fixture of a whole file begins with the file's first case, which need not be one that uses what it starts.
+    A fixture of a whole file begins with the file's first test, which need not be one that uses it.
     """
     _running.append(case)
     try:
@@ -30,8 +39,12 @@ def guarded(case: str) -> Generator[None]:
 
 
 def _audit(event: str, arguments: tuple[object, ...]) -> None:
-    if event in _STARTS and (case := _running[-1]):
+    if not (case := _running[-1]):
+        return
+    if event in _STARTS:
         pytest.fail(f"{case} has no mark `process`, but starts a program or a server: {event} {arguments[:1]}")
+    if event == "open" and str(arguments[0]).startswith(CACHES):
+        pytest.fail(f"{case} has no mark `process`, but reads a file that a fresh machine downloads: {arguments[0]}")
 
 
 importlib.import_module("urllib3")  # binds a port when it is imported, to see whether there is IPv6

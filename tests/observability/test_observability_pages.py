@@ -260,7 +260,8 @@ def test_the_component_declares_a_configmap_a_page_and_one_rule_in_the_given_nam
     assert len([registration for registration in rendered.registrations if registration.parent == component.urn]) == 6
 
 
-def test_the_rule_is_one_that_prometheus_operator_takes() -> None:
+@pytest.mark.process
+def test_prometheus_operator_accepts_the_rules() -> None:
     rules = yaml.safe_load(definition(RULES, Platform(Path(os.devnull)).cache))
     schema = rules["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     rule = json.loads(json.dumps({"groups": list(observed(watched()).rules)}))
