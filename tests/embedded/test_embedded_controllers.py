@@ -86,13 +86,14 @@ def program(**fields: Any) -> Program:
     return Program(program="queue", package="example.com/queue", ready=Ready(port="health", path="/"), **fields)
 
 
-def test_versions_are_those_of_the_releases_and_of_the_definitions() -> None:
+def test_versions_match_the_definitions_and_the_charts() -> None:
+    """Volcano runs in the newest version whose modules the module proxy serves, which is not that of its chart."""
     definitions = {pin.operator: pin.version for pin in read_pins()}
     for name, row in read_rows().items():
         version = module_of(row).version
         if name in definitions:
             assert version.removeprefix("v") == definitions[name].removeprefix("v"), name
-        if not row.part and name in charts():
+        if not row.part and name in charts() and name != "volcano":
             assert version.removeprefix("v") == charts()[name].version.removeprefix("v"), name
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 import pytest
 import yaml
@@ -90,9 +90,14 @@ def test_tables_are_compared_for_the_charts_that_stacks_need_most() -> None:
     assert {"gpu-operator", "keda", "kube-prometheus-stack", "kubeflow-trainer", "kueue", "volcano"} <= set(COMPARED)
 
 
+OLDER: Final = {"volcano": ("1.15.1", "the chart of 1.15.2 only has other tags of images: volcano-sh/volcano#5902")}
+"""Charts whose table was made of another version than the installed one, and why that is enough."""
+
+
 @pytest.mark.parametrize("chart", COMPARED)
 def test_a_table_names_the_version_of_its_chart(chart: str) -> None:
-    assert chart_values()[chart].version == charts()[chart].version
+    version, _ = OLDER.get(chart, (charts()[chart].version, ""))
+    assert chart_values()[chart].version == version
 
 
 @pytest.mark.parametrize("chart", COMPARED)
