@@ -54,7 +54,7 @@ class Demand:
         templates: the pods that it would create.
         whole: whether all of its pods are admitted together; those of a Deployment are admitted separately.
         groups: number of groups of a LeaderWorkerSet; each is admitted as a whole, separately from the others.
-        gang: the Volcano queue, where Volcano schedules it; None where it does not.
+        gang: the Volcano queue that has its quota; None for quota of Kueue, also if Volcano then schedules its pods.
         channels: ResourceClaimTemplates that the driver makes for ComputeDomains of the same file.
     """
 
@@ -142,7 +142,11 @@ def demand(manifest: Mapping[str, Json], namespace: str) -> Demand:
     metadata = at(manifest, "metadata")
     placed = {**manifest, "metadata": {**(metadata if isinstance(metadata, dict) else {}), "namespace": namespace}}
     found = _demand(placed, kind)
-    if found.gang is None and any(scheduler(template.spec) == "volcano" for template in found.templates):
+    if (
+        found.gang is None
+        and not found.queue
+        and any(scheduler(template.spec) == "volcano" for template in found.templates)
+    ):
         annotated = text_at(placed, "metadata", "annotations", "scheduling.volcano.sh/queue-name")
         return replace(found, gang=annotated or "default")
     return found

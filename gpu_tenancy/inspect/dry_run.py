@@ -83,7 +83,8 @@ def pod_of(wanted: Demand, template: Template) -> Manifest:
     metadata: dict[str, Json] = {
         "generateName": f"{name}-",
         "namespace": text_at(wanted.manifest, "metadata", "namespace"),
-        "labels": dict(template.labels),
+        # Its quota is that of its object, which a pod that somebody creates can only show by its own label.
+        "labels": {**({QUEUE_LABEL: wanted.queue} if wanted.queue else {}), **template.labels},
         "annotations": dict(template.annotations),
     }
     spec: dict[str, Json] = {**template.spec}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.base.amounts import amount_text, amounts, leading_text, ordered
+from gpu_tenancy.base.amounts import amount_text, amounts, leading_text, ordered, plain
 from gpu_tenancy.base.json import at, map_at, maps_at, text_at
 from gpu_tenancy.base.quantity import add, times
 from gpu_tenancy.base.texts import plural
@@ -35,7 +35,7 @@ class GangQueue:
     @property
     def waiting(self) -> dict[str, int]:
         """Minimum requests of the pending gangs."""
-        return add(*(amounts(at(group, "spec", "minResources")) for group in self.pending))
+        return add(*(gang_requests(group) for group in self.pending))
 
 
 def gang_queues(
@@ -66,6 +66,20 @@ def _queue(
         state=text_at(queue, "status", "state") or "Open",
         pending=tuple(group for group in groups if text_at(group, "status", "phase") in {"", "Pending", "Inqueue"}),
     )
+
+
+def gang_requests(group: Manifest) -> dict[str, int]:
+    """The requests of a PodGroup's minimum number of pods.
+
+    Volcano's controller also writes them as a ResourceQuota names them, such as `requests.cpu` and `count/pods`:
+    https://github.com/volcano-sh/volcano/blob/v1.14.1/pkg/controllers/util/util.go
+    """
+    found = amounts(at(group, "spec", "minResources"))
+    return {
+        name: amount
+        for name, amount in found.items()
+        if plain(name) == name and name != "pods" and not name.startswith("count/")
+    }
 
 
 def gang_of(pod: Manifest, by_group: Mapping[tuple[str, str], str]) -> str:

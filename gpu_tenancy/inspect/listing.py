@@ -1,7 +1,7 @@
 """The jobs of teams as their queues have them: what each holds, or what it requests and which place it has."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
@@ -10,14 +10,15 @@ from typing import Any, Final, Literal, TypeAlias
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gpu_tenancy.base.amounts import amounts, gpus, leading_text
+from gpu_tenancy.base.amounts import gpus, leading_text
 from gpu_tenancy.base.characters import visible
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.json import Json, at, maps_at, text_at
+from gpu_tenancy.base.json import Json, int_at, maps_at, text_at
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.estimate import Estimate, estimates
+from gpu_tenancy.inspect.gangs import gang_requests
 from gpu_tenancy.inspect.gpu_use import GpuUse, gpu_use, together
 from gpu_tenancy.inspect.jobs import Jobs
 from gpu_tenancy.inspect.pods import Manifest, label, name_of, namespace_of
@@ -41,6 +42,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     "LocalQueue",
     "Namespace",
     "PodGroup",
+    "PriorityClass",
     "ResourceFlavor",
     "Workload",
 )
@@ -123,7 +125,7 @@ def listing(state: State, team: str = "", queues: Queues | None = None) -> Listi
     workloads = [workload for workload in queues.workloads if team in {"", workload.namespace}]
     expected, places = _waits(queues, workloads), _places(queues)
     jobs = [replace(_job(workload, places), wait=expected.get(workload.label)) for workload in workloads]
-    jobs += _gangs(state, team)
+    jobs += _gangs(state, team, {owner for workload in workloads for owner in workload.owners})
     jobs.sort(key=lambda job: (job.state != "admitted", job.state != "reserved", job.place or 0, job.since, job.name))
     held = {(workload.holder, line): None for workload in workloads for line, held in workload.held.items() if held}
     notes = chain.from_iterable(borrowings(queues, name, [line]) for name, line in held)
@@ -203,20 +205,29 @@ def _places(queues: Queues) -> dict[str, tuple[int, bool]]:
     return found
 
 
-def _gangs(state: State, team: str) -> Iterator[QueuedJob]:
-    """The gangs of Volcano, whose PodGroups Kueue does not know."""
+def _gangs(state: State, team: str, queued: Collection[str]) -> Iterator[QueuedJob]:
+    """The gangs that Volcano admits, without those that Kueue has admitted.
+
+    Args:
+        state: with `KINDS`.
+        team: the namespace; empty for all.
+        queued: uids of the objects that have Workloads of Kueue.
+    """
+    classes = {name_of(one): int_at(one, "value") for one in state.of("PriorityClass")}
     for group in state.of("PodGroup", team):
         owner = next(iter(maps_at(group, "metadata", "ownerReferences")), dict[str, Json]())
-        since = text_at(group, "metadata", "creationTimestamp")
+        if text_at(owner, "uid") in queued:
+            continue
+        namespace, queue = namespace_of(group), text_at(group, "spec", "queue")
         yield QueuedJob(
-            namespace_of(group),
+            namespace,
             text_at(owner, "name") or name_of(group),
             f"Volcano {text_at(owner, 'kind') or 'pods'}",
-            amounts(at(group, "spec", "minResources")),
-            (),
-            0,
+            gang_requests(group),
+            (queue.removeprefix(f"{namespace}-"),) if queue.startswith(f"{namespace}-") else (),
+            classes.get(text_at(group, "spec", "priorityClassName"), 0),
             "admitted" if text_at(group, "status", "phase") == "Running" else "pending",
-            since,
+            text_at(group, "metadata", "creationTimestamp"),
         )
 
 

@@ -52,7 +52,7 @@ def why(target: Target, state: State) -> Why:
 def _followed(target: Target, state: State) -> Why:
     if target.outcome:
         return Why((), f"not pending: ended ({target.outcome})", waits=False)
-    if target.groups or target.demand.gang is not None:
+    if target.demand.gang is not None or (target.groups and not target.workloads):
         return _gang(target, state)
     queues = Queues(state)
     if target.workloads:
@@ -117,7 +117,8 @@ def _queued(target: Target, queues: Queues, workload: Workload) -> Why:
                 return Why(lines, reason, fix, waits=False)
             if any(not text_at(pod, "spec", "nodeName") for pod in target.pods):
                 lines += unusable(queues.state, [flavor for flavor, _ in workload.held])
-            return running(target, queues.state, [*lines, *borrowed_lines(queues, workload)])
+            lines += [*borrowed_lines(queues, workload), *_groups(target)]
+            return running(target, queues.state, lines)
         case "waiting":
             return _pending(queues, workload, lines)
 
@@ -254,17 +255,21 @@ def _relevant(requests: list[QuotaRequest]) -> list[QuotaRequest]:
     return blocking or [request for request in requests if request.resource not in CLAIMED]
 
 
+def _groups(target: Target) -> Iterator[str]:
+    for group in target.groups:
+        phase, members = text_at(group, "status", "phase"), at(group, "spec", "minMember")
+        yield f"Volcano's PodGroup {name_of(group)}: {phase or 'no phase yet'}, {members} pods start together"
+
+
 def _gang(target: Target, state: State) -> Why:
     """Volcano schedules the object."""
     name = text_at(target.groups[0], "spec", "queue") if target.groups else target.demand.gang or "default"
-    lines = [f"gang in Volcano queue {name}: all pods start together"]
-    for group in target.groups:
-        phase, members = text_at(group, "status", "phase"), at(group, "spec", "minMember")
-        lines.append(f"PodGroup {name_of(group)}: {phase or 'no phase yet'}, minMember {members}")
+    lines = [f"gang in Volcano queue {name}: all pods start together", *_groups(target)]
     if any(text_at(group, "status", "phase") == "Running" for group in target.groups):
         return running(target, state, lines)
     pods = [(requests(template.spec), template.count) for template in target.demand.templates]
-    queues = gang_queues(state.of("Queue"), state.of("PodGroup"), state.of("Pod"))
+    others = [group for group in state.of("PodGroup") if group not in target.groups]
+    queues = gang_queues(state.of("Queue"), others, state.of("Pod"))
     if not target.groups and queues and not any(queue.counted for queue in queues):
         lines.append("Volcano has not reported usage for any queue: its controller is not running")
     answer, known = judge_gang(queues, name, pods), state.knows("Queue")

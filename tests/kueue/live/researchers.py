@@ -77,10 +77,8 @@ class Researcher:
 
 
 def sections() -> Data:
-    """The stack `local` with guards that deny, and without Volcano, which does not run here."""
+    """The stack `local` with guards that deny."""
     found = dict(read_file(ROOT / "stacks" / "Pulumi.local.yaml").sections)
-    research: Any = found["teams"]
-    del research[TEAM]["gangs"], research[TEAM]["training"]["gang"]
     found["operators"] = {**dict.fromkeys(OF_JOBS, "installed"), "kueue": "installed"}
     return {**found, "guards": "deny"}
 
