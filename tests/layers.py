@@ -1,37 +1,55 @@
-"""Layers of the tests: the marks of a case say what it may do, and `make unit` and `make test` choose by them."""
+"""Layers of the tests: the marks of a test say what it may do, and `make unit` and `make test` choose by them."""
 
+import os
 import shutil
 from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from typing import Final
 
+import platformdirs
 import pytest
 from starts import guarded
+
+from gpu_tenancy.embedded.pulumi_engine import engine_path
 
 PULUMI: Final = "pulumi"
 """The mark of tests that need the Pulumi CLI."""
 _REASON: Final = 400
 """Characters of a reason in the last lines of a run."""
-_NO_PULUMI: Final = "there is no `pulumi` on the PATH: https://www.pulumi.com/docs/install/"
+_NO_PULUMI: Final = "there is no `pulumi` on the PATH; run `make engine`, or see https://www.pulumi.com/docs/install/"
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Has a case without marks fail where it starts a program, also by a fixture that it is the first to use."""
+    """Fails a test without marks that starts a program, also by a fixture that it is the first to use."""
     allowed = any(item.get_closest_marker(name) for name in ("process", "platform"))
-    with guarded("" if allowed else item.nodeid):
+    with guarded("" if allowed else item.nodeid), _pulumi_on_path(item):
         return (yield)
+
+
+@contextmanager
+def _pulumi_on_path(item: pytest.Item) -> Generator[None]:
+    """Puts the CLI that `make engine` built on the PATH, for tests that need one and where none is installed."""
+    if not item.get_closest_marker(PULUMI) or shutil.which("pulumi"):
+        yield
+        return
+    folders = engine_path(platformdirs.user_cache_path("gpu-tenancy"))
+    with pytest.MonkeyPatch.context() as patch:
+        if folders:
+            patch.setenv("PATH", folders, prepend=os.pathsep)
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skips what needs the Pulumi CLI where there is none."""
+    """Skips tests that need the Pulumi CLI where there is none."""
     if item.get_closest_marker(PULUMI) and shutil.which("pulumi") is None:
         pytest.skip(_NO_PULUMI)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says how many tests with the Pulumi CLI ran: a run without them looks as green as one with them."""
-    if line := with_cli(_reports(terminalreporter)):
+    """Counts the tests with the Pulumi CLI that ran: a run without them looks as green as one with them."""
+    if line := with_cli(_reports(terminalreporter), official=bool(shutil.which("pulumi"))):
         terminalreporter.write_line(line)
 
 
@@ -59,10 +77,20 @@ def failures(reports: Iterable[pytest.TestReport]) -> list[str]:
     return lines
 
 
-def with_cli(reports: Iterable[pytest.TestReport]) -> str:
-    """How many tests with the Pulumi CLI ran, and why others did not; empty without such tests."""
+def with_cli(reports: Iterable[pytest.TestReport], *, official: bool) -> str:
+    """The number of tests with the Pulumi CLI that ran, by which CLI, and why others did not; empty without such tests.
+
+    Args:
+        official: whether an installed CLI ran them, and not the one that `make engine` built.
+    """
     found = [one for one in reports if PULUMI in one.keywords]
     tests = {one.nodeid for one in found}
     why = {one.nodeid: one.longrepr[2] for one in found if isinstance(one.longrepr, tuple)}
     reasons = "".join(f"; {reason.removeprefix('Skipped: ')}" for reason in sorted(set(why.values())))
-    return f"Tests with the Pulumi CLI: {len(tests - why.keys())} of {len(tests)} ran{reasons}" if tests else ""
+    ran = len(tests - why.keys())
+    by = (
+        ""
+        if official or not ran
+        else " with the CLI from `make engine` and a language host of ours, not the official ones"
+    )
+    return f"Tests with the Pulumi CLI: {ran} of {len(tests)} ran{by}{reasons}" if tests else ""

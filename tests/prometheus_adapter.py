@@ -29,7 +29,7 @@ def adapter(report: Report) -> Path:
     A build compiles 1,300 packages, for which `make check` has no time: `make signals` does it.
     """
     cache = Platform(Path(os.devnull)).cache
-    kept = cache / "prometheus-adapter" / VERSION / platform.machine() / "adapter"
+    kept = cache / "programs" / f"prometheus-adapter-{VERSION}-{platform.machine()}" / "adapter"
     if kept.is_file():
         return kept
     if not os.environ.get(BUILD):

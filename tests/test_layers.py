@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 from layers import PULUMI, failures, with_cli
-from starts import guarded
+from starts import CACHES, guarded
 
 
 def test_a_test_without_a_mark_can_neither_start_a_program_nor_listen() -> None:
@@ -13,6 +13,12 @@ def test_a_test_without_a_mark_can_neither_start_a_program_nor_listen() -> None:
         subprocess.run(["true"], check=False)
     with socket.socket() as listener, pytest.raises(pytest.fail.Exception, match="has no mark `process`"):
         listener.bind(("127.0.0.1", 0))
+
+
+@pytest.mark.parametrize("cache", CACHES)
+def test_a_test_without_a_mark_reads_no_cache_of_downloads(cache: str) -> None:
+    with pytest.raises(pytest.fail.Exception, match="reads a file that a fresh machine downloads"):
+        open(f"{cache}any", encoding="utf-8")  # noqa: SIM115, PTH123 - it fails before it opens the file
 
 
 def report(name: str, when: str, why: str = "", *, mark: str = PULUMI) -> pytest.TestReport:
@@ -24,9 +30,11 @@ def report(name: str, when: str, why: str = "", *, mark: str = PULUMI) -> pytest
 def test_a_run_says_how_many_tests_with_the_cli_ran_and_why_others_did_not() -> None:
     ran = [report("a", "setup"), report("a", "call"), report("a", "teardown")]
     skipped = [report("b", "setup", "no CLI"), report("b", "teardown"), report("c", "setup", "no CLI")]
-    assert with_cli(ran) == "Tests with the Pulumi CLI: 1 of 1 ran"
-    assert with_cli([*ran, *skipped]) == "Tests with the Pulumi CLI: 1 of 3 ran; no CLI"
-    assert not with_cli([report("d", "call", mark="process")])
+    assert with_cli(ran, official=True) == "Tests with the Pulumi CLI: 1 of 1 ran"
+    assert with_cli([*ran, *skipped], official=True) == "Tests with the Pulumi CLI: 1 of 3 ran; no CLI"
+    assert "1 of 3 ran by the CLI of `make engine`" in with_cli([*ran, *skipped], official=False)
+    assert with_cli(skipped, official=False) == "Tests with the Pulumi CLI: 0 of 2 ran; no CLI"
+    assert not with_cli([report("d", "call", mark="process")], official=True)
 
 
 def test_a_run_ends_with_what_failed_and_why() -> None:

@@ -17,7 +17,7 @@ from typing import Final, TextIO
 from gpu_tenancy.base.errors import ConsoleError, naming
 from gpu_tenancy.base.progress import Report, measured
 from gpu_tenancy.embedded.processes import tail
-from gpu_tenancy.embedded.toolchain import Go, find_go
+from gpu_tenancy.embedded.toolchain import Go, find_go, trusting
 
 CONTROL_PLANE: Final = "controlplane"
 """The source whose main program is the control plane."""
@@ -27,14 +27,18 @@ KUBERNETES: Final = "v1.36.3"
 
 _UNREADABLE: Final = re.compile(r": (?P<module>\S+@v\S+): reading \S+: (?P<why>\d{3} .+)")
 """Go's line about a module that the module proxy refuses; it is repeated for each file that imports the module."""
-_STAMP: Final = "k8s.io/component-base/version"
+_PULUMI: Final = "github.com/pulumi/pulumi/sdk/v3"
 _FLAGS: Final = (
     "-trimpath",
     "-gcflags=all=-dwarf=false",
-    *(f"-gcflags={packages}=-l -dwarf=false" for packages in ("k8s.io/kubernetes/...", "k8s.io/client-go/...")),
+    *(
+        f"-gcflags={packages}=-l -dwarf=false"
+        for packages in ("k8s.io/kubernetes/...", "k8s.io/client-go/...", "github.com/pulumi/pulumi-kubernetes/sdk/...")
+    ),
 )
-"""For a faster build without debug tables, and without inlining in controllers and typed clients, whose speed does not
-matter. Without any inlining the build is a third smaller, but the API server takes 20% more CPU."""
+"""For a faster build without debug tables, and without inlining in controllers, typed clients and Pulumi's SDK of
+Kubernetes in Go, whose speed does not matter. Without any inlining the build is a third smaller, but the API server
+takes 20% more CPU."""
 
 
 def source_folder(source: str) -> Path:
@@ -43,8 +47,11 @@ def source_folder(source: str) -> Path:
 
 
 def built(cache: Path, program: str = CONTROL_PLANE, source: str = CONTROL_PLANE) -> Path:
-    """The path of a built program, which depends on its source."""
-    return cache / f"{source}-{_fingerprint(source_folder(source))}" / program
+    """The path of a built program, which depends on its source.
+
+    Everything else in the cache was downloaded.
+    """
+    return cache / "programs" / f"{source}-{_fingerprint(source_folder(source))}" / program
 
 
 def _fingerprint(folder: Path) -> str:
@@ -63,6 +70,19 @@ def needed_go(source: str = CONTROL_PLANE) -> tuple[int, ...]:
     return tuple(int(part or 0) for part in match.groups())
 
 
+def required_version(source: str, module: str) -> str:
+    """The version of a module that the go.mod of a source requires.
+
+    Raises:
+        ConsoleError: it does not require the module.
+    """
+    file = source_folder(source) / "go.mod"
+    match = re.search(rf"^\t{re.escape(module)} (v\S+)", file.read_text(encoding="utf-8"), re.MULTILINE)
+    if not match:
+        raise ConsoleError(f"{file}: module {module} is missing", f"run `go get {module}@VERSION` there")
+    return match[1]
+
+
 def build(
     cache: Path,
     report: Report,
@@ -74,6 +94,13 @@ def build(
     """Builds programs into the cache.
 
     The next build continues an interrupted one, from the compiler's own cache.
+
+    Args:
+        cache: folder for the programs.
+        report: receives lines of progress.
+        packages: the Go package of each program.
+        source: name of the folder with the go.mod.
+        what: title of the programs.
 
     Raises:
         ConsoleError: there is no compiler, or the build failed.
@@ -88,7 +115,8 @@ def build(
         tempfile.TemporaryDirectory(dir=folder) as unfinished,
         log.open("w", encoding="utf-8") as output,
     ):
-        if not _compile(go, source_folder(source), tuple(packages.values()), _Target(Path(unfinished), output), report):
+        target = _Target(Path(unfinished), output, _linker_flags(source))
+        if not _compile(go, source_folder(source), tuple(packages.values()), target, report):
             output.flush()
             raise _failure(log, what)
         for program, package in packages.items():
@@ -99,10 +127,11 @@ def build(
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Where a build writes its programs and the compiler's output."""
+    """Where a build writes its programs and the compiler's output, and flags of the linker."""
 
     folder: Path
     output: TextIO
+    linker: str
 
 
 def _compile(go: Go, folder: Path, packages: Sequence[str], target: _Target, report: Report) -> bool:
@@ -117,7 +146,7 @@ def _compile(go: Go, folder: Path, packages: Sequence[str], target: _Target, rep
     if listed.returncode:
         return False
     stale, done = set(listed.stdout.split()), 0
-    arguments = ("build", "-v", *_FLAGS, "-ldflags", _linker_flags(), "-o", f"{target.folder}/", *packages)
+    arguments = ("build", "-v", *_FLAGS, "-ldflags", target.linker, "-o", f"{target.folder}/", *packages)
     with measured(report, "compiling", len(stale), "packages") as advance, go.start(*arguments, folder=folder) as run:
         for line in run.stdout or ():  # compiled packages and errors
             target.output.write(line)
@@ -136,10 +165,15 @@ def _executable(package: str) -> str:
     return CONTROL_PLANE if package == "." else parts[-1]
 
 
-def _linker_flags() -> str:
-    major, minor = KUBERNETES.removeprefix("v").split(".")[:2]
-    stamps = {"gitVersion": KUBERNETES, "gitMajor": major, "gitMinor": minor}
-    return " ".join(["-s", "-w", *(f"-X {_STAMP}.{name}={value}" for name, value in stamps.items())])
+def _linker_flags(source: str) -> str:
+    """Flags that leave out symbols, and set the version that the programs report."""
+    if source == "pulumi":  # Pulumi's Automation API refuses a CLI without a version
+        stamps = {f"{_PULUMI}/go/common/version.Version": required_version(source, _PULUMI)}
+    else:
+        major, minor, _ = KUBERNETES.removeprefix("v").split(".")
+        versions = {"gitVersion": KUBERNETES, "gitMajor": major, "gitMinor": minor}
+        stamps = {f"k8s.io/component-base/version.{name}": value for name, value in versions.items()}
+    return " ".join(["-s", "-w", *(f"-X {name}={value}" for name, value in stamps.items())])
 
 
 def _failure(log: Path, what: str) -> ConsoleError:
@@ -148,7 +182,12 @@ def _failure(log: Path, what: str) -> ConsoleError:
         return ConsoleError(f"disk full: {full}", "free 4 GB, then run the same command again")
     missing = {(found["module"], found["why"]) for line in lines if (found := _UNREADABLE.search(line))}
     why = "; ".join(f"Go module {module} cannot be downloaded: {answer}" for module, answer in sorted(missing))
+    detail = why or f"Last log lines:{chr(10)}{tail(log, 15)}"
     return ConsoleError(
-        f"building {what} failed. {why or f'Last log lines:{chr(10)}{tail(log, 15)}'}",
-        f"see the full log in {log}, or set KUBEBUILDER_ASSETS or GPU_TENANCY_CONTROLLERS to a folder with programs",
+        f"building {what} failed. {detail}",
+        trusting(
+            detail,
+            f"see the full log in {log}, or set KUBEBUILDER_ASSETS or GPU_TENANCY_CONTROLLERS to a folder"
+            " with programs",
+        ),
     )

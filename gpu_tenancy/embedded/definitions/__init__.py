@@ -22,7 +22,7 @@ from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.embedded.definitions.pins import Module, Pin
 from gpu_tenancy.embedded.definitions.reduced import reduced
-from gpu_tenancy.embedded.toolchain import Go, find_go
+from gpu_tenancy.embedded.toolchain import Go, find_go, trusting
 from gpu_tenancy.kube.apply import await_kinds
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.outcome import ApplyError
@@ -115,7 +115,10 @@ def module_folders(modules: Sequence[Module], go: Go, sums: Path | None = None) 
             reason = answer.get("Error") or (done.stderr.strip().splitlines() or ["no reason printed"])[0]
             raise ConsoleError(
                 f"Go module {query} cannot be downloaded: {reason}",
-                f"set GOPROXY to a module proxy that has it, or set {UPSTREAM} to a folder with the definitions",
+                trusting(
+                    reason,
+                    f"set GOPROXY to a module proxy that has it, or set {UPSTREAM} to a folder with the definitions",
+                ),
             )
     return {module: Path(answers[module.query]["Dir"]) for module in modules}
 
@@ -168,7 +171,7 @@ def _download(pin: Pin, address: str, cache: Path) -> bytes:
             failure = error
     raise ConsoleError(
         f"{pin.file} of {pin.operator} {pin.version} cannot be downloaded from {address}: {failure}",
-        f"put the file at {cached(pin, cache)}, or set {UPSTREAM} to a folder with {pin.path}",
+        trusting(str(failure), f"put the file at {cached(pin, cache)}, or set {UPSTREAM} to a folder with {pin.path}"),
     )
 
 

@@ -1,0 +1,55 @@
+"""Runs programs in Python for an engine that was built without Pulumi's own language host.
+
+Pulumi's own is part of the official CLI. This one serves the same protocol with the server of Pulumi's Automation API,
+and expects the packages of the program, and the plugins beside the CLI, to be installed.
+"""
+
+import os
+import runpy
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import grpc
+from pulumi.automation._server import LanguageServer  # pyright: ignore[reportPrivateUsage]
+from pulumi.runtime.proto import language_pb2_grpc
+
+
+class LanguageHost(LanguageServer):
+    """Runs the program that each request names, in this process."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: None)
+
+    def Run(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802 - the protocol's name
+        """Runs a program in its folder."""
+        os.chdir(request.pwd)
+        program = Path(request.info.program_directory, request.info.entry_point)
+        sys.path.insert(0, str(program))
+        sys.argv = [str(program)]
+
+        def run() -> None:
+            runpy.run_path(str(program), run_name="__main__")
+
+        self.program = run
+        response = super().Run(request, context)
+        if response.error:  # it is in the diagnostics already
+            response.error, response.bail = "", True
+        return response
+
+
+def serve() -> None:
+    """Serves on loopback until the engine interrupts this process; the first line of the output is the port."""
+    server = grpc.server(ThreadPoolExecutor(4))
+    language_pb2_grpc.add_LanguageRuntimeServicer_to_server(LanguageHost(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    print(port, flush=True)
+    with suppress(KeyboardInterrupt):
+        server.wait_for_termination()
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,64 @@
+"""The Pulumi CLI with its engine and its Kubernetes provider, built from pinned Go modules.
+
+`make engine` builds them for machines without the official CLI. `make up` and the tests marked `pulumi` put the folders
+of the programs on the PATH where they exist. The CLI comes without language hosts, so `pulumi-language-python` beside
+it starts `gpu_tenancy.embedded.language_host`.
+"""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Final
+
+import platformdirs
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.progress import Report
+from gpu_tenancy.embedded.building import build, built, source_folder
+from gpu_tenancy.embedded.processes import alone
+
+CLI: Final = "pulumi"
+_PROVIDER: Final = "pulumi-resource-kubernetes"
+_LANGUAGE_HOST: Final = "pulumi-language-python"
+PROGRAMS: Final = {
+    CLI: ("pulumi", "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi", "the Pulumi CLI and engine"),
+    _PROVIDER: ("pulumi_kubernetes", f"./{_PROVIDER}", "Pulumi's Kubernetes provider"),
+}
+"""The folder with the go.mod, the Go package and the title of each program."""
+
+
+def engine_path(cache: Path) -> str:
+    """The folders of the built programs, as in a PATH; empty if a program is not built."""
+    programs = [built(cache, program, source) for program, (source, _, _) in PROGRAMS.items()]
+    programs.append(programs[0].with_name(_LANGUAGE_HOST))
+    return os.pathsep.join(str(one.parent) for one in programs[:-1]) if all(map(Path.is_file, programs)) else ""
+
+
+def build_engine(cache: Path, report: Report) -> None:
+    """Builds the missing programs into the cache.
+
+    Raises:
+        ConsoleError: there is no Go compiler, or a build failed.
+    """
+    with alone(cache / "programs.lock", report, "downloading or building programs"):
+        for program, (source, package, title) in PROGRAMS.items():
+            if not built(cache, program, source).is_file():
+                build(cache, report, {program: package}, source=source, what=title)
+        host = built(cache, CLI, CLI).with_name(_LANGUAGE_HOST)
+        shutil.copyfile(source_folder(CLI) / _LANGUAGE_HOST, host)
+        host.chmod(0o755)
+
+
+def main() -> None:
+    """Builds the programs with the argument `build`; without it, prints the folders for a PATH."""
+    cache = platformdirs.user_cache_path("gpu-tenancy")
+    if sys.argv[1:] == ["build"]:
+        with terminal.errors():
+            build_engine(cache, terminal.report)
+    else:
+        print(engine_path(cache))
+
+
+if __name__ == "__main__":
+    main()
