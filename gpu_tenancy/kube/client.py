@@ -133,6 +133,10 @@ class Cluster:
             found += [_of_row(api_version, kind, columns, row) for row in maps_at(page, "rows")]
         return tuple(found)
 
+    def server_version(self) -> str:
+        """The version of Kubernetes that the API server reports, such as `v1.36.3`."""
+        return text_at(self._ask(Request("GET", "/version")), "gitVersion")
+
     def version(self, api_version: str, kind: str, *, namespace: str = "") -> str:
         """The resource version of all objects of a kind, from which a watch reports what changes later."""
         accept = partial("PartialObjectMetadataList", wanted=True)

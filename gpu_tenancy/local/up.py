@@ -37,7 +37,7 @@ from gpu_tenancy.local.replacing import not_replaced, other_stack
 from gpu_tenancy.local.settling import settle
 from gpu_tenancy.local.summary import Summary, summarise
 from gpu_tenancy.local.turns import in_turns
-from gpu_tenancy.local.verdict import Verdict, verdict
+from gpu_tenancy.local.verdict import Composition, Verdict, composition, verdict
 from gpu_tenancy.model.catalogue.operators import operators as catalogue
 from gpu_tenancy.model.names import COMPUTE_DOMAINS
 from gpu_tenancy.model.plan import Plan, plan
@@ -65,6 +65,7 @@ class Outcome:
         nodes: the same for the platform's nodes.
         objects: number of objects in the stack.
         kubeconfig: of the platform.
+        composition: which parts of the platform are real.
     """
 
     preview: Preview
@@ -76,6 +77,7 @@ class Outcome:
     server: str
     summary: Summary
     checks: tuple[Check, ...]
+    composition: Composition
 
     @property
     def verdict(self) -> Verdict:
@@ -207,6 +209,7 @@ def _up(name: str, platform: Platform, report: Report, project: Path, options: O
             server=cluster.server,
             summary=summary,
             checks=(*checks, check_models(summary.astray)),
+            composition=composition(cluster.server_version(), platform.controllers.recorded(), planned, tree),
         )
 
 

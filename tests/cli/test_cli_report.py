@@ -15,6 +15,7 @@ from gpu_tenancy.local.checks import Check
 from gpu_tenancy.local.next_steps import next_steps
 from gpu_tenancy.local.summary import Budget, Holding, Summary, Supply
 from gpu_tenancy.local.up import Outcome
+from gpu_tenancy.local.verdict import Composition
 from gpu_tenancy.review.page import write_report
 
 SUMMARY = Summary(
@@ -46,6 +47,7 @@ def outcome() -> Outcome:
         server="https://127.0.0.1:1",
         summary=SUMMARY,
         checks=CHECKS,
+        composition=Composition(("API server 1.36.3", "Kueue 0.19.2"), ("nodes and their GPUs (kwok)",)),
     )
 
 

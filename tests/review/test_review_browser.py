@@ -13,6 +13,7 @@ from review_pages import bare, full, many, outlook_of, reviewed
 from gpu_tenancy.local.checks import Check
 from gpu_tenancy.local.summary import Budget, Holding, Summary, Supply
 from gpu_tenancy.local.up import Outcome
+from gpu_tenancy.local.verdict import Composition
 from gpu_tenancy.review.changes import Change, FieldChange
 from gpu_tenancy.review.page import page
 from gpu_tenancy.review.review import Review
@@ -65,6 +66,7 @@ def outcome() -> Outcome:
         server="https://127.0.0.1:1",
         summary=summary,
         checks=(Check("ml-research cannot use more than its 36", "refused", holds=True), Check("b", "c", holds=False)),
+        composition=Composition(("API server 1.36.3", "Kueue 0.19.2"), ("nodes and their GPUs (kwok)",)),
     )
 
 

@@ -69,6 +69,7 @@ def up(
         where = "" if uses_embedded() else " --embedded"
         for step in next_steps(result, out / stack):
             terminal.out.print(command(f"  {terminal.program()} {step}{where}"), highlight=False)
+        terminal.out.print(f"\n{escape(str(result.composition))}", highlight=False)
         if result.verdict.tone == "bad":
             raise typer.Exit(terminal.PROMISE_BROKEN)
 

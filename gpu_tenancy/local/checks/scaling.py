@@ -71,7 +71,7 @@ def check_scaling(cluster: Cluster, plan: Plan, report: Report, missing: str = "
         report(f"verifying the autoscaler of {server.team}/{server.name} under simulated load (about a minute)")
         scaler = Reference(*_HPA, server.name, server.team)
         with (
-            simulated(cluster, _targets(server.scaling)) as metrics,
+            simulated(cluster, targets(server.scaling)) as metrics,
             simplified(cluster, scaler, _adds(server), metrics.values) as others,
             _simulated(cluster, server, metrics) as run,
         ):
@@ -92,7 +92,7 @@ def _unchecked(plan: Plan, keda: str, checked: str, served: Collection[str]) -> 
     scaled: dict[tuple[str, str], list[str]] = {}
     for server in (server for team in plan.teams for server in team.servers):
         scaling = server.scaling
-        for metric in _targets(scaling) if scaling else ():
+        for metric in targets(scaling) if scaling else ():
             if scaling and scaling.by_keda:
                 reason = keda
             elif metric not in served:
@@ -104,7 +104,7 @@ def _unchecked(plan: Plan, keda: str, checked: str, served: Collection[str]) -> 
         yield Check(f"{', '.join(servers)}: the autoscaler follows {metric}", reason, holds=None)
 
 
-def _targets(scaling: Scaling) -> dict[str, float]:
+def targets(scaling: Scaling) -> dict[str, float]:
     """The autoscaler's metrics of pods, and their targets."""
     latency = dict([scaling.latency]) if scaling.latency else {}
     return latency | {signal.name: signal.target for signal in scaling.signals}
@@ -146,7 +146,7 @@ def _checks(run: "_Run", scaling: Scaling, others: tuple[str, ...]) -> Iterator[
     """One check for CPU, and one for each metric that is served."""
     load = math.ceil(run.server.pod.amounts[CPU] * scaling.maximum * (scaling.cpu or 0) / 100 * _OVERLOAD)
     loads = [_Load("load", f"{amount_text(CPU, load)} CPUs of simulated load", load)]
-    for name, target in _targets(scaling).items():
+    for name, target in targets(scaling).items():
         if name in run.metrics.values:
             value = math.ceil(_THOUSAND * target * scaling.maximum * _OVERLOAD)
             text = f"simulated {name} of {value / _THOUSAND:g}, target {target:g}"
