@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Final
@@ -37,6 +38,7 @@ def _pulumi_on_path(item: pytest.Item) -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if folders:
             patch.setenv("PATH", folders, prepend=os.pathsep)
+            patch.setenv("VIRTUAL_ENV", sys.prefix)  # the environment in which the CLI runs programs
         yield
 
 
@@ -88,9 +90,5 @@ def with_cli(reports: Iterable[pytest.TestReport], *, official: bool) -> str:
     why = {one.nodeid: one.longrepr[2] for one in found if isinstance(one.longrepr, tuple)}
     reasons = "".join(f"; {reason.removeprefix('Skipped: ')}" for reason in sorted(set(why.values())))
     ran = len(tests - why.keys())
-    by = (
-        ""
-        if official or not ran
-        else " with the CLI from `make engine` and a language host of ours, not the official ones"
-    )
+    by = "" if official or not ran else " by the CLI of `make engine`, with a language host of our own"
     return f"Tests with the Pulumi CLI: {ran} of {len(tests)} ran{by}{reasons}" if tests else ""

@@ -62,6 +62,11 @@ def test_the_page_is_well_formed_and_loads_no_resources(outcome: Outcome, tmp_pa
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
 
 
+def test_the_page_names_real_and_simulated_parts(outcome: Outcome, tmp_path: Path) -> None:
+    texts = " ".join(Page(page(outcome, tmp_path)).texts)
+    assert "Real: API server 1.36.3, Kueue 0.19.2. Simulated: nodes and their GPUs (kwok)." in texts
+
+
 def test_the_same_outcome_gives_the_same_bytes(outcome: Outcome, tmp_path: Path) -> None:
     first = write_report(outcome, tmp_path / "first").read_bytes()
     assert write_report(replace(outcome), tmp_path / "second").read_bytes() == first

@@ -6,7 +6,7 @@ A mark is an HTML comment in the line before a block, which readers do not see:
 |---|---|
 | `run: as=WHO [exit=N] [within=SECONDS]` | is run by bash as it stands, in the folder of that person |
 | `screen: as=WHO [lines=1-4,-1]` | has a command after `$ ` and its output as recorded; takes options of `run` |
-| `part: of=platform [without=NAME]` | is a part of what `make up` shows; the option: where NAME could not be built |
+| `part: of=platform` | is a part of what `make up` shows |
 | `file: PATH` | is written to this file of the folder before the blocks that follow |
 | `submit: as=WHO pods=N` | is a manifest: the blocks with `each` are run with it, then it has so many scheduled pods |
 | `each: as=WHO` | is run for each manifest that is submitted, with its name in place of NAME |
@@ -60,7 +60,7 @@ REASONS: Final = (
 KINDS: Final[Mapping[str, frozenset[str]]] = {
     "run": frozenset({"as", "exit", "within", "starts"}),
     "screen": frozenset({"as", "exit", "within", "lines"}),
-    "part": frozenset({"of", "without"}),
+    "part": frozenset({"of"}),
     "submit": frozenset({"as", "pods"}),
     "each": frozenset({"as"}),
     "stack": frozenset({"over", "into", "at"}),

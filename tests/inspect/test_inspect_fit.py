@@ -417,6 +417,9 @@ def test_gangs_are_volcano_jobs_or_pods_with_its_scheduler() -> None:
     assert demand(gang, "research").gang == "research-l4"
     assert demand(of("v1", "Pod", **pod_spec(schedulerName="volcano")), "research").gang == "default"
     assert demand(of("v1", "Pod", **pod_spec()), "research").gang is None
+    queued: Any = of("v1", "Pod", **pod_spec(schedulerName="volcano"))
+    queued["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "research"}
+    assert demand(queued, "research").gang is None  # Kueue has its quota
 
 
 def test_several_documents_and_lists_are_read_in_their_order(tmp_path: Path) -> None:

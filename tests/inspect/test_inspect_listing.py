@@ -87,15 +87,28 @@ def test_gangs_of_volcano_are_listed() -> None:
         "ownerReferences": [owner],
         "creationTimestamp": "2026-01-20T23:00:00Z",
     }
+    # As Volcano's controller writes it: also by the names of a ResourceQuota.
+    amounts = {GPU: "16", f"requests.{GPU}": "16", "cpu": "4", "limits.cpu": "4", "pods": "2", "count/pods": "2"}
+    spec = {"minResources": amounts, "queue": "research-l4", "priorityClassName": "high"}
     groups = [
-        {"metadata": meta, "spec": {"minResources": {GPU: "16"}}, "status": {"phase": "Running"}},
+        {"metadata": meta, "spec": spec, "status": {"phase": "Running"}},
         {"metadata": {**meta, "name": "bare", "ownerReferences": []}, "spec": {}, "status": {"phase": "Inqueue"}},
     ]
-    found = listing(state(PodGroup=groups, Workload=[]), "research")
-    assert [(job.name, job.kind, job.state, job.requests.get(GPU)) for job in found.jobs] == [
-        ("gang", "Volcano Job", "admitted", 16),
-        ("bare", "Volcano pods", "pending", None),
+    classes = [{"metadata": {"name": "high"}, "value": 1000}]
+    found = listing(state(PodGroup=groups, Workload=[], PriorityClass=classes), "research")
+    assert [(job.name, job.kind, job.state, job.requests, job.flavors, job.priority) for job in found.jobs] == [
+        ("gang", "Volcano Job", "admitted", {GPU: 16, "cpu": 4000}, ("l4",), 1000),
+        ("bare", "Volcano pods", "pending", {}, (), 0),
     ]
+
+
+def test_gang_that_kueue_admitted_is_listed_once() -> None:
+    job: Any = came("runs", "research")
+    owner = job["metadata"]["ownerReferences"][0]
+    meta = {"name": "podgroup-1", "namespace": job["metadata"]["namespace"], "ownerReferences": [owner]}
+    group = {"metadata": meta, "spec": {"queue": "default"}, "status": {"phase": "Running"}}
+    found = listing(state(PodGroup=[group], Workload=[job]), meta["namespace"])
+    assert [(one.name, one.kind) for one in found.jobs] == [("runs", "Job")]
 
 
 @pytest.mark.parametrize(

@@ -505,7 +505,7 @@ def test_a_gang_waits_for_room_in_its_queue_all_at_once() -> None:
     found = asked(GANG, **gang_state(1))
     assert found.lines[:2] == (
         "gang in Volcano queue research-l4: all pods start together",
-        "PodGroup gang-1: Pending, minMember 4",
+        "Volcano's PodGroup gang-1: Pending, 4 pods start together",
     )
     assert found.messages == (
         "Unschedulable: 3/4 tasks in gang unschedulable: pod group is not ready, 4 Pending, 4 minAvailable",
