@@ -3,8 +3,10 @@
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 import platformdirs
@@ -15,8 +17,11 @@ from gpu_tenancy.embedded.pulumi_engine import engine_path
 
 PULUMI: Final = "pulumi"
 """The mark of tests that need the Pulumi CLI."""
+OFFICIAL: Final = "official"
+"""The mark of those among them that the CLI of `make engine` cannot run."""
 _REASON: Final = 400
 """Characters of a reason in the last lines of a run."""
+_NOT_OFFICIAL: Final = "needs the official CLI: its language host, or a provider that can force an apply (4.29)"
 _NO_PULUMI: Final = "there is no `pulumi` on the PATH; run `make engine`, or see https://www.pulumi.com/docs/install/"
 
 
@@ -28,13 +33,18 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
 
 
+def _built() -> str:
+    """The folders of the CLI that `make engine` built, as in a PATH."""
+    return engine_path(platformdirs.user_cache_path("gpu-tenancy"))
+
+
 @contextmanager
 def _pulumi_on_path(item: pytest.Item) -> Generator[None]:
     """Puts the CLI that `make engine` built on the PATH, for tests that need one and where none is installed."""
     if not item.get_closest_marker(PULUMI) or shutil.which("pulumi"):
         yield
         return
-    folders = engine_path(platformdirs.user_cache_path("gpu-tenancy"))
+    folders = _built()
     with pytest.MonkeyPatch.context() as patch:
         if folders:
             patch.setenv("PATH", folders, prepend=os.pathsep)
@@ -44,9 +54,14 @@ def _pulumi_on_path(item: pytest.Item) -> Generator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skips tests that need the Pulumi CLI where there is none."""
-    if item.get_closest_marker(PULUMI) and shutil.which("pulumi") is None:
+    """Skips tests that need the Pulumi CLI, or the official one, where there is none."""
+    if not item.get_closest_marker(PULUMI):
+        return
+    program = shutil.which("pulumi")
+    if program is None:
         pytest.skip(_NO_PULUMI)
+    if item.get_closest_marker(OFFICIAL) and str(Path(program).parent) in _built():
+        pytest.skip(_NOT_OFFICIAL)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -88,7 +103,8 @@ def with_cli(reports: Iterable[pytest.TestReport], *, official: bool) -> str:
     found = [one for one in reports if PULUMI in one.keywords]
     tests = {one.nodeid for one in found}
     why = {one.nodeid: one.longrepr[2] for one in found if isinstance(one.longrepr, tuple)}
-    reasons = "".join(f"; {reason.removeprefix('Skipped: ')}" for reason in sorted(set(why.values())))
+    counts = Counter(reason.removeprefix("Skipped: ") for reason in why.values())
+    reasons = "".join(f"; {count} did not: {reason}" for reason, count in sorted(counts.items()))
     ran = len(tests - why.keys())
     by = "" if official or not ran else " by the CLI of `make engine`, with a language host of our own"
     return f"Tests with the Pulumi CLI: {ran} of {len(tests)} ran{by}{reasons}" if tests else ""

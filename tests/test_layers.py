@@ -31,9 +31,9 @@ def test_a_run_says_how_many_tests_with_the_cli_ran_and_why_others_did_not() -> 
     ran = [report("a", "setup"), report("a", "call"), report("a", "teardown")]
     skipped = [report("b", "setup", "no CLI"), report("b", "teardown"), report("c", "setup", "no CLI")]
     assert with_cli(ran, official=True) == "Tests with the Pulumi CLI: 1 of 1 ran"
-    assert with_cli([*ran, *skipped], official=True) == "Tests with the Pulumi CLI: 1 of 3 ran; no CLI"
+    assert with_cli([*ran, *skipped], official=True) == "Tests with the Pulumi CLI: 1 of 3 ran; 2 did not: no CLI"
     assert "1 of 3 ran by the CLI of `make engine`" in with_cli([*ran, *skipped], official=False)
-    assert with_cli(skipped, official=False) == "Tests with the Pulumi CLI: 0 of 2 ran; no CLI"
+    assert with_cli(skipped, official=False) == "Tests with the Pulumi CLI: 0 of 2 ran; 2 did not: no CLI"
     assert not with_cli([report("d", "call", mark="process")], official=True)
 
 

@@ -79,6 +79,7 @@ def kill(cli: PulumiCli, platform: Platform, cluster: Cluster, objects: list[Ref
         psutil.wait_procs(processes[1:])
 
 
+@pytest.mark.official
 @pytest.mark.parametrize("after", Random(20).sample(range(1, 25), KILLS))  # noqa: S311 - the same points in each run
 def test_after_a_killed_deployment_the_next_one_ends_in_the_same_objects(
     platform: Platform, cluster: Cluster, project: Project, cli: PulumiCli, after: int
@@ -95,6 +96,7 @@ def test_after_a_killed_deployment_the_next_one_ends_in_the_same_objects(
     assert again == {"created": 0, "changed": 0, "replaced": 0, "pruned": 0, "unchanged": len(objects)}
 
 
+@pytest.mark.official
 def test_objects_of_our_apply_are_refused_with_lines_to_adopt_them(
     platform: Platform, cluster: Cluster, project: Project, cli: PulumiCli, tmp_path: Path
 ) -> None:
@@ -132,6 +134,7 @@ def test_our_apply_refuses_objects_of_the_cli_unless_adopted(
     assert existing(cluster, objects) == before
 
 
+@pytest.mark.official
 def test_only_named_objects_of_others_are_adopted(
     platform: Platform, cluster: Cluster, project: Project, cli: PulumiCli
 ) -> None:

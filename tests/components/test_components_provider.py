@@ -510,6 +510,7 @@ def test_a_text_without_placeholders_is_left_as_it_is() -> None:
 
 @pytest.mark.slow
 @pytest.mark.pulumi
+@pytest.mark.official
 def test_the_cli_reads_the_schema_of_the_folder(running: Plugin, tmp_path: Path) -> None:
     for part in ("provider", "components", "gpu_tenancy", "policy", "pyproject.toml", "README.md"):
         place = shutil.copytree if (ROOT / part).is_dir() else shutil.copy

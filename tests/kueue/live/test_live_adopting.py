@@ -138,6 +138,7 @@ def test_a_foreign_cluster_is_adopted_while_its_jobs_run(queueing: Queueing, tmp
 
 
 @pytest.mark.pulumi
+@pytest.mark.official
 @pytest.mark.parametrize("by", ["pulumi", "tenancy"])
 def test_pulumi_takes_over_a_foreign_cluster_while_its_jobs_run(queueing: Queueing, tmp_path: Path, by: str) -> None:
     """`pulumi preview` and `pulumi up`, or `tenancy up`, with the file as it was written."""
