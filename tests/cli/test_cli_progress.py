@@ -34,6 +34,7 @@ def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch: pytest.Mon
 
 def test_on_a_terminal_a_bar_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
+    monkeypatch.setenv("TERM", "xterm")  # nothing is drawn on a dumb terminal
     monkeypatch.setattr(terminal, "err", Console(file=screen, force_terminal=True, width=120))
     with measured(terminal.Drawn(), "compiling", 2000, "packages") as advance:
         advance(1500)
