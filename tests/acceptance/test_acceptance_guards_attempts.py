@@ -13,11 +13,11 @@ from itertools import islice
 from typing import Any, Final
 
 import pytest
-from acceptance_guards import GPU, QUEUE, RESEARCH, TOLERATION, Door, Person, job, pod, pod_of
+from acceptance_guards import GPU, QUEUE, RESEARCH, TOLERATION, Person, pod_of
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 
 ATTEMPTS: Final = int(os.environ.get("GPU_TENANCY_ATTEMPTS", "250"))
@@ -93,17 +93,6 @@ PATHS: Final[dict[str, tuple[str, ...]]] = {
     "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet": ("spec", "leaderWorkerTemplate", "workerTemplate"),
 }
 """Where each kind has its pod template."""
-NUMBERS: Final = {
-    **dict.fromkeys(("apps/v1/Deployment", "apps/v1/ReplicaSet", "apps/v1/StatefulSet"), "replicas"),
-    "v1/ReplicationController": "replicas",
-    "apps/v1/DaemonSet": "numberReady",
-    "batch/v1/Job": "terminating",
-    "jobset.x-k8s.io/v1alpha2/JobSet": "restarts",
-    "batch.volcano.sh/v1alpha1/Job": "succeeded",
-    "ray.io/v1/RayCluster": "readyWorkerReplicas",
-    "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet": "replicas",
-}
-"""A number in the status of a kind."""
 GANGS: Final[dict[str, tuple[str, ...]]] = {
     "batch.volcano.sh/v1alpha1/Job": ("spec",),
     "batch.volcano.sh/v1alpha1/CronJob": ("spec", "jobTemplate", "spec"),
@@ -541,159 +530,3 @@ def test_no_update_reaches_what_creation_refuses(tenant: Person, bases: dict[str
     swept = {*refused}
     try_each(updates(), is_refused_too)
     assert len(swept) > len(bases) / 2, "too few kinds are refused to tell anything"
-
-
-@pytest.fixture
-def boss(door: Door, bases: dict[str, Any]) -> Iterator[Person]:
-    """Somebody with all rights in the namespace, also those to write what controllers write."""
-    assert bases
-    with door.let_in("boss", "cluster-admin", RESEARCH) as boss:
-        door.cluster.wait_for(lambda: not boss.refusal(pod(RESEARCH, None, pod_of(0))), what="rights")
-        yield boss
-
-
-def test_no_status_is_written_by_a_tenant(boss: Person, bases: dict[str, Any]) -> None:
-    def attempt(kind: str, number: int) -> None:
-        status = {"status": {NUMBERS[kind]: number}}
-        assert "changes the status" in boss.patch_refusal(bases[kind], status, subresource="status")
-
-    try_each(st.tuples(st.sampled_from(sorted(NUMBERS)), st.integers(1, 9)), lambda change: attempt(*change))
-
-
-CHANGES = {
-    "labels": [f"{KUEUE}managed", QUEUE, f"{KUEUE}priority-class", "note", f"{KUEUE}pod-group-name"],
-    "annotations": [
-        f"{KUEUE}role-hash",
-        f"{KUEUE}pod-suspending-parent",
-        "note",
-        f"{KUEUE}pod-group-total-count",
-        "scheduling.k8s.io/group-name",
-    ],
-}
-
-
-@st.composite
-def changes(draw: st.DrawFn) -> Any:
-    """A merge patch of a pod."""
-    patch: dict[str, Any] = {"metadata": {}}
-    for field, keys in CHANGES.items():
-        for key in keys:
-            if draw(st.integers(0, 4)) == 0:
-                values = [None, "x", RESEARCH, "true", "ml-low", "podgroup-1", ""]
-                patch["metadata"].setdefault(field, {})[key] = draw(st.sampled_from(values))
-    gates = draw(st.sampled_from(["same", "same", "none", "own", "kueue"]))
-    if gates != "same":
-        names = {"none": [], "own": ["example.com/own"], "kueue": [f"{KUEUE}admission"]}[gates]
-        patch["spec"] = {"schedulingGates": [{"name": name} for name in names]}
-    return patch
-
-
-def test_no_change_of_a_tenant_takes_a_pod_from_kueue(cluster: Cluster, tenant: Person) -> None:
-    held = pod(RESEARCH, RESEARCH, pod_of(schedulingGates=[{"name": f"{KUEUE}admission"}, {"name": "example.com/own"}]))
-    held["metadata"] |= {"name": "held", "annotations": {f"{KUEUE}role-hash": "a1"}}
-    held["metadata"]["labels"][f"{KUEUE}managed"] = "true"
-    cluster.create(held)
-    allowed: list[int] = []
-
-    def change(patch: Any) -> None:
-        if not tenant.patch_refusal(held, patch):
-            allowed.append(1)
-            labels = held["metadata"]["labels"] | patch["metadata"].get("labels", {})
-            notes = held["metadata"]["annotations"] | patch["metadata"].get("annotations", {})
-            assert (labels[f"{KUEUE}managed"], labels[QUEUE], notes[f"{KUEUE}role-hash"]) == ("true", RESEARCH, "a1")
-            assert not labels.get(f"{KUEUE}pod-group-name")
-            assert notes.get(f"{KUEUE}pod-suspending-parent") is None
-            assert notes.get("scheduling.k8s.io/group-name") != "podgroup-1"
-            gates = patch.get("spec", {}).get("schedulingGates", held["spec"]["schedulingGates"])
-            assert {"name": f"{KUEUE}admission"} in gates
-
-    try_each(changes(), change)
-    cluster.delete(Reference.of(held), grace=0)
-    assert allowed, "nothing at all may be changed"
-
-
-def test_no_deletion_of_a_tenant_lets_a_pod_keep_its_gpus_for_longer(cluster: Cluster, tenant: Person) -> None:
-    # A pod without a node is deleted at once, whatever the period, and one of a node that is not there after a minute.
-    node: Manifest = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "ending"}}
-    stays: dict[str, Any] = {"nodeName": "ending", "tolerations": [{"operator": "Exists"}]}
-    ending = pod(RESEARCH, RESEARCH, pod_of(terminationGracePeriodSeconds=60, **stays))
-    ending["metadata"]["name"] = "ending"
-    for manifest in (node, ending):
-        cluster.create(manifest)
-    periods = st.integers(0, 120) | st.integers(0, 10**8)
-    options: st.SearchStrategy[Any] = st.fixed_dictionaries({}, optional={"gracePeriodSeconds": periods})
-
-    def delete(found: Any) -> None:
-        refused = bool(tenant.delete_refusal(ending, **found))
-        assert refused == (found.get("gracePeriodSeconds", 0) > 60)
-
-    try_each(options, delete)
-    cluster.delete(Reference.of(ending), grace=0)
-    cluster.delete(Reference.of(node))
-
-
-@pytest.fixture(scope="module")
-def held_job(cluster: Cluster, tenant: Person) -> Iterator[tuple[Any, Any]]:
-    """A Job with GPUs, and its pod."""
-    own = job(RESEARCH, RESEARCH)
-    own["metadata"]["name"] = "kept"
-    tenant.cluster.create(own)
-    chosen = "batch.kubernetes.io/job-name=kept"
-    (child, *_) = cluster.wait_for(
-        lambda: cluster.list("v1", "Pod", namespace=RESEARCH, labels=chosen) or None, what="its pod"
-    )
-    yield own, {**child, "apiVersion": "v1", "kind": "Pod"}
-    tenant.cluster.delete(Reference.of(own))
-
-
-DELETIONS: Final[list[Any]] = [
-    {},
-    {"orphanDependents": True},
-    {"propagationPolicy": "Orphan"},
-    {"propagationPolicy": "Background"},
-]
-LEFT_BEHIND: Final[list[Any]] = [
-    {"template": {"metadata": {"annotations": {"note": "newer"}}}},
-    {"updateStrategy": {"rollingUpdate": {"partition": 1}}},
-    {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}},
-]
-"""Changes of a StatefulSet after which its pods are of two revisions: Kueue starts the old ones."""
-FINALIZERS: Final[list[Any]] = [{"metadata": {"finalizers": [name]}} for name in ("orphan", "example.com/own")]
-
-
-@pytest.mark.parametrize("name", ["held_job", "server"])
-def test_no_change_of_a_tenant_takes_a_pod_from_its_owner(
-    tenant: Person, request: pytest.FixtureRequest, name: str
-) -> None:
-    own, child = request.getfixturevalue(name)
-    found: Any = child["metadata"]
-    keys = [*found["labels"], "note"]
-    patches = st.fixed_dictionaries(
-        {
-            "labels": st.dictionaries(st.sampled_from(keys), st.sampled_from([None, "x", ""]), max_size=2),
-            "annotations": st.dictionaries(st.sampled_from(["note"]), st.sampled_from(["x"]), max_size=1),
-        },
-        optional={"ownerReferences": st.sampled_from([None, [], found["ownerReferences"]])},
-    )
-    of_spec = [{"spec": change} for change in LEFT_BEHIND] if name == "server" else []
-    if of_spec:
-        waits = "while Workload server is not admitted"
-        tenant.cluster.wait_for(lambda: waits in tenant.patch_refusal(own, of_spec[0]), what="the Workload to be read")
-    actions: st.SearchStrategy[tuple[str, Any]] = st.one_of(
-        st.tuples(st.just("pod"), patches),
-        st.tuples(st.just("deletion"), st.sampled_from(DELETIONS)),
-        st.tuples(st.just("owner"), st.sampled_from([*FINALIZERS, *of_spec])),
-    )
-
-    def change(action: tuple[str, Any]) -> None:
-        what, patch = action
-        if what == "pod" and not tenant.patch_refusal(child, {"metadata": patch}):
-            assert patch.get("ownerReferences", found["ownerReferences"]) == found["ownerReferences"]
-            assert {key: patch["labels"].get(key, value) for key, value in found["labels"].items()} == found["labels"]
-        if what == "deletion" and not tenant.delete_refusal(own, **patch):
-            assert "Orphan" not in patch.values()
-            assert "orphanDependents" not in patch
-        if what == "owner" and not tenant.patch_refusal(own, patch):
-            assert patch == FINALIZERS[1]
-
-    try_each(actions, change)

@@ -1,4 +1,4 @@
-"""What is just inside of a guard, and just outside: `make mutants` has asked for these cases."""
+"""What is just inside of a guard, and just outside."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -76,6 +76,9 @@ def gated(cluster: Cluster, tenant: Person) -> Iterator[Any]:
             {"metadata": {"labels": {f"{KUEUE}/managed": None}}},
             f"changes {KUEUE}/managed, which only Kueue may change; leave it as it is",
         ),
+        ({"metadata": {"labels": {f"{KUEUE}/managed": "x"}}}, f"changes {KUEUE}/managed"),
+        ({"spec": {"schedulingGates": [{"name": "example.com/own"}]}}, f"removes scheduling gate {KUEUE}/admission"),
+        ({"metadata": {"labels": {f"{KUEUE}/pod-group-name": "g"}}}, f"changes {KUEUE}/pod-group-name"),
         ({"metadata": {"annotations": {f"{KUEUE}/role-hash": "c3d4"}}}, f"changes {KUEUE}/role-hash"),
         (
             {"metadata": {"annotations": {f"{KUEUE}/pod-suspending-parent": "x"}}},

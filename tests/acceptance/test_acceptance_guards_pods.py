@@ -105,10 +105,10 @@ def mounting(path: str) -> Any:
     }.values(),
 )
 def test_devices_past_the_scheduler_are_refused(tenant: Person, attempt: Any, words: str, twin: Any) -> None:
-    for make in (pod, job, job_set):
-        message = tenant.refusal(make(RESEARCH, RESEARCH, attempt))
+    for hostile, honest in zip(every_kind(attempt), every_kind(twin), strict=True):
+        message = tenant.refusal(hostile)
         assert words in message, message
-        assert not tenant.refusal(make(RESEARCH, RESEARCH, twin))
+        assert not tenant.refusal(honest)
 
 
 @pytest.mark.parametrize("key", ["cdi.k8s.io/gpus", "nvidia.cdi.k8s.io/container.c"])
@@ -231,6 +231,7 @@ def test_a_deletion_lengthens_no_grace_period(cluster: Cluster, tenant: Person) 
         " set --grace-period=60 or less"
     )
     assert words in tenant.delete_refusal(own, gracePeriodSeconds=31536000)
+    assert tenant.delete_refusal(own, gracePeriodSeconds=61)
     for options in ({}, {"gracePeriodSeconds": 60}, {"gracePeriodSeconds": 0}):
         assert not tenant.delete_refusal(own, **options)
     assert not tenant.delete_refusal(light, gracePeriodSeconds=31536000)

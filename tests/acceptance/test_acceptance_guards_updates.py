@@ -146,6 +146,19 @@ STATUSES: Final[dict[str, tuple[Any, Any]]] = {
     "cron job": (cron_job(RESEARCH, RESEARCH), {"lastScheduleTime": "2026-01-01T00:00:00Z"}),
     "deployment": (replicas("Deployment", RESEARCH, None, spec=NO_GPUS), {"observedGeneration": 9}),
     "stateful set": (replicas("StatefulSet", RESEARCH, None, spec=NO_GPUS), {"replicas": 9}),
+    "replica set": (replicas("ReplicaSet", RESEARCH, None, spec=NO_GPUS), {"replicas": 9}),
+    "daemon set": (replicas("DaemonSet", RESEARCH, None, spec=NO_GPUS), {"numberReady": 9}),
+    "replication controller": (
+        {
+            **OBJECT,
+            "kind": "ReplicationController",
+            "spec": {
+                "replicas": 0,
+                "template": replicas("ReplicaSet", RESEARCH, None, spec=NO_GPUS)["spec"]["template"],
+            },
+        },
+        {"replicas": 9},
+    ),
     "job set": (job_set(RESEARCH, None, NO_GPUS), {"terminalState": "Completed"}),
     "train job": (train_job(RESEARCH, RESEARCH), {"jobsStatus": []}),
     "gang": (gang(RESEARCH, None, NO_GPUS), {"state": {"phase": "Completed"}}),

@@ -79,7 +79,11 @@ def secret(value: object) -> dict[str, object]:
 
 def manifest(text: str) -> Sample:
     """A Kubernetes object from YAML, with the type token that the SDKs give it."""
-    props: dict[str, Any] = yaml.safe_load(text)
+    return sample_of(yaml.safe_load(text))
+
+
+def sample_of(props: dict[str, Any]) -> Sample:
+    """A Kubernetes object with the type token that the SDKs give it."""
     version = props["apiVersion"] if "/" in props["apiVersion"] else f"core/{props['apiVersion']}"
     return Sample(f"kubernetes:{version}:{props['kind']}", props, props["metadata"]["name"])
 

@@ -1,14 +1,15 @@
 """Pods in objects of any kind: each violation is found wherever the pod is, and the same pod without it passes."""
 
 from copy import deepcopy
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, cast
 
 import pytest
 import yaml
-from generated_pods import VIOLATIONS
-from policy_builders import UNKNOWN, Sample, all_findings, findings, manifest
+from policy_builders import TODAY, UNKNOWN, Sample, all_findings, findings, manifest, sample_of, secret
+from violations import NAMESPACE, VIOLATIONS
 
-from rule_engine import View
+from rule_engine import EnforcementLevel, View
 from rule_engine.evaluator import Evaluator
 from rule_engine.rules import AnyRule
 from workload_rules import PACK, gpus, jobs, security, shapes
@@ -32,8 +33,9 @@ POD: Final[dict[str, Any]] = {
 RULES: Final = {rule.name: rule for rule in PACK.rules}
 _GPU: Final = "nvidia.com/gpu"
 _GPUS: Final = "GPUs without a quota"
+_CLAIM: Final = "GPUs of a claim without a quota"
 # The rule about parts of GPUs is not only about tenants, and a claim is in a further object.
-_ANYWHERE: Final = sorted({*VIOLATIONS} - {"part of a GPU", "GPUs of a claim without a quota"})
+_ANYWHERE: Final = sorted({*VIOLATIONS} - {"part of a GPU", _CLAIM})
 
 KINDS: Final = {
     "PodTemplate": "{apiVersion: v1, kind: PodTemplate, template: {spec: POD}}",
@@ -64,35 +66,76 @@ KINDS: Final = {
 }
 """Objects with a pod that no table has."""
 
+KNOWN: Final = {
+    "Pod": "{apiVersion: v1, kind: Pod, spec: POD}",
+    "ReplicationController": "{apiVersion: v1, kind: ReplicationController, spec: {template: {spec: POD}}}",
+    **{
+        kind: f"{{apiVersion: apps/v1, kind: {kind}, spec: {{template: {{spec: POD}}}}}}"
+        for kind in ("Deployment", "StatefulSet", "ReplicaSet")
+    },
+    "RayCluster": "{apiVersion: ray.io/v1, kind: RayCluster, spec: {workerGroupSpecs: [{template: {spec: POD}}]}}",
+    "Job": "{apiVersion: batch/v1, kind: Job, spec: {template: {spec: POD}}}",
+    "CronJob": "{apiVersion: batch/v1, kind: CronJob, spec: {jobTemplate: {spec: {template: {spec: POD}}}}}",
+    "Volcano's Job": "{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, spec: {tasks: [{template: {spec: POD}}]}}",
+    "JobSet": (
+        "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet,"
+        " spec: {replicatedJobs: [{template: {spec: {template: {spec: POD}}}}]}}"
+    ),
+    "PyTorchJob": (
+        "{apiVersion: kubeflow.org/v1, kind: PyTorchJob,"
+        " spec: {pytorchReplicaSpecs: {Worker: {template: {spec: POD}}}}}"
+    ),
+    "ScaledJob": "{apiVersion: keda.sh/v1alpha1, kind: ScaledJob, spec: {jobTargetRef: {template: {spec: POD}}}}",
+}
+"""Objects whose pod has its place in a table."""
+
 PARTIAL: Final = {
     "TrainJob, podTemplateOverrides": (
         "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, spec: {runtimeRef: {name: torch},"
         " trainer: {numNodes: 2}, podTemplateOverrides: [{targetJobs: [{name: node}], spec: POD}]}}"
     ),
     "DeploymentPatch": "{apiVersion: apps/v1, kind: DeploymentPatch, spec: {template: {spec: POD}}}",
+    "CronJobPatch": "{apiVersion: batch/v1, kind: CronJobPatch, spec: {jobTemplate: {spec: {template: {spec: POD}}}}}",
     "a patch of a kind of nobody": "{apiVersion: example.com/v1, kind: AnythingPatch, spec: {template: {spec: POD}}}",
 }
 """Objects with a part of a pod, which is merged with the rest of it."""
+ALL: Final = {**KINDS, **KNOWN, **PARTIAL}
 
 
 def pod(violation: str) -> dict[str, Any]:
     spec = deepcopy(POD)
     if violation:
-        VIOLATIONS[violation].put(spec, 0)
+        _, put = VIOLATIONS[violation]
+        put(spec)
     return spec
 
 
-def filled(text: str, word: str, value: dict[str, Any], namespace: str = "ml-research") -> Sample:
+_parsed: Final = cache(yaml.safe_load)
+
+
+def filled(text: str, word: str, value: dict[str, Any], namespace: str = NAMESPACE) -> Sample:
     """An object, as text in which a word stands for a value."""
-    props = yaml.safe_load(text.replace(word, yaml.safe_dump(value, default_flow_style=True, width=100_000).strip()))
+
+    def put(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {key: put(item) for key, item in cast("dict[str, Any]", part).items()}
+        return (
+            [put(item) for item in cast("list[Any]", part)]
+            if isinstance(part, list)
+            else value
+            if part == word
+            else part
+        )
+
+    props = put(_parsed(text))
     props["metadata"] = {"name": "it", "namespace": namespace}
     for item in props.get("items", ()):
         item["metadata"] = props["metadata"]
-    return manifest(yaml.safe_dump(props))
+    return sample_of(props)
 
 
-def given(kind: str, violation: str = "", namespace: str = "ml-research") -> Sample:
-    return filled((KINDS | PARTIAL)[kind], "POD", pod(violation), namespace)
+def given(kind: str, violation: str = "", namespace: str = NAMESPACE) -> Sample:
+    return filled(ALL[kind], "POD", pod(violation), namespace)
 
 
 def found(rule: AnyRule, sample: Sample) -> set[str]:
@@ -100,17 +143,53 @@ def found(rule: AnyRule, sample: Sample) -> set[str]:
 
 
 @pytest.mark.parametrize("violation", _ANYWHERE)
-@pytest.mark.parametrize("kind", [*KINDS, *PARTIAL])
+@pytest.mark.parametrize("kind", ALL)
 def test_a_violation_is_found_in_a_pod_of_any_kind(kind: str, violation: str) -> None:
-    rule = RULES[VIOLATIONS[violation].rule]
+    rule = RULES[VIOLATIONS[violation][0]]
     assert found(rule, given(kind)) == set()
     assert found(rule, given(kind, violation)) == {"broken"}
     assert found(rule, given(kind, violation, "kube-system")) == set()
 
 
-@pytest.mark.parametrize("kind", [*KINDS, *PARTIAL])
+@pytest.mark.parametrize("kind", ALL)
+def test_parts_of_a_gpu_are_found_in_every_namespace(kind: str) -> None:
+    rule = RULES["gpu-request-equals-limit"]
+    assert found(rule, given(kind)) == set()
+    assert found(rule, given(kind, "part of a GPU")) == {"broken"}
+
+
+TEMPLATE: Final = manifest(f"""
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {{name: eight, namespace: {NAMESPACE}}}
+spec: {{spec: {{devices: {{requests: [{{name: gpu, exactly: {{deviceClassName: gpu.nvidia.com, count: 8}}}}]}}}}}}
+""")
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_gpus_of_a_claim_are_found_in_a_pod_of_any_kind(kind: str) -> None:
+    (finding,) = findings(RULES["gpu-namespace-quota"], {"it": given(kind, _CLAIM), "claim": TEMPLATE})
+    assert finding.outcome == "broken"
+
+
+@pytest.mark.parametrize("violation", _ANYWHERE)
+def test_a_violation_is_found_within_what_a_program_marks_as_secret(violation: str) -> None:
+    spec = secret([{"alpha": None, "b": secret(pod(violation))}])
+    metadata = {"name": "it", "namespace": NAMESPACE}
+    held = Sample("kubernetes:example.com/v1:Anything", {"metadata": metadata, "spec": spec})
+    assert "broken" in found(RULES[VIOLATIONS[violation][0]], held)
+
+
+@pytest.mark.parametrize("kind", ALL)
 def test_a_valid_pod_of_any_kind_has_no_findings(kind: str) -> None:
-    assert [finding.message for finding in all_findings(Evaluator(PACK), [given(kind)])] == []
+    strict = Evaluator(PACK, TODAY)
+    strict.configure({rule.name: EnforcementLevel.MANDATORY for rule in PACK.rules}, {})
+    queued = given(kind)
+    queued.props["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": NAMESPACE}
+    of_all = [*all_findings(Evaluator(PACK), [given(kind)]), *all_findings(strict, [queued])]
+    # Of a patch, rules need more than it has.
+    known = [one for one in of_all if not (kind.endswith("Patch") and one.outcome == "unknown")]
+    assert [finding.message for finding in known] == []
 
 
 # Containers outside lists of containers, and GPUs outside containers.
@@ -162,7 +241,7 @@ def with_container(kind: str, violation: str = "") -> Sample:
 @pytest.mark.parametrize("violation", _OF_CONTAINERS)
 @pytest.mark.parametrize("kind", FIELDS)
 def test_a_violation_is_found_in_a_container_that_is_in_no_list(kind: str, violation: str) -> None:
-    rule = RULES[VIOLATIONS[violation].rule]
+    rule = RULES[VIOLATIONS[violation][0]]
     assert found(rule, with_container(kind)) == set()
     assert found(rule, with_container(kind, violation)) == {"broken"}
 
@@ -234,8 +313,16 @@ def test_maps_with_fields_like_a_pods_have_no_findings(props: str) -> None:
 # Queues.
 
 
-@pytest.mark.parametrize("kind", ["AppWrapper", "SparkApplication", "JobTemplate", "a kind of nobody"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("AppWrapper", "SparkApplication", "JobTemplate", "a kind of nobody", "TrainJob, podTemplateOverrides"),
+        *("Job", "Volcano's Job", "JobSet", "PyTorchJob", "ScaledJob"),
+    ],
+)
 def test_batch_work_of_any_kind_names_its_queue(kind: str) -> None:
+    claimed = findings(jobs.batch_names_queue, {"it": given(kind, _CLAIM), "claim": TEMPLATE})
+    assert {finding.outcome for finding in claimed} == {"broken"}
     work = given(kind, _GPUS)
     assert found(jobs.batch_names_queue, work) == {"broken"}
     work.props["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "ml-research"}
@@ -249,7 +336,13 @@ def test_pods_of_an_operators_kind_can_have_the_queue_label() -> None:
     assert found(jobs.batch_names_queue, work) == set()
 
 
-@pytest.mark.parametrize("kind", ["CloneSet", "InferenceService", "ServingRuntime", "DeploymentPatch"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("CloneSet", "InferenceService", "ServingRuntime", "DeploymentPatch", "Pod", "PodTemplate"),
+        *("ReplicationController", "Deployment", "StatefulSet", "ReplicaSet", "RayCluster"),
+    ],
+)
 def test_serving_and_patches_need_no_queue(kind: str) -> None:
     assert found(jobs.batch_names_queue, given(kind, _GPUS)) == set()
 
