@@ -106,16 +106,8 @@ strict: ready-clouds
 	@output=$$(NODE_OPTIONS="--max-old-space-size=$(HALF_OF_MEMORY)" $(RUN) basedpyright 2>&1); \
 	  failed=$$?; printf '\n%s\n' "$$output"; exit $$failed
 
-bench: ready-clouds ## Measure previews, policy packs, admission, apply, `pulumi up` and peers; compare with the record; RECORD=yes replaces it
-	@mkdir -p out/bench
-	@$(RUN) python -m benchmarks.preview --json out/bench/preview.json
-	@$(RUN) python -m benchmarks.starting --json out/bench/starting.json
-	@$(RUN) python -m benchmarks.policies
-	@$(RUN) python -m benchmarks.kueue
-	@$(RUN) python -m benchmarks.apply --json out/bench/apply.json
-	@$(RUN) python -m benchmarks.engine --json out/bench/engine.json
-	@$(RUN) python -m benchmarks.peers --json out/bench/peers.json
-	@$(RUN) python -m benchmarks.comparing out/bench $(if $(RECORD),--record)
+bench: ready-clouds ## Measure previews, an apply and the start of `tenancy`; compare with the record; RECORD=yes replaces it
+	@$(RUN) python -m benchmarks.bench $(if $(RECORD),--record)
 
 audit: ready-clouds ## Look up each locked package in advisory databases (needs a network)
 	@$(RUN) uv audit --frozen --preview-features audit-command

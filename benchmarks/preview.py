@@ -1,29 +1,26 @@
-"""The offline preview of 1, 10, 100 and 1,000 teams: time, memory and growth, each size in a process of its own.
+"""One offline preview and one review of a stack of many teams: `python -m benchmarks.preview 100` prints JSON.
 
-`python -m benchmarks.preview` prints a table; `--json FILE` writes the same as JSON. `--teams 100` measures one size in
-this process and prints JSON. The columns are of one process, except `by two`: the preview whose teams two processes
-render. They are without imports of packages; those of the review have the report, the comment and both policy packs,
-which take what is left of the cores.
+`benchmarks.bench` starts a process of its own for each size. Imports are not measured.
 """
 
 import json
 import os
-import platform
 import resource
-import subprocess
 import sys
-from datetime import UTC, datetime
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any
 
-from benchmarks.measuring import Watch, arguments, write
-
-SIZES: Final = (1, 10, 100, 1000)
-ROUNDS: Final = 3
-CORES: Final = "GPU_TENANCY_CORES"
-"""Environment variable with the number of processes that render a stack."""
-PACKS: Final = ("workloads", "clouds")
+from gpu_tenancy.engine import files
+from gpu_tenancy.engine.checks import problems
+from gpu_tenancy.engine.isolation import relaxed_collector
+from gpu_tenancy.engine.objects import kubernetes_objects
+from gpu_tenancy.engine.project import Preview
+from gpu_tenancy.engine.render import render
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.project import project_folder
+from gpu_tenancy.model.source import Source, to_config
 
 
 def stack(teams: int) -> dict[str, Any]:
@@ -55,120 +52,51 @@ def _team(number: int) -> dict[str, Any]:
     }
 
 
+@relaxed_collector()  # as the command does
 def measure(teams: int) -> dict[str, float]:
-    """Seconds and the peak of memory in MiB, for one preview and one review in this process."""
-    from gpu_tenancy.engine.isolation import relaxed_collector  # noqa: PLC0415 - not measured
-
-    with relaxed_collector():  # as the command does
-        return _measure(teams)
-
-
-def _measure(teams: int) -> dict[str, float]:
-    from gpu_tenancy.engine import files  # noqa: PLC0415 - not measured
-    from gpu_tenancy.engine.checks import problems  # noqa: PLC0415 - not measured
-    from gpu_tenancy.engine.objects import kubernetes_objects  # noqa: PLC0415 - not measured
-    from gpu_tenancy.engine.project import Preview  # noqa: PLC0415
-    from gpu_tenancy.engine.render import render  # noqa: PLC0415
-    from gpu_tenancy.model.load import load  # noqa: PLC0415
-    from gpu_tenancy.model.project import project_folder  # noqa: PLC0415
-    from gpu_tenancy.model.source import Source, to_config  # noqa: PLC0415
-
-    config = to_config(Source(stack(1)))
-    render(project_folder(), project="gpu-tenancy", stack="imports", config=config)  # what a program imports
-    began = Watch.now()
+    """Seconds of a preview, seconds of processor time of it and of its review, and its peak of memory in MiB."""
+    folder = project_folder()
+    render(folder, project="gpu-tenancy", stack="imports", config=to_config(Source(stack(1))))
+    began, before = time.perf_counter(), _processor()
     source = Source(stack(teams))
     loaded = load(source)
-    checked = Watch.now()
-    rendered = render(project_folder(), project="gpu-tenancy", stack="benchmark", config=to_config(source))
+    rendered = render(folder, project="gpu-tenancy", stack="benchmark", config=to_config(source))
     if found := problems(rendered):
         raise SystemExit("\n".join(found))
-    done = Watch.now()
-    with TemporaryDirectory() as folder:
-        objects = len(files.write(kubernetes_objects(rendered), Path(folder) / "objects"))
-        written = Watch.now()
-    row = {
-        "teams": teams,
-        "objects": objects,
-        "check": checked.since(began).wall,
-        "render": done.since(checked).wall,
-        "write": written.since(done).wall,
-        "preview": written.since(began).wall,
-        "preview cpu": written.since(began).cpu,
-        "peak": _peak(resource.RUSAGE_SELF),
-    }
-    reviewed = _review(Preview("benchmark", loaded, rendered, kubernetes_objects(rendered), loaded))
-    own, packs = _peak(resource.RUSAGE_SELF), _peak(resource.RUSAGE_CHILDREN)
-    return {**row, "review": reviewed.wall, "review cpu": reviewed.cpu, "review peak": own, "pack peak": packs}
+    objects = kubernetes_objects(rendered)
+    with TemporaryDirectory() as out:
+        files.write(objects, Path(out) / "objects")
+        seconds, previewed = time.perf_counter() - began, _processor()
+    memory = _peak()
+    reviewed = _review(Preview("benchmark", loaded, rendered, objects, loaded), folder)
+    return {"seconds": seconds, "preview": previewed - before, "review": reviewed, "memory": memory}
 
 
-def _review(preview: Any) -> Watch:
-    from gpu_tenancy.model.project import project_folder  # noqa: PLC0415 - not measured
-    from gpu_tenancy.review.build import review  # noqa: PLC0415
+def _review(preview: Preview, folder: Path) -> float:
+    """Seconds of processor time of the report, the comment and both policy packs."""
+    from gpu_tenancy.review.build import review  # noqa: PLC0415 - no memory of the preview
     from gpu_tenancy.review.comment import comment  # noqa: PLC0415
     from gpu_tenancy.review.page import page  # noqa: PLC0415
 
-    def work() -> None:
-        done = review(preview, project_folder(), policies=PACKS)
-        comment(done)
-        page(done)
-
-    return Watch.of(work)
-
-
-def _peak(who: int) -> float:
-    """The peak of memory in MiB; of children, that of the largest one."""
-    return resource.getrusage(who).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)
+    before = _processor()
+    done = review(preview, folder, policies=("workloads", "clouds"))
+    comment(done)
+    page(done)
+    return _processor() - before
 
 
-def _in_process_of_its_own(teams: int, processes: int) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.preview", "--teams", str(teams)]
-    environment = {**os.environ, CORES: str(processes)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+def _peak() -> float:
+    """The peak of memory in MiB. Linux counts in `ru_maxrss` that of the process that started this one too."""
+    if sys.platform != "linux":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))
 
 
-def _median(teams: int, rounds: int) -> dict[str, float]:
-    """The row of one process whose processor time is in the middle, with the time of a preview by two processes."""
-    rows = sorted((_in_process_of_its_own(teams, 1) for _ in range(rounds)), key=lambda row: row["preview cpu"])
-    by_two = sorted(_in_process_of_its_own(teams, 2)["preview"] for _ in range(rounds))
-    return {**rows[len(rows) // 2], "preview by two": by_two[len(by_two) // 2]}
-
-
-def _line(row: dict[str, float], before: dict[str, float] | None) -> str:
-    def growth(key: str) -> str:
-        return f"{row[key] / before[key]:.1f} x" if before else "-"
-
-    return (
-        f"{row['teams']:5}  {row['objects']:7}  {row['check']:7.2f}  {row['render']:8.2f}  {row['write']:7.2f}"
-        f"  {row['preview']:9.2f}  {row['preview by two']:6.2f}"
-        f"  {row['preview cpu']:5.2f}  {growth('preview cpu'):>6}  {row['peak']:4.0f}"
-        f"  {row['review']:8.2f}  {row['review cpu']:5.2f}  {growth('review cpu'):>6}  {row['review peak']:4.0f}"
-    )
-
-
-def main() -> None:
-    """Measures every size and prints a row each; growth is of processor time, for ten times the teams."""
-    parser = arguments(__doc__)
-    parser.add_argument(
-        "--rounds", type=int, default=ROUNDS, help="processes for each size, of which the median counts"
-    )
-    given = parser.parse_args()
-    if given.teams:
-        print(json.dumps(measure(given.teams)))
-        return
-    print(
-        "teams  objects  check s  render s  write s  preview s  by two  CPU s  growth   MiB"
-        "  review s  CPU s  growth   MiB"
-    )
-    rows: list[dict[str, float]] = []
-    for size in SIZES:
-        row = _median(size, given.rounds)
-        print(_line(row, rows[-1] if rows else None), flush=True)
-        rows.append(row)
-    machine = {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.platform()}
-    measured = datetime.now(UTC).isoformat(timespec="seconds")
-    write(given.json, {"measured": measured, "machine": machine, "rows": rows})
+def _processor() -> float:
+    """Seconds of processor time of this process and of those that it waited for."""
+    return sum(os.times()[:4])
 
 
 if __name__ == "__main__":
-    main()
+    print(json.dumps(measure(int(sys.argv[1]))))

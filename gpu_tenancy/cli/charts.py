@@ -99,7 +99,7 @@ def _in_oci(pin: ChartPin) -> Row:
 
 def _in_http(pin: ChartPin, index: Mapping[str, Any]) -> Row:
     address = _archive(pin, index)
-    found = f"sha256:{hashlib.sha256(download(address)).hexdigest()}"
+    found = f"sha256:{hashlib.sha256(_download(address)).hexdigest()}"
     if pin.digest is None:
         fix = f"compare it with the publisher's digest, then set {pin.place}: {found}"
         return Row("chart", pin.subject, "a digest", f"not pinned: {address} has {found}", "unknown", fix)
@@ -111,17 +111,12 @@ def _in_http(pin: ChartPin, index: Mapping[str, Any]) -> Row:
 
 def _index(repository: str) -> Mapping[str, Any]:
     """The entries of a repository's index: https://helm.sh/docs/topics/chart_repository/#the-index-file."""
-    address = index_address(repository)
+    address = f"{repository.rstrip('/')}/index.yaml"
     try:
-        index: Any = parse(download(address))
+        index: Any = parse(_download(address))
         return {name: list(versions) for name, versions in index["entries"].items()}
     except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise ConsoleError(f"{address}: not the index of a Helm repository", "correct the repository") from error
-
-
-def index_address(repository: str) -> str:
-    """The URL of a repository's index."""
-    return f"{repository.rstrip('/')}/index.yaml"
 
 
 def _archive(pin: ChartPin, index: Mapping[str, Any]) -> str:
@@ -132,16 +127,16 @@ def _archive(pin: ChartPin, index: Mapping[str, Any]) -> str:
     raise ConsoleError(f"{pin.repository}: no chart {pin.chart} {pin.version}", "correct the version of the chart")
 
 
-def download(address: str, timeout: float = _TIMEOUT) -> bytes:
+def _download(address: str) -> bytes:
     """The content of a URL.
 
     Raises:
-        ConsoleError: it is no https URL, or cannot be downloaded within `timeout` seconds.
+        ConsoleError: it is no https URL, or cannot be downloaded within a minute.
     """
     if not address.startswith(("https://", "http://127.0.0.1:")):
         raise ConsoleError(f"{address}: not an https URL", "use a repository with TLS")
     try:
-        with urllib.request.urlopen(address, timeout=timeout) as answer:  # noqa: S310 - the scheme was checked
+        with urllib.request.urlopen(address, timeout=_TIMEOUT) as answer:  # noqa: S310 - the scheme was checked
             return answer.read()
     except (urllib.error.URLError, TimeoutError) as error:
         raise ConsoleError(f"{address}: cannot be downloaded ({error})", "check the network and try again") from error

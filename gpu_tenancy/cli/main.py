@@ -111,7 +111,6 @@ _GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Callable[..., None]]]]] = {
         {
             "clouds": facts.clouds,
             "machines": facts.machines,
-            "outdated": facts.outdated,
             "schema": facts.schema,
             "packs": facts.packs,
         },

@@ -1,7 +1,7 @@
 """The gRPC server of a pack, for Pulumi's analyzer protocol.
 
 The SDK's server (`pulumi_policy.PolicyPack`) reads a resource's properties again for each rule, and all resources of a
-stack for each stack rule. This one reads them once: benchmarks/policies.py compares both. The protocol:
+stack for each stack rule. This one reads them once. The protocol:
  https://github.com/pulumi/pulumi/blob/master/proto/pulumi/analyzer.proto.
 """
 

@@ -24,7 +24,6 @@ LONG = "large-language-model-research"
 COMMANDS = [
     "catalogue clouds",
     "catalogue machines",
-    "catalogue outdated --offline",
     "stack validate",
     "stack explain ml-research --stack local",
     "access who-can create pods/exec --stack local",

@@ -7,7 +7,7 @@ import pytest
 from builders import Data
 from page_reader import Html, Page, well_formed, without_style
 from repository import ROOT
-from review_pages import CHANGES, NASTY, REVIEWS, RULES, bare, full, many, outlook_of, reviewed, small
+from review_pages import CHANGES, NASTY, RULES, bare, full, local, many, outlook_of, prod_aws, reviewed, small
 from syrupy.assertion import SnapshotAssertion
 
 from gpu_tenancy.pages.bars import Bar, Scale
@@ -21,9 +21,38 @@ from gpu_tenancy.review.page import page
 from gpu_tenancy.review.review import Real, Review
 
 
-@pytest.mark.parametrize("name", REVIEWS)
-def test_a_review_is_its_golden_page(name: str, snapshot: SnapshotAssertion) -> None:
-    assert without_style(page(REVIEWS[name]())) == snapshot(extension_class=Html)
+def test_a_review_is_its_golden_page(snapshot: SnapshotAssertion) -> None:
+    assert without_style(page(local())) == snapshot(extension_class=Html)
+
+
+def test_a_page_shows_what_the_stack_local_does_not_have() -> None:
+    found = Page(page(full()))
+    assert found.tables["Running and pending workloads"][1:] == [
+        ["old/sweep", "deleted", "4 l4", "31", "namespace old is deleted"],
+        ["vision/pretrain", "preempted", "16 h100", "31", "speech/asr"],
+        ["vision/<eval>", "preempted, admitted again", "2 h100", "31", "speech/asr"],
+        ["search/index", "stays pending", "4", "31", "insufficient quota in l4"],
+        ["speech/asr", "admitted", "8", "31", ""],
+    ]
+    assert "compared with origin/main (abc1234): 1 deleted, 1 replaced, 3 created, 1 updated" in found.words
+    assert "2 running workloads of vision will be preempted for speech (18 GPUs, oldest 31 h)" in found.words
+    assert "stacks/Pulumi.test.yaml:4" in found.words
+
+
+def test_a_page_of_a_stack_with_a_cluster_shows_its_cost_and_its_autoscaled_pools() -> None:
+    tables_ = Page(page(prod_aws()).replace("\N{EN DASH}", "-")).tables
+    assert [row[:3] for row in tables_["Monthly cost of the cluster itself"][1:]] == [
+        ["control plane, in standard support", "1", "$73"],
+        ["system nodes, m7i.4xlarge", "3", "$1,766"],
+        ["all of it", "", "$1,839"],
+    ]
+    assert [(row[0], *row[3:6]) for row in tables_["Node pools"][1:]] == [
+        ("a100", "on-demand", "0-4", "0-32"),
+        ("cpu", "on-demand", "2-3", "-"),
+        ("h100", "reserved", "2", "16"),
+        ("h200", "capacity-block", "0-2", "0-16"),
+        ("l4", "on-demand", "4-16", "16-64"),
+    ]
 
 
 def test_a_page_has_the_style_sheet_of_all_pages() -> None:

@@ -22,10 +22,6 @@ from gpu_tenancy.whatif.page import page
 from gpu_tenancy.whatif.timeline import ABOVE, AREA, timeline
 
 
-def test_everyone_busy_is_the_golden_page(snapshot: SnapshotAssertion) -> None:
-    assert without_style(page(everyone(tree(small()), first="speech"))) == snapshot(extension_class=Html)
-
-
 def test_jobs_over_time_are_the_golden_page(snapshot: SnapshotAssertion, tmp_path: Path) -> None:
     assert without_style(page(small_scenario(tmp_path))) == snapshot(extension_class=Html)
 

@@ -41,32 +41,6 @@ def machines(
     answer(output, machines_data(cloud), machines_table(cloud))
 
 
-def outdated(
-    *,
-    offline: Annotated[bool, typer.Option("--offline", help="Ask nobody: show only the age of the facts.")] = False,
-    all_: Annotated[bool, typer.Option("--all", help="Show all facts, not only what is old, ended or newer.")] = False,
-    output: Output = None,
-) -> None:
-    """Show what is newer than the catalogue: Kubernetes versions, charts, and facts older than half a year.
-
-    The publishers of Helm charts and a list of Kubernetes versions are asked, each for at most five seconds. Other
-    facts, such as machine types and prices, have a source to compare with.
-
-    [dim]tenancy catalogue outdated --offline[/dim]
-    """
-    import datetime as dt
-
-    from gpu_tenancy.cli.outdated import answers, as_data, ask, entries, shown
-
-    today = dt.datetime.now(dt.UTC).date()
-    known = answers(None if offline else ask)
-    listed = entries(known, today)
-    table = shown([entry for entry in listed if all_ or entry.reported], today)
-    answer(output, as_data(listed, today), table)
-    for name in known.not_asked:
-        terminal.err.print(f"not asked: {name}", markup=False, highlight=False)
-
-
 def schema(
     *,
     scenarios: Annotated[

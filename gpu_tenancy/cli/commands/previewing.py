@@ -229,7 +229,7 @@ def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
     out.print(show.pools(stack_preview.stack))
     out.print(f"[dim]{escape(seen.price_note)}[/dim]", highlight=False)
     if notes := _aging(stack_preview):
-        out.print(f"[dim]old: {escape('; '.join(notes))}. See `tenancy catalogue outdated`[/dim]", highlight=False)
+        out.print(f"[dim]old: {escape('; '.join(notes))}[/dim]", highlight=False)
     if starts := _cold_starts(stack_preview):
         waits = f"from 0 replicas, the first request waits for a start: {', '.join(starts)}, and for a node"
         out.print(f"[dim]{escape(waits)}[/dim]", highlight=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, cast
 
-from gpu_tenancy.base.tables import Url, parse_all
+from gpu_tenancy.base.tables import parse_all
 from gpu_tenancy.model.catalogue.rows import HERE, Fact, read_rows
 
 OLD: Final = dt.timedelta(days=183)
@@ -22,13 +22,12 @@ class DatedFact:
     Attributes:
         name: file and keys, such as `machines/aws prices`.
         table: the file, such as `machines/aws`.
-        date: of the source, or when it was read.
+        date: of its source, or when it was read.
     """
 
     name: str
     table: str
     date: dt.date
-    source: str
 
     def is_old(self, today: dt.date) -> bool:
         """Whether it is older than half a year."""
@@ -54,8 +53,8 @@ def _dated(part: object, table: str, keys: tuple[str, ...]) -> Iterator[DatedFac
     if not isinstance(part, dict):
         return
     row = cast("dict[str, Any]", part)
-    if isinstance(date := row.get("date"), dt.date) and isinstance(source := row.get("source"), str):
-        yield DatedFact(" ".join((table, *keys)), table, date, source)
+    if isinstance(date := row.get("date"), dt.date) and isinstance(row.get("source"), str):
+        yield DatedFact(" ".join((table, *keys)), table, date)
     for key, inner in row.items():
         yield from _dated(inner, table, (*keys, str(key)))
 
@@ -64,11 +63,9 @@ class VersionTable(Fact):
     """Minor versions of Kubernetes that a cloud offers.
 
     Attributes:
-        upstream: the same as JSON, with `cycle` and `eol` of each version.
         versions: the end of standard support of each.
     """
 
-    upstream: Url
     versions: Mapping[str, dt.date]
 
 

@@ -2,7 +2,7 @@
 
 from gpu_tenancy.simulation.replay.compare import Change, Comparison, compare
 from gpu_tenancy.simulation.replay.outcome import FlavorOutcome, Group, Outcome
-from gpu_tenancy.simulation.replay.play import arrivals_of, replay
+from gpu_tenancy.simulation.replay.play import replay
 from gpu_tenancy.simulation.replay.records import JobRecord, Part, Run, Trace, TraceError
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "Run",
     "Trace",
     "TraceError",
-    "arrivals_of",
     "compare",
     "replay",
 ]

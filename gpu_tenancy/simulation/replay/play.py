@@ -53,11 +53,6 @@ def replay(tree: Tree, records: Iterable[JobRecord], *, checkpoint: float | None
     return player.outcome
 
 
-def arrivals_of(tree: Tree, records: Iterable[JobRecord]) -> Iterator[Arrival]:
-    """Recorded jobs as the simulation takes them, without those that the stack cannot have."""
-    return _Player(tree).arrivals(records)
-
-
 class _Player:
     """Translates records, and sums up what happens to them."""
 
