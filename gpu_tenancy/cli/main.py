@@ -90,8 +90,6 @@ _GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Callable[..., None]]]]] = {
         "Who may do what; kubeconfigs.",
         {
             "who-can": people.who_can,
-            "can": people.can,
-            "whoami": people.whoami,
             "kubeconfig": people.kubeconfig_of,
             "worker-kubeconfig": people.worker_kubeconfig,
         },
@@ -122,7 +120,6 @@ RENAMED: Final[Mapping[str, str]] = {
     "up --controllers": "local up --controllers",
     "up --replace": "local up --replace",
     "down --all": "stack destroy",
-    "login-check": "access whoami",
     "pack": "catalogue packs",
     "simulate": "whatif --scenarios",
     **{
