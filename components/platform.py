@@ -15,7 +15,6 @@ from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.parts import CLUSTER, OPERATORS
 
 from .clouds import Cluster, open_cluster
-from .clouds.adoption import importing
 from .clouds.api import Api
 from .config import configured_stack, of_part
 from .marking import mark_objects
@@ -75,9 +74,7 @@ def _on_cluster(planned: Plan) -> pulumi.ResourceOptions:
 
 
 def _cluster(planned: Plan, name: str = "", parent: pulumi.Resource | None = None) -> Cluster:
-    """The cluster of a stack; resources of the cloud that the stack adopts are imported."""
-    opts = pulumi.ResourceOptions(parent=parent, transformations=importing(planned.cluster.section.adopt))
-    return open_cluster(f"{_prefix(name)}cluster", planned.cluster, opts)
+    return open_cluster(f"{_prefix(name)}cluster", planned.cluster, pulumi.ResourceOptions(parent=parent))
 
 
 def _own(
@@ -197,9 +194,9 @@ def adopting(names: Sequence[str], api: Api) -> list[pulumi.ResourceTransformati
 
     All other objects keep their provider, which refuses objects that exist already.
     """
-    wanted = frozenset(name for name in names if "=" not in name)
-    if not wanted:
+    if not names:
         return []
+    wanted = frozenset(names)
     provider = api.adopting()
 
     def adopt(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:

@@ -1,19 +1,17 @@
 """Roles and bindings of a running cluster, and its own answers: SubjectAccessReview, and who the caller is."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Self
 
 from gpu_tenancy.access.resources import Resource
-from gpu_tenancy.access.rules import ALL, WHOLE, Grant, Holder, Question, Rule, system_groups, who_can
+from gpu_tenancy.access.rules import Grant, Holder, Question, Rule, system_groups, who_can
 from gpu_tenancy.base.json import Json, at, list_at, map_at, maps_at, text_at
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.request import CONNECTIONS
-from gpu_tenancy.model.plan.environment import Environment
-from gpu_tenancy.model.plan.people import TEAM_ROLES, Subject, rules
-from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.plan.people import Subject
 
 RBAC: Final = "rbac.authorization.k8s.io/v1"
 _ANONYMOUS: Final = "system:unauthenticated"
@@ -43,7 +41,7 @@ def rules_by_role(roles: Iterable[Manifest]) -> dict[tuple[str, str], tuple[Rule
 
 
 def rules_of(rules: Iterable[Mapping[str, Json]]) -> Iterator[Rule]:
-    """Rules of a role, or of a SelfSubjectRulesReview."""
+    """Rules of a role."""
     for rule in rules:
         yield Rule(*(frozenset(list_at(rule, key)) for key in ("apiGroups", "resources", "verbs", "resourceNames")))
 
@@ -85,12 +83,12 @@ class Caller:
     groups: tuple[str, ...]
 
     @classmethod
-    def of(cls, who: Subject, groups: Iterable[str] = ()) -> Self:
-        """A subject with the groups that its directory gives to it, and those that the API server gives to it."""
+    def of(cls, who: Subject) -> Self:
+        """A subject with the groups that the API server gives to it."""
         own = [who.name] if who.kind == "Group" else []
         if own == [_ANONYMOUS]:
             return cls("", (_ANONYMOUS,))
-        return cls(username(who), tuple(sorted({*own, *groups, *system_groups(who)})))
+        return cls(username(who), tuple(sorted({*own, *system_groups(who)})))
 
 
 def who_can_live(cluster: Cluster, verb: str, resource: Resource, namespace: str | None) -> tuple[Holder, ...]:
@@ -102,12 +100,6 @@ def who_can_live(cluster: Cluster, verb: str, resource: Resource, namespace: str
 
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         return tuple(holder for holder, yes in zip(found, pool.map(confirmed, found), strict=True) if yes)
-
-
-def reviews(cluster: Cluster, caller: Caller, questions: Iterable[Question]) -> list[bool]:
-    """What the API server answers for somebody."""
-    with ThreadPoolExecutor(CONNECTIONS) as pool:
-        return list(pool.map(partial(review, cluster, caller), questions))
 
 
 def review(cluster: Cluster, caller: Caller, question: Question) -> bool:
@@ -137,10 +129,6 @@ def username(who: Subject) -> str:
     return who.name if who.kind == "User" else ""
 
 
-_BASE: Final = "default"
-"""A namespace of every cluster in which a stack binds nobody."""
-
-
 @dataclass(frozen=True, slots=True)
 class Me:
     """The caller as the API server knows it (SelfSubjectReview)."""
@@ -158,48 +146,3 @@ def who_am_i(cluster: Cluster) -> Me:
     answer = cluster.create({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
     user = map_at(answer, "status", "userInfo")
     return Me(text_at(user, "username"), tuple(list_at(user, "groups")))
-
-
-def roles(cluster: Cluster, stack: Stack, namespaces: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
-    """The roles of a stack that the caller has, by place; places without a role are left out.
-
-    A caller has a role whose rules the API server states for it (SelfSubjectRulesReview), however it got them.
-    """
-    with ThreadPoolExecutor(CONNECTIONS) as pool:
-        base, *stated = pool.map(partial(_stated, cluster), (_BASE, *namespaces))
-    environment = Environment(stack)
-    whole = tuple(_whole(base, environment))
-    by_place = {name: _team_role(found, environment) for name, found in zip(namespaces, stated, strict=True)}
-    everywhere = _team_role(base, environment) if whole else ()
-    own = {name: found for name, found in by_place.items() if found and found != everywhere and "admin" not in whole}
-    return {WHOLE: whole, **own} if whole else own
-
-
-def _stated(cluster: Cluster, namespace: str) -> tuple[Rule, ...]:
-    spec: dict[str, Json] = {"namespace": namespace}
-    asked: Manifest = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": spec}
-    return tuple(rules_of(maps_at(cluster.create(asked), "status", "resourceRules")))
-
-
-def _whole(stated: Sequence[Rule], environment: Environment) -> Iterator[str]:
-    """Roles in the whole cluster; who has one that includes others has only that."""
-    if ALL in stated:
-        yield "admin"
-    elif _has(stated, environment, "auditor"):
-        yield "auditor"
-    elif _has(stated, environment, "member"):
-        yield "member"
-
-
-def _team_role(stated: Sequence[Rule], environment: Environment) -> tuple[str, ...]:
-    return next(((role,) for role in TEAM_ROLES if _has(stated, environment, role)), ())
-
-
-def _has(stated: Iterable[Rule], environment: Environment, role: str) -> bool:
-    found = {triple for rule in stated if not rule.names for triple in _triples(rule)}
-    wanted = (Rule.of(rule) for rule in rules(environment, role))
-    return ("*", "*", "*") in found or all(triple in found for rule in wanted for triple in _triples(rule))
-
-
-def _triples(rule: Rule) -> Iterator[tuple[str, str, str]]:
-    return ((group, name, verb) for group in rule.groups for name in rule.resources for verb in rule.verbs)

@@ -45,7 +45,6 @@ class _Row:
     resource: Resource
     operator: str | None
     names: frozenset[str]
-    subresources: tuple[str, ...]
 
 
 @cache
@@ -56,19 +55,10 @@ def _rows() -> tuple[_Row, ...]:
 def _read(table: Iterable[Mapping[str, Any]]) -> Iterator[_Row]:
     for served in table:
         for scope in ("cluster", "namespaced"):
-            for plural, (kind, short, subresources) in served.get(scope, {}).items():
+            for plural, (kind, short, _) in served.get(scope, {}).items():
                 resource = Resource(served["group"], plural, scope == "namespaced")
                 names = frozenset({plural, kind.lower(), *short})
-                yield _Row(resource, served.get("operator"), names, tuple(subresources))
-
-
-def known(stack: Stack) -> tuple[Resource, ...]:
-    """All resources and subresources that a stack's cluster serves, of Kubernetes and of the stack's operators."""
-    return tuple(
-        Resource(row.resource.group, name, row.resource.namespaced)
-        for row in _served(stack)
-        for name in (row.resource.name, *(f"{row.resource.name}/{part}" for part in row.subresources))
-    )
+                yield _Row(resource, served.get("operator"), names)
 
 
 def resource_of(text: str, stack: Stack | None) -> Resource:

@@ -1,11 +1,10 @@
-"""The rules of RBAC: who may do something, and what somebody may do."""
+"""The rules of RBAC: who may do something."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
-from gpu_tenancy.access.resources import VERBS, Resource
+from gpu_tenancy.access.resources import Resource
 from gpu_tenancy.model.catalogue import roles as catalogue
 from gpu_tenancy.model.plan.people import Subject
 
@@ -75,9 +74,9 @@ EVERYBODY: Final = frozenset({"system:authenticated", "system:unauthenticated", 
 """Groups of all callers, or of all service accounts."""
 
 
-def identity(subject: Subject, groups: Iterable[str] = ()) -> frozenset[Subject]:
-    """All subjects that a caller is for RBAC: itself and its groups."""
-    return frozenset({subject, *(Subject("Group", group) for group in (*groups, *system_groups(subject)))})
+def identity(subject: Subject) -> frozenset[Subject]:
+    """All subjects that a caller is for RBAC: itself and the groups that the API server gives to it."""
+    return frozenset({subject, *(Subject("Group", group) for group in system_groups(subject))})
 
 
 def system_groups(subject: Subject) -> Iterator[str]:
@@ -109,20 +108,6 @@ class Holder:
     place: str
 
 
-@dataclass(frozen=True, slots=True)
-class Right:
-    """What somebody may do at some places.
-
-    Attributes:
-        places: namespaces, or `WHOLE`.
-        verbs: in the order of `VERBS`.
-    """
-
-    places: tuple[str, ...]
-    verbs: tuple[str, ...]
-    resources: tuple[Resource, ...]
-
-
 def who_can(grants: Iterable[Grant], verb: str, resource: Resource, namespace: str | None = None) -> tuple[Holder, ...]:
     """Who may do something, each with the role and the place.
 
@@ -145,34 +130,3 @@ def who_can(grants: Iterable[Grant], verb: str, resource: Resource, namespace: s
 def allowed(grants: Sequence[Grant], questions: Iterable[Question]) -> list[bool]:
     """Whether a caller who has all these roles may do something; RBAC has no rules that refuse."""
     return [any(grant.allows(*question) for grant in grants) for question in questions]
-
-
-def can(
-    ask: Callable[[Sequence[Question]], Iterable[bool]], resources: Iterable[Resource], namespaces: Sequence[str]
-) -> tuple[Right, ...]:
-    """What somebody may do: in the whole cluster, and beyond that in each namespace; `ask` answers many questions."""
-    questions = [
-        Question(verb, resource, place)
-        for resource in resources
-        for place in (WHOLE, *(namespaces if resource.namespaced else ()))
-        for verb in VERBS
-    ]
-    allowed: dict[str, set[tuple[str, Resource]]] = {place: set() for place in (WHOLE, *namespaces)}
-    for (verb, resource, place), yes in zip(questions, ask(questions), strict=True):
-        if yes:
-            allowed[place].add((verb, resource))
-    everywhere = allowed[WHOLE]
-    places: defaultdict[frozenset[tuple[str, Resource]], list[str]] = defaultdict(list)
-    for place, pairs in allowed.items():
-        places[frozenset(pairs if place == WHOLE else pairs - everywhere)].append(place)
-    return tuple(right for pairs, same in places.items() for right in _rights(tuple(same), pairs))
-
-
-def _rights(places: tuple[str, ...], pairs: Iterable[tuple[str, Resource]]) -> Iterator[Right]:
-    by_resource: defaultdict[Resource, set[str]] = defaultdict(set)
-    for verb, resource in pairs:
-        by_resource[resource].add(verb)
-    by_verbs: defaultdict[tuple[str, ...], list[Resource]] = defaultdict(list)
-    for resource, verbs in sorted(by_resource.items()):
-        by_verbs[tuple(verb for verb in VERBS if verb in verbs)].append(resource)
-    return (Right(places, verbs, tuple(resources)) for verbs, resources in by_verbs.items())

@@ -90,8 +90,6 @@ _GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Callable[..., None]]]]] = {
         "Who may do what; kubeconfigs.",
         {
             "who-can": people.who_can,
-            "can": people.can,
-            "whoami": people.whoami,
             "kubeconfig": people.kubeconfig_of,
             "worker-kubeconfig": people.worker_kubeconfig,
         },
@@ -116,23 +114,6 @@ _GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Callable[..., None]]]]] = {
         },
     ),
 }
-RENAMED: Final[Mapping[str, str]] = {
-    "up --all": "up",
-    "up --controllers": "local up --controllers",
-    "up --replace": "local up --replace",
-    "down --all": "stack destroy",
-    "login-check": "access whoami",
-    "pack": "catalogue packs",
-    "simulate": "whatif --scenarios",
-    **{
-        name: f"{group} {name}"
-        for group, (_, commands) in _GROUPS.items()
-        for name in commands
-        if name != "up" and group != "notebook"
-    },
-}
-"""Old command lines, before there were groups, and the new ones."""
-_WRONG_USAGE: Final = 2
 
 
 class _Command(TyperCommand):
@@ -159,20 +140,11 @@ def _without_types(params: Any) -> Any:
 
 
 class _Commands(_Group):
-    """The commands; an old name is answered with the new one."""
+    """All commands."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Reads `--json`, of all commands, as what it is now."""
+        """Reads `--json`, of all commands, as `--output=json`."""
         return super().parse_args(ctx, ["--output=json" if word == "--json" else word for word in args])
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Finds the command that the first word names."""
-        for old, new in RENAMED.items():
-            name, *options = old.split()
-            if args[0] == name and set(options) <= set(args):
-                terminal.error_line(f"`tenancy {old}` is now `tenancy {new}`")
-                raise typer.Exit(_WRONG_USAGE)
-        return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(

@@ -95,13 +95,9 @@ def issue_client(places: Places, user: str, group: str | None, seconds: float) -
         The user entry of a kubeconfig.
 
     Raises:
-        ConsoleError: the platform was started by a version that kept no key, or X.509 has no room for the name.
+        ConsoleError: X.509 has no room for the name.
     """
-    file = Path(places.key(_ISSUER))
-    if not file.is_file():
-        what = "the embedded platform was started by an earlier version, which kept no key for certificates of people"
-        raise ConsoleError(what, "start it again: `tenancy local down`, then `tenancy local up`")
-    signer = cast("_Key", load_pem_private_key(file.read_bytes(), password=None))  # written above
+    signer = cast("_Key", load_pem_private_key(Path(places.key(_ISSUER)).read_bytes(), password=None))  # written above
     authority = _Authority(x509.load_pem_x509_certificate(Path(places.certificate(_ISSUER)).read_bytes()), signer)
     subject = {NameOID.COMMON_NAME: user, **({NameOID.ORGANIZATION_NAME: group} if group else {})}
     if too_long := [name for name in subject.values() if len(name) > _LONGEST]:
@@ -121,9 +117,9 @@ def client_of_etcd(places: Places) -> ssl.SSLContext:
 
 
 def _complete(places: Places) -> bool:
-    """Whether every certificate exists and is valid; an earlier version of this program issued fewer."""
+    """Whether every certificate exists and is valid."""
     files = [*_AUTHORITIES, *(part for _, subjects in _AUTHORITIES.values() for part in subjects)]
-    return all(_valid(Path(places.certificate(file))) for file in files) and Path(places.key(_ISSUER)).is_file()
+    return all(_valid(Path(places.certificate(file))) for file in files)
 
 
 def _valid(file: Path) -> bool:

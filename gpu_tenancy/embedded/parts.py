@@ -81,13 +81,13 @@ class Ports:
     """Ports on the loopback.
 
     Attributes:
-        kwok: where all nodes answer; 0 on a platform that an earlier version of this program started.
+        kwok: where all nodes answer.
     """
 
     api: int
     etcd: int
     etcd_peer: int
-    kwok: int = 0
+    kwok: int
 
 
 def read_ports(places: Places) -> Ports:

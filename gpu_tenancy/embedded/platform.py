@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -78,15 +78,11 @@ class PartStatus:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """The stack that a platform carries.
-
-    Attributes:
-        objects: number of its objects; 0 if an earlier version of this program deployed it.
-    """
+    """The stack that a platform carries, and the number of its objects."""
 
     name: str
     engine: str
-    objects: int = 0
+    objects: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +291,7 @@ class Platform:
 
     def _runs(self) -> bool:
         running = self._running()
-        return running is not None and all(asdict(running.ports).values()) and not _missing(running)
+        return running is not None and not _missing(running)
 
     def _restore_kubeconfig(self, report: Report) -> None:
         """Writes the kubeconfigs again if the administrator's does not lead to this platform."""

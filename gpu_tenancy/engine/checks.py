@@ -8,7 +8,6 @@ from typing import Final
 from gpu_tenancy.base.json import at, text_at
 from gpu_tenancy.base.problems import Problem, nearest
 from gpu_tenancy.engine.objects import DependencyCycleError, KubernetesObject, kubernetes_objects, waves
-from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.engine.scopes import DOCUMENTED, declared_scopes, known_scopes
 from gpu_tenancy.kube.references import Reference
@@ -137,14 +136,8 @@ _OF_CLUSTER: Final = "gpu-tenancy:clouds:"
 """In the URN of each resource below a cluster of `components/clouds`."""
 
 
-def importable(registration: Registration) -> bool:
-    """Whether a stack can import a resource: one of the cloud that the program creates."""
-    of_kubernetes = registration.type.startswith("kubernetes:")
-    return registration.custom and registration.will_exist and not of_kubernetes and _OF_CLUSTER in registration.urn
-
-
 def adoption_problems(source: Source, stack: Stack, rendered: Rendered) -> Iterator[Problem]:
-    """Names in `cluster.adopt` that no object of the stack and no resource of its cloud has.
+    """Names in `cluster.adopt` that no object of the stack has.
 
     What a created cluster has beside the tenancy and its operators, such as its StorageClass, is not adopted.
     """
@@ -152,16 +145,13 @@ def adoption_problems(source: Source, stack: Stack, rendered: Rendered) -> Itera
         return
     objects = kubernetes_objects(rendered)
     known = {Reference.of(item.manifest).adoptable for item in objects if _OF_CLUSTER not in item.urn}
-    of_cloud = {one.name for one in rendered.registrations if importable(one)}
     for place, name in enumerate(stack.cluster.adopt):
-        resource, equals, _ = name.partition("=")
-        there = of_cloud if equals else known
-        if resource not in there:
+        if name not in known:
             path = ("cluster", "adopt", place)
             yield Problem(
                 path,
-                f"is no {'resource of the cloud' if equals else 'object'} that this stack can adopt",
-                f"remove it, or correct it: {nearest(resource, there)}",
+                "is no object that this stack can adopt",
+                f"remove it, or correct it: {nearest(name, known)}",
                 value=name,
                 file=source.file,
                 line=source.line(path),

@@ -35,8 +35,7 @@ def other_stack(platform: Platform, name: str) -> str | None:
     carried = platform.carried()
     if carried is None or carried.name == name:
         return None
-    objects = f"{plural(carried.objects, 'object')}, " if carried.objects else ""
-    return f"{carried.name} ({objects}deployed with {carried.engine}{_running(platform)})"
+    return f"{carried.name} ({plural(carried.objects, 'object')}, deployed with {carried.engine}{_running(platform)})"
 
 
 def not_replaced(other: str, name: str) -> ConsoleError:

@@ -149,7 +149,6 @@ _TYPES: Final = {
     "int_from_float": "an integer",
 }
 _SPECIAL: Final = {
-    "robots": ("unknown key 'robots'", "rename the key to serviceAccounts"),
     "limits.nvidia.com/gpu": (
         "a ResourceQuota ignores this key: for extended resources it supports only requests.<resource>",
         "remove it: requests.nvidia.com/gpu is derived from the team's GPUs",

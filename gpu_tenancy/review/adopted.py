@@ -11,7 +11,6 @@ from gpu_tenancy.base.texts import first_names
 from gpu_tenancy.model.spec import NAMESPACE
 from gpu_tenancy.review.adopting import Adopted
 from gpu_tenancy.review.fields import Difference
-from gpu_tenancy.review.recorded import lines as cloud_lines
 
 _NAMED: Final = frozenset({"pools", "priorities", "cohorts", "teams"})
 _LINE: Final = 80
@@ -69,25 +68,12 @@ def lines(adopted: Adopted) -> Iterator[str]:
             f"✗ incomplete: you may not read {', '.join(adopted.incomplete)} of the whole cluster. Teams are missing in"
             " the stack, and their GPUs count as free; delete the file, and write it with the kubeconfig of an auditor"
         )
-    yield from cloud_lines(adopted.cloud)
-    if blocked := blocking(adopted):
-        yield (
-            f"Blocked: a deployment would replace {first_names(blocked, 3)}; remove such pools from the stack, add"
-            " pools with other names beside them, and move the jobs"
-        )
     yield f"same: {_counts(adopted.same)}"
     for text in _grouped(adopted.differences):
         yield f"differs: {text}"
     yield f"new: {_counts(adopted.new)}"
-    for text in adopted.imports:
-        yield f"imported: {text.replace('=', ' ← ', 1)}"
     for text in adopted.left:
         yield f"not in the stack: {text}"
-
-
-def blocking(adopted: Adopted) -> list[str]:
-    """Resources of the cloud that a deployment would replace; Pulumi refuses, because what is imported is protected."""
-    return list(dict.fromkeys(each.resource for each in adopted.cloud if each.effect == "replaced"))
 
 
 def _counts(counts: Counter[str]) -> str:
@@ -116,6 +102,4 @@ def data(adopted: Adopted) -> dict[str, Any]:
         "differences": [asdict(each) for each in adopted.differences],
         "new": dict(adopted.new),
         "leftAlone": adopted.left,
-        "imports": adopted.imports,
-        "cloud": [asdict(each) for each in adopted.cloud],
     }

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
-from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.base.amounts import amount
 from gpu_tenancy.base.errors import ConsoleError
@@ -16,25 +15,17 @@ from gpu_tenancy.base.json import at, map_at, texts_at
 from gpu_tenancy.base.problems import Problem, StackError
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount, parse_quantity
 from gpu_tenancy.engine.objects import KubernetesObject
-from gpu_tenancy.engine.project import Preview, preview, rendered
-from gpu_tenancy.inspect.adopt.clouds import cluster_of, pools_of
-from gpu_tenancy.inspect.adopt.recordings import Recording
+from gpu_tenancy.engine.project import Preview, rendered
 from gpu_tenancy.inspect.adopt.tenancy import Seen
 from gpu_tenancy.inspect.cluster_queues import read_cluster_queue
 from gpu_tenancy.inspect.pods import Manifest, name_of, namespace_of
 from gpu_tenancy.inspect.reading import Kind
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.load import load
-from gpu_tenancy.model.plan.environment import Environment
-from gpu_tenancy.model.plan.needs import installed_by
 from gpu_tenancy.model.project import Declared, project_folder, project_name
 from gpu_tenancy.model.source import Source
-from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.clouds.base import CloudCluster
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.review.fields import Difference, differences, equal, fields, fields_with_defaults
-from gpu_tenancy.review.recorded import CloudDifference, compare, matches
 
 _COMPARED: Final[tuple[Kind, ...]] = (
     "Namespace", "ResourceFlavor", "Cohort", "ClusterQueue", "LocalQueue", "ResourceQuota", "LimitRange",
@@ -85,8 +76,6 @@ class Adopted:
         new: how many objects the deployment creates, by kind.
         differences: of objects that exist and stay.
         left: what the stack does not have, which a deployment leaves alone.
-        imports: resources of the cloud that are imported, as in `cluster.adopt`.
-        cloud: their differences, those that replace a resource first.
         problems: why a stack cannot have this tenancy, such as guarantees beyond the nodes; then nothing is compared.
         incomplete: kinds without which a stack has only some of the teams, and that the user may not read all of.
     """
@@ -97,8 +86,6 @@ class Adopted:
     new: Counter[str] = field(default_factory=Counter[str])
     differences: list[Difference] = field(default_factory=list[Difference])
     left: list[str] = field(default_factory=list[str])
-    imports: list[str] = field(default_factory=list[str])
-    cloud: list[CloudDifference] = field(default_factory=list[CloudDifference])
     problems: tuple[Problem, ...] = ()
     incomplete: tuple[str, ...] = ()
 
@@ -128,9 +115,6 @@ def adopt(seen: Seen, name: str, exists: Callable[[Reference], bool | None], pro
     folder = project_folder(project)
     try:
         planned = plan_sections(made.sections, name, folder)
-        if seen.recording:
-            with_operators(made.sections, planned.stack)
-            planned = plan_sections(made.sections, name, folder)
         for stage in (_with_queue_shares, _with_keys):
             stage(made, seen, planned)
             planned = plan_sections(made.sections, name, folder)
@@ -138,73 +122,7 @@ def adopt(seen: Seen, name: str, exists: Callable[[Reference], bool | None], pro
         made.problems = tuple(error.problems)
     else:
         _compare(made, seen, planned, exists)
-        if seen.recording:
-            with_recording(made, seen.recording, planned)
     return made
-
-
-def adopt_recorded(recording: Recording, name: str, project: Path | None = None) -> Adopted:
-    """Writes the cluster and the pools of a stack from a recording alone, and compares them with it.
-
-    Args:
-        recording: the cluster.
-        name: of the stack, and its environment.
-        project: folder of the Pulumi project; None to search from the working directory.
-    """
-    cluster, left = cluster_of(recording)
-    pools = pools_of(recording)
-    made = Adopted({"environment": name, "cluster": cluster, "pools": pools.entries}, left=[*left, *pools.left])
-    made.notes |= {("pools", pool): note for pool, note in pools.notes.items()}
-    folder = project_folder(project)
-    try:
-        with_operators(made.sections, plan_sections(made.sections, name, folder).stack)
-        with_recording(made, recording, plan_sections(made.sections, name, folder))
-    except StackError as error:
-        made.problems = tuple(error.problems)
-    return made
-
-
-def compare_recorded(recording: Recording, stack: str, project: Path | None = None) -> Adopted:
-    """Compares a stack that exists with a recording.
-
-    Raises:
-        ConsoleError: the stack has another cluster.
-        StackError: the stack is not valid.
-    """
-    made, planned = Adopted({"cluster": {}}), preview(stack, project)
-    section = planned.stack.cluster
-    own = section.name if isinstance(section, CloudCluster) else "no cluster of a cloud"
-    if (section.cloud, own) != (recording.service, recording.cluster.name):
-        raise ConsoleError(
-            f"{stack}: cluster.name: {own} is not the cluster of the recording, {recording.cluster.name}",
-            "use the folder of its own cluster",
-        )
-    with_recording(made, recording, planned)
-    new = [entry for entry in made.imports if entry not in section.adopt]
-    made.left += [f"{entry} in cluster.adopt, so the deployment would create a second one" for entry in new]
-    return made
-
-
-def with_operators(sections: dict[str, Any], stack: Stack) -> None:
-    """Operators that a stack installs in a cluster whose pools it creates are those of the cluster that exists."""
-    environment = Environment(stack)
-    here = [to_camel(name) for name in operators() if installed_by(environment, name) == "here"]
-    if here:
-        sections["operators"] = {**sections.get("operators", {}), **dict.fromkeys(here, "installed")}
-
-
-def with_recording(made: Adopted, recording: Recording, planned: Preview) -> None:
-    """Adds what is imported to `cluster.adopt`, and the differences."""
-    found = matches(planned.rendered.registrations, recording)
-    made.imports = sorted(match.entry for match in found)
-    made.cloud = list(compare(found))
-    changed = {each.resource for each in made.cloud}
-    made.same["cloud resource"] += sum(match.resource not in changed for match in found)
-    cluster = made.sections["cluster"]
-    made.sections["cluster"] = {**cluster, "adopt": [*cluster.get("adopt", []), *made.imports]}
-    named = {match.recorded.name for match in found} | {text.removeprefix("pool ").split(":")[0] for text in made.left}
-    others = [pool.name for pool in recording.pools if pool.name not in named]
-    made.left += [f"pool {name}: no pool of the stack has its name" for name in others]
 
 
 def plan_sections(sections: dict[str, Any], name: str, project: Path) -> Preview:

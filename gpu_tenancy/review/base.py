@@ -21,16 +21,10 @@ from gpu_tenancy.model.load import load
 from gpu_tenancy.model.project import read_stack, stack_file
 from gpu_tenancy.model.spec import Stack
 
-# Runs the other ref's program, which may be old, so it uses only `preview`, wherever that version has it.
+# Runs the other ref's program, so it uses only `preview`.
 _DUMP: Final = """
 import dataclasses, json, pathlib, sys
-import importlib
-for place in ("gpu_tenancy.engine", "gpu_tenancy.console", "console"):
-    try:
-        preview = importlib.import_module(f"{place}.project").preview
-        break
-    except ModuleNotFoundError:
-        continue
+from gpu_tenancy.engine.project import preview
 rendered = preview(sys.argv[1], pathlib.Path.cwd()).rendered
 json.dump([dataclasses.asdict(registration) for registration in rendered.registrations], sys.stdout)
 """

@@ -9,7 +9,6 @@ from gpu_tenancy.base.texts import counted, first_names, plural
 from gpu_tenancy.inspect.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook, Supply
 from gpu_tenancy.model.outlook.costs import NOTHING, Cost
-from gpu_tenancy.model.spec.adoption import imports
 from gpu_tenancy.review import running_work
 from gpu_tenancy.review.changes import Change
 from gpu_tenancy.review.losses import blocking, losses, unsure
@@ -231,11 +230,5 @@ def _difference(before: float | None, now: float | None) -> str:
 
 def _adoptions(before: StackOutlook | None, now: StackOutlook) -> Iterator[str]:
     adopts = [name for name in now.adopts if before is None or name not in before.adopts]
-    imported = imports(adopts)
-    if objects := [name for name in adopts if "=" not in name]:
-        yield f"{plural(len(objects), 'object')} will be adopted if existing: {first_names(objects, LISTED)}"
-    if imported:
-        yield (
-            f"{plural(len(imported), 'cloud resource')} will be imported: {first_names([*imported], LISTED)};"
-            " compare them with `tenancy cluster adopt --recorded` first"
-        )
+    if adopts:
+        yield f"{plural(len(adopts), 'object')} will be adopted if existing: {first_names(adopts, LISTED)}"

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import ClassVar, Final
+from typing import Final
 
 from pulumi_policy import EnforcementLevel, Severity
 from pydantic import Field
@@ -66,8 +66,6 @@ class Exempted:
 
 class ExemptionSettings(Settings):
     """Limits for exemptions."""
-
-    renamed: ClassVar = {"longest": "days", "never": "forbidden"}
 
     days: int = Field(180, ge=1, description="Maximum number of days from today until an exemption expires.")
     forbidden: list[str] = Field([], description="Rules that do not allow exemptions.")

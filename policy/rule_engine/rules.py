@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from inspect import getdoc, signature
 from types import ModuleType
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from pulumi_policy import EnforcementLevel, Severity
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -16,13 +16,7 @@ from rule_engine.stacks import Stack
 
 
 class Settings(BaseModel):
-    """The configurable settings of a rule: each field has a default and a description.
-
-    Attributes:
-        renamed: the new name of each setting that had another one, for errors.
-    """
-
-    renamed: ClassVar[Mapping[str, str]] = {}
+    """The configurable settings of a rule: each field has a default and a description."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -94,9 +88,8 @@ class Rule(Generic[S, C]):
     def _problem(self, problem: ErrorDetails) -> str:
         place = ".".join((self.name, *(str(part) for part in problem["loc"])))
         if problem["type"] == "extra_forbidden":
-            new = self.settings.renamed.get(str(problem["loc"][0]))
-            known = f"settings of this rule: {', '.join(self.settings.model_fields) or 'none'}"
-            return f"{place}: unknown setting; {f'use {new!r}' if new else known}"
+            known = ", ".join(self.settings.model_fields) or "none"
+            return f"{place}: unknown setting; settings of this rule: {known}"
         message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "value_error":  # of a setting's own check, which names the value
             return f"{place}: {message}"

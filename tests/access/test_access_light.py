@@ -114,7 +114,7 @@ def test_a_command_that_needs_more_names_what_installs_it(light: Light, words: t
 
 def test_words_are_completed_for_kubectl(light: Light) -> None:
     done = light.run("kubectl_complete-tenancy", "access", "w")
-    assert done.stdout.splitlines() == ["who-can", "whoami", "worker-kubeconfig", ":0"]
+    assert done.stdout.splitlines() == ["who-can", "worker-kubeconfig", ":0"]
 
 
 @pytest.mark.parametrize("program", ["tenancy", "kubectl-tenancy"])

@@ -1,6 +1,5 @@
 """Who may do what, by a stack alone."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -68,24 +67,6 @@ def test_names_are_those_that_kubectl_accepts(desk: Desk) -> None:
     assert len(desk.lines("access", "who-can", "get", "nodes")) == 7
 
 
-def test_rights_have_a_row_for_each_namespace_and_set_of_verbs(desk: Desk) -> None:
-    rows = json.loads(desk.run("access", "can", "ann", "--json").stdout)
-    assert {namespace for row in rows for namespace in row["namespaces"]} == {None, OWN}
-    (shells,) = (row for row in rows if "pods/exec" in row["resources"])
-    assert (shells["namespaces"], shells["verbs"]) == ([OWN], ["get", "create"])
-    assert not any("secrets" in row["resources"] for row in rows)
-    assert desk.lines("access", "can", "group:platform-admins") == [
-        "where verbs resources",
-        "whole cluster all verbs all resources",
-    ]
-    assert desk.lines("access", "can", "user:eve@example.com") == ["user:eve@example.com has no rights in this stack"]
-
-
-def test_groups_of_a_user_are_taken_into_account(desk: Desk) -> None:
-    rows = json.loads(desk.run("access", "can", "ann", "--group", "research-leads", "-n", SIBLING, "--json").stdout)
-    assert any("secrets" in row["resources"] and row["namespaces"] == [SIBLING] for row in rows)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -93,8 +74,8 @@ def test_groups_of_a_user_are_taken_into_account(desk: Desk) -> None:
         (("access", "who-can", "get", "podz"), "error: RESOURCE: unknown resource 'podz'; did you mean 'pods'?"),
         (("access", "who-can", "get", "pods", "-n", "nobody"), "error: no stack has a team 'nobody'; specify a stack"),
         (("access", "who-can", "get", "pods", "-n", "web", "--stack", "people"), "error: -n: stack people has no team"),
-        (("access", "can", "an"), "error: NAME: 'an' is not a person; write user:NAME, group:NAME"),
-        (("access", "can", "serviceaccount:ci"), "error: NAME: 'serviceaccount:ci' is not a person; write"),
+        (("access", "kubeconfig", OWN, "--as", "an"), "error: --as: 'an' is not a person; write user:NAME"),
+        (("access", "kubeconfig", OWN, "--as", "serviceaccount:ci"), "error: --as: 'serviceaccount:ci' is not a"),
     ],
 )  # fmt: skip
 def test_errors_name_the_argument_the_value_and_the_fix(desk: Desk, arguments: tuple[str, ...], message: str) -> None:

@@ -87,16 +87,6 @@ def test_a_stack_without_a_scenario_plays_each_team_up_to_its_limits(project: Pr
     ]
 
 
-def test_the_old_folder_and_option_of_scenarios_are_refused_with_the_new_ones(project: Project) -> None:
-    old = project.folder / "stacks" / "stories" / "good.yaml"
-    old.parent.mkdir(parents=True)
-    old.write_text("steps: []", encoding="utf-8")
-    seen = demo("good", project=project.folder)
-    assert seen.exit_code == 1
-    assert "stacks/scenarios" in seen.stderr.replace("\n", "")
-    assert "use --scenarios" in tenancy("catalogue", "schema", "--stories").stderr
-
-
 def test_a_given_scenario_file_is_played(tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     file.write_text("steps: [{label: a try, submit: [{name: t, team: team-a, gpus: 8}]}]", encoding="utf-8")

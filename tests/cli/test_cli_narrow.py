@@ -10,11 +10,7 @@ import typer
 import yaml
 from cli_builders import Project, Screen, git, small, tenancy
 from repository import ROOT
-from rich.console import RenderableType
 
-from gpu_tenancy.access.live import Me
-from gpu_tenancy.access.rules import WHOLE
-from gpu_tenancy.access.show import login
 from gpu_tenancy.base import terminal
 from gpu_tenancy.base.output import command
 from gpu_tenancy.doctor.results import Row, conclude
@@ -27,7 +23,6 @@ COMMANDS = [
     "stack validate",
     "stack explain ml-research --stack local",
     "access who-can create pods/exec --stack local",
-    "access can group:ml-research --stack local",
     "whatif local",
     "local demo example-three-teams",
     "preview local",
@@ -105,7 +100,7 @@ def test_machines_are_values_with_their_unit_in_the_key_for_programs() -> None:
     assert (rows["m7i.8xlarge"]["gpu"], rows["m7i.8xlarge"]["gpu_memory_bytes"]) == (None, None)
 
 
-@pytest.mark.parametrize("words", [["--help"], ["usage", "--help"], ["access", "--help"], ["access", "can", "--help"]])
+@pytest.mark.parametrize("words", [["--help"], ["usage", "--help"], ["access", "who-can", "--help"]])
 def test_help_shows_no_type_where_an_option_has_no_value(words: list[str]) -> None:
     seen = tenancy(*words)
     assert (seen.exit_code, "<bool>" in seen.stdout, "--help" in seen.stdout) == (0, False, True)
@@ -117,8 +112,6 @@ ROWS = [
     Row("provider", "Microsoft.ContainerService", "registered", "NotRegistered", "missing", "run `az provider x`"),
     Row("quota", "Standard NDASv4_A100 Family vCPUs", "1,152 vCPUs", "96 vCPUs, 0 in use", "unknown", "raise it"),
 ]
-ROLES = {LONG: ("gpu-tenancy-researcher", "gpu-tenancy-lead"), WHOLE: ("gpu-tenancy-auditor",)}
-GROUPS = ("system:authenticated", "researchers@example.com", "platform-engineers@example.com")
 
 
 def doctor() -> None:
@@ -130,14 +123,8 @@ def status() -> None:
     tenancy("local", "status")
 
 
-def whoami() -> None:
-    parts: list[RenderableType] = [*login(Me("arn:aws:iam::123456789012:role/researcher", GROUPS), ROLES, "prod")]
-    for part in parts:
-        terminal.out.print(part, highlight=False)
-
-
 @pytest.mark.parametrize("width", [80, 60])
-@pytest.mark.parametrize("show", [doctor, status, whoami])
+@pytest.mark.parametrize("show", [doctor, status])
 def test_what_others_answer_fits_and_no_word_is_broken(
     show: Callable[[], None], width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

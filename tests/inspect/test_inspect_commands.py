@@ -131,7 +131,8 @@ def test_a_server_that_falls_silent_is_not_asked_by_each_thread_again(tmp_path: 
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    "words", ["usage", "usage team", "why job", "fit -f {job}", "access whoami --stack local --project {root}"]
+    "words",
+    ["usage", "usage team", "why job", "fit -f {job}", "access who-can get pods --live --stack local --project {root}"],
 )
 def test_each_command_gives_up_on_a_silent_server_with_one_sentence(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

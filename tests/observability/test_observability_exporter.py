@@ -173,7 +173,7 @@ def test_the_command_says_where_it_serves_until_it_is_interrupted(
         raise KeyboardInterrupt
 
     def carried(_: Platform) -> Carried:
-        return Carried("local", "own")
+        return Carried("local", "own", 1)
 
     @contextmanager
     def serving(*_: object) -> Generator[SimpleNamespace]:

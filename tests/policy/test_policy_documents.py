@@ -20,7 +20,6 @@ from gpu_tenancy.packs.configuration import read_config, reconciled, violations
 from rule_engine import EnforcementLevel
 from rule_engine.evaluator import Evaluator
 from rule_engine.exemptions import Exemption
-from rule_engine.rules import ConfigError
 from rule_engine.server import Analyzer
 
 RULES = [
@@ -56,39 +55,6 @@ def test_a_setting_is_described_and_its_default_is_in_its_own_schema(pack: str, 
         assert "$ref" not in json.dumps(schema), "the CLI resolves no references"
         Draft202012Validator.check_schema(schema)
         assert violations(schema, schema["default"], name) == []
-
-
-def test_a_setting_with_an_old_name_is_refused_with_the_new_name() -> None:
-    renamed: dict[str, dict[str, str]] = {}
-    for rule in (rule for pack in document.PACKS.values() for rule in Evaluator(pack).rules):
-        for old, new in rule.settings.renamed.items():
-            renamed.setdefault(rule.name, {})[old] = new
-            with pytest.raises(ConfigError) as refused:
-                rule.parse_settings({old: None})
-            assert str(refused.value) == f"{rule.name}.{old}: unknown setting; use {new!r}"
-            assert new in rule.settings.model_fields
-    assert renamed == {
-        "autoscaler-bounded": {"most": "maximum", "least": "minimum"},
-        "borrowing-bounded": {"most": "maximum"},
-        "cpu-pods-off-gpu-nodes": {"daemons": "daemonsets"},
-        "deletion-protected": {"asked": "required"},
-        "disruption-budget-present": {"least": "replicas"},
-        "exemptions-in-order": {"longest": "days", "never": "forbidden"},
-        "gpu-namespace-quota": {"elsewhere": "external"},
-        "image-pinned": {"moving": "mutable"},
-        "no-cluster-admin": {"elsewhere": "reviewed"},
-        "no-cluster-wide-secrets": {"elsewhere": "reviewed"},
-        "no-privilege-escalation": {"said": "explicit"},
-        "node-integrity": {"without": "unsupported"},
-        "one-batch-scheduler": {"both": "partitioned"},
-        "pool-minimum-zero": {"asked": "required"},
-        "priority-class-set": {"every": "all_pods"},
-        "priority-not-system": {"agents": "daemonsets"},
-        "private-endpoint": {"together": "total"},
-        "shared-memory": {"least": "minimum"},
-        "tenant-roles-bounded": {"elsewhere": "reviewed"},
-        "toleration-has-key": {"daemons": "daemonsets"},
-    }
 
 
 @pytest.mark.parametrize(("pack", "name"), SETS)

@@ -10,7 +10,6 @@ from policy_builders import PACKS, Sample, findings, manifest
 from pulumi_kubernetes.admissionregistration import v1
 
 from rule_engine import Resource
-from rule_engine.exemptions import ExemptionSettings
 from rule_engine.rules import AnyRule
 from workload_rules import devices, exposure, guards, images, jobs, operators, pods
 
@@ -156,29 +155,3 @@ def test_each_kind_of_route_claims_hosts(kind: str) -> None:
 )
 def test_each_kind_of_chart_has_a_version(type_: str) -> None:
     assert len(findings(operators.charts_pinned, {"it": Sample(type_, {"chart": "a"})})) == 1
-
-
-# Names that settings had before.
-
-
-def test_the_error_of_a_settings_old_name_says_the_new_one() -> None:
-    settings = {rule.settings for pack in PACKS for rule in pack.rules} | {ExemptionSettings}
-    renamed = {f"{old} {new}" for one in settings for old, new in one.renamed.items()}
-    assert renamed == {
-        "agents daemonsets",
-        "asked required",
-        "both partitioned",
-        "daemons daemonsets",
-        "elsewhere external",
-        "elsewhere reviewed",
-        "every all_pods",
-        "least minimum",
-        "least replicas",
-        "longest days",
-        "most maximum",
-        "moving mutable",
-        "never forbidden",
-        "said explicit",
-        "together total",
-        "without unsupported",
-    }

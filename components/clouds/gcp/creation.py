@@ -58,9 +58,7 @@ class SecretsKey(pulumi.ComponentResource):
         super().__init__("gpu-tenancy:clouds:GkeSecretsKey", name, {}, opts)
         kept = pulumi.ResourceOptions(parent=self, protect=plan.protect, retain_on_delete=True)
         child = pulumi.ResourceOptions(parent=self)
-        # Rings of earlier versions of this program have a name without a suffix.
-        named_once = pulumi.ResourceOptions.merge(kept, pulumi.ResourceOptions(ignore_changes=["name"]))
-        ring = kms.KeyRing(f"{name}-ring", location=cluster.region, project=cluster.project, opts=named_once)
+        ring = kms.KeyRing(f"{name}-ring", location=cluster.region, project=cluster.project, opts=kept)
         key = kms.CryptoKey(
             f"{name}-key",
             name="secrets",

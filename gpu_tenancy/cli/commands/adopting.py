@@ -22,21 +22,7 @@ if TYPE_CHECKING:
 
 def adopt(
     *,
-    out: Annotated[
-        Path | None, typer.Option(help="File to write: stacks/Pulumi.NAME.yaml of a project.", show_default=False)
-    ] = None,
-    recorded: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder with what the cloud's commands print of cluster and pools, as JSON files: they are imported."
-            " Without --kubeconfig, --context or --embedded, no cluster is asked.",
-            show_default=False,
-        ),
-    ] = None,
-    stack: Annotated[
-        str | None,
-        typer.Option(help="Stack to compare with --recorded, instead of writing one.", show_default=False),
-    ] = None,
+    out: Annotated[Path, typer.Option(help="File to write: stacks/Pulumi.NAME.yaml of a project.", show_default=False)],
     project: ProjectFolder = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -46,32 +32,12 @@ def adopt(
     """Write a stack that has the tenancy of a running cluster, and compare its objects with the cluster's.
 
     It reads with your rights and changes nothing in the cluster. Exit code 1: the stack is written, but not valid yet,
-    not complete because of your rights, or its deployment would replace a cloud resource.
+    or not complete because of your rights.
 
     [dim]tenancy cluster adopt --out stacks/Pulumi.prod.yaml[/dim]
-
-    [dim]tenancy cluster adopt --recorded recorded --out stacks/Pulumi.prod.yaml[/dim]
     """
-    recording = None
-    with terminal.errors(stack or ""):
-        if (out is None) == (stack is None) or (stack and recorded is None):
-            raise ConsoleError("nothing to write or to compare", "set --out FILE, or --recorded DIR --stack NAME")
-        if recorded:
-            from gpu_tenancy.inspect.adopt.recordings import read_recording
-
-            recording = read_recording(recorded)
-        if stack and recording:
-            from gpu_tenancy.review.adopting import compare_recorded
-
-            _answered(compare_recorded(recording, stack, project), output)
-        name = _name(out) if out else ""
-        if out and recording and not (kubeconfig or context or embedded):
-            from gpu_tenancy.review.adopting import adopt_recorded
-
-            _written(adopt_recorded(recording, name, project), out, output)
-            return
-    if out is None:
-        return
+    with terminal.errors():
+        name = _name(out)
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         from gpu_tenancy.inspect.adopt.tenancy import KINDS, OPERATED, Seen
         from gpu_tenancy.inspect.reading import read
@@ -80,7 +46,7 @@ def adopt(
 
         with terminal.reported_if_slow("reading the cluster"):
             groups = frozenset(group for group in OPERATED if cluster.versions(group))
-            seen = Seen(Facts(read(cluster, KINDS, cluster.namespace)), recording, groups)
+            seen = Seen(Facts(read(cluster, KINDS, cluster.namespace)), groups)
         _written(adopt_from(seen, name, _exists(cluster), project), out, output)
 
 
@@ -98,22 +64,16 @@ def _name(out: Path) -> str:
 
 
 def _written(found: "Adopted", out: Path, output: Output) -> None:
+    from rich.text import Text
+
+    from gpu_tenancy.base.characters import visible
     from gpu_tenancy.base.writing import write_text
     from gpu_tenancy.review import adopted
 
     write_text(out, adopted.written(found))
     terminal.report(f"stack: {out}")
-    _answered(found, output)
-
-
-def _answered(found: "Adopted", output: Output) -> None:
-    from rich.text import Text
-
-    from gpu_tenancy.base.characters import visible
-    from gpu_tenancy.review import adopted
-
     answer(output, adopted.data(found), *(Text(visible(line)) for line in adopted.lines(found)))
-    if found.problems or found.incomplete or adopted.blocking(found):
+    if found.problems or found.incomplete:
         raise typer.Exit(1)
 
 

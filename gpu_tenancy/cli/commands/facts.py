@@ -46,7 +46,6 @@ def schema(
     scenarios: Annotated[
         bool, typer.Option("--scenarios", help="The schema of files with jobs over time instead.")
     ] = False,
-    stories: Annotated[bool, typer.Option("--stories", hidden=True)] = False,
     out: Annotated[Path | None, typer.Option(help="File to write. Default: standard output.")] = None,
 ) -> None:
     """Print the JSON schema of stack files, for validation and completion in editors.
@@ -56,9 +55,6 @@ def schema(
     from gpu_tenancy.model.schema import schema_text
     from gpu_tenancy.simulation.scenarios.scenario_form import scenario_schema_text
 
-    if stories:
-        terminal.error_line("--stories: unknown option; use --scenarios")
-        raise typer.Exit(terminal.STACK_WRONG)
     text = scenario_schema_text() if scenarios else schema_text()
     if out:
         write_text(out, text)

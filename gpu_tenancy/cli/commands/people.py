@@ -1,8 +1,7 @@
-"""Commands about access: who may do what, kubeconfigs, and who the cluster thinks that you are."""
+"""Commands about access: who may do what, and kubeconfigs."""
 
 import sys
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from gpu_tenancy.kube.client import Cluster
     from gpu_tenancy.model.spec.cluster import Cluster as ClusterSection
 
-_REVIEWS: Final = "ask as an administrator, or leave --live out; `tenancy access whoami` shows your own rights"
+_REVIEWS: Final = "ask as an administrator, or leave --live out; `kubectl auth can-i --list` shows your own rights"
 _HIDDEN: Final = "of the control plane and of operators not shown (use --all)"
 _TOKENS: Final = "ask somebody who may create serviceaccounts/token in that namespace"
 Team = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of a team. Default: all teams.")]
@@ -114,53 +113,6 @@ def _who_can_seen(
         terminal.err.print(escape(note), highlight=False)
 
 
-def can(
-    name: Annotated[
-        str, typer.Argument(help="user:NAME, group:NAME, serviceaccount:NAMESPACE/NAME, ARN, or name of people.names.")
-    ],
-    *,
-    group: Annotated[list[str] | None, typer.Option(help="Group that the directory gives to NAME. Repeatable.")] = None,
-    namespace: Team = None,
-    stack: StackOption = None,
-    project: ProjectFolder = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    live: Live = False,
-    embedded: Embedded = False,
-    output: Output = None,
-) -> None:
-    """Show what a person, a group or a service account may do in the whole cluster and in each team.
-
-    By roles and bindings of the stack; with --live as the API server answers (SubjectAccessReviews). Only the
-    directory knows the groups of a user: name them with --group. Guards (admission policies) can refuse more.
-
-    [dim]tenancy access can group:ml-leads -n ml-research[/dim]
-    """
-    with terminal.errors(stack or ""):
-        from gpu_tenancy.access import resources, rules, show
-        from gpu_tenancy.access.planned import access_of, named
-        from gpu_tenancy.inspect.in_use import Place
-        from gpu_tenancy.model.plan.people import subject
-
-        access = access_of(stack, namespace, project, Place(kubeconfig, context, embedded))
-        who, groups = subject(named(name, access.stack, access.names.values(), "NAME")), group or []
-        known, places = resources.known(access.stack), access.namespaces(namespace)
-        own = [grant for grant in access.grants if grant.subject in rules.identity(who, groups)]
-        planned = found = rules.can(partial(rules.allowed, own), known, places)
-        if live:
-            from gpu_tenancy.access.live import Caller, reviews
-
-            with asking(kubeconfig, context, embedded=embedded, rights=_REVIEWS) as cluster:
-                count = f"{len(places)} team" + "s" * (len(places) != 1)
-                with terminal.reported_if_slow(
-                    f"asking for {len(known)} resources in {count}; -n TEAM asks for one team"
-                ):
-                    found = rules.can(partial(reviews, cluster, Caller.of(who, groups)), known, places)
-        table = show.rights(found, known) if found else Text(f"{name} has no rights in this stack")
-        answer(output, show.rights_data(found), table)
-        _compare(show.right_lines(planned), show.right_lines(found))
-
-
 def kubeconfig_of(
     team: Annotated[str, typer.Argument(help="Team; its namespace is set.")],
     *,
@@ -221,34 +173,6 @@ def kubeconfig_of(
             sys.stdout.write(text)
         if note:
             terminal.err.print(escape(note), highlight=False)
-
-
-def whoami(
-    *,
-    stack: StackOption = None,
-    project: ProjectFolder = None,
-    namespace: Team = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    embedded: Embedded = False,
-    output: Output = None,
-) -> None:
-    """Show who the cluster thinks that you are, and which teams and roles follow.
-
-    Asks with your own login only (SelfSubjectReview, SelfSubjectRulesReview), which everybody may.
-
-    [dim]tenancy access whoami --kubeconfig ml-research.kubeconfig[/dim]
-    """
-    with terminal.errors(stack or ""):
-        from gpu_tenancy.access import live, show
-        from gpu_tenancy.access.planned import access_of
-        from gpu_tenancy.inspect.in_use import Place
-
-        access = access_of(stack, namespace, project, Place(kubeconfig, context, embedded))
-        with asking(kubeconfig, context, embedded=embedded) as cluster:
-            me = live.who_am_i(cluster)
-            roles = live.roles(cluster, access.stack, access.namespaces(namespace))
-        answer(output, show.login_data(me, roles), *show.login(me, roles, access.name), names=[me.user])
 
 
 def worker_kubeconfig(

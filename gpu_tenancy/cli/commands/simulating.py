@@ -203,8 +203,6 @@ def _steps(tree: "Tree", folder: Path, stack: str, given: Path | None) -> "tuple
     own = folder / "stacks" / "scenarios" / f"{stack}.yaml"
     file = given or (own if own.is_file() else None)
     if file is None:
-        if (old := folder / "stacks" / "stories" / own.name).is_file():
-            raise ConsoleError(f"{old}: scenarios are in stacks/scenarios", f"move the file to {own}")
         if not (steps := scenario_of(default_scenario(tree), tree)):
             raise ConsoleError(f"stack {stack}: no team has quota for jobs", "set gpus or quota of a team")
         return steps, "each team up to its limits"

@@ -9,12 +9,9 @@ from pydantic.alias_generators import to_camel
 
 from gpu_tenancy import kueue
 from gpu_tenancy.base.json import at, int_at, list_at, maps_at, text_at, texts_at
-from gpu_tenancy.inspect.adopt.clouds import cluster_of, pools_of, with_flavors
 from gpu_tenancy.inspect.adopt.pools import Drafted, pools
-from gpu_tenancy.inspect.adopt.recordings import Recording
 from gpu_tenancy.inspect.pods import name_of
 from gpu_tenancy.inspect.reading import Kind
-from gpu_tenancy.inspect.survey.facts import accelerators
 from gpu_tenancy.inspect.survey.supply import Facts
 from gpu_tenancy.kueue import Quota
 from gpu_tenancy.model.kinds import kinds
@@ -39,24 +36,16 @@ class Seen:
     """A cluster as a stack would have it.
 
     Attributes:
-        recording: the cluster and its pools as the cloud describes them; None if nodes show the pools.
         groups: API groups that the cluster serves, of `OPERATED`.
     """
 
     facts: Facts
-    recording: Recording | None = None
     groups: frozenset[str] = frozenset()
 
     @cached_property
     def pools(self) -> tuple[Drafted, dict[str, str]]:
         """The pools, and the GPU resource of each flavor."""
-        drafted, resources = pools(self.facts)
-        if self.recording is None:
-            return drafted, resources
-        recorded = pools_of(self.recording)
-        with_flavors(recorded, self.recording, self.facts.state.of("Node"), self.facts.state.of("ResourceFlavor"))
-        promised = {flavor: resource for flavor, resource in self.facts.promised if accelerators({resource: 1})}
-        return recorded, {**promised, **resources}
+        return pools(self.facts)
 
     @cached_property
     def queue_of(self) -> dict[str, str]:
@@ -224,11 +213,7 @@ class Seen:
             "teams": self.teams.entries,
         }
         fair = {"fairness": "even"} if self.facts.queues.tenancy.fair_sharing else {}
-        cluster: dict[str, Any] = {"cloud": "existing"}
-        if self.recording:
-            cluster, left = cluster_of(self.recording)
-            self.pools[0].left += left
-        cluster["provides"] = self.provides
+        cluster: dict[str, Any] = {"cloud": "existing", "provides": self.provides}
         operators = {to_camel(name): "installed" for name in sorted({OPERATED[group] for group in self.groups})}
         start = {"environment": environment or name, "cluster": cluster, **fair}
         start |= {"operators": operators} if operators else {}

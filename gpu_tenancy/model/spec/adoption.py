@@ -1,8 +1,7 @@
-"""Names of objects of the cluster and resources of the cloud that exist and that a stack may take over."""
+"""Names of objects of the cluster that exist and that a stack may take over."""
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 from typing import Annotated, Final, TypeAlias
 
 from pydantic import AfterValidator, Field
@@ -11,7 +10,6 @@ from gpu_tenancy.model.fields import Matching, refuse
 
 _ADOPTABLE: Final = re.compile(
     r"[A-Z][A-Za-z0-9]{0,62}(\.[a-z0-9][-a-z0-9.]{0,252})?(/[a-z0-9][-a-z0-9]{0,62})?/[a-z0-9][-a-z0-9.:]{0,252}"
-    r"|[A-Za-z0-9][^=\s]{0,252}=[^\s]{1,1000}"
 )
 _MOST: Final = 10_000
 """Names in one stack."""
@@ -30,16 +28,10 @@ Adoptable: TypeAlias = Annotated[
         _ADOPTABLE,
         "is not the name of one object",
         "use KIND/NAME or KIND/NAMESPACE/NAME, and KIND.GROUP for kinds outside of the core group, such as"
-        " Namespace/ml-research or Job.batch/ml-research/train; RESOURCE=ID for a resource of the cloud",
+        " Namespace/ml-research or Job.batch/ml-research/train",
         schema="",
     ),
 ]
-"""One object of the stack, such as `Namespace/ml-research`, or one resource of the cloud, by its name in the program
-and the ID with which Pulumi imports it, such as `cluster-pool-h100-group=prod:h100`."""
+"""One object of the stack, such as `Namespace/ml-research`."""
 
 Adoptables: TypeAlias = Annotated[list[Adoptable], Field(max_length=_MOST), AfterValidator(_distinct)]
-
-
-def imports(names: Iterable[str]) -> dict[str, str]:
-    """The IDs of resources of the cloud that are imported, by the names that the program gives them."""
-    return dict(name.split("=", 1) for name in names if "=" in name)

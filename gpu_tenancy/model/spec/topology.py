@@ -1,8 +1,8 @@
 """Where pods are in the network: the levels of a pool's nodes, and the level that all pods of a job share."""
 
-from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+from typing import Annotated, Final, Literal, Self, TypeAlias
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import model_validator
 
 from gpu_tenancy.model.fields import LabelKey, Section, Shorthand, refuse
 
@@ -62,10 +62,4 @@ class Together(Section):
         return None if self.required == "anywhere" else self.required or self.preferred
 
 
-def _no_gang(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise refuse("no longer switches Volcano's gang start", "rename the key to gang, or set block, rack or node")
-    return value
-
-
-TogetherEntry: TypeAlias = Annotated[Together, Shorthand(str, ("required",)), BeforeValidator(_no_gang)]
+TogetherEntry: TypeAlias = Annotated[Together, Shorthand(str, ("required",))]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
-from typing import ClassVar, Final
+from typing import Final
 
 from pydantic import Field
 
@@ -29,8 +29,6 @@ _WIDER_IN_IPV6: Final = 4
 
 class EndpointSettings(Settings):
     """Maximum size of networks in an allow-list."""
-
-    renamed: ClassVar = {"together": "total"}
 
     prefix: int = Field(
         8,

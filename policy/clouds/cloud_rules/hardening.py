@@ -1,7 +1,7 @@
 """Rules for node configurations: metadata service, disks, public addresses, secure boot."""
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -90,8 +90,6 @@ def no_public_addresses(nodes: Nodes, _: Settings) -> Iterator[str]:
 
 class Integrity(Settings):
     """Secure boot requirements for nodes."""
-
-    renamed: ClassVar = {"without": "unsupported"}
 
     boot: bool = Field(default=False, description="Whether nodes must use secure boot (on Azure with a vTPM too).")
     unsupported: list[str] = Field(

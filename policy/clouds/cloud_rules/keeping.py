@@ -1,7 +1,6 @@
 """Rules for deletion protection and owner tags of clusters and node pools."""
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -12,8 +11,6 @@ from rule_engine import ADVICE, MUST, Resource, Settings, Severity, rule
 
 class Protection(Settings):
     """Requirement to protect clusters and pools."""
-
-    renamed: ClassVar = {"asked": "required"}
 
     required: bool = Field(default=False, description="Whether protection is required; set true in production.")
 

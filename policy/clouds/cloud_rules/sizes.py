@@ -1,7 +1,7 @@
 """Rules for the number of nodes of a pool."""
 
 from collections.abc import Iterator
-from typing import ClassVar, Final
+from typing import Final
 
 from pydantic import Field
 
@@ -55,8 +55,6 @@ def pool_maximum(pool: NodePool, settings: Caps, stack: Stack) -> Iterator[str]:
 
 class MinimumSettings(Machines):
     """Whether idle GPU nodes can be kept."""
-
-    renamed: ClassVar = {"asked": "required"}
 
     required: bool = Field(default=False, description="Whether idle pools must be empty; set true outside production.")
 

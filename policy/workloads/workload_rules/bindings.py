@@ -6,7 +6,7 @@ https://kubernetes.io/docs/reference/access-authn-authz/rbac/#aggregated-cluster
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import yaml
 from pydantic import Field
@@ -150,8 +150,6 @@ class Administered(Tenants):
 
 class Reviewed(Administered):
     """Selects the subjects that are tenants', and roles that are not evaluated."""
-
-    renamed: ClassVar = {"elsewhere": "reviewed"}
 
     reviewed: list[str] = Field(
         [],

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import ClassVar, Final
+from typing import Final
 
 from pydantic import Field
 
@@ -51,8 +51,6 @@ QUEUE_QUOTAS: Final = Subject("ClusterQueue and Cohort quotas", _BORROWERS, _quo
 
 class BorrowSettings(Gpus):
     """Limits for borrowing."""
-
-    renamed: ClassVar = {"most": "maximum"}
 
     maximum: dict[str, int] = Field(
         {}, description="Maximum borrowingLimit per flavor, keyed by resource name or pattern (`nvidia.com/*`)."

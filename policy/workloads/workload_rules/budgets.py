@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from typing import ClassVar, Final
+from typing import Final
 
 from pydantic import Field
 
@@ -181,8 +181,6 @@ def surge_fits(pod: Pod, settings: TenantGpus, stack: Stack) -> Iterator[str]:
 
 class PresentSettings(TenantGpus):
     """Workloads that need a PodDisruptionBudget."""
-
-    renamed: ClassVar = {"least": "replicas"}
 
     replicas: int = Field(
         2, ge=1, description="Minimum number of replicas from which a PodDisruptionBudget is required."

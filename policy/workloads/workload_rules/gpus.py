@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import ClassVar, Final
+from typing import Final
 
 from pydantic import Field
 
@@ -136,8 +136,6 @@ def gpu_grace_bounded(pod: Pod, settings: Grace) -> Iterator[str]:
 
 class SharedMemory(TenantGpus):
     """Shared memory for processes on several GPUs."""
-
-    renamed: ClassVar = {"least": "minimum"}
 
     gpus: list[str] = Field(
         ["nvidia.com/gpu", "amd.com/gpu"],

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 from pydantic import Field
 
@@ -97,8 +97,6 @@ def _name(image: Image) -> str:
 
 class Pins(Tenants):
     """Requirements for tags and digests."""
-
-    renamed: ClassVar = {"moving": "mutable"}
 
     digests: bool = Field(default=False, description="Whether each image must have a digest (`@sha256:…`).")
     mutable: list[str] = Field(["latest"], description="Mutable tags, as patterns.")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import ClassVar, Final
+from typing import Final
 
 from pydantic import Field
 
@@ -242,8 +242,6 @@ def queued_gpus_requested(container: Container, settings: TenantGpus) -> Iterato
 
 class SchedulerSettings(TenantGpus):
     """Namespaces in which two schedulers can allocate GPUs."""
-
-    renamed: ClassVar = {"both": "partitioned"}
 
     partitioned: list[str] = Field(
         [],

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from pydantic import Field
 
@@ -132,8 +132,6 @@ def gpu_model_named(pod: Pod, settings: ModelSettings) -> Iterator[str]:
 
 class DaemonSettings(Tenants):
     """Pods whose tolerations are checked."""
-
-    renamed: ClassVar = {"daemons": "daemonsets"}
 
     daemonsets: bool = Field(default=False, description="Whether DaemonSets, which run on every node, are checked too.")
 

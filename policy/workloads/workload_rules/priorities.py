@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import ClassVar, Final
+from typing import Final
 
 from pydantic import Field
 
@@ -44,8 +44,6 @@ def class_of(pod: Pod) -> str:
 class SetSettings(TenantGpus):
     """Pods that must name a priority class."""
 
-    renamed: ClassVar = {"every": "all_pods"}
-
     all_pods: bool = Field(default=False, description="Whether all tenant pods are checked, not only those with GPUs.")
 
 
@@ -68,8 +66,6 @@ def priority_class_set(pod: Pod, settings: SetSettings) -> Iterator[str]:
 
 class SystemSettings(Tenants):
     """Pods that can have a system priority class."""
-
-    renamed: ClassVar = {"agents": "daemonsets"}
 
     daemonsets: bool = Field(
         default=False,

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 from pydantic import Field
 
@@ -69,8 +69,6 @@ def no_privileged(container: Container, settings: Privileges) -> Iterator[str]:
 
 class EscalationSettings(Tenants):
     """Requirements for privilege escalation."""
-
-    renamed: ClassVar = {"said": "explicit"}
 
     explicit: bool = Field(
         default=False,

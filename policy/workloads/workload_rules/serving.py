@@ -1,7 +1,7 @@
 """Rules for serving workloads: probes and autoscalers."""
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Final, cast
+from typing import Any, Final, cast
 
 from pydantic import Field
 
@@ -60,8 +60,6 @@ def serving_liveness(container: Container, settings: TenantGpus) -> Iterator[str
 
 class ScaleSettings(Tenants):
     """Bounds for the minimum and maximum replicas of autoscalers."""
-
-    renamed: ClassVar = {"most": "maximum", "least": "minimum"}
 
     maximum: int = Field(100, ge=1, description="Upper bound for the maximum replicas of an autoscaler.")
     minimum: int = Field(0, ge=0, description="Lower bound for the minimum replicas of an autoscaler; 2 in production.")

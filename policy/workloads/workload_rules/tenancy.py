@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import ClassVar, Final, Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
@@ -187,8 +187,6 @@ def network_policy_open(policy: Resource, settings: Tenants) -> Iterator[str]:
 
 class SpaceQuota(TenantGpus):
     """Namespaces whose quotas are created outside this stack."""
-
-    renamed: ClassVar = {"elsewhere": "external"}
 
     external: list[str] = Field([], description="Namespaces, as patterns, whose quotas are created outside this stack.")
     classes: list[str] = Field(["*gpu*", "mig.*"], description="DeviceClasses of GPUs, as patterns.")

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from gpu_tenancy.review.recorded import recorded_types
-
 Names: TypeAlias = tuple[str, ...]
 """A place without list positions."""
 
@@ -25,14 +23,45 @@ _OF_DEFAULT_POOL: Final[Mapping[Names, Names]] = {
 }
 
 
-def _renamed(token: str) -> dict[Names, Names]:
-    named = recorded_types()[token].renamed.items()
-    return {tuple(name.split(".")): tuple(place.split(".")) for name, place in named}
+def _paths(renamed: Mapping[str, str]) -> dict[Names, Names]:
+    return {tuple(name.split(".")): tuple(place.split(".")) for name, place in renamed.items()}
 
 
+_OF_POOLS: Final = _paths(
+    {
+        "maintenancePolicies": "maintenancePolicy",
+        "maintenancePolicies.exclusionUntilEndOfSupports": "exclusionUntilEndOfSupport",
+        "nodeConfig": "config",
+        "nodeConfig.guestAccelerators": "accelerators",
+        "nodeConfig.guestAccelerators.count": "acceleratorCount",
+        "nodeConfig.guestAccelerators.type": "acceleratorType",
+        "nodeLocations": "locations",
+    }
+)
+_OF_CLUSTERS: Final = _paths(
+    {
+        "clusterAutoscaling": "autoscaling",
+        "clusterAutoscaling.enabled": "enableNodeAutoprovisioning",
+        "datapathProvider": "networkConfig.datapathProvider",
+        "enableLegacyAbac": "legacyAbac.enabled",
+        "enableMultiNetworking": "networkConfig.enableMultiNetworking",
+        "enableShieldedNodes": "shieldedNodes.enabled",
+        "loggingConfig.enableComponents": "componentConfig.enableComponents",
+        "maintenancePolicy.dailyMaintenanceWindow": "window.dailyMaintenanceWindow",
+        "maintenancePolicy.maintenanceExclusions": "window.maintenanceExclusions",
+        "maintenancePolicy.maintenanceExclusions.exclusionOptions": "maintenanceExclusionOptions",
+        "maintenancePolicy.recurringWindow": "window.recurringWindow",
+        "maintenancePolicy.recurringWindow.endTime": "window.endTime",
+        "maintenancePolicy.recurringWindow.startTime": "window.startTime",
+        "minMasterVersion": "currentMasterVersion",
+        "monitoringConfig.enableComponents": "componentConfig.enableComponents",
+        "monitoringConfig.managedPrometheus": "managedPrometheusConfig",
+        "nodeLocations": "locations",
+    }
+)
 RENAMED: Final[Mapping[str, Mapping[Names, Names]]] = {
-    POOL: _renamed(POOL),
-    CLUSTER: {**_OF_DEFAULT_POOL, **_renamed(CLUSTER), **_CREATED},
+    POOL: _OF_POOLS,
+    CLUSTER: {**_OF_DEFAULT_POOL, **_OF_CLUSTERS, **_CREATED},
 }
 """The API's name of an input, within the message that it is in, where it is another."""
 

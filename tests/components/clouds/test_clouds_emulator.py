@@ -3,7 +3,6 @@
 It checks more than the descriptions of APIs: that what a call names exists, and that names are unique.
 """
 
-import json
 import sys
 from collections.abc import Generator
 from copy import deepcopy
@@ -23,11 +22,9 @@ from test_clouds_names import STACKS
 
 from gpu_tenancy.doctor.checks import cloud_rows
 from gpu_tenancy.engine.render import Rendered
-from gpu_tenancy.inspect.adopt.recordings import NODE_GROUP, TEMPLATE, read_recording
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.project import read_stack
 from gpu_tenancy.model.source import Source
-from gpu_tenancy.review.recorded import compare, matches
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -83,37 +80,6 @@ def test_each_call_of_a_stack_is_accepted_with_what_the_calls_before_it_answered
     }
     groups = emulator.client("logs").describe_log_groups(logGroupNamePrefix="/aws/eks/")["logGroups"]
     assert [group["retentionInDays"] for group in groups] == [365]
-
-
-LEFT_OUT: Final = {
-    "accessConfig.authenticationMode", "deletionProtection", "enabledClusterLogTypes",
-    "encryptionConfig.provider.keyArn", "nodeRepairConfig",
-    "remoteAccess", "updateConfig", "upgradePolicy.supportType",
-}  # fmt: skip
-"""What moto forgets or adds; the key is another resource that is created with the cluster."""
-
-
-def test_what_was_created_is_adopted_without_a_difference(tmp_path: Path) -> None:
-    """Read back with the calls behind `aws eks describe-nodegroup` and its like; IDs are the emulator's."""
-    rendered, name = stack_of_repository("prod-aws").rendered, "ml-prod"
-    with emulated() as url:
-        emulator = created(url, "us-west-2", rendered)
-        eks, ec2 = emulator.client("eks"), emulator.client("ec2")
-        listed = eks.list_nodegroups(clusterName=name)["nodegroups"]
-        groups = [eks.describe_nodegroup(clusterName=name, nodegroupName=one) for one in listed]
-        templates = [group["nodegroup"]["launchTemplate"]["id"] for group in groups]
-        documents = [eks.describe_cluster(name=name), *groups, ec2.describe_subnets()]
-        documents += [ec2.describe_launch_template_versions(LaunchTemplateId=one) for one in templates]
-    for number, document in enumerate(documents):
-        (tmp_path / f"{number}.json").write_text(json.dumps(document, default=str), encoding="utf-8")
-    found = matches(rendered.registrations, read_recording(tmp_path))
-    pools = {match.recorded.name for match in found if match.recorded.type == NODE_GROUP}
-    assert {"a100", "h100", "l4", "cpu"} < pools
-    assert {match.recorded.id for match in found if match.recorded.type == TEMPLATE} == {*templates}
-    others = [
-        one for one in compare(found) if one.field not in LEFT_OUT and one.field.partition(".")[0] not in LEFT_OUT
-    ]
-    assert others == []
 
 
 def test_a_name_that_is_in_use_is_refused(server: str) -> None:

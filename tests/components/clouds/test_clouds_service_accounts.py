@@ -216,9 +216,3 @@ def test_on_aks_the_binding_has_the_object_id_that_the_cloud_decides() -> None:
     assert subjects == {"ServiceAccount": "ci", "User": UNKNOWN}
     (identity,) = (one for one in registrations if one.type.endswith("UserAssignedIdentity") and "robot" in one.name)
     assert identity.urn in binding.dependencies
-
-
-def test_the_old_key_is_refused_with_the_new_one() -> None:
-    sections = stack()
-    old = {**sections, "teams": {"a": {**sections["teams"]["a"], "robots": {"ci": {"role": "viewer"}}}}}
-    assert errors(old) == ["teams.a.robots: unknown key 'robots'; rename the key to serviceAccounts"]

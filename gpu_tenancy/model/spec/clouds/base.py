@@ -215,9 +215,7 @@ class ClusterSection(Section):
     adopt: Adoptables = []
     """Objects of the stack that may exist in the cluster already, and are then taken over: `Namespace/ml-research`,
     `Job.batch/ml-research/train`. Fields that the stack sets get its values; other fields stay. From then on the object
-    belongs to the stack and is deleted with it. Any other existing object is refused. Resources of the cloud, such as
-    node pools, are imported by `RESOURCE=ID`, as `tenancy cluster adopt --recorded` writes it: the name of the resource
-    in the program, and its import ID. While it is listed, Pulumi refuses to delete or replace it."""
+    belongs to the stack and is deleted with it. Any other existing object is refused."""
 
     @property
     def grows(self) -> bool:
