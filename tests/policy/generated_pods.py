@@ -150,13 +150,6 @@ VIOLATIONS: Final[Mapping[str, Violation]] = {
         "no-privileged",
         lambda spec, at: _add(spec, "initContainers", {"name": "i9", "securityContext": {"privileged": True}}, at),
     ),
-    "escalation": Violation(
-        "no-privilege-escalation", lambda spec, at: _context(spec, at, allowPrivilegeEscalation=True)
-    ),
-    "device": Violation(
-        "no-block-devices",
-        lambda spec, at: _one(spec, at).update(volumeDevices=[{"name": "raw", "devicePath": "/dev/xvda"}]),
-    ),
     "unmasked": Violation("no-privileged", lambda spec, at: _context(spec, at, procMount="Unmasked")),
     "host process": Violation(
         "no-privileged", lambda spec, at: _context(spec, at, windowsOptions={"hostProcess": True})
@@ -172,11 +165,6 @@ VIOLATIONS: Final[Mapping[str, Violation]] = {
     ),
     "hostPort": Violation(
         "no-host-ports", lambda spec, at: _one(spec, at).update(ports=[{"containerPort": 80, "hostPort": 80}])
-    ),
-    "seccomp": Violation("no-unconfined", lambda spec, at: _context(spec, at, seccompProfile={"type": "Unconfined"})),
-    "sysctl": Violation(
-        "no-unconfined",
-        lambda spec, _: spec.setdefault("securityContext", {}).update(sysctls=[{"name": "kernel.msgmax"}]),
     ),
     "variable": Violation(
         "gpu-visible-devices",

@@ -173,12 +173,8 @@ def test_the_error_of_a_settings_old_name_says_the_new_one() -> None:
         "elsewhere reviewed",
         "every all_pods",
         "least minimum",
-        "least replicas",
         "longest days",
         "most maximum",
         "moving mutable",
         "never forbidden",
-        "said explicit",
-        "together total",
-        "without unsupported",
     }

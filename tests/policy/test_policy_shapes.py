@@ -144,10 +144,7 @@ FIELDS: Final = {
 _OF_CONTAINERS: Final = (
     "privileged",
     "capability",
-    "escalation",
     "hostPort",
-    "seccomp",
-    "device",
     "variable",
     "image",
     "many GPUs",
