@@ -37,12 +37,12 @@ class Reference:
     def of(cls, text: str) -> "Reference | None":
         """Parses a name as container runtimes do; None if it is invalid.
 
-        The first part is a host if it has a dot or a port, or is localhost:
+        A first part with a colon or capital letters can only be a host; others have the form of a path too:
         https://github.com/distribution/reference/blob/main/normalize.go
         """
         name, at, digest = text.partition("@")
         first, slash, rest = name.partition("/")
-        is_host = slash and ("." in first or ":" in first or first == "localhost" or first != first.lower())
+        is_host = slash and (":" in first or first != first.lower())
         path, colon, tag = (rest if is_host else name).partition(":")
         right = (
             (not is_host or _HOST.fullmatch(first))

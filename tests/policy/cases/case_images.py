@@ -55,6 +55,7 @@ CASES: Final = (
             (_IMAGE, "localhost:5000/train:3"),
             (_IMAGE, "localhost/train:3"),
             (_IMAGE, "INTRANET/train:3"),
+            (_IMAGE, "my_team/train:3"),
             (_IMAGE, "registry.example.com:5000/ml/train__cpu--x/a.b:3.0.1-rc.1_x"),
             (_IMAGE, "[2001:db8::1]:5000/train:3"),
             (_IMAGE, f"registry.example.com/ml/train:latest@{DIGEST}"),
