@@ -107,13 +107,12 @@ def _texts(name: str, choices: Choices) -> Iterator[tuple[str, str]]:
         yield ".github/actions/tenancy/action.yml", _ACTION.read_text(encoding="utf-8")
     yield "stacks/schema.json", schema_text()
     for file in shipped_sets():
-        yield f"policy/config/{file.name}", _settings(file, choices.registry)
+        yield f"policy/config/{file.name}", _settings(file)
 
 
-def _settings(file: Path, registry: str) -> str:
+def _settings(file: Path) -> str:
     """The settings of a pack without the names of this repository's own stacks."""
     settings: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     if "no-cluster-admin" in settings:
         settings["no-cluster-admin"]["admins"] = ["Group:system:masters"]
-        settings["image-registries"] = {"enforcementLevel": "mandatory", "registries": [registry]}
     return json.dumps(settings, indent=2) + "\n"

@@ -137,7 +137,7 @@ def violations(schema: Mapping[str, Any], value: Any, at: str = "") -> list[str]
     Args:
         schema: of the value, in draft 7. References to other documents are not read: a preview needs no network.
         value: as read from JSON.
-        at: the place of the value, such as `image-registries.registries`.
+        at: the place of the value, such as `few-jobs.most`.
 
     Returns:
         texts such as `few-jobs.most: -1 must be at least 0`. An invalid schema is also a violation.

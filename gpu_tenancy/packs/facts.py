@@ -9,11 +9,9 @@ from typing import Any, Final
 
 import yaml
 
-from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.model.catalogue import cloud_tables, machines
 from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.catalogue.namespaces import system_namespaces
-from gpu_tenancy.model.catalogue.rows import HERE
 from gpu_tenancy.model.kinds import Step, WorkloadKind, kinds
 
 _REPOSITORY: Final = Path(__file__).parents[2]
@@ -83,7 +81,6 @@ def load_balancer_facts() -> dict[str, Any]:
 
 _FACTS: Final[Mapping[str, Callable[[], Any]]] = {
     "policy/clouds/cloud_rules/machines.yaml": machine_facts,
-    "policy/workloads/workload_rules/credentials.yaml": lambda: read_table(HERE / "credentials.yaml"),
     "policy/workloads/workload_rules/kinds.yaml": kind_facts,
     "policy/workloads/workload_rules/load_balancers.yaml": load_balancer_facts,
     "policy/workloads/workload_rules/namespaces.yaml": system_namespaces,

@@ -386,12 +386,9 @@ def test_the_clouds_sdk_is_an_extra_of_the_requirement(installed: Installed) -> 
     assert requirement in (parent / "two-clouds/requirements.txt").read_text()
 
 
-def test_the_registry_of_images_is_that_of_the_example_and_of_both_sets_of_settings(tmp_path: Path) -> None:
+def test_the_registry_of_images_is_that_of_the_example(tmp_path: Path) -> None:
     start(tmp_path / "new", Choices(registry="ghcr.io/example"))
     assert 'image: "ghcr.io/example/ml/train:1.0.0"' in (tmp_path / "new/stacks/Pulumi.dev.yaml").read_text()
-    for name in ("workloads-dev.json", "workloads-prod.json"):
-        settings = json.loads((tmp_path / "new/policy/config" / name).read_text())
-        assert settings["image-registries"]["registries"] == ["ghcr.io/example"]
     with pytest.raises(ConsoleError, match="'Docker Hub' is not a registry; use its host"):
         start(tmp_path / "other", Choices(registry="Docker Hub"))
 

@@ -97,13 +97,13 @@ def test_shipped_packs_use_the_settings_of_the_environment(project: Project) -> 
 
 
 def test_a_breach_of_our_own_pack_names_place_value_and_mend(project: Project, theirs: Path) -> None:
-    file = config(theirs, image_registries={"enforcementLevel": "mandatory", "registries": ["ghcr.io/ours"]})
+    file = config(theirs, image_pinned={"enforcementLevel": "mandatory", "mutable": ["*"]})
     seen = tenancy("preview", "good", "--policy", f"workloads={file}", project=project.folder)
     assert seen.exit_code == 2
     assert "✗ Deployment vision/api, container server: " in seen.stdout
     words = " ".join(seen.stdout.split())
-    assert "not approved; use one of ghcr.io/ours, in `image` of the job or server in the stack" in words
-    assert "  image-registries, high, gpu-workloads" in seen.stdout
+    assert "has a mutable tag; set a version tag or a digest, in `image` of the job or server in the stack" in words
+    assert "  image-pinned, medium, gpu-workloads" in seen.stdout
 
 
 @pytest.mark.parametrize(

@@ -141,10 +141,10 @@ def test_changes_by_team_and_the_verdict_stand_before_the_question(
 @pytest.mark.pulumi
 def test_a_blocked_stack_is_not_deployed(project: Project) -> None:
     project.write("good", small())
-    rules = {"image-registries": {"enforcementLevel": "mandatory", "registries": ["ghcr.io/ours"]}}
+    rules = {"image-pinned": {"enforcementLevel": "mandatory", "mutable": ["*"]}}
     (project.folder / "strict.json").write_text(json.dumps(rules))
     done = tenancy(project, "up", "good", "--yes", "--policy", "workloads=strict.json")
     assert done.returncode == 2, done.stdout + done.stderr
     assert "Blocked" in done.stdout
-    assert "image-registries" in done.stdout
+    assert "image-pinned" in done.stdout
     assert not list((project.folder / "backend").rglob("good*.json"))

@@ -1,10 +1,9 @@
-"""Registries of images: the model and the policy pack decide the same."""
+"""Registries of images."""
 
 import pytest
 from builders import AKS, Data, errors, job, pool, server, stack, team
 
 from gpu_tenancy.model.plan.images import is_allowed, own_images
-from workload_rules.images import Reference, Registries
 
 ALLOWED = ["registry.example.com", "*.pkg.dev/ml-prod", "docker.io/library", "ghcr.io/org/a*", "localhost:5000/x"]
 IMAGES: dict[str, bool] = {
@@ -27,12 +26,9 @@ IMAGES: dict[str, bool] = {
 }
 
 
-@pytest.mark.parametrize("image", IMAGES)
-def test_the_model_and_the_policy_pack_decide_the_same(image: str) -> None:
-    reference = Reference.of(image)
-    assert reference
-    settings = Registries.model_validate({"registries": ALLOWED})
-    assert is_allowed(image, ALLOWED) is settings.approved(reference) is IMAGES[image]
+@pytest.mark.parametrize(("image", "allowed"), IMAGES.items())
+def test_whole_segments_of_an_image_are_compared(image: str, *, allowed: bool) -> None:
+    assert is_allowed(image, ALLOWED) is allowed
 
 
 def sections(**images: list[str]) -> Data:

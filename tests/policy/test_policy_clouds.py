@@ -12,7 +12,7 @@ import yaml
 from cases import clouds
 from policy_builders import TODAY, UNKNOWN, Sample, all_findings, doubt, findings, messages
 
-from cloud_rules import PACK, access, buying, coverage, gpu_pools, sizes
+from cloud_rules import PACK, buying, coverage, gpu_pools, sizes
 from cloud_rules.machines import Machines, Prices
 from cloud_rules.subjects import EVALUATED
 from cloud_rules.tokens import token
@@ -112,19 +112,6 @@ def test_a_pool_with_an_unknown_price_is_reported_and_the_others_are_counted(
     assert broken.startswith(
         "NodeGroup cpu: all node pools cost up to 147 USD a month, which exceeds the cap of 100 USD;"
     )
-
-
-def test_an_open_network_beside_an_unknown_one_is_reported() -> None:
-    config = {
-        "cidrBlocks": [{"cidrBlock": UNKNOWN}, {"cidrBlock": "0.0.0.0/0"}],
-        "gcpPublicCidrsAccessEnabled": UNKNOWN,
-    }
-    cluster = replace(clouds.GKE, props={**clouds.GKE.props, "masterAuthorizedNetworksConfig": config})
-    diagnostics = findings(access.private_endpoint, {"it": cluster})
-    (broken,) = messages(diagnostics, "broken")
-    assert broken.startswith("Cluster gke: the API server accepts 0.0.0.0/0, which is too wide for an allow-list;")
-    path = "masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled"
-    assert messages(diagnostics, "unknown") == (doubt("Cluster gke", path),)
 
 
 def test_the_cost_of_a_pool_without_a_limit_is_unknown() -> None:
@@ -335,8 +322,6 @@ def test_no_rule_has_an_internal_error_with_any_value_in_any_place(name: str) ->
         "pool-budget": {"monthly": 1, "centers": {"rd-001": 1}},
         "machine-allowed": {"allowed": ["x"]},
         "spot-outside-production": {"spot": "forbidden"},
-        "disks-encrypted": {"keys": "own", "host": True},
-        "node-integrity": {"boot": True},
     }
     evaluator.configure({}, settings)
     others = [

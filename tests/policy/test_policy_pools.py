@@ -9,10 +9,10 @@ import yaml
 from cases import clouds
 from policy_builders import UNKNOWN, Sample, changed, findings, messages
 
-from cloud_rules import PACK, access, aws_attributes, aws_nodes, buying, coverage, gpu_pools, hardening, tags
+from cloud_rules import PACK, access, aws_attributes, aws_nodes, buying, coverage, gpu_pools, tags
 from cloud_rules.karpenter_requirements import Requirements
 from cloud_rules.machines import Machines, Prices
-from cloud_rules.pools import DiskRequirements, Machine, NodePool, highest, highest_price
+from cloud_rules.pools import Machine, NodePool, highest, highest_price
 from cloud_rules.subjects import POOLS
 from rule_engine import Stack, UnknownValueError, View
 from rule_engine.evaluator import Evaluator
@@ -385,24 +385,6 @@ def test_a_cluster_that_manages_its_nodes_has_the_agent_for_identities() -> None
     assert findings(access.pod_identity, changed({"it": clouds.EKS}, "it: computeConfig", {"enabled": True})) == []
 
 
-@pytest.mark.parametrize(
-    ("networks", "outcomes"),
-    [(["203.0.113.7/24"], set[str]()), (["none"], {"unknown"})],
-)
-def test_a_network_can_be_written_as_an_address_in_it(networks: list[str], outcomes: set[str]) -> None:
-    config = {"endpointPublicAccess": True, "publicAccessCidrs": networks}
-    found = findings(access.private_endpoint, changed({"it": clouds.EKS}, "it: vpcConfig", config))
-    assert {finding.outcome for finding in found} == outcomes
-
-
-def test_a_network_that_is_not_set_is_unknown_where_it_is() -> None:
-    config = {"cidrBlocks": [{"displayName": "a"}]}
-    given = changed({"it": clouds.GKE}, "it: masterAuthorizedNetworksConfig", config)
-    given = changed(given, "it: privateClusterConfig", {"enablePrivateEndpoint": False})
-    (message,) = messages(findings(access.private_endpoint, given), "unknown")
-    assert "masterAuthorizedNetworksConfig.cidrBlocks.0.cidrBlock is not a network" in message
-
-
 def test_a_budget_lists_the_three_most_expensive_pools_and_can_be_used_up() -> None:
     given = {
         name: changed({name: clouds.CPU_GROUP}, f"{name}: scalingConfig.maxSize", count)[name]
@@ -419,22 +401,6 @@ def test_tags_matter_for_budgets_of_cost_centers_only() -> None:
     given = changed({"it": clouds.GROUP}, "it: tags", UNKNOWN)
     assert findings(buying.pool_budget, given, {"monthly": 1_000_000}) == []
     assert len(findings(buying.pool_budget, given, {"centers": {"rd": 1}})) == 1
-
-
-def test_secure_boot_is_not_required_of_a_machine_that_cannot() -> None:
-    given = changed({"it": clouds.AKS_POOL}, "it: securityProfile", {})
-    assert findings(hardening.node_integrity, changed(given, "it: vmSize", UNKNOWN)) == []
-    for names, count in ((["Standard_N*"], 0), (["a", "Standard_N*"], 0), (["a"], 2)):
-        assert len(findings(hardening.node_integrity, given, {"boot": True, "unsupported": names})) == count
-
-
-def test_nodes_that_a_cluster_provisions_have_its_defaults() -> None:
-    sample = Sample(GKE, {"clusterAutoscaling": {"enabled": True}, "removeDefaultNodePool": True})
-    (pool,) = sample.resource().parts(POOLS)
-    assert isinstance(pool, hardening.Nodes)
-    disks = [[*pool.disks(DiskRequirements(own=own, by_default=False, host=False))] for own in (False, True)]
-    assert [len(found) for found in disks] == [0, 1]
-    assert [len([*pool.integrity(boot=boot)]) for boot in (False, True)] == [0, 1]
 
 
 # Tags.

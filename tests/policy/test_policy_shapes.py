@@ -223,10 +223,7 @@ FIELDS: Final = {
 _OF_CONTAINERS: Final = (
     "privileged",
     "capability",
-    "escalation",
     "hostPort",
-    "seccomp",
-    "device",
     "variable",
     "image",
     "many GPUs",

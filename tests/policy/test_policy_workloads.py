@@ -1,4 +1,4 @@
-"""Workloads, queues, roles and images: what decides between a violation and none, one value at a time."""
+"""Workloads, queues and roles: what decides between a violation and none, one value at a time."""
 
 from decimal import Decimal
 from typing import Any, Final
@@ -26,7 +26,6 @@ from workload_rules import (
     roles,
     tenancy,
 )
-from workload_rules.images import Reference, Registries
 from workload_rules.objects import number_or_percentage
 from workload_rules.pods import PODS
 from workload_rules.rbac import BINDINGS, ROLES
@@ -393,32 +392,6 @@ def test_what_is_unknown_of_a_role_or_a_binding_in_a_list_is_named_where_it_is()
     (bound,) = stack.all(BINDINGS)
     with pytest.raises(UnknownValueError, match=r"^items\.0\.roleRef is not set$"):
         list(bindings.rules_of(bound, stack))
-
-
-# Images.
-
-
-@pytest.mark.parametrize(
-    ("text", "registry"),
-    [
-        ("localhost/a:1", "localhost"),
-        ("FOO/a:1", "FOO"),
-        ("foo/a:1", "docker.io"),
-        ("foo.example/a:1", "foo.example"),
-        ("foo:5000/a:1", "foo:5000"),
-    ],
-)
-def test_the_first_part_of_an_image_is_a_host_or_not(text: str, registry: str) -> None:
-    reference = Reference.of(text)
-    assert reference is not None
-    assert reference.registry == registry
-
-
-@pytest.mark.parametrize(("prefix", "is_approved"), [("a.example/b", True), ("a.example/b/c/d", False), ("b", False)])
-def test_an_image_is_approved_by_all_parts_of_a_prefix(prefix: str, *, is_approved: bool) -> None:
-    reference = Reference.of("a.example/b/c:1")
-    assert reference is not None
-    assert Registries.model_validate({"registries": [prefix]}).approved(reference) is is_approved
 
 
 # Charts, and the GPU Operator.

@@ -1,4 +1,4 @@
-"""Registries of images: which ones are allowed, by the rule of the policy pack `workloads` (`image-registries`)."""
+"""Registries of images: which ones are allowed."""
 
 import re
 from collections.abc import Iterable

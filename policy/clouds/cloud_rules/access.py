@@ -1,119 +1,41 @@
-"""Rules for access to API servers, and for cloud identities of pods."""
+"""Rules for credentials of nodes, pods and users."""
 
 from collections.abc import Iterator
-from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import Final
 
 from pydantic import Field
 
-from cloud_rules.pools import Cluster
-from cloud_rules.subjects import CLUSTERS
-from rule_engine import (
-    ADVICE,
-    Resource,
-    Settings,
-    Severity,
-    Stack,
-    Subject,
-    UnknownValueError,
-    UnknownValues,
-    View,
-    rule,
-    typed,
-)
-
-_ADDRESS_BITS: Final = {4: 32, 6: 128}
-_WIDER_IN_IPV6: Final = 4
-"""A prefix of 8 in IPv4 corresponds to 32 in IPv6: 128 bits instead of 32."""
+from cloud_rules.pools import Cluster, Nodes
+from cloud_rules.subjects import CLUSTERS, NODES
+from rule_engine import ADVICE, Resource, Settings, Severity, Stack, Subject, rule, typed
 
 
-class EndpointSettings(Settings):
-    """Maximum size of networks in an allow-list."""
+class Metadata(Settings):
+    """Hop limit of the metadata service."""
 
-    prefix: int = Field(
-        8,
-        ge=1,
-        le=32,
-        description=("Shortest allowed prefix of an IPv4 network in an allow-list; for IPv6, four times this value."),
+    hops: int = Field(
+        1, ge=1, description=("Maximum number of hops of a metadata response on AWS; pods are two hops away.")
     )
-    total: int = Field(
-        6,
-        ge=1,
-        le=32,
-        description=(
-            "Maximum number of addresses of an allow-list, as the prefix of one IPv4 network with as many (`6`: as many"
-            " as four `/8` networks); for IPv6, four times this value. A shorter `prefix` counts instead."
-        ),
-    )
-
-
-def _open_networks(cluster: Cluster, settings: EndpointSettings) -> Iterator[str]:
-    endpoint = cluster.endpoint
-    if not endpoint.public:
-        return
-    if endpoint.networks is None:
-        yield f"the API server is reachable from the whole internet; set {endpoint.write}"
-        return
-    narrow: list[IPv4Network | IPv6Network] = []
-    unknown_values = UnknownValues()
-    for view in endpoint.networks:
-        with unknown_values.collected():
-            network = _network(view)
-            if network.prefixlen < _prefix(settings.prefix, network.version):
-                yield f"the API server accepts {view.text()}, which is too wide for an allow-list; set {endpoint.write}"
-            else:
-                narrow.append(network)
-    for sum_ in _sums(narrow, min(settings.prefix, settings.total)):
-        yield f"the API server accepts {sum_}, which is too wide for an allow-list; set {endpoint.write}"
-    unknown_values.raise_first()
-
-
-def _network(view: View) -> IPv4Network | IPv6Network:
-    try:
-        return ip_network(view.text(), strict=False)
-    except ValueError as error:
-        raise UnknownValueError(view.path, "is not a network") from error
-
-
-def _prefix(prefix: int, version: int) -> int:
-    return prefix if version == 4 else prefix * _WIDER_IN_IPV6  # noqa: PLR2004 - as in IPv4
-
-
-def _sums(networks: list[IPv4Network | IPv6Network], prefix: int) -> Iterator[str]:
-    """The networks of each IP version that have more addresses together than one network with this prefix.
-
-    Addresses of networks that overlap count once.
-    """
-    versions: tuple[Iterator[IPv4Network] | Iterator[IPv6Network], ...] = (
-        collapse_addresses(network for network in networks if isinstance(network, IPv4Network)),
-        collapse_addresses(network for network in networks if isinstance(network, IPv6Network)),
-    )
-    for version, collapsed in zip(_ADDRESS_BITS, versions, strict=True):
-        count = sum(1 for network in networks if network.version == version)
-        addresses = sum(network.num_addresses for network in collapsed)
-        if addresses > 2 ** (_ADDRESS_BITS[version] - _prefix(prefix, version)):
-            yield f"{count} networks with {addresses:,} IPv{version} addresses together"
 
 
 @rule(
-    "private-endpoint",
+    "imds-v2",
     rationale=(
-        "Otherwise a stolen kubeconfig works from anywhere, and a vulnerability of the API server can be used from"
-        " anywhere."
+        "An attacker in one pod gets the permissions of its node: to pull every image, and to call the cloud API as"
+        " the node."
     ),
-    fix="Disable the public endpoint, or list the networks that need it.",
-    link="https://docs.aws.amazon.com/eks/latest/userguide/cluster-endpoint.html",
+    fix=(
+        "AWS: require tokens, and set a hop limit of 1. GKE: set GKE_METADATA, and disable legacy endpoints. Azure"
+        " has no such setting."
+    ),
+    link="https://docs.aws.amazon.com/eks/latest/best-practices/identity-and-access-management.html",
     severity=Severity.HIGH,
     level=ADVICE,
-    on=CLUSTERS,
+    on=NODES,
 )
-def private_endpoint(cluster: Cluster, settings: EndpointSettings) -> Iterator[str]:
-    """A cluster's API server must be private, or accept only listed networks."""
-    unknown_values = UnknownValues()
-    for messages in (cluster.other_access(), _open_networks(cluster, settings)):
-        with unknown_values.collected():
-            yield from messages
-    unknown_values.raise_first()
+def imds_v2(nodes: Nodes, settings: Metadata) -> Iterator[str]:
+    """Pods must not reach the credentials of their node through the cloud's metadata service."""
+    return nodes.metadata(settings.hops)
 
 
 @rule(

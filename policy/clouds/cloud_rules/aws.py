@@ -17,7 +17,7 @@ from cloud_rules import aws_attributes
 from cloud_rules.aws_attributes import most_gpus
 from cloud_rules.aws_nodes import NO_MACHINE, LaunchTemplate, machines_of, template_named, template_of
 from cloud_rules.machines import Machines
-from cloud_rules.pools import Cloud, Cluster, Endpoint, Machine, NodePool, Taint, cloud_taints
+from cloud_rules.pools import Cloud, Cluster, Machine, NodePool, Taint, cloud_taints
 from cloud_rules.tags import tags
 from cloud_rules.tokens import EKS_POOLS, ignores, token
 from rule_engine import Resource, Stack, UnknownValueError, View, located_at
@@ -174,32 +174,15 @@ class AutoScalingGroup(NodePool):
 
 
 class EksCluster(Cluster):
-    """An EKS cluster."""
+    """An EKS cluster, also of AWS Cloud Control."""
 
     __slots__ = ()
     cloud: ClassVar[Cloud] = "aws"
-    network: ClassVar = "vpcConfig"
-    """The property with its networks."""
-
-    @property
-    @override
-    def endpoint(self) -> Endpoint:
-        network = self.network
-        public = self.view.flag(network, "endpointPublicAccess", default=True)
-        networks = self.view.items(network, "publicAccessCidrs") if public else []
-        write = (
-            f"{network}.endpointPublicAccess: false, or list the required networks under {network}.publicAccessCidrs"
-        )
-        return Endpoint(public, networks or None, write)
 
     @property
     @override
     def own_nodes(self) -> bool:
         return self.view.flag("computeConfig", "enabled")
-
-    @override
-    def name(self) -> str:
-        return self.view.text("name")
 
     @override
     def credentials(self) -> Iterator[str]:
@@ -209,13 +192,6 @@ class EksCluster(Cluster):
                 f"authenticationMode is {mode}, so access is granted by the ConfigMap aws-auth, whose changes IAM"
                 " does not log; set accessConfig.authenticationMode: API"
             )
-
-
-class NativeEksCluster(EksCluster):
-    """An EKS cluster of AWS Cloud Control: https://www.pulumi.com/registry/packages/aws-native/api-docs/eks/cluster/."""
-
-    __slots__ = ()
-    network: ClassVar = "resourcesVpcConfig"
 
 
 def groups(resource: Resource) -> Iterator[NodeGroup | AutoScalingGroup]:

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 from typing_extensions import override
 
 from cloud_rules import aws_attributes
-from cloud_rules.pools import DiskRequirements, Machine, MachineSource, Nodes
+from cloud_rules.pools import Machine, MachineSource, Nodes
 from cloud_rules.tokens import KARPENTER_CLASS, LAUNCH_TEMPLATES, NATIVE_LAUNCH_TEMPLATE, of_types, token
 from rule_engine import Resource, Stack, Subject, UnknownValueError, View, located_at
 
@@ -47,16 +47,6 @@ class LaunchTemplate(MachineSource, Nodes):
     def metadata(self, hops: int) -> Iterator[str]:
         yield from _metadata(self.view, hops, tokens_default="optional")
 
-    @override
-    def disks(self, required: DiskRequirements) -> Iterator[str]:
-        yield from _disks(self.view, required, "blockDeviceMappings", "kmsKeyId", others=False)
-
-    @override
-    def addresses(self) -> Iterator[str]:
-        for interface in self.view.items("networkInterfaces"):
-            if interface.flag("associatePublicIpAddress"):
-                yield "assigns public addresses to nodes; set associatePublicIpAddress: false under networkInterfaces"
-
 
 class NativeLaunchTemplate(LaunchTemplate):
     """An EC2 launch template of AWS Cloud Control: https://www.pulumi.com/registry/packages/aws-native/."""
@@ -78,17 +68,9 @@ class GroupWithoutTemplate(Nodes):
     def metadata(self, hops: int) -> Iterator[str]:
         yield f"has no launch template, so IMDSv2 is not enforced; add one with {_WRITE.format(hops=hops)}"
 
-    @override
-    def disks(self, required: DiskRequirements) -> Iterator[str]:
-        if required.own or not required.by_default:
-            yield (
-                "has no launch template, so disk encryption is not enforced; add one with"
-                " blockDeviceMappings.0.ebs.encrypted: true"
-            )
-
 
 class NodeClass(Nodes):
-    """An EC2NodeClass of Karpenter. Its defaults are IMDSv2 with one hop, and encrypted disks."""
+    """An EC2NodeClass of Karpenter. Its default is IMDSv2 with one hop."""
 
     __slots__ = ()
 
@@ -96,15 +78,6 @@ class NodeClass(Nodes):
     def metadata(self, hops: int) -> Iterator[str]:
         if self.view.has("metadataOptions"):
             yield from _metadata(self.view, hops, tokens_default="required")
-
-    @override
-    def disks(self, required: DiskRequirements) -> Iterator[str]:
-        yield from _disks(self.view, required, "blockDeviceMappings", "kmsKeyID", others=True)
-
-    @override
-    def addresses(self) -> Iterator[str]:
-        if self.view.flag("associatePublicIPAddress"):
-            yield "assigns public addresses to nodes; set associatePublicIPAddress: false"
 
 
 def _metadata(view: View, hops: int, tokens_default: str) -> Iterator[str]:
@@ -119,20 +92,6 @@ def _metadata(view: View, hops: int, tokens_default: str) -> Iterator[str]:
             f"the metadata hop limit is {hop_limit}, so pods can reach the metadata service; set"
             f" metadataOptions.httpPutResponseHopLimit: {hops}"
         )
-
-
-def _disks(view: View, required: DiskRequirements, key: str, kms: str, *, others: bool) -> Iterator[str]:
-    """Disks that are not encrypted; `others`: whether unlisted disks are encrypted."""
-    disks = [disk for disk in view.items(key) if disk.has("ebs")]
-    for disk in disks:
-        name = disk.text("deviceName", default="a disk")
-        if not disk.flag("ebs", "encrypted", default=required.by_default):
-            yield f"{name} is not encrypted; set ebs.encrypted: true for it under {key}"
-        elif required.own and not disk.has("ebs", kms):
-            yield f"{name} is not encrypted with a customer-managed key; set ebs.{kms} for it under {key}"
-    if disks or (others and not required.own) or (required.by_default and not required.own):
-        return
-    yield f"lists no disk, so disk encryption is not enforced; set ebs.encrypted: true for each disk under {key}"
 
 
 def _templates(resource: Resource) -> Iterator[LaunchTemplate]:

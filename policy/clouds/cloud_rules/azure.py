@@ -10,12 +10,12 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from cloud_rules.pools import Cloud, Cluster, DiskRequirements, Endpoint, Machine, NodePool, Nodes, Taint
+from cloud_rules.pools import Cloud, Cluster, Machine, NodePool, Taint
 from cloud_rules.tokens import ignores
 from rule_engine import Resource, View
 
 
-class AksPool(NodePool, Nodes):
+class AksPool(NodePool):
     """An AKS node pool."""
 
     __slots__ = ()
@@ -74,22 +74,6 @@ class AksPool(NodePool, Nodes):
         size = self.view.at("vmSize")
         return [Machine(size.text(), size.path)] if size.value is not None else []
 
-    @override
-    def disks(self, required: DiskRequirements) -> Iterator[str]:
-        if required.host and not self.view.flag("enableEncryptionAtHost"):
-            yield "host encryption of disks is disabled; set enableEncryptionAtHost: true"
-
-    @override
-    def addresses(self) -> Iterator[str]:
-        if self.view.flag("enableNodePublicIP"):
-            yield "assigns public addresses to nodes; set enableNodePublicIP: false"
-
-    @override
-    def integrity(self, *, boot: bool) -> Iterator[str]:
-        for key in ("enableSecureBoot", "enableVTPM"):
-            if boot and not self.view.flag("securityProfile", key):
-                yield f"{key} is disabled; set securityProfile.{key}: true"
-
     def _bound(self, key: str) -> str:
         return key if self._scaled else "count"
 
@@ -99,22 +83,6 @@ class AksCluster(Cluster):
 
     __slots__ = ()
     cloud: ClassVar[Cloud] = "azure"
-
-    @property
-    @override
-    def endpoint(self) -> Endpoint:
-        access = self.view.at("apiServerAccessProfile")
-        private = access.flag("enablePrivateCluster") or self.view.text("publicNetworkAccess") == "Disabled"
-        networks = [] if private else access.items("authorizedIPRanges")
-        write = (
-            "apiServerAccessProfile.enablePrivateCluster: true, or list the required networks under"
-            " apiServerAccessProfile.authorizedIPRanges"
-        )
-        return Endpoint(not private, networks or None, write)
-
-    @override
-    def name(self) -> str:
-        return self.view.text("resourceName")
 
     @override
     def identity(self) -> Iterator[str]:

@@ -15,8 +15,6 @@ from cloud_rules.machines import Machines, Prices
 from cloud_rules.pools import (
     Cloud,
     Cluster,
-    DiskRequirements,
-    Endpoint,
     Machine,
     NodePool,
     Nodes,
@@ -117,23 +115,6 @@ class GkePool(NodePool, Nodes):
         if self._config.text("metadata", "disable-legacy-endpoints", default="true") != "true":
             yield "serves the legacy metadata endpoints; set nodeConfig.metadata.disable-legacy-endpoints: 'true'"
 
-    @override
-    def disks(self, required: DiskRequirements) -> Iterator[str]:
-        if required.own and not self._config.has("bootDiskKmsKey"):
-            yield "the boot disk is not encrypted with a customer-managed key; set nodeConfig.bootDiskKmsKey"
-
-    @override
-    def addresses(self) -> Iterator[str]:
-        if not self.view.flag("networkConfig", "enablePrivateNodes", default=True):
-            yield "assigns public addresses to nodes; set networkConfig.enablePrivateNodes: true"
-
-    @override
-    def integrity(self, *, boot: bool) -> Iterator[str]:
-        shielded = self._config.at("shieldedInstanceConfig")
-        for key, default in (("enableSecureBoot", not boot), ("enableIntegrityMonitoring", True)):
-            if not shielded.flag(key, default=default):
-                yield f"{key} is disabled; set nodeConfig.shieldedInstanceConfig.{key}: true"
-
     def _scaled(self, total: str, per_zone: str) -> Decimal | None:
         """A bound of the autoscaler for all zones together; without an autoscaler, the fixed number of nodes."""
         scaling = self.view.at("autoscaling")
@@ -181,45 +162,8 @@ class GkeCluster(Cluster):
 
     @property
     @override
-    def endpoint(self) -> Endpoint:
-        private = self.view.flag("privateClusterConfig", "enablePrivateEndpoint")
-        by_address = self.view.flag("controlPlaneEndpointsConfig", "ipEndpointsConfig", "enabled", default=True)
-        networks = None
-        if self.view.has("masterAuthorizedNetworksConfig"):
-            networks = [_network(block) for block in self.view.items("masterAuthorizedNetworksConfig", "cidrBlocks")]
-        write = (
-            "privateClusterConfig.enablePrivateEndpoint: true, or list the required networks under"
-            " masterAuthorizedNetworksConfig.cidrBlocks"
-        )
-        return Endpoint(not private and by_address, networks, write)
-
-    @override
-    def other_access(self) -> Iterator[str]:
-        if self.view.flag("masterAuthorizedNetworksConfig", "gcpPublicCidrsAccessEnabled"):
-            yield (
-                "the API server accepts all public addresses of Google Cloud, which its other customers have too; set"
-                " masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled: false"
-            )
-        # Authorized networks do not restrict the DNS endpoint. IAM asks for container.clusters.connect before a request
-        # reaches the API server, except for tokens and certificates of Kubernetes:
-        # https://www.tenable.com/audits/items/CIS_Google_Kubernetes_Engine_GKE_v2.0.0_L2.audit:bb8bd346050e6b43144da86df9aa77f9
-        dns = ("controlPlaneEndpointsConfig", "dnsEndpointConfig")
-        if self.view.flag(*dns, "allowExternalTraffic"):
-            for what, key in (("tokens", "enableK8sTokensViaDns"), ("certificates", "enableK8sCertsViaDns")):
-                if self.view.flag(*dns, key):
-                    yield (
-                        f"the DNS endpoint of the API server accepts {what} of Kubernetes from the whole internet,"
-                        f" without a permission of IAM; set {'.'.join(dns)}.{key}: false"
-                    )
-
-    @property
-    @override
     def own_nodes(self) -> bool:
         return self.autopilot
-
-    @override
-    def name(self) -> str:
-        return self.view.text("name")
 
     @override
     def identity(self) -> Iterator[str]:
@@ -240,30 +184,6 @@ class GkeCluster(Cluster):
             yield "attribute-based access control is enabled beside RBAC; set enableLegacyAbac: false"
 
 
-def _network(block: View) -> View:
-    return block.entries().get("cidrBlock", View(None, (*block.path, "cidrBlock")))
-
-
-class GkeDefaults(Nodes):
-    """The node defaults of a cluster, which apply to all of its pools."""
-
-    __slots__ = ()
-
-    @override
-    def addresses(self) -> Iterator[str]:
-        private = self.view.flag("privateClusterConfig", "enablePrivateNodes")
-        if not private and not self.view.flag("enableAutopilot"):
-            yield (
-                "assigns public addresses to nodes unless a pool disables them; set"
-                " privateClusterConfig.enablePrivateNodes: true"
-            )
-
-    @override
-    def integrity(self, *, boot: bool) -> Iterator[str]:
-        if not self.view.flag("enableShieldedNodes", default=True):
-            yield "shielded nodes are disabled, so any machine can register as a node; set enableShieldedNodes: true"
-
-
 def pools(resource: Resource) -> Iterator[GkePool | AutoProvisioning]:
     """The pools of a resource: a pool itself, or a cluster's inline pools, default pool and node auto-provisioning."""
     props = resource.props
@@ -282,6 +202,4 @@ def pools(resource: Resource) -> Iterator[GkePool | AutoProvisioning]:
 
 def nodes(resource: Resource) -> Iterator[Nodes]:
     """The node configurations of a GKE resource."""
-    if resource.kind == "Cluster" and resource.props.value:
-        yield GkeDefaults(resource, resource.props)
-    yield from pools(resource)
+    return (pool for pool in pools(resource) if isinstance(pool, GkePool))

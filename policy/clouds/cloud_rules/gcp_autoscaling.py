@@ -10,16 +10,15 @@ from typing import ClassVar, Final
 from typing_extensions import override
 
 from cloud_rules.machines import Machines, Prices
-from cloud_rules.pools import Cloud, DiskRequirements, Machine, NodePool, Nodes, Taint
+from cloud_rules.pools import Cloud, Machine, NodePool, Taint
 from rule_engine import Resource, Stack, UnknownValueError, View
 
 _LIMITS: Final = ("clusterAutoscaling", "resourceLimits")
-_DEFAULTS: Final = ("clusterAutoscaling", "autoProvisioningDefaults")
 _GPU_TYPES: Final = "nvidia-"
 """Prefix of resource types that are GPUs; others are cpu, memory and TPUs."""
 
 
-class AutoProvisioning(NodePool, Nodes):
+class AutoProvisioning(NodePool):
     """The pools that node auto-provisioning of a cluster can create, as one pool."""
 
     __slots__ = ()
@@ -80,19 +79,6 @@ class AutoProvisioning(NodePool, Nodes):
     @override
     def monthly(self, prices: Prices, stack: Stack) -> Decimal:
         raise UnknownValueError(_LIMITS, "limits resources, not nodes, so the cost is unknown")
-
-    @override
-    def disks(self, required: DiskRequirements) -> Iterator[str]:
-        if required.own and not self.view.at(*_DEFAULTS).has("bootDiskKmsKey"):
-            path = ".".join(_DEFAULTS)
-            yield f"the boot disk is not encrypted with a customer-managed key; set {path}.bootDiskKmsKey"
-
-    @override
-    def integrity(self, *, boot: bool) -> Iterator[str]:
-        path = (*_DEFAULTS, "shieldedInstanceConfig")
-        for key, default in (("enableSecureBoot", not boot), ("enableIntegrityMonitoring", True)):
-            if not self.view.flag(*path, key, default=default):
-                yield f"{key} is disabled; set {'.'.join(path)}.{key}: true"
 
     def _most_gpus(self) -> Decimal:
         return sum((limit.number("maximum") or Decimal(0) for limit in self._gpu_limits()), Decimal(0))

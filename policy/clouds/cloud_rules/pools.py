@@ -180,67 +180,18 @@ class NodePool(MachineSource):
         return nodes * hourly * HOURS
 
 
-class Nodes(Part):
-    """The node configuration: a launch template, or the pool itself if the cloud has it there.
-
-    By default without messages: the cloud has no such setting, or has it on another resource.
-    """
+class Nodes(Part, ABC):
+    """The node configuration: a launch template, or the pool itself if the cloud has it there."""
 
     __slots__ = ()
 
-    def metadata(self, hops: int) -> Iterator[str]:  # noqa: ARG002 - as in its overrides
+    @abstractmethod
+    def metadata(self, hops: int) -> Iterator[str]:
         """Messages about access of pods to the node's credentials in the cloud's metadata service.
 
         Args:
             hops: maximum hop limit.
         """
-        yield from ()
-
-    def disks(self, required: "DiskRequirements") -> Iterator[str]:  # noqa: ARG002 - as above
-        """Messages about unencrypted disks."""
-        yield from ()
-
-    def addresses(self) -> Iterator[str]:
-        """Messages about public addresses of nodes."""
-        yield from ()
-
-    def integrity(self, *, boot: bool) -> Iterator[str]:  # noqa: ARG002 - as above
-        """Messages about missing integrity checks of nodes.
-
-        Args:
-            boot: whether secure boot is required.
-        """
-        yield from ()
-
-
-@dataclass(frozen=True, slots=True)
-class DiskRequirements:
-    """Encryption requirements for disks.
-
-    Attributes:
-        own: whether a customer-managed key is required.
-        by_default: whether all AWS accounts encrypt volumes by default.
-        host: whether encryption at host is required on Azure.
-    """
-
-    own: bool
-    by_default: bool
-    host: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """The endpoint of an API server.
-
-    Attributes:
-        public: whether it has a public address.
-        networks: allowed networks; None for all.
-        write: the property to set to restrict it.
-    """
-
-    public: bool
-    networks: Sequence[View] | None
-    write: str
 
 
 class Cluster(Part, ABC):
@@ -250,22 +201,9 @@ class Cluster(Part, ABC):
     cloud: ClassVar[Cloud]
 
     @property
-    @abstractmethod
-    def endpoint(self) -> Endpoint:
-        """The endpoint of its API server."""
-
-    def other_access(self) -> Iterator[str]:
-        """Messages about access to its API server by other ways than the networks of the endpoint."""
-        yield from ()
-
-    @property
     def own_nodes(self) -> bool:
         """Whether the cloud manages its nodes, so that it needs no pool without GPUs."""
         return False
-
-    @abstractmethod
-    def name(self) -> str:
-        """Its name in the cloud."""
 
     def identity(self) -> Iterator[str]:
         """Messages about missing cloud identities of pods, where the cluster has their settings."""

@@ -26,12 +26,10 @@ _NODES: Final = {
     tokens.KARPENTER_CLASS: aws_nodes.nodes,
     tokens.GKE_POOL: gcp.nodes,
     tokens.GKE_CLUSTER: gcp.nodes,
-    tokens.AKS_POOL: azure.pools,
-    tokens.AKS_CLUSTER: azure.pools,
 }
 _CLUSTERS: Final = {
     tokens.EKS_CLUSTER: aws.EksCluster,
-    tokens.NATIVE_EKS_CLUSTER: aws.NativeEksCluster,
+    tokens.NATIVE_EKS_CLUSTER: aws.EksCluster,
     tokens.GKE_CLUSTER: gcp.GkeCluster,
     tokens.AKS_CLUSTER: azure.AksCluster,
 }

@@ -6,9 +6,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Final
 
-from pydantic import Field
-
-from rule_engine import ADVICE, MUST, Resource, Severity, Stack, Subject, format_number, located_at, rule
+from rule_engine import MUST, Resource, Severity, Stack, Subject, format_number, located_at, rule
 from workload_rules.objects import BUDGETS, QUOTAS, name, number_or_percentage, scopes, selects
 from workload_rules.pods import PODS, Pod, TenantGpus, Tenants, kind_of, namespace_of
 from workload_rules.priorities import class_of
@@ -179,14 +177,6 @@ def surge_fits(pod: Pod, settings: TenantGpus, stack: Stack) -> Iterator[str]:
                 )
 
 
-class PresentSettings(TenantGpus):
-    """Workloads that need a PodDisruptionBudget."""
-
-    replicas: int = Field(
-        2, ge=1, description="Minimum number of replicas from which a PodDisruptionBudget is required."
-    )
-
-
 def _covers(budget: Resource, pod: Pod) -> bool:
     return selects(budget.props.at("spec", "selector"), pod.meta.string_map("labels"))
 
@@ -230,35 +220,6 @@ def _label(labelled: Labelled) -> tuple[str, str] | None:
 def _selected_label(budget: Resource) -> tuple[str, str] | None:
     """One of the labels that a budget's selector requires; None if it requires none."""
     return min(budget.props.string_map("spec", "selector", "matchLabels").items(), default=None)
-
-
-def _has_budget(pod: Pod, stack: Stack) -> bool:
-    labels = [None, *pod.meta.string_map("labels").items()]
-    return any(
-        stack.first(BUDGETS, partial(_covers, pod=pod), (namespace_of, pod.namespace), (_selected_label, label))
-        for label in labels
-    )
-
-
-@rule(
-    "disruption-budget-present",
-    rationale="Without one, a node upgrade can evict all replicas at once.",
-    fix="Add a PodDisruptionBudget that selects the pods' labels, with `maxUnavailable: 1`.",
-    link=_BUDGET,
-    severity=Severity.MEDIUM,
-    level=ADVICE,
-    on=SERVERS,
-)
-def disruption_budget_present(pod: Pod, settings: PresentSettings, stack: Stack) -> Iterator[str]:
-    """Serving workloads with several replicas must have a PodDisruptionBudget."""
-    if not settings.tenant(pod.namespace) or not pod.gpus(settings):
-        return
-    fewest, _ = pods_of(pod, stack)
-    if fewest >= settings.replicas and not _has_budget(pod, stack):
-        yield (
-            f"has at least {format_number(fewest)} pods and no PodDisruptionBudget that selects them; add one with"
-            " maxUnavailable: 1"
-        )
 
 
 @rule(

@@ -67,35 +67,6 @@ def no_privileged(container: Container, settings: Privileges) -> Iterator[str]:
         yield f"has an unmasked /proc (procMount {context.text('procMount')}); remove securityContext.procMount"
 
 
-class EscalationSettings(Tenants):
-    """Requirements for privilege escalation."""
-
-    explicit: bool = Field(
-        default=False,
-        description=(
-            "Whether each container must disallow privilege escalation explicitly, as the Pod Security level"
-            " restricted requires."
-        ),
-    )
-
-
-@rule(
-    "no-privilege-escalation",
-    rationale="A setuid-root program in the image gives root privileges to any process in the container.",
-    fix="Set `allowPrivilegeEscalation: false` in the container's securityContext.",
-    link=_STANDARDS,
-    severity=Severity.LOW,
-    level=ADVICE,
-    on=CONTAINERS,
-)
-@for_tenants
-def no_privilege_escalation(container: Container, settings: EscalationSettings) -> Iterator[str]:
-    """Containers must not allow privilege escalation."""
-    required = settings.explicit and container.is_whole
-    if container.view.flag("securityContext", "allowPrivilegeEscalation", default=required):
-        yield "allows privilege escalation; set securityContext.allowPrivilegeEscalation: false"
-
-
 class HostNamespaces(Tenants):
     """Host namespaces that pods can use."""
 
@@ -226,89 +197,6 @@ def no_host_ports(container: Container, _: Tenants) -> Iterator[str]:
         for way in ("httpGet", "tcpSocket"):
             if action.text(way, "host"):
                 yield f"{field}.{way} calls the host {action.text(way, 'host')} from the node; remove host"
-
-
-@rule(
-    "no-block-devices",
-    rationale="Raw block access bypasses file permissions, and a volume's snapshots and scans.",
-    fix="Set the claim under `volumeMounts`, with volumeMode Filesystem.",
-    link="https://kubernetes.io/docs/concepts/storage/persistent-volumes/#raw-block-volume-support",
-    severity=Severity.MEDIUM,
-    level=ADVICE,
-    on=CONTAINERS,
-)
-@for_tenants
-def no_block_devices(container: Container, _: Tenants) -> Iterator[str]:
-    """Containers must not use raw block devices."""
-    for device in container.view.items("volumeDevices"):
-        yield f"uses {device.text('devicePath')} as a raw block device; mount the claim as a file system"
-
-
-_APP_ARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
-"""Prefix of the annotations that set the AppArmor profile of a container up to Kubernetes 1.30."""
-_SELINUX_TYPES: Final = frozenset({"", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"})
-"""SELinux types of the Pod Security level baseline."""
-
-
-class Profiles(Tenants):
-    """Kernel parameters that pods can set."""
-
-    sysctls: list[str] = Field(
-        [
-            "kernel.shm_rmid_forced",
-            "net.ipv4.ip_local_port_range",
-            "net.ipv4.ip_local_reserved_ports",
-            "net.ipv4.ip_unprivileged_port_start",
-            "net.ipv4.ping_group_range",
-            "net.ipv4.tcp_fin_timeout",
-            "net.ipv4.tcp_keepalive_intvl",
-            "net.ipv4.tcp_keepalive_probes",
-            "net.ipv4.tcp_keepalive_time",
-            "net.ipv4.tcp_rmem",
-            "net.ipv4.tcp_syncookies",
-            "net.ipv4.tcp_wmem",
-        ],
-        description="Kernel parameters that pods may set. Default: those of the Pod Security level baseline.",
-    )
-
-
-def _profiles(field: str, context: View) -> Iterator[str]:
-    """The profiles of a security context by which the kernel does not confine a container."""
-    for profile in ("seccompProfile", "appArmorProfile"):
-        if context.text(profile, "type") == "Unconfined":
-            yield f"{field}.{profile} is Unconfined; set RuntimeDefault"
-    for option in ("user", "role"):
-        if context.text("seLinuxOptions", option):
-            yield f"{field}.seLinuxOptions.{option} is {context.text('seLinuxOptions', option)}; remove it"
-    if context.text("seLinuxOptions", "type") not in _SELINUX_TYPES:
-        yield f"{field}.seLinuxOptions.type is {context.text('seLinuxOptions', 'type')}; set container_t"
-
-
-@rule(
-    "no-unconfined",
-    rationale="Without these profiles, a container can use every system call against the kernel that all teams share.",
-    fix="Set the profiles to RuntimeDefault, and remove SELinux options and kernel parameters that are not allowed.",
-    link=_STANDARDS,
-    severity=Severity.HIGH,
-    level=ADVICE,
-    on=POD_PARTS,
-)
-@for_tenants
-def no_unconfined(pod: Pod, settings: Profiles) -> Iterator[str]:
-    """Pods must be confined by seccomp, AppArmor and SELinux, and set only safe kernel parameters."""
-    for key, annotation in pod.meta.entries("annotations").items():
-        profile = annotation.text() if key.startswith(_APP_ARMOR) else ""
-        if profile and profile != "runtime/default" and not profile.startswith("localhost/"):
-            yield f"annotation {key} is {profile}; set runtime/default"
-    for field in ("securityContext", "podSecurityContext"):  # the second one is the Spark operator's
-        context = pod.spec.at(field)
-        yield from _profiles(field, context)
-        for sysctl in context.items("sysctls"):
-            if sysctl.text("name") not in settings.sysctls:
-                yield f"sets the kernel parameter {sysctl.text('name')}; remove it"
-    for container in pod.containers:
-        name = container.view.text("name") or container.view.path[-1]
-        yield from _profiles(f"container {name}: securityContext", container.view.at("securityContext"))
 
 
 _MANIFEST: Final = re.compile(

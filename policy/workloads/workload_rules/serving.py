@@ -1,61 +1,16 @@
-"""Rules for serving workloads: probes and autoscalers."""
+"""Rules for autoscalers of serving workloads."""
 
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
 from pydantic import Field
 
-from rule_engine import ADVICE, MUST, Resource, Severity, Stack, UnknownValueError, format_number, rule
+from rule_engine import MUST, Resource, Severity, Stack, UnknownValueError, format_number, rule
 from workload_rules.objects import always, matches_any, name
-from workload_rules.pods import CONTAINERS, Container, TenantGpus, Tenants, namespace_of
-from workload_rules.scaling import AUTOSCALERS, REPLICATED, SCALED, WORKLOADS, Autoscaler, autoscalers_of
+from workload_rules.pods import Tenants, namespace_of
+from workload_rules.scaling import AUTOSCALERS, REPLICATED, WORKLOADS, Autoscaler, autoscalers_of
 
-_PROBES: Final = "https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/"
 _HPA: Final = "https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/"
-
-
-def _needs_probes(container: Container, settings: TenantGpus) -> bool:
-    """Whether a container needs probes: a long-running one of a scalable workload that requests GPUs."""
-    pod = container.pod
-    return (
-        pod.kind in SCALED
-        and settings.tenant(pod.namespace)
-        and container.is_long_running
-        and any(container.gpus(settings).values())
-    )
-
-
-def _has_probe(container: Container, settings: TenantGpus, probe: str, fix: str) -> Iterator[str]:
-    if _needs_probes(container, settings) and not container.view.has(probe):
-        yield f"serves with GPUs and has no {probe}; {fix}"
-
-
-@rule(
-    "serving-readiness",
-    rationale="Otherwise requests reach pods that are still loading the model, and a rollout continues too early.",
-    fix="Add `readinessProbe` on a path that responds once the model is loaded.",
-    link=_PROBES,
-    severity=Severity.HIGH,
-    level=MUST,
-    on=CONTAINERS,
-)
-def serving_readiness(container: Container, settings: TenantGpus) -> Iterator[str]:
-    """A serving container with GPUs must have a readiness probe."""
-    return _has_probe(container, settings, "readinessProbe", "add one that checks whether the model is loaded")
-
-
-@rule(
-    "serving-liveness",
-    rationale="A server that hangs keeps its GPUs and does not respond.",
-    fix="Add `livenessProbe`, and a `startupProbe` that covers the model loading time.",
-    link=_PROBES,
-    severity=Severity.LOW,
-    level=ADVICE,
-    on=CONTAINERS,
-)
-def serving_liveness(container: Container, settings: TenantGpus) -> Iterator[str]:
-    """A serving container with GPUs must have a liveness probe."""
-    return _has_probe(container, settings, "livenessProbe", "add one, with a startupProbe for the model loading time")
 
 
 class ScaleSettings(Tenants):

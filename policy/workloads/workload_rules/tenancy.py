@@ -7,7 +7,6 @@ from typing import Final, Literal
 from pydantic import Field
 
 from rule_engine import ADVICE, Resource, Severity, Stack, UnknownValueError, View, located_at, rule
-from workload_rules.kinds import BATCH, PODS_IN
 from workload_rules.objects import QUOTAS, always, matches_any, name, objects
 from workload_rules.pods import POD_PARTS, Claim, Pod, TenantGpus, Tenants, for_tenants, namespace_of
 
@@ -23,7 +22,6 @@ _CHANNEL: Final = "compute-domain-default-channel.nvidia.com"
 """DeviceClass of the channels that pods claim by the template of a ComputeDomain, which NVIDIA's DRA driver makes:
 https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/tree/v0.4.1/templates."""
 _POLICIES: Final = objects("NetworkPolicies", "networking.k8s.io:NetworkPolicy")
-_OWNED: Final = objects("namespaces and workloads", "core:Namespace", *PODS_IN, *BATCH)
 
 
 def _own(resource: Resource) -> str:
@@ -60,44 +58,6 @@ def pod_security_level(space: Resource, settings: LevelSettings) -> Iterator[str
         yield f"enforces no Pod Security level; set label {_ENFORCE}: {settings.level}"
     elif level not in sufficient:
         yield f"enforces the Pod Security level {level}; set {settings.level}"
-
-
-class OwnerSettings(Tenants):
-    """Required labels for owner and cost."""
-
-    labels: dict[str, list[str]] = Field(
-        {"owner": ["team"], "cost-center": ["cost-centre", "costCenter"], "environment": ["env"]},
-        description="Required labels, each with accepted alternatives.",
-    )
-    workloads: bool = Field(
-        default=False, description=("Whether workloads must have the labels too, not only namespaces.")
-    )
-
-
-@rule(
-    "owner-labels",
-    rationale="GPU costs without an owner cannot be attributed, and nobody is asked about idle GPUs.",
-    fix="Add the labels for owner, cost centre and environment.",
-    link="https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/",
-    severity=Severity.LOW,
-    level=ADVICE,
-    on=_OWNED,
-)
-def owner_labels(owned: Resource, settings: OwnerSettings) -> Iterator[str]:
-    """A namespace must have labels for its owner and cost centre."""
-    is_space = owned.kind == "Namespace"
-    if not is_space and not settings.workloads:
-        return
-    if not settings.tenant(_own(owned) if is_space else namespace_of(owned)):
-        return
-    labels = owned.props.entries("metadata", "labels")
-    missing = [
-        label
-        for label, others in sorted(settings.labels.items())
-        if not any(key in labels and labels[key].text() for key in (label, *others))
-    ]
-    if missing:
-        yield f"missing labels: {', '.join(missing)}; add them"
 
 
 class DenySettings(Tenants):

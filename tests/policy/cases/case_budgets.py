@@ -58,9 +58,6 @@ _STRATEGY: Final = "server: spec.strategy"
 _MORE: Final = "raise requests.nvidia.com/gpu, or lower the autoscaler maximums"
 _HARD: Final = "quota: spec.hard.'requests.nvidia.com/gpu'"
 _ONE: Final = "set maxUnavailable: 1 instead"
-_NO_BUDGET: Final = (
-    f"{_CHAT}: has at least 2 pods and no PodDisruptionBudget that selects them; add one with maxUnavailable: 1"
-)
 
 
 def _added(surge: int, admits: int = 12, of: str = _QUOTA) -> str:
@@ -315,41 +312,6 @@ CASES: Final = (
                 f" {_QUOTA} allows 8; set maxUnavailable to 1 or more there, or raise the quota to 12",
             )
         ],
-    ),
-    Case(
-        name="workloads without GPUs",
-        rule=budgets.disruption_budget_present,
-        given=changed({"server": SERVER, "hpa": AUTOSCALER}, "server: spec.template.spec.containers.0.resources", GONE),
-    ),
-    Case(
-        name="PodDisruptionBudgets of serving workloads",
-        rule=budgets.disruption_budget_present,
-        given={"server": SERVER, "hpa": AUTOSCALER, "budget": BUDGET},
-        also=[
-            ("budget: spec.selector", {}),
-            ("budget: spec.selector", {"matchExpressions": [{"key": "app", "operator": "In", "values": ["chat"]}]}),
-            ("budget: spec.selector", {"matchExpressions": [{"key": "app", "operator": "Exists"}]}),
-            ("budget: spec.selector", {"matchExpressions": [{"key": "job", "operator": "DoesNotExist"}]}),
-            ("budget: spec.selector", {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["a"]}]}),
-            ("hpa", GONE),
-        ],
-        breaks=[
-            Break("budget", GONE, _NO_BUDGET),
-            Break("budget: metadata.namespace", "ml-research", _NO_BUDGET),
-            Break("budget: spec.selector", GONE, _NO_BUDGET),
-            Break("budget: spec.selector.matchLabels.app", "chta", _NO_BUDGET),
-            Break(
-                "budget: spec.selector",
-                {"matchExpressions": [{"key": "app", "operator": "Gt", "values": ["1"]}]},
-                _NO_BUDGET,
-            ),
-            Break(
-                "budget: spec.selector",
-                {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["chat"]}]},
-                _NO_BUDGET,
-            ),
-        ],
-        unknown={"budget: spec.selector": _CHAT, "hpa: spec.minReplicas": _CHAT},
     ),
     Case(
         name="PodDisruptionBudgets that allow an eviction",

@@ -5,32 +5,22 @@ from typing import Final
 
 from policy_builders import GONE, UNKNOWN, Break, Case, Sample
 
-from cases.clouds import AKS, EKS, GKE
+from cases.clouds import AKS, CPU_GROUP, EKS, GKE, NODE_CLASS, POOLS, TEMPLATE
 from cloud_rules import access
 
 CLUSTERS: Final = {"eks": EKS, "gke": GKE, "aks": AKS}
-_ALL: Final = "the API server is reachable from the whole internet; set "
-_SOME: Final = "the API server accepts {}, which is too wide for an allow-list; set {}"
-_EKS: Final = "vpcConfig.endpointPublicAccess: false, or list the required networks under vpcConfig.publicAccessCidrs"
-_GKE: Final = (
-    "privateClusterConfig.enablePrivateEndpoint: true, or list the required networks under"
-    " masterAuthorizedNetworksConfig.cidrBlocks"
+NODES: Final = {**POOLS, "template": TEMPLATE, "class": NODE_CLASS, "gcp": GKE}
+"""What nodes are made of, on all three clouds."""
+_V1: Final = (
+    "allows IMDSv1 requests without a token; set metadataOptions: {httpTokens: required, httpPutResponseHopLimit: 1}"
 )
-_AKS: Final = (
-    "apiServerAccessProfile.enablePrivateCluster: true, or list the required networks under"
-    " apiServerAccessProfile.authorizedIPRanges"
+_FAR: Final = (
+    "the metadata hop limit is 2, so pods can reach the metadata service; set"
+    " metadataOptions.httpPutResponseHopLimit: 1"
 )
-_TOGETHER: Final = "the API server accepts {}, which is too wide for an allow-list; set {}"
-_GOOGLE: Final = (
-    "Cluster gke: the API server accepts all public addresses of Google Cloud, which its other customers have too; set"
-    " masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled: false"
-)
-_DNS: Final = (
-    "Cluster gke: the DNS endpoint of the API server accepts {} of Kubernetes from the whole internet, without a"
-    " permission of IAM; set controlPlaneEndpointsConfig.dnsEndpointConfig.{}: false"
-)
-_OPEN: Final = {"endpointPublicAccess": True, "publicAccessCidrs": ["203.0.113.0/24", "0.0.0.0/0"]}
-_BLOCK: Final = "gke: masterAuthorizedNetworksConfig.cidrBlocks.0.cidrBlock"
+_TEMPLATE: Final = "LaunchTemplate template: "
+_CLASS: Final = "EC2NodeClass l4: "
+_POOL: Final = "NodePool gke-pool: "
 _ADDON: Final = Sample("aws:eks/addon:Addon", {"clusterName": "ml", "addonName": "eks-pod-identity-agent"}, "agent")
 _ISSUER: Final = Sample("aws:iam/openIdConnectProvider:OpenIdConnectProvider", {"url": UNKNOWN}, "issuer")
 _NO_IDENTITY: Final = (
@@ -44,94 +34,60 @@ _CONFIG_MAP: Final = (
 
 CASES: Final = (
     Case(
-        name="API servers of three clouds",
-        rule=access.private_endpoint,
-        given=CLUSTERS,
+        name="nodes of three clouds",
+        rule=access.imds_v2,
+        given=NODES,
         also=[
-            (
-                "eks: vpcConfig",
-                {"endpointPublicAccess": True, "publicAccessCidrs": ["203.0.113.0/24", "2001:db8::/32"]},
-            ),
-            ("eks: vpcConfig.subnetIds.0", UNKNOWN),
-            ("eks: vpcConfig.publicAccessCidrs", UNKNOWN),
-            ("gke: masterAuthorizedNetworksConfig", {}),
-            ("gke", replace(GKE, props={"privateClusterConfig": {"enablePrivateEndpoint": True}})),
-            ("gke", replace(GKE, props={"controlPlaneEndpointsConfig": {"ipEndpointsConfig": {"enabled": False}}})),
-            ("gke: masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled", False),
-            ("gke: controlPlaneEndpointsConfig", {"dnsEndpointConfig": {"enableK8sTokensViaDns": True}}),
-            ("gke: controlPlaneEndpointsConfig", {"dnsEndpointConfig": {"allowExternalTraffic": True}}),
-            # Networks that overlap count once.
-            ("aks: apiServerAccessProfile", {"authorizedIPRanges": ["10.0.0.0/8", "10.0.0.0/9", "10.128.0.0/9"] * 9}),
-            ("aks: apiServerAccessProfile", {"authorizedIPRanges": ["203.0.113.7"]}),
-            ("aks", replace(AKS, props={"publicNetworkAccess": "Disabled"})),
-            ("aks", replace(AKS, props={})),
+            ("template: metadataOptions", {"httpEndpoint": "disabled"}),
+            ("class: spec.metadataOptions", GONE),
+            ("gke: nodeConfig.workloadMetadataConfig", GONE),
+            ("gke: nodeConfig.metadata", {"disable-legacy-endpoints": "true"}),
+            ("template: networkInterfaces", UNKNOWN),
         ],
         breaks=[
-            Break("eks: vpcConfig", {}, f"Cluster eks: {_ALL}{_EKS}"),
-            Break("eks: vpcConfig", _OPEN, f"Cluster eks: {_SOME.format('0.0.0.0/0', _EKS)}"),
-            Break("gke: masterAuthorizedNetworksConfig", GONE, f"Cluster gke: {_ALL}{_GKE}"),
-            Break(_BLOCK, "128.0.0.0/1", f"Cluster gke: {_SOME.format('128.0.0.0/1', _GKE)}"),
-            Break(_BLOCK, "::/0", f"Cluster gke: {_SOME.format('::/0', _GKE)}"),
-            Break("aks: apiServerAccessProfile", GONE, f"ManagedCluster aks: {_ALL}{_AKS}"),
+            Break("template: metadataOptions", GONE, f"{_TEMPLATE}{_V1}"),
+            Break("template: metadataOptions.httpTokens", "optional", f"{_TEMPLATE}{_V1}"),
+            Break("template: metadataOptions.httpPutResponseHopLimit", 2, f"{_TEMPLATE}{_FAR}"),
+            Break("class: spec.metadataOptions.httpTokens", "optional", f"{_CLASS}{_V1}"),
+            Break("class: spec.metadataOptions.httpPutResponseHopLimit", 2, f"{_CLASS}{_FAR}"),
             Break(
-                "aks: apiServerAccessProfile",
-                {"authorizedIPRanges": [f"{first}.0.0.0/8" for first in range(1, 255)]},
-                "ManagedCluster aks: "
-                + _TOGETHER.format("254 networks with 4,261,412,864 IPv4 addresses together", _AKS),
+                "eks",
+                CPU_GROUP,
+                "NodeGroup cpu: has no launch template, so IMDSv2 is not enforced; add one with metadataOptions:"
+                " {httpTokens: required, httpPutResponseHopLimit: 1}",
             ),
             Break(
-                "eks: vpcConfig",
-                {"publicAccessCidrs": ["203.0.113.0/24", *(f"{first}::/32" for first in range(2000, 2300))]},
-                "Cluster eks: " + _TOGETHER.format(f"300 networks with {300 * 2**96:,} IPv6 addresses together", _EKS),
+                "gke: nodeConfig.workloadMetadataConfig.mode",
+                "GCE_METADATA",
+                f"{_POOL}allows pods to read the node's metadata (GCE_METADATA); set workloadMetadataConfig.mode:"
+                " GKE_METADATA",
             ),
-            Break("gke: masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled", to=True, says=_GOOGLE),
-            *(
-                Break(
-                    "gke: controlPlaneEndpointsConfig",
-                    {
-                        "dnsEndpointConfig": {"allowExternalTraffic": True, key: True},
-                        "ipEndpointsConfig": {"enabled": False},
-                    },
-                    _DNS.format(what, key),
-                )
-                for what, key in (("tokens", "enableK8sTokensViaDns"), ("certificates", "enableK8sCertsViaDns"))
+            Break(
+                "gke: nodeConfig.metadata",
+                {"disable-legacy-endpoints": "false"},
+                f"{_POOL}serves the legacy metadata endpoints; set nodeConfig.metadata.disable-legacy-endpoints:"
+                " 'true'",
             ),
         ],
         unknown={
-            "eks: vpcConfig": "Cluster eks",
-            _BLOCK: "Cluster gke",
-            "gke: masterAuthorizedNetworksConfig.gcpPublicCidrsAccessEnabled": "Cluster gke",
-            "gke: controlPlaneEndpointsConfig": "Cluster gke",
-            "aks: apiServerAccessProfile.enablePrivateCluster": "ManagedCluster aks",
+            "template: metadataOptions": "LaunchTemplate template",
+            "class: spec.metadataOptions": "EC2NodeClass l4",
+            "gke: nodeConfig": "NodePool gke-pool",
         },
     ),
     Case(
-        name="narrower networks",
-        rule=access.private_endpoint,
-        given={"gke": GKE},
-        settings={"prefix": 24},
-        breaks=[Break(_BLOCK, "10.0.0.0/8", f"Cluster gke: {_SOME.format('10.0.0.0/8', _GKE)}")],
-    ),
-    Case(
-        name="halves of the internet",
-        rule=access.private_endpoint,
-        given={"eks": EKS},
-        settings={"prefix": 1, "total": 4},
-        also=[
-            ("eks: vpcConfig", {"publicAccessCidrs": ["128.0.0.0/1"]}),
-            ("eks: vpcConfig", {"publicAccessCidrs": ["8000::/4", "128.0.0.0/1"]}),
-        ],
+        name="a hop limit of 2 in settings",
+        rule=access.imds_v2,
+        given={"template": replace(TEMPLATE, props={"metadataOptions": {"httpTokens": "required"}})},
+        settings={"hops": 2},
+        also=[("template: metadataOptions.httpPutResponseHopLimit", 2)],
         breaks=[
             Break(
-                "eks: vpcConfig",
-                {"publicAccessCidrs": ["0.0.0.0/1", "128.0.0.0/1"]},
-                "Cluster eks: " + _TOGETHER.format("2 networks with 4,294,967,296 IPv4 addresses together", _EKS),
-            ),
-            Break(
-                "eks: vpcConfig",
-                {"publicAccessCidrs": ["::/4", "8000::/4"]},
-                "Cluster eks: " + _TOGETHER.format(f"2 networks with {2**125:,} IPv6 addresses together", _EKS),
-            ),
+                "template: metadataOptions.httpPutResponseHopLimit",
+                3,
+                f"{_TEMPLATE}the metadata hop limit is 3, so pods can reach the metadata service; set"
+                " metadataOptions.httpPutResponseHopLimit: 2",
+            )
         ],
     ),
     Case(

@@ -6,7 +6,7 @@ from typing import Any, Final
 from policy_builders import GONE, Break, Case
 
 from cases.clouds import AKS_POOL, GKE, GKE_POOL
-from cloud_rules import buying, gpu_pools, hardening, sizes
+from cloud_rules import buying, gpu_pools, sizes
 
 _PLACE: Final = "Cluster gke, node auto-provisioning: "
 _LIMITS: Final = "clusterAutoscaling.resourceLimits"
@@ -21,10 +21,6 @@ _OF_CPUS: Final = replace(
         **GKE.props,
         "clusterAutoscaling": {
             "enabled": True,
-            "autoProvisioningDefaults": {
-                "bootDiskKmsKey": "projects/ml/key",
-                "shieldedInstanceConfig": {"enableSecureBoot": True, "enableIntegrityMonitoring": True},
-            },
             "resourceLimits": _CPU,
         },
     },
@@ -140,37 +136,6 @@ CASES: Final = (
         given={"gke": GKE},
         settings={"monthly": 1},
         unknown={"gke: clusterAutoscaling": "Cluster gke"},
-    ),
-    Case(
-        name="disks of node auto-provisioning",
-        rule=hardening.disks_encrypted,
-        given={"gke": _OF_CPUS},
-        settings={"keys": "own"},
-        breaks=[
-            Break(
-                "gke: clusterAutoscaling.autoProvisioningDefaults.bootDiskKmsKey",
-                GONE,
-                f"{_PLACE}the boot disk is not encrypted with a customer-managed key; set"
-                " clusterAutoscaling.autoProvisioningDefaults.bootDiskKmsKey",
-            )
-        ],
-    ),
-    Case(
-        name="shielded nodes of node auto-provisioning",
-        rule=hardening.node_integrity,
-        given={"gke": _OF_CPUS},
-        settings={"boot": True},
-        breaks=[
-            Break(
-                "gke: clusterAutoscaling.autoProvisioningDefaults.shieldedInstanceConfig",
-                {"enableIntegrityMonitoring": False},
-                tuple(
-                    f"{_PLACE}{key} is disabled; set"
-                    f" clusterAutoscaling.autoProvisioningDefaults.shieldedInstanceConfig.{key}: true"
-                    for key in ("enableSecureBoot", "enableIntegrityMonitoring")
-                ),
-            )
-        ],
     ),
     Case(
         name="AKS pools with machines of several sizes",

@@ -6,7 +6,7 @@ from typing import Any, Final
 from policy_builders import GONE, UNKNOWN, Break, Case, Sample
 
 from cases.clouds import CPU_GROUP, GROUP, NATIVE, SELF_MANAGED, SELF_TEMPLATE
-from cloud_rules import access, buying, gpu_pools, hardening, keeping, sizes
+from cloud_rules import access, buying, gpu_pools, keeping, sizes
 
 _CPU_IMAGE: Final = replace(
     GROUP,
@@ -215,24 +215,6 @@ CASES: Final = (
         unknown={"native-self: maxSize": "AutoScalingGroup native-self"},
     ),
     Case(
-        name="the API server of AWS Cloud Control",
-        rule=access.private_endpoint,
-        given=NATIVE,
-        also=[("native: resourcesVpcConfig", {"publicAccessCidrs": ["203.0.113.0/24"]})],
-        breaks=[
-            Break(
-                "native: resourcesVpcConfig.endpointPublicAccess",
-                to=True,
-                says=(
-                    "Cluster native: the API server is reachable from the whole internet; set"
-                    " resourcesVpcConfig.endpointPublicAccess: false, or list the required networks under"
-                    " resourcesVpcConfig.publicAccessCidrs"
-                ),
-            )
-        ],
-        unknown={"native: resourcesVpcConfig": "Cluster native"},
-    ),
-    Case(
         name="identities of pods with AWS Cloud Control",
         rule=access.pod_identity,
         given={"native": NATIVE["native"], "agent": Sample("aws-native:iam:OidcProvider", {"url": UNKNOWN}, "issuer")},
@@ -248,7 +230,7 @@ CASES: Final = (
     ),
     Case(
         name="launch templates of AWS Cloud Control",
-        rule=hardening.imds_v2,
+        rule=access.imds_v2,
         given=NATIVE,
         breaks=[
             Break(

@@ -34,7 +34,6 @@ _POD: Final = "Deployment ml-serving/server"
 _IN: Final = f"{_POD}, container server"
 _SPEC: Final = "server: spec.template.spec"
 _CONTEXT: Final = f"{_SPEC}.containers.0.securityContext"
-_ESCALATES: Final = f"{_IN}: allows privilege escalation; set securityContext.allowPrivilegeEscalation: false"
 _PATH: Final = "spec.template.spec.containers.0"
 _SYSTEM: Final = manifest("""
 apiVersion: apps/v1
@@ -48,7 +47,6 @@ spec:
       containers:
       - name: driver
         securityContext: {privileged: true, capabilities: {add: [SYS_ADMIN]}}
-        volumeDevices: [{name: raw, devicePath: /dev/xvda}]
       volumes: [{name: host, hostPath: {path: /}}]
 """)
 
@@ -74,8 +72,6 @@ kind: PersistentVolume
 metadata: {name: bucket}
 spec: {csi: {driver: s3.csi.aws.com, volumeHandle: bucket}}
 """)
-_APP_ARMOR: Final = "container.apparmor.security.beta.kubernetes.io/server"
-_ANNOTATIONS: Final = "server: spec.template.metadata.annotations"
 
 
 def _persistent(path: str, claims: str = "claims it") -> str:
@@ -161,24 +157,6 @@ CASES: Final = (
                 f"{_IN}: adds capabilities CHOWN; remove those that are not needed, or allow them in the rule's"
                 " settings",
             )
-        ],
-    ),
-    Case(
-        name="privilege escalation",
-        rule=security.no_privilege_escalation,
-        given={"server": SERVER, "train": TRAIN_JOB, "system": _SYSTEM},
-        also=[(_CONTEXT, GONE)],
-        breaks=[Break(f"{_CONTEXT}.allowPrivilegeEscalation", to=True, says=_ESCALATES)],
-        unknown={_CONTEXT: _IN},
-    ),
-    Case(
-        name="explicit privilege escalation by settings",
-        rule=security.no_privilege_escalation,
-        given={"server": SERVER, "train": TRAIN_JOB, "system": _SYSTEM},
-        settings={"explicit": True},
-        breaks=[
-            Break(f"{_CONTEXT}.allowPrivilegeEscalation", GONE, _ESCALATES),
-            Break(f"{_CONTEXT}.allowPrivilegeEscalation", to=True, says=_ESCALATES),
         ],
     ),
     Case(
@@ -299,72 +277,6 @@ CASES: Final = (
         unknown={f"{_SPEC}.containers.0.ports": _IN},
     ),
     Case(
-        name="seccomp, AppArmor and SELinux profiles",
-        rule=security.no_unconfined,
-        given={"server": SERVER, "system": _SYSTEM},
-        also=[
-            (
-                f"{_SPEC}.securityContext",
-                {
-                    "seccompProfile": {"type": "RuntimeDefault"},
-                    "appArmorProfile": {"type": "Localhost", "localhostProfile": "a"},
-                    "seLinuxOptions": {"type": "container_kvm_t", "level": "s0:c1"},
-                    "sysctls": [{"name": "net.ipv4.tcp_syncookies", "value": "1"}],
-                },
-            ),
-            (_ANNOTATIONS, {"example.com/note": "x"}),
-            (f"{_ANNOTATIONS}.'{_APP_ARMOR}'", "localhost/a"),
-            (f"{_ANNOTATIONS}.'{_APP_ARMOR}'", "runtime/default"),
-        ],
-        breaks=[
-            *(
-                Break(
-                    f"{_SPEC}.{context}",
-                    {"seccompProfile": {"type": "Unconfined"}},
-                    f"{_POD}: {context}.seccompProfile is Unconfined; set RuntimeDefault",
-                )
-                for context in ("securityContext", "podSecurityContext")
-            ),
-            Break(
-                f"{_SPEC}.initContainers.0",
-                {"securityContext": {"seccompProfile": {"type": "Unconfined"}}},
-                f"{_POD}: container 0: securityContext.seccompProfile is Unconfined; set RuntimeDefault",
-            ),
-            Break(
-                f"{_CONTEXT}.appArmorProfile",
-                {"type": "Unconfined"},
-                f"{_POD}: container server: securityContext.appArmorProfile is Unconfined; set RuntimeDefault",
-            ),
-            Break(
-                f"{_SPEC}.initContainers.0.securityContext",
-                {"seLinuxOptions": {"type": "spc_t", "user": "system_u", "role": "system_r"}},
-                (
-                    f"{_POD}: container fetch: securityContext.seLinuxOptions.user is system_u; remove it",
-                    f"{_POD}: container fetch: securityContext.seLinuxOptions.role is system_r; remove it",
-                    f"{_POD}: container fetch: securityContext.seLinuxOptions.type is spc_t; set container_t",
-                ),
-            ),
-            Break(
-                f"{_SPEC}.securityContext",
-                {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]},
-                f"{_POD}: sets the kernel parameter kernel.msgmax; remove it",
-            ),
-            Break(
-                f"{_ANNOTATIONS}.'{_APP_ARMOR}'",
-                "unconfined",
-                f"{_POD}: annotation {_APP_ARMOR} is unconfined; set runtime/default",
-            ),
-        ],
-        unknown={f"{_SPEC}.securityContext": _POD},
-    ),
-    Case(
-        name="kernel parameters allowed by settings",
-        rule=security.no_unconfined,
-        given={"server": SERVER},
-        settings={"sysctls": ["kernel.msgmax"]},
-        also=[(f"{_SPEC}.securityContext", {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]})],
-    ),
-    Case(
         name="pod specs in strings",
         rule=security.pod_specs_readable,
         given={"workflow": WORKFLOW},
@@ -388,18 +300,5 @@ CASES: Final = (
         given={"workflow": changed({"workflow": WORKFLOW}, f"{_TEMPLATE}.podSpecPatch", "hostPID: true")["workflow"]},
         settings={"platform": ["ml-research"]},
         unknown={"workflow: metadata.namespace": "Workflow train"},
-    ),
-    Case(
-        name="raw devices",
-        rule=security.no_block_devices,
-        given={"server": SERVER, "system": _SYSTEM},
-        breaks=[
-            Break(
-                f"{_SPEC}.containers.0.volumeDevices",
-                [{"name": "models", "devicePath": "/dev/xvdb"}],
-                f"{_IN}: uses /dev/xvdb as a raw block device; mount the claim as a file system",
-            )
-        ],
-        unknown={f"{_SPEC}.containers.0.volumeDevices": _IN},
     ),
 )

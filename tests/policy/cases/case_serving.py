@@ -53,40 +53,6 @@ def _live(*managers: object) -> Sample:
 
 CASES: Final = (
     Case(
-        name="readiness",
-        rule=serving.serving_readiness,
-        given={"server": SERVER, "batch": BATCH},
-        also=[
-            (f"{_SERVER}.resources", GONE),
-            ("server: spec.template.spec.initContainers", [{"name": "load", "resources": _LIMITS}]),
-            (f"{_SERVER}.resources.limits.'nvidia.com/gpu'", 0),
-            ("server: metadata.namespace", "kube-system"),
-        ],
-        breaks=[
-            Break(
-                f"{_SERVER}.readinessProbe",
-                GONE,
-                f"{_CONTAINER}: serves with GPUs and has no readinessProbe; add one that checks whether the model"
-                " is loaded",
-            )
-        ],
-        unknown={f"{_SERVER}.resources.limits": _CONTAINER},
-    ),
-    Case(
-        name="liveness",
-        rule=serving.serving_liveness,
-        given={"server": SERVER, "batch": BATCH},
-        breaks=[
-            Break(
-                f"{_SERVER}.livenessProbe",
-                GONE,
-                f"{_CONTAINER}: serves with GPUs and has no livenessProbe; add one, with a startupProbe for the"
-                " model loading time",
-            )
-        ],
-        unknown={f"{_SERVER}.resources.limits": _CONTAINER},
-    ),
-    Case(
         name="bounds of an autoscaler",
         rule=serving.autoscaler_bounded,
         given={"hpa": AUTOSCALER, "keda": SCALED},

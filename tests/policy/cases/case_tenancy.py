@@ -160,28 +160,6 @@ CASES: Final = (
         breaks=[Break("space", SPACE, f"{_SPACE}: enforces the Pod Security level baseline; set restricted")],
     ),
     Case(
-        name="owner labels of namespaces",
-        rule=tenancy.owner_labels,
-        given={"space": SPACE, "system": SYSTEM, "job": JOB},
-        also=[
-            (_LABELS, {"team": "research", "cost-centre": "rd-001", "env": "prod"}),
-            ("space: metadata.labels.owner", "platform"),
-        ],
-        breaks=[
-            Break(f"{_LABELS}.owner", GONE, f"{_SPACE}: missing labels: owner; add them"),
-            Break(f"{_LABELS}.owner", "", f"{_SPACE}: missing labels: owner; add them"),
-            Break(_LABELS, GONE, f"{_SPACE}: missing labels: cost-center, environment, owner; add them"),
-        ],
-        unknown={f"{_LABELS}.owner": _SPACE},
-    ),
-    Case(
-        name="owner labels of workloads, by settings",
-        rule=tenancy.owner_labels,
-        given={"space": SPACE},
-        settings={"labels": {"owner": []}, "workloads": True},
-        breaks=[Break("job", JOB, "Job ml-research/nightly: missing labels: owner; add them")],
-    ),
-    Case(
         name="traffic into a namespace",
         rule=tenancy.default_deny,
         given={"space": SPACE, "system": SYSTEM, "deny": DENY, "allow": ALLOW},

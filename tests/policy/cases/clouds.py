@@ -11,7 +11,6 @@ EKS: Final = Sample(
     {
         "name": "ml",
         "accessConfig": {"authenticationMode": "API"},
-        "vpcConfig": {"endpointPublicAccess": False, "subnetIds": ["subnet-1"]},
         "tags": TAGS,
     },
     "eks",
@@ -21,9 +20,7 @@ TEMPLATE: Final = Sample(
     "aws:ec2/launchTemplate:LaunchTemplate",
     {
         "name": "h100",
-        "blockDeviceMappings": [{"deviceName": "/dev/xvda", "ebs": {"encrypted": "true", "kmsKeyId": "arn:aws:kms:1"}}],
         "metadataOptions": {"httpTokens": "required", "httpPutResponseHopLimit": 1},
-        "networkInterfaces": [{"associatePublicIpAddress": "false", "deviceIndex": 0}],
     },
     "template",
 )
@@ -85,7 +82,6 @@ NATIVE_EKS: Final = Sample(
     {
         "name": "ml",
         "accessConfig": {"authenticationMode": "API"},
-        "resourcesVpcConfig": {"endpointPublicAccess": False, "subnetIds": ["subnet-1"]},
         "tags": [{"key": key, "value": value} for key, value in TAGS.items()],
     },
     "native",
@@ -141,9 +137,7 @@ apiVersion: karpenter.k8s.aws/v1
 kind: EC2NodeClass
 metadata: {name: l4}
 spec:
-  associatePublicIPAddress: false
   metadataOptions: {httpTokens: required, httpPutResponseHopLimit: 1}
-  blockDeviceMappings: [{deviceName: /dev/xvda, ebs: {encrypted: true, kmsKeyID: "arn:aws:kms:1"}}]
   tags: {owner: ml-platform, cost-center: rd-001, environment: prod}
 """)
 GKE: Final = Sample(
@@ -152,8 +146,6 @@ GKE: Final = Sample(
         "name": "ml",
         "location": "us-central1",
         "removeDefaultNodePool": True,
-        "masterAuthorizedNetworksConfig": {"cidrBlocks": [{"cidrBlock": "203.0.113.0/24"}]},
-        "privateClusterConfig": {"enablePrivateNodes": True},
         "workloadIdentityConfig": {"workloadPool": "ml.svc.id.goog"},
         "resourceLabels": TAGS,
     },
@@ -166,12 +158,9 @@ GKE_POOL: Final = Sample(
         "cluster": "ml",
         "location": "us-central1",
         "autoscaling": {"totalMinNodeCount": 0, "totalMaxNodeCount": 4},
-        "networkConfig": {"enablePrivateNodes": True},
         "nodeConfig": {
             "machineType": "a2-ultragpu-8g",
-            "bootDiskKmsKey": "projects/ml/key",
             "resourceLabels": TAGS,
-            "shieldedInstanceConfig": {"enableSecureBoot": True, "enableIntegrityMonitoring": True},
             "taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"}],
             "workloadMetadataConfig": {"mode": "GKE_METADATA"},
         },
@@ -190,11 +179,8 @@ AKS: Final = Sample(
                 "mode": "System",
                 "count": 3,
                 "vmSize": "Standard_D8s_v5",
-                "enableEncryptionAtHost": True,
-                "securityProfile": {"enableSecureBoot": True, "enableVTPM": True},
             }
         ],
-        "apiServerAccessProfile": {"enablePrivateCluster": True},
         "disableLocalAccounts": True,
         "oidcIssuerProfile": {"enabled": True},
         "securityProfile": {"workloadIdentity": {"enabled": True}},
@@ -209,7 +195,6 @@ AKS_POOL: Final = Sample(
         "resourceName": "ml",
         "resourceGroupName": "ml",
         "enableAutoScaling": True,
-        "enableEncryptionAtHost": True,
         "maxCount": 4,
         "minCount": 0,
         "mode": "User",
