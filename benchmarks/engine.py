@@ -1,7 +1,5 @@
 """`pulumi up` and `tenancy up`, first and again, beside a flat Pulumi program that registers the same objects.
 
-With `--divided`, also `tenancy up` of the same environment with a Pulumi stack for every ten teams.
-
 `python -m benchmarks.engine --teams 100` starts an API server of its own for each row, and uses a file backend.
 `pulumi up` writes the state at each step, unless PULUMI_EXPERIMENTAL and PULUMI_SKIP_CHECKPOINTS are `true`. It needs
 the Pulumi CLI on the PATH and its plugin for Kubernetes. Without them nothing is measured.
@@ -56,21 +54,18 @@ def _on_a_platform(folder: Path, project: Path, made: Preview | None = None) -> 
             return declared, [Watch.of(lambda: cli.up(NAME, platform.kubeconfig)) for _ in range(2)]
 
 
-def _tenancy_up(folder: Path, teams: int, *, divided: bool) -> list[Watch]:
-    """Both runs of `tenancy up`, for one stack or a stack for each group of teams, two at a time."""
+def _tenancy_up(folder: Path, teams: int) -> list[Watch]:
+    """Both runs of `tenancy up`."""
     project = project_of(folder / "project", teams)
     with platform_in(folder / "platform") as platform:
         file = project / "stacks" / f"Pulumi.{NAME}.yaml"
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
-        if divided:
-            cohorts = [name for name in content["config"]["gpu-tenancy:cohorts"] if name != "org"]
-            content["config"]["gpu-tenancy:split"] = {"cohorts": cohorts}
         content["config"]["gpu-tenancy:cluster"]["kubeconfig"] = str(platform.kubeconfig)
         file.write_text(yaml.safe_dump(content), encoding="utf-8")
         backend = folder / "backend"
         backend.mkdir()
         own = {"PULUMI_BACKEND_URL": backend.as_uri(), "PULUMI_CONFIG_PASSPHRASE": "", "GPU_TENANCY_CORES": "1"}
-        command = [sys.executable, "-m", "gpu_tenancy", "up", NAME, "--yes", "--at-once", "2"]
+        command = [sys.executable, "-m", "gpu_tenancy", "up", NAME, "--yes"]
 
         def up() -> None:
             ended = subprocess.run(
@@ -88,16 +83,14 @@ def _token(manifest: Any) -> str:
     return f"{group.removesuffix('.k8s.io') or 'core'}/{version}:{manifest['kind']}"
 
 
-def measure(teams: int, *, divided: bool) -> dict[str, dict[str, float]]:
+def measure(teams: int) -> dict[str, dict[str, float]]:
     """Seconds of each run and of its processors."""
     with TemporaryDirectory() as folder:
         root = Path(folder)
         rows: dict[str, list[Watch]] = {}
         declared, rows["pulumi up"] = _on_a_platform(root / "1", project_of(root / "ours", teams))
         _, rows["flat program"] = _on_a_platform(root / "2", project_of(root / "flat", teams, FLAT), declared)
-        rows["tenancy up"] = _tenancy_up(root / "3", teams, divided=False)
-        if divided:
-            rows["divided"] = _tenancy_up(root / "4", teams, divided=True)
+        rows["tenancy up"] = _tenancy_up(root / "3", teams)
         return {
             name: {
                 "objects": len(declared.objects),
@@ -113,12 +106,11 @@ def measure(teams: int, *, divided: bool) -> dict[str, dict[str, float]]:
 def main() -> None:
     """Prints a row for each program, and how many times the flat one's time this one takes."""
     parser = arguments(__doc__, teams=100)
-    parser.add_argument("--divided", action="store_true", help="measure a divided environment too")
     given = parser.parse_args()
     if not find_pulumi():
         print("not measured: pulumi is not on the PATH")
         return
-    measured = measure(given.teams, divided=given.divided)
+    measured = measure(given.teams)
     rows = dict(measured)
     print(f"{given.teams} teams     " + "  ".join(f"{key:>11}" for key in next(iter(rows.values()))))
     for name, row in rows.items():
