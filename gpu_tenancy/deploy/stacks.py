@@ -194,15 +194,6 @@ class Stacks:
             return ConsoleError(f"stack {name} is locked by another deployment: {why}", fix)
         return OperationError(why, "fix the error and run the same command again")
 
-    def remove(self, name: str) -> None:
-        """Removes a stack without resources.
-
-        Raises:
-            ConsoleError: it has resources.
-        """
-        with _failing(f"pulumi stack rm {name}", "run the same command again"):
-            self._workspace.remove_stack(name)
-
     def export(self, name: str) -> State:
         """The state of a stack, with secrets: it is never written to a file.
 
