@@ -10,7 +10,7 @@ from pulumi.runtime.config import CONFIG, get_config, get_config_env, is_config_
 from gpu_tenancy.base.problems import Problem, StackError
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.names import UNREAD
-from gpu_tenancy.model.plan import Plan, only
+from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.parts import KEY
 from gpu_tenancy.model.plan.secrets import config_names
 from gpu_tenancy.model.source import Source, read_config, read_file, with_files
@@ -111,17 +111,16 @@ def of_part(planned: Plan, name: str | None) -> Plan:
     """
     if name is None and not planned.parts:
         return planned
-    stack, known = pulumi.get_stack(), [part.name for part in planned.parts]
-    for part in planned.parts:
-        if part.name == name:
-            return only(planned, part)
+    stack = pulumi.get_stack()
+    if name in planned.parts:
+        return replace(planned, part=name)
     if name is None:
-        stacks = ", ".join(f"{stack}.{part}" for part in known)
+        stacks = ", ".join(f"{stack}.{part}" for part in planned.parts)
         raise pulumi.RunError(
             f"split: {stack} is divided into the stacks {stacks}; run `tenancy up {stack}`, or remove split"
         )
     raise pulumi.RunError(
-        f"{KEY}: {name} is not a part of {stack.removesuffix(f'.{name}')}; known: {', '.join(known) or 'none'};"
+        f"{KEY}: {name} is not a part of {stack.removesuffix(f'.{name}')}; known: {', '.join(planned.parts) or 'none'};"
         " to deploy all parts, run `tenancy up`"
     )
 

@@ -49,23 +49,22 @@ def deploy(project: Path) -> None:
 
 async def _deploy(planned: Plan) -> dict[str, Any]:
     """Registers what one Pulumi stack has of an environment; returns its outputs."""
-    name = planned.part.name if planned.part else None
-    if name == CLUSTER:
+    if planned.part == CLUSTER:
         return {"connection": _cluster(planned).api.output()}
-    if name == OPERATORS:
+    if planned.part == OPERATORS:
         _operators(planned, _on_cluster(planned))
         return {}
-    inside = _on_cluster(planned) if name else _foundation(planned)
+    inside = _on_cluster(planned) if planned.part else _foundation(planned)
     await GradualTenancy("tenancy", planned, inside).register_teams()
     return outputs(planned)
 
 
 def _on_cluster(planned: Plan) -> pulumi.ResourceOptions:
     """Options of what is deployed to the cluster that exists, or that another Pulumi stack of the environment has."""
-    if planned.part is None or all(part.name != CLUSTER for part in planned.parts):
+    if planned.part is None or CLUSTER not in planned.parts:
         cluster = _cluster(planned)
         return _own(planned, cluster.api, cluster.kubernetes)
-    environment = pulumi.get_stack().removesuffix(f".{planned.part.name}")
+    environment = pulumi.get_stack().removesuffix(f".{planned.part}")
     name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{environment}.{CLUSTER}"
     # The name of its provider in the other stack: an object keeps it when it moves between the stacks.
     connection = pulumi.StackReference(name).require_output("connection")

@@ -92,26 +92,24 @@ class Tenancy(pulumi.ComponentResource):
         self._prefix = prefix
         own = pulumi.ResourceOptions(parent=self)
         self.queues = Queues(f"{prefix}queues", plan.queues, own)
-        self._shared: list[pulumi.Resource] = []
-        if plan.part is None or plan.part.has_shared:
-            priorities = Priorities(f"{prefix}priorities", plan.priorities, own)
-            # A binding depends on its policy. The SDK stores each dependency with each team.
-            self._shared = [priorities, *Guards(f"{prefix}guards", plan.guards, own).bindings]
-            if plan.storage_classes:
-                self._shared.append(StorageClasses(f"{prefix}storage", plan.storage_classes, own))
-            if plan.access:
-                self._shared.append(Access(f"{prefix}access", plan.access, own))
-            if plan.caches:
-                self._shared.append(Caches(f"{prefix}caches", plan.caches, own))
-            if plan.snapshots:
-                self._shared.append(Snapshots(f"{prefix}snapshots", plan.snapshots, own))
-            if plan.notebooks:
-                # No team waits for it: what depends on a CronJob counts as work, which GitOps applies last.
-                NotebookStops(f"{prefix}notebooks", plan.environment, plan.notebooks, own)
-            if plan.flows:
-                FlowControl(f"{prefix}flow-control", plan.flows, own)
-            if plan.manager:
-                self._shared.append(ManagerAccess(f"{prefix}manager", plan.manager, own))
+        priorities = Priorities(f"{prefix}priorities", plan.priorities, own)
+        # A binding depends on its policy. The SDK stores each dependency with each team.
+        self._shared: list[pulumi.Resource] = [priorities, *Guards(f"{prefix}guards", plan.guards, own).bindings]
+        if plan.storage_classes:
+            self._shared.append(StorageClasses(f"{prefix}storage", plan.storage_classes, own))
+        if plan.access:
+            self._shared.append(Access(f"{prefix}access", plan.access, own))
+        if plan.caches:
+            self._shared.append(Caches(f"{prefix}caches", plan.caches, own))
+        if plan.snapshots:
+            self._shared.append(Snapshots(f"{prefix}snapshots", plan.snapshots, own))
+        if plan.notebooks:
+            # No team waits for it: what depends on a CronJob counts as work, which GitOps applies last.
+            NotebookStops(f"{prefix}notebooks", plan.environment, plan.notebooks, own)
+        if plan.flows:
+            FlowControl(f"{prefix}flow-control", plan.flows, own)
+        if plan.manager:
+            self._shared.append(ManagerAccess(f"{prefix}manager", plan.manager, own))
         self.teams: dict[str, Team] = {}
         self._begin(plan.teams)
         self.register_outputs({"teams": [team.namespace.name for team in plan.teams]})

@@ -1,23 +1,20 @@
-"""Deploys the Pulumi stacks of an environment in order, and those of one stage side by side."""
+"""Deploys the Pulumi stacks of an environment in order."""
 
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from itertools import groupby
-from threading import Lock
 from typing import Final, TypeAlias
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.progress import Report, measured
 from gpu_tenancy.deploy.events import SAME, Seen
-from gpu_tenancy.deploy.moving import Entry, Move, Moving, State, is_scaffold, name_of, placement
 from gpu_tenancy.deploy.pulumi_cli import fix_for
 from gpu_tenancy.deploy.recovering import PROVIDERS, only_objects, recovered
 from gpu_tenancy.deploy.repairing import reread
 from gpu_tenancy.deploy.stacks import PENDING, OperationError, Stacks
+from gpu_tenancy.deploy.states import Entry, State, is_real, is_scaffold, name_of
 from gpu_tenancy.deploy.unchanged import outputs_of, unchanged
 from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.kube.client import Cluster
@@ -31,8 +28,6 @@ from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
 
 Reach: TypeAlias = Callable[[Entry], AbstractContextManager[Cluster]]
 """Opens the cluster of a provider, given its inputs."""
-_EXPORTS: Final = 4
-"""States that are read at once: each by a process of the Pulumi CLI, which needs half a second of one core."""
 _CONTINUE: Final = "--continue-on-error"
 """Else a pool without capacity would stop what does not need it."""
 _CLUSTER: Final = "cluster-kubernetes"
@@ -69,7 +64,7 @@ class PoolsError(ConsoleError):
 
 
 class Environment:
-    """The stacks of an environment as they exist, and what has to move between their states.
+    """The stacks of an environment as they exist.
 
     Attributes:
         read: the environment's file.
@@ -94,18 +89,12 @@ class Environment:
         """
         self.read, self.stacks, self._report, self._reach = read, stacks, report, reach
         self._rendered: dict[str, Rendered] = {}
-        self._rendering = Lock()
         self._killed, self._finished = frozenset(killed), set[str]()
         self._advance: Callable[[int], None] = _nobody
         self._contested: set[str] = set()
         self._moved = False
         self.existing = stacks.existing()
-        with ThreadPoolExecutor(_EXPORTS) as pool:
-            states = zip(self.existing, pool.map(stacks.export, self.existing), strict=True)
-        self._states: dict[str, State] = dict(states)
-        parts = tuple(part for name in stacks.names if (part := stacks.part(name)))
-        moving = Moving(stacks.project, self._states, stacks.names, placement(stacks.environment, parts))
-        self._moving = moving
+        self._states: dict[str, State] = {name: stacks.export(name) for name in self.existing}
 
     @property
     def cluster(self) -> str:
@@ -121,27 +110,38 @@ class Environment:
         """Name of the stack that has the cluster, and tells the others how to reach it."""
         return f"{self.stacks.environment}.{CLUSTER}"
 
-    @property
-    def moves(self) -> tuple[Move, ...]:
-        """Resources whose stack changes."""
-        return self._moving.moves
+    def check(self) -> None:
+        """Refuses resources in a stack that the environment does not have: a deployment would create them once more.
 
-    def up(self, at_once: int) -> list[Result]:
+        Raises:
+            ConsoleError: there are some.
+        """
+        for name in self.existing:
+            real = sum(map(is_real, self._states[name].get("resources") or ()))
+            if real and name not in self.stacks.names:
+                stacks = ", ".join(self.stacks.names)
+                raise ConsoleError(
+                    f"stack {name} has {real} resources, but the environment is deployed as {stacks}",
+                    "move them with `pulumi state move` as in docs/splitting.md, or undo the change of `split`",
+                )
+
+    def up(self) -> list[Result]:
         """Deploys all stacks; a resource that another stack may still need is deleted last, in reverse order.
 
         Raises:
-            ConsoleError: the deployment of a stack failed; it has the errors of each. Later stages were not started,
-                unless only node pools failed.
+            ConsoleError: resources are in a stack that the environment does not have, or the deployment of a stack
+                failed. Later stacks were not started, unless only node pools failed.
         """
-        self._move()
+        self.check()
+        self.stacks.create(self.existing)
         for name in self.stacks.names:
             self._states.setdefault(name, {})
-        kept = {name: self._superfluous(name) for name in self._early()}
+        kept = {name: self._superfluous(name) for name in self.stacks.names[:-1]}
         self._finished.clear()
         again = [name for name, urns in reversed(kept.items()) if urns]
         with measured(self._report, "deploying", len(self.read.stack.teams), "teams") as self._advance:
-            done = self._each(self.stacks.names, lambda name: self._up(name, kept.get(name, [])), at_once)
-            return [*done, *self._each(again, lambda name: self._up(name, []), 1)]
+            done = self._each(self.stacks.names, lambda name: self._up(name, kept.get(name, [])))
+            return [*done, *self._each(again, lambda name: self._up(name, []))]
 
     def recover(self) -> bool:
         """Takes into the states what killed deployments did in the cluster; whether there was anything.
@@ -156,7 +156,7 @@ class Environment:
     def _is_marked(self, name: str) -> bool:
         """Whether a stack has only objects of Kubernetes, which carry the mark of the environment."""
         part, stack = self.stacks.part(name), self.read.stack
-        if part and part.name in {CLUSTER, OPERATORS}:
+        if part in {CLUSTER, OPERATORS}:
             return False
         there = Planned(stack)
         here = any(installed_by(there, operator) == "here" for operator in operators())
@@ -224,50 +224,32 @@ class Environment:
         seen.changes = {SAME: len(state["resources"])}
         return seen
 
-    def preview(self, at_once: int, *, policies: bool = True) -> list[Result]:
-        """Previews the stacks that exist and have nothing to move first.
+    def preview(self, *, policies: bool = True) -> list[Result]:
+        """Previews the stacks that exist.
 
         Args:
-            at_once: most stacks at the same time.
             policies: whether Pulumi, which evaluates the policies of an organisation, is asked also for a stack that is
                 as its program says.
 
         Raises:
-            ConsoleError: the preview of a stack failed.
+            ConsoleError: resources are in a stack that the environment does not have, or the preview of a stack failed.
         """
-        moving = {stack for move in self.moves for stack in (move.source, move.target)}
-        ready = [name for name in self.stacks.names if name in self.existing and name not in moving]
+        self.check()
+        ready = [name for name in self.stacks.names if name in self.existing]
 
         def one(name: str) -> Seen:
             same = None if policies else self._same(name)
             return same or self._operate(name, "preview")
 
-        return self._each(ready, one, at_once)
+        return self._each(ready, one)
 
-    def down(self, at_once: int) -> list[Result]:
-        """Deletes the resources of all stacks, the last stage first, and then the stacks.
+    def down(self) -> list[Result]:
+        """Deletes the resources of all stacks, the last one first, and then the stacks.
 
         Raises:
-            ConsoleError: a resource of a stack was not deleted. Earlier stages were not touched.
+            ConsoleError: a resource of a stack was not deleted. Earlier stacks were not touched.
         """
-        return self._each(reversed(self.existing), lambda name: self._operate(name, "destroy", "--remove"), at_once)
-
-    def _move(self) -> None:
-        self.stacks.create(self.existing)
-        for move in self.moves:
-            self._report(f"moving {move.resources} resources from the state of {move.source} to that of {move.target}")
-        for states in (self._moving.first, self._moving.then):
-            for name, state in states.items():
-                self.stacks.replace(name, state)
-                self._states[name] = state
-        for name in self.existing:
-            if name not in self.stacks.names and name != self.stacks.environment:
-                self._report(f"removing stack {name}, which has no resources any more")
-                self.stacks.remove(name)
-
-    def _early(self) -> list[str]:
-        last = max(map(self.stacks.stage, self.stacks.names))
-        return [name for name in self.stacks.names if self.stacks.stage(name) < last]
+        return self._each(reversed(self.existing), lambda name: self._operate(name, "destroy", "--remove"))
 
     def _superfluous(self, name: str) -> list[str]:
         """URNs of the resources that a stack has and its program no longer registers."""
@@ -279,34 +261,36 @@ class Environment:
         return [urn for urn in there if urn not in registered]
 
     def render(self, name: str) -> Rendered:
-        """What the program of a stack registers; one at a time, since a program has the whole process's folder."""
-        with self._rendering:
-            if name not in self._rendered:
-                part = self.stacks.part(name)
-                config = {**to_config(self.read.source), **({KEY: part.name} if part else {})}
-                connection = {"connection": _CONNECTION, **outputs_of(self._states.get(self._of_cluster, {}))}
-                self._rendered[name] = render(
-                    self.read.project,
-                    project=self.stacks.project,
-                    stack=name,
-                    config=config,
-                    answers={"pulumi:pulumi:StackReference": {"outputs": connection}},
-                )
-            return self._rendered[name]
+        """What the program of a stack registers."""
+        if name not in self._rendered:
+            part = self.stacks.part(name)
+            config = {**to_config(self.read.source), **({KEY: part} if part else {})}
+            connection = {"connection": _CONNECTION, **outputs_of(self._states.get(self._of_cluster, {}))}
+            self._rendered[name] = render(
+                self.read.project,
+                project=self.stacks.project,
+                stack=name,
+                config=config,
+                answers={"pulumi:pulumi:StackReference": {"outputs": connection}},
+            )
+        return self._rendered[name]
 
-    def _each(self, names: Iterable[str], action: Callable[[str], Seen], at_once: int) -> list[Result]:
+    def _each(self, names: Iterable[str], action: Callable[[str], Seen]) -> list[Result]:
         done: list[Result] = []
-        without: dict[str, BaseException] = {}
-        for _, stage in groupby(names, self.stacks.stage):
-            with ThreadPoolExecutor(at_once) as pool:
-                running = {name: pool.submit(self._one, name, action) for name in stage}
-            failed = {name: error for name, run in running.items() if (error := run.exception())}
-            without |= {name: error for name, error in failed.items() if isinstance(error, PoolsError)}
-            if failed.keys() - without.keys():
-                raise _failure(without | failed)
-            done += [run.result() for name, run in running.items() if name not in failed]
-        if without:
-            raise _failure(without)
+        failed: list[ConsoleError] = []
+        for name in names:
+            try:
+                done.append(self._one(name, action))
+            except PoolsError as error:
+                failed.append(error)
+            except ConsoleError as error:
+                failed.append(error)
+                break
+        if len(failed) > 1:
+            what = "\n".join(error.what for error in failed)
+            raise ConsoleError(what, fix_for(what))
+        if failed:
+            raise failed[0]
         return done
 
     def _one(self, name: str, action: Callable[[str], Seen]) -> Result:
@@ -355,12 +339,3 @@ def _watched(stack: str, command: str, seen: Seen) -> Generator[None]:
         if seen.only_pools:
             raise PoolsError(f"{what} for node pools only:\n{why}", _NO_POOL) from error
         raise ConsoleError(f"{what}:\n{why}", fix_for(why)) from error
-
-
-def _failure(failed: Mapping[str, BaseException]) -> BaseException:
-    for error in failed.values():
-        if not isinstance(error, ConsoleError):
-            return error
-    errors = [error for error in failed.values() if isinstance(error, ConsoleError)]
-    what = "\n".join(error.what for error in errors)
-    return errors[0] if len(errors) == 1 else ConsoleError(what, fix_for(what))

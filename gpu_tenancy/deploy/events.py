@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from gpu_tenancy.deploy.moving import TEAM
+from gpu_tenancy.deploy.states import TEAM
 from gpu_tenancy.engine.recording import STACK_TYPE
 
 Event: TypeAlias = Mapping[str, Any]

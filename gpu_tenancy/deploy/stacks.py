@@ -16,10 +16,10 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.deploy.events import Event
 from gpu_tenancy.deploy.file_backend import FileBackend
-from gpu_tenancy.deploy.moving import State
 from gpu_tenancy.deploy.pulumi_cli import find_pulumi, generated_project
+from gpu_tenancy.deploy.states import State
 from gpu_tenancy.model.names import deployed_by
-from gpu_tenancy.model.plan.parts import KEY, Part, is_part
+from gpu_tenancy.model.plan.parts import KEY, is_part
 from gpu_tenancy.model.project import Declared, stack_file
 
 _SALT: Final = "encryptionsalt"
@@ -70,10 +70,10 @@ class Stacks:
         ConsoleError: the Pulumi CLI is not on the PATH, or too old.
     """
 
-    def __init__(self, read: Declared, parts: tuple[Part, ...], folder: Path) -> None:
+    def __init__(self, read: Declared, parts: tuple[str, ...], folder: Path) -> None:
         self._file, self.folder, self.environment = stack_file(read.project, read.name), folder, read.name
         self._settings: dict[str, Any] = yaml.safe_load(self._file.read_text(encoding="utf-8"))
-        self._parts = {f"{read.name}.{part.name}": part for part in parts}
+        self._parts = {f"{read.name}.{part}": part for part in parts}
         self.names = tuple(self._parts) or (read.name,)
         project = generated_project(read.project)
         self.project: str = project["name"]
@@ -90,17 +90,12 @@ class Stacks:
         """The mark of the environment on its objects in the cluster."""
         return deployed_by(self.project, self.environment)
 
-    def part(self, name: str) -> Part | None:
+    def part(self, name: str) -> str | None:
         """The part that a stack has; None for the stack of the whole environment, or of a part that is no longer."""
         return self._parts.get(name)
 
-    def stage(self, name: str) -> int:
-        """When a stack is deployed, as `Part.stage`; stacks of former parts come last."""
-        part = self._parts.get(name)
-        return part.stage if part else (0 if name == self.environment else len(self._parts))
-
     def existing(self) -> tuple[str, ...]:
-        """The environment's stacks that the backend has: its own, and those of parts that it has or had.
+        """The environment's stacks that the backend has, in the order of deployment; last those that it had before.
 
         Raises:
             ConsoleError: the backend cannot be reached.
@@ -108,7 +103,8 @@ class Stacks:
         with _failing("pulumi stack ls", "run `pulumi login`, then the same command again"):
             summaries = self._workspace.list_stacks()
         names = [summary.name.rpartition("/")[2] for summary in summaries]
-        known = sorted((name for name in names if self._is_own(name)), key=lambda name: (self.stage(name), name))
+        known = sorted(name for name in names if self._is_own(name))
+        known.sort(key=lambda name: self.names.index(name) if name in self.names else len(self.names))
         for name in known:
             self._write(name)
         return tuple(known)
@@ -132,7 +128,7 @@ class Stacks:
 
     def _write(self, name: str) -> None:
         part = self._parts.get(name)
-        config = {**self._settings["config"], **({KEY: part.name} if part else {})}
+        config = {**self._settings["config"], **({KEY: part} if part else {})}
         text = yaml.safe_dump({**self._settings, "config": config}, sort_keys=False)
         write_text(self.folder / f"Pulumi.{name}.yaml", text)
 
@@ -197,15 +193,6 @@ class Stacks:
             fix = f"wait for the other deployment; if it no longer runs, `{command}`"
             return ConsoleError(f"stack {name} is locked by another deployment: {why}", fix)
         return OperationError(why, "fix the error and run the same command again")
-
-    def remove(self, name: str) -> None:
-        """Removes a stack without resources.
-
-        Raises:
-            ConsoleError: it has resources.
-        """
-        with _failing(f"pulumi stack rm {name}", "run the same command again"):
-            self._workspace.remove_stack(name)
 
     def export(self, name: str) -> State:
         """The state of a stack, with secrets: it is never written to a file.

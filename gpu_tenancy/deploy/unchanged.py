@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from typing import Any, Final
 
-from gpu_tenancy.deploy.moving import ROOT, Entry, State, plain
 from gpu_tenancy.deploy.recovering import PROVIDERS, marked
+from gpu_tenancy.deploy.states import ROOT, Entry, State, plain
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
 

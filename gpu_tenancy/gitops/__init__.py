@@ -1,1 +1,1 @@
-"""A stack as manifests in a folder tree that Argo CD, Flux or kubectl applies."""
+"""A stack as manifests in folders; which stacks a change affects; one comment for all of them."""

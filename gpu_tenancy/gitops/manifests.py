@@ -1,4 +1,4 @@
-"""Manifests as files: for kubectl and helm, and those that Argo CD and Flux apply."""
+"""Manifests as files in folders that kubectl and helm, Argo CD and Flux can apply."""
 
 import re
 import shlex
@@ -10,34 +10,37 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, map_at
 from gpu_tenancy.engine.block import as_yaml
 from gpu_tenancy.engine.releases import HelmRelease
-from gpu_tenancy.gitops.pieces import BUILT_IN, Piece
+from gpu_tenancy.gitops.pieces import BUILT_IN, OPERATORS, TENANCY, WORK, Piece
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
+_KUSTOMIZATION: Final = "kustomization.yaml"
 _TO_PULUMI: Final = "pulumi.com/"
+_TTL: Final = "ttlSecondsAfterFinished"
+_RETAINED: Final[dict[str, Json]] = {
+    "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
+    "kustomize.toolkit.fluxcd.io/prune": "disabled",
+}
+"""Annotations with which Argo CD and Flux keep an object that is no longer in the folder."""
 
 Files = dict[PurePosixPath, str]
 """File contents by path."""
 
 
-def content(member: Piece, annotations: Mapping[str, str], *, reapplied: bool) -> dict[str, Json]:
-    """The manifest of an object, without annotations for Pulumi, and with those for the tool that applies it.
+def content(piece: Piece) -> dict[str, Json]:
+    """The manifest of an object, without what only Pulumi reads.
 
-    Args:
-        member: the object.
-        annotations: to add.
-        reapplied: the tool creates deleted objects again. Then finished jobs must not delete themselves, because they
-            would run again and again.
+    A finished job does not delete itself, because Argo CD or Flux would create and run it again.
     """
-    metadata = map_at(member.manifest, "metadata")
+    metadata = map_at(piece.manifest, "metadata")
     kept = {key: value for key, value in map_at(metadata, "annotations").items() if not key.startswith(_TO_PULUMI)}
-    kept |= annotations
+    kept |= _RETAINED if piece.retained else {}
     changed: dict[str, Json] = {key: value for key, value in metadata.items() if key != "annotations"}
     if kept:
         changed = {"annotations": dict(sorted(kept.items())), **changed}
-    manifest: dict[str, Json] = {key: changed if key == "metadata" else value for key, value in member.manifest.items()}
+    manifest: dict[str, Json] = {key: changed if key == "metadata" else value for key, value in piece.manifest.items()}
     spec = map_at(manifest, "spec")
-    if reapplied and member.work and "ttlSecondsAfterFinished" in spec:
-        manifest["spec"] = {key: value for key, value in spec.items() if key != "ttlSecondsAfterFinished"}
+    if piece.part == WORK and _TTL in spec:
+        manifest["spec"] = {key: value for key, value in spec.items() if key != _TTL}
     return manifest
 
 
@@ -46,19 +49,6 @@ def file_name(member: Piece) -> str:
     place = member.namespace or "_cluster"
     kind = member.kind.lower() if member.group in BUILT_IN else f"{member.kind.lower()}.{member.group}"
     return _UNSAFE.sub("_", f"{place}.{kind}-{member.name}") + ".yaml"
-
-
-def folder(name: str, members: Mapping[str, Mapping[str, Json]]) -> Files:
-    """The files of a folder, with the kustomization that lists them."""
-    listed: dict[str, Json] = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [*sorted(members)],
-    }
-    return {
-        PurePosixPath(name, file): as_yaml(manifest)
-        for file, manifest in [*sorted(members.items()), ("kustomization.yaml", listed)]
-    }
 
 
 def named(files: Iterable[tuple[str, Mapping[str, Json]]]) -> dict[str, Mapping[str, Json]]:
@@ -76,22 +66,40 @@ def named(files: Iterable[tuple[str, Mapping[str, Json]]]) -> dict[str, Mapping[
 
 
 def plain(pieces: Sequence[Piece]) -> Files:
-    """The files in `wave-00`, `wave-01` and so on: objects with a kustomization, Helm values with their command."""
+    """The files in `operators`, `tenancy` and `work`: objects with a kustomization, Helm values with their command.
+
+    Each folder numbers its own waves, so a new operator renames no file of the teams.
+    """
     files: Files = {}
-    for wave in sorted({piece.wave for piece in pieces}):
-        place = f"wave-{wave:02}"
-        objects = [piece for piece in pieces if piece.wave == wave and not piece.release]
-        if objects:
-            files |= folder(place, named((file_name(piece), content(piece, {}, reapplied=False)) for piece in objects))
-        for piece in pieces:
-            if piece.wave == wave and piece.release:
-                file = PurePosixPath(place, f"helm-{piece.release.name}.yaml")
-                files[file] = f"# {_command(piece.release, file)}\n" + as_yaml(piece.release.values)
+    for part in (OPERATORS, TENANCY, WORK):
+        members = [piece for piece in pieces if piece.part == part]
+        listed: list[str] = []
+        for number, wave in enumerate(sorted({piece.wave for piece in members})):
+            place = PurePosixPath(part, f"wave-{number:02}")
+            of_wave = [piece for piece in members if piece.wave == wave]
+            if objects := named((file_name(piece), content(piece)) for piece in of_wave if not piece.release):
+                files |= {place / file: as_yaml(manifest) for file, manifest in sorted(objects.items())}
+                files[place / _KUSTOMIZATION] = _kustomization(sorted(objects))
+                listed.append(place.name)
+            for release in (piece.release for piece in of_wave if piece.release):
+                file = place / f"helm-{release.name}.yaml"
+                files[file] = f"# {_command(release, file)}\n" + as_yaml(release.values)
+        if listed:
+            files[PurePosixPath(part, _KUSTOMIZATION)] = _kustomization(listed)
     return files
 
 
+def _kustomization(resources: Sequence[str]) -> str:
+    kustomization: dict[str, Json] = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [*resources],
+    }
+    return as_yaml(kustomization)
+
+
 def _command(release: HelmRelease, values: PurePosixPath) -> str:
-    """The command that installs or upgrades a release, for the folder above the waves."""
+    """The command that installs or upgrades a release, for the folder that has all."""
     arguments = ["helm", "upgrade", "--install", release.name, release.reference, "--version", release.version]
     arguments += ["--repo", release.repository] if release.repository else []
     arguments += ["--namespace", release.namespace, "--values", values.as_posix(), "--atomic"]

@@ -1,9 +1,7 @@
 """A stack's objects and Helm releases with their dependencies, for manifests in git."""
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from graphlib import TopologicalSorter
 from typing import Final
 
 from gpu_tenancy.base.json import Json, Path, text_at
@@ -27,6 +25,13 @@ _RUNS: Final = frozenset(
 )
 """Kinds whose pods can run or queue for days, so that nothing waits until they are healthy; a Job has an annotation."""
 
+OPERATORS: Final = "operators"
+"""Part of the releases, of the jobs that wait for their webhooks, and of what these need."""
+TENANCY: Final = "tenancy"
+"""Part of the objects that need no server or job, and that no release needs."""
+WORK: Final = "work"
+"""Part of the servers, the jobs, and what needs them; nothing waits until it is healthy."""
+
 _STAND_IN: Final = "kubernetes:gpu-tenancy:Release"
 _NOT_CLOUD: Final = ("kubernetes:", "pulumi:")
 _SKIP_AWAIT: Final = "pulumi.com/skipAwait"
@@ -40,16 +45,14 @@ class Piece(KubernetesObject):
         release: None for an object.
         before: URNs of its dependencies: those of the program, and its namespace.
         wave: its dependencies are in earlier waves.
-        work: a server or a job, or depends on one; nothing waits until it is healthy.
-        awaited: its dependents wait until it is healthy or finished: a release, or a job that checks a webhook.
+        part: name of its folder.
         retained: kept in the cluster when it is removed from the stack.
     """
 
     release: HelmRelease | None
     before: frozenset[str]
     wave: int
-    work: bool
-    awaited: bool
+    part: str
     retained: bool
 
 
@@ -65,26 +68,31 @@ def pieces(rendered: Rendered) -> tuple[Piece, ...]:
     objects = kubernetes_objects(replace(rendered, registrations=tuple(map(_stand_in, rendered.registrations))))
     urns = {item.urn for item in objects}
     namespaces = {item.name: item.urn for item in objects if (item.group, item.kind) == ("", "Namespace")}
-    work: set[str] = set()
-    found: list[Piece] = []
-    for wave, members in enumerate(waves(objects)):
-        for item in members:
-            before = urns.intersection((*item.depends_on, namespaces.get(item.namespace, "")))
-            if _unawaited(item) or before & work:
-                work.add(item.urn)
-            piece = Piece(
-                item.manifest,
-                item.urn,
-                item.depends_on,
-                release=releases.get(item.urn),
-                before=frozenset(before),
-                wave=wave,
-                work=item.urn in work,
-                awaited=item.urn in releases or ((item.group, item.kind) == ("batch", "Job") and item.urn not in work),
-                retained=registrations[item.urn].retain_on_delete,
-            )
-            found.append(piece)
-    return tuple(found)
+    ordered = [(wave, item) for wave, members in enumerate(waves(objects)) for item in members]
+    before = {
+        item.urn: urns.intersection((*item.depends_on, namespaces.get(item.namespace, ""))) for _, item in ordered
+    }
+    work, operators = set[str](), set[str]()
+    for _, item in ordered:
+        if _unawaited(item) or before[item.urn] & work:
+            work.add(item.urn)
+    for _, item in reversed(ordered):
+        awaited = item.urn in releases or ((item.group, item.kind) == ("batch", "Job") and item.urn not in work)
+        if awaited or item.urn in operators:
+            operators |= {item.urn, *before[item.urn]}
+    return tuple(
+        Piece(
+            item.manifest,
+            item.urn,
+            item.depends_on,
+            release=releases.get(item.urn),
+            before=frozenset(before[item.urn]),
+            wave=wave,
+            part=WORK if item.urn in work else OPERATORS if item.urn in operators else TENANCY,
+            retained=registrations[item.urn].retain_on_delete,
+        )
+        for wave, item in ordered
+    )
 
 
 def refusals(rendered: Rendered) -> tuple[str, ...]:
@@ -144,67 +152,3 @@ def _unawaited(item: KubernetesObject) -> bool:
         return False  # It sets up nodes, which the operators need; on nodes that do not exist yet it is healthy.
     skipped = text_at(item.manifest, "metadata", "annotations", _SKIP_AWAIT) == "true"
     return skipped or (item.group, item.kind) in _RUNS
-
-
-TENANCY: Final = "tenancy"
-"""The group of objects that need releases and jobs, and on which no release or job depends."""
-
-WORK: Final = "work"
-
-_UNSAFE: Final = re.compile(r"[^a-z0-9-]+")
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Objects and releases that are applied together.
-
-    Attributes:
-        after: names of the groups that must be healthy before, without indirect dependencies.
-    """
-
-    name: str
-    members: tuple[Piece, ...]
-    after: tuple[str, ...]
-
-
-def groups(pieces: Sequence[Piece]) -> tuple[Group, ...]:
-    """A group for each release and each awaited job with its own dependencies, and two groups for the rest.
-
-    Groups have no numbers, because a new operator would then move objects to another group, and Flux would prune them
-    in the old group before it creates them in the new one.
-    """
-    names = _names(pieces)
-    by_name: dict[str, list[Piece]] = {}
-    for piece in pieces:
-        by_name.setdefault(names[piece.urn], []).append(piece)
-    needs = {
-        name: frozenset(names[urn] for piece in members for urn in piece.before) - {name}
-        for name, members in by_name.items()
-    }
-    reach = _reach(needs)
-    indirect = {name: {far for near in needs[name] for far in reach[near]} for name in by_name}
-    return tuple(
-        Group(name, tuple(members), tuple(sorted(needs[name] - indirect[name]))) for name, members in by_name.items()
-    )
-
-
-def _names(pieces: Sequence[Piece]) -> dict[str, str]:
-    dependencies = _reach({piece.urn: piece.before for piece in pieces})
-    awaited = [piece for piece in pieces if piece.awaited and not piece.work]
-    names: dict[str, str] = {}
-    for piece in pieces:
-        if piece.work:
-            names[piece.urn] = WORK
-            continue
-        first = next((item for item in awaited if item is piece or piece.urn in dependencies[item.urn]), None)
-        name = _UNSAFE.sub("-", first.urn.rpartition("::")[2].lower()).strip("-") if first else TENANCY
-        names[piece.urn] = name
-    return names
-
-
-def _reach(needs: Mapping[str, Iterable[str]]) -> dict[str, frozenset[str]]:
-    """The transitive dependencies of each, without itself."""
-    reach: dict[str, frozenset[str]] = {}
-    for start in TopologicalSorter(needs).static_order():
-        reach[start] = frozenset(needs[start]).union(*(reach[need] for need in needs[start]))
-    return reach

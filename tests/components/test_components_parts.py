@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pulumi
 import pytest
-from builders import errors, stack, team
+from builders import errors, stack
 from rendered_stacks import stack_of_repository
 from repository import ROOT
 
@@ -16,20 +16,13 @@ from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
-from gpu_tenancy.model.plan.parts import Part
 from gpu_tenancy.model.project import read_stack
 from gpu_tenancy.model.source import Source, to_config
 
-STACKS: Final = {
-    "dev-aws": (),
-    "example-shared-queue": ("org",),
-    "example-three-teams": (),
-    "example-tree": ("products",),
-    "local": (),
-    "prod-aws": ("research",),
-    "prod-azure": ("research",),
-    "prod-gcp": ("production", "research"),
-}
+STACKS: Final = (
+    *("dev-aws", "example-shared-queue", "example-three-teams", "example-tree"),
+    *("local", "prod-aws", "prod-azure", "prod-gcp"),
+)
 CONNECTION: Final[dict[str, Any]] = {"kubeconfig": "{}", "identifier": "eu-central-1/ml"}
 ANSWERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "pulumi:pulumi:StackReference": {"outputs": {"connection": CONNECTION}}
@@ -38,8 +31,7 @@ ANSWERS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 def divided(name: str) -> tuple[Source, Plan]:
     source = read_stack(name, ROOT)
-    cohorts = [cohort for cohort in STACKS[name] if cohort in source.sections.get("cohorts", {})]
-    source = replace(source, sections={**source.sections, "split": {"cohorts": cohorts}})
+    source = replace(source, sections={**source.sections, "split": {}})
     return source, plan(load(source))
 
 
@@ -58,10 +50,10 @@ def resources(rendered: Rendered, name: str) -> dict[str, Registration]:
 
 
 @cache
-def in_parts(name: str) -> dict[Part, dict[str, Registration]]:
+def in_parts(name: str) -> dict[str, dict[str, Registration]]:
     """The real resources of each part."""
     source, planned = divided(name)
-    return {part: resources(rendered_part(name, source, part.name), name) for part in planned.parts}
+    return {part: resources(rendered_part(name, source, part), name) for part in planned.parts}
 
 
 @pytest.mark.parametrize("name", STACKS)
@@ -75,16 +67,16 @@ def test_the_parts_have_each_resource_of_the_whole_once_with_the_same_content(na
 
 @pytest.mark.parametrize("name", STACKS)
 def test_what_an_object_depends_on_is_in_its_part_or_in_one_that_is_deployed_before(name: str) -> None:
-    home = {urn: part for part, own in in_parts(name).items() for urn in own}
+    home = {urn: number for number, own in enumerate(in_parts(name).values()) for urn in own}
     for urn, one in resources(stack_of_repository(name).rendered, name).items():
         for needed in set(one.dependencies) & set(home):
-            assert home[needed] == home[urn] or home[needed].stage < home[urn].stage, (urn, needed)
+            assert home[needed] <= home[urn], (urn, needed)
 
 
 def test_objects_of_each_part_use_the_providers_of_the_cluster_of_another_stack() -> None:
     source, planned = divided("prod-aws")
-    assert [part.name for part in planned.parts] == ["cluster", "operators", "tenancy", "cohort.research"]
-    rendered = rendered_part("prod-aws", source, "cohort.research")
+    assert planned.parts == ("cluster", "operators", "tenancy")
+    rendered = rendered_part("prod-aws", source, "tenancy")
     provider, reference = (
         next(one for one in rendered.registrations if one.type == kind)
         for kind in ("pulumi:providers:kubernetes", "pulumi:pulumi:StackReference")
@@ -101,32 +93,17 @@ def test_a_divided_environment_is_not_deployed_as_one_stack_by_accident() -> Non
     with pytest.raises(pulumi.RunError) as refused:
         render(ROOT, project="gpu-tenancy", stack="example-tree", config=to_config(source))
     assert str(refused.value) == (
-        "split: example-tree is divided into the stacks example-tree.tenancy, example-tree.cohort.products;"
+        "split: example-tree is divided into the stacks example-tree.tenancy;"
         " run `tenancy up example-tree`, or remove split"
     )
 
 
 def test_a_part_that_the_environment_does_not_have_is_refused_with_those_that_it_has() -> None:
     source, _ = divided("example-tree")
-    with pytest.raises(pulumi.RunError, match=r"cohort\.gone is not a part of example-tree; known: tenancy, cohort"):
+    with pytest.raises(pulumi.RunError, match=r"cohort\.gone is not a part of example-tree; known: tenancy;"):
         rendered_part("example-tree", source, "cohort.gone")
 
 
-def test_a_cohort_that_is_not_defined_gets_no_stack() -> None:
-    (error,) = errors(stack(cohorts={"org": {}, "vision": {"parent": "org"}}, split={"cohorts": ["vison"]}))
-    assert error == ("split.cohorts[0]: unknown cohort 'vison' (did you mean 'vision'?); use one of: org, vision")
-
-
-def test_a_team_without_a_queue_of_its_own_is_in_the_part_of_its_queue() -> None:
-    sections = stack(
-        cohorts={"org": {}, "a": {"parent": "org"}},
-        teams={
-            "owner": team(cohort="a", gpus={"h100": {"guaranteed": 8}}),
-            "guest": team(queue="owner"),
-            "other": team(gpus={"h100": {"guaranteed": 8}}),
-        },
-        split={"cohorts": ["a"]},
-    )
-    tenancy, cohort = plan(load(Source(sections))).parts
-    assert (tenancy.teams, tenancy.cluster_queues) == ({"other"}, {"other"})
-    assert (cohort.teams, cohort.cluster_queues) == ({"owner", "guest"}, {"owner"})
+def test_cohorts_get_no_stacks() -> None:
+    (error,) = errors(stack(split={"cohorts": ["org"]}))
+    assert error == "split.cohorts: unknown key 'cohorts'; remove it: no key is defined"

@@ -1,27 +1,24 @@
 """The stacks of an environment are deployed in order, and what others may still need is deleted last."""
 
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
 from typing import Any, cast
 
 import pytest
+from builders import EKS
 from cli_builders import Project
-from test_deploy_moving import PROJECT, States, after, sections, whole
+from deploy_builders import PROJECT, States, sections, state_of
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.deploy import deploying
 from gpu_tenancy.deploy.deploying import Environment
 from gpu_tenancy.deploy.events import Event, Seen
-from gpu_tenancy.deploy.moving import State
 from gpu_tenancy.deploy.stacks import OperationError, Stacks
+from gpu_tenancy.deploy.states import State
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.model.plan import plan
-from gpu_tenancy.model.plan.parts import Part
 from gpu_tenancy.model.project import declared
 
 
@@ -30,28 +27,23 @@ class Backend:
     """A backend with states, which records what is done with each stack in order."""
 
     environment: str
-    parts: Mapping[str, Part]
+    parts: Mapping[str, str]
     states: States
     fails: str = ""
     failing: tuple[str, ...] = ()
     project: str = PROJECT
     done: list[str] = field(default_factory=list)
     fast: set[str] = field(default_factory=set[str])
-    _lock: Lock = field(default_factory=Lock)
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self.parts) or (self.environment,)
 
-    def part(self, name: str) -> Part | None:
+    def part(self, name: str) -> str | None:
         return self.parts.get(name)
 
-    def stage(self, name: str) -> int:
-        part = self.parts.get(name)
-        return part.stage if part else (0 if name == self.environment else 9)
-
     def existing(self) -> tuple[str, ...]:
-        return tuple(sorted(self.states, key=self.stage))
+        return tuple(self.states)
 
     def export(self, name: str) -> State:
         return self.states[name]
@@ -62,9 +54,6 @@ class Backend:
     def replace(self, name: str, state: State) -> None:
         self.record(f"import {name}")
         self.states[name] = state
-
-    def remove(self, name: str) -> None:
-        self.record(f"remove {name}")
 
     def interrupted(self, name: str) -> State:
         return self.states.get(name, {})
@@ -96,8 +85,7 @@ class Backend:
             raise OperationError("error: no quota left", "")
 
     def record(self, *what: str) -> None:
-        with self._lock:
-            self.done.extend(what)
+        self.done.extend(what)
 
 
 def failed(type_: str, why: str) -> tuple[Event, Event]:
@@ -134,88 +122,67 @@ def opened(tmp_path: Path) -> Opened:
         project = Project.at(folder)
         project.write("ml", dict(content))
         read = declared("ml", folder)
-        parts = {f"ml.{part.name}": part for part in plan(read.stack).parts}
+        parts = {f"ml.{part}": part for part in plan(read.stack).parts}
         backend = Backend("ml", parts, dict(states), fails)
         return Environment(read, cast("Stacks", backend), lambda _: None, reach), backend
 
     return open_
 
 
-def divided(split: list[str]) -> States:
-    return after({"ml": whole(sections(split))}, sections(split))
+PARTS = ("cluster", "operators", "tenancy")
 
 
-def test_what_all_teams_share_is_deployed_before_the_teams(opened: Opened) -> None:
-    environment, backend = opened(sections(["a", "b"]), {})
-    assert [result.stack for result in environment.up(2)] == ["ml.tenancy", "ml.cohort.a", "ml.cohort.b"]
-    assert backend.fast == {"ml.tenancy", "ml.cohort.a", "ml.cohort.b"}
-    assert backend.done[:3] == ["create ml.tenancy", "create ml.cohort.a", "create ml.cohort.b"]
-    assert backend.done[3] == "up ml.tenancy"
-    assert sorted(backend.done[4:]) == ["up ml.cohort.a", "up ml.cohort.b"]
+def divided() -> States:
+    return {f"ml.{part}": state_of(sections(EKS, split=True), part) for part in PARTS}
 
 
-def test_programs_of_stacks_that_are_deployed_side_by_side_run_one_after_the_other(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    running, most, render = [0], [0], deploying.render
-
-    def rendered(*arguments: Any, **options: Any) -> Any:
-        running[0] += 1
-        most[0] = max(most[0], running[0])
-        time.sleep(0.05)
-        try:
-            return render(*arguments, **options)
-        finally:
-            running[0] -= 1
-
-    monkeypatch.setattr(deploying, "render", rendered)
-    before = Path.cwd()
-    environment, _ = opened(sections(["a", "b"]), {})
-    environment.up(3)
-    assert most == [1]
-    assert Path.cwd() == before
+def test_the_parts_are_deployed_in_order(opened: Opened) -> None:
+    environment, backend = opened(sections(EKS, split=True), {})
+    assert [result.stack for result in environment.up()] == [f"ml.{part}" for part in PARTS]
+    assert backend.fast == {"ml.tenancy"}
+    assert backend.done == [f"{what} ml.{part}" for what in ("create", "up") for part in PARTS]
 
 
-def test_states_are_moved_before_the_first_deployment_targets_before_sources(opened: Opened) -> None:
-    environment, backend = opened(sections(["a"]), {"ml": whole(sections(None))})
-    assert {(move.source, move.target) for move in environment.moves} == {("ml", "ml.tenancy"), ("ml", "ml.cohort.a")}
-    environment.up(1)
-    assert backend.done == [
-        "create ml.tenancy",
-        "create ml.cohort.a",
-        "import ml.tenancy",
-        "import ml.cohort.a",
-        "import ml",
-        "up ml.tenancy",
-        "up ml.cohort.a",
-    ]
+def test_resources_in_a_stack_that_the_environment_does_not_have_are_refused(opened: Opened) -> None:
+    whole = state_of(sections())
+    environment, backend = opened(sections(split=True), {"ml": whole})
+    told = r"^stack ml has \d+ resources, but the environment is deployed as ml\.tenancy; move them with `pulumi state"
+    for refused in (environment.up, environment.preview):
+        with pytest.raises(ConsoleError, match=told):
+            refused()
+    assert backend.done == []
+    for left in ("ml.tenancy", "ml.cohort.a"):
+        environment, backend = opened(sections(), {"ml": whole, left: state_of(sections(split=True), "tenancy")})
+        with pytest.raises(
+            ConsoleError, match=rf"^stack {left} has \d+ resources, but the environment is deployed as ml;"
+        ):
+            environment.up()
+    environment, backend = opened(sections(), {"ml": whole, "ml.tenancy": {"resources": []}})
+    environment.preview()
+    assert backend.done == ["preview ml"]
 
 
-def test_the_stack_of_a_cohort_that_gets_none_any_more_is_removed(opened: Opened) -> None:
-    environment, backend = opened(sections(["b"]), divided(["a", "b"]))
-    environment.up(1)
-    assert "remove ml.cohort.a" in backend.done
-    assert not backend.states["ml.cohort.a"]["resources"]
+def test_resources_that_a_later_stack_needs_are_deleted_after_it(opened: Opened) -> None:
+    content = sections(EKS, split=True)
+    environment, backend = opened(content, divided())
+    environment.up()
+    assert backend.done == [f"up ml.{part}" for part in PARTS]
+    states = divided()
+    last = states["ml.cluster"]["resources"][-1]
+    old = {**last, "urn": f"urn:pulumi:ml.cluster::{PROJECT}::aws:eks/nodeGroup:NodeGroup::old"}
+    states["ml.cluster"] = {"resources": [*states["ml.cluster"]["resources"], old]}
+    environment, backend = opened(content, states)
+    environment.up()
+    first, *then = backend.done
+    assert first == "up ml.cluster without ['old']"
+    assert then == ["up ml.operators", "up ml.tenancy", "up ml.cluster"]
 
 
-def test_objects_that_a_later_stack_needs_are_deleted_after_it(opened: Opened) -> None:
-    environment, backend = opened(sections(["a"]), divided(["a"]))
-    environment.up(1)
-    assert backend.done == ["up ml.tenancy", "up ml.cohort.a"]
-    environment, backend = opened(sections(["a"], three=""), divided(["a"]))
-    environment.up(1)
-    first, second, third = backend.done
-    assert first.startswith("up ml.tenancy without ")
-    assert "'three'" in first
-    assert "queues-three" in first
-    assert (second, third) == ("up ml.cohort.a", "up ml.tenancy")
-
-
-def test_a_failure_ends_its_stage_and_starts_no_later_one(opened: Opened) -> None:
-    environment, backend = opened(sections(["a", "b"]), {}, fails="ml.tenancy")
-    with pytest.raises(ConsoleError, match=r"^pulumi up of stack ml\.tenancy failed:\nerror: no quota left; fix the"):
-        environment.up(2)
-    assert backend.done[-1] == "up ml.tenancy"
+def test_a_failure_starts_no_later_stack(opened: Opened) -> None:
+    environment, backend = opened(sections(EKS, split=True), {}, fails="ml.cluster")
+    with pytest.raises(ConsoleError, match=r"^pulumi up of stack ml\.cluster failed:\nerror: no quota left; fix the"):
+        environment.up()
+    assert backend.done[-1] == "up ml.cluster"
 
 
 @pytest.mark.parametrize(
@@ -225,30 +192,29 @@ def test_a_failure_ends_its_stage_and_starts_no_later_one(opened: Opened) -> Non
         (("aws:eks/nodeGroup:NodeGroup", "aws:eks/addon:Addon"), False),
     ],
 )
-def test_pools_without_capacity_are_named_and_stop_no_later_stage(
+def test_pools_without_capacity_are_named_and_stop_no_later_stack(
     opened: Opened, failing: tuple[str, ...], *, later: bool
 ) -> None:
-    environment, backend = opened(sections(["a"]), {}, fails="ml.tenancy")
+    environment, backend = opened(sections(EKS, split=True), {}, fails="ml.cluster")
     backend.failing = failing
-    with pytest.raises(ConsoleError, match=r"^pulumi up of stack ml\.tenancy failed.*:\nh100: Insufficient") as raised:
-        environment.up(2)
-    assert ("up ml.cohort.a" in backend.done) is later
+    with pytest.raises(ConsoleError, match=r"^pulumi up of stack ml\.cluster failed.*:\nh100: Insufficient") as raised:
+        environment.up()
+    assert ("up ml.tenancy" in backend.done) is later
     assert raised.value.fix.startswith("everything else is deployed") is later
 
 
-def test_a_preview_omits_resources_that_move_first(opened: Opened) -> None:
-    environment, backend = opened(sections(["a"]), {"ml": whole(sections(None))})
-    assert environment.preview(1) == []
-    environment, backend = opened(sections(["a"]), divided(["a"]))
-    environment.preview(1)
-    assert backend.done == ["preview ml.tenancy", "preview ml.cohort.a"]
+def test_a_preview_is_of_the_stacks_that_exist(opened: Opened) -> None:
+    states = divided()
+    del states["ml.operators"]
+    environment, backend = opened(sections(EKS, split=True), states)
+    environment.preview()
+    assert backend.done == ["preview ml.cluster", "preview ml.tenancy"]
 
 
 def test_teams_are_deleted_before_what_they_share(opened: Opened) -> None:
-    environment, backend = opened(sections(["a", "b"]), divided(["a", "b"]))
-    environment.down(2)
-    assert sorted(backend.done[:2]) == ["destroy ml.cohort.a", "destroy ml.cohort.b"]
-    assert backend.done[2:] == ["destroy ml.tenancy"]
+    environment, backend = opened(sections(EKS, split=True), divided())
+    environment.down()
+    assert backend.done == [f"destroy ml.{part}" for part in reversed(PARTS)]
 
 
 def test_changes_are_counted_by_team_and_a_team_is_finished_when_nothing_of_it_is_under_way() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 from cli_builders import Project, small
-from pulumi_tool import at_80_columns, succeeded, tenancy
+from deploy_builders import sections
+from pulumi_tool import at_80_columns, pulumi, succeeded, tenancy
 from test_cli_pulumi import references, remove
-from test_deploy_moving import sections
 
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
@@ -29,13 +29,13 @@ def project(tmp_path: Path) -> Project:
 def deployed(project: Project, cluster: Cluster) -> Iterator[Project]:
     """A project whose stack `good` is gone from the cluster afterwards."""
     yield project
-    project.write("good", sections(None))
+    project.write("good", sections())
     remove(cluster, references(project))
 
 
 @pytest.mark.slow
 def test_a_missing_pulumi_cli_is_an_error_with_the_fix(project: Project, tmp_path: Path) -> None:
-    project.write("good", sections(["a"]))
+    project.write("good", sections(split=True))
     done = tenancy(project, "up", "good", PATH=str(tmp_path))
     assert (done.returncode, done.stderr) == (
         1,
@@ -44,7 +44,7 @@ def test_a_missing_pulumi_cli_is_an_error_with_the_fix(project: Project, tmp_pat
 
 
 def test_a_report_of_the_whole_environment_is_not_that_of_all_stacks(project: Project) -> None:
-    project.write("good", sections(["a"]))
+    project.write("good", sections(split=True))
     done = tenancy(project, "preview", "good", "--all", "--json")
     assert done.returncode == 1
     assert done.stderr.startswith(
@@ -52,11 +52,11 @@ def test_a_report_of_the_whole_environment_is_not_that_of_all_stacks(project: Pr
     )
 
 
-def write(project: Project, platform: Platform, split: list[str] | None, **cohorts: str) -> None:
+def write(project: Project, platform: Platform, *, split: bool = False, **cohorts: str) -> None:
     """Writes the stack, with the salt that is in the file already."""
     file = project.folder / "stacks" / "Pulumi.good.yaml"
     before: dict[str, Any] = yaml.safe_load(file.read_text()) if file.exists() else {}
-    content = sections(split, **cohorts)
+    content = sections(split=split, **cohorts)
     project.write("good", {**content, "cluster": {**content["cluster"], "kubeconfig": str(platform.kubeconfig)}})
     if salt := before.get("encryptionsalt"):
         with file.open("a") as text:
@@ -77,25 +77,24 @@ def uid(cluster: Cluster, one: Reference) -> str:
 
 
 @pytest.mark.pulumi
-def test_an_environment_is_divided_and_joined_without_a_change_in_the_cluster(
+def test_an_environment_is_divided_and_joined_by_hand_without_a_change_in_the_cluster(
     deployed: Project, platform: Platform, cluster: Cluster
 ) -> None:
-    write(deployed, platform, None)
+    write(deployed, platform)
     done = tenancy(deployed, "up", "good", "--yes")
     assert counts(done.stderr) == {"good": {"create"}}, done.stderr
     assert "encryptionsalt: " in (deployed.folder / "stacks" / "Pulumi.good.yaml").read_text()
     uids = {one: uid(cluster, one) for one in references(deployed)}
 
-    write(deployed, platform, ["a", "b"])
+    write(deployed, platform, split=True)
     done = tenancy(deployed, "up", "good", "--yes")
-    assert counts(done.stderr) == {"good.tenancy": {"same"}, "good.cohort.a": {"same"}, "good.cohort.b": {"same"}}
-
-    write(deployed, platform, ["b"], one="b")
+    assert re.search(r"stack good has \d+ resources, but the environment is deployed as good\.tenancy;", done.stderr)
+    rename(deployed, "good", "good.tenancy")
     done = tenancy(deployed, "up", "good", "--yes")
-    assert counts(done.stderr) == {"good.tenancy": {"same"}, "good.cohort.b": {"same", "update"}}, done.stderr
-    assert "removing stack good.cohort.a" in done.stderr
+    assert counts(done.stderr) == {"good.tenancy": {"same"}}, done.stderr
 
-    write(deployed, platform, None)
+    rename(deployed, "good.tenancy", "good")
+    write(deployed, platform, one="b")
     done = tenancy(deployed, "up", "good", "--yes")
     assert counts(done.stderr) == {"good": {"same", "update"}}, done.stderr  # the cohort of team one
     assert {one: uid(cluster, one) for one in uids} == uids
@@ -105,9 +104,14 @@ def test_an_environment_is_divided_and_joined_without_a_change_in_the_cluster(
     assert not [one for one in references(deployed) if cluster.get(*one)]
 
 
+def rename(project: Project, before: str, after: str) -> None:
+    folder = str(project.folder / "out" / "pulumi" / "good")
+    succeeded(pulumi(project, "stack", "rename", after, "--cwd", folder, stack=before))
+
+
 @pytest.mark.pulumi
 def test_nothing_happens_without_a_confirmation(project: Project, platform: Platform) -> None:
-    write(project, platform, ["a"])
+    write(project, platform, split=True)
     done = tenancy(project, "up", "good")
     assert done.returncode == 1
     assert "nothing was changed; confirm with --yes, because there is no terminal to ask" in done.stderr
@@ -118,7 +122,7 @@ def test_nothing_happens_without_a_confirmation(project: Project, platform: Plat
 def test_changes_by_team_and_the_verdict_stand_before_the_question(
     deployed: Project, platform: Platform, cluster: Cluster
 ) -> None:
-    write(deployed, platform, None)
+    write(deployed, platform)
     code, shown = at_80_columns(deployed, "n", "up", "good")
     assert code == 1, shown
     assert "good: new\n" in shown
@@ -127,7 +131,7 @@ def test_changes_by_team_and_the_verdict_stand_before_the_question(
     assert [one for one in references(deployed) if cluster.get(*one)] == []
 
     succeeded(tenancy(deployed, "up", "good", "--yes"))
-    write(deployed, platform, None, one="b")  # a team changes its cohort
+    write(deployed, platform, one="b")  # a team changes its cohort
     code, shown = at_80_columns(deployed, "y", "up", "good")
     assert code == 0, shown
     before, _, after = shown.partition("[y/N]")

@@ -216,9 +216,9 @@ def kill(command: list[str], project: Project, cluster: Cluster, after: int, vic
 UP = {
     "plain": ["pulumi", "up", "--yes", "--skip-preview", "--stack", "good"],
     "tenancy": [sys.executable, "-m", "gpu_tenancy", "up", "good", "--yes"],
-    "divided": [sys.executable, "-m", "gpu_tenancy", "up", "good", "--yes", "--at-once", "1"],
+    "divided": [sys.executable, "-m", "gpu_tenancy", "up", "good", "--yes"],
 }
-"""Commands that deploy the stack: with a checkpoint at each step; with its state written at the end; in two stacks."""
+"""Commands that deploy the stack: with a checkpoint at each step; with its state written at the end; as a part."""
 
 
 @pytest.mark.pulumi
@@ -231,8 +231,8 @@ def test_a_killed_deployment_is_whole_after_one_command(
 ) -> None:
     folder, stacks = project.folder, ["good"]
     if command == "divided":
-        write(project, platform, cohorts={"org": {}}, split={"cohorts": ["org"]})
-        folder, stacks = project.folder / "out" / "pulumi" / "good", ["good.tenancy", "good.cohort.org"]
+        write(project, platform, split={})
+        folder, stacks = project.folder / "out" / "pulumi" / "good", ["good.tenancy"]
     objects = references(project)
     if command == "plain":
         succeeded(pulumi(project, "stack", "init"))

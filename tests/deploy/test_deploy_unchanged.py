@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 import pytest
-from test_deploy_deploying import Opened, divided, opened
-from test_deploy_moving import PROJECT, State, sections, whole
+from deploy_builders import PROJECT, State, sections, state_of
+from test_deploy_deploying import Opened, opened
 
 from gpu_tenancy.deploy.recovering import PROVIDERS, marked
 from gpu_tenancy.deploy.unchanged import unchanged
@@ -53,14 +53,14 @@ def _inputs(one: Registration) -> dict[str, Any]:
 
 @pytest.fixture
 def rendered(opened: Opened) -> Rendered:
-    environment, _ = opened(sections(None), {"ml": whole(sections(None))})
+    environment, _ = opened(sections(), {"ml": state_of(sections())})
     return environment.render("ml")
 
 
 @pytest.fixture
 def state(rendered: Rendered, monkeypatch: pytest.MonkeyPatch) -> State:
     monkeypatch.setattr("gpu_tenancy.deploy.unchanged.version", installed)
-    return complete(whole(sections(None)), rendered)
+    return complete(state_of(sections()), rendered)
 
 
 def test_what_was_deployed_by_the_same_program_is_unchanged(rendered: Rendered, state: State) -> None:
@@ -151,25 +151,25 @@ def test_neither_is_a_program_whose_values_only_an_engine_knows(rendered: Render
 
 
 def test_pulumi_is_not_asked_where_nothing_changes(opened: Opened, state: State) -> None:
-    environment, backend = opened(sections(None), {"ml": state})
-    assert [(one.changes, one.teams) for one in environment.preview(1, policies=False)] == [
+    environment, backend = opened(sections(), {"ml": state})
+    assert [(one.changes, one.teams) for one in environment.preview(policies=False)] == [
         ({"same": len(state["resources"])}, {})
     ]
     assert backend.done == []
-    environment.preview(1)
+    environment.preview()
     assert backend.done == ["preview ml"]
 
 
-def test_each_part_that_is_the_same_is_left_alone(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_is_the_same_is_left_alone(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpu_tenancy.deploy.unchanged.version", installed)
-    states = divided(["a", "b"])
-    environment, _ = opened(sections(["a", "b"]), states)
+    states = {"ml.tenancy": state_of(sections(split=True), "tenancy")}
+    environment, _ = opened(sections(split=True), states)
     parts = {name: complete(found, environment.render(name)) for name, found in states.items()}
-    environment, backend = opened(sections(["a", "b"], one="b"), parts)
-    environment.preview(2, policies=False)
-    assert backend.done == []  # Resources move first.
-    edited = sections(["a", "b"])
+    environment, backend = opened(sections(split=True), parts)
+    environment.preview(policies=False)
+    assert backend.done == []
+    edited = sections(split=True)
     edited["teams"]["one"]["objects"] = {"services": 3}
     environment, backend = opened(edited, parts)
-    environment.preview(2, policies=False)
-    assert backend.done == ["preview ml.cohort.a"]
+    environment.preview(policies=False)
+    assert backend.done == ["preview ml.tenancy"]

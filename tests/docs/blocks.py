@@ -51,6 +51,7 @@ REASONS: Final = (
     "needs the registries of charts",
     "needs the values.yaml of a chart",
     "needs two clusters",
+    "read by Argo CD or Flux",
     "serves until it is interrupted",
     "takes longer than all pages together",
     "words of a message, not of a run",

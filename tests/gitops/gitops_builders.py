@@ -11,16 +11,12 @@ from rendered_stacks import stack_of_repository
 
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
-from gpu_tenancy.gitops.argocd import Repository, argocd
-from gpu_tenancy.gitops.flux import flux
 from gpu_tenancy.gitops.manifests import plain
 from gpu_tenancy.gitops.pieces import Piece, pieces
 from gpu_tenancy.model.project import stack_names
 
 STACKS = stack_names()
 WITH_RELEASES = "dev-aws"
-WHERE = Repository("https://git.example.com/ml.git", "clusters/one", "main")
-TREES = ("argocd", "flux", "plain")
 
 
 @cache
@@ -34,14 +30,8 @@ def parts(stack: str) -> tuple[Piece, ...]:
 
 
 @cache
-def tree(stack: str, target: str) -> dict[PurePosixPath, str]:
-    match target:
-        case "argocd":
-            return argocd(stack, parts(stack), WHERE)
-        case "flux":
-            return flux(stack, parts(stack), WHERE.path, "flux-system")
-        case _:
-            return plain(parts(stack))
+def tree(stack: str) -> dict[PurePosixPath, str]:
+    return plain(parts(stack))
 
 
 def documents(files: Mapping[PurePosixPath, str], file: str) -> list[Any]:
@@ -59,13 +49,15 @@ def built(files: Mapping[PurePosixPath, str], folder: str) -> list[Any]:
 
 
 def folders(files: Mapping[PurePosixPath, str]) -> list[str]:
-    """The folders that have a kustomization, in their order."""
-    return sorted(path.parent.as_posix() for path in files if path.name == "kustomization.yaml")
+    """The waves that have objects, in their order."""
+    return sorted(
+        path.parent.as_posix() for path in files if path.name == "kustomization.yaml" and len(path.parts) == 3
+    )
 
 
 def everything(files: Mapping[PurePosixPath, str]) -> list[Any]:
-    """The objects of all folders below the top."""
-    return [one for folder in folders(files) if folder != "." for one in built(files, folder)]
+    """The objects of all waves."""
+    return [one for folder in folders(files) for one in built(files, folder)]
 
 
 def key(one: Any) -> tuple[str, str, str, str]:

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-import yaml
 from cli_builders import Project, small
 from gitops_builders import WITH_RELEASES, rendered, tree
 from repository import ROOT
@@ -30,14 +29,14 @@ def files(folder: Path) -> set[str]:
 
 
 def test_the_output_lists_written_files_and_resources_left_to_pulumi(tmp_path: Path) -> None:
-    code, said, _ = run(WITH_RELEASES, "--out", str(tmp_path), "--for", "flux", "--path", "clusters/one")
+    code, said, _ = run(WITH_RELEASES, "--out", str(tmp_path))
     assert code == 0
     first, second, *rest = said.splitlines()
     assert first.startswith("177 objects and 7 Helm releases in 23 waves: ")
     stay = stays(rendered(WITH_RELEASES))
     assert second == f"{len(stay)} cloud resources stay with Pulumi:"
     assert rest == [f"  {kind} {name}" for kind, name in stay]
-    expected = {path.as_posix(): text for path, text in tree(WITH_RELEASES, "flux").items()}
+    expected = {path.as_posix(): text for path, text in tree(WITH_RELEASES).items()}
     assert files(tmp_path) == expected.keys()
     for name, text in expected.items():
         assert (tmp_path / name).read_text(encoding="utf-8").partition("\n")[2] == text
@@ -67,46 +66,13 @@ def test_a_second_run_writes_no_file(project: Project, tmp_path: Path) -> None:
 
 
 def test_an_existing_file_of_others_stops_the_command(project: Project, tmp_path: Path) -> None:
-    words = ("small", "--project", str(project.folder), "--out", str(tmp_path), "--for", "flux", "--path", "x")
-    (tmp_path / "kustomization.yaml").write_text("mine: true\n", encoding="utf-8")
+    words = ("small", "--project", str(project.folder), "--out", str(tmp_path))
+    (tmp_path / "tenancy").mkdir()
+    (tmp_path / "tenancy/kustomization.yaml").write_text("mine: true\n", encoding="utf-8")
     code, _, said = run(*words)
     assert code == 1
-    assert "kustomization.yaml: file exists and was not written by tenancy" in said
-    assert files(tmp_path) - {f"project/{name}" for name in files(project.folder)} == {"kustomization.yaml"}
-
-
-def test_argo_cd_without_a_repository_is_refused(project: Project, tmp_path: Path) -> None:
-    code, _, said = run("small", "--project", str(project.folder), "--out", str(tmp_path / "tree"), "--for", "argocd")
-    assert (code, said) == (
-        1,
-        "error: --for argocd requires --repo; add --repo https://git.example.com/it.git\n",
-    )
-    assert not (tmp_path / "tree").exists()
-
-
-@pytest.mark.process
-def test_outside_a_repository_the_path_is_required(project: Project, tmp_path: Path) -> None:
-    out = tmp_path / "tree"
-    code, _, said = run("small", "--project", str(project.folder), "--out", str(out), "--for", "flux")
-    assert (code, said) == (
-        1,
-        (
-            f"error: {out}: path in the git repository unknown: not in a git repository; "
-            "specify it, such as --path clusters/prod\n"
-        ),
-    )
-
-
-@pytest.mark.process
-def test_the_path_is_where_the_folder_is_in_its_repository(project: Project, tmp_path: Path) -> None:
-    (tmp_path / "other/.git").mkdir(parents=True)
-    (tmp_path / "other/.git/HEAD").write_text("ref: refs/heads/main\n")
-    for folder in ("objects", "refs"):
-        (tmp_path / "other/.git" / folder).mkdir()
-    out = tmp_path / "other/clusters/one"
-    assert run("small", "--project", str(project.folder), "--out", str(out), "--for", "flux")[0] == 0
-    kustomization = yaml.safe_load((out / "flux-tenancy.yaml").read_text(encoding="utf-8"))
-    assert kustomization["spec"]["path"] == "./clusters/one/tenancy"
+    assert "tenancy/kustomization.yaml: file exists and was not written by tenancy" in said
+    assert files(tmp_path) - {f"project/{name}" for name in files(project.folder)} == {"tenancy/kustomization.yaml"}
 
 
 def test_a_refused_render_writes_no_file(project: Project, tmp_path: Path) -> None:

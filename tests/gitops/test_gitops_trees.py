@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,10 @@ import pytest
 from dependency_graph import Graph
 from gitops_builders import (
     STACKS,
-    TREES,
     WITH_RELEASES,
     built,
     changed,
+    documents,
     everything,
     folders,
     key,
@@ -29,33 +28,49 @@ from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.releases import helm_releases
 from gpu_tenancy.engine.render import Rendered
-from gpu_tenancy.gitops.pieces import Piece, groups, refusals, stays
+from gpu_tenancy.gitops.pieces import OPERATORS, TENANCY, WORK, refusals, stays
 
-KINDS_OF_TOOLS = {"Application", "HelmRelease", "HelmRepository", "OCIRepository", "Kustomization"}
-
-
-def objects(stack: str, target: str) -> list[Any]:
-    return [one for one in everything(tree(stack, target)) if one["kind"] not in KINDS_OF_TOOLS]
+KEPT = {
+    "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
+    "kustomize.toolkit.fluxcd.io/prune": "disabled",
+}
+TTL = "ttlSecondsAfterFinished"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", TREES)
 @pytest.mark.parametrize("stack", STACKS)
-def test_every_object_of_a_stack_is_in_its_tree_once(stack: str, target: str) -> None:
+def test_every_object_of_a_stack_is_in_its_tree_once(stack: str) -> None:
     declared = sorted((one.group, one.kind, one.namespace, one.name) for one in kubernetes_objects(rendered(stack)))
-    assert sorted(map(key, objects(stack, target))) == declared
+    assert sorted(map(key, everything(tree(stack)))) == declared
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_objects_equal_the_programs_without_annotations_for_pulumi(stack: str) -> None:
+def test_objects_equal_the_programs_apart_from_annotations_and_the_removal_of_finished_jobs(stack: str) -> None:
     declared = {key(one.manifest): one.manifest for one in kubernetes_objects(rendered(stack))}
-    for one in objects(stack, "plain"):
+    found = {key_of(one): one for one in parts(stack)}
+    for one in everything(tree(stack)):
         manifest: Any = declared[key(one)]
         expected = {**manifest, "metadata": dict(manifest["metadata"])}
         told = expected["metadata"].pop("annotations", {})
-        if kept := {name: value for name, value in told.items() if not name.startswith("pulumi.com/")}:
+        kept = {name: value for name, value in told.items() if not name.startswith("pulumi.com/")}
+        kept |= KEPT if found[key(one)].retained else {}
+        if kept:
             expected["metadata"]["annotations"] = kept
+        if found[key(one)].part == WORK and "spec" in expected:
+            expected["spec"] = {name: value for name, value in expected["spec"].items() if name != TTL}
         assert one == expected
+
+
+def test_finished_jobs_are_kept_because_they_would_be_created_again() -> None:
+    jobs = [one for one in parts("local") if one.kind == "Job" and one.part == WORK]
+    assert any(TTL in spec for one in jobs if isinstance(spec := one.manifest["spec"], dict))
+    assert [one for one in everything(tree("local")) if TTL in one.get("spec", {})] == []
+
+
+def test_retained_objects_are_neither_pruned_nor_deleted() -> None:
+    annotations = {key(one): one["metadata"].get("annotations", {}) for one in everything(tree(WITH_RELEASES))}
+    assert annotations["", "Namespace", "", "kueue-system"] == KEPT
+    assert annotations["", "Namespace", "", "keda"] == {}
 
 
 @pytest.mark.parametrize("stack", STACKS)
@@ -84,78 +99,54 @@ def test_an_object_comes_after_its_namespace_and_after_all_releases_that_its_com
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_only_dependents_wait_for_workloads(stack: str) -> None:
-    work = {one.urn for one in parts(stack) if one.work}
-    assert [one.urn for one in parts(stack) if one.before & work and not one.work] == []
-    assert [one.urn for one in parts(stack) if one.awaited and one.work] == []
+def test_dependencies_are_in_the_same_or_an_earlier_folder(stack: str) -> None:
+    order = [OPERATORS, TENANCY, WORK]
+    home = {one.urn: order.index(one.part) for one in parts(stack)}
+    assert [one.urn for one in parts(stack) for urn in one.before if home[urn] > home[one.urn]] == []
+    assert [one.urn for one in parts(stack) if one.release and one.part != OPERATORS] == []
 
 
 def test_workloads_are_servers_jobs_and_their_dependents() -> None:
-    kinds = {one.kind for one in parts("local") if one.work}
+    kinds = {one.kind for one in parts("local") if one.part == WORK}
     assert {"Deployment", "HorizontalPodAutoscaler", "Job", "TrainJob", "Service"} <= kinds
     assert not kinds & {"ClusterQueue", "LimitRange", "LocalQueue", "Namespace", "NetworkPolicy", "ResourceQuota"}
 
 
-@pytest.mark.parametrize("stack", STACKS)
-def test_dependencies_of_a_group_are_in_earlier_groups(stack: str) -> None:
-    found = groups(parts(stack))
-    after = {group.name: group.after for group in found}
-    home = {one.urn: group.name for group in found for one in group.members}
-    awaited = {one.urn for one in parts(stack) if one.awaited}
-
-    def before(name: str) -> set[str]:
-        return {far for near in after[name] for far in (near, *before(near))}
-
-    for group in found:
-        assert group.name not in before(group.name)
-        for one in group.members:
-            for urn in one.before:
-                assert home[urn] in before(group.name) or (home[urn] == group.name and urn not in awaited), one.urn
+def test_each_folder_lists_its_own_waves_from_zero() -> None:
+    files = tree(WITH_RELEASES)
+    for part in (OPERATORS, TENANCY, WORK):
+        (listed,) = documents(files, f"{part}/kustomization.yaml")
+        waves = [folder for folder in folders(files) if folder.startswith(f"{part}/")]
+        assert [f"{part}/{wave}" for wave in listed["resources"]] == waves
+        assert waves[0] == f"{part}/wave-00"
 
 
-def test_an_operator_less_moves_no_other_operators_objects_to_another_group() -> None:
-    def homes(found: tuple[Piece, ...]) -> dict[str, str]:
-        return {one.urn: group.name for group in groups(found) for one in group.members}
-
-    def is_volcano(urn: str) -> bool:
-        return urn.rpartition("::")[2].startswith("operators-volcano")
-
-    before = homes(parts(WITH_RELEASES))
-    without = homes(
-        tuple(
-            _without(one, frozenset(urn for urn in one.before if is_volcano(urn)))
-            for one in parts(WITH_RELEASES)
-            if not is_volcano(one.urn)
-        )
+def test_a_release_has_its_command_above_its_values() -> None:
+    (keda,) = (one.release for one in parts(WITH_RELEASES) if one.release and one.name == "keda")
+    (file,) = (path for path in tree(WITH_RELEASES) if path.name == "helm-keda.yaml")
+    first, _, values = tree(WITH_RELEASES)[file].partition("\n")
+    assert first == (
+        f"# helm upgrade --install keda keda --version {keda.version} --repo "
+        f"https://kedacore.github.io/charts --namespace keda --values {file} --atomic --timeout 900s"
     )
-    assert len(without) < len(before)
-    assert without == {urn: name for urn, name in before.items() if not is_volcano(urn)}
+    assert file.parts[0] == OPERATORS
+    assert values
 
 
-def _without(one: Piece, gone: frozenset[str]) -> Piece:
-    """A piece that needs what the one that is gone needed."""
-    lost = [each for each in parts(WITH_RELEASES) if each.urn in gone]
-    known = {each.urn for each in parts(WITH_RELEASES) if "operators-volcano" not in each.urn}
-    needs = (one.before | {urn for each in lost for urn in each.before}) & known
-    return replace(one, before=frozenset(needs))
-
-
-@pytest.mark.parametrize("target", TREES)
-def test_a_tree_is_the_same_bytes_each_time(target: str) -> None:
+def test_a_tree_is_the_same_bytes_each_time() -> None:
     tree.cache_clear()
-    first = dict(tree(WITH_RELEASES, target))
+    first = dict(tree(WITH_RELEASES))
     for each in (tree, parts, rendered):
         each.cache_clear()
-    assert tree(WITH_RELEASES, target) == first
+    assert tree(WITH_RELEASES) == first
 
 
 @pytest.mark.process
 @pytest.mark.slow
-@pytest.mark.parametrize("target", TREES)
-def test_kustomize_itself_builds_every_folder(target: str, tmp_path: Path) -> None:
+def test_kustomize_itself_builds_every_folder(tmp_path: Path) -> None:
     if not shutil.which("kubectl"):
         pytest.skip("kubectl is not on the PATH; the other tests read kustomizations as kustomize does")
-    files = tree(WITH_RELEASES, target)
+    files = tree(WITH_RELEASES)
     written(files, tmp_path)
     for folder in folders(files):
         made = subprocess.run(
@@ -244,6 +235,6 @@ def test_releases_keep_the_programs_dependencies() -> None:
     assert release.wave > found["operators-kueue-system"].wave
     assert release.wave > found["operators-kueue-reads-role"].wave
     assert gate.wave > release.wave
-    assert (gate.awaited, gate.work) == (True, False)
+    assert (release.part, gate.part) == (OPERATORS, OPERATORS)
     declared = {one.urn: one.content for one in helm_releases(rendered(WITH_RELEASES))}
     assert {one.urn: one.release.content for one in parts(WITH_RELEASES) if one.release} == declared

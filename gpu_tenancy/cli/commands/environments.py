@@ -21,21 +21,11 @@ if TYPE_CHECKING:
     from gpu_tenancy.deploy.stacks import Stacks
     from gpu_tenancy.model.project import Declared
 
-AT_ONCE: Final = 4
 _LISTED: Final = 10
 """Names that a line has before it counts the rest."""
 _TEAMS: Final = 30
 """Teams that a table has before it counts the rest."""
 _NOBODY: Final = "nothing was changed; confirm with --yes, because there is no terminal to ask"
-_AtOnce = Annotated[
-    int,
-    typer.Option(
-        "--at-once",
-        min=1,
-        help="Most Pulumi stacks to change at the same time, if `split` makes several.",
-        show_default=True,
-    ),
-]
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before anything is changed.")]
 
 
@@ -43,7 +33,6 @@ def up(
     stack: StackName,
     *,
     project: ProjectFolder = None,
-    at_once: _AtOnce = AT_ONCE,
     policy: Annotated[
         list[str] | None,
         typer.Option(
@@ -69,18 +58,12 @@ def up(
         environment = _whole(stack, project, yes=yes)
         if not (yes or sys.stdin.isatty()):
             raise ConsoleError(_question(environment), _NOBODY)
-        for move in environment.moves:
-            terminal.out.print(
-                f"{move.resources} resources move from the state of {move.source} to that of {move.target};"
-                " none is created or deleted",
-                highlight=False,
-            )
         if not yes:
-            _show_changes(environment, at_once)
+            _show_changes(environment)
         if packs := policy or (() if yes else ("workloads", "clouds")):
             _judge(environment, packs)
         confirm(_question(environment), yes=yes)
-        done = environment.up(at_once)
+        done = environment.up()
         for result in done if yes else ():
             _show_teams(result)
         _show(done)
@@ -90,17 +73,14 @@ def _question(environment: "Environment") -> str:
     return f"Deploy {_listed(environment.stacks.names)} to {environment.cluster}?"
 
 
-def _show_changes(environment: "Environment", at_once: int) -> None:
+def _show_changes(environment: "Environment") -> None:
     """What the deployment changes, by team, as Pulumi's own preview says."""
-    results = environment.preview(at_once, policies=False)
+    results = environment.preview(policies=False)
     for result in results:
         _show_teams(result)
-    previewed = {result.stack for result in results}
     for name in environment.stacks.names:
         if name not in environment.existing:
             terminal.out.print(f"{name}: new", highlight=False)
-        elif name not in previewed:
-            terminal.out.print(f"{name}: not previewed, because resources move first", highlight=False)
 
 
 def _show_teams(result: "Result") -> None:
@@ -144,17 +124,13 @@ def _judge(environment: "Environment", packs: "Sequence[str]") -> None:
 def preview(stack: str, project: Path | None) -> None:
     """Previews all Pulumi stacks of an environment, with Pulumi and the user's credentials."""
     environment = _opened(stack, project)
-    done = environment.preview(AT_ONCE)
+    done = environment.preview()
     _show(done)
-    for move in environment.moves:
-        terminal.out.print(
-            f"{move.source} to {move.target}: {move.resources} resources move between the states first", highlight=False
-        )
     seen = {result.stack for result in done}
     missing = [name for name in environment.stacks.names if name not in seen]
     if missing:
         terminal.out.print(
-            f"not previewed, because they do not exist yet or resources move first: {', '.join(missing)};"
+            f"not previewed, because they do not exist yet: {', '.join(missing)};"
             f" `tenancy preview {stack}` shows all resources",
             highlight=False,
         )
@@ -164,7 +140,6 @@ def destroy(
     stack: StackName,
     *,
     project: ProjectFolder = None,
-    at_once: _AtOnce = AT_ONCE,
     yes: _Yes = False,
 ) -> None:
     """Delete all resources of a stack from its real cluster, with `pulumi destroy`. Asks first.
@@ -179,7 +154,7 @@ def destroy(
             terminal.out.print(f"{stack} has no Pulumi stacks")
             return
         confirm(f"Delete all resources of {_listed(environment.existing)} on {environment.cluster}?", yes=yes)
-        _show(environment.down(at_once))
+        _show(environment.down())
 
 
 def repair(

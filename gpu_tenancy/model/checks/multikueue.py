@@ -21,7 +21,7 @@ def multikueue_problems(tree: Tree) -> Iterator[Problem]:
         yield Problem(("operators", "kueue", "install"), rule, "remove it, or remove multikueue", "off", about=_ROLE)
     if not stack.dispatches:
         return
-    if stack.split:
+    if stack.split is not None:
         rule = "is not supported for a MultiKueue manager"
         yield Problem(("split",), rule, "remove it; divide the stacks of the workers instead", about=_ROLE)
     for team, spec in stack.teams.items():

@@ -23,8 +23,6 @@ def reference_problems(tree: Tree) -> Iterator[Problem]:
     yield from _same_names(stack)
     for name in stack.teams:
         yield from _mounted(stack, name)
-    for index, cohort in enumerate(stack.split.cohorts if stack.split else ()):
-        yield from known_in(cohort, stack.cohorts, "cohort", ("split", "cohorts", index), ("cohorts",))
     for name, dataset in stack.datasets.items():
         for key in ("teams", "writers"):
             for index, team in enumerate(getattr(dataset, key)):

@@ -18,7 +18,7 @@ from gpu_tenancy.model.plan.namespaces import NamespacePlan, namespace
 from gpu_tenancy.model.plan.notebooks import NotebooksOffer, notebook_stops, notebooks
 from gpu_tenancy.model.plan.operators import ReleasePlan, releases
 from gpu_tenancy.model.plan.operators.network import InfinibandPlan, infiniband
-from gpu_tenancy.model.plan.parts import Part, parts
+from gpu_tenancy.model.plan.parts import parts
 from gpu_tenancy.model.plan.people import AccessPlan, access
 from gpu_tenancy.model.plan.queues import (
     ClusterQueue,
@@ -106,8 +106,8 @@ class Plan:
         snapshots: what the snapshots of all teams share; None without any.
         notebooks: the teams with notebooks, and the seconds for which one may run.
         flows: whose requests API Priority and Fairness keeps apart; None without teams.
-        parts: the Pulumi stacks into which it is divided, in the order of their deployment; empty for one.
-        part: whose queues and teams this plan has; None for those of the whole environment.
+        parts: names of the Pulumi stacks into which it is divided, in the order of their deployment; empty for one.
+        part: that is deployed in this run; None for the whole environment.
     """
 
     environment: str
@@ -128,8 +128,8 @@ class Plan:
     snapshots: SnapshotsPlan | None = None
     notebooks: Mapping[str, int] = field(default_factory=dict[str, int])
     flows: FlowsPlan | None = None
-    parts: tuple[Part, ...] = ()
-    part: Part | None = None
+    parts: tuple[str, ...] = ()
+    part: str | None = None
 
 
 def plan(stack: Stack) -> Plan:
@@ -180,22 +180,7 @@ def plan(stack: Stack) -> Plan:
         snapshots=snapshots_plan(stack),
         notebooks=notebook_stops(stack),
         flows=flows(spaces),
-        parts=parts(tree, operators=bool(installed or observed or wired)),
-    )
-
-
-def only(planned: Plan, part: Part) -> Plan:
-    """The plan of one of an environment's Pulumi stacks, with the queues and teams of this part only."""
-    queues = planned.queues if part.has_shared else QueuesPlan((), (), (), (), ())
-    return replace(
-        planned,
-        queues=replace(
-            queues,
-            cluster_queues=tuple(queue for queue in planned.queues.cluster_queues if queue.name in part.cluster_queues),
-            gang_queues=tuple(queue for queue in planned.queues.gang_queues if queue.name in part.gang_queues),
-        ),
-        teams=tuple(team for team in planned.teams if team.namespace.name in part.teams),
-        part=part,
+        parts=parts(stack, operators=bool(installed or observed or wired)),
     )
 
 

@@ -37,15 +37,11 @@ def _of_config(value: Any) -> Any:
 
 
 class Split(Section):
-    """Several Pulumi stacks for one environment: `tenancy up STACK` deploys them in order and side by side.
+    """Three Pulumi stacks for one environment: `tenancy up STACK` deploys them in order.
 
-    The stacks are `STACK.cluster` (a cloud's cluster and node pools), `STACK.operators` (with dashboards),
-    `STACK.tenancy` (priorities, queues, guards, and all other teams) and `STACK.cohort.NAME` for each cohort below.
-    Each has a state of its own, so a small change reads and writes little, and a failure stops only its own stack.
+    The stacks are `STACK.cluster` (a cloud's cluster and node pools), `STACK.operators` (with dashboards) and
+    `STACK.tenancy` (priorities, queues, guards and teams). Each has a state of its own. The section has no keys.
     """
-
-    cohorts: list[Name] = []
-    """Cohorts that get a stack of their own, for their teams and those of the cohorts below them."""
 
 
 class Stack(Section):
@@ -94,7 +90,7 @@ class Stack(Section):
     multikueue: MultiKueue | None = None
     """Worker clusters in which the workloads of this stack run, or the manager whose workloads this one runs."""
     split: Split | None = None
-    """Division into several Pulumi stacks, for environments with hundreds of teams; default: one stack."""
+    """Division into the Pulumi stacks cluster, operators and tenancy: `split: {}`; default: one stack."""
 
     def written(self, path: Path) -> Path:
         """Where the stack has a key: that of a burst is in the section of its server."""

@@ -1,0 +1,69 @@
+"""Environments, and the states of their Pulumi stacks."""
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from builders import Data, stack, team
+from repository import ROOT
+
+from gpu_tenancy.deploy.states import ROOT as STACK_TYPE
+from gpu_tenancy.deploy.states import State
+from gpu_tenancy.engine.recording import Registration
+from gpu_tenancy.engine.render import render
+from gpu_tenancy.model.plan.parts import KEY
+from gpu_tenancy.model.source import Source, to_config
+
+PROJECT: Final = "gpu-tenancy"
+ANSWERS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "pulumi:pulumi:StackReference": {"outputs": {"connection": {"kubeconfig": "{}", "identifier": "here"}}}
+}
+States: TypeAlias = dict[str, State]
+
+
+def sections(cluster: Data | None = None, /, *, split: bool = False, **cohorts: str) -> Data:
+    """Three teams in two cohorts, or as said."""
+    of_team = {"one": "a", "two": "b", "three": "org", **cohorts}
+    return stack(
+        **({"cluster": dict(cluster)} if cluster else {}),
+        cohorts={"org": {}, "a": {"parent": "org"}, "b": {"parent": "org"}},
+        teams={name: team(cohort=of, gpus={"h100": {"guaranteed": 4}}) for name, of in of_team.items() if of},
+        **({"split": {}} if split else {}),
+    )
+
+
+def state_of(content: Data, part: str = "") -> State:
+    """The state after the first deployment of a part, or of all as one stack."""
+    name = f"ml.{part}" if part else "ml"
+    config = {**to_config(Source(content)), **({KEY: part} if part else {})}
+    rendered = render(ROOT, project=PROJECT, stack=name, config=config, answers=ANSWERS)
+    root = {"urn": f"urn:pulumi:{name}::{PROJECT}::{STACK_TYPE}::{PROJECT}-{name}", "custom": False, "type": STACK_TYPE}
+    by_urn = {one.urn: one for one in rendered.registrations}
+    ids = {urn: f"id-{number}" for number, urn in enumerate(by_urn)}
+    ordered: dict[str, Registration] = {}
+
+    def place(one: Registration) -> None:
+        if one.urn not in ordered:
+            for needed in (one.parent, one.provider.rpartition("::")[0], *one.dependencies):
+                if needed in by_urn and needed != one.urn:
+                    place(by_urn[needed])
+            ordered[one.urn] = one
+
+    for one in rendered.registrations:
+        place(one)
+    return {"resources": [root, *(entry(one, str(root["urn"]), ids) for one in ordered.values())]}
+
+
+def entry(one: Registration, root: str, ids: Mapping[str, str]) -> Data:
+    provider = one.provider.rpartition("::")[0]
+    return {
+        "urn": one.urn,
+        "custom": one.custom,
+        "type": one.type,
+        "parent": one.parent or root,
+        **({"external": True} if one.external_id else {}),
+        "inputs": {},
+        "dependencies": list(one.dependencies),
+        "propertyDependencies": {"spec": list(one.dependencies)},
+        **({"id": ids[one.urn]} if one.custom else {}),
+        **({"provider": f"{provider}::{ids[provider]}"} if provider in ids else {}),
+    }
