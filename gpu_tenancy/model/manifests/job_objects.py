@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from gpu_tenancy.model.manifests.labels import NAME, labels_of
+from gpu_tenancy.model.manifests.labels import labels_of, pod_labels
 from gpu_tenancy.model.manifests.pods import container, pod_spec, template_metadata
 from gpu_tenancy.model.plan.multikueue import CONTROLLER
 from gpu_tenancy.model.plan.workloads import JobPlan, RolePlan
@@ -16,10 +16,11 @@ https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-c
 def job_object(job: JobPlan, spec: dict[str, Any]) -> dict[str, Any]:
     """The object of a job's kind, in the team's queue. A manager of MultiKueue leaves it to a worker."""
     api_version, kind = KINDS[job.framework].api
+    name = {"name": job.name} if job.name else {"generateName": "train-"}
     return {
         "apiVersion": api_version,
         "kind": kind,
-        "metadata": {"name": job.name, "namespace": job.team, "labels": labels_of(job)},
+        "metadata": {**name, "namespace": job.team, "labels": labels_of(job)},
         "spec": {**spec, "managedBy": CONTROLLER} if job.dispatched else spec,
     }
 
@@ -32,7 +33,7 @@ def deadline_of(job: JobPlan) -> dict[str, int]:
 def pod_template(job: JobPlan, role: RolePlan, container_name: str) -> dict[str, Any]:
     """The pods of a role."""
     return {
-        "metadata": template_metadata(role.pod, {NAME: job.name}),
+        "metadata": template_metadata(role.pod, pod_labels(job)),
         "spec": pod_spec(role.pod, container(role.pod, container_name)),
     }
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from gpu_tenancy.model.manifests.job_objects import deadline_of, job_object, policy_of_failures
-from gpu_tenancy.model.manifests.labels import NAME
+from gpu_tenancy.model.manifests.labels import pod_labels
 from gpu_tenancy.model.manifests.pods import container, pod_spec, template_metadata
 from gpu_tenancy.model.plan.workloads import JobPlan, RolePlan
 
@@ -27,7 +27,7 @@ def job_of_role(job: JobPlan, role: RolePlan, pod: dict[str, Any]) -> dict[str, 
         "completionMode": "Indexed",
         "parallelism": role.pods,
         "completions": role.pods,
-        **failing(pod, template_metadata(role.pod, {NAME: job.name})),
+        **failing(pod, template_metadata(role.pod, pod_labels(job))),
     }
 
 

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from gpu_tenancy.model.names import USER
 from gpu_tenancy.model.plan.workloads import JobPlan
 
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
@@ -35,7 +36,16 @@ MARGIN: Final = 60
 def labels_of(job: JobPlan) -> dict[str, str]:
     """Labels of a job in a queue. Its own deadline begins again after a preemption or restart, Kueue's does not."""
     end = {_RUN_TIME: str(job.deadline + MARGIN)} if job.deadline is not None else {}
-    return {NAME: job.name, **queued(job.queue, job.pod.priority), **end}
+    whose = {USER: job.user} if job.user else {}
+    return {**pod_labels(job), **queued(job.queue, job.pod.priority), **whose, **end}
+
+
+def pod_labels(job: JobPlan) -> dict[str, str]:
+    """Labels of the pods of a job.
+
+    What a person submits has no name here: it can be that of a server of the team, whose Service would send requests.
+    """
+    return {} if job.user is not None else {NAME: job.name}
 
 
 def queued(queue: str, priority: str | None) -> dict[str, str]:

@@ -5,6 +5,8 @@ from typing import Any, Final
 
 from gpu_tenancy.base.quantity import format_amounts, format_bytes
 from gpu_tenancy.model.catalogue.fabrics import HostMount
+from gpu_tenancy.model.manifests.code import ANNOTATION as CODE
+from gpu_tenancy.model.manifests.code import code_mounts, code_volumes, unpacking
 from gpu_tenancy.model.manifests.labels import STAYS
 from gpu_tenancy.model.manifests.references import (
     file_mounts,
@@ -13,7 +15,6 @@ from gpu_tenancy.model.manifests.references import (
     variable_sources,
     variables,
 )
-from gpu_tenancy.model.names import ACCOUNT
 from gpu_tenancy.model.plan.fabric import PodFabric
 from gpu_tenancy.model.plan.mounts import Mount
 from gpu_tenancy.model.plan.pools import GPU_TAINT_VALUE, NodeTaint
@@ -49,8 +50,13 @@ def near(labels: Iterable[str]) -> dict[str, Any]:
 
 
 def resources(pod: PodPlan) -> dict[str, Any]:
-    """Equal requests and limits: extended resources require this, and the pod's QoS class is Guaranteed."""
+    """Equal requests and limits: extended resources require this, and the pod's QoS class is Guaranteed.
+
+    Empty for a pod that gets the defaults of its namespace.
+    """
     amounts = {**pod.amounts, **(pod.fabric.devices if pod.fabric else {})}
+    if not amounts:
+        return {}
     needed: dict[str, Any] = {"requests": format_amounts(amounts), "limits": format_amounts(amounts)}
     if pod.claims:
         needed["claims"] = [{"name": name} for name in pod.claims]
@@ -79,13 +85,14 @@ def _variables(values: Mapping[str, str]) -> list[dict[str, Any]]:
 def annotations(pod: PodPlan) -> dict[str, str]:
     """Annotations of the pod: its place in the network, its devices, sidecars of its datasets, and that it stays."""
     devices: Mapping[str, str] = pod.fabric.annotations if pod.fabric else {}
-    return {**pod.topology, **devices, **pod.volumes.annotations, **(STAYS if pod.stays else {})}
+    of_code = {CODE: pod.code} if pod.code else {}
+    return {**pod.topology, **devices, **pod.volumes.annotations, **(STAYS if pod.stays else {}), **of_code}
 
 
 def template_metadata(pod: PodPlan, labels: Mapping[str, str], more: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Metadata of a pod template, with `more` annotations, whose values only the deployment may know."""
-    of_pod = {**annotations(pod), **(more or {})}
-    return {"labels": dict(labels), **({"annotations": of_pod} if of_pod else {})}
+    fields = {"labels": dict(labels), "annotations": {**annotations(pod), **(more or {})}}
+    return {key: value for key, value in fields.items() if value}
 
 
 def rights(capabilities: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -99,10 +106,17 @@ def container_rights(pod: PodPlan) -> dict[str, Any]:
     return rights(pod.fabric.capabilities if pod.fabric else ())
 
 
+def command(pod: PodPlan) -> list[str]:
+    """The command of a workload's container, which unpacks its code first; empty for that of the image."""
+    return unpacking(pod.command) if pod.code else list(pod.command)
+
+
 def container(pod: PodPlan, name: str) -> dict[str, Any]:
     """The container of a workload's pod."""
     fields = {
-        "command": list(pod.command),
+        "resources": resources(pod),
+        "securityContext": container_rights(pod),
+        "command": command(pod),
         "args": list(pod.args),
         "env": environment(pod),
         "envFrom": variable_sources(pod.references),
@@ -112,8 +126,6 @@ def container(pod: PodPlan, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "image": pod.image,
-        "resources": resources(pod),
-        "securityContext": container_rights(pod),
         **{key: value for key, value in fields.items() if value},
     }
 
@@ -128,13 +140,13 @@ def mounts(pod: PodPlan) -> list[dict[str, Any]]:
 
     Processes on several GPUs exchange data through /dev/shm.
     """
-    of_memory = [{"name": _SHARED_MEMORY, "mountPath": "/dev/shm"}] if pod.shared_memory else []  # noqa: S108 - of the pod
+    of_memory = [{"name": _SHARED_MEMORY, "mountPath": "/dev/shm"}] if pod.shared_memory != 0 else []  # noqa: S108 - of the pod
     of_claims = [_of_claim(mount) for mount in pod.volumes.mounts]
     if pod.volumes.model:
         of_claims.append({"name": _MODEL, "mountPath": pod.volumes.model[1], "readOnly": True})
     scratch = pod.volumes.scratch
     of_node = [{"name": _SCRATCH, "mountPath": scratch.path}] if scratch else []
-    of_files = file_mounts(pod.references)
+    of_files = [*file_mounts(pod.references), *(code_mounts() if pod.code else ())]
     return [*of_memory, *of_claims, *of_node, *of_files, *host_mounts(pod.fabric.mounts if pod.fabric else ())]
 
 
@@ -156,10 +168,8 @@ def volumes(pod: PodPlan) -> list[dict[str, Any]]:
     Scratch space is an emptyDir: on the node's local disks where these hold the ephemeral storage of pods. The pod does
     not request it, because no quota of Kueue has ephemeral storage, and Kueue would not admit the pod.
     """
-    size = format_bytes(pod.shared_memory)
-    of_memory = (
-        [{"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory", "sizeLimit": size}}] if pod.shared_memory else []
-    )
+    size = {"sizeLimit": format_bytes(pod.shared_memory)} if pod.shared_memory else {}
+    of_memory = [{"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory", **size}}] if pod.shared_memory != 0 else []
     of_claims: list[dict[str, Any]] = [
         {"name": mount.volume, "persistentVolumeClaim": {"claimName": mount.claim, "readOnly": mount.read_only}}
         for mount in pod.volumes.mounts
@@ -168,7 +178,7 @@ def volumes(pod: PodPlan) -> list[dict[str, Any]]:
         of_claims.append({"name": _MODEL, "image": {"reference": pod.volumes.model[0]}})
     scratch = pod.volumes.scratch
     of_node = [{"name": _SCRATCH, "emptyDir": {"sizeLimit": format_bytes(scratch.size)}}] if scratch else []
-    of_files = file_volumes(pod.references)
+    of_files = [*file_volumes(pod.references), *(code_volumes() if pod.code else ())]
     return [*of_memory, *of_claims, *of_node, *of_files, *(host_volumes(pod.fabric) if pod.fabric else [])]
 
 
@@ -221,6 +231,11 @@ def pod_security(pod: PodPlan) -> dict[str, Any]:
     return security
 
 
+def account(pod: PodPlan) -> dict[str, str]:
+    """The ServiceAccount of a pod, as a field of its spec; empty for the default of the namespace."""
+    return {"serviceAccountName": pod.account} if pod.account else {}
+
+
 def pod_spec(pod: PodPlan, workload_container: dict[str, Any]) -> dict[str, Any]:
     """A pod with one container, restricted to nodes with its GPU model, with its priority and without an API token.
 
@@ -240,7 +255,7 @@ def pod_spec(pod: PodPlan, workload_container: dict[str, Any]) -> dict[str, Any]
     return {
         "containers": [workload_container],
         "automountServiceAccountToken": False,
-        "serviceAccountName": ACCOUNT,
+        **account(pod),
         "securityContext": pod_security(pod),
         **{key: value for key, value in fields.items() if value},
         # Variables of Services could have names that an engine reads: VLLM_PORT, for a Service named vllm.

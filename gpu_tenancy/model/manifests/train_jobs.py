@@ -9,7 +9,9 @@ from gpu_tenancy.model.manifests.job_sets import failing, job_of_role, policies
 from gpu_tenancy.model.manifests.labels import NAME
 from gpu_tenancy.model.manifests.pods import (
     POD_SECURITY,
+    account,
     annotations,
+    command,
     container,
     container_rights,
     device_claims,
@@ -98,10 +100,12 @@ def _node(priority: str | None, job: JobPlan | None) -> dict[str, Any]:
 
 def train_job(job: JobPlan) -> dict[str, Any]:
     """A TrainJob, whose runtime has the rest."""
-    runtime = _runtime_spec(job.framework, job.pod.priority, None if job.dispatched else job)
     of_trainer = job.runtime in SHIPPED.values()
-    digest = hashlib.sha256(json.dumps(runtime, sort_keys=True).encode()).hexdigest()[:16]
-    patch: dict[str, Any] = {"metadata": {"annotations": {_RUNTIME: digest}}}
+    patch: dict[str, Any] = {}
+    if job.user is None:  # The runtime of what a person submits is that of the cluster.
+        runtime = _runtime_spec(job.framework, job.pod.priority, None if job.dispatched else job)
+        digest = hashlib.sha256(json.dumps(runtime, sort_keys=True).encode()).hexdigest()[:16]
+        patch["metadata"] = {"annotations": {_RUNTIME: digest}}
     if job.framework in _MPI:
         trainer: dict[str, Any] = {"numNodes": _computing_pods(job)}
     else:
@@ -120,7 +124,7 @@ def _trainer(job: JobPlan) -> dict[str, Any]:
         "image": job.pod.image,
         "numNodes": job.workers,
         "resourcesPerNode": None if job.pod.claims else resources(job.pod),
-        "command": list(job.pod.command),
+        "command": command(job.pod),
         "args": list(job.pod.args),
         "env": environment(job.pod),
     }
@@ -132,7 +136,7 @@ def _patch(job: JobPlan) -> dict[str, Any]:
     pod = job.pod
     node: dict[str, Any] = {"name": NODE, "securityContext": container_rights(pod)}
     place: dict[str, Any] = {
-        "serviceAccountName": ACCOUNT,
+        **account(pod),
         "securityContext": pod_security(pod),
         "containers": [node],
     }
