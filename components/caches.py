@@ -9,11 +9,11 @@ from pulumi_kubernetes.core.v1 import Namespace
 from pulumi_kubernetes.networking.v1 import NetworkPolicy, NetworkPolicySpecArgsDict
 
 from gpu_tenancy.base.quantity import format_amounts, format_bytes
+from gpu_tenancy.model.manifests.pods import tolerations
 from gpu_tenancy.model.plan.buckets import access_mode
 from gpu_tenancy.model.plan.caches import CLAIM_SIZE, CachedDataset, CachePlan, CachePod, CachesPlan
 
 from .operators import critical_pods
-from .pods import tolerations
 
 _DATASET: Final = "Dataset"
 _NETWORK: Final = "ContainerNetwork"

@@ -1,4 +1,4 @@
-"""LeaderWorkerSets: groups of a leader and workers, each of which works as one."""
+"""LeaderWorkerSets of servers: groups of a leader and workers, each of which works as one."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -6,15 +6,11 @@ from typing import Any, Final
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 
-from gpu_tenancy.model.plan.workloads import JobPlan, ServerPlan
+from gpu_tenancy.model.manifests.labels import COMPONENT, NAME, queued
+from gpu_tenancy.model.manifests.leader_worker_sets import group_template
+from gpu_tenancy.model.plan.workloads import ServerPlan
 from gpu_tenancy.model.spec.roles import LEADER, LEADER_WORKER_SET
 
-from .conventions import NAME, queued
-from .job_objects import job_object, pod_template
-
-COMPONENT: Final = "app.kubernetes.io/component"
-"""Label of the pods of a group with their role, by which a server's Service selects the leaders:
-https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/."""
 OF_LEADERS: Final = {COMPONENT: LEADER}
 """Label of leaders."""
 
@@ -33,20 +29,6 @@ REPLACED: Final = (
 """What Kueue's webhook does not let change, because its Workload has counted it. All else is rolled out.
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/leaderworkerset/leaderworkerset_webhook.go,
 `SpecShape` in https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/util/pod/pod.go"""
-
-
-def leader_worker_set(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> CustomResource:
-    """A LeaderWorkerSet. Kueue makes a Workload for each group, and all pods of a group restart together.
-
-    https://github.com/kubernetes-sigs/lws/blob/v0.9.0/api/leaderworkerset/v1/leaderworkerset_types.go
-    """
-    leader, worker = job.roles
-    leader_pods, worker_pods = pod_template(job, leader, "train"), pod_template(job, worker, "train")
-    spec = {
-        "replicas": job.groups,
-        "leaderWorkerTemplate": _groups(leader.pods + worker.pods, leader_pods, worker_pods),
-    }
-    return job_object(name, job, spec, opts)
 
 
 def server_groups(
@@ -71,19 +53,9 @@ def server_groups(
         },
         spec={
             **({} if server.replicas is None else {"replicas": server.replicas}),
-            "leaderWorkerTemplate": _groups(server.nodes, leader, worker),
+            "leaderWorkerTemplate": group_template(server.nodes, leader, worker),
             "networkConfig": {"subdomainPolicy": "UniquePerReplica"},
             "rolloutStrategy": {"type": "RollingUpdate", "rollingUpdateConfiguration": rollout},
         },
         opts=pulumi.ResourceOptions(parent=parent, replace_on_changes=list(REPLACED), delete_before_replace=True),
     )
-
-
-def _groups(size: int, leader: dict[str, Any], worker: dict[str, Any]) -> dict[str, Any]:
-    """The pods of each group: if one fails, all restart, because they wait for each other."""
-    return {
-        "size": size,
-        "restartPolicy": "RecreateGroupOnPodRestart",
-        "leaderTemplate": leader,
-        "workerTemplate": worker,
-    }

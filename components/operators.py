@@ -22,12 +22,13 @@ from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, PolicyRul
 
 from gpu_tenancy.model.catalogue.fabrics import Image
 from gpu_tenancy.model.catalogue.operators import CRITICAL, Probe
+from gpu_tenancy.model.manifests.pods import tolerations
 from gpu_tenancy.model.names import KUBECTL
 from gpu_tenancy.model.plan.operators import ReleasePlan
 from gpu_tenancy.model.plan.operators.network import InfinibandPlan
 
 from .conventions import wire
-from .pods import kubectl_pod, on_pools, tolerations
+from .pods import kubectl_pod, on_pools
 
 _SECONDS: Final = 900
 _RBAC: Final = "rbac.authorization.k8s.io"
@@ -220,7 +221,7 @@ class Infiniband(pulumi.ComponentResource):
         super().__init__("gpu-tenancy:operators:Infiniband", name, {}, opts)
         spec: dict[str, Any] = {
             "nodeAffinity": wire(on_pools(plan.pools)),
-            "tolerations": wire(tolerations(plan.taints)),
+            "tolerations": tolerations(plan.taints),
             "ofedDriver": {**_image(plan.driver), "upgradePolicy": {"autoUpgrade": False}},
             "sriovDevicePlugin": {**_image(plan.plugin), "config": plan.config},
         }

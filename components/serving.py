@@ -12,25 +12,18 @@ from pulumi_kubernetes.autoscaling.v2 import (
     MetricSpecArgsDict,
     MetricTargetArgsDict,
 )
-from pulumi_kubernetes.core.v1 import (
-    AffinityArgsDict,
-    ContainerArgsDict,
-    ContainerPortArgsDict,
-    PodSpecArgsDict,
-    ProbeArgsDict,
-    Service,
-    ServicePortArgsDict,
-)
+from pulumi_kubernetes.core.v1 import Service, ServicePortArgsDict
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.policy.v1 import PodDisruptionBudget
 
+from gpu_tenancy.model.manifests.labels import COMPONENT, NAME, PART_OF, queued
+from gpu_tenancy.model.manifests.pods import container, near, pod_spec, template_metadata
 from gpu_tenancy.model.plan.workloads import ALIVE_AFTER, READY_AFTER, PodPlan, Scaling, ServerPlan
 from gpu_tenancy.model.spec.roles import LEADER, WORKER
 
-from .conventions import DO_NOT_AWAIT, NAME, PART_OF, queued, wire
+from .conventions import DO_NOT_AWAIT
 from .latency import METRICS_PORT, metrics_port, scaled_object, service_monitor, thousandths
-from .leader_worker_sets import COMPONENT, OF_LEADERS, server_groups
-from .pods import container, near, pod_spec, template_metadata
+from .leader_worker_sets import OF_LEADERS, server_groups
 from .routes import http_route
 from .secrets import checksums
 
@@ -104,6 +97,10 @@ class ModelServer(pulumi.ComponentResource):
 
     def _deployment(self, name: str, server: ServerPlan) -> Deployment:
         labels = self._labels | self._shared | queued(server.queue, server.pod.priority)
+        template: Any = {
+            "metadata": template_metadata(server.pod, labels, checksums(server.pod.references)),
+            "spec": self._pod(server.pod, self._container(server)),
+        }
         spec: DeploymentSpecArgsDict = {
             "selector": {"match_labels": self._labels},
             "strategy": {
@@ -111,10 +108,7 @@ class ModelServer(pulumi.ComponentResource):
                 "rolling_update": {"max_surge": server.rollout.surge, "max_unavailable": server.rollout.unavailable},
             },
             "progress_deadline_seconds": server.progress,
-            "template": {
-                "metadata": template_metadata(server.pod, labels, checksums(server.pod.references)),
-                "spec": self._pod(server.pod, self._container(server)),
-            },
+            "template": template,
         }
         if server.replicas is not None:
             spec["replicas"] = server.replicas
@@ -133,35 +127,35 @@ class ModelServer(pulumi.ComponentResource):
         }
         return server_groups(name, server, templates, self)
 
-    def _template(self, role: str, pod: PodPlan, own: ContainerArgsDict) -> dict[str, Any]:
+    def _template(self, role: str, pod: PodPlan, own: dict[str, Any]) -> dict[str, Any]:
         metadata = template_metadata(pod, {**self._labels, COMPONENT: role}, checksums(pod.references))
-        return {"metadata": wire(metadata), "spec": wire(self._pod(pod, own))}
+        return {"metadata": metadata, "spec": self._pod(pod, own)}
 
-    def _container(self, server: ServerPlan) -> ContainerArgsDict:
+    def _container(self, server: ServerPlan) -> dict[str, Any]:
         return {
             **container(server.pod, "server"),
             "ports": _container_ports(server),
-            "startup_probe": _probe(server, threshold=math.ceil(server.startup / _PERIOD)),
-            "readiness_probe": {**_probe(server, threshold=3), "initial_delay_seconds": READY_AFTER},
-            "liveness_probe": {**_probe(server, threshold=3), "initial_delay_seconds": ALIVE_AFTER},
+            "startupProbe": _probe(server, threshold=math.ceil(server.startup / _PERIOD)),
+            "readinessProbe": {**_probe(server, threshold=3), "initialDelaySeconds": READY_AFTER},
+            "livenessProbe": {**_probe(server, threshold=3), "initialDelaySeconds": ALIVE_AFTER},
         }
 
-    def _pod(self, pod: PodPlan, own: ContainerArgsDict) -> PodSpecArgsDict:
-        apart: AffinityArgsDict = {
-            "pod_anti_affinity": {
-                "preferred_during_scheduling_ignored_during_execution": [
+    def _pod(self, pod: PodPlan, own: dict[str, Any]) -> dict[str, Any]:
+        apart = {
+            "podAntiAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
                     {
                         "weight": 100,
-                        "pod_affinity_term": {
-                            "label_selector": {"match_labels": self._labels},
-                            "topology_key": "kubernetes.io/hostname",
+                        "podAffinityTerm": {
+                            "labelSelector": {"matchLabels": self._labels},
+                            "topologyKey": "kubernetes.io/hostname",
                         },
                     }
                 ]
             }
         }
-        affinity: AffinityArgsDict = {**near(pod.caches), **apart} if pod.caches else apart
-        return {**pod_spec(pod, own), "affinity": affinity}
+        close = near(pod.caches) if pod.caches else {}
+        return {**pod_spec(pod, own), "affinity": {**close, **apart}}
 
     def _service(self, name: str, server: ServerPlan) -> Service:
         return Service(
@@ -208,10 +202,10 @@ class ModelServer(pulumi.ComponentResource):
         )
 
 
-def _container_ports(server: ServerPlan) -> list[ContainerPortArgsDict]:
-    ports: list[ContainerPortArgsDict] = [{"name": "http", "container_port": server.port}]
+def _container_ports(server: ServerPlan) -> list[dict[str, Any]]:
+    ports: list[dict[str, Any]] = [{"name": "http", "containerPort": server.port}]
     if metrics := metrics_port(server):
-        ports.append({"name": METRICS_PORT, "container_port": metrics})
+        ports.append({"name": METRICS_PORT, "containerPort": metrics})
     return ports
 
 
@@ -223,12 +217,12 @@ def _service_ports(server: ServerPlan) -> list[ServicePortArgsDict]:
     return ports
 
 
-def _probe(server: ServerPlan, *, threshold: int) -> ProbeArgsDict:
+def _probe(server: ServerPlan, *, threshold: int) -> dict[str, Any]:
     return {
-        "http_get": {"path": server.health, "port": "http"},
-        "period_seconds": _PERIOD,
-        "timeout_seconds": 5,
-        "failure_threshold": threshold,
+        "httpGet": {"path": server.health, "port": "http"},
+        "periodSeconds": _PERIOD,
+        "timeoutSeconds": 5,
+        "failureThreshold": threshold,
     }
 
 

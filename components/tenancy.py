@@ -22,8 +22,7 @@ from .secrets import NamespaceSecrets
 from .serving import ModelServer
 from .snapshots import Snapshots, TeamSnapshots
 from .storage import DatasetVolume, StorageClasses, TeamStorage
-from .train_jobs import TrainingRuntime
-from .training import GangJob, TrainingJob
+from .training import GangJob, TrainingJob, TrainingRuntime
 
 AT_ONCE: Final = 10
 """Teams of a `GradualTenancy` whose namespaces are registered at the same time."""

@@ -4,32 +4,26 @@ from typing import Any, Final
 
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
-from pulumi_kubernetes.batch.v1 import Job, JobSpecArgsDict
-from pulumi_kubernetes.core.v1 import PodSpecArgsDict
+from pulumi_kubernetes.batch.v1 import Job
 
+from gpu_tenancy.model.manifests.gangs import gang_manifest
+from gpu_tenancy.model.manifests.jobs import job_manifest
+from gpu_tenancy.model.manifests.labels import NAME
+from gpu_tenancy.model.manifests.train_jobs import training_runtime
 from gpu_tenancy.model.names import COMPUTE_DOMAIN
-from gpu_tenancy.model.plan.multikueue import CONTROLLER
-from gpu_tenancy.model.plan.workloads import GANG, GangPlan, JobPlan, PodPlan
-from gpu_tenancy.model.spec.roles import KINDS
+from gpu_tenancy.model.plan.runtimes import RuntimePlan
+from gpu_tenancy.model.plan.workloads import GangPlan, JobPlan
 
-from .conventions import DO_NOT_AWAIT, GROUP_MINIMUM, NAME, VOLCANO, labels_of, wire
-from .job_objects import EVICTED, job_set, ray_job
-from .leader_worker_sets import leader_worker_set
-from .pods import container, pod_spec, template_metadata
-from .train_jobs import train_job
+from .conventions import DO_NOT_AWAIT, custom_resource
 
-_ELASTIC: Final = {"kueue.x-k8s.io/job-completions-equal-parallelism": "true"}
-_MINIMUM: Final = "kueue.x-k8s.io/job-min-parallelism"
-"""Annotations by which Kueue admits a Job with fewer pods, and of which each one has an index below their number:
-https://kueue.sigs.k8s.io/docs/tasks/run/jobs/#partial-admission."""
 _OBJECTS: Final = {
-    "JobSet": (job_set, "job-set", "spec"),
+    "JobSet": ("job-set", "spec"),
     # The number of groups can change.
-    "LeaderWorkerSet": (leader_worker_set, "leader-worker-set", "spec.leaderWorkerTemplate"),
-    "RayJob": (ray_job, "ray-job", "spec"),
-    "TrainJob": (train_job, "train-job", "spec"),
+    "LeaderWorkerSet": ("leader-worker-set", "spec.leaderWorkerTemplate"),
+    "RayJob": ("ray-job", "spec"),
+    "TrainJob": ("train-job", "spec"),
 }
-"""By kind: what makes its object, how its resource is named, and the field whose change replaces it."""
+"""By kind: how its resource is named, and the field whose change replaces it."""
 
 
 class TrainingJob(pulumi.ComponentResource):
@@ -52,13 +46,14 @@ class TrainingJob(pulumi.ComponentResource):
             else None
         )
         after = pulumi.ResourceOptions(depends_on=[self.domain] if self.domain else [])
+        manifest = job_manifest(job)
         if job.framework == "job":
             own = pulumi.ResourceOptions(parent=self)
-            self.job: pulumi.Resource = _job(f"{name}-job", job, pulumi.ResourceOptions.merge(own, after))
+            self.job: pulumi.Resource = _job(f"{name}-job", manifest, pulumi.ResourceOptions.merge(own, after))
         else:
-            build, suffix, field = _OBJECTS[KINDS[job.framework].api[1]]
+            suffix, field = _OBJECTS[manifest["kind"]]
             own = _replaced_on_change(self, field)
-            self.job = build(f"{name}-{suffix}", job, pulumi.ResourceOptions.merge(own, after))
+            self.job = custom_resource(f"{name}-{suffix}", manifest, pulumi.ResourceOptions.merge(own, after))
 
 
 class GangJob(pulumi.ComponentResource):
@@ -73,7 +68,27 @@ class GangJob(pulumi.ComponentResource):
 
     def __init__(self, name: str, gang: GangPlan, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:tenancy:GangJob", name, {}, opts)
-        self.job = _volcano_job(f"{name}-job", gang, _replaced_on_change(self))
+        self.job = custom_resource(f"{name}-job", gang_manifest(gang), _replaced_on_change(self))
+
+
+class TrainingRuntime(pulumi.ComponentResource):
+    """A namespaced runtime of Kubeflow Trainer, for one TrainJob, or for TrainJobs of users with one priority class.
+
+    A TrainJob cannot set a priority class, a failure policy, further containers or a second role: the fields that it
+    can patch are those of `PodSpecPatch` in
+    https://github.com/kubeflow/trainer/blob/v2.3.0/pkg/apis/trainer/v1alpha1/trainjob_types.go. Where the namespace's
+    quota admits only some classes, pods of Trainer's own runtimes would be rejected for ever. Like the other workloads,
+    the pods have the team's service account, no API token and no capabilities.
+
+    Example:
+        >>> TrainingRuntime("ml-research-torch", plan(stack).teams[0].runtimes[0])
+    """
+
+    def __init__(self, name: str, runtime: RuntimePlan, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpu-tenancy:tenancy:TrainingRuntime", name, {}, opts)
+        self.runtime = custom_resource(
+            f"{name}-runtime", training_runtime(runtime), pulumi.ResourceOptions(parent=self)
+        )
 
 
 def _replaced_on_change(component: pulumi.ComponentResource, field: str = "spec") -> pulumi.ResourceOptions:
@@ -81,79 +96,10 @@ def _replaced_on_change(component: pulumi.ComponentResource, field: str = "spec"
     return pulumi.ResourceOptions(parent=component, replace_on_changes=[field], delete_before_replace=True)
 
 
-def _job(name: str, job: JobPlan, opts: pulumi.ResourceOptions) -> Job:
-    # Kueue admits the job to the quota; Volcano then schedules its pods together.
-    pod: PodSpecArgsDict = {**pod_spec(job.pod, container(job.pod, "train")), "restart_policy": "Never"}
-    if job.gang:
-        pod["scheduler_name"] = VOLCANO
-    gang = {GROUP_MINIMUM: str(job.workers)} if job.gang else {}
-    elastic = {**_ELASTIC, _MINIMUM: str(job.least)} if job.least else {}
-    spec: JobSpecArgsDict = {
-        "parallelism": job.workers,
-        "completions": job.workers,
-        "completion_mode": "Indexed",
-        "backoff_limit": job.retries,
-        "pod_failure_policy": {"rules": [{"action": "Ignore", "on_pod_conditions": EVICTED}]},
-        "ttl_seconds_after_finished": job.keep,
-        "template": {"metadata": template_metadata(job.pod, {NAME: job.name}), "spec": pod},
-    }
-    if job.deadline is not None:
-        spec["active_deadline_seconds"] = job.deadline
-    if job.dispatched:
-        spec["managed_by"] = CONTROLLER
-    return Job(
-        name,
-        metadata={
-            "name": job.name,
-            "namespace": job.team,
-            "labels": labels_of(job),
-            "annotations": DO_NOT_AWAIT | gang | elastic,
-        },
-        spec=spec,
-        opts=opts,
-    )
-
-
-def _gang_pod(gang: GangPlan, pod: PodPlan) -> PodSpecArgsDict:
-    spec: PodSpecArgsDict = {**pod_spec(pod, container(pod, "train")), "restart_policy": "OnFailure"}
-    if gang.deadline is not None:  # A Volcano Job has no field for a deadline.
-        spec["active_deadline_seconds"] = gang.deadline
-    return spec
-
-
-def _volcano_job(name: str, gang: GangPlan, opts: pulumi.ResourceOptions) -> CustomResource:
-    spec: dict[str, Any] = {
-        "schedulerName": VOLCANO,
-        "queue": gang.queue,
-        "minAvailable": sum(role.pods for role in gang.roles),
-        "maxRetry": gang.retries,
-        "ttlSecondsAfterFinished": gang.keep,
-        # The pods address each other by host name and wait for each other, so if one is lost, all must restart.
-        "plugins": {"env": [], "svc": []},
-        "policies": [{"event": "PodEvicted", "action": "RestartJob"}],
-        "tasks": [
-            {
-                "name": role.name,
-                "replicas": role.pods,
-                # Volcano's webhook sets the default only on create, and rejects an update without it.
-                "maxRetry": gang.retries,
-                "template": {
-                    "metadata": wire(template_metadata(role.pod, {NAME: gang.name})),
-                    "spec": wire(_gang_pod(gang, role.pod)),
-                },
-            }
-            for role in gang.roles
-        ],
-        **({"priorityClassName": gang.pod.priority} if gang.pod.priority else {}),
-    }
-    return CustomResource(
-        name,
-        api_version=GANG[0],
-        kind=GANG[1],
-        metadata={"name": gang.name, "namespace": gang.team, "labels": {NAME: gang.name}},
-        spec=spec,
-        opts=opts,
-    )
+def _job(name: str, manifest: dict[str, Any], opts: pulumi.ResourceOptions) -> Job:
+    metadata = manifest["metadata"]
+    metadata["annotations"] = DO_NOT_AWAIT | metadata.get("annotations", {})
+    return Job(name, metadata=metadata, spec=manifest["spec"], opts=opts)
 
 
 def compute_domain(name: str, job: JobPlan, channels: str, opts: pulumi.ResourceOptions) -> CustomResource:

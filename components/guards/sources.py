@@ -10,6 +10,7 @@ from typing import Any, Final
 from gpu_tenancy.base.quantity import format_amounts
 from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.model.kinds import WorkloadKind
+from gpu_tenancy.model.manifests.labels import MARGIN, STAYS
 from gpu_tenancy.model.names import ACCOUNT, CHANNEL_CLASS
 from gpu_tenancy.model.plan.guards import USUAL_LIMITS, GuardsPlan
 from gpu_tenancy.model.plan.images import own_images, prefix_expression
@@ -18,7 +19,6 @@ from gpu_tenancy.model.plan.pools import GPU_TAINT_VALUE
 from gpu_tenancy.model.plan.service_accounts import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.workloads import SHIPPED
 
-from ..conventions import MARGIN, STAYS
 from .cel import KINDS, gang_specs, key, literal, partitions, places_of_pods, queue_place, template_places
 
 _READ: Final = re.compile(r"\bvariables\.(\w+)")

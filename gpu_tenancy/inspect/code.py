@@ -11,22 +11,16 @@ import io
 import os
 import subprocess
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.texts import first_names
 
-ANNOTATION: Final = "gpu-tenancy.dev/code"
-"""Of pods: the archive, a compressed tar in base64."""
-FOLDER: Final = "/code"
-"""Where the code is in the container, and its command runs."""
 LARGEST: Final = 180 * 1024
 """Bytes of the archive. All annotations of an object have at most 256 KiB, and base64 makes four bytes of three:
 https://github.com/kubernetes/kubernetes/blob/v1.34.0/staging/src/k8s.io/apimachinery/pkg/api/validation/objectmeta.go"""
-_MOUNT: Final = "/gpu-tenancy"
-_UNPACK: Final = f'cd {FOLDER} && base64 -d {_MOUNT}/code | tar -xzf - && exec "$@"'
 _LEFT_OUT: Final = frozenset({".git", ".hg", ".venv", "venv", "node_modules", "__pycache__", ".ipynb_checkpoints"})
 """Folders that are not code, where git does not know what is ignored."""
 _SHOWN: Final = 3
@@ -91,24 +85,3 @@ def _walked(folder: Path) -> Iterator[str]:
         folders[:] = [name for name in folders if name not in _LEFT_OUT]
         found = (Path(above, name) for name in files)
         yield from (str(file.relative_to(folder)) for file in found if file.is_symlink() or file.is_file())
-
-
-def unpacking(command: Sequence[str]) -> list[str]:
-    """A command that unpacks the code and then runs another one there; its image needs sh, base64, tar and gzip.
-
-    Raises:
-        ConsoleError: there is no command.
-    """
-    if not command:
-        raise ConsoleError("--code: no command", "add it after `--`: it runs where the code is")
-    return ["/bin/sh", "-c", _UNPACK, "code", *command]
-
-
-def code_volumes() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The volumes of a pod with code, and their mounts: the archive, and where it is unpacked."""
-    field = {"fieldPath": f"metadata.annotations['{ANNOTATION}']"}
-    archive = {"items": [{"path": "code", "fieldRef": field}]}
-    return (
-        [{"name": "code", "emptyDir": {}}, {"name": "code-archive", "downwardAPI": archive}],
-        [{"name": "code", "mountPath": FOLDER}, {"name": "code-archive", "mountPath": _MOUNT, "readOnly": True}],
-    )

@@ -22,10 +22,12 @@ from gpu_tenancy.model.written import Data, UnreadableError, read_yaml
 _TAKEN: Final = frozenset(
     {
         "image", "command", "args", "env", "flavor", "gpus", "cpu", "memory", "datasets", "volumes", "priority",
-        "framework", "workers", "deadline",
+        "framework", "workers", "deadline", "shared_memory", "scratch", "movable", "retries", "keep",
     }
 )  # fmt: skip
 """Fields of a job that `Wish` has too."""
+_OF_RUNTIME: Final = frozenset({"keep", "retries"})
+"""Those that a TrainJob has no field for: they are in a TrainingRuntime, which researchers may not create."""
 
 
 def read_job(file: FilePath, team: str) -> Wish:
@@ -75,6 +77,9 @@ def _of_stacks(path: Path, job: Training) -> Iterator[Problem]:
         if job.framework in get_args(Launched):
             rule += f": {NO_LAUNCHER}"
         yield Problem((*path, "framework"), rule, fix, job.framework)
+    if job.kind.runtime:
+        for field in sorted(job.model_fields_set & _OF_RUNTIME):
+            yield Problem((*path, field), f"is not a key of jobs that you submit with framework: {job.framework}", fix)
     if job.elastic:
         yield Problem((*path, "workers"), "sets min and max, which jobs that you submit cannot have", fix)
     for name, variable in job.env.items():
@@ -99,4 +104,10 @@ def _wish(name: str, job: Training) -> Wish:
         {key: (variable.secret, variable.key or "") for key, variable in job.env.items() if variable.secret},
         {**job.datasets, **job.volumes},
         args=tuple(job.args),
+        datasets=frozenset(job.datasets),
+        shared_memory=job.shared_memory,
+        scratch=job.scratch,
+        stays=job.stays,
+        retries=job.retries,
+        keep=int(job.keep),
     )

@@ -6,7 +6,7 @@ made in its container, where those can read it who may open a shell in it, and t
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
@@ -18,10 +18,14 @@ from gpu_tenancy.inspect.jobs import read_jobs
 from gpu_tenancy.inspect.overview import JobRow, rows
 from gpu_tenancy.inspect.pods import Manifest, label, name_of
 from gpu_tenancy.inspect.reading import State
-from gpu_tenancy.inspect.submitting import Wish, container_of, placed, volumes_of
+from gpu_tenancy.inspect.submitting import Wish, placed
+from gpu_tenancy.inspect.submitting import pod_of as pod_of_wish
+from gpu_tenancy.inspect.terms import Terms
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.manifests.labels import queued
+from gpu_tenancy.model.manifests.pods import container, pod_spec
 from gpu_tenancy.model.names import ACCOUNT, NOTEBOOK, NOTEBOOK_PORT, NOTEBOOK_TOKEN, NOTEBOOKS, USER
 from gpu_tenancy.model.plan.mounts import STORAGE_GROUP
 from gpu_tenancy.model.plan.notebooks import NotebooksOffer
@@ -32,7 +36,6 @@ _PROGRAM: Final = "/opt/gpu-tenancy"
 _COMMAND: Final = ("python3", f"{_PROGRAM}/notebook.py")
 _HOST: Final = "NOTEBOOK_HOST"
 """Variable of a notebook to which the stack has a route."""
-_RESTRICTED: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 _LONGEST: Final = 50
 """Characters of a name: labels of its pod have the name with a hash or a number."""
 _STILL_STOPPING: Final = ("scaling down is still in progress", "scale-down is still being deleted")
@@ -162,18 +165,18 @@ def notebook_of(choice: Choice, team: str, offer: NotebooksOffer, state: State) 
         mounts=choice.mounts or {},
         user=choice.user,
     )
-    labels, place = placed(wish, team, state)
-    own = {NOTEBOOK: choice.name, **{key: value for key, value in labels.items() if key == USER}}
-    volumes, mounts = volumes_of(wish)
-    container = {
-        "name": "notebook",
-        **container_of(wish, place),
+    queue, place = placed(wish, team, state)
+    own = {NOTEBOOK: choice.name, **({USER: choice.user} if choice.user else {})}
+    plan = pod_of_wish(wish, place, team, state, Terms(restricted=True, account=ACCOUNT))
+    plan = replace(plan, volumes=replace(plan.volumes, group=STORAGE_GROUP))
+    base = container(plan, "notebook")
+    kernel = {
+        **base,
         "workingDir": _HOME,
-        "securityContext": _RESTRICTED,
         "volumeMounts": [
             {"name": "home", "mountPath": _HOME},
             {"name": "program", "mountPath": _PROGRAM, "readOnly": True},
-            *mounts,
+            *base.get("volumeMounts", ()),
         ],
         # A pod that is idle is not ready: the CronJob of the platform stops it.
         "readinessProbe": {
@@ -183,19 +186,8 @@ def notebook_of(choice: Choice, team: str, offer: NotebooksOffer, state: State) 
             "failureThreshold": 3,
         },
     }
-    pod = {
-        "serviceAccountName": ACCOUNT,
-        "automountServiceAccountToken": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "fsGroup": STORAGE_GROUP,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "containers": [container],
-        **place.spec,
-        "volumes": [{"name": "program", "configMap": {"name": NOTEBOOKS}}, *volumes],
-    }
+    pod = pod_spec(plan, kernel)
+    pod["volumes"] = [{"name": "program", "configMap": {"name": NOTEBOOKS}}, *pod.get("volumes", ())]
     home: dict[str, Json] = {
         "accessModes": [offer.home.access_mode],
         "resources": {"requests": {"storage": offer.home.size}},
@@ -204,7 +196,7 @@ def notebook_of(choice: Choice, team: str, offer: NotebooksOffer, state: State) 
     return {
         "apiVersion": STATEFUL_SET[0],
         "kind": STATEFUL_SET[1],
-        "metadata": {"name": choice.name, "namespace": team, "labels": {**labels, **own}},
+        "metadata": {"name": choice.name, "namespace": team, "labels": {**queued(queue, None), **own}},
         "spec": {
             "replicas": 1,
             "serviceName": choice.name,

@@ -1,34 +1,40 @@
 """The object of a job that a person describes in a few words: what it needs of the queue and its nodes is filled in."""
 
 import re
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from gpu_tenancy.base.amounts import amount_text, amounts
+from gpu_tenancy.base.amounts import amounts
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at, maps_at, text_at, texts_at
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import CLAIMED, CPU, MEMORY, is_extended
 from gpu_tenancy.inspect.cluster_queues import ClusterQueue
-from gpu_tenancy.inspect.code import ANNOTATION, code_volumes, unpacking
-from gpu_tenancy.inspect.demand import PRIORITY_LABEL, QUEUE_LABEL
 from gpu_tenancy.inspect.nodes import read_nodes
 from gpu_tenancy.inspect.pods import Manifest, name_of
 from gpu_tenancy.inspect.queues import NO_LOCAL_QUEUE, Queues
 from gpu_tenancy.inspect.reading import State
-from gpu_tenancy.model.names import HOLD, NODE, USER, Runtime
-from gpu_tenancy.model.plan.pools import NVIDIA
-from gpu_tenancy.model.plan.workloads import SHIPPED
-from gpu_tenancy.model.spec.roles import KINDS
+from gpu_tenancy.inspect.terms import Terms
+from gpu_tenancy.kueue.topology import UNCONSTRAINED
+from gpu_tenancy.model.manifests.jobs import job_manifest
+from gpu_tenancy.model.names import BUCKET, HOLD, USER, Runtime
+from gpu_tenancy.model.plan.mounts import STORAGE_GROUP, Mount, Mounts
+from gpu_tenancy.model.plan.pods import exchange_data, usual_shared_memory
+from gpu_tenancy.model.plan.pools import GPU_TAINT_VALUE, NVIDIA, NodeTaint
+from gpu_tenancy.model.plan.secrets import References, VariableReference
+from gpu_tenancy.model.plan.workloads import SHIPPED, JobPlan, PodPlan, RolePlan
+from gpu_tenancy.model.spec.data import Scratch
+from gpu_tenancy.model.spec.roles import HEAD, KINDS, WORKER
+from gpu_tenancy.model.spec.workloads import Training
 
 _LONGEST: Final = 63
 """Characters of the value of a label."""
-_HEAD: Final = {CPU: "2", MEMORY: "8Gi"}
-"""What the head of a Ray cluster has, on which no tasks run."""
-_CPU: Final = 1000
-_GIB: Final = 2**30
+_UNITS: Final = {CPU: 1000, MEMORY: 2**30}
+"""What the sizes of pods are multiples of."""
+_HEAD: Final = {CPU: 2000, MEMORY: 8 * 2**30}
+"""What the head of a Ray cluster has where the defaults of the namespace are not readable; no tasks run on it."""
+_USUAL: Final = Training.model_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,12 @@ class Wish:
         user: whose job it is, as a label; empty for nobody's.
         args: arguments of the image's own command, or of `command`.
         code: archive of the folder in which the command runs, as `code.packed` has it; empty for none.
+        datasets: claims of `mounts` that are known to be of datasets.
+        shared_memory: size of /dev/shm in bytes, 0 for the container runtime's default; None for that of a stack.
+        scratch: temporary space on the node; None without.
+        stays: whether node autoscalers leave the pods where they run.
+        retries: before it is marked as failed; a TrainJob has those of its runtime.
+        keep: seconds after which it is deleted when finished; a TrainJob has that of its runtime, a RayJob none.
     """
 
     image: str
@@ -70,11 +82,12 @@ class Wish:
     user: str = ""
     args: Sequence[str] = ()
     code: str = ""
-
-    @property
-    def marks(self) -> dict[str, Any]:
-        """The metadata of pods, as a field of their template; empty without."""
-        return {"metadata": {"annotations": {ANNOTATION: self.code}}} if self.code else {}
+    datasets: frozenset[str] = frozenset()
+    shared_memory: int | None = None
+    scratch: Scratch | None = None
+    stays: bool = True
+    retries: int = _USUAL["retries"].default
+    keep: int = int(_USUAL["keep"].default)
 
 
 def user_label(username: str) -> str:
@@ -87,35 +100,116 @@ def user_label(username: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", name)[:_LONGEST].strip("._-")
 
 
-def job_of(wish: Wish, team: str, state: State) -> dict[str, Any]:
-    """The Job, TrainJob or RayJob of a wish, in the queue of the team.
+def job_of(wish: Wish, team: str, state: State, terms: Terms | None = None) -> dict[str, Any]:
+    """The Job, TrainJob or RayJob of a wish, in the queue of the team, as the same job of a stack.
 
-    Queue, tolerations and, with GPUs, CPU and memory come from the objects that the user may read. What is not
-    readable is left to the defaults of the namespace; GPUs then are `nvidia.com/gpu`.
+    Queue, nodes, tolerations, CPU and memory come from the objects that the user may read. What is not readable is left
+    to the defaults of the namespace; GPUs then are `nvidia.com/gpu`.
 
     Args:
         wish: what the person wants.
         team: the namespace.
         state: with the kinds of `fit`.
+        terms: of the namespace.
 
     Raises:
-        ConsoleError: the namespace has no queue, or the queue does not have the flavor or GPUs.
+        ConsoleError: the namespace has no queue, the queue does not have the flavor or GPUs, or a command is missing.
     """
-    labels, place = placed(wish, team, state)
-    metadata: dict[str, Any] = {"name": wish.name} if wish.name else {"generateName": "train-"}
-    metadata |= {"namespace": team, "labels": labels}
-    if wish.priority and wish.framework != "job":
-        labels[PRIORITY_LABEL] = wish.priority
-    api_version, kind = KINDS[wish.framework].api
-    if wish.framework in SHIPPED:
-        spec = _train_job(wish, place, SHIPPED[wish.framework])
-    else:
-        spec = _ray_job(wish, place) if wish.framework == "ray" else _job(wish, place)
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+    return job_manifest(_plan(wish, team, state, terms or Terms()))
 
 
-def placed(wish: Wish, team: str, state: State) -> "tuple[dict[str, str], Place]":
-    """Labels of what a person submits, and what its pods need of the queue and its nodes; see `job_of`.
+def _plan(wish: Wish, team: str, state: State, terms: Terms) -> JobPlan:
+    ray = KINDS[wish.framework].submits
+    if wish.code and ray:
+        fix = "bring it by the image, or by a claim of the team with --mount"
+        raise ConsoleError("--code: cannot be combined with --framework ray, whose workers run no command", fix)
+    if wish.code and not wish.command:
+        raise ConsoleError("--code: no command", "add it after `--`: it runs where the code is")
+    if ray and not wish.command:
+        raise ConsoleError("--framework ray: no command", "add it after `--`: the head of the cluster runs it")
+    queue, place = placed(wish, team, state)
+    pod = pod_of(wish, place, team, state, terms)
+    roles = [RolePlan(WORKER, wish.nodes, replace(pod, command=(), args=()) if ray else pod)]
+    if ray:
+        roles.insert(0, RolePlan(HEAD, 1, _head(wish, roles[0].pod, team, state)))
+    return JobPlan(
+        name=wish.name,
+        team=team,
+        queue=queue,
+        framework=wish.framework,
+        roles=tuple(roles),
+        gang=False,
+        retries=wish.retries,
+        deadline=wish.deadline or terms.deadline,
+        keep=wish.keep,
+        runtime=SHIPPED.get(wish.framework),
+        entrypoint=(*wish.command, *wish.args) if ray else (),
+        user=wish.user,
+    )
+
+
+def pod_of(wish: Wish, place: "Place", team: str, state: State, terms: Terms) -> PodPlan:
+    """The pods of a wish."""
+    shared = wish.shared_memory
+    if shared is None and exchange_data(wish.gpus, wish.nodes + KINDS[wish.framework].submits):
+        shared = usual_shared_memory(place.amounts[MEMORY]) if MEMORY in place.amounts else None
+    elif shared is None:
+        shared = 0
+    secrets = sorted(wish.secrets.items())
+    return PodPlan(
+        image=wish.image,
+        command=tuple(wish.command),
+        args=tuple(wish.args),
+        env=dict(wish.env),
+        amounts=place.amounts,
+        node_labels=dict(place.labels),
+        tolerated=place.taints,
+        priority=wish.priority or terms.priority or None,
+        shared_memory=shared,
+        volumes=_mounts(wish, team, state),
+        references=References(tuple(VariableReference(name, "secret", *source) for name, source in secrets)),
+        topology=place.topology,
+        stays=wish.stays,
+        non_root=terms.restricted,
+        account=terms.account,
+        code=wish.code,
+    )
+
+
+def _head(wish: Wish, worker: PodPlan, team: str, state: State) -> PodPlan:
+    """The head of a Ray cluster: on nodes without GPUs, if the queue has any and no flavor is chosen."""
+    _, place = placed(replace(wish, gpus=0, cpu="", memory=""), team, state) if not wish.flavor else ("", None)
+    sizes = _defaults(state) or _HEAD
+    head = replace(worker, amounts=sizes, shared_memory=wish.shared_memory or 0)
+    if place is None or not place.flavors:
+        return head
+    return replace(head, node_labels=dict(place.labels), tolerated=place.taints, topology=place.topology)
+
+
+def _mounts(wish: Wish, team: str, state: State) -> Mounts:
+    """The volumes of a pod: first its datasets, then storage of the team."""
+    claims = {name_of(claim): claim for claim in state.of("PersistentVolumeClaim", team)}
+    cached = {name_of(dataset) for dataset in state.of("Dataset", team)}
+    of_buckets = {name for name, claim in claims.items() if text_at(claim, "metadata", "annotations", BUCKET)}
+    datasets = [name for name in wish.mounts if name in wish.datasets | cached | of_buckets]
+    storage = [name for name in wish.mounts if name not in datasets]
+
+    def writes(name: str) -> bool:
+        modes = at(claims.get(name, {}), "spec", "accessModes")
+        return isinstance(modes, list) and "ReadWriteMany" in modes
+
+    mounts = (
+        *(
+            Mount(f"dataset-{index}", name, wish.mounts[name], not writes(name), cached=name in cached)
+            for index, name in enumerate(datasets)
+        ),
+        *(Mount(f"storage-{index}", name, wish.mounts[name], read_only=False) for index, name in enumerate(storage)),
+    )
+    return Mounts(mounts, wish.scratch, group=STORAGE_GROUP if storage else None)
+
+
+def placed(wish: Wish, team: str, state: State) -> "tuple[str, Place]":
+    """The queue of what a person submits, and what its pods need of the queue and its nodes; see `job_of`.
 
     Raises:
         ConsoleError: the namespace has no queue, or the queue does not have the flavor or GPUs.
@@ -124,8 +218,7 @@ def placed(wish: Wish, team: str, state: State) -> "tuple[dict[str, str], Place]
     queue = queues.usual(team)
     if not queue and state.sees("LocalQueue"):
         raise ConsoleError(f"namespace {team}: no queue to submit to", NO_LOCAL_QUEUE)
-    labels = {QUEUE_LABEL: queue or team, **({USER: wish.user} if wish.user else {})}
-    return labels, _place(wish, queues, queues.homes.get(team, {}).get(queue, ""))
+    return queue or team, _place(wish, queues, queues.homes.get(team, {}).get(queue, ""))
 
 
 def scheduled(job: Mapping[str, Any], schedule: str) -> dict[str, Any]:
@@ -160,45 +253,62 @@ def scheduled(job: Mapping[str, Any], schedule: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What pods need to get to their nodes; amounts are requests and limits, as Kubernetes writes them."""
+    """What pods need to get to their nodes.
 
-    amounts: Mapping[str, str]
+    Attributes:
+        amounts: requests and limits, in base units.
+        labels: node selector.
+        taints: those that they tolerate.
+        topology: annotations by which Kueue selects nodes; empty where a flavor has no topology.
+        flavors: those of the queue on which they can run, as far as it is readable.
+    """
+
+    amounts: Mapping[str, int]
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
-    tolerations: tuple[Mapping[str, str], ...] = ()
-
-    @property
-    def spec(self) -> dict[str, Any]:
-        """The fields of a pod."""
-        fields = {"nodeSelector": dict(self.labels), "tolerations": [dict(one) for one in self.tolerations]}
-        return {key: value for key, value in fields.items() if value}
+    taints: tuple[NodeTaint, ...] = ()
+    topology: Mapping[str, str] = field(default_factory=dict[str, str])
+    flavors: tuple[str, ...] = ()
 
 
 def _place(wish: Wish, queues: Queues, name: str) -> Place:
     """What pods of a ClusterQueue need."""
     queue = queues.cluster_queues.get(name)
-    sizes = {CPU: wish.cpu, MEMORY: wish.memory}
-    sizes = {resource: amount for resource, amount in sizes.items() if amount}
+    written = {CPU: wish.cpu, MEMORY: wish.memory}
+    sizes = amounts({resource: amount for resource, amount in written.items() if amount})
     flavors = {name_of(flavor): flavor for flavor in queues.state.of("ResourceFlavor")}
     if queue is None:
-        taint = ({"key": NVIDIA, "operator": "Exists", "effect": "NoSchedule"},) if wish.gpus else ()
-        return Place({**sizes, **({NVIDIA: str(wish.gpus)} if wish.gpus else {})}, {}, taint)
-    lines = [line for line in queue.spec.quotas if _is_gpu(line[1]) == bool(wish.gpus)]
+        taint = NodeTaint(NVIDIA, GPU_TAINT_VALUE, "NoSchedule")
+        return Place({**sizes, **({NVIDIA: wish.gpus} if wish.gpus else {})}, {}, (taint,) if wish.gpus else ())
+    # Each flavor of a group lists all of its resources, with 0 of those that its nodes do not have.
+    offered = [line for line, quota in queue.spec.quotas.items() if quota.nominal or quota.borrowing_limit != 0]
+    with_gpus = {flavor for flavor, resource in offered if _is_gpu(resource)}
+    lines = [line for line in offered if _is_gpu(line[1]) == bool(wish.gpus)]
     known = dict.fromkeys(flavor for flavor, _ in lines)
     if wish.flavor and wish.flavor not in known:
         of_gpus = "GPUs" if wish.gpus else "CPUs"
         raise ConsoleError(
             f"flavor {wish.flavor}: queue {queue.name} has no {of_gpus} of it", nearest(wish.flavor, known)
         )
-    lines = [line for line in lines if wish.flavor in {"", line[0]}]
+    # Pods without GPUs stay away from nodes with GPUs, unless a person chooses these.
+    avoided = with_gpus if not wish.gpus else set[str]()
+    lines = [line for line in lines if (line[0] == wish.flavor if wish.flavor else line[0] not in avoided)]
     if wish.gpus and not lines:
         raise ConsoleError(f"queue {queue.name} has no GPUs", "ask the platform team for a guarantee, or set --gpus 0")
-    chosen = [flavors[flavor] for flavor in dict.fromkeys(flavor for flavor, _ in lines) if flavor in flavors]
-    labels = texts_at(chosen[0], "spec", "nodeLabels") if wish.flavor and chosen else {}
-    if not wish.gpus:
-        return Place(sizes, labels)
-    resource = _resource({resource for _, resource in lines}, queue)
-    share = _share(resource, wish, chosen, queue, queues)
-    return Place({**share, **sizes, resource: str(wish.gpus)}, labels, tuple(_tolerations(chosen)))
+    names = dict.fromkeys(flavor for flavor, _ in lines)
+    chosen = [flavors[flavor] for flavor in names if flavor in flavors]
+    if wish.gpus:
+        resource = _resource({resource for _, resource in lines}, queue)
+        sizes = {**_share(resource, wish, chosen, queue, queues), **sizes, resource: wish.gpus}
+    else:
+        sizes = {**_defaults(queues.state), **sizes}
+    levels = chosen and all(text_at(flavor, "spec", "topologyName") for flavor in chosen)
+    return Place(
+        sizes,
+        texts_at(chosen[0], "spec", "nodeLabels") if len(names) == len(chosen) == 1 else {},
+        tuple(_taints(chosen)),
+        {UNCONSTRAINED: "true"} if levels else {},
+        tuple(names),
+    )
 
 
 def _is_gpu(resource: str) -> bool:
@@ -212,24 +322,34 @@ def _resource(found: set[str], queue: ClusterQueue) -> str:
     return NVIDIA if NVIDIA in found else min(found)
 
 
-def _tolerations(flavors: Sequence[Manifest]) -> list[dict[str, str]]:
-    """Tolerations of all taints of some flavors, except those of a hold for maintenance."""
+def _taints(flavors: Sequence[Manifest]) -> Iterable[NodeTaint]:
+    """The taints of some flavors, each once, except those of a hold for maintenance."""
     taints = (taint for flavor in flavors for taint in maps_at(flavor, "spec", "nodeTaints"))
-    keys = {(str(taint.get("key")), str(taint.get("effect"))) for taint in taints}
-    return [{"key": key, "operator": "Exists", "effect": effect} for key, effect in sorted(keys) if key != HOLD]
+    made = (NodeTaint(*(text_at(taint, key) for key in ("key", "value", "effect"))) for taint in taints)
+    return dict.fromkeys(taint for taint in made if taint.key != HOLD)
+
+
+def _defaults(state: State) -> dict[str, int]:
+    """CPU and memory of a pod without GPUs, as for the jobs of a stack: what containers of the namespace request."""
+    found: dict[str, int] = {}
+    for bounds in state.of("LimitRange"):
+        for bound in maps_at(bounds, "spec", "limits"):
+            if text_at(bound, "type") == "Container":
+                found |= amounts(at(bound, "defaultRequest"))
+    return {name: max(unit, found[name] // unit * unit) for name, unit in _UNITS.items() if name in found}
 
 
 def _share(
     resource: str, wish: Wish, flavors: Sequence[Manifest], queue: ClusterQueue, queues: Queues
-) -> dict[str, str]:
-    """CPU and memory of a pod: its GPUs' part of the smallest node less 10 %, and at most their part of the limit.
+) -> dict[str, int]:
+    """CPU and memory of a pod: its GPUs'' part of the smallest node less 10 %, and at most their part of the limit.
 
     The 10 % are for the node's own daemons. Both are as for the jobs of a stack; a container has at most what the
     namespace admits. Empty where nothing is readable.
     """
     limits = {line: queues.quotas.potential_available(queue.name, line) for line in queue.spec.quotas}
-    share: dict[str, str] = {}
-    for name, unit in ((CPU, _CPU), (MEMORY, _GIB)):
+    share: dict[str, int] = {}
+    for name, unit in _UNITS.items():
         of_node = [whole[name] * 9 // 10 // whole[resource] for whole in _nodes(resource, flavors, queues.state)]
         of_queue = [
             limits[flavor, name] // gpus
@@ -239,7 +359,7 @@ def _share(
         most = [part * wish.gpus for part in (*of_node, *of_queue)]
         if most:
             amount = min((*most, *_maxima(name, queues.state)))
-            share[name] = amount_text(name, max(unit, amount // unit * unit))
+            share[name] = max(unit, amount // unit * unit)
     return share
 
 
@@ -258,110 +378,3 @@ def _maxima(resource: str, state: State) -> Iterator[int]:
         for bound in maps_at(bounds, "spec", "limits"):
             if text_at(bound, "type") == "Container" and (most := amounts(at(bound, "max")).get(resource)):
                 yield most
-
-
-def container_of(wish: Wish, place: Place) -> dict[str, Any]:
-    """The container of a pod, without its name."""
-    sizes = dict(place.amounts)
-    sources = {name: {"secretKeyRef": {"name": of, "key": key}} for name, (of, key) in wish.secrets.items()}
-    fields = {
-        "image": wish.image,
-        "command": unpacking(wish.command) if wish.code else list(wish.command),
-        "args": list(wish.args),
-        "env": [
-            *({"name": name, "value": value} for name, value in wish.env.items()),
-            *({"name": name, "valueFrom": source} for name, source in sources.items()),
-        ],
-        "resources": {"requests": sizes, "limits": sizes} if sizes else {},
-    }
-    return {key: value for key, value in fields.items() if value}
-
-
-def volumes_of(wish: Wish) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The volumes of a pod, and their mounts. Pods with several GPUs exchange data by shared memory."""
-    volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in wish.mounts]
-    mounts = [{"name": claim, "mountPath": path} for claim, path in wish.mounts.items()]
-    if wish.code:
-        more = code_volumes()
-        volumes, mounts = [*volumes, *more[0]], [*mounts, *more[1]]
-    if wish.gpus > 1 or wish.gpus * wish.nodes > 1:
-        volumes.append({"name": "shared-memory", "emptyDir": {"medium": "Memory"}})
-        mounts.append({"name": "shared-memory", "mountPath": "/dev/shm"})  # noqa: S108 - where NCCL looks for it
-    return volumes, mounts
-
-
-def _job(wish: Wish, place: Place) -> dict[str, Any]:
-    volumes, mounts = volumes_of(wish)
-    container = {"name": "train", **container_of(wish, place), **({"volumeMounts": mounts} if mounts else {})}
-    pod = {
-        "restartPolicy": "Never",
-        "containers": [container],
-        **place.spec,
-        **({"volumes": volumes} if volumes else {}),
-    }
-    if wish.priority:
-        pod["priorityClassName"] = wish.priority
-    return {
-        "parallelism": wish.nodes,
-        "completions": wish.nodes,
-        "completionMode": "Indexed",
-        **({"activeDeadlineSeconds": wish.deadline} if wish.deadline else {}),
-        # An evicted pod is not a retry.
-        "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]},
-        "template": {**wish.marks, "spec": pod},
-    }
-
-
-def _train_job(wish: Wish, place: Place, runtime: str) -> dict[str, Any]:
-    container = container_of(wish, place)
-    if "resources" in container:
-        container["resourcesPerNode"] = container.pop("resources")
-    volumes, mounts = volumes_of(wish)
-    pod = place.spec
-    if volumes:
-        pod |= {"volumes": volumes, "containers": [{"name": NODE, "volumeMounts": mounts}]}
-    jobs = [{"name": NODE, "template": {"spec": {"template": {**wish.marks, "spec": pod}}}}]
-    patch = {
-        "manager": "gpu-tenancy.dev/submit",
-        "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}},
-    }
-    return {
-        "runtimeRef": {"name": runtime},
-        "trainer": {"numNodes": wish.nodes, **container},
-        **({"activeDeadlineSeconds": wish.deadline} if wish.deadline else {}),
-        **({"runtimePatches": [patch]} if pod else {}),
-    }
-
-
-def _ray_job(wish: Wish, place: Place) -> dict[str, Any]:
-    """A RayJob whose command the head runs; each node is a worker.
-
-    Raises:
-        ConsoleError: there is no command.
-    """
-    if wish.code:
-        fix = "bring it by the image, or by a claim of the team with --mount"
-        raise ConsoleError("--code: cannot be combined with --framework ray, whose workers run no command", fix)
-    if not wish.command:
-        raise ConsoleError("--framework ray: no command", "add it after `--`: the head of the cluster runs it")
-    volumes, mounts = volumes_of(wish)
-    container = container_of(wish, place)
-    for own in ("command", "args"):
-        container.pop(own, None)
-    shared: dict[str, Any] = {"volumes": volumes} if volumes else {}
-    mounted = {"name": "ray", **container, **({"volumeMounts": mounts} if mounts else {})}
-    head = {"containers": [{**mounted, "resources": {"requests": _HEAD, "limits": _HEAD}}], **shared}
-    workers = {"containers": [mounted], **place.spec, **shared}
-    group = {"groupName": "worker", "rayStartParams": {}, "template": {"spec": workers}}
-    count = dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), wish.nodes)
-    return {
-        "entrypoint": shlex.join([*wish.command, *wish.args]),
-        # In the other modes, a pod or container of its own submits the command, which needs quota too.
-        "submissionMode": "HTTPMode",
-        "shutdownAfterJobFinishes": True,
-        **({"activeDeadlineSeconds": wish.deadline} if wish.deadline else {}),
-        "rayClusterSpec": {
-            "headGroupSpec": {"rayStartParams": {"num-cpus": "0"}, "template": {"spec": head}},
-            "workerGroupSpecs": [{**group, **count}],
-        },
-    }

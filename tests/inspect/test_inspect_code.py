@@ -8,8 +8,10 @@ import pytest
 from live_builders import state
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.inspect.code import ANNOTATION, LARGEST, packed, unpacking
+from gpu_tenancy.inspect.code import LARGEST, packed
 from gpu_tenancy.inspect.submitting import Wish, job_of
+from gpu_tenancy.model.manifests.code import ANNOTATION, unpacking
+from gpu_tenancy.model.manifests.labels import STAYS
 
 IMAGE = "registry.example.com/ml/train:3.0.1"
 
@@ -78,7 +80,7 @@ def test_what_is_too_large_or_no_folder_is_refused(folder: Path, tmp_path: Path)
 def test_the_pods_have_the_archive_as_a_file_and_a_place_for_the_code() -> None:
     wish = Wish(IMAGE, ("python", "train.py"), "x", code="Y29kZQ==")
     template = job_of(wish, "research", state())["spec"]["template"]
-    assert template["metadata"]["annotations"] == {ANNOTATION: "Y29kZQ=="}
+    assert template["metadata"]["annotations"] == {**STAYS, ANNOTATION: "Y29kZQ=="}
     (container,) = template["spec"]["containers"]
     assert container["command"][-2:] == ["python", "train.py"]
     assert {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]} == {

@@ -91,8 +91,12 @@ def test_arguments_are_those_of_the_container_or_of_the_entrypoint_of_ray(tmp_pa
         ),
         ("j:\n  gpus: 1\n", "job.yaml:1: teams.a.training.j.image: required key is missing; add it: "),
         (
-            "j:\n  image: i:1\n  retries: 1\n",
-            "job.yaml:3: teams.a.training.j.retries: is not a key of jobs that you submit; remove it, or add the job",
+            "j:\n  image: i:1\n  gang: true\n",
+            "job.yaml:3: teams.a.training.j.gang: is not a key of jobs that you submit; remove it, or add the job",
+        ),
+        (
+            "j:\n  image: i:1\n  retries: 1\n  framework: jax\n",
+            "job.yaml:3: teams.a.training.j.retries: is not a key of jobs that you submit with framework: jax; remove",
         ),
         (
             "j:\n  image: i:1\n  framework: jobset\n",

@@ -34,12 +34,13 @@ def test_a_job_gets_queue_tolerations_and_its_gpus_share_of_the_smallest_node() 
     assert (job["spec"]["parallelism"], job["spec"]["completions"]) == (2, 2)
     pod = pod_of(job)
     assert pod["tolerations"] == [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]
-    assert "nodeSelector" not in pod
+    assert pod["nodeSelector"] == {"model": "a100"}, "the only flavor of the queue, as in a stack"
     (container,) = pod["containers"]
     amounts = {"cpu": "21", "memory": "225Gi", GPU: "4"}
     assert container["resources"] == {"requests": amounts, "limits": amounts}
     assert container["command"] == ["python", "train.py"]
-    assert pod["volumes"] == [{"name": "shared-memory", "emptyDir": {"medium": "Memory"}}]
+    memory = {"medium": "Memory", "sizeLimit": "57600Mi"}
+    assert pod["volumes"] == [{"name": "shared-memory", "emptyDir": memory}]
 
 
 def with_cpu(cpu: str, memory: str) -> Data:
@@ -99,8 +100,8 @@ def test_variables_secrets_mounts_priority_and_deadline_are_where_each_kind_has_
         {"name": "LR", "value": "0.1"},
         {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "wandb", "key": "key"}}},
     ]
-    claim = [{"name": "corpus", "persistentVolumeClaim": {"claimName": "corpus"}}]
-    mount = [{"name": "corpus", "mountPath": "/data"}]
+    claim = [{"name": "storage-0", "persistentVolumeClaim": {"claimName": "corpus", "readOnly": False}}]
+    mount = [{"name": "storage-0", "mountPath": "/data", "readOnly": False}]
     job = job_of(Wish(IMAGE, **words), "research", state())
     assert job["metadata"]["generateName"] == "train-"
     assert job["spec"]["activeDeadlineSeconds"] == 3600
@@ -109,10 +110,11 @@ def test_variables_secrets_mounts_priority_and_deadline_are_where_each_kind_has_
     assert (pod["containers"][0]["env"], pod["containers"][0]["volumeMounts"]) == (env, mount)
     train = job_of(Wish(IMAGE, framework="pytorch", **words), "research", state())
     assert train["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "ml-high"
-    assert train["spec"]["runtimeRef"] == {"name": "torch-distributed"}
+    assert train["spec"]["runtimeRef"] == {"kind": "ClusterTrainingRuntime", "name": "torch-distributed"}
     assert (train["spec"]["activeDeadlineSeconds"], train["spec"]["trainer"]["env"]) == (3600, env)
     assert patched(train)["volumes"] == claim
-    assert patched(train)["containers"] == [{"name": "node", "volumeMounts": mount}]
+    (node_,) = patched(train)["containers"]
+    assert (node_["name"], node_["volumeMounts"]) == ("node", mount)
 
 
 def test_what_may_not_be_read_is_left_to_the_namespace() -> None:
@@ -126,7 +128,9 @@ def test_what_may_not_be_read_is_left_to_the_namespace() -> None:
 
 def test_a_job_without_gpus_gets_what_the_namespace_gives() -> None:
     pod = pod_of(job_of(Wish(IMAGE, gpus=0), "research", state()))
-    assert pod == {"restartPolicy": "Never", "containers": [{"name": "train", "image": IMAGE}]}
+    assert "nodeSelector" not in pod, "the queue has nodes with GPUs only"
+    (container,) = pod["containers"]
+    assert (container["name"], container["image"], "resources" in container) == ("train", IMAGE, False)
 
 
 def mig() -> State:
@@ -172,10 +176,11 @@ def test_a_ray_job_has_a_head_without_gpus_and_a_worker_for_each_node() -> None:
     head = job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
     (group,) = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
     worker = group["template"]["spec"]
-    assert (group["replicas"], "tolerations" in head, "tolerations" in worker) == (3, False, True)
+    assert (group["replicas"], "tolerations" in head, "tolerations" in worker) == (3, True, True)
     limits = [pod["containers"][0]["resources"]["limits"].get(GPU) for pod in (head, worker)]
     assert limits == [None, "4"]
-    assert [mount["mountPath"] for mount in head["containers"][0]["volumeMounts"]] == ["/h", "/dev/shm"]  # noqa: S108 - where NCCL looks
+    paths = [[mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]] for pod in (head, worker)]
+    assert paths == [["/h"], ["/dev/shm", "/h"]]  # noqa: S108 - where NCCL looks
     with pytest.raises(ConsoleError, match="--framework ray: no command"):
         job_of(Wish(IMAGE, framework="ray"), "research", state())
 

@@ -9,11 +9,12 @@ from pulumi_kubernetes.apps.v1 import DaemonSet
 from pulumi_kubernetes.core.v1 import ContainerArgsDict, PodSpecArgsDict
 
 from gpu_tenancy.model.catalogue.fabrics import FabricRow, HostMount, Installer, fabrics
+from gpu_tenancy.model.manifests.pods import host_mounts
 from gpu_tenancy.model.plan.cluster import NodePool
 from gpu_tenancy.model.plan.fabric import network_name
 from gpu_tenancy.model.spec.clouds.gcp import FabricNetwork, GcpCluster
 
-from ...pods import host_mounts, on_pools
+from ...pods import on_pools
 from .daemons import PAUSE, node_daemon_set, node_pod
 
 INJECTOR: Final = "device-injector"

@@ -117,6 +117,7 @@ def submit(
         from gpu_tenancy.inspect.demand import demand
         from gpu_tenancy.inspect.job_files import read_job
         from gpu_tenancy.inspect.submitting import Wish, job_of, scheduled, user_label
+        from gpu_tenancy.inspect.terms import read_terms
 
         if schedule and (follow or after):
             raise ConsoleError("--schedule: cannot be combined with --after or --follow", "remove one of them")
@@ -152,7 +153,7 @@ def submit(
             _wait_for(cluster, after, team)
         with terminal.reported_if_slow("reading the cluster and running a dry run"):
             state = read_for_fit(cluster, team)
-            manifest = job_of(wish, team, state)
+            manifest = job_of(wish, team, state, read_terms(cluster, team, state, wish.image))
             created = scheduled(manifest, schedule) if schedule else manifest
             if dry_run:
                 sys.stdout.write(yaml.safe_dump(created, sort_keys=False))

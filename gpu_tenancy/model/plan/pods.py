@@ -84,9 +84,24 @@ def shared_memory(workload: Workload, size: PodSize) -> int:
     """
     if workload.shared_memory is not None:
         return workload.shared_memory
-    together = isinstance(workload, (Server, Training)) and sum(workload.pods_by_role.values()) > 1
-    several = workload.gpus > 1 or (workload.gpus and together) or engine_of(workload)
-    return size.amounts[MEMORY] // 4 // _MIB * _MIB if several else 0
+    pods = sum(workload.pods_by_role.values()) if isinstance(workload, (Server, Training)) else 1
+    exchanges = exchange_data(workload.gpus, pods) or engine_of(workload)
+    return usual_shared_memory(size.amounts[MEMORY]) if exchanges else 0
+
+
+def exchange_data(gpus: int, pods: int) -> bool:
+    """Whether GPUs of a workload exchange data.
+
+    Args:
+        gpus: of a pod.
+        pods: of all roles.
+    """
+    return gpus > 1 or (gpus == 1 and pods > 1)
+
+
+def usual_shared_memory(memory: int) -> int:
+    """Size of /dev/shm in bytes of a pod with this memory whose GPUs exchange data."""
+    return memory // 4 // _MIB * _MIB
 
 
 def _part(tree: Tree, team: str, flavor: Flavor, workload: Workload) -> dict[str, int]:

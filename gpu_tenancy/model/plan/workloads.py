@@ -7,6 +7,7 @@ from typing import Final
 from gpu_tenancy.base.quantity import Amounts, is_extended
 from gpu_tenancy.model.catalogue.engines import Engine
 from gpu_tenancy.model.kinds import kinds
+from gpu_tenancy.model.names import ACCOUNT
 from gpu_tenancy.model.plan.caches import caches_of
 from gpu_tenancy.model.plan.compute_domains import channels_of
 from gpu_tenancy.model.plan.engines import DEREGISTERED_AFTER, engine_of, grace_period
@@ -48,7 +49,8 @@ class PodPlan:
         amounts: requests and limits, in base units: CPU, memory, GPUs.
         node_labels: node selector: its GPU's model.
         tolerated: taints of those nodes.
-        shared_memory: size of /dev/shm in bytes; 0 for the container runtime's default.
+        shared_memory: size of /dev/shm in bytes; 0 for the container runtime's default, None for what the memory of
+            the pod allows.
         fabric: what the network between GPUs needs; None without.
         volumes: what the container mounts of the team, and its scratch space.
         references: what it uses of Secrets and ConfigMaps.
@@ -60,6 +62,8 @@ class PodPlan:
         non_root: whether the namespace rejects pods that may run as root.
         ends: seconds for which it answers requests after its deletion has begun, and its grace period; None for the
             defaults.
+        account: its ServiceAccount; None for the default of the namespace.
+        code: archive of the folder in which its command runs, as `tenancy submit --code` packs it; empty without.
     """
 
     image: str
@@ -70,7 +74,7 @@ class PodPlan:
     node_labels: dict[str, str]
     tolerated: tuple[NodeTaint, ...]
     priority: str | None
-    shared_memory: int = 0
+    shared_memory: int | None = 0
     fabric: PodFabric | None = None
     volumes: Mounts = NO_MOUNTS
     references: References = NO_REFERENCES
@@ -81,6 +85,8 @@ class PodPlan:
     engine: Engine | None = None
     non_root: bool = False
     ends: tuple[int, int] | None = None
+    account: str | None = ACCOUNT
+    code: str = ""
 
     @property
     def claims(self) -> dict[str, str]:
@@ -219,6 +225,7 @@ class JobPlan:
         dispatched: whether a worker of MultiKueue runs it, and the controllers of this cluster leave it alone.
         entrypoint: command that is submitted to the pods; empty for other kinds than a RayJob.
         groups: number of groups of a LeaderWorkerSet, each with the pods of `roles`.
+        user: whose it is, as a label, if a person submits it; empty for nobody's, None for a job of a stack.
     """
 
     name: str
@@ -236,6 +243,7 @@ class JobPlan:
     dispatched: bool = False
     entrypoint: tuple[str, ...] = ()
     groups: int = 1
+    user: str | None = None
 
     @property
     def channels(self) -> str | None:

@@ -1,6 +1,7 @@
 """What a researcher of the stack `local` submits as upstream's examples have it; tests/docs runs those of the docs."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final
@@ -14,12 +15,13 @@ from typer.testing import CliRunner, Result
 
 from gpu_tenancy.base.json import at, text_at
 from gpu_tenancy.cli.main import app
-from gpu_tenancy.inspect.code import ANNOTATION, packed
+from gpu_tenancy.inspect.code import packed
 from gpu_tenancy.inspect.target import KINDS as TARGETS
 from gpu_tenancy.inspect.target import owners
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.manifests.code import ANNOTATION
 
 pytestmark = pytest.mark.platform
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
@@ -77,6 +79,36 @@ def test_code_of_a_folder_comes_with_the_pods(researcher: Researcher, framework:
         assert {"code": "/code", "code-archive": "/gpu-tenancy"}.items() <= mounts.items()
     finally:
         researcher.end(made)
+
+
+@pytest.mark.usefixtures("restricted")
+@pytest.mark.parametrize(("framework", "pods"), [("job", 2), ("pytorch", 2), ("ray", 2)])
+def test_a_namespace_that_rejects_root_admits_what_one_line_submits(
+    researcher: Researcher, framework: str, pods: int
+) -> None:
+    words = ("--image", "registry.example.com/ml/train:3.0.1", "--gpus", "4", "--nodes", pods, "--framework", framework)
+    done = tenancy(researcher, "submit", "--name", "rootless", *words, "--", "python", "train.py")
+    assert done.exit_code == 0, done.output
+    kind = {"job": "Job", "ray": "RayJob"}.get(framework, "TrainJob")
+    made: Manifest = {"apiVersion": api_of(kind), "kind": kind, "metadata": {"name": "rootless", "namespace": TEAM}}
+    try:
+        for pod in researcher.running("rootless", pods + (framework == "ray")):
+            assert at(pod, "spec", "securityContext", "runAsNonRoot") is True
+            assert at(pod, "spec", "serviceAccountName") == "workload"
+            assert at(pod, "spec", "automountServiceAccountToken") is False or framework == "pytorch"
+    finally:
+        researcher.end(made)
+
+
+@pytest.fixture
+def restricted(researcher: Researcher) -> Iterator[None]:
+    """The namespace of the team while it enforces the strictest level of Pod Security."""
+    level = "pod-security.kubernetes.io/enforce"
+    space = Reference("v1", "Namespace", TEAM)
+    found = researcher.cluster.get(*space) or {}
+    researcher.cluster.patch(space, {"metadata": {"labels": {level: "restricted"}}})
+    yield
+    researcher.cluster.patch(space, {"metadata": {"labels": {level: text_at(found, "metadata", "labels", level)}}})
 
 
 def test_a_schedule_makes_jobs_that_the_queue_admits_as_those_of_whom_submitted_it(researcher: Researcher) -> None:

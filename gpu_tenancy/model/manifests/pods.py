@@ -1,0 +1,263 @@
+"""Pods of workloads, shared by servers, jobs and gangs."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from gpu_tenancy.base.quantity import format_amounts, format_bytes
+from gpu_tenancy.model.catalogue.fabrics import HostMount
+from gpu_tenancy.model.manifests.code import ANNOTATION as CODE
+from gpu_tenancy.model.manifests.code import code_mounts, code_volumes, unpacking
+from gpu_tenancy.model.manifests.labels import STAYS
+from gpu_tenancy.model.manifests.references import (
+    file_mounts,
+    file_volumes,
+    pull_secrets,
+    variable_sources,
+    variables,
+)
+from gpu_tenancy.model.plan.fabric import PodFabric
+from gpu_tenancy.model.plan.mounts import Mount
+from gpu_tenancy.model.plan.pools import GPU_TAINT_VALUE, NodeTaint
+from gpu_tenancy.model.plan.workloads import PodPlan
+
+
+def tolerations(taints: Iterable[NodeTaint]) -> list[dict[str, str]]:
+    """A toleration for each taint; for GPU taints with any value, because existing clusters use different ones."""
+    return [
+        {"key": taint.key, "operator": "Exists", "effect": taint.effect}
+        if taint.value in {"", GPU_TAINT_VALUE}
+        else {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
+        for taint in taints
+    ]
+
+
+def near(labels: Iterable[str]) -> dict[str, Any]:
+    """The affinity of pods that prefer nodes with these labels: those that have caches of their datasets.
+
+    Fluid's webhook would add the same to pods with a label, but its failure would reject them.
+    """
+    return {
+        "nodeAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "weight": 100,
+                    "preference": {"matchExpressions": [{"key": label, "operator": "In", "values": ["true"]}]},
+                }
+                for label in labels
+            ]
+        }
+    }
+
+
+def resources(pod: PodPlan) -> dict[str, Any]:
+    """Equal requests and limits: extended resources require this, and the pod's QoS class is Guaranteed.
+
+    Empty for a pod that gets the defaults of its namespace.
+    """
+    amounts = {**pod.amounts, **(pod.fabric.devices if pod.fabric else {})}
+    if not amounts:
+        return {}
+    needed: dict[str, Any] = {"requests": format_amounts(amounts), "limits": format_amounts(amounts)}
+    if pod.claims:
+        needed["claims"] = [{"name": name} for name in pod.claims]
+    return needed
+
+
+def device_claims(pod: PodPlan) -> list[dict[str, str]]:
+    """The claims of a pod: of the channel of its job's ComputeDomain, and of interfaces; empty without."""
+    return [{"name": name, "resourceClaimTemplateName": template} for name, template in pod.claims.items()]
+
+
+def environment(pod: PodPlan) -> list[dict[str, Any]]:
+    """The environment variables, in a stable order: the fabric's, and those of the stack, which win."""
+    referring = variables(pod.references)
+    texts = {**(pod.fabric.env if pod.fabric else {}), **pod.env}
+    return sorted(
+        [*_variables({name: text for name, text in texts.items() if name not in referring}), *referring.values()],
+        key=lambda variable: str(variable["name"]),
+    )
+
+
+def _variables(values: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [{"name": name, "value": value} for name, value in sorted(values.items())]
+
+
+def annotations(pod: PodPlan) -> dict[str, str]:
+    """Annotations of the pod: its place in the network, its devices, sidecars of its datasets, and that it stays."""
+    devices: Mapping[str, str] = pod.fabric.annotations if pod.fabric else {}
+    of_code = {CODE: pod.code} if pod.code else {}
+    return {**pod.topology, **devices, **pod.volumes.annotations, **(STAYS if pod.stays else {}), **of_code}
+
+
+def template_metadata(pod: PodPlan, labels: Mapping[str, str], more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Metadata of a pod template, with `more` annotations, whose values only the deployment may know."""
+    fields = {"labels": dict(labels), "annotations": {**annotations(pod), **(more or {})}}
+    return {key: value for key, value in fields.items() if value}
+
+
+def rights(capabilities: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The security context of a container: no privilege escalation, and no capabilities but these."""
+    added = {"add": list(capabilities)} if capabilities else {}
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"], **added}}
+
+
+def container_rights(pod: PodPlan) -> dict[str, Any]:
+    """The security context of a workload's container: without capabilities, unless its fabric needs one."""
+    return rights(pod.fabric.capabilities if pod.fabric else ())
+
+
+def command(pod: PodPlan) -> list[str]:
+    """The command of a workload's container, which unpacks its code first; empty for that of the image."""
+    return unpacking(pod.command) if pod.code else list(pod.command)
+
+
+def container(pod: PodPlan, name: str) -> dict[str, Any]:
+    """The container of a workload's pod."""
+    fields = {
+        "resources": resources(pod),
+        "securityContext": container_rights(pod),
+        "command": command(pod),
+        "args": list(pod.args),
+        "env": environment(pod),
+        "envFrom": variable_sources(pod.references),
+        "volumeMounts": mounts(pod),
+        "lifecycle": {"preStop": {"sleep": {"seconds": pod.ends[0]}}} if pod.ends else {},
+    }
+    return {
+        "name": name,
+        "image": pod.image,
+        **{key: value for key, value in fields.items() if value},
+    }
+
+
+_SHARED_MEMORY: Final = "shared-memory"
+_SCRATCH: Final = "scratch"
+_MODEL: Final = "model"
+
+
+def mounts(pod: PodPlan) -> list[dict[str, Any]]:
+    """The mounts of a workload's container: /dev/shm, its data and files, and the libraries and devices of its fabric.
+
+    Processes on several GPUs exchange data through /dev/shm.
+    """
+    of_memory = [{"name": _SHARED_MEMORY, "mountPath": "/dev/shm"}] if pod.shared_memory != 0 else []  # noqa: S108 - of the pod
+    of_claims = [_of_claim(mount) for mount in pod.volumes.mounts]
+    if pod.volumes.model:
+        of_claims.append({"name": _MODEL, "mountPath": pod.volumes.model[1], "readOnly": True})
+    scratch = pod.volumes.scratch
+    of_node = [{"name": _SCRATCH, "mountPath": scratch.path}] if scratch else []
+    of_files = [*file_mounts(pod.references), *(code_mounts() if pod.code else ())]
+    return [*of_memory, *of_claims, *of_node, *of_files, *host_mounts(pod.fabric.mounts if pod.fabric else ())]
+
+
+def _of_claim(mount: Mount) -> dict[str, Any]:
+    # If Fluid's mount of the node fails and is mounted again, running pods see it:
+    # https://github.com/fluid-cloudnative/fluid/tree/v1.0.8/pkg/webhook/plugins/mountpropagationinjector
+    again = {"mountPropagation": "HostToContainer"} if mount.cached else {}
+    return {"name": mount.volume, "mountPath": mount.path, "readOnly": mount.read_only, **again}
+
+
+def host_mounts(paths: Iterable[HostMount]) -> list[Any]:
+    """The mounts of a container for paths of the node."""
+    return [{"name": mount.name, "mountPath": mount.path} for mount in paths]
+
+
+def volumes(pod: PodPlan) -> list[dict[str, Any]]:
+    """The volumes of a pod. /dev/shm counts as the container's memory.
+
+    Scratch space is an emptyDir: on the node's local disks where these hold the ephemeral storage of pods. The pod does
+    not request it, because no quota of Kueue has ephemeral storage, and Kueue would not admit the pod.
+    """
+    size = {"sizeLimit": format_bytes(pod.shared_memory)} if pod.shared_memory else {}
+    of_memory = [{"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory", **size}}] if pod.shared_memory != 0 else []
+    of_claims: list[dict[str, Any]] = [
+        {"name": mount.volume, "persistentVolumeClaim": {"claimName": mount.claim, "readOnly": mount.read_only}}
+        for mount in pod.volumes.mounts
+    ]
+    if pod.volumes.model:
+        of_claims.append({"name": _MODEL, "image": {"reference": pod.volumes.model[0]}})
+    scratch = pod.volumes.scratch
+    of_node = [{"name": _SCRATCH, "emptyDir": {"sizeLimit": format_bytes(scratch.size)}}] if scratch else []
+    of_files = [*file_volumes(pod.references), *(code_volumes() if pod.code else ())]
+    return [*of_memory, *of_claims, *of_node, *of_files, *(host_volumes(pod.fabric) if pod.fabric else [])]
+
+
+def host_volumes(fabric: PodFabric) -> list[dict[str, Any]]:
+    """The paths of the node that the containers of a pod mount for its fabric."""
+    return [{"name": mount.name, "hostPath": {"path": mount.host}} for mount in fabric.host_mounts]
+
+
+def sidecars(fabric: PodFabric | None) -> list[dict[str, Any]]:
+    """The daemon of a fabric as a sidecar: it starts before the workload's container and ends after it.
+
+    https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/
+    """
+    if fabric is None or fabric.daemon is None:
+        return []
+    daemon = fabric.daemon
+    return [
+        {
+            "name": daemon.name,
+            "image": daemon.image,
+            "restartPolicy": "Always",
+            "command": list(daemon.command),
+            "env": _variables(daemon.env),
+            "securityContext": rights(daemon.capabilities),
+            "volumeMounts": host_mounts(daemon.mounts),
+        }
+    ]
+
+
+POD_SECURITY: Final = {"seccompProfile": {"type": "RuntimeDefault"}}
+
+
+def pod_security(pod: PodPlan) -> dict[str, Any]:
+    """The security context of a pod: with the user of its engine, and without root where the namespace rejects it.
+
+    The root of its storage is given to its group, once for each volume.
+
+    The files in it are not touched, or each start would visit all of them:
+    https://kubernetes.io/docs/tasks/configure-pod-container/security-context/
+    """
+    security: dict[str, Any] = {**POD_SECURITY}
+    if pod.engine or pod.non_root:
+        security["runAsNonRoot"] = True
+    if pod.engine:
+        security["runAsUser"] = pod.engine.user
+        security["runAsGroup"] = pod.engine.group
+    if pod.volumes.group is not None:
+        security["fsGroup"] = pod.volumes.group
+        security["fsGroupChangePolicy"] = "OnRootMismatch"
+    return security
+
+
+def account(pod: PodPlan) -> dict[str, str]:
+    """The ServiceAccount of a pod, as a field of its spec; empty for the default of the namespace."""
+    return {"serviceAccountName": pod.account} if pod.account else {}
+
+
+def pod_spec(pod: PodPlan, workload_container: dict[str, Any]) -> dict[str, Any]:
+    """A pod with one container, restricted to nodes with its GPU model, with its priority and without an API token.
+
+    What is empty is left out: Kueue removes empty fields from a job that it starts, and they would differ.
+    """
+    fields = {
+        "nodeSelector": pod.node_labels,
+        "tolerations": tolerations(pod.tolerated),
+        "affinity": near(pod.caches) if pod.caches else {},
+        "resourceClaims": device_claims(pod),
+        "priorityClassName": pod.priority,
+        "volumes": volumes(pod),
+        "initContainers": sidecars(pod.fabric),
+        "imagePullSecrets": pull_secrets(pod.references),
+        "terminationGracePeriodSeconds": pod.ends[1] if pod.ends else None,
+    }
+    return {
+        "containers": [workload_container],
+        "automountServiceAccountToken": False,
+        **account(pod),
+        "securityContext": pod_security(pod),
+        **{key: value for key, value in fields.items() if value},
+        # Variables of Services could have names that an engine reads: VLLM_PORT, for a Service named vllm.
+        **({"enableServiceLinks": False} if pod.engine else {}),
+    }
