@@ -49,11 +49,6 @@ VIOLATIONS: Final[Mapping[str, tuple[str, Callable[[Json], None]]]] = {
         "no-privileged",
         lambda spec: _add(spec, "initContainers", {"name": "i9", "securityContext": {"privileged": True}}),
     ),
-    "escalation": ("no-privilege-escalation", lambda spec: _context(spec, allowPrivilegeEscalation=True)),
-    "device": (
-        "no-block-devices",
-        lambda spec: _container(spec, volumeDevices=[{"name": "raw", "devicePath": "/dev/xvda"}]),
-    ),
     "unmasked": ("no-privileged", lambda spec: _context(spec, procMount="Unmasked")),
     "host process": ("no-privileged", lambda spec: _context(spec, windowsOptions={"hostProcess": True})),
     "host process of the pod": (
@@ -64,8 +59,6 @@ VIOLATIONS: Final[Mapping[str, tuple[str, Callable[[Json], None]]]] = {
     "hostNetwork": ("no-host-namespaces", lambda spec: spec.update(hostNetwork=True)),
     "hostPath": ("no-host-paths", lambda spec: _add(spec, "volumes", {"name": "host", "hostPath": {"path": "/"}})),
     "hostPort": ("no-host-ports", lambda spec: _container(spec, ports=[{"containerPort": 80, "hostPort": 80}])),
-    "seccomp": ("no-unconfined", lambda spec: _context(spec, seccompProfile={"type": "Unconfined"})),
-    "sysctl": ("no-unconfined", lambda spec: _of_pod(spec, sysctls=[{"name": "kernel.msgmax"}])),
     "variable": (
         "gpu-visible-devices",
         lambda spec: _add(spec["containers"][0], "env", {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}),
