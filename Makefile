@@ -37,7 +37,7 @@ help: ## Show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 # Where `make engine` has built Pulumi, its folder comes last on the PATH: an installed CLI comes first.
-ENGINE = $(shell $(RUN) python -m gpu_tenancy.embedded.pulumi_engine)
+ENGINE = $(shell $(RUN) python -m gpu_tenancy.embedded.pulumi_engine path)
 
 up: ready ## Deploy stack $(STACK) to the embedded platform and verify its guarantees; REPLACE=1 deletes another stack there
 	@$(if $(ENGINE),PATH="$$PATH:$(ENGINE)") $(RUN) tenancy local up $(STACK) $(if $(REPLACE),--replace)

@@ -27,6 +27,11 @@ KUBERNETES: Final = "v1.36.3"
 
 _UNREADABLE: Final = re.compile(r": (?P<module>\S+@v\S+): reading \S+: (?P<why>\d{3} .+)")
 """Go's line about a module that the module proxy refuses; it is repeated for each file that imports the module."""
+_INSTEAD: Final = {
+    False: "set KUBEBUILDER_ASSETS or GPU_TENANCY_CONTROLLERS to a folder with programs",
+    True: "set GOPROXY to a module proxy, or install the Pulumi CLI: https://www.pulumi.com/docs/install/",
+}
+"""What to do without a build, by whether it is one of Pulumi's programs."""
 _PULUMI: Final = "github.com/pulumi/pulumi/sdk/v3"
 _FLAGS: Final = (
     "-trimpath",
@@ -118,7 +123,7 @@ def build(
         target = _Target(Path(unfinished), output, _linker_flags(source))
         if not _compile(go, source_folder(source), tuple(packages.values()), target, report):
             output.flush()
-            raise _failure(log, what)
+            raise _failure(log, what, source)
         for program, package in packages.items():
             (Path(unfinished) / _executable(package)).replace(folder / program)
     log.unlink()
@@ -176,7 +181,7 @@ def _linker_flags(source: str) -> str:
     return " ".join(["-s", "-w", *(f"-X {name}={value}" for name, value in stamps.items())])
 
 
-def _failure(log: Path, what: str) -> ConsoleError:
+def _failure(log: Path, what: str, source: str) -> ConsoleError:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     if full := next((line.strip() for line in lines if "no space left on device" in line), None):
         return ConsoleError(f"disk full: {full}", "free 4 GB, then run the same command again")
@@ -185,9 +190,5 @@ def _failure(log: Path, what: str) -> ConsoleError:
     detail = why or f"Last log lines:{chr(10)}{tail(log, 15)}"
     return ConsoleError(
         f"building {what} failed. {detail}",
-        trusting(
-            detail,
-            f"see the full log in {log}, or set KUBEBUILDER_ASSETS or GPU_TENANCY_CONTROLLERS to a folder"
-            " with programs",
-        ),
+        trusting(detail, f"see the full log in {log}, or {_INSTEAD[source.startswith('pulumi')]}"),
     )

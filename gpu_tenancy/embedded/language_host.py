@@ -10,11 +10,14 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import grpc
 from pulumi.automation._server import LanguageServer  # pyright: ignore[reportPrivateUsage]
 from pulumi.runtime.proto import language_pb2_grpc
+
+_POLL: Final = 2.0
+"""Seconds after which an engine that was killed is noticed."""
 
 
 class LanguageHost(LanguageServer):
@@ -23,7 +26,7 @@ class LanguageHost(LanguageServer):
     def __init__(self) -> None:
         super().__init__(lambda: None)
 
-    def Run(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802 - the protocol's name
+    def Run(self, request: Any, context: Any) -> Any:  # noqa: N802 - the protocol's name
         """Runs a program in its folder."""
         os.chdir(request.pwd)
         program = Path(request.info.program_directory, request.info.entry_point)
@@ -34,21 +37,23 @@ class LanguageHost(LanguageServer):
             runpy.run_path(str(program), run_name="__main__")
 
         self.program = run
-        response = super().Run(request, context)
+        response = super().Run(request, context)  # pyright: ignore[reportUnknownMemberType] - the SDK has no types
         if response.error:  # it is in the diagnostics already
             response.error, response.bail = "", True
         return response
 
 
 def serve() -> None:
-    """Serves on loopback until the engine interrupts this process; the first line of the output is the port."""
+    """Serves on loopback until the engine interrupts this process or is gone; the first line printed is the port."""
+    engine = os.getppid()
     server = grpc.server(ThreadPoolExecutor(4))
     language_pb2_grpc.add_LanguageRuntimeServicer_to_server(LanguageHost(), server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     print(port, flush=True)
     with suppress(KeyboardInterrupt):
-        server.wait_for_termination()
+        while server.wait_for_termination(_POLL) and os.getppid() == engine:
+            pass
 
 
 if __name__ == "__main__":

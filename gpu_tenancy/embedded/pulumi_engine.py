@@ -8,12 +8,14 @@ it starts `gpu_tenancy.embedded.language_host`.
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import platformdirs
 
 from gpu_tenancy.base import terminal
+from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.building import build, built, source_folder
 from gpu_tenancy.embedded.processes import alone
@@ -50,15 +52,23 @@ def build_engine(cache: Path, report: Report) -> None:
         host.chmod(0o755)
 
 
-def main() -> None:
-    """Builds the programs with the argument `build`; without it, prints the folders for a PATH."""
+def main(arguments: Sequence[str]) -> int:
+    """Builds the programs with the argument `build`; with `path`, prints their folders as in a PATH."""
     cache = platformdirs.user_cache_path("gpu-tenancy")
-    if sys.argv[1:] == ["build"]:
-        with terminal.errors():
-            build_engine(cache, terminal.report)
-    else:
+    if arguments == ["path"]:
         print(engine_path(cache))
+        return 0
+    if arguments != ["build"]:
+        print(f"error: {' '.join(arguments) or 'no argument'}: unknown; use build or path", file=sys.stderr)
+        return 1
+    try:
+        build_engine(cache, terminal.report)
+    except ConsoleError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(f"engine: {engine_path(cache)}")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

@@ -55,6 +55,7 @@ class Demand:
         whole: whether all of its pods are admitted together; those of a Deployment are admitted separately.
         groups: number of groups of a LeaderWorkerSet; each is admitted as a whole, separately from the others.
         gang: the Volcano queue that has its quota; None for quota of Kueue, also if Volcano then schedules its pods.
+        together: minimum number of pods that Volcano starts together; 0 for all of them.
         channels: ResourceClaimTemplates that the driver makes for ComputeDomains of the same file.
     """
 
@@ -62,6 +63,7 @@ class Demand:
     templates: tuple[Template, ...]
     whole: bool = True
     gang: str | None = None
+    together: int = 0
     groups: int = 1
     channels: tuple[str, ...] = ()
 
@@ -142,14 +144,24 @@ def demand(manifest: Mapping[str, Json], namespace: str) -> Demand:
     metadata = at(manifest, "metadata")
     placed = {**manifest, "metadata": {**(metadata if isinstance(metadata, dict) else {}), "namespace": namespace}}
     found = _demand(placed, kind)
-    if (
-        found.gang is None
-        and not found.queue
-        and any(scheduler(template.spec) == "volcano" for template in found.templates)
-    ):
-        annotated = text_at(placed, "metadata", "annotations", "scheduling.volcano.sh/queue-name")
-        return replace(found, gang=annotated or "default")
+    if found.gang is None and any(scheduler(template.spec) == "volcano" for template in found.templates):
+        annotations = map_at(placed, "metadata", "annotations")
+        least = text_at(annotations, "scheduling.volcano.sh/group-min-member")
+        queue = text_at(annotations, "scheduling.volcano.sh/queue-name") or "default"
+        together = int(least) if least.isdigit() else 0
+        return replace(found, gang=None if found.queue else queue, together=together)
     return found
+
+
+def volcano_queue(wanted: Demand, *, kueue: bool) -> str | None:
+    """The Volcano queue that has the quota of a workload; None if Kueue has it.
+
+    Args:
+        wanted: the workload.
+        kueue: whether Kueue runs: it suspends a Job without its label, also one that Volcano would schedule.
+    """
+    kind = kind_of(wanted.manifest)
+    return wanted.gang if kind is None or kind.gang or kind.kind == "Pod" or not kueue else None
 
 
 def template_of(name: str, count: int, template: Json) -> Template:
@@ -173,6 +185,7 @@ def _demand(manifest: Manifest, kind: WorkloadKind) -> Demand:
         templates,
         whole=kind.queue == "object" and groups == 1,
         gang=None if gang is None else text_at(gang, "queue") or "default",
+        together=0 if gang is None else int_at(gang, "minAvailable", otherwise=0),
         groups=groups,
     )
 

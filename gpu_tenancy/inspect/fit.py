@@ -14,8 +14,8 @@ from gpu_tenancy.inspect.answers import Answer, Check, Verdict, worst
 from gpu_tenancy.inspect.budgets import judge_quota, with_defaults
 from gpu_tenancy.inspect.channels import judge_claims, with_channels
 from gpu_tenancy.inspect.cluster_queues import ClusterQueue, reported_usage
-from gpu_tenancy.inspect.demand import QUEUE_LABEL, Demand
-from gpu_tenancy.inspect.gangs import gang_queues, judge_gang
+from gpu_tenancy.inspect.demand import QUEUE_LABEL, Demand, volcano_queue
+from gpu_tenancy.inspect.gangs import gang_queues, judge_gang, too_few
 from gpu_tenancy.inspect.nodes import judge_nodes, read_nodes
 from gpu_tenancy.inspect.pods import Manifest, name_of, requests, scheduler
 from gpu_tenancy.inspect.queueing import Offer, Source, judge_queue
@@ -134,11 +134,10 @@ def _default_priority(state: State) -> str:
 
 def _queue(state: State, team: str, demand: Demand, sets: Sequence[PodSet]) -> tuple[list[Offer], Answer]:
     """The check of Kueue's or Volcano's queue, and the flavors that Kueue would assign."""
-    if demand.gang is not None:
-        if not state.knows("Queue"):
-            return [], state.unknown(Check.QUEUE, "Queue")
-        gangs = gang_queues(state.of("Queue"), state.of("PodGroup"), state.of("Pod"))
-        return [], judge_gang(gangs, demand.gang, [(pods.pod, pods.count) for pods in sets])
+    gang = volcano_queue(demand, kueue=state.has_kueue)
+    few = too_few(demand.together, sum(pods.count for pods in sets))
+    if few or gang is not None:
+        return [], _volcano_queue(state, gang or "default", demand.together, sets, few)
     queues = Queues(state)
     own = queues.homes.get(team, {})
     if not own and not state.has_kueue:
@@ -151,6 +150,17 @@ def _queue(state: State, team: str, demand: Demand, sets: Sequence[PodSet]) -> t
     if name not in own:
         return [], Answer(Check.QUEUE, "never", ("; ".join(queues.unknown_local(team, name)),))
     return _cluster_queue(queues, team, name, demand, sets)
+
+
+def _volcano_queue(
+    state: State, name: str, together: int, sets: Sequence[PodSet], few: tuple[str, str] | None
+) -> Answer:
+    if few:
+        return Answer(Check.VOLCANO_QUEUE, "never", ("; ".join(few),), name)
+    if not state.knows("Queue"):
+        return state.unknown(Check.QUEUE, "Queue")
+    gangs = gang_queues(state.of("Queue"), state.of("PodGroup"), state.of("Pod"))
+    return judge_gang(gangs, name, [(pods.pod, pods.count) for pods in sets], together)
 
 
 def _cluster_queue(

@@ -1,6 +1,6 @@
 """Volcano's queues and gangs: usage of a queue, and whether it has room for another gang."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +12,10 @@ from gpu_tenancy.inspect.answers import Answer, Check, Verdict, decisive
 from gpu_tenancy.inspect.pods import Manifest, ended, label, name_of, namespace_of, requests, scheduler
 
 QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"
+EXISTING: Final = "set spec.queue, or the annotation scheduling.volcano.sh/queue-name, to an existing queue"
+"""The fix for a gang whose queue does not exist."""
+_OWN: Final = frozenset({"default", "root"})
+"""The queues that Volcano creates."""
 GROUP_NAME: Final = "scheduling.k8s.io/group-name"
 
 
@@ -48,7 +52,7 @@ def gang_queues(
     return [
         _queue(queue, [g for g in all_groups if text_at(g, "spec", "queue") == name_of(queue)], by_group, placed)
         for queue in queues
-        if name_of(queue) not in {"default", "root"}
+        if name_of(queue) not in _OWN
     ]
 
 
@@ -91,16 +95,28 @@ def gang_of(pod: Manifest, by_group: Mapping[tuple[str, str], str]) -> str:
     return next((name for name in named if name), "") or by_group.get((namespace_of(pod), group), "")
 
 
-def judge_gang(queues: Iterable[GangQueue], name: str, pods: Iterable[tuple[Mapping[str, int], int]]) -> Answer:
-    """Whether a queue of Volcano has room for a whole gang."""
+def judge_gang(
+    queues: Iterable[GangQueue], name: str, pods: Iterable[tuple[Mapping[str, int], int]], together: int = 0
+) -> Answer:
+    """Whether a queue of Volcano has room for the pods of a gang that start together.
+
+    Args:
+        queues: of Volcano.
+        name: of the gang's queue.
+        pods: requests and number of each kind of pods, in the order in which Volcano starts them.
+        together: minimum number of pods; 0 for all of them.
+    """
+    listed = _first(tuple(pods), together)
+    if name in _OWN:
+        own = "Volcano's own queue, which has no quota of the team; set spec.queue to a queue of the team"
+        return Answer(Check.VOLCANO_QUEUE, "now", (own,), name)
     queue = next((queue for queue in queues if queue.name == name), None)
     if queue is None:
-        missing = "the queue does not exist; set spec.queue to an existing queue"
-        return Answer(Check.VOLCANO_QUEUE, "never", (missing,), name)
+        return Answer(Check.VOLCANO_QUEUE, "never", (f"the queue does not exist; {EXISTING}",), name)
     if queue.state != "Open":
         closed = f"the queue is in state {queue.state} and accepts no gangs"
         return Answer(Check.VOLCANO_QUEUE, "never", (closed,), name)
-    requested = add(*(times(pod, count) for pod, count in pods))
+    requested = add(*(times(pod, count) for pod, count in listed))
     results: list[tuple[Verdict, str]] = []
     for resource in ordered(requested):
         limit, used = queue.capability.get(resource), queue.used.get(resource, 0)
@@ -120,6 +136,22 @@ def judge_gang(queues: Iterable[GangQueue], name: str, pods: Iterable[tuple[Mapp
     if queue.pending:
         lines = (*lines, f"{plural(len(queue.pending), 'gang')} pending in it ({leading_text(queue.waiting)})")
     return Answer(Check.VOLCANO_QUEUE, verdict, lines, name)
+
+
+def _first(pods: Sequence[tuple[Mapping[str, int], int]], count: int) -> Iterator[tuple[Mapping[str, int], int]]:
+    """The first pods, so many together; all of them for 0."""
+    left = count or sum(number for _, number in pods)
+    for requested, number in pods:
+        yield requested, min(number, left)
+        left -= min(number, left)
+
+
+def too_few(together: int, count: int) -> tuple[str, str] | None:
+    """Why a gang never starts that has fewer pods than must start together, and the fix; None if it has enough."""
+    if together <= count:
+        return None
+    fix = f"set minAvailable, or the annotation scheduling.volcano.sh/group-min-member, to at most {count}"
+    return f"{together} pods must start together, but it has {plural(count, 'pod')}", fix
 
 
 def messages(group: Manifest) -> list[str]:

@@ -10,9 +10,9 @@ from gpu_tenancy.base.json import at, int_at, list_at, maps_at, text_at
 from gpu_tenancy.base.quantity import CLAIMED, add
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.channels import claim_pending
-from gpu_tenancy.inspect.demand import QUEUE_LABEL
+from gpu_tenancy.inspect.demand import QUEUE_LABEL, volcano_queue
 from gpu_tenancy.inspect.diagnosis import diagnose
-from gpu_tenancy.inspect.gangs import gang_queues, judge_gang
+from gpu_tenancy.inspect.gangs import EXISTING, gang_queues, judge_gang, too_few
 from gpu_tenancy.inspect.interrupted import interrupted
 from gpu_tenancy.inspect.messages import after_preemption, messages_of
 from gpu_tenancy.inspect.pods import name_of, named, namespace_of, requests
@@ -52,7 +52,8 @@ def why(target: Target, state: State) -> Why:
 def _followed(target: Target, state: State) -> Why:
     if target.outcome:
         return Why((), f"not pending: ended ({target.outcome})", waits=False)
-    if target.demand.gang is not None or (target.groups and not target.workloads):
+    gang = volcano_queue(target.demand, kueue=state.has_kueue)
+    if (gang is not None or target.groups) and not target.workloads:
         return _gang(target, state)
     queues = Queues(state)
     if target.workloads:
@@ -118,7 +119,8 @@ def _queued(target: Target, queues: Queues, workload: Workload) -> Why:
             if any(not text_at(pod, "spec", "nodeName") for pod in target.pods):
                 lines += unusable(queues.state, [flavor for flavor, _ in workload.held])
             lines += [*borrowed_lines(queues, workload), *_groups(target)]
-            return running(target, queues.state, lines)
+            few = _too_few(target)
+            return Why(lines, *few) if few else running(target, queues.state, lines)
         case "waiting":
             return _pending(queues, workload, lines)
 
@@ -261,6 +263,13 @@ def _groups(target: Target) -> Iterator[str]:
         yield f"Volcano's PodGroup {name_of(group)}: {phase or 'no phase yet'}, {members} pods start together"
 
 
+def _too_few(target: Target) -> Reason | None:
+    """Why a gang whose PodGroup wants more pods than it has never starts, and the fix."""
+    waiting = [group for group in target.groups if text_at(group, "status", "phase") != "Running"]
+    together = max((int_at(group, "spec", "minMember") for group in waiting), default=0)
+    return too_few(together, sum(template.count for template in target.demand.templates))
+
+
 def _gang(target: Target, state: State) -> Why:
     """Volcano schedules the object."""
     name = text_at(target.groups[0], "spec", "queue") if target.groups else target.demand.gang or "default"
@@ -272,10 +281,14 @@ def _gang(target: Target, state: State) -> Why:
     queues = gang_queues(state.of("Queue"), others, state.of("Pod"))
     if not target.groups and queues and not any(queue.counted for queue in queues):
         lines.append("Volcano has not reported usage for any queue: its controller is not running")
-    answer, known = judge_gang(queues, name, pods), state.knows("Queue")
+    answer, known = judge_gang(queues, name, pods, target.demand.together), state.knows("Queue")
     lines += answer.lines if known else [state.missing["Queue"].text]
     blocked = blocked_pods(target.pods, state)
-    if known and answer.verdict == "never":
+    if few := _too_few(target):
+        reason, fix = few
+    elif known and name not in {queue.name for queue in queues} and answer.verdict == "never":
+        reason, fix = f"Volcano queue {name} does not exist", EXISTING
+    elif known and answer.verdict == "never":
         reason = f"Volcano queue {name} can never admit it: {answer.lines[0]}"
         fix = "request less, or raise the capability of the queue"
     elif known and answer.verdict == "later":

@@ -4,7 +4,7 @@ import pytest
 from embedded_builders import a_program, quiet
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.embedded import toolchain
+from gpu_tenancy.embedded import pulumi_engine, toolchain
 from gpu_tenancy.embedded.toolchain import WHEEL, Go, find_go, go_version, trusting
 
 pytestmark = pytest.mark.process
@@ -65,3 +65,22 @@ def test_a_failed_installation_of_go_shows_the_installers_message(
 def test_untrusted_certificates_have_a_fix_of_their_own(reason: str) -> None:
     assert "set SSL_CERT_FILE to a file with its certificate" in trusting(reason, "install Go")
     assert trusting("no such host", "install Go") == "install Go"
+
+
+def test_engine_names_its_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    assert pulumi_engine.main(["bulid"]) == 1
+    assert capsys.readouterr().err == "error: bulid: unknown; use build or path\n"
+
+
+def test_engine_that_cannot_be_built_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    go = a_program(tmp_path / "bin", "go", 'if [ "$1" = env ]; then echo go1.99; else echo no modules >&2; exit 1; fi')
+    monkeypatch.setenv("PATH", f"{go.parent}:/usr/bin:/bin")
+    assert pulumi_engine.main(["build"]) == 1
+    error = capsys.readouterr().err
+    assert "error: building the Pulumi CLI and engine failed. Last log lines:\nno modules; see the full log in" in error
+    assert error.endswith(
+        "set GOPROXY to a module proxy, or install the Pulumi CLI: https://www.pulumi.com/docs/install/\n"
+    )

@@ -25,7 +25,7 @@ from live_builders import (
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.inspect.answers import Answer, Check
-from gpu_tenancy.inspect.demand import Demand, demand, read_demands
+from gpu_tenancy.inspect.demand import Demand, demand, read_demands, volcano_queue
 from gpu_tenancy.inspect.fit import Fitting, judge, require_team
 from gpu_tenancy.inspect.pods import requests
 
@@ -420,6 +420,16 @@ def test_gangs_are_volcano_jobs_or_pods_with_its_scheduler() -> None:
     queued: Any = of("v1", "Pod", **pod_spec(schedulerName="volcano"))
     queued["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "research"}
     assert demand(queued, "research").gang is None  # Kueue has its quota
+    several = of("batch.volcano.sh/v1alpha1", "Job", queue="research-l4", tasks=[], minAvailable=3)
+    assert demand(several, "research").together == 3
+
+
+def test_kueue_has_the_quota_of_jobs_where_it_runs() -> None:
+    of_volcano = demand(of("batch.volcano.sh/v1alpha1", "Job", queue="research-l4", tasks=[]), "research")
+    template = {"spec": pod_spec(schedulerName="volcano")}
+    plain = demand(of("batch/v1", "Job", template=template), "research")
+    assert [volcano_queue(one, kueue=True) for one in (of_volcano, plain)] == ["research-l4", None]
+    assert volcano_queue(plain, kueue=False) == "default"
 
 
 def test_several_documents_and_lists_are_read_in_their_order(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from gpu_tenancy.base.amounts import amount, amount_text
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.inspect.budgets import judge_quota, with_defaults
 from gpu_tenancy.inspect.cluster_queues import quotas_of, read_cluster_queue, read_cohort
-from gpu_tenancy.inspect.gangs import gang_queues, judge_gang
+from gpu_tenancy.inspect.gangs import EXISTING, gang_queues, judge_gang, too_few
 from gpu_tenancy.inspect.nodes import judge_nodes, read_nodes, suits_node, untolerated
 from gpu_tenancy.inspect.pods import requests
 from gpu_tenancy.inspect.queueing import Offer, QuotaRequest, Refusal, Source, judge_queue
@@ -411,6 +411,26 @@ def test_volcanos_queue_takes_a_gang_whole(queue: Data, gpus: int, verdict: str,
     assert (found.verdict, found.lines) == (verdict, (words,))
 
 
+def test_gang_needs_quota_for_its_minimum_only() -> None:
+    pods = [({GPU: 1}, 8)]
+    queues = gang_queues([gang_queue()], [])
+    assert judge_gang(queues, "research-l4", pods).verdict == "never"
+    assert judge_gang(queues, "research-l4", pods, 2).verdict == "now"
+
+
+def test_gang_with_fewer_pods_than_its_minimum_never_starts() -> None:
+    assert too_few(2, 2) is None
+    assert too_few(5, 2) == (
+        "5 pods must start together, but it has 2 pods",
+        "set minAvailable, or the annotation scheduling.volcano.sh/group-min-member, to at most 2",
+    )
+
+
+def test_gang_in_a_queue_of_volcanos_own_has_no_quota() -> None:
+    found = judge_gang([], "default", [({GPU: 1}, 1)])
+    assert (found.verdict, "no quota of the team" in found.lines[0]) == ("now", True)
+
+
 def test_a_gang_in_no_queue_never_starts() -> None:
     found = judge_gang(gang_queues([gang_queue()], []), "research-h100", [({GPU: 1}, 1)])
-    assert found.lines == ("the queue does not exist; set spec.queue to an existing queue",)
+    assert found.lines == (f"the queue does not exist; {EXISTING}",)

@@ -105,7 +105,7 @@ def test_gangs_of_volcano_are_listed() -> None:
 def test_gang_that_kueue_admitted_is_listed_once() -> None:
     job: Any = came("runs", "research")
     owner = job["metadata"]["ownerReferences"][0]
-    meta = {"name": "podgroup-1", "namespace": job["metadata"]["namespace"], "ownerReferences": [owner]}
+    meta: Any = {"name": "podgroup-1", "namespace": job["metadata"]["namespace"], "ownerReferences": [owner]}
     group = {"metadata": meta, "spec": {"queue": "default"}, "status": {"phase": "Running"}}
     found = listing(state(PodGroup=[group], Workload=[job]), meta["namespace"])
     assert [(one.name, one.kind) for one in found.jobs] == [("runs", "Job")]

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 from builders import Data, planned, stack, team
@@ -112,10 +112,11 @@ def both(job: Data, folder: Path, security: str = "baseline") -> tuple[Data, Dat
 def without_differences(value: Any) -> Any:
     """An object without what `DIFFERENCES` lists."""
     if isinstance(value, list):
-        return [without_differences(item) for item in value]
+        return [without_differences(item) for item in cast("list[Any]", value)]
     if not isinstance(value, dict):
         return value
-    fields = {key: without_differences(item) for key, item in value.items() if key not in {NAME, "runtimeRef"}}
+    named = cast("dict[str, Any]", value).items()
+    fields = {key: without_differences(item) for key, item in named if key not in {NAME, "runtimeRef"}}
     if "metadata" in fields and "gpu-tenancy.dev/runtime" in fields["metadata"].get("annotations", {}):
         del fields["metadata"]
     return {key: item for key, item in fields.items() if item != {} or key in {"rayStartParams", "emptyDir"}}
