@@ -15,6 +15,7 @@ from gpu_tenancy.model.kinds import Step, WorkloadKind, kinds
 OF_FORM = {"[]": "items", "{}": "additionalProperties"}
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_each_path_of_a_kind_is_a_field_of_its_definition(report: Report) -> None:
     groups = {kind.group for kind in kinds().values()}

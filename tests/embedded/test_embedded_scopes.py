@@ -48,6 +48,7 @@ def test_the_table_has_each_pinned_definition_in_its_pinned_version() -> None:
         assert len(list(scopes.kinds())) == len(pins[scopes.definitions]), REMEDY
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_the_kinds_of_operators_have_the_scopes_of_their_definitions(cache: Path, report: Report) -> None:
     """Those whose definitions no Go module has are compared by checksum alone, in the test above."""

@@ -79,11 +79,13 @@ def broken(found: Any) -> set[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def volcano(queueing: Queueing) -> Iterator[None]:
-    """Volcano's definitions, without its controllers."""
+    """Volcano's definitions, without its controllers, and without the queues that these made for other tests."""
     definitions = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
     before = {text_at(each, "metadata", "name") for each in queueing.cluster.list(*definitions, metadata_only=True)}
     platform = queueing.platform
     platform.install(fetch(needed(read_pins(), {VOLCANO}, ()), platform.cache, queueing.report), queueing.report)
+    for each in queueing.cluster.list(f"{VOLCANO}/v1beta1", "Queue", metadata_only=True):
+        queueing.cluster.delete(Reference.of(each), wait=60)
     yield
     for each in queueing.cluster.list(*definitions, metadata_only=True):
         if text_at(each, "metadata", "name") not in before:
