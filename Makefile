@@ -36,11 +36,10 @@ SYNC = while sleep 15 >/dev/null; do echo "still installing"; done & trap "kill 
 help: ## Show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-# Where `make engine` has built Pulumi, its folder comes last on the PATH: an installed CLI comes first.
-ENGINE = $(shell $(RUN) python -m gpu_tenancy.embedded.pulumi_engine path)
-
+# Where `make engine` has built Pulumi, its folders come last on the PATH: an installed CLI comes first.
 up: ready ## Deploy stack $(STACK) to the embedded platform and verify its guarantees; REPLACE=1 deletes another stack there
-	@$(if $(ENGINE),PATH="$$PATH:$(ENGINE)") $(RUN) tenancy local up $(STACK) $(if $(REPLACE),--replace)
+	@engine=$$($(RUN) python -m gpu_tenancy.embedded.pulumi_engine path) && \
+	  PATH="$$PATH$${engine:+:$$engine}" $(RUN) tenancy local up $(STACK) $(if $(REPLACE),--replace)
 
 engine: ready ## Build the Pulumi engine and its Kubernetes provider from Go modules: 10 to 15 minutes once; then `make up` deploys with it
 	@$(RUN) python -m gpu_tenancy.embedded.pulumi_engine build

@@ -158,12 +158,11 @@ def left_as_found(request: pytest.FixtureRequest) -> Iterator[None]:
     with guarded(""):
         found: list[AsFound] = [request.getfixturevalue(check) for check in checks]
     yield
+    following = request.config.stash[NEXT]
     with guarded(""):
         for one in found:
             one.check()
-    following = request.config.stash[NEXT]
-    if following is None or sharing(following.nodeid) is None:
-        with guarded(""):
+        if following is None or sharing(following.nodeid) is None:
             if used & {"platform", "cluster"}:
                 request.getfixturevalue("platform").down()
             if "queueing" in used:

@@ -60,7 +60,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     program = shutil.which("pulumi")
     if program is None:
         pytest.skip(_NO_PULUMI)
-    if item.get_closest_marker(OFFICIAL) and str(Path(program).parent) in _built():
+    if item.get_closest_marker(OFFICIAL) and str(Path(program).parent) in _built().split(os.pathsep):
         pytest.skip(_NOT_OFFICIAL)
 
 

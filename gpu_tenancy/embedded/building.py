@@ -27,11 +27,6 @@ KUBERNETES: Final = "v1.36.3"
 
 _UNREADABLE: Final = re.compile(r": (?P<module>\S+@v\S+): reading \S+: (?P<why>\d{3} .+)")
 """Go's line about a module that the module proxy refuses; it is repeated for each file that imports the module."""
-_INSTEAD: Final = {
-    False: "set KUBEBUILDER_ASSETS or GPU_TENANCY_CONTROLLERS to a folder with programs",
-    True: "set GOPROXY to a module proxy, or install the Pulumi CLI: https://www.pulumi.com/docs/install/",
-}
-"""What to do without a build, by whether it is one of Pulumi's programs."""
 _PULUMI: Final = "github.com/pulumi/pulumi/sdk/v3"
 _FLAGS: Final = (
     "-trimpath",
@@ -187,8 +182,11 @@ def _failure(log: Path, what: str, source: str) -> ConsoleError:
         return ConsoleError(f"disk full: {full}", "free 4 GB, then run the same command again")
     missing = {(found["module"], found["why"]) for line in lines if (found := _UNREADABLE.search(line))}
     why = "; ".join(f"Go module {module} cannot be downloaded: {answer}" for module, answer in sorted(missing))
+    instead = "set KUBEBUILDER_ASSETS or GPU_TENANCY_CONTROLLERS to a folder with programs"
+    if source.startswith("pulumi"):
+        instead = "set GOPROXY to a module proxy, or install the Pulumi CLI: https://www.pulumi.com/docs/install/"
     detail = why or f"Last log lines:{chr(10)}{tail(log, 15)}"
     return ConsoleError(
         f"building {what} failed. {detail}",
-        trusting(detail, f"see the full log in {log}, or {_INSTEAD[source.startswith('pulumi')]}"),
+        trusting(detail, f"see the full log in {log}, or {instead}"),
     )

@@ -8,10 +8,11 @@ from typing import Final, cast
 from gpu_tenancy.base.bounds import check_values
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, at, int_at, map_at, maps_at, text_at
+from gpu_tenancy.inspect.gangs import QUEUE_NAME
 from gpu_tenancy.inspect.pods import Manifest, label, name_of, namespace_of, scheduler
 from gpu_tenancy.kueue.topology import PREFERRED, REQUIRED, UNCONSTRAINED
 from gpu_tenancy.model.kinds import Pods, WorkloadKind, kind_of, kinds, values_at
-from gpu_tenancy.model.names import COMPUTE_DOMAIN, RAY_JOB
+from gpu_tenancy.model.names import COMPUTE_DOMAIN, GROUP_MINIMUM, RAY_JOB
 from gpu_tenancy.model.written import UnreadableError, read_documents
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
@@ -146,8 +147,8 @@ def demand(manifest: Mapping[str, Json], namespace: str) -> Demand:
     found = _demand(placed, kind)
     if found.gang is None and any(scheduler(template.spec) == "volcano" for template in found.templates):
         annotations = map_at(placed, "metadata", "annotations")
-        least = text_at(annotations, "scheduling.volcano.sh/group-min-member")
-        queue = text_at(annotations, "scheduling.volcano.sh/queue-name") or "default"
+        least = text_at(annotations, GROUP_MINIMUM)
+        queue = text_at(annotations, QUEUE_NAME) or "default"
         together = int(least) if least.isdigit() else 0
         return replace(found, gang=None if found.queue else queue, together=together)
     return found

@@ -10,9 +10,10 @@ from gpu_tenancy.base.quantity import add, times
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.answers import Answer, Check, Verdict, decisive
 from gpu_tenancy.inspect.pods import Manifest, ended, label, name_of, namespace_of, requests, scheduler
+from gpu_tenancy.model.names import GROUP_MINIMUM
 
 QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"
-EXISTING: Final = "set spec.queue, or the annotation scheduling.volcano.sh/queue-name, to an existing queue"
+EXISTING: Final = f"set spec.queue, or the annotation {QUEUE_NAME}, to an existing queue"
 """The fix for a gang whose queue does not exist."""
 _OWN: Final = frozenset({"default", "root"})
 """The queues that Volcano creates."""
@@ -150,7 +151,7 @@ def too_few(together: int, count: int) -> tuple[str, str] | None:
     """Why a gang never starts that has fewer pods than must start together, and the fix; None if it has enough."""
     if together <= count:
         return None
-    fix = f"set minAvailable, or the annotation scheduling.volcano.sh/group-min-member, to at most {count}"
+    fix = f"set minAvailable, or the annotation {GROUP_MINIMUM}, to at most {count}"
     return f"{together} pods must start together, but it has {plural(count, 'pod')}", fix
 
 

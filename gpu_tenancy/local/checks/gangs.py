@@ -14,6 +14,7 @@ from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.kueue import PodSet, Workload
 from gpu_tenancy.local.checks.check import IMAGE, Check, on_temporary_nodes, temporary_node
+from gpu_tenancy.model.names import GROUP_MINIMUM
 from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
@@ -168,6 +169,6 @@ def _queued_gang(tree: Tree, flavor: Flavor, place: Place) -> Manifest:
     workload = Workload("gang", "", (PodSet({resource: 1}, _SIZE, frozenset({flavor.name})),))
     job: Any = job_of(tree, workload, place, 0)
     job["metadata"]["name"] = "check-queued-gang"
-    job["metadata"]["annotations"] = {"scheduling.volcano.sh/group-min-member": str(_SIZE)}
+    job["metadata"]["annotations"] = {GROUP_MINIMUM: str(_SIZE)}
     job["spec"]["template"]["spec"] = {**_pods(flavor), "schedulerName": "volcano"}
     return job

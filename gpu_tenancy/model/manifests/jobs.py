@@ -5,10 +5,11 @@ from typing import Any, Final
 
 from gpu_tenancy.model.manifests.job_objects import deadline_of, job_object, pod_template, policy_of_failures
 from gpu_tenancy.model.manifests.job_sets import job_set
-from gpu_tenancy.model.manifests.labels import GROUP_MINIMUM, VOLCANO
+from gpu_tenancy.model.manifests.labels import VOLCANO
 from gpu_tenancy.model.manifests.leader_worker_sets import leader_worker_set
 from gpu_tenancy.model.manifests.ray_jobs import ray_job
 from gpu_tenancy.model.manifests.train_jobs import train_job
+from gpu_tenancy.model.names import GROUP_MINIMUM
 from gpu_tenancy.model.plan.workloads import JobPlan
 from gpu_tenancy.model.spec.roles import KINDS
 

@@ -18,9 +18,6 @@ COMPONENT: Final = "app.kubernetes.io/component"
 https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/."""
 VOLCANO: Final = "volcano"
 """Name of Volcano's scheduler."""
-GROUP_MINIMUM: Final = "scheduling.volcano.sh/group-min-member"
-"""Annotation of a Job that Volcano schedules: the minimum number of pods that must fit before any of them starts.
-Volcano's podgroup controller reads it: https://github.com/volcano-sh/volcano/tree/master/pkg/controllers/podgroup."""
 STAYS: Final = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
 """Annotations of pods by which node autoscalers do not evict them: Cluster Autoscaler, which GKE and AKS run too, and
 Karpenter. They stop no preemption by Kueue, no upgrade of a node and no repair (read 2026-11-24):
