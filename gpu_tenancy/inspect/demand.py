@@ -12,11 +12,8 @@ from gpu_tenancy.inspect.gangs import QUEUE_NAME
 from gpu_tenancy.inspect.pods import Manifest, label, name_of, namespace_of, scheduler
 from gpu_tenancy.kueue.topology import PREFERRED, REQUIRED, UNCONSTRAINED
 from gpu_tenancy.model.kinds import Pods, WorkloadKind, kind_of, kinds, values_at
-from gpu_tenancy.model.names import COMPUTE_DOMAIN, GROUP_MINIMUM, RAY_JOB
+from gpu_tenancy.model.names import COMPUTE_DOMAIN, GROUP_MINIMUM, PRIORITY_LABEL, QUEUE_LABEL, RAY_JOB
 from gpu_tenancy.model.written import UnreadableError, read_documents
-
-QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
-PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
 
 
 @dataclass(frozen=True, slots=True)

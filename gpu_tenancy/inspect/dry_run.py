@@ -7,11 +7,12 @@ from typing import Final, cast
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
 from gpu_tenancy.inspect.answers import Answer, Check, Verdict
 from gpu_tenancy.inspect.budgets import exceeded_quota
-from gpu_tenancy.inspect.demand import PRIORITY_LABEL, QUEUE_LABEL, Demand, Template, demand
+from gpu_tenancy.inspect.demand import Demand, Template, demand
 from gpu_tenancy.inspect.pods import name_of
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import FORBIDDEN, ApiError, UnknownKindError
 from gpu_tenancy.model.kinds import kind_of
+from gpu_tenancy.model.names import PRIORITY_LABEL, QUEUE_LABEL
 
 _CONFLICT: Final = 409
 _SERVER: Final = 500

@@ -14,7 +14,7 @@ from gpu_tenancy.inspect.answers import Answer, Check, Verdict, worst
 from gpu_tenancy.inspect.budgets import judge_quota, with_defaults
 from gpu_tenancy.inspect.channels import judge_claims, with_channels
 from gpu_tenancy.inspect.cluster_queues import ClusterQueue, reported_usage
-from gpu_tenancy.inspect.demand import QUEUE_LABEL, Demand, volcano_queue
+from gpu_tenancy.inspect.demand import Demand, volcano_queue
 from gpu_tenancy.inspect.gangs import gang_queues, judge_gang, too_few
 from gpu_tenancy.inspect.nodes import judge_nodes, read_nodes
 from gpu_tenancy.inspect.pods import Manifest, name_of, requests, scheduler
@@ -26,6 +26,7 @@ from gpu_tenancy.inspect.snapshot import NotSimulatedError, unseen_reclaim
 from gpu_tenancy.inspect.unblock import Unblock, forecast, not_simulated_text
 from gpu_tenancy.inspect.volumes import judge_volumes
 from gpu_tenancy.inspect.workloads import PodSet
+from gpu_tenancy.model.names import QUEUE_LABEL
 
 KINDS: Final[tuple[Kind, ...]] = (
     "AdmissionCheck", "ClusterQueue", "ClusterTrainingRuntime", "Cohort", "Job", "LocalQueue", "Namespace", "Node",

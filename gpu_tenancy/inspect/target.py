@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpu_tenancy.base.json import at, maps_at, text_at, texts_at
-from gpu_tenancy.inspect.demand import QUEUE_LABEL, Demand, demand
+from gpu_tenancy.inspect.demand import Demand, demand
 from gpu_tenancy.inspect.pods import Manifest, ended, label, name_of, namespace_of, selects
 from gpu_tenancy.inspect.reading import State
 from gpu_tenancy.inspect.runtimes import with_runtime
 from gpu_tenancy.inspect.workloads import Workload, read_workloads
 from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.model.kinds import kind_of, kinds
+from gpu_tenancy.model.names import QUEUE_LABEL
 
 KINDS: Final = tuple(sorted((kind.api for kind in kinds().values() if kind.version), key=lambda api: api[1]))
 

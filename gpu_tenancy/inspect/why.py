@@ -10,7 +10,7 @@ from gpu_tenancy.base.json import at, int_at, list_at, maps_at, text_at
 from gpu_tenancy.base.quantity import CLAIMED, add
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.inspect.channels import claim_pending
-from gpu_tenancy.inspect.demand import QUEUE_LABEL, volcano_queue
+from gpu_tenancy.inspect.demand import volcano_queue
 from gpu_tenancy.inspect.diagnosis import diagnose
 from gpu_tenancy.inspect.gangs import EXISTING, gang_queues, judge_gang, too_few
 from gpu_tenancy.inspect.interrupted import interrupted
@@ -29,6 +29,7 @@ from gpu_tenancy.inspect.unusable import unusable
 from gpu_tenancy.inspect.workloads import Reason, Workload, ahead
 from gpu_tenancy.kube.waiting import condition
 from gpu_tenancy.kueue.topology import PREFERRED
+from gpu_tenancy.model.names import QUEUE_LABEL
 
 KINDS: Final[tuple[Kind, ...]] = (
     "AdmissionCheck", "ClusterQueue", "ClusterTrainingRuntime", "Cohort", "Job", "LocalQueue", "Namespace", "Node",

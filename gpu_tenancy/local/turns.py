@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.engine.objects import KubernetesObject
-from gpu_tenancy.inspect.demand import QUEUE_LABEL
+from gpu_tenancy.model.names import QUEUE_LABEL
 
 
 def in_turns(waves: Iterable[Iterable[KubernetesObject]]) -> Iterator[list[KubernetesObject]]:

@@ -84,6 +84,10 @@ def adoptable(api_version: str, kind: str, namespace: str, name: str) -> str:
 BUCKET: Final = "gpu-tenancy.dev/bucket"
 """Annotation of a dataset's claim, with the bucket's URL: members of teams cannot read PersistentVolumes."""
 
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+"""Label that sends a workload through a LocalQueue: https://kueue.sigs.k8s.io/docs/reference/labels-and-annotations/"""
+PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
+"""Label that gives a workload its WorkloadPriorityClass."""
 GROUP_MINIMUM: Final = "scheduling.volcano.sh/group-min-member"
 """Annotation of a Job that Volcano schedules: the minimum number of pods that must fit before any of them starts.
 Volcano's podgroup controller reads it: https://github.com/volcano-sh/volcano/tree/master/pkg/controllers/podgroup."""

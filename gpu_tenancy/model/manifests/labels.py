@@ -2,13 +2,9 @@
 
 from typing import Final
 
-from gpu_tenancy.model.names import USER
+from gpu_tenancy.model.names import PRIORITY_LABEL, QUEUE_LABEL, USER
 from gpu_tenancy.model.plan.workloads import JobPlan
 
-QUEUE: Final = "kueue.x-k8s.io/queue-name"
-"""Label that sends a workload through a LocalQueue: https://kueue.sigs.k8s.io/docs/reference/labels-and-annotations/"""
-QUEUE_PRIORITY: Final = "kueue.x-k8s.io/priority-class"
-"""Label that gives a workload its WorkloadPriorityClass."""
 NAME: Final = "app.kubernetes.io/name"
 """Label by which a workload's Service and other objects select its pods."""
 PART_OF: Final = "app.kubernetes.io/part-of"
@@ -47,4 +43,4 @@ def pod_labels(job: JobPlan) -> dict[str, str]:
 
 def queued(queue: str, priority: str | None) -> dict[str, str]:
     """Labels of a workload that is submitted to a queue."""
-    return {QUEUE: queue, **({QUEUE_PRIORITY: priority} if priority else {})}
+    return {QUEUE_LABEL: queue, **({PRIORITY_LABEL: priority} if priority else {})}

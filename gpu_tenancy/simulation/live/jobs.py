@@ -5,6 +5,7 @@ from typing import Final
 from gpu_tenancy.base.quantity import format_amounts, is_extended
 from gpu_tenancy.kube.client import Manifest
 from gpu_tenancy.kueue import Workload
+from gpu_tenancy.model.names import QUEUE_LABEL
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.simulation.live.copies import Place
 
@@ -57,7 +58,7 @@ def job_of(tree: Tree, workload: Workload, place: Place, number: int) -> Manifes
         spec["priorityClassName"] = priority
     if not place.runs:
         spec["schedulerName"] = _NOWHERE
-    labels = {"kueue.x-k8s.io/queue-name": place.local_queue, PLAYED: str(number)}
+    labels = {QUEUE_LABEL: place.local_queue, PLAYED: str(number)}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",

@@ -19,7 +19,6 @@ from gpu_tenancy.model.names import USER
 
 ALIBABA: Final = frozenset({"creation_time", "scheduled_time", "deletion_time", "num_gpu", "cpu_milli", "memory_mib"})
 """Columns of `openb_pod_list_*.csv`: https://github.com/alibaba/clusterdata/tree/master/cluster-trace-gpu-v2023."""
-_MILLI_OF_GPU: Final = 1000
 _MIB: Final = 2**20
 
 
