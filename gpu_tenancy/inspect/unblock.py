@@ -104,7 +104,7 @@ class Unblock:
             freed = "quota freed by the others" if self.ends else "the freed quota"
             yield f"{freed} would go to: {named(self.admitted_instead)}"
         if self.together:
-            yield f"simulation: admitted after these {len(self.together)} end: {named(self.together)}"
+            yield f"simulation: admitted after these {len(self.together)} end: {named(sorted(self.together))}"
         elif self.tested_in_sequence > 1:
             ending = f"ending {self.tested_in_sequence} workloads in sequence, lowest priority first"
             yield f"simulation: {ending}, would not admit it"
@@ -119,7 +119,7 @@ class Unblock:
         if self.ends:
             return f"wait until one of these ends: {named(self.ends)}"
         if self.together:
-            return f"wait until these {len(self.together)} end: {named(self.together)}"
+            return f"wait until these {len(self.together)} end: {named(sorted(self.together))}"
         if self.ahead:
             return f"wait, or remove the workloads ahead of it: {named(self.ahead)}"
         if self.admitted_instead:

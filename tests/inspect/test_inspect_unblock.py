@@ -168,9 +168,9 @@ def test_ends_together_are_those_of_the_lowest_priority_and_only_as_many_as_it_t
     larger = asked(waits("me", gpus=8), others, mine_takes_nothing)
     assert said(larger)[-2:] == (
         "simulation: ending one workload would not admit it (tested 5 of 5 running workloads)",
-        "simulation: admitted after these 3 end: research/new, research/old, research/dear",
+        "simulation: admitted after these 3 end: research/dear, research/new, research/old",
     )
-    assert larger.fix == f"wait until these 3 end: research/new, research/old, research/dear; {ASK}"
+    assert larger.fix == f"wait until these 3 end: research/dear, research/new, research/old; {ASK}"
 
 
 def test_workloads_that_would_take_the_freed_quota_are_named() -> None:
