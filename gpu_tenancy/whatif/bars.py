@@ -8,8 +8,7 @@ from typing import Final, TypeAlias
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.quantity import CPU, is_extended
 from gpu_tenancy.base.texts import unit
-from gpu_tenancy.model.plan.measures import Measure, supply_of
-from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.shares import Measure, Tree, supply_of
 from gpu_tenancy.pages.bars import CUT, Scale
 from gpu_tenancy.review.charts import hues
 from gpu_tenancy.simulation.scenarios import Held, amount_of

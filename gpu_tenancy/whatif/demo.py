@@ -9,8 +9,7 @@ from rich.markup import escape
 
 from gpu_tenancy.base.quantity import CPU, is_extended
 from gpu_tenancy.base.texts import counted, plural
-from gpu_tenancy.model.plan.measures import Measure
-from gpu_tenancy.model.plan.shares import Share, Tree
+from gpu_tenancy.model.plan.shares import Measure, Share, Tree
 from gpu_tenancy.simulation.scenarios import Event, Job, JobStep, Player, SimulatedPlayer, StepResult, meaning, unheard
 from gpu_tenancy.whatif.demo_tables import step_table, summary_table, summary_title, teams_of
 from gpu_tenancy.whatif.narrative import livelock

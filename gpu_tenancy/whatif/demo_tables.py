@@ -9,8 +9,7 @@ from gpu_tenancy.base.listing import PlainTable
 from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import counted, plural
-from gpu_tenancy.model.plan.measures import Measure
-from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.shares import Measure, Tree
 from gpu_tenancy.simulation.scenarios import Held, Job, JobStep, Moment, Running, StepResult, holdings
 from gpu_tenancy.whatif.narrative import number
 

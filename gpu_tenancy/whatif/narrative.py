@@ -9,8 +9,7 @@ from itertools import pairwise
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.quantity import CPU, MEMORY, is_extended
 from gpu_tenancy.base.texts import counted, plural, unit
-from gpu_tenancy.model.plan.measures import Measure, supply_of
-from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.shares import Measure, Tree, supply_of
 from gpu_tenancy.pages.tables import Tone
 from gpu_tenancy.simulation.scenarios import (
     GaveWay,

@@ -11,7 +11,7 @@ from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.listing import PlainTable
 from gpu_tenancy.base.quantity import is_extended
 from gpu_tenancy.base.terminal import table
-from gpu_tenancy.model.plan.measures import Measure, supply_of
+from gpu_tenancy.model.plan.shares import Measure, supply_of
 from gpu_tenancy.simulation.scenarios import GaveWay, Held, every_measure, meaning
 from gpu_tenancy.whatif.narrative import Played, Turn, job_amount, livelock, turns
 

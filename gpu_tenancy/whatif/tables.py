@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.texts import available, counted
-from gpu_tenancy.model.plan.measures import Measure, supply_of
+from gpu_tenancy.model.plan.shares import Measure, supply_of
 from gpu_tenancy.pages.tables import Row, Table, columns, row
 from gpu_tenancy.review.figures import DASH
 from gpu_tenancy.simulation.scenarios import GaveWay, Running, Waiting, amount_of, meaning

@@ -11,7 +11,7 @@ from typing import Final
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.quantity import CPU, is_extended
 from gpu_tenancy.base.texts import counted, plural
-from gpu_tenancy.model.plan.measures import Measure, supply_of
+from gpu_tenancy.model.plan.shares import Measure, supply_of
 from gpu_tenancy.review.figures import DASH
 from gpu_tenancy.simulation.scenarios import Moment, Running, Waiting, amount_of, meaning
 from gpu_tenancy.whatif.bars import NAMED, OTHERS, flavor_hues, shades

@@ -12,8 +12,7 @@ from whatif_played import NASTY, STACKS, everyone, only, sixty, small, small_sce
 from gpu_tenancy.base.amounts import amount
 from gpu_tenancy.base.quantity import MEMORY
 from gpu_tenancy.model.outlook import outlook
-from gpu_tenancy.model.plan.measures import Measure, measures_of, supply_of
-from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.shares import Measure, Tree, measures_of, supply_of
 from gpu_tenancy.review.charts import tanks
 from gpu_tenancy.simulation.scenarios import Moment, Waiting, every_measure
 from gpu_tenancy.whatif.bars import OTHERS, Branch, TeamBar, flavor_hues, pictures, shades
