@@ -72,7 +72,7 @@ class ModelServer(pulumi.ComponentResource):
             if server.worker
             else self._deployment(f"{name}-deployment", server)
         )
-        self.service = None if server.is_burst else self._service(f"{name}-service", server)
+        self.service = self._service(f"{name}-service", server) if server.has_service else None
         after = self._after(self.service or self.workload)
         place = (server.team, server.name)
         self.route = http_route(f"{name}-route", place, self._labels, server.route, after) if server.route else None

@@ -32,6 +32,7 @@ from gpu_tenancy.engine.project import preview
 from gpu_tenancy.kube.apply import apply
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.signals import adapter_rules, signal_rules
 
 pytestmark = [pytest.mark.platform, pytest.mark.slow]
@@ -198,7 +199,7 @@ def live(tmp_path_factory: pytest.TempPathFactory, report: Report) -> Iterator[L
         ]
         apply(cluster, manifests, folder / "inventory.json")
         engines = Engines(cluster)
-        rules = [*adapter_rules(shown.stack), *signal_rules(shown.stack)]
+        rules = [*adapter_rules(Environment(shown.stack)), *signal_rules(Environment(shown.stack))]
         (folder / "rules.yml").write_text(yaml.safe_dump({"rules": rules}))
         _measure(until_the_end, engines, programs, platform, folder)
         # Its own windows would take more than ten minutes; targets, minimum and maximum are its own.

@@ -11,6 +11,7 @@ from gpu_tenancy.base.json import text_at
 from gpu_tenancy.engine.details import details
 from gpu_tenancy.engine.objects import KubernetesObject
 from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.signals import adapter_rules
 from gpu_tenancy.model.source import Source
 
@@ -116,7 +117,7 @@ def test_each_deployment_has_one_autoscaler(metrics: Data) -> None:
 def test_the_adapter_serves_what_the_autoscaler_asks_for() -> None:
     scaler = made(ADAPTER).only("HorizontalPodAutoscaler", "s")
     assert manifest(scaler) == manifest(made(SERVED).only("HorizontalPodAutoscaler", "s"))
-    (rule,) = cast("list[Any]", adapter_rules(load(Source(sections(ADAPTER)))))
+    (rule,) = cast("list[Any]", adapter_rules(Environment(load(Source(sections(ADAPTER))))))
     (metric_name,) = [
         metric["pods"]["metric"]["name"] for metric in manifest(scaler)["spec"]["metrics"] if "pods" in metric
     ]

@@ -12,6 +12,7 @@ from originals import original
 from prometheus_tool import promtool
 
 from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.signals import Monitor, Query, adapter_rules, metric_name, prometheus_address
 from gpu_tenancy.model.plan.workloads import Scaling, ServerPlan
 from gpu_tenancy.model.source import Source
@@ -34,7 +35,7 @@ def the_server(sections: Data) -> ServerPlan:
 
 
 def rules(sections: Data) -> list[dict[str, Any]]:
-    return adapter_rules(load(Source(sections)))
+    return adapter_rules(Environment(load(Source(sections))))
 
 
 def scaling(sections: Data) -> Scaling:

@@ -167,7 +167,7 @@ def test_servers_of_teams_that_share_a_queue_count_together_against_its_limit() 
     assert problem == (
         "teams.a.serving.api.replicas: the servers on flavor h100 need 10 nvidia.com/gpu at their peak (api: 5"
         " pods with 1 each, api: 5 pods with 1 each), which exceeds the team's limit of 8: the last pods would"
-        " stay pending; lower replicas.max or surge, or raise teams.a.gpus.h100.limit"
+        " stay pending; lower replicas.max, or raise teams.a.gpus.h100.limit"
     )
 
 

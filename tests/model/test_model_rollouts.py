@@ -22,7 +22,7 @@ def _rollout(tree: Tree, name: str = "s") -> Rollout:
     spec = tree.stack.teams["a"].serving[name]
     size = pod_size(tree, "a", spec)
     assert size
-    return rollout(tree, "a", spec, size)
+    return rollout(tree, spec, size)
 
 
 @given(

@@ -9,6 +9,7 @@ from gpu_tenancy.model.catalogue.credentials import credential
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.names import UNREAD
 from gpu_tenancy.model.plan.secrets import CopiedSecret, Store, config_names, secret_rows
+from gpu_tenancy.model.resolve import resolve
 from gpu_tenancy.model.source import Source, to_config
 
 SOURCES: Data = {
@@ -283,7 +284,7 @@ def test_the_offline_engine_has_a_placeholder_for_each_value() -> None:
 
 
 def test_reports_name_the_users_of_each_secret() -> None:
-    rows = {row.name: (row.source, row.users, row.restarts) for row in secret_rows(load(Source(sections())))}
+    rows = {row.name: (row.source, row.users, row.restarts) for row in secret_rows(resolve(load(Source(sections()))))}
     assert rows == {
         "hub": ("aws://eu-central-1/vision/hub", ("image pulls of all pods",), False),
         "s3": ("aws://eu-central-1/vision/s3", ("api",), False),

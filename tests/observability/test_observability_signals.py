@@ -9,6 +9,7 @@ from components_builders import tenancy
 from observability_builders import asks, series, tried
 
 from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.signals import KINDS, Signal, cold_starts, signal_rules
 from gpu_tenancy.model.plan.workloads import Scaling
 from gpu_tenancy.model.source import Source
@@ -82,7 +83,7 @@ def test_keda_asks_for_the_average_of_the_pods(tmp_path: Path) -> None:
 @pytest.mark.process
 def test_an_adapter_asks_for_each_pod(tmp_path: Path) -> None:
     """It fills in the labels of the pods that an autoscaler asks for: https://pkg.go.dev/sigs.k8s.io/prometheus-adapter."""
-    rules: list[Any] = signal_rules(load(Source(sections({"by": "adapter"}, **TARGETS))))
+    rules: list[Any] = signal_rules(Environment(load(Source(sections({"by": "adapter"}, **TARGETS)))))
     names = {rule["name"]["as"].rpartition("_")[2]: rule for rule in rules}
     assert set(names) == set(OF_POD)
     checks: list[Data] = []
@@ -102,7 +103,7 @@ def test_the_autoscaler_has_the_names_that_the_adapter_serves() -> None:
     found = sections({"by": "adapter"}, **TARGETS)
     program = tenancy(found)
     pods = [one["pods"] for one in program.spec("HorizontalPodAutoscaler")["metrics"]]
-    served = {rule["name"]["as"] for rule in signal_rules(load(Source(found)))}  # type: ignore[index]
+    served = {rule["name"]["as"] for rule in signal_rules(Environment(load(Source(found))))}  # type: ignore[index]
     assert {pod["metric"]["name"] for pod in pods} == served
     values = {pod["metric"]["name"].rpartition("_")[2]: pod["target"]["averageValue"] for pod in pods}
     assert values == {"queue": "5000m", "concurrency": "16000m", "rate": "20000m", "cache": "80000m", "gpu": "70000m"}
@@ -126,8 +127,8 @@ def test_a_server_can_have_no_replicas_where_a_query_tells_that_it_is_asked() ->
     both = tenancy(sections(replicas={"min": 0, "max": 4}, query=ASKED, queue=5)).spec("ScaledObject")["triggers"]
     null = {trigger["name"]: trigger["metadata"]["ignoreNullValues"] for trigger in both}
     assert null == {"query": "false", "vllm_num_requests_waiting_queue": "true"}, "no pod measures its queue"
-    assert cold_starts(load(Source(found))) == ["a/chat up to 784s"]
-    assert cold_starts(load(Source(sections(query=ASKED)))) == []
+    assert cold_starts(Environment(load(Source(found)))) == ["a/chat up to 784s"]
+    assert cold_starts(Environment(load(Source(sections(query=ASKED))))) == []
 
 
 def test_pods_that_an_autoscaler_removes_complete_their_requests() -> None:

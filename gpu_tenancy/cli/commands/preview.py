@@ -246,9 +246,10 @@ def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
 
 def _cold_starts(stack_preview: "Preview") -> list[str]:
     """Servers that can have no replicas."""
+    from gpu_tenancy.model.plan.environment import Environment
     from gpu_tenancy.model.plan.signals import cold_starts
 
-    return cold_starts(stack_preview.stack)
+    return cold_starts(Environment(stack_preview.stack))
 
 
 def _unchecked(stack_preview: "Preview") -> list[str]:

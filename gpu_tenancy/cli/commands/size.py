@@ -210,10 +210,9 @@ def _of_server(tree: "Tree", text: str, asked: _Asked) -> _Sized:
     from gpu_tenancy.model.spec.workloads import Load
 
     servers = {
-        f"{team}/{name}": (team, it)
-        for team, spec in tree.stack.teams.items()
-        for name, it in spec.serving.items()
-        if not it.burst_of
+        f"{team}/{name}": (team, tree.stack.teams[team].serving[name])
+        for team, spec in tree.written.teams.items()
+        for name in spec.serving
     }
     if text not in servers:
         raise ConsoleError(f"unknown server '{text}'", nearest(text, servers))

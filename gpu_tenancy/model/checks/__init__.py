@@ -65,15 +65,16 @@ def coherence_problems(stack: Stack) -> Iterator[Problem]:
     ):
         if stage[-1] is peak_problems and any(loops(tree, cohort) for cohort in tree.parents):
             return  # Sums need a tree without cycles.
-        found = (_written(stack, problem) for check in stage for problem in check(tree))
+        found = (_written(tree, problem) for check in stage for problem in check(tree))
         problems = [problem for problem in found if not _depends_on(problem, broken)]
         yield from problems
         broken |= {place for problem in problems for place in (problem.path, *problem.about)}
 
 
-def _written(stack: Stack, problem: Problem) -> Problem:
+def _written(tree: Tree, problem: Problem) -> Problem:
     """The problem at the keys of the file."""
-    return replace(problem, path=stack.written(problem.path), about=tuple(map(stack.written, problem.about)))
+    at = tree.stack.written_at
+    return replace(problem, path=at(problem.path), about=tuple(map(at, problem.about)))
 
 
 def _depends_on(problem: Problem, broken: set[Path]) -> bool:

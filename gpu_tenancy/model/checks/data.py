@@ -18,10 +18,10 @@ from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.sidecars import folder
 from gpu_tenancy.model.plan.storage import service_of, stored, with_snapshots
 from gpu_tenancy.model.plan.supply import Flavor
+from gpu_tenancy.model.resolve import ResolvedTeam
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.data import CACHES, CLOUD_OF, Acceleration, Dataset, Snapshots, Storage
-from gpu_tenancy.model.spec.teams import Team
 
 _GIB: Final = 2**30
 _S3_DRIVER: Final = "aws-mountpoint-s3-csi-driver"
@@ -142,7 +142,7 @@ def _size(storage: Storage, service: StorageService, path: Path) -> Iterator[Pro
         yield Problem(place, f"is not a size of {service.title}", f"set {format_bytes(fitting)}", size)
 
 
-def _mounted(name: str, team: Team) -> Iterator[Problem]:
+def _mounted(name: str, team: ResolvedTeam) -> Iterator[Problem]:
     """Volumes that workloads mount: storage of the team; a disk by one pod in all."""
     pods: dict[str, int] = {}
     for path, workload in workloads(name, team):
@@ -158,7 +158,7 @@ def _mounted(name: str, team: Team) -> Iterator[Problem]:
             yield Problem(("teams", name, "storage", volume, "mode"), rule, fix, "one-node")
 
 
-def _scratch(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
+def _scratch(tree: Tree, name: str, team: ResolvedTeam) -> Iterator[Problem]:
     """Scratch space larger than any disk of the nodes: the pod would be evicted when it writes."""
     for path, workload in workloads(name, team):
         flavor = flavor_of(tree, name, workload)

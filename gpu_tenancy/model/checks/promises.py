@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gpu_tenancy.base.problems import Path, Problem
+from gpu_tenancy.base.problems import Path, Problem, dotted
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount
 from gpu_tenancy.model.plan.pods import PodSize, limits, pod_size
 from gpu_tenancy.model.plan.pools import PoolSupply
 from gpu_tenancy.model.plan.queues import potential_available
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor, gang_amounts
-from gpu_tenancy.model.spec.workloads import Server
+from gpu_tenancy.model.resolve import ResolvedServer
 
 
 def promise_problems(tree: Tree) -> Iterator[Problem]:
@@ -166,9 +166,7 @@ def _group(tree: Tree, group: str, flavor: Flavor, resource: str) -> Iterator[Pr
 class _Running:
     """A server, with the size of its pods."""
 
-    team: str
-    name: str
-    server: Server
+    server: ResolvedServer
     size: PodSize
 
     def peak(self, resource: str) -> int:
@@ -179,7 +177,7 @@ class _Running:
         surge = f" + {self.server.surge} surge" if self.server.surge else ""
         per_pod = format_amount(resource, self.size.amounts.get(resource, 0))
         groups = f" groups of {self.server.nodes}" if self.server.grouped else ""
-        return f"{self.name}: {self.server.replicas.max}{surge}{groups} pods with {per_pod} each"
+        return f"{self.server.name}: {self.server.replicas.max}{surge}{groups} pods with {per_pod} each"
 
 
 def peak_problems(tree: Tree) -> Iterator[Problem]:
@@ -194,10 +192,9 @@ def peak_problems(tree: Tree) -> Iterator[Problem]:
 
 def _servers(tree: Tree, owner: str) -> Iterator[_Running]:
     for team in tree.users[owner]:
-        for name, server in tree.stack.teams[team].serving.items():
-            size = pod_size(tree, team, server)
-            if size:
-                yield _Running(team, name, server, size)
+        for server in tree.stack.teams[team].serving.values():
+            if size := pod_size(tree, team, server):
+                yield _Running(server, size)
 
 
 def _beyond(tree: Tree, owner: str, servers: list[_Running]) -> Iterator[Problem]:
@@ -216,11 +213,11 @@ def _problem(owner: str, servers: list[_Running], resource: str, sums: tuple[int
     peak, limit, reach = (format_amount(resource, amount) for amount in sums)
     flavor = servers[0].size.flavor.name
     needs = f"the servers on flavor {flavor} need {peak} {resource} at their peak"
-    path: Path = ("teams", servers[0].team, "serving", servers[0].name, "replicas")
-    lower = "its max" if servers[0].server.burst_of else "replicas.max or surge"
+    path, maximum = (servers[0].server.written_at(*keys) for keys in (("replicas",), ("replicas", "max")))
+    lower = dotted(maximum[4:]) + (" or surge" if any(one.server.surge for one in servers) else "")
     if sums[0] > sums[1]:
         pods = ", ".join(server.text(resource) for server in servers)
-        teams = dict.fromkeys([owner, *(server.team for server in servers)])
+        teams = dict.fromkeys([owner, *(one.server.team for one in servers)])
         return Problem(
             path,
             f"{needs} ({pods}), which exceeds the team's limit of {limit}: the last pods would stay pending",

@@ -38,10 +38,9 @@ def _teams(tree: Tree) -> Iterator[Path]:
 
 
 def _autoscalers_on_cpu(tree: Tree) -> Iterator[Path]:
-    for team, spec in tree.stack.teams.items():
-        for name, server in spec.serving.items():
-            if server.autoscaled and (server.scale_on is None or server.scale_on.cpu is not None):
-                yield ("teams", team, "serving", name)
+    return (
+        server.written_at() for server in tree.stack.servers if server.autoscaled and server.scale_on.cpu is not None
+    )
 
 
 def _claims(tree: Tree) -> Iterator[Path]:

@@ -1,7 +1,7 @@
 """Checks of servers: engines and models, declared load, and what clients outside of the cluster reach."""
 
 from bisect import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from pydantic.alias_generators import to_snake
@@ -17,11 +17,11 @@ from gpu_tenancy.model.plan.servers import engine_of, grace_period, of_server
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.signals import KINDS, histogram_of, names_of, targets
 from gpu_tenancy.model.plan.supply import Flavor
+from gpu_tenancy.model.resolve import ResolvedServer, ResolvedStack
 from gpu_tenancy.model.sizing import Size, nodes_of
-from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.serving import NO_METRICS, Canary, NotebooksExpose, ServerExpose
 from gpu_tenancy.model.spec.teams import Team
-from gpu_tenancy.model.spec.workloads import Load, ScaleOn, Server
+from gpu_tenancy.model.spec.workloads import Load, Server
 
 IMAGE_VOLUMES: Final = (1, 35)
 """Kubernetes whose pods can mount images without further settings:
@@ -31,29 +31,25 @@ https://kubernetes.io/docs/tasks/configure-pod-container/image-volumes/."""
 def engine_problems(tree: Tree) -> Iterator[Problem]:
     """Servers whose engine, model or end contradicts the rest of the stack."""
     yield from _measured(tree.stack)
-    for team, spec in tree.stack.teams.items():
-        for name, server in spec.serving.items():
-            path = ("teams", team, "serving", name)
-            if engine := engine_of(server):
-                yield from _run(path, server, engine)
-            if flavor := flavor_of(tree, team, server):
-                yield from _gpus(tree, path, server, flavor)
-            yield from _image(tree, path, server)
-            yield from _end(tree, path, server)
-            yield from _level(path, server)
-            yield from _signals(tree, path, server)
-            if server.metrics.model_fields_set and not engine_of(server) and not there(tree, "prometheus"):
-                rule, fix = (
-                    "has no effect: operators.prometheus is off",
-                    "set it to here or installed, or remove metrics",
-                )
-                yield Problem((*path, "metrics"), rule, fix, about=(("operators",),))
+    for server in tree.stack.servers:
+        path = server.path
+        if engine := engine_of(server):
+            yield from _run(path, server, engine)
+        if flavor := flavor_of(tree, server.team, server):
+            yield from _gpus(tree, path, server, flavor)
+        yield from _image(tree, path, server)
+        yield from _end(tree, path, server)
+        yield from _level(path, server)
+        yield from _signals(tree, path, server)
+        if server.metrics.model_fields_set and not engine_of(server) and not there(tree, "prometheus"):
+            rule, fix = "has no effect: operators.prometheus is off", "set it to here or installed, or remove metrics"
+            yield Problem((*path, "metrics"), rule, fix, about=(("operators",),))
 
 
-def _measured(stack: Stack) -> Iterator[Problem]:
+def _measured(stack: ResolvedStack) -> Iterator[Problem]:
     """Settings of Prometheus for metrics that no server has."""
-    metrics, servers = stack.metrics, (server for team in stack.teams.values() for server in team.serving.values())
-    idle = metrics.histogram is None and all(server.metrics == NO_METRICS for server in servers)
+    metrics = stack.metrics
+    idle = metrics.histogram is None and all(server.metrics == NO_METRICS for server in stack.servers)
     if idle and metrics.model_fields_set & {"by", "prometheus"}:
         key = "by" if metrics.by else "prometheus"
         rule = f"sets {key} without histogram, so nothing is measured"
@@ -61,7 +57,7 @@ def _measured(stack: Stack) -> Iterator[Problem]:
         yield Problem(("metrics",), rule, fix, about=(("teams",),))
 
 
-def _run(path: Path, server: Server, engine: Engine) -> Iterator[Problem]:
+def _run(path: Path, server: ResolvedServer, engine: Engine) -> Iterator[Problem]:
     """What the engine needs, and what it sets itself."""
     if server.model is None:
         fix = "add it: {dataset: NAME}, {volume: NAME} or {image: IMAGE}"
@@ -78,7 +74,7 @@ def _run(path: Path, server: Server, engine: Engine) -> Iterator[Problem]:
             yield from _argument((*place, "args", index), text, server, engine)
 
 
-def _argument(place: Path, text: str, server: Server, engine: Engine) -> Iterator[Problem]:
+def _argument(place: Path, text: str, server: ResolvedServer, engine: Engine) -> Iterator[Problem]:
     """An argument by hand that follows from a key; the parser takes `_` for `-`, and `=` before the value."""
     name = text.partition("=")[0]
     long = name.replace("_", "-")
@@ -90,7 +86,7 @@ def _argument(place: Path, text: str, server: Server, engine: Engine) -> Iterato
             yield Problem(place, rule, f"remove it with its value, and change {argument.key}", text)
 
 
-def _gpus(tree: Tree, path: Path, server: Server, flavor: Flavor) -> Iterator[Problem]:
+def _gpus(tree: Tree, path: Path, server: ResolvedServer, flavor: Flavor) -> Iterator[Problem]:
     """GPUs that the engine cannot use as one, or that cannot hold the model."""
     pools = [tree.pools[pool.name] for pool in flavor.pools if pool.name in tree.pools]
     engine, about = engine_of(server), (("pools",),)
@@ -116,7 +112,7 @@ def _gpus(tree: Tree, path: Path, server: Server, flavor: Flavor) -> Iterator[Pr
         yield Problem((*path, "model", "size"), rule, fix, format_bytes(size), about)
 
 
-def _image(tree: Tree, path: Path, server: Server) -> Iterator[Problem]:
+def _image(tree: Tree, path: Path, server: ResolvedServer) -> Iterator[Problem]:
     cluster = tree.stack.cluster
     if server.model and server.model.image and predates(cluster, IMAGE_VOLUMES):
         since = ".".join(map(str, IMAGE_VOLUMES))
@@ -125,7 +121,7 @@ def _image(tree: Tree, path: Path, server: Server) -> Iterator[Problem]:
         yield Problem((*path, "model", "image"), rule, fix, server.model.image, (("cluster",),))
 
 
-def _level(path: Path, server: Server) -> Iterator[Problem]:
+def _level(path: Path, server: ResolvedServer) -> Iterator[Problem]:
     """Times that no metric measures, or that are between the buckets of its histogram."""
     engine, level = engine_of(server), server.service_level
     for key, within in (("firstToken", level.first_token), ("latency", level.latency)):
@@ -139,16 +135,16 @@ def _level(path: Path, server: Server) -> Iterator[Problem]:
             yield Problem(place, rule, f"set {below} or {above}", format_duration(within))
 
 
-def _signals(tree: Tree, path: Path, server: Server) -> Iterator[Problem]:
+def _signals(tree: Tree, path: Path, server: ResolvedServer) -> Iterator[Problem]:
     """Targets that nothing measures, and replicas that nothing could start again."""
-    scale_on, metrics = server.scale_on or ScaleOn(), tree.stack.metrics
+    scale_on, metrics = server.scale_on, tree.stack.metrics
     place, about = (*path, "scaleOn"), (("metrics",),)
     for key, target in targets(scale_on).items():
         needed = " and ".join(f"metrics.{name}" for name in KINDS[key].metrics)
         if names_of(KINDS[key], server) is None:
             rule = f"needs {needed} of the server, so the autoscaler would never scale"
             yield Problem((*place, key), rule, "set the names of its metrics", f"{target:g}")
-    flavor = flavor_of(tree, str(path[1]), server)
+    flavor = flavor_of(tree, server.team, server)
     if scale_on.gpu is not None and not (server.gpus and flavor and str(flavor.resource).startswith("nvidia.com/")):
         rule, fix = "needs GPUs of NVIDIA, which its exporter measures", "remove it, or use another target"
         yield Problem((*place, "gpu"), rule, fix, str(scale_on.gpu), (("pools",),))
@@ -171,7 +167,7 @@ def _around(value: float, bounds: Sequence[float]) -> tuple[str, str]:
     return format_duration(bounds[place - 1]), format_duration(bounds[place])
 
 
-def _end(tree: Tree, path: Path, server: Server) -> Iterator[Problem]:
+def _end(tree: Tree, path: Path, server: ResolvedServer) -> Iterator[Problem]:
     """A grace period that the guards would reject."""
     grace, most = grace_period(server), tree.stack.guards.periods.servers
     if grace is None or server.drain is None or tree.stack.guards_action == "off" or grace <= most:
@@ -184,13 +180,11 @@ def _end(tree: Tree, path: Path, server: Server) -> Iterator[Problem]:
 
 def load_problems(tree: Tree) -> Iterator[Problem]:
     """Servers that cannot have the replicas for their load, or that scale too late for its latency."""
-    for team, spec in tree.stack.teams.items():
-        for name, server in spec.serving.items():
-            pod = pod_size(tree, team, server)
-            if server.load and pod:
-                path = ("teams", team, "serving", name)
-                yield from _replicas(tree, path, server, size_of(server, server.load, pod), pod.flavor)
-                yield from _latency(path, server, server.load)
+    for server in tree.stack.servers:
+        pod = pod_size(tree, server.team, server)
+        if server.load and pod:
+            yield from _replicas(tree, server, size_of(server, server.load, pod), pod.flavor)
+            yield from _latency(server.path, server, server.load)
 
 
 def size_of(server: Server, load: Load, pod: PodSize) -> Size:
@@ -199,12 +193,12 @@ def size_of(server: Server, load: Load, pod: PodSize) -> Size:
     return Size(load.rate, load.per_replica, server.surge or 0, nodes, headroom=load.headroom == "node")
 
 
-def _replicas(tree: Tree, path: tuple[str, ...], server: Server, size: Size, flavor: Flavor) -> Iterator[Problem]:
+def _replicas(tree: Tree, server: ResolvedServer, size: Size, flavor: Flavor) -> Iterator[Problem]:
     has, further = server.replicas.max, server.burst.max if server.burst else 0
     if has + further >= size.replicas:
         return
     fix = f"raise it to {size.replicas - further}"
-    owner = tree.queue_of(path[1])
+    owner = tree.queue_of(server.team)
     if flavor.resource and server.gpus:
         gpus = (size.peak - further) * server.nodes * server.gpus
         limit = limits(tree, owner, flavor, gang=False).get(flavor.resource, 0)
@@ -215,11 +209,11 @@ def _replicas(tree: Tree, path: tuple[str, ...], server: Server, size: Size, fla
     if has + further >= size.needed:
         fix += ", or set load.headroom: none"
     rule = f"{f'and {further} of its burst ' if further else ''}cannot carry the load: {size.arithmetic()}"
-    yield Problem((*path, "replicas", "max"), rule, fix, str(has), (path, ("pools",)))
+    yield Problem((*server.path, "replicas", "max"), rule, fix, str(has), (server.path, ("pools",)))
 
 
-def _latency(path: Path, server: Server, load: Load) -> Iterator[Problem]:
-    target = server.scale_on.latency_p99 if server.scale_on else None
+def _latency(path: Path, server: ResolvedServer, load: Load) -> Iterator[Problem]:
+    target = server.scale_on.latency_p99
     if target is not None and load.latency is not None and target > load.latency:
         most = format_duration(load.latency)
         rule = f"is above the latency of the load, {most}: the autoscaler would add replicas too late"
@@ -239,14 +233,12 @@ def exposure_problems(tree: Tree) -> Iterator[Problem]:
     for team, spec in tree.stack.teams.items():
         for name, server in spec.serving.items():
             path = ("teams", team, "serving", name)
-            if server.burst_of:
-                continue
             if server.canary:
-                yield from _canary(spec, path, server, server.canary)
+                yield from _canary(tree.written.teams[team], path, server, server.canary)
             elif server.expose:
                 yield from _allowed((*path, "expose"), team, spec, server.expose)
                 yield from _key((*path, "expose", "apiKey"), spec, server, server.expose)
-                yield from _parts(path, spec)
+                yield from _parts(path, server.canaries)
                 other = hosts.setdefault(server.expose.host, (*path, "expose", "host"))
                 if other != (*path, "expose", "host"):
                     fix = "set another host, or canary in place of expose if it gets a part of the requests"
@@ -294,7 +286,7 @@ def _allowed(path: Path, team: str, spec: Team, expose: ServerExpose) -> Iterato
         yield Problem((*path, "reach"), rule, fix, "public", (place,))
 
 
-def _key(path: Path, spec: Team, server: Server, expose: ServerExpose) -> Iterator[Problem]:
+def _key(path: Path, spec: Team, server: ResolvedServer, expose: ServerExpose) -> Iterator[Problem]:
     if expose.api_key is None:
         return
     if engine_of(server) is None:
@@ -309,10 +301,7 @@ def _key(path: Path, spec: Team, server: Server, expose: ServerExpose) -> Iterat
     yield from key_of(spec, expose.api_key.secret, expose.api_key.key, (*path, "key"))
 
 
-def _parts(path: Path, spec: Team) -> Iterator[Problem]:
-    canaries = {
-        name: one.canary.weight for name, one in spec.serving.items() if one.canary and one.canary.of == path[-1]
-    }
+def _parts(path: Path, canaries: Mapping[str, int]) -> Iterator[Problem]:
     about: tuple[Path, ...] = tuple((*path[:-1], name) for name in canaries)
     if (total := sum(canaries.values())) > _ALL:
         rule = f"has canaries with more than 100 % of its requests: {' + '.join(map(str, canaries.values()))} = {total}"
@@ -322,8 +311,8 @@ def _parts(path: Path, spec: Team) -> Iterator[Problem]:
         yield Problem(path, rule, "remove some of them", about=about)
 
 
-def _canary(spec: Team, path: Path, server: Server, canary: Canary) -> Iterator[Problem]:
-    others = {name: one for name, one in spec.serving.items() if name != path[-1] and not one.burst_of}
+def _canary(spec: Team, path: Path, server: ResolvedServer, canary: Canary) -> Iterator[Problem]:
+    others = {name: one for name, one in spec.serving.items() if name != path[-1]}
     place, main = (*path, "canary", "of"), others.get(canary.of)
     yield from known_in(canary.of, others, "server", place, path[:-1])
     if main is None:

@@ -13,6 +13,7 @@ from gpu_tenancy.model.plan.pools import PoolSupply
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.plan.topology import cloud_labels, placed_roles
+from gpu_tenancy.model.resolve import ResolvedServer
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.pools import Level
 from gpu_tenancy.model.spec.workloads import Server, Training
@@ -62,7 +63,7 @@ def _pool(tree: Tree, flavor: Flavor, pool: PoolSupply) -> Iterator[Problem]:
         yield Problem(place, rule, f"add a label under pools.{pool.name}.labels")
 
 
-def _workload(tree: Tree, path: Path, workload: Server | Training) -> Iterator[Problem]:
+def _workload(tree: Tree, path: Path, workload: ResolvedServer | Training) -> Iterator[Problem]:
     level = workload.together.level if workload.together else None
     roles = parts(tree, str(path[1]), workload)
     placed = {name: pod_size(tree, str(path[1]), roles[name]) for name in placed_roles(roles)}

@@ -14,7 +14,7 @@ from gpu_tenancy.model.plan.queues import potential_available
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.signals import metric_name, monitor
 from gpu_tenancy.model.plan.supply import Flavor
-from gpu_tenancy.model.spec.teams import Team
+from gpu_tenancy.model.resolve import ResolvedServer, ResolvedTeam
 from gpu_tenancy.model.spec.workloads import Server, Training
 
 _WAITING: Final = {CPU: 200, MEMORY: 256 * 2**20}
@@ -39,7 +39,7 @@ def workload_problems(tree: Tree) -> Iterator[Problem]:
         yield from _objects(tree, name, team)
 
 
-def workloads(name: str, team: Team) -> Iterator[tuple[Path, Server | Training]]:
+def workloads(name: str, team: ResolvedTeam) -> Iterator[tuple[Path, ResolvedServer | Training]]:
     """A team's servers and jobs, with their places in the stack."""
     for server, spec in team.serving.items():
         yield ("teams", name, "serving", server), spec
@@ -47,10 +47,10 @@ def workloads(name: str, team: Team) -> Iterator[tuple[Path, Server | Training]]
         yield ("teams", name, "training", job), spec
 
 
-def _workload(tree: Tree, path: Path, workload: Server | Training) -> Iterator[Problem]:
+def _workload(tree: Tree, path: Path, workload: ResolvedServer | Training) -> Iterator[Problem]:
     name = str(path[1])
     yield from _priority(tree, path, workload)
-    if isinstance(workload, Server):
+    if isinstance(workload, ResolvedServer):
         yield from _metric(tree, path, workload)
     roles = parts(tree, name, workload)
     sizes: dict[str, PodSize] = {}
@@ -126,8 +126,8 @@ def _priority(tree: Tree, path: Path, workload: Server | Training) -> Iterator[P
         )
 
 
-def _metric(tree: Tree, path: Path, server: Server) -> Iterator[Problem]:
-    seconds = server.scale_on.latency_p99 if server.scale_on else None
+def _metric(tree: Tree, path: Path, server: ResolvedServer) -> Iterator[Problem]:
+    seconds = server.scale_on.latency_p99
     if seconds is not None and metric_name(tree.stack.metrics, server) is None:
         yield Problem(
             (*path, "scaleOn", "latencyP99"),
@@ -282,7 +282,7 @@ def _ray(tree: Tree, path: Path, job: Training) -> Iterator[Problem]:
             )
 
 
-def _objects(tree: Tree, name: str, team: Team) -> Iterator[Problem]:
+def _objects(tree: Tree, name: str, team: ResolvedTeam) -> Iterator[Problem]:
     """The counts must cover what the stack itself creates in the namespace."""
     least = needed(tree, team)
     for key, what in _COUNTED.items():

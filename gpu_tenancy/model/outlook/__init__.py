@@ -6,6 +6,7 @@ Plain data for a report, computed from the stack alone.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from gpu_tenancy.base.problems import dotted
 from gpu_tenancy.base.quantity import CPU, MEMORY, is_extended
 from gpu_tenancy.model.outlook.data import (
     CacheOutlook,
@@ -40,6 +41,7 @@ from gpu_tenancy.model.plan.servers import notebook_routes, route
 from gpu_tenancy.model.plan.shares import Measure, Tree, measures, supply_of
 from gpu_tenancy.model.plan.sidecars import egress_of_datasets
 from gpu_tenancy.model.plan.storage import storage_classes
+from gpu_tenancy.model.resolve import ResolvedStack
 from gpu_tenancy.model.spec import Stack
 
 
@@ -282,11 +284,11 @@ def outlook(stack: Stack) -> StackOutlook:
         teams=teams,
         cost_centers=centers,
         serving=tuple(_serving(tree)),
-        ways_in=tuple(_ways_in(stack)),
+        ways_in=tuple(_ways_in(tree.stack)),
         access=tuple(_access(stack, name) for name in stack.teams),
         people=tuple(memberships(tree)),
         commands=people.commands if (people := access(tree)) else (),
-        secrets=tuple(secret_rows(stack)),
+        secrets=tuple(secret_rows(tree.stack)),
         pulls=pull_rights(stack),
         adopts=tuple(stack.cluster.adopt),
         workers=tuple(worker.name for worker in worker_clusters(stack.multikueue)),
@@ -381,34 +383,32 @@ def _pools(tree: Tree) -> tuple[Pool, ...]:
 
 def _serving(tree: Tree) -> list[Serving]:
     servers: list[Serving] = []
-    for team, spec in tree.stack.teams.items():
-        shares = tree.shares_of(team)
-        for name, server in spec.serving.items():
-            size = pod_size(tree, team, server)
-            if size is None:
-                continue
-            share = shares.get(size.flavor.name, {}).get(size.flavor.resource or "")
-            bounds = rollout(tree, team, server, size)
-            late = (f"teams.{team}.serving.{name}: a rollout {bounds.warning}",) if bounds.warning else ()
-            servers.append(
-                Serving(
-                    team=team,
-                    name=name,
-                    flavor=size.flavor.name,
-                    gpus=server.gpus * server.nodes,
-                    replicas=Span(server.replicas.min, server.replicas.max),
-                    surge=bounds.at_maximum,
-                    limit=(share.limit or 0) if share else 0,
-                    warnings=(*late, *interruption_warnings(tree, team, name, server, size.flavor)),
-                )
+    for server in tree.stack.servers:
+        size = pod_size(tree, server.team, server)
+        if size is None:
+            continue
+        share = tree.shares_of(server.team).get(size.flavor.name, {}).get(size.flavor.resource or "")
+        bounds = rollout(tree, server, size)
+        late = (f"{dotted(server.written_at())}: a rollout {bounds.warning}",) if bounds.warning else ()
+        servers.append(
+            Serving(
+                team=server.team,
+                name=server.name,
+                flavor=size.flavor.name,
+                gpus=server.gpus * server.nodes,
+                replicas=Span(server.replicas.min, server.replicas.max),
+                surge=bounds.at_maximum,
+                limit=(share.limit or 0) if share else 0,
+                warnings=(*late, *interruption_warnings(tree, server, size.flavor)),
             )
+        )
     return servers
 
 
-def _ways_in(stack: Stack) -> Iterator[WayIn]:
+def _ways_in(stack: ResolvedStack) -> Iterator[WayIn]:
     for name, team in stack.teams.items():
-        for server, spec in team.serving.items():
-            planned = route(team, server, spec)
+        for spec in team.serving.values():
+            planned = route(spec)
             if spec.expose and planned:
                 key = spec.expose.api_key.secret if spec.expose.api_key else ""
                 reach, gateway = spec.expose.reach, spec.expose.gateway

@@ -19,13 +19,13 @@ from gpu_tenancy.model.plan.people import bindings, resolved
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.sidecars import DRIVERS, Folder
 from gpu_tenancy.model.plan.storage import StorageClassPlan, claims
+from gpu_tenancy.model.resolve import ResolvedTeam
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import OBJECT_ACTIONS
 from gpu_tenancy.model.spec.clouds.azure import BLOB_ROLES
 from gpu_tenancy.model.spec.clouds.gcp import OBJECT_ROLES, GcpCluster
 from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.data import CACHES
-from gpu_tenancy.model.spec.teams import Team
 
 READ: Final = "read"
 WRITE: Final = "read and write"
@@ -86,7 +86,7 @@ def data_of(tree: Tree) -> Iterator[DataAccess]:
             )
 
 
-def _mounts(team: Team, name: str, *, storage: bool = False) -> tuple[str, ...]:
+def _mounts(team: ResolvedTeam, name: str, *, storage: bool = False) -> tuple[str, ...]:
     return tuple(
         f"{kind} {workload}"
         for kind, workloads in (("server", team.serving), ("job", team.training))

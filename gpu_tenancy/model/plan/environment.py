@@ -7,6 +7,7 @@ from typing import Final
 
 from gpu_tenancy.model.plan.pools import ResolvedPool, resolved
 from gpu_tenancy.model.plan.supply import Flavor, flavors
+from gpu_tenancy.model.resolve import ResolvedStack, resolve
 from gpu_tenancy.model.spec import NAMESPACE, Stack
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
 from gpu_tenancy.model.spec.operators import Install
@@ -17,12 +18,17 @@ class Environment:
     """A stack with what follows from it and the catalogue alone; `shares.Tree` adds the shares of its teams.
 
     Attributes:
-        stack: the stack. Unknown references are ignored; `checks` reports them.
+        written: the stack as the user wrote it. Unknown references are ignored; `checks` reports them.
         installs: who installs each operator, as `needs.installed_by` decided it.
     """
 
-    stack: Stack
+    written: Stack
     installs: dict[str, Install] = field(default_factory=dict[str, Install], init=False, repr=False)
+
+    @cached_property
+    def stack(self) -> ResolvedStack:
+        """The resolved stack."""
+        return resolve(self.written)
 
     @cached_property
     def pools(self) -> Mapping[str, ResolvedPool]:

@@ -24,6 +24,7 @@ from gpu_tenancy.model.plan.shares import Tree, admitted, gangs_of
 from gpu_tenancy.model.plan.sidecars import egress_of_datasets, sidecars
 from gpu_tenancy.model.plan.signals import Monitor, monitor
 from gpu_tenancy.model.plan.storage import stored
+from gpu_tenancy.model.resolve import ResolvedTeam
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.teams import Team
 
@@ -218,7 +219,7 @@ def gpu_resources(tree: Tree) -> list[str]:
     return list(dict.fromkeys(flavor.resource for flavor in tree.flavors.values() if flavor.resource))
 
 
-def _quotas(tree: Tree, name: str, team: Team) -> tuple[ResourceQuota, ...]:
+def _quotas(tree: Tree, name: str, team: ResolvedTeam) -> tuple[ResourceQuota, ...]:
     queued = admitted(tree.shares_of(name), gangs_of(team, tree.flavors))
     admissible = add(queued, sidecars(tree.stack.datasets, team), waiting_in_rollouts(tree, name))
     # Every GPU resource is listed, even with 0: a quota does not limit resources that it does not list.
@@ -284,7 +285,7 @@ _OWN_GROUPS: Final = frozenset({"", "apps", "batch"})
 WORKLOADS: Final = "count/workloads.kueue.x-k8s.io"
 
 
-def needed(environment: Environment, team: Team) -> dict[str, int]:
+def needed(environment: Environment, team: ResolvedTeam) -> dict[str, int]:
     """What the stack itself creates in a team's namespace, by key of `objects`.
 
     Servers and hosts of notebooks have a Service each, and so have gangs and all jobs but Jobs, so that their pods find
@@ -302,13 +303,13 @@ def needed(environment: Environment, team: Team) -> dict[str, int]:
     return {
         "pods": sum(server.most_pods for server in servers) + max((job.most_pods for job in jobs), default=0),
         "jobs": max(of_kinds.values(), default=0),
-        "services": sum(not server.burst_of for server in servers) + groups + len(connected) + hosts,
+        "services": sum(server.has_service for server in servers) + groups + len(connected) + hosts,
         "secrets": len(team.secrets),
         "persistentvolumeclaims": len(team.storage) + len(environment.stack.datasets),
     }
 
 
-def counts(environment: Environment, team: Team) -> dict[str, int]:
+def counts(environment: Environment, team: ResolvedTeam) -> dict[str, int]:
     """The maximum number of objects of each kind, by its name in a ResourceQuota.
 
     The kinds with pods are those that Kubernetes and the stack's operators serve. Kueue creates one Workload for each

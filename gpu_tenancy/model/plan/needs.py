@@ -11,11 +11,11 @@ from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.catalogue.preflight import Need, needs
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.pools import ResolvedPool
+from gpu_tenancy.model.resolve import ResolvedServer, ResolvedStack
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.operators import Install
 from gpu_tenancy.model.spec.roles import Framework
-from gpu_tenancy.model.spec.workloads import Server
 
 Reason: TypeAlias = tuple[Path, str]
 """A place of the stack that needs an operator, and why."""
@@ -83,18 +83,16 @@ def has_claims(cluster: Cluster) -> bool:
     return not predates(cluster, CLAIMS)
 
 
-def measured_by(stack: Stack) -> str | None:
+def measured_by(stack: ResolvedStack) -> str | None:
     """The operator that provides histograms of latency to autoscalers; None without a histogram."""
-    servers = (server for team in stack.teams.values() for server in team.serving.values())
-    if stack.metrics.histogram is None and not any(scales_on_own(server) for server in servers):
+    if stack.metrics.histogram is None and not any(scales_on_own(server) for server in stack.servers):
         return None
     return "prometheus_adapter" if stack.metrics.by == "adapter" else "keda"
 
 
-def scales_on_own(server: Server) -> bool:
+def scales_on_own(server: ResolvedServer) -> bool:
     """Whether a server scales on what Prometheus measures without `metrics.histogram`."""
-    measured = server.scale_on.measured if server.scale_on else ()
-    return any(key != "latency_p99" or server.metrics.latency for key in measured)
+    return any(key != "latency_p99" or server.metrics.latency for key in server.scale_on.measured)
 
 
 def framework_used(stack: Stack, framework: Framework) -> bool:
@@ -220,12 +218,10 @@ def _latency(environment: Environment, name: str) -> Reason | None:
     measured = measured_by(environment.stack)
     if measured is None or name not in {measured, "prometheus"}:
         return None
-    for team, spec in environment.stack.teams.items():
-        for server, entry in spec.serving.items():
-            if entry.scale_on and (keys := entry.scale_on.measured):
-                key = "latencyP99" if keys[0] == "latency_p99" else keys[0]
-                place = ("teams", team, "serving", server, "scaleOn", key)
-                return place, f"{dotted(place)} needs the metric"
+    for server in environment.stack.servers:
+        if keys := server.scale_on.measured:
+            place = server.written_at("scaleOn", "latencyP99" if keys[0] == "latency_p99" else keys[0])
+            return place, f"{dotted(place)} needs the metric"
     return None
 
 
@@ -235,16 +231,9 @@ def _jobs(environment: Environment, name: str) -> Reason | None:
         for job in team.training.values():
             if job.kind.operator == name:
                 return ("teams",), f"jobs with framework: {job.framework} are {job.kind.api[1]}s"
-    for team, spec in environment.stack.teams.items() if name == _OF_GROUPS else ():
-        for server, entry in spec.serving.items():
-            if entry.grouped:
-                return (
-                    "teams",
-                    team,
-                    "serving",
-                    server,
-                    "nodes",
-                ), f"server {server} of team {team} is a LeaderWorkerSet"
+    for server in environment.stack.servers if name == _OF_GROUPS else ():
+        if server.grouped:
+            return (*server.path, "nodes"), f"server {server.name} of team {server.team} is a LeaderWorkerSet"
     return None
 
 

@@ -6,6 +6,7 @@ from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.model.plan.servers import engine_of, with_engine
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor, gang_amounts
+from gpu_tenancy.model.resolve import ResolvedServer
 from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.workloads import Server, Training, Workload
 
@@ -27,13 +28,13 @@ def is_gang(workload: Workload) -> bool:
     return isinstance(workload, Training) and workload.scheduler == "volcano"
 
 
-def parts(tree: Tree, team: str, workload: Server | Training) -> dict[str, Server | Training]:
+def parts(tree: Tree, team: str, workload: ResolvedServer | Training) -> dict[str, ResolvedServer | Training]:
     """A workload's roles, each as a workload with the keys of its pods; a server of one node is one without a name.
 
     A role without GPUs runs on the flavor of the others' GPUs, if the team has no flavor of CPUs only.
     """
-    if isinstance(workload, Server):
-        return dict(with_engine(workload))
+    if isinstance(workload, ResolvedServer):
+        return {**with_engine(workload)}
     roles = workload.parts
     for_gpus = next((part for part in roles.values() if part.gpus), None)
     if for_gpus is None or len(roles) == 1:

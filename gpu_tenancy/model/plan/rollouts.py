@@ -12,6 +12,7 @@ from gpu_tenancy.model.plan.servers import DEREGISTERED_AFTER
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.sidecars import sidecars_of
 from gpu_tenancy.model.plan.supply import Flavor
+from gpu_tenancy.model.resolve import ResolvedServer
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.workloads import Server
 
@@ -45,7 +46,7 @@ class Rollout:
         return self.surge if self.unavailable else 0
 
 
-def rollout(tree: Tree, team: str, server: Server, size: PodSize) -> Rollout:
+def rollout(tree: Tree, server: ResolvedServer, size: PodSize) -> Rollout:
     """The bounds of a rollout of a server, whose replicas an autoscaler sets.
 
     With quota for one more replica than the maximum, it adds one. Else it adds one below the number of replicas for
@@ -56,17 +57,17 @@ def rollout(tree: Tree, team: str, server: Server, size: PodSize) -> Rollout:
     least, most = max(1, server.replicas.min), server.replicas.max
     # Rollouts that add a group do not complete on Kueue 0.19.2 with LeaderWorkerSet 0.9.
     # The base of a burst serves meanwhile.
-    if server.grouped or server.surge is not None or server.burst_of:
+    if server.grouped or server.surge is not None or not server.has_service:
         surge = server.surge or 0
         below = f"{_fewer(least)}; remove surge: 0" if server.surge == 0 else ""
         return Rollout(surge, 0 if surge else 1, below)
-    resource, room = _room(tree, team, server, size)
+    resource, room = _room(tree, server, size)
     percent = -(-_WHOLE // room) if room else _WHOLE
     if room > most:
         return Rollout(1, 0)
     if least < room and percent * least < _WHOLE:
         return Rollout(1, f"{percent}%")
-    owner, flavor = tree.queue_of(team), size.flavor.name
+    owner, flavor = tree.queue_of(server.team), size.flavor.name
     each = size.amounts[resource] * server.nodes
     has, wanted = (format_amount(resource, amount * each) for amount in (room, least + 1))
     counted = f"{has} {resource} of flavor {flavor} are guaranteed to it, {least} + 1 replicas need {wanted}"
@@ -96,7 +97,7 @@ def waiting_in_rollouts(tree: Tree, name: str) -> dict[str, int]:
         *(
             times(
                 add(size.amounts, sidecars_of(tree.stack.datasets, team, server).amounts),
-                rollout(tree, name, server, size).waiting * server.nodes,
+                rollout(tree, server, size).waiting * server.nodes,
             )
             for server, size in sizes
             if size
@@ -108,9 +109,9 @@ def _fewer(least: int) -> str:
     return f"has {least - 1} of {least} replicas"
 
 
-def _room(tree: Tree, team: str, server: Server, size: PodSize) -> tuple[str, int]:
+def _room(tree: Tree, server: ResolvedServer, size: PodSize) -> tuple[str, int]:
     """The resource of which least is guaranteed, and for how many replicas: beside the team's other servers."""
-    owner, flavor = tree.queue_of(team), size.flavor.name
+    owner, flavor = tree.queue_of(server.team), size.flavor.name
     taken = dict.fromkeys(size.amounts, 0)
     for user in tree.users[owner]:
         for other in tree.stack.teams[user].serving.values():
@@ -131,9 +132,9 @@ KARPENTER_DRAINS: Final = 90
 """Seconds that Karpenter waits for the pods of a spot node (`terminationGracePeriod`), of two minutes of notice."""
 
 
-def interruption_warnings(tree: Tree, team: str, name: str, server: Server, flavor: Flavor) -> Iterator[str]:
+def interruption_warnings(tree: Tree, server: ResolvedServer, flavor: Flavor) -> Iterator[str]:
     """Requests that a spot node does not complete, and what the base of a server carries without its burst."""
-    place = dotted(tree.stack.written(("teams", team, "serving", name)))
+    place = dotted(server.written_at())
     within = _within(tree, flavor)
     rest = within - DEREGISTERED_AFTER if within is not None else 0
     if within is not None and server.drain is not None and server.drain > rest:
@@ -144,7 +145,8 @@ def interruption_warnings(tree: Tree, team: str, name: str, server: Server, flav
             f"{place}: when {title} takes a node of flavor {flavor.name} back, requests in progress have {left}"
             f" {format_duration(server.drain)}; {fix} that longer ones fail"
         )
-    if base := tree.stack.teams[team].serving.get(server.burst_of):
+    base = tree.stack.teams[server.team].serving[server.service]
+    if base is not server:
         yield f"{place}: without flavor {flavor.name}, {_left(base, server.replicas.max)}"
 
 

@@ -4,12 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
+from gpu_tenancy.model.resolve import ResolvedServer, ResolvedStack, ResolvedTeam
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.base import CloudCluster
 from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.secrets import EnvSource, FileSource, Secret, Variable
 from gpu_tenancy.model.spec.teams import Team
-from gpu_tenancy.model.spec.workloads import Server, Workload
+from gpu_tenancy.model.spec.workloads import Workload
 
 READER: Final = "secret-reader"
 """ServiceAccount of a team as which External Secrets reads the team's secrets in the cloud. No pod runs with it."""
@@ -118,7 +119,7 @@ def secrets_of(workload: Workload) -> set[str]:
     """Names of the Secrets that the container of a workload reads."""
     used = [variable.secret for variable in workload.env.values()]
     used += [source.secret for source in (*workload.env_from, *workload.files.values())]
-    if isinstance(workload, Server) and workload.expose and (key := workload.expose.api_key):
+    if isinstance(workload, ResolvedServer) and workload.exposure and (key := workload.exposure.api_key):
         used.append(key.secret)
     return {name for name in used if name}
 
@@ -314,7 +315,7 @@ def _right(cluster: Cluster, team: str, secret: Secret | None) -> str:
     return f"{account} needs {asked[store.manager]}, from the owner of the cluster"
 
 
-def secret_rows(stack: Stack) -> Iterator[SecretRow]:
+def secret_rows(stack: ResolvedStack) -> Iterator[SecretRow]:
     """All Secrets that teams declare or use."""
     for name, team in stack.teams.items():
         users = _users(team)
@@ -330,7 +331,7 @@ def secret_rows(stack: Stack) -> Iterator[SecretRow]:
             )
 
 
-def _users(team: Team) -> dict[str, list[str]]:
+def _users(team: ResolvedTeam) -> dict[str, list[str]]:
     users: dict[str, list[str]] = {}
     for secret in team.image_pull_secrets:
         users.setdefault(secret, []).append("image pulls of all pods")

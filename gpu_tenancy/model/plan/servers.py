@@ -1,14 +1,13 @@
 """Engines of servers, and routes of clients outside of the cluster to servers and notebooks."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from gpu_tenancy.model.catalogue.engines import Argument, Engine, engines
+from gpu_tenancy.model.resolve import ResolvedServer
 from gpu_tenancy.model.spec.roles import WORKER
 from gpu_tenancy.model.spec.secrets import Variable
 from gpu_tenancy.model.spec.serving import GatewayRoute, Notebooks, ServerExpose
-from gpu_tenancy.model.spec.teams import Team
 from gpu_tenancy.model.spec.workloads import Server, Workload
 
 DEREGISTERED_AFTER: Final = 15
@@ -23,18 +22,18 @@ def engine_of(workload: Workload) -> Engine | None:
     return engines().get(workload.engine) if isinstance(workload, Server) else None
 
 
-def with_engine(server: Server) -> dict[str, Server]:
+def with_engine(server: ResolvedServer) -> dict[str, ResolvedServer]:
     """The roles of a server, with the command, arguments and variables of its engine; arguments of the stack follow."""
     roles, engine = server.parts, engine_of(server)
     return {name: _run(engine, part, worker=name == WORKER) for name, part in roles.items()} if engine else roles
 
 
-def grace_period(server: Server) -> int | None:
+def grace_period(server: ResolvedServer) -> int | None:
     """Termination grace period of its pods in seconds; None for the default."""
     return None if server.drain is None else DEREGISTERED_AFTER + int(server.drain) + _TORN_DOWN_AFTER
 
 
-def of_server(argument: Argument, server: Server) -> str | None:
+def of_server(argument: Argument, server: ResolvedServer) -> str | None:
     """What the stack sets for an argument; None for a switch, and for one that it never sets."""
     return argument.value and argument.value.format(
         port=server.port,
@@ -45,7 +44,7 @@ def of_server(argument: Argument, server: Server) -> str | None:
     )
 
 
-def _run(engine: Engine, server: Server, *, worker: bool) -> Server:
+def _run(engine: Engine, server: ResolvedServer, *, worker: bool) -> ResolvedServer:
     used = {"all", *(("groups",) if server.grouped else ()), *(("workers",) if worker else ())}
     args = [server.model_path]
     for argument in engine.arguments:
@@ -53,7 +52,7 @@ def _run(engine: Engine, server: Server, *, worker: bool) -> Server:
             value = of_server(argument, server)
             args += [argument.name] if value is None else [argument.name, value]
     env = {**{name: Variable(value=text) for name, text in engine.env.items()}, **server.env}
-    if server.expose and (own := server.expose.api_key) and not worker:
+    if server.exposure and (own := server.exposure.api_key) and not worker:
         env[engine.api_key.env] = Variable(secret=own.secret, key=own.key)
     return server.model_copy(update={"command": list(engine.command), "args": [*args, *server.args], "env": env})
 
@@ -86,9 +85,9 @@ class Origins:
     cidrs: tuple[str, ...]
 
 
-def route(team: Team, name: str, server: Server) -> RoutePlan | None:
-    """The route of a server; None without one, and for canaries and bursts, which are in that of their server."""
-    if server.expose is None or server.canary or server.burst_of:
+def route(server: ResolvedServer) -> RoutePlan | None:
+    """The route of a server; None without one."""
+    if server.expose is None:
         return None
     return RoutePlan(
         host=server.expose.host,
@@ -96,7 +95,7 @@ def route(team: Team, name: str, server: Server) -> RoutePlan | None:
         listener=server.expose.listener,
         paths=_paths(server, server.expose),
         timeout=int(server.expose.timeout),
-        backends=tuple(backends(team, name)),
+        backends=((server.name, 100 - sum(server.canaries.values())), *server.canaries.items()),
     )
 
 
@@ -117,18 +116,9 @@ def _gateway(expose: GatewayRoute) -> tuple[str, str]:
     return namespace, name
 
 
-def backends(team: Team, name: str) -> Iterator[tuple[str, int]]:
-    """A server, then its canaries, each with its part of the requests in percent."""
-    parts = {
-        other: spec.canary.weight for other, spec in team.serving.items() if spec.canary and spec.canary.of == name
-    }
-    yield name, 100 - sum(parts.values())
-    yield from parts.items()
-
-
-def origins(server: Server) -> Origins | None:
+def origins(server: ResolvedServer) -> Origins | None:
     """Where requests of clients outside of the cluster come from; None for a server that they do not reach."""
-    return _origins(server.expose) if server.expose else None
+    return _origins(server.exposure) if server.exposure else None
 
 
 def notebook_origins(notebooks: Notebooks | None) -> dict[str, Origins]:
@@ -141,7 +131,7 @@ def _origins(expose: GatewayRoute) -> Origins:
     return Origins(expose.namespaces, tuple(expose.from_cidrs))
 
 
-def _paths(server: Server, expose: ServerExpose) -> tuple[str, ...]:
+def _paths(server: ResolvedServer, expose: ServerExpose) -> tuple[str, ...]:
     """Of an engine that asks for a key, only the paths for which it does."""
     engine = engine_of(server)
     return engine.api_key.paths if engine and expose.api_key else ("/",)

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 from gpu_tenancy.base.quantity import format_duration
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import there
-from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.resolve import ResolvedServer
 from gpu_tenancy.model.spec.cluster import Metrics, Prometheus
 from gpu_tenancy.model.spec.serving import NO_METRICS
 from gpu_tenancy.model.spec.workloads import ScaleOn, Server
@@ -54,7 +54,7 @@ class Query:
     expression: str
 
 
-def monitor(environment: Environment, server: Server) -> Monitor | None:
+def monitor(environment: Environment, server: ResolvedServer) -> Monitor | None:
     """How a server is scraped; None if nothing uses its metrics, or this program does not configure it."""
     metrics = environment.stack.metrics
     shown = server.metrics != NO_METRICS and there(environment, "prometheus")
@@ -69,9 +69,9 @@ def histogram_of(metrics: Metrics, server: Server) -> str | None:
     return server.metrics.latency or metrics.histogram
 
 
-def target(server: Server) -> float | None:
+def target(server: ResolvedServer) -> float | None:
     """A server's latency target in seconds; None if it does not scale on latency."""
-    return server.scale_on.latency_p99 if server.scale_on and server.autoscaled else None
+    return server.scale_on.latency_p99 if server.autoscaled else None
 
 
 def metric_name(metrics: Metrics, server: Server) -> str | None:
@@ -86,24 +86,24 @@ def p99_name(histogram: str, name: str | None = None) -> str:
     return name or f"{histogram.removesuffix('_seconds').replace(':', '_')}_p99_seconds"
 
 
-def per_pod(metrics: Metrics, team: str, name: str, server: Server) -> str | None:
+def per_pod(metrics: Metrics, server: ResolvedServer) -> str | None:
     """PromQL of each pod's percentile; None without a histogram."""
     histogram = histogram_of(metrics, server)
-    return pod_p99(histogram, of_server(team, server.burst_of or name), "pod") if histogram else None
+    return pod_p99(histogram, of_service(server), "pod") if histogram else None
 
 
-def of_server(team: str, server: str) -> str:
+def of_service(server: ResolvedServer) -> str:
     """Matchers of the labels that Prometheus adds to everything it scrapes through a server's ServiceMonitor."""
-    return f'namespace="{team}",service="{server}"'
+    return f'namespace="{server.team}",service="{server.service}"'
 
 
-def query(metrics: Metrics, team: str, name: str, server: Server) -> Query | None:
+def query(metrics: Metrics, server: ResolvedServer) -> Query | None:
     """KEDA's query for a server: the average of its pods' percentiles, as an autoscaler does with a pod metric.
 
     Returns:
         None if servers do not scale with KEDA.
     """
-    percentile = per_pod(metrics, team, name, server)
+    percentile = per_pod(metrics, server)
     if percentile is None or metrics.by == "adapter":
         return None
     return Query(prometheus_address(metrics.prometheus), f"avg({percentile})")
@@ -127,16 +127,16 @@ def pod_p99(histogram: str, matchers: str, by: str) -> str:
     )
 
 
-def adapter_rules(stack: Stack) -> list[dict[str, object]]:
+def adapter_rules(environment: Environment) -> list[dict[str, object]]:
     """Rules of prometheus-adapter for the metrics that the stack's servers scale on.
 
     For the chart's value `rules.custom`; empty if the adapter does not serve the metric, or has a rule already
     (`metrics.latencyP99` without a histogram). The format: docs/config.md of kubernetes-sigs/prometheus-adapter.
     """
-    metrics = stack.metrics
+    metrics = environment.stack.metrics
     if metrics.by != "adapter":
         return []
-    servers = [server for team in stack.teams.values() for server in team.serving.values() if target(server)]
+    servers = [server for server in environment.stack.servers if target(server)]
     named = {metrics.histogram: p99_name(metrics.histogram, metrics.latency_p99)} if metrics.histogram else {}
     named |= {server.metrics.latency: p99_name(server.metrics.latency) for server in servers if server.metrics.latency}
     return [_rule_of_latency(histogram, name) for histogram, name in named.items()]
@@ -234,7 +234,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 """The signals by their keys of `scaleOn`."""
 
 
-def names_of(kind: Kind, server: Server) -> tuple[str, ...] | None:
+def names_of(kind: Kind, server: ResolvedServer) -> tuple[str, ...] | None:
     """The metrics that a signal needs of a server; None if the server does not name one of them."""
     names = tuple(getattr(server.metrics, key) for key in kind.metrics) or (GPU_UTILISATION,)
     return names if all(names) else None
@@ -248,18 +248,18 @@ def targets(scale_on: ScaleOn) -> Mapping[str, float]:
     return {key: float(value) for key, value in values.items() if value is not None}
 
 
-def signals(metrics: Metrics, team: str, name: str, server: Server) -> tuple[Signal, ...]:
+def signals(metrics: Metrics, server: ResolvedServer) -> tuple[Signal, ...]:
     """The signals of a server that scales; metrics that it does not name are reported by `model.checks`."""
-    return tuple(_signals(metrics, team, name, server)) if server.autoscaled and server.scale_on else ()
+    return tuple(_signals(metrics, server)) if server.autoscaled else ()
 
 
-def _signals(metrics: Metrics, team: str, name: str, server: Server) -> Iterator[Signal]:
-    scale_on = server.scale_on or ScaleOn()
+def _signals(metrics: Metrics, server: ResolvedServer) -> Iterator[Signal]:
+    scale_on = server.scale_on
     address = prometheus_address(metrics.prometheus)
     for key, target in targets(scale_on).items():
         kind = KINDS[key]
         if names := names_of(kind, server):
-            pods = of_server(team, server.burst_of or name) if kind.labels is _OWN else _of_gpus(team, name, server)
+            pods = of_service(server) if kind.labels is _OWN else _of_gpus(server)
             expression = f"avg({kind.expression(names, pods, kind.labels['pod'])})"
             query = None if metrics.by == "adapter" else Query(address, expression)
             yield Signal(_name(key, names), target, query)
@@ -268,32 +268,31 @@ def _signals(metrics: Metrics, team: str, name: str, server: Server) -> Iterator
         yield Signal("query", scale_on.query.per_replica, query, total=True)
 
 
-def cold_starts(stack: Stack) -> list[str]:
+def cold_starts(environment: Environment) -> list[str]:
     """Servers that can have no replicas, with the time that their first request waits: `a/chat up to 13m`."""
     return [
-        f"{team}/{name} up to {format_duration(server.starts_within)}"
-        for team, spec in stack.teams.items()
-        for name, server in spec.serving.items()
-        if server.replicas.min == 0 and not server.burst_of
+        f"{server.team}/{server.name} up to {format_duration(server.starts_within)}"
+        for server in environment.stack.servers
+        if server.replicas.min == 0 and server.has_service
     ]
 
 
-def _of_gpus(team: str, name: str, server: Server) -> str:
+def _of_gpus(server: ResolvedServer) -> str:
     """Matchers of the GPUs that the pods of a server hold: with parts of the names of ReplicaSet, or of group."""
     rest = "[0-9]+(-[0-9]+)?" if server.grouped else "[^-]+-[^-]+"
-    return f'exported_namespace="{team}", exported_pod=~"{name}-{rest}"'
+    return f'exported_namespace="{server.team}", exported_pod=~"{server.name}-{rest}"'
 
 
 def _name(key: str, names: tuple[str, ...]) -> str:
     return f"{names[0].partition('{')[0].replace(':', '_').lower()}_{key}"
 
 
-def signal_rules(stack: Stack) -> list[dict[str, object]]:
+def signal_rules(environment: Environment) -> list[dict[str, object]]:
     """Rules of prometheus-adapter for the signals of all servers, each once; see `latency.adapter_rules`."""
     rules: dict[str, dict[str, object]] = {}
-    servers = (server for team in stack.teams.values() for server in team.serving.values() if server.scale_on)
-    for server in servers if stack.metrics.by == "adapter" else ():
-        for key in targets(server.scale_on or ScaleOn()):
+    stack = environment.stack
+    for server in stack.servers if stack.metrics.by == "adapter" else ():
+        for key in targets(server.scale_on):
             if names := names_of(KINDS[key], server):
                 rules[_name(key, names)] = _rule(key, names)
     return list(rules.values())

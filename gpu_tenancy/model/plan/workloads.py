@@ -20,9 +20,11 @@ from gpu_tenancy.model.plan.servers import DEREGISTERED_AFTER, RoutePlan, engine
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.signals import Monitor, Query, Signal, metric_name, monitor, per_pod, query, signals, target
 from gpu_tenancy.model.plan.topology import grouped, placed_roles, topology_request
+from gpu_tenancy.model.resolve import ResolvedServer
+from gpu_tenancy.model.spec.cluster import Metrics
 from gpu_tenancy.model.spec.roles import LEADER, LEADER_WORKER_SET, WORKER, Framework
 from gpu_tenancy.model.spec.serving import NO_METRICS, ServerLevel, ServerMetrics
-from gpu_tenancy.model.spec.workloads import Server, Training, Workload
+from gpu_tenancy.model.spec.workloads import Training, Workload
 
 DEPLOYMENT: Final = kinds()["apps", "Deployment"].api
 """API version and kind of a server of one node."""
@@ -153,7 +155,7 @@ class ServerPlan:
         metrics: names of what it measures.
         level: its service level.
         route: of clients outside of the cluster; None without one.
-        service: the Service of a server and of its burst; empty for a server without one.
+        service: the Service of a server and of its burst; empty for a server without a burst.
 
     Raises:
         ValueError: both a fixed number and an autoscaler, which would override each other; or neither.
@@ -183,9 +185,9 @@ class ServerPlan:
             raise ValueError(msg)
 
     @property
-    def is_burst(self) -> bool:
-        """Whether it has the further replicas of another server, whose Service, route and monitor it shares."""
-        return self.service not in {"", self.name}
+    def has_service(self) -> bool:
+        """Whether it has a Service, route and monitor of its own: a burst shares those of its server."""
+        return self.service in {"", self.name}
 
     @property
     def progress(self) -> int:
@@ -283,9 +285,7 @@ class GangPlan:
 
 def servers(tree: Tree, team: str) -> tuple[ServerPlan, ...]:
     """A team's servers."""
-    return tuple(
-        plan for name, server in tree.stack.teams[team].serving.items() if (plan := _server(tree, team, name, server))
-    )
+    return tuple(plan for server in tree.stack.teams[team].serving.values() if (plan := _server(tree, server)))
 
 
 def jobs(tree: Tree, team: str) -> tuple[JobPlan, ...]:
@@ -333,7 +333,7 @@ def _job_roles(tree: Tree, team: str, name: str, job: Training) -> tuple[RolePla
     return tuple(RolePlan(role, number, pods[role]) for role, number in job.pods_by_role.items()) if pods else ()
 
 
-def _pods(tree: Tree, team: str, workload: Server | Training) -> dict[str, PodPlan]:
+def _pods(tree: Tree, team: str, workload: ResolvedServer | Training) -> dict[str, PodPlan]:
     """The pods of a workload by role; empty if the flavor of one is ambiguous, which `model.checks` reports."""
     of_role = parts(tree, team, workload)
     pods = {name: pod for name, part in of_role.items() if (pod := _pod(tree, team, part))}
@@ -397,7 +397,7 @@ def _pod(tree: Tree, name: str, workload: Workload) -> PodPlan | None:
     )
 
 
-def _ends(server: Server, pods: dict[str, PodPlan]) -> dict[str, PodPlan]:
+def _ends(server: ResolvedServer, pods: dict[str, PodPlan]) -> dict[str, PodPlan]:
     """The pods of a server that drains; the workers of a group work until their leader has answered all requests."""
     grace = grace_period(server)
     if grace is None or server.drain is None:
@@ -406,40 +406,41 @@ def _ends(server: Server, pods: dict[str, PodPlan]) -> dict[str, PodPlan]:
     return {role: replace(pod, ends=(waits.get(role, DEREGISTERED_AFTER), grace)) for role, pod in pods.items()}
 
 
-def _server(tree: Tree, team: str, name: str, server: Server) -> ServerPlan | None:
+def _server(tree: Tree, server: ResolvedServer) -> ServerPlan | None:
+    team = server.team
     pods, size = _ends(server, _pods(tree, team, server)), pod_size(tree, team, server)
     if not pods or size is None:
         return None
     return ServerPlan(
-        name=name,
+        name=server.name,
         team=team,
         queue=team,
         pod=pods[LEADER if server.grouped else ""],
         port=server.port,
         health=server.health,
         startup=server.starts_within,
-        rollout=rollout(tree, team, server, size),
+        rollout=rollout(tree, server, size),
         replicas=None if server.autoscaled else server.replicas.min,
-        scaling=_scaling(tree, team, name, server) if server.autoscaled else None,
+        scaling=_scaling(tree.stack.metrics, server) if server.autoscaled else None,
         monitor=monitor(tree, server),
         nodes=server.nodes,
         worker=pods.get(WORKER),
-        metrics=NO_METRICS if server.burst_of else server.metrics,
+        metrics=server.metrics if server.has_service else NO_METRICS,
         level=server.service_level,
-        route=route(tree.stack.teams[team], name, server),
-        service=server.burst_of or (name if server.burst else ""),
+        route=route(server),
+        service=server.service if server.burst else "",
     )
 
 
-def _scaling(tree: Tree, team: str, name: str, server: Server) -> Scaling:
-    metric, seconds = metric_name(tree.stack.metrics, server), target(server)
+def _scaling(metrics: Metrics, server: ResolvedServer) -> Scaling:
+    metric, seconds = metric_name(metrics, server), target(server)
     latency = (metric, seconds) if metric and seconds else None
     return Scaling(
         minimum=server.replicas.min,
         maximum=server.replicas.max,
-        cpu=server.scale_on.cpu if server.scale_on else 70,
+        cpu=server.scale_on.cpu,
         latency=latency,
-        query=query(tree.stack.metrics, team, name, server) if latency else None,
-        per_pod=per_pod(tree.stack.metrics, team, name, server) if latency else None,
-        signals=signals(tree.stack.metrics, team, name, server),
+        query=query(metrics, server) if latency else None,
+        per_pod=per_pod(metrics, server) if latency else None,
+        signals=signals(metrics, server),
     )

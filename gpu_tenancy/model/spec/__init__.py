@@ -5,7 +5,6 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator
 
-from gpu_tenancy.base.problems import Path
 from gpu_tenancy.model.fields import Name, Section, Shorthand
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
 from gpu_tenancy.model.spec.cluster import Cluster, Metrics
@@ -88,12 +87,6 @@ class Stack(Section):
     """Worker clusters in which the workloads of this stack run, or the manager whose workloads this one runs."""
     split: Split | None = None
     """Division into the Pulumi stacks cluster, operators and tenancy: `split: {}`; default: one stack."""
-
-    def written(self, path: Path) -> Path:
-        """Where the stack has a key: that of a burst is in the section of its server."""
-        if path[:1] == ("teams",) and path[2:3] == ("serving",) and (team := self.teams.get(str(path[1]))):
-            return (*path[:3], *team.written(path[3:]))
-        return path
 
     @property
     def is_production(self) -> bool:

@@ -6,7 +6,6 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from gpu_tenancy.base.problems import Path
 from gpu_tenancy.model.fields import (
     MOST_PRICE,
     Bytes,
@@ -296,30 +295,11 @@ class Team(Shares):
     """Notebooks that its people can start; default: none."""
 
     @model_validator(mode="after")
-    def _canaries_share_a_way_in(self) -> Self:
-        """A canary has the way in of its server; what is wrong with either is found by the checks."""
-        mains = {name: self.serving.get(spec.canary.of) for name, spec in self.serving.items() if spec.canary}
-        shared = {name: main.expose for name, main in mains.items() if main and main.canary is None and main.expose}
-        own = {name: self.serving[name].model_copy(update={"expose": expose}) for name, expose in shared.items()}
-        return self.model_copy(update={"serving": {**self.serving, **own}}) if own else self
-
-    @model_validator(mode="after")
-    def _bursts_are_servers(self) -> Self:
-        """The burst of a server is a server of its own, so that everything counts it."""
-        bursts = {f"{name}{OF_BURST}": spec.as_burst(name) for name, spec in self.serving.items() if spec.burst}
-        if taken := next((name for name in bursts if name in self.serving and not self.serving[name].burst_of), None):
+    def _names_of_bursts_are_free(self) -> Self:
+        bursts = (f"{name}{OF_BURST}" for name, spec in self.serving.items() if spec.burst)
+        if taken := next((name for name in bursts if name in self.serving), None):
             raise refuse(f"has a server {taken}, which is the name of the burst of another one", "rename it")
-        return self.model_copy(update={"serving": {**self.serving, **bursts}}) if bursts else self
-
-    def written(self, path: Path) -> Path:
-        """Where the stack has a key of a server: that of a burst is in the section of its server."""
-        server = self.serving.get(str(path[0])) if path else None
-        if server is None or not server.burst_of:
-            return path
-        _, *keys = path
-        if keys and keys[0] not in {"flavor", "replicas"}:
-            return (server.burst_of, *keys)
-        return (server.burst_of, "burst", *(key for key in keys if key != "replicas"))
+        return self
 
     @model_validator(mode="after")
     def _one_share(self) -> Self:

@@ -1,11 +1,9 @@
 """Workloads of teams: servers, jobs and gangs."""
 
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, PrivateAttr, model_validator
-from pydantic.alias_generators import to_snake
+from pydantic import Field, model_validator
 
-from gpu_tenancy.model.catalogue.engines import engines
 from gpu_tenancy.model.fields import (
     MOST_OBJECTS,
     Bytes,
@@ -86,15 +84,18 @@ class Workload(Section):
         """Whether node autoscalers leave the pods where they run."""
         return not self.movable
 
+    @property
+    def mounts(self) -> tuple[dict[Name, MountPath], dict[Name, MountPath]]:
+        """Datasets and storage of the team, with their paths."""
+        return self.datasets, self.volumes
+
     @model_validator(mode="after")
     def _one_path_each(self) -> Self:
-        return self._with_one_path_each()
-
-    def _with_one_path_each(self) -> Self:
-        if len(set(self.datasets.values())) < len(self.datasets):
+        datasets, volumes = self.mounts
+        if len(set(datasets.values())) < len(datasets):
             raise refuse("mounts two datasets at the same path", "set different paths under datasets")
         scratch = [self.scratch.path] if self.scratch else []
-        paths = [*self.datasets.values(), *self.volumes.values(), *scratch, *self.files]
+        paths = [*datasets.values(), *volumes.values(), *scratch, *self.files]
         if twice := next((path for path in paths if paths.count(path) > 1), None):
             fix = "set different paths under datasets, volumes, scratch and files"
             raise refuse(f"mounts two volumes at {twice}", fix)
@@ -221,8 +222,6 @@ class Burst(Section):
 OF_BURST: Final = "-burst"
 """End of the name of the Deployment with the further replicas of a server."""
 
-_DRAIN: Final = 120.0
-"""Default of `drain` of an engine, in seconds."""
 _STARTUP: Final = 600
 """Default of `startup` in seconds, without the time to read the model. Ours: compilation and warm-up of a large model
 take minutes, and a limit that is too short restarts the pod forever."""
@@ -286,30 +285,20 @@ class Server(Workload):
     """Additional pods, or groups of `nodes`, during a rollout (maxSurge), for which the limit must have quota. Default:
     1 where the guarantee has quota for it; else a rollout replaces one at a time, but never with fewer than
     `replicas.min` if that is possible."""
-    _burst_of: str = PrivateAttr("")
 
-    @model_validator(mode="after")
-    def _with_defaults(self) -> Self:
-        """The server with what follows from its engine, and with the mount of its model."""
-        given, update = self.model_fields_set, dict[str, Any]()
-        if engine := engines().get(self.engine):
-            named = {to_snake(key): name for key, name in engine.metrics.items()}
-            own = {key: getattr(self.metrics, key) for key in self.metrics.model_fields_set}
-            defaults: dict[str, Any] = {"port": engine.port, "health": engine.health, "drain": _DRAIN}
-            update |= {key: value for key, value in defaults.items() if key not in given}
-            update["metrics"] = self.metrics.model_copy(update={**named, **own})
-        if self.model and self.model.dataset:
-            update["datasets"] = {self.model.dataset: MODEL_PATH, **self.datasets}
-        if self.model and self.model.volume:
-            update["volumes"] = {self.model.volume: MODEL_PATH, **self.volumes}
-        return self.model_copy(update=update) if update else self
+    @property
+    def mounts(self) -> tuple[dict[Name, MountPath], dict[Name, MountPath]]:
+        """Datasets and storage of the team, with their paths and that of the model."""
+        dataset, volume = (self.model.dataset, self.model.volume) if self.model else (None, None)
+        of_dataset, of_volume = ({source: MODEL_PATH} if source else {} for source in (dataset, volume))
+        return {**of_dataset, **self.datasets}, {**of_volume, **self.volumes}
 
     @model_validator(mode="after")
     def _one_path_for_the_model(self) -> Self:
         taken = {*self.datasets.values(), *self.volumes.values(), *self.files}
         if self.model and self.model.image and MODEL_PATH in taken:
             raise refuse(f"mounts a volume at {MODEL_PATH}, where it has its model", "set another path")
-        return self._with_one_path_each()
+        return self
 
     @model_validator(mode="after")
     def _of_groups(self) -> Self:
@@ -352,33 +341,6 @@ class Server(Workload):
         return self
 
     @property
-    def burst_of(self) -> str:
-        """The server whose burst it is; empty for a server that the stack names."""
-        return self._burst_of
-
-    def as_burst(self, name: str) -> "Server":
-        """The burst of the server with this name, as a server: it has what the base does not carry."""
-        burst, on = self.burst, self.scale_on
-        if burst is None:
-            msg = f"server {name} has no burst"
-            raise ValueError(msg)
-        if on and on.query:
-            carried = f"{self.replicas.max * on.query.per_replica:.10g}"
-            query = on.query.model_copy(update={"expr": f"clamp_min(({on.query.expr}) - {carried}, 0)"})
-            on = on.model_copy(update={"query": query})
-        made = self.model_copy(
-            update={
-                "flavor": burst.flavor,
-                "replicas": ServerReplicas(min=burst.min, max=burst.max),
-                "scale_on": on,
-                **dict.fromkeys(("burst", "canary", "load", "surge")),
-                "service_level": ServerLevel(),
-            }
-        )
-        made._burst_of = name
-        return made
-
-    @property
     def stays(self) -> bool:
         """The other replicas of a server answer while one is moved, of which its disruption budget keeps most."""
         return self.replicas.max == 1 if self.movable is None else not self.movable
@@ -419,7 +381,7 @@ class Server(Workload):
         return {LEADER: 1, WORKER: self.nodes - 1} if self.grouped else {"": 1}
 
     @property
-    def parts(self) -> "dict[str, Server]":
+    def parts(self) -> dict[str, Self]:
         """Each role as a server with the keys of its pods. `most_pods` of each is that of the whole server."""
         if not self.grouped:
             return {"": self}
@@ -642,9 +604,9 @@ class Training(Workload):
             others.setdefault(WORKER, Role())
         first = self.roles.get(leader, Role())
         if first.gpus is None and leader != LEADER:  # The leader of a group computes too.
-            first = _with(first, {"gpus": 0})
+            first = first.model_copy(update={"gpus": 0})
         if leader == LAUNCHER and not others[WORKER].command:
-            others[WORKER] = _with(others[WORKER], {"command": list(SSHD)})
+            others[WORKER] = others[WORKER].model_copy(update={"command": list(SSHD)})
         return {leader: first, **others}
 
     @property
@@ -665,7 +627,3 @@ class Training(Workload):
                 "memory": role.memory if role.memory is not None else self.memory if sized else None,
             }
         )
-
-
-def _with(role: Role, defaults: dict[str, Any]) -> Role:
-    return role.model_copy(update=defaults)

@@ -182,7 +182,7 @@ def _adapter(environment: Environment) -> Values:
     port = address.port or {"http": 80, "https": 443}[address.scheme]
     return {
         "prometheus": {"url": f"{address.scheme}://{address.hostname}", "port": port, "path": address.path},
-        "rules": {"custom": [*adapter_rules(environment.stack), *signal_rules(environment.stack)]},
+        "rules": {"custom": [*adapter_rules(environment), *signal_rules(environment)]},
     }
 
 
