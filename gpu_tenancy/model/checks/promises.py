@@ -71,7 +71,6 @@ def _nodes(pool: PoolSupply, resource: str) -> str:
 
 
 def _key(tree: Tree, team: str, flavor: Flavor, resource: str) -> Path:
-    """The key of a team's guarantee."""
     section = "gpus" if flavor.name in tree.stack.teams[team].gpus else "quota"
     if resource == flavor.resource:
         return ("teams", team, section, flavor.name, "guaranteed")
@@ -164,8 +163,6 @@ def _group(tree: Tree, group: str, flavor: Flavor, resource: str) -> Iterator[Pr
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A server, with the size of its pods."""
-
     server: ResolvedServer
     size: PodSize
 

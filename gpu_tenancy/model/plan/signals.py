@@ -248,12 +248,8 @@ def targets(scale_on: ScaleOn) -> Mapping[str, float]:
     return {key: float(value) for key, value in values.items() if value is not None}
 
 
-def signals(metrics: Metrics, server: ResolvedServer) -> tuple[Signal, ...]:
+def signals(metrics: Metrics, server: ResolvedServer) -> Iterator[Signal]:
     """The signals of a server that scales; metrics that it does not name are reported by `model.checks`."""
-    return tuple(_signals(metrics, server)) if server.autoscaled else ()
-
-
-def _signals(metrics: Metrics, server: ResolvedServer) -> Iterator[Signal]:
     scale_on = server.scale_on
     address = prometheus_address(metrics.prometheus)
     for key, target in targets(scale_on).items():

@@ -442,5 +442,5 @@ def _scaling(metrics: Metrics, server: ResolvedServer) -> Scaling:
         latency=latency,
         query=query(metrics, server) if latency else None,
         per_pod=per_pod(metrics, server) if latency else None,
-        signals=signals(metrics, server),
+        signals=tuple(signals(metrics, server)),
     )
