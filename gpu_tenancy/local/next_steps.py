@@ -8,6 +8,7 @@ import yaml
 from gpu_tenancy.base.json import Json, at
 from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.local.up import Outcome
+from gpu_tenancy.model.resolve import resolve
 from gpu_tenancy.model.spec.roles import KINDS
 
 _EXAMPLE: Final = "example"
@@ -24,7 +25,7 @@ def next_steps(result: Outcome, folder: Path) -> tuple[str, ...]:
         result: of `up`.
         folder: for the file.
     """
-    teams = result.preview.stack.teams.items()
+    teams = resolve(result.preview.stack).teams.items()
     declared = [(team, name) for team, section in teams for name in (*section.training, *section.serving)]
     if not declared:
         return ("usage",)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from builders import GPU
+from builders import GPU, pool, server, stack, team
 from page_reader import Page, well_formed
 from rendered_stacks import stack_of_repository
 
@@ -16,6 +16,8 @@ from gpu_tenancy.local.next_steps import next_steps
 from gpu_tenancy.local.summary import Budget, Holding, Summary, Supply
 from gpu_tenancy.local.up import Outcome
 from gpu_tenancy.local.verdict import Composition
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.source import Source
 from gpu_tenancy.review.page import write_report
 
 SUMMARY = Summary(
@@ -129,3 +131,16 @@ def test_next_steps_are_about_a_pending_workload_and_a_job_of_its_team(outcome: 
     )
     job = yaml.safe_load(file.read_text(encoding="utf-8"))
     assert (job["kind"], job["metadata"]["name"], job["metadata"]["namespace"]) == ("Job", "example", "ml-research")
+
+
+def test_next_steps_name_a_pending_burst(outcome: Outcome, tmp_path: Path) -> None:
+    pools = {
+        "l4": pool("g6.12xlarge", 4, labels={"capacity": "reserved"}),
+        "spot": pool("g6.12xlarge", 4, labels={"capacity": "spot"}),
+    }
+    gpus = {"l4": {"guaranteed": 12}, "spot": {"guaranteed": 8}}
+    chat = server(flavor="l4", replicas=10, burst={"flavor": "spot", "max": 8})
+    loaded = load(Source(stack(pools=pools, teams={"a": team(gpus=gpus, serving={"chat": chat})})))
+    summary = replace(SUMMARY, pending=(("a", "chat-burst"),))
+    result = replace(outcome, preview=replace(outcome.preview, stack=loaded), summary=summary)
+    assert next_steps(result, tmp_path)[:2] == ("usage a", "why a/chat-burst")
