@@ -1,6 +1,6 @@
 """Scale of the charts, text bars, and the chart of guarantees and limits against capacity."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,22 +8,16 @@ from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.texts import unit
 from gpu_tenancy.model.outlook import StackOutlook, Supply
 from gpu_tenancy.model.plan.measures import flavor_of
-from gpu_tenancy.pages.bars import HUES, Scale
+from gpu_tenancy.pages.bars import Scale, hues
 from gpu_tenancy.review.figures import span
 
 TEXT_WIDTH: Final = 20
 """Characters of a text bar."""
 
 
-def hues(resources: Mapping[str, str]) -> dict[str, int]:
-    """Index of each flavor's colour, from 0: the same on all pages, and for CPUs and memory of one flavor.
-
-    Args:
-        resources: the counted resource by `Measure.label`, in the stack's order.
-    """
-    flavors = {label: flavor_of(label, resource) for label, resource in resources.items()}
-    order = list(dict.fromkeys(flavors.values()))
-    return {label: order.index(flavor) % HUES for label, flavor in flavors.items()}
+def flavor_hues(outlook: StackOutlook) -> dict[str, int]:
+    """The colour of what is counted, by its label: CPUs and memory of a flavor have the same."""
+    return hues({label: flavor_of(label, resource) for label, resource in outlook.resources.items()})
 
 
 def text_bar(guaranteed: int, limit: int, capacity: int) -> str:
@@ -73,7 +67,7 @@ def tanks(outlook: StackOutlook) -> Iterator[Tank]:
     scale = Scale(
         {supply.flavor: max(supply.capacity.maximum, supply.limits, supply.guaranteed) for supply in outlook.supply}
     )
-    colours = hues(outlook.resources)
+    colours = flavor_hues(outlook)
     for supply in outlook.supply:
         remark = _remark(supply)
         guaranteed, limits = (amount_text(supply.resource, amount) for amount in (supply.guaranteed, supply.limits))

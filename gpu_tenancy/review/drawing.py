@@ -10,7 +10,7 @@ from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.model.outlook import Group, StackOutlook
 from gpu_tenancy.model.outlook.shares import Holding
 from gpu_tenancy.pages.bars import CUT, Bar, Branch, Scale
-from gpu_tenancy.review.charts import hues
+from gpu_tenancy.review.charts import flavor_hues
 
 
 class _Lengths(TypedDict):
@@ -41,7 +41,7 @@ class Drawing:
         self._used = used or {}
         self._capacity = {supply.flavor: supply.capacity.maximum for supply in outlook.supply}
         self._resources = outlook.resources
-        self._hues = hues(outlook.resources)
+        self._hues = flavor_hues(outlook)
         self._groups = {group.name: group for group in outlook.groups}
         self._teams = {team.name: team for team in outlook.teams}
         self.scale = Scale(_longest(outlook))

@@ -10,8 +10,7 @@ from gpu_tenancy.base.quantity import CPU, is_extended
 from gpu_tenancy.base.texts import unit
 from gpu_tenancy.model.plan.measures import Measure, supply_of
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.pages.bars import CUT, Scale
-from gpu_tenancy.review.charts import hues
+from gpu_tenancy.pages.bars import CUT, Scale, hues
 from gpu_tenancy.simulation.scenarios import Held, amount_of
 from gpu_tenancy.whatif.narrative import Played
 
@@ -96,7 +95,7 @@ class Picture:
 
 def flavor_hues(played: Played) -> dict[str, int]:
     """The colour of each flavor, as in the report of the stack."""
-    of_labels = hues({measure.label: measure.resource for measure in played.counted})
+    of_labels = hues({measure.label: measure.flavor for measure in played.counted})
     return {measure.flavor: of_labels[measure.label] for measure in played.counted}
 
 

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gpu_tenancy.base.texts import plural
-from gpu_tenancy.pages.tables import Cell, Table, Tone, columns, row
-from gpu_tenancy.review.figures import DASH, compared, hours_text
+from gpu_tenancy.base.texts import DASH, hours_text, plural
+from gpu_tenancy.pages.tables import Cell, Table, Tone, columns, compared, row
 from gpu_tenancy.simulation.replay import Change, Comparison, Group, Outcome
 
 _DAY: Final = 86_400.0

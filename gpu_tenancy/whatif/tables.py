@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 from gpu_tenancy.base.amounts import amount_text
-from gpu_tenancy.base.texts import available, counted
+from gpu_tenancy.base.texts import DASH, available, counted
 from gpu_tenancy.model.plan.measures import Measure, supply_of
 from gpu_tenancy.pages.tables import Row, Table, columns, row
-from gpu_tenancy.review.figures import DASH
 from gpu_tenancy.simulation.scenarios import GaveWay, Running, Waiting, amount_of, meaning
 from gpu_tenancy.whatif.narrative import Played, job_note, number
 from gpu_tenancy.whatif.timeline import jobs_of, state

@@ -10,9 +10,8 @@ from typing import Final
 
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.quantity import CPU, is_extended
-from gpu_tenancy.base.texts import counted, plural
+from gpu_tenancy.base.texts import DASH, counted, plural
 from gpu_tenancy.model.plan.measures import Measure, supply_of
-from gpu_tenancy.review.figures import DASH
 from gpu_tenancy.simulation.scenarios import Moment, Running, Waiting, amount_of, meaning
 from gpu_tenancy.whatif.bars import NAMED, OTHERS, flavor_hues, shades
 from gpu_tenancy.whatif.narrative import Played, job_note, number

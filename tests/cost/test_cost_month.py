@@ -14,12 +14,12 @@ from cost_month import MILLI, OCTOBER, Month, arrivals, lab, moment, played, ter
 from page_reader import well_formed
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.texts import DASH, hours_text
 from gpu_tenancy.cost.ledger import Hours
 from gpu_tenancy.cost.page import page
 from gpu_tenancy.cost.statement import Period, Statement, of_only
 from gpu_tenancy.cost.tables import costs_table, csv_text, data, headline, jobs_table, losses_table, notes, teams_table
 from gpu_tenancy.cost.workloads import NO_LENT, SPREAD, of_workloads
-from gpu_tenancy.review.figures import DASH, hours_text
 from gpu_tenancy.simulation.replay import Trace
 
 
