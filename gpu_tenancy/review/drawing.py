@@ -116,7 +116,7 @@ class Drawing:
             kept=kept,
             numbers=numbers,
             was=self._was((name, holding.flavor, holding.scheduler), numbers),
-            remark=remark,
+            remark=remark if used is None else f"{self._text(holding.flavor, used)} in use, {remark}",
             says="; ".join(part for part in parts if part),
         )
 

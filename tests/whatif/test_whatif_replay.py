@@ -13,8 +13,8 @@ from whatif_played import NASTY, replayed_twice, small, tree
 
 from gpu_tenancy.simulation.replay import JobRecord, Outcome, Part, Trace, TraceError, compare, replay
 from gpu_tenancy.simulation.replay.outcome import BINS, Curve, Durations
-from gpu_tenancy.whatif.replay_page import page
-from gpu_tenancy.whatif.replayed import headline, teams_table
+from gpu_tenancy.whatif.page import replay_page
+from gpu_tenancy.whatif.replay import headline, teams_table
 
 HOUR = 3600.0
 
@@ -216,7 +216,7 @@ def test_a_curve_keeps_its_area_however_long_it_becomes() -> None:
 
 def test_the_page_names_gains_losses_and_what_is_left_out() -> None:
     replayed = replayed_twice()
-    text = page(replayed)
+    text = replay_page(replayed)
     well_formed(text)
     assert "<script" not in text
     assert NASTY not in text
