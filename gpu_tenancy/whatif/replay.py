@@ -173,7 +173,7 @@ def preemptions_table(replayed: Replayed) -> Table:
     def of_pairs(outcome: Outcome) -> Table:
         rows = (row(team, by, f"{outcome.preempted_by[by, team]:,}", team=team) for by, team in pairs)
         heads = columns("team", "preempted by", "preemptions#")
-        return Table("preempted", "Who preempted by whom", heads, tuple(rows), keys=2)
+        return Table("preempted", "Preemptions by team", heads, tuple(rows), keys=2)
 
     return _beside(replayed, of_pairs)
 
