@@ -11,8 +11,8 @@ from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.engine.project import Preview, preview
 from gpu_tenancy.inspect.proposal import Effect, Proposal, effect
 from gpu_tenancy.inspect.reading import State
-from gpu_tenancy.local.show import price_note
 from gpu_tenancy.model.outlook import outlook
+from gpu_tenancy.model.plan.costs import price_note
 from gpu_tenancy.model.plan.queues import tenancy
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.project import project_name, read_stack
