@@ -39,7 +39,7 @@ def lines(seen: Result) -> list[str]:
     return [line.rstrip() for line in seen.stdout.splitlines()]
 
 
-def test_the_elastic_table_event_by_event() -> None:
+def test_demo_prints_the_elastic_table_event_by_event() -> None:
     found = lines(demo())
     assert found[0] == "example-elastic, scenario stacks/scenarios/example-elastic.yaml, in the simulation of Kueue"
     assert found[2:7] == [
@@ -76,7 +76,7 @@ def test_the_elastic_table_event_by_event() -> None:
     assert found[-1].startswith("InCohortReclamation: its quota was borrowed, and the team or group")
 
 
-def test_a_stack_without_a_scenario_plays_each_team_up_to_its_limits(project: Project) -> None:
+def test_demo_without_scenario_plays_teams_to_their_limits(project: Project) -> None:
     found = lines(demo("good", project=project.folder))
     assert found[0] == "good, each team up to its limits, in the simulation of Kueue"
     assert "● vision-h100-4 admitted: vision uses 4 h100 GPUs" in found
@@ -148,7 +148,7 @@ def beside(change: Callable[[int, Moment], Moment]) -> list[str]:
     return [line.rstrip() for line in told.getvalue().splitlines()]
 
 
-def test_a_cluster_that_does_as_foreseen_agrees_in_every_step() -> None:
+def test_agreeing_cluster_agrees_in_every_step() -> None:
     found = beside(lambda _, moment: moment)
     assert found.count("● n1-1 admitted: namespace1 uses 5 CPUs") == 1
     assert "↩ unknown (namespace1) evicted: The workload is deactivated" in found
@@ -159,7 +159,7 @@ def test_a_cluster_that_does_as_foreseen_agrees_in_every_step() -> None:
     assert found[last + 7] == "✓ as foreseen in 4 steps"
 
 
-def test_where_a_cluster_does_otherwise_both_numbers_are_shown() -> None:
+def test_disagreeing_cluster_shows_both_numbers() -> None:
     def greedy(step: int, moment: Moment) -> Moment:
         if step != 3:
             return moment
@@ -201,7 +201,5 @@ PREEMPTING_ONE = "couldn't assign flavors to pod set main: 8 more needed. Pendin
         (["", PREEMPTING_ONE], player.PREEMPTING),
     ],
 )
-def test_kueue_is_not_settled_while_it_preempts_or_has_not_considered_a_job(
-    messages: list[str], seconds: float
-) -> None:
+def test_kueue_settles_after_preemptions_and_messages(messages: list[str], seconds: float) -> None:
     assert player.quiet(messages) == seconds

@@ -27,7 +27,7 @@ def row(seen: Result, team: str) -> list[str]:
     return found
 
 
-def test_everyone_busy_shows_who_runs_who_waits_and_a_bar(project: Project) -> None:
+def test_everyone_busy_shows_usage_with_bars(project: Project) -> None:
     seen = whatif(project, "--first", "third")
     assert (seen.exit_code, seen.stderr) == (0, "")
     assert seen.stdout.startswith("everyone busy, third first\n")
@@ -39,7 +39,7 @@ def test_everyone_busy_shows_who_runs_who_waits_and_a_bar(project: Project) -> N
     assert "InCohortReclamation: its quota was borrowed, and the team or group" in seen.stdout
 
 
-def test_a_team_alone_has_all_that_it_may(project: Project) -> None:
+def test_team_alone_gets_its_limit(project: Project) -> None:
     assert row(whatif(project, "--team", "speech"), "speech")[:7] == ["speech", "l4", "2", "4", "4", "2", "0"]
 
 
@@ -86,7 +86,7 @@ def test_other_programs_read_the_same(project: Project) -> None:
     ]
 
 
-def test_a_page_is_written_and_its_path_is_the_last_word(project: Project, tmp_path: Path) -> None:
+def test_page_is_written_and_its_path_is_printed_last(project: Project, tmp_path: Path) -> None:
     out = tmp_path / "new" / "folder"
     seen = whatif(project, "--out", out)
     assert (seen.exit_code, seen.stdout.splitlines()[-1]) == (0, f"page {out / 'whatif.html'}")
@@ -97,7 +97,7 @@ def test_a_page_is_written_and_its_path_is_the_last_word(project: Project, tmp_p
     assert (tmp_path / "other" / "whatif.html").read_text(encoding="utf-8") == text
 
 
-def test_all_problems_of_a_scenario_are_reported_and_no_page_is_written(project: Project, tmp_path: Path) -> None:
+def test_invalid_scenario_reports_all_problems_without_page(project: Project, tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     file.write_text("steps:\n- finish: [x]\n- submit: [{name: j, team: spech}]\n", encoding="utf-8")
     seen = whatif(project, "--workloads", file, "--out", tmp_path / "out")
@@ -121,9 +121,7 @@ def test_all_problems_of_a_scenario_are_reported_and_no_page_is_written(project:
         (("--workloads", "nowhere.yaml"), "nowhere.yaml: cannot read the file: No such file or directory"),
     ],
 )
-def test_a_question_that_cannot_be_answered_is_an_error(
-    project: Project, arguments: tuple[str, str], words: str
-) -> None:
+def test_whatif_refuses_invalid_options(project: Project, arguments: tuple[str, str], words: str) -> None:
     seen = whatif(project, *arguments)
     assert (seen.exit_code, seen.stdout) == (1, "")
     assert words in seen.stderr
