@@ -1,9 +1,7 @@
 """Preflight on Google Cloud: asks the REST APIs with the token of gcloud, by methods that only read."""
 
 import re
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Final
