@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.simulation.scenarios import GaveWay, Moment, Running, Waiting, holdings, meaning
+from gpu_tenancy.simulation.scenarios import Moment, PreemptedJob, Running, Waiting, holdings, meaning
 from gpu_tenancy.whatif.timeline import PlayedStep, Timeline
 
 
@@ -37,7 +37,7 @@ def _moment(tree: Tree, moment: Moment) -> dict[str, Any]:
     }
 
 
-def _job(job: Running | Waiting | GaveWay) -> dict[str, Any]:
+def _job(job: Running | Waiting | PreemptedJob) -> dict[str, Any]:
     """A job; only one without GPUs has `amounts`, its CPU and memory in base units."""
     fields = asdict(job)
     return fields if job.amounts else {key: value for key, value in fields.items() if key != "amounts"}

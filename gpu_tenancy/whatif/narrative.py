@@ -9,7 +9,7 @@ from gpu_tenancy.base.texts import counted, plural, unit
 from gpu_tenancy.model.plan.measures import Measure
 from gpu_tenancy.model.plan.shares import Share, Tree
 from gpu_tenancy.pages.tables import Tone
-from gpu_tenancy.simulation.scenarios import Event, GaveWay, Held, Job, JobStep, Running, Waiting
+from gpu_tenancy.simulation.scenarios import Event, Held, Job, JobStep, PreemptedJob, Running, Waiting
 from gpu_tenancy.whatif.timeline import Timeline
 
 
@@ -64,7 +64,7 @@ def noun(measure: Measure) -> str:
     return f"{measure.label} GPUs" if is_extended(measure.resource) else measure.label
 
 
-def request_text(job: Running | Waiting | GaveWay) -> str:
+def request_text(job: Running | Waiting | PreemptedJob) -> str:
     """What a job uses or requests: `8 a100`, `40 CPUs, 64Gi memory of general`."""
     if job.amounts:
         text = ", ".join(counted(amount, name) for name, amount in job.amounts.items())

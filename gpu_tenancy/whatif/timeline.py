@@ -9,11 +9,11 @@ from gpu_tenancy.model.plan.measures import Measure, supply_of
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.simulation.scenarios import (
     Event,
-    GaveWay,
     Held,
     JobStep,
     Moment,
     Player,
+    PreemptedJob,
     Running,
     SimulatedPlayer,
     StepResult,
@@ -131,7 +131,7 @@ class Timeline:
         """Whether a cluster did in every step what the simulation foresaw; also without one."""
         return all(step.result.agrees is not False for step in self.steps)
 
-    def preempted(self) -> Iterator[tuple[PlayedStep, GaveWay]]:
+    def preempted(self) -> Iterator[tuple[PlayedStep, PreemptedJob]]:
         """Preempted jobs, with the step."""
         for step in self.steps:
             for job in step.moment.evicted:
