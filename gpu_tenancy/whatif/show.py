@@ -15,12 +15,8 @@ from gpu_tenancy.model.plan.measures import supply_of
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.pages.tables import Table
 from gpu_tenancy.simulation.scenarios import Event, Held, JobStep, StepResult, every_measure, holdings, meaning
+from gpu_tenancy.whatif import replay
 from gpu_tenancy.whatif.narrative import EventTexts, livelock
-from gpu_tenancy.whatif.replay import Replayed
-from gpu_tenancy.whatif.replay import headline as replay_headline
-from gpu_tenancy.whatif.replay import sentences as replay_sentences
-from gpu_tenancy.whatif.replay import teams_table as replay_table
-from gpu_tenancy.whatif.replay import tone as replay_tone
 from gpu_tenancy.whatif.tables import of_scenario, steps_table, teams_of, usage_table
 from gpu_tenancy.whatif.timeline import PlayedStep, Timeline
 
@@ -106,14 +102,14 @@ def show_load(console: Console, timeline: Timeline) -> None:
     _notes(console, timeline.steps, timeline.left_out)
 
 
-def show_replay(console: Console, replayed: Replayed) -> None:
+def show_replay(console: Console, replayed: replay.Replayed) -> None:
     """Prints who waits how long, who is preempted, who gains and who loses."""
-    style = _STYLES[replay_tone(replayed)]
-    console.print(f"[bold {style}]{escape(replay_headline(replayed))}[/]", highlight=False)
-    for sentence in replay_sentences(replayed):
+    style = _STYLES[replay.tone(replayed)]
+    console.print(f"[bold {style}]{escape(replay.headline(replayed))}[/]", highlight=False)
+    for sentence in replay.sentences(replayed):
         console.print(escape(sentence), highlight=False)
     console.print()
-    found = replay_table(replayed)
+    found = replay.teams_table(replayed)
     console.print(_printed(found, drop=("longest wait", "never start", "GPU-hours")), highlight=False)
     _notes(console, (), replayed.not_simulated)
 
@@ -144,18 +140,17 @@ def _bar(held: Held, scale: float) -> str:
     return text
 
 
-def _printed(found: Table, drop: Sequence[str] = (), bars: Sequence[str] = ()) -> PlainTable:
+def _printed(found: Table, drop: Sequence[str] = (), bars: Sequence[str] | None = None) -> PlainTable:
     """A table of the page for the terminal, with a bar after the numbers."""
-    heads = [
-        f"{column.title}{'#' if column.number else '~' if column.title == _WORDS else ''}" for column in found.columns
-    ]
+    marks = {True: "#", False: ""}
+    heads = [column.title + ("~" if column.title == _WORDS else marks[column.number]) for column in found.columns]
     at_bar = len(heads) - (heads[-1] == f"{_WORDS}~")
-    if bars:
+    if bars is not None:
         heads.insert(at_bar, "")
     listed = table(*heads, drop=drop)
     for at, line in enumerate(found.rows):
         cells = [f"{cell.text} (was {cell.was})" if cell.was else cell.text for cell in line.cells]
-        if bars:
+        if bars is not None:
             cells.insert(at_bar, bars[at])
         listed.add_row(*cells)
     return listed
