@@ -11,7 +11,7 @@ from gpu_tenancy.base.problems import Problem, StackError
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.names import UNREAD
 from gpu_tenancy.model.plan import Plan
-from gpu_tenancy.model.plan.parts import KEY
+from gpu_tenancy.model.plan.environment import KEY
 from gpu_tenancy.model.plan.secrets import config_names
 from gpu_tenancy.model.source import Source, read_config, read_file, with_files
 from gpu_tenancy.model.spec import NAMESPACE, Stack

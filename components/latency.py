@@ -7,8 +7,7 @@ from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.autoscaling.v2 import HorizontalPodAutoscalerBehaviorArgsDict
 
 from gpu_tenancy.model.manifests.labels import NAME
-from gpu_tenancy.model.plan.latency import METRICS_PATH, SCRAPE_INTERVAL, Monitor, Query
-from gpu_tenancy.model.plan.signals import Signal
+from gpu_tenancy.model.plan.signals import METRICS_PATH, SCRAPE_INTERVAL, Monitor, Query, Signal
 from gpu_tenancy.model.plan.workloads import Scaling, ServerPlan
 
 from .conventions import wire

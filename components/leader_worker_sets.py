@@ -6,8 +6,8 @@ from typing import Any, Final
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 
+from gpu_tenancy.model.manifests.jobs import group_template
 from gpu_tenancy.model.manifests.labels import COMPONENT, NAME, queued
-from gpu_tenancy.model.manifests.leader_worker_sets import group_template
 from gpu_tenancy.model.plan.workloads import ServerPlan
 from gpu_tenancy.model.spec.roles import LEADER, LEADER_WORKER_SET
 

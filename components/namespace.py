@@ -28,9 +28,9 @@ from gpu_tenancy.model.catalogue.clouds import NodeEndpoint
 from gpu_tenancy.model.manifests.labels import NAME
 from gpu_tenancy.model.names import ACCOUNT, INTERFACE_CLASS, NOTEBOOK, NOTEBOOK_PORT
 from gpu_tenancy.model.plan import namespaces as planned
-from gpu_tenancy.model.plan.exposure import Origins
 from gpu_tenancy.model.plan.fabric import claim_name
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
+from gpu_tenancy.model.plan.servers import Origins
 
 from .conventions import KUEUE, fair_sharing
 from .leader_worker_sets import OF_LEADERS

@@ -10,9 +10,9 @@ from pydantic import TypeAdapter
 
 from gpu_tenancy.model.catalogue.roles import Rule
 from gpu_tenancy.model.names import NOTEBOOK, NOTEBOOK_PORT, NOTEBOOKS
-from gpu_tenancy.model.plan.exposure import RoutePlan
 from gpu_tenancy.model.plan.notebooks import NOTEBOOK_STOPS, NotebooksOffer
 from gpu_tenancy.model.plan.people import Subject
+from gpu_tenancy.model.plan.servers import RoutePlan
 
 from .conventions import DO_NOT_AWAIT
 from .cron_jobs import cron_job, namespace_of_jobs

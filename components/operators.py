@@ -25,7 +25,7 @@ from gpu_tenancy.model.catalogue.operators import CRITICAL, Probe
 from gpu_tenancy.model.manifests.pods import tolerations
 from gpu_tenancy.model.names import KUBECTL
 from gpu_tenancy.model.plan.operators import ReleasePlan
-from gpu_tenancy.model.plan.operators.network import InfinibandPlan
+from gpu_tenancy.model.plan.operators.values import InfinibandPlan
 
 from .conventions import wire
 from .pods import kubectl_pod, on_pools

@@ -12,7 +12,7 @@ from pulumi.runtime.settings import get_engine
 
 from gpu_tenancy.model.names import adoptable
 from gpu_tenancy.model.plan import Plan, plan
-from gpu_tenancy.model.plan.parts import CLUSTER, OPERATORS
+from gpu_tenancy.model.plan.environment import CLUSTER, OPERATORS
 
 from .clouds import Cluster, open_cluster
 from .clouds.api import Api

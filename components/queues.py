@@ -11,8 +11,8 @@ from gpu_tenancy.base.quantity import format_amount, format_amounts
 from gpu_tenancy.kueue import Cohort, Quota, ResourceGroup
 from gpu_tenancy.model.names import STACK
 from gpu_tenancy.model.plan import PriorityPlan, QueuesPlan
+from gpu_tenancy.model.plan.environment import TENANCY
 from gpu_tenancy.model.plan.multikueue import CHECK
-from gpu_tenancy.model.plan.parts import TENANCY
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.queues import ClusterQueue, GangQueue, ProvisioningCheck, ResourceFlavor
 

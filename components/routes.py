@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 
-from gpu_tenancy.model.plan.exposure import RoutePlan
+from gpu_tenancy.model.plan.servers import RoutePlan
 
 
 def http_route(

@@ -8,7 +8,7 @@ from pulumi_kubernetes.batch.v1 import CronJob
 from pulumi_kubernetes.core.v1 import ContainerArgsDict, ServiceAccount
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 
-from gpu_tenancy.model.plan.snapshots import SnapshotClassPlan, SnapshotPlan, SnapshotsPlan
+from gpu_tenancy.model.plan.storage import SnapshotClassPlan, SnapshotPlan, SnapshotsPlan
 from gpu_tenancy.model.spec.data import SNAPSHOT_GROUP, SNAPSHOTS
 
 from .conventions import PlainObject

@@ -11,8 +11,8 @@ from pulumi_kubernetes.storage.v1 import StorageClass
 
 from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.model.names import BUCKET
-from gpu_tenancy.model.plan.buckets import access_mode
 from gpu_tenancy.model.plan.datasets import VolumePlan
+from gpu_tenancy.model.plan.sidecars import access_mode
 from gpu_tenancy.model.plan.storage import ClaimPlan, StorageClassPlan
 
 from .conventions import DO_NOT_AWAIT

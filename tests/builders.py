@@ -4,7 +4,7 @@ from typing import Any, TypeAlias
 
 from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.kueue import Cohort, Quota
-from gpu_tenancy.model.catalogue.needs import needs
+from gpu_tenancy.model.catalogue.preflight import needs
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.queues import ClusterQueue

@@ -13,8 +13,7 @@ from originals import original
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.controllers import choosing
-from gpu_tenancy.embedded.controllers.charts import RENDERER, chart_folder, render
-from gpu_tenancy.embedded.controllers.table import read_rows
+from gpu_tenancy.embedded.controllers.table import RENDERER, chart_folder, read_rows, render
 from gpu_tenancy.embedded.definitions import module_folders
 from gpu_tenancy.embedded.definitions.pins import Module, read_pins
 from gpu_tenancy.embedded.toolchain import find_go

@@ -10,9 +10,9 @@ from typing import Final
 from benchmarks.agree.objects import KUEUE, NAMESPACE, SCENARIO, Objects
 from benchmarks.agree.tenancies import Data
 from gpu_tenancy.base.json import maps_at, text_at
-from gpu_tenancy.inspect.proposal import Proposal, effect
-from gpu_tenancy.inspect.reading import Kind, State
-from gpu_tenancy.inspect.settled import counts_are_current
+from gpu_tenancy.cluster.cluster_queues import counts_are_current
+from gpu_tenancy.cluster.reading import Kind, State
+from gpu_tenancy.explain.proposal import Proposal, effect
 from gpu_tenancy.kube.client import Cluster, Manifest
 
 _POLICIES: Final = ("Never", "LowerPriority", "Any")

@@ -14,8 +14,7 @@ from benchmarks.leftovers import kill_at_end
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.controllers import choosing
-from gpu_tenancy.embedded.controllers.charts import module_of
-from gpu_tenancy.embedded.controllers.table import read_rows
+from gpu_tenancy.embedded.controllers.table import module_of, read_rows
 from gpu_tenancy.embedded.definitions import fetch, install
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
 from gpu_tenancy.embedded.platform import Platform

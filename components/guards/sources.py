@@ -12,11 +12,10 @@ from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.model.kinds import WorkloadKind
 from gpu_tenancy.model.manifests.labels import MARGIN, STAYS
 from gpu_tenancy.model.names import ACCOUNT, CHANNEL_CLASS
-from gpu_tenancy.model.plan.guards import USUAL_LIMITS, GuardsPlan
-from gpu_tenancy.model.plan.images import own_images, prefix_expression
+from gpu_tenancy.model.plan.guards import USUAL_LIMITS, GuardsPlan, own_images, prefix_expression
+from gpu_tenancy.model.plan.identities import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.operators.kueue import UNCOVERED
 from gpu_tenancy.model.plan.pools import GPU_TAINT_VALUE
-from gpu_tenancy.model.plan.service_accounts import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.workloads import SHIPPED
 
 from .cel import KINDS, gang_specs, key, literal, partitions, places_of_pods, queue_place, template_places

@@ -15,11 +15,11 @@ from gpu_tenancy.base.writing import write_private
 from gpu_tenancy.clouds.aws import AwsCli
 from gpu_tenancy.clouds.gcp import CONTAINER, Google
 from gpu_tenancy.clouds.programs import DeniedError, NoAnswerError, Run, run
+from gpu_tenancy.cluster.contexts import connect
+from gpu_tenancy.cluster.contexts import kubeconfig as kubeconfig_file
 from gpu_tenancy.embedded.certificates import issue_client
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.engine.embedded import CONTEXT
-from gpu_tenancy.inspect.kubeconfig import connect
-from gpu_tenancy.inspect.kubeconfig import kubeconfig as kubeconfig_file
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.contexts import Entry
 from gpu_tenancy.model.kubeconfig import Server, aks_helper, eks_helper, gke_helper, kubeconfig, of_helper

@@ -9,7 +9,7 @@ from gpu_tenancy.access.rules import ALL, EVERYBODY, Grant, Holder, Rule
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import parse_duration
-from gpu_tenancy.inspect.in_use import Place, default_stack
+from gpu_tenancy.cluster.contexts import Place, default_stack
 from gpu_tenancy.model.plan.people import ADMIN, PREFIX, Subject, access, bindings, resolved, rules, subject
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.project import declared, project_folder

@@ -9,7 +9,7 @@ from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.model.catalogue import Machine, allocatable, find_gpu, machines
 from gpu_tenancy.model.catalogue.clouds import CapacityRule, CloudRules, clouds
-from gpu_tenancy.model.catalogue.purchases import Purchase
+from gpu_tenancy.model.catalogue.machines import Purchase
 
 NO: Final = "no"
 

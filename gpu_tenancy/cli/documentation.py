@@ -15,8 +15,8 @@ from gpu_tenancy.cli.command_reference import commands_page
 from gpu_tenancy.cli.markdown import table
 from gpu_tenancy.cli.stack_reference import Reference, stack_page
 from gpu_tenancy.model.catalogue.clouds import clouds
-from gpu_tenancy.model.catalogue.needs import Need, needs
 from gpu_tenancy.model.catalogue.operators import operators
+from gpu_tenancy.model.catalogue.preflight import Need, needs
 from gpu_tenancy.model.catalogue.roles import Rule, roles
 from gpu_tenancy.model.project import project_folder, read_stack, stack_names
 from gpu_tenancy.model.schema import file_schema

@@ -10,8 +10,8 @@ from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.patience import patient
-from gpu_tenancy.inspect.gpu_use import QUERY
-from gpu_tenancy.inspect.kubeconfig import chosen, uses_embedded
+from gpu_tenancy.cluster.contexts import chosen, uses_embedded
+from gpu_tenancy.jobs.gpu_use import QUERY
 from gpu_tenancy.kube.errors import NO_CONTAINERS, SIMULATED
 
 _PATIENCE: Final = 20.0

@@ -19,9 +19,9 @@ from gpu_tenancy.deploy.unchanged import outputs_of, unchanged
 from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.model.catalogue.operators import operators
+from gpu_tenancy.model.plan.environment import CLUSTER, KEY, OPERATORS
 from gpu_tenancy.model.plan.environment import Environment as Planned
 from gpu_tenancy.model.plan.needs import installed_by
-from gpu_tenancy.model.plan.parts import CLUSTER, KEY, OPERATORS
 from gpu_tenancy.model.project import Declared
 from gpu_tenancy.model.source import to_config
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster

@@ -3,20 +3,22 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Self, cast
+from urllib.parse import unquote, urlsplit
 
+import psutil
 import yaml
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.writing import write_text
-from gpu_tenancy.deploy.file_backend import FileBackend
-from gpu_tenancy.deploy.leftovers import exported_keys, leftovers
+from gpu_tenancy.deploy.states import exported_keys, leftovers
 from gpu_tenancy.engine.project import for_embedded
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
@@ -202,3 +204,47 @@ def _counts(output: str) -> dict[str, int]:
         if step.get("type", "").startswith("kubernetes:") and step["op"] in _DONE:
             counts[_DONE[step["op"]]] += 1
     return counts
+
+
+@dataclass(frozen=True, slots=True)
+class FileBackend:
+    """A backend of files, as `pulumi login file://FOLDER` selects it.
+
+    Attributes:
+        folder: with the folder `.pulumi`.
+    """
+
+    folder: Path
+
+    @classmethod
+    def of(cls, url: str) -> Self | None:
+        """The backend of an address; None if it is elsewhere."""
+        parts = urlsplit(url)
+        if parts.scheme != "file":
+            return None
+        return cls(Path(unquote(parts.netloc + parts.path)).expanduser())
+
+    def abandoned(self, stack: str = "") -> bool:
+        """Whether a process of this machine that no longer runs has locked a stack, or any stack."""
+        return any(
+            holder.get("hostname", socket.gethostname()) == socket.gethostname()
+            and not psutil.pid_exists(int(holder["pid"]))
+            for holder in self._holders(stack)
+        )
+
+    def _holders(self, stack: str) -> Iterator[dict[str, str]]:
+        for lock in (self.folder / ".pulumi" / "locks").rglob("*.json"):
+            if not stack or lock.parent.name == stack:
+                yield json.loads(lock.read_text(encoding="utf-8"))
+
+    def remove_torn(self) -> None:
+        """Removes attributes of state files that a killed run left incomplete.
+
+        The file backend writes a state atomically, but not the file with its content type beside it, with which it does
+        not read the state: "failed to load checkpoint: EOF". It does without that file.
+        """
+        for attributes in (self.folder / ".pulumi").rglob("*.attrs"):
+            try:
+                json.loads(attributes.read_text(encoding="utf-8"))
+            except ValueError:
+                attributes.unlink()

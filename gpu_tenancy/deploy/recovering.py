@@ -14,8 +14,7 @@ from uuid import uuid4
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, maps_at, text_at
-from gpu_tenancy.deploy.leftovers import is_object, keys, leftovers
-from gpu_tenancy.deploy.states import ROOT, Entry, Mutable, State, is_scaffold, name_of
+from gpu_tenancy.deploy.states import ROOT, Entry, Mutable, State, is_object, is_scaffold, keys, leftovers, name_of
 from gpu_tenancy.engine import objects
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered

@@ -15,11 +15,10 @@ from pulumi.automation import CommandError, InvalidVersionError, LocalWorkspace
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.deploy.events import Event
-from gpu_tenancy.deploy.file_backend import FileBackend
-from gpu_tenancy.deploy.pulumi_cli import find_pulumi, generated_project
+from gpu_tenancy.deploy.pulumi_cli import FileBackend, find_pulumi, generated_project
 from gpu_tenancy.deploy.states import State
 from gpu_tenancy.model.names import deployed_by
-from gpu_tenancy.model.plan.parts import KEY, is_part
+from gpu_tenancy.model.plan.environment import KEY, is_part
 from gpu_tenancy.model.project import Declared, stack_file
 
 _SALT: Final = "encryptionsalt"

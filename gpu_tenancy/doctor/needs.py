@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from gpu_tenancy.model.catalogue import Machine, find_machine
 from gpu_tenancy.model.catalogue.preflight import Part
 from gpu_tenancy.model.plan.environment import Environment
-from gpu_tenancy.model.plan.identities import DataGrant, made_buckets, team_identities
+from gpu_tenancy.model.plan.identities import DataGrant, identities, made_buckets, team_identities
 from gpu_tenancy.model.plan.people import access
 from gpu_tenancy.model.plan.secrets import Store, readers
-from gpu_tenancy.model.plan.service_accounts import identities
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.storage import storage_classes
 from gpu_tenancy.model.spec import Stack

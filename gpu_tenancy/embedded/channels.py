@@ -12,8 +12,8 @@ from gpu_tenancy.embedded.nodes import node_shapes
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.names import CHANNEL_CLASS, CLAIM_CLASSES, COMPUTE_DOMAIN
-from gpu_tenancy.model.plan.claims import claimed_on
 from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.fabric import claimed_on
 from gpu_tenancy.model.plan.pools import POOL_LABEL
 from gpu_tenancy.model.spec import Stack
 

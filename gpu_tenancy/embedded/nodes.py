@@ -16,7 +16,7 @@ from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.pools import NodeTaint, PoolSupply
 from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.topology import HOSTNAME, Level
+from gpu_tenancy.model.spec.pools import HOSTNAME, Level
 
 SHAPE: Final = "gpu-tenancy.dev/embedded-shape"
 """Annotation of a node: the digest of its shape, by which a node that is as it should be is not sent again."""

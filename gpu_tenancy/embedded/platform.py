@@ -19,7 +19,6 @@ from gpu_tenancy.base.errors import SPACE, ConsoleError
 from gpu_tenancy.base.patience import patient
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.writing import write_private
-from gpu_tenancy.embedded.admission import admission_flags, admission_objects
 from gpu_tenancy.embedded.certificates import (
     CONTEXT,
     address,
@@ -31,7 +30,19 @@ from gpu_tenancy.embedded.controllers import Controllers
 from gpu_tenancy.embedded.definitions import annotated, install
 from gpu_tenancy.embedded.definitions.pins import Pin
 from gpu_tenancy.embedded.definitions.stored import Etcd
-from gpu_tenancy.embedded.parts import API_SERVER, CONTROLLERS, ETCD, LOOPBACK, PARTS, Places, Ports, flags, read_ports
+from gpu_tenancy.embedded.parts import (
+    API_SERVER,
+    CONTROLLERS,
+    ETCD,
+    LOOPBACK,
+    PARTS,
+    Places,
+    Ports,
+    admission_flags,
+    admission_objects,
+    flags,
+    read_ports,
+)
 from gpu_tenancy.embedded.processes import (
     Started,
     alone,

@@ -1,14 +1,28 @@
 """The platform's programs: from `KUBEBUILDER_ASSETS`, else official downloads, else our own build."""
 
+import hashlib
+import http.client
+import json
 import os
+import platform
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Any, Final
 
-from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.progress import Report
+from pydantic import BaseModel, ConfigDict, StringConstraints
+
+from gpu_tenancy.base.errors import ConsoleError, naming
+from gpu_tenancy.base.progress import Advance, Report, measured
+from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.embedded.building import build, built
-from gpu_tenancy.embedded.official import REGISTRY, UnavailableError, download, folder_of, read_official
 from gpu_tenancy.embedded.parts import PARTS
 from gpu_tenancy.embedded.processes import alone
 
@@ -75,3 +89,219 @@ def find_programs(cache: Path, report: Report) -> Programs:
             report(f"official programs are not available ({reason}); building from source")
             build(cache, report)
         return present_programs(cache)
+
+
+_TABLE: Final = Path(__file__).parent / "official.yaml"
+REGISTRY: Final = "GPU_TENANCY_REGISTRY"
+"""Environment variable: URL of a registry mirror, such as `https://mirror.example.com`, or `off` to always build."""
+
+_MACHINES: Final = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+_INDEXES: Final = "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json"
+_MANIFESTS: Final = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
+_TIMEOUT: Final = 10
+"""Seconds for a connection or one read, short because a network that drops packets must not delay the build."""
+
+_BLOCK: Final = 1 << 20
+
+
+class UnavailableError(Exception):
+    """The official programs are not available; the message is the reason."""
+
+
+class Program(BaseModel):
+    """One program of an image.
+
+    Attributes:
+        version: tag, for readers only; the digest is used.
+        digest: of the image's index for all platforms.
+        file: path of the program in the image.
+        source: where the digest is published.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    image: str
+    version: str
+    digest: Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+    file: str
+    source: str
+
+
+class Official(BaseModel):
+    """The registry, and its programs by the names of the platform's parts."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    registry: str
+    programs: Mapping[str, Program]
+
+    @property
+    def fingerprint(self) -> str:
+        """Part of the folder name; it changes with the digests."""
+        digests = "".join(sorted(program.digest for program in self.programs.values()))
+        return hashlib.sha256(f"{platform.machine()} {digests}".encode()).hexdigest()[:12]
+
+
+@cache
+def read_official() -> Official:
+    """The programs in `official.yaml`."""
+    return Official.model_validate(read_table(_TABLE))
+
+
+def folder_of(official: Official, cache: Path) -> Path:
+    """The folder for downloaded programs."""
+    return cache / f"official-{official.fingerprint}"
+
+
+def download(official: Official, cache: Path, report: Report) -> Path:
+    """Downloads every missing program; returns their folder.
+
+    Raises:
+        UnavailableError: there are no programs for this machine, the registry does not answer, or a digest differs.
+    """
+    registry = os.environ.get(REGISTRY) or official.registry
+    if registry == "off":
+        raise UnavailableError(f"{REGISTRY}=off")
+    machine = _MACHINES.get(platform.machine())
+    if platform.system() != "Linux" or machine is None:
+        raise UnavailableError(f"unsupported platform {platform.system()} {platform.machine()}")
+    folder = folder_of(official, cache)
+    missing = {name: program for name, program in official.programs.items() if not (folder / name).is_file()}
+    try:
+        layers = {name: _layers(registry, program, machine) for name, program in missing.items()}
+        total = sum(sizes[-1][1] for sizes in layers.values()) >> 20
+        folder.mkdir(parents=True, exist_ok=True)
+        with (
+            naming(folder),
+            tempfile.TemporaryDirectory(dir=folder) as unfinished,
+            measured(report, _WHAT, total, "MiB") as advance,
+        ):
+            counter = _Counter(advance)
+            for name, program in missing.items():
+                _take(registry, program, layers[name], Path(unfinished) / name, counter)
+                (Path(unfinished) / name).replace(folder / name)
+    except _UNUSABLE as error:
+        raise UnavailableError(_reason(registry, error)) from error
+    return folder
+
+
+_UNUSABLE: Final = (
+    urllib.error.URLError,
+    http.client.HTTPException,
+    TimeoutError,
+    ConnectionError,
+    tarfile.TarError,
+    ValueError,
+    KeyError,
+)
+"""No answer, or an answer that is not an image. A full disk is not included, because a build needs even more space."""
+
+
+_WHAT: Final = "downloading the control plane's official programs"
+
+
+class _Counter:
+    """Counts the downloaded bytes of all layers."""
+
+    def __init__(self, advance: Advance) -> None:
+        self._advance, self._bytes = advance, 0
+
+    def add(self, count: int) -> None:
+        self._bytes += count
+        self._advance(self._bytes >> 20)
+
+
+def _reason(registry: str, error: Exception) -> str:
+    if isinstance(error, urllib.error.HTTPError):
+        return f"{error.url}: HTTP {error.code} {error.reason}"
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    return f"{registry}: {cause or type(error).__name__}"
+
+
+def _layers(registry: str, program: Program, machine: str) -> list[tuple[str, int]]:
+    """Digest and size of each layer of an image for a machine, the lowest layer first."""
+    index = _manifest(registry, program.image, program.digest, _INDEXES)
+    digest = next(
+        (
+            manifest["digest"]
+            for manifest in index.get("manifests", ())
+            if manifest.get("platform", {}).get("os") == "linux" and manifest["platform"].get("architecture") == machine
+        ),
+        None,
+    )
+    if digest is None:
+        raise UnavailableError(f"{registry}/{program.image}:{program.version} has no image for linux/{machine}")
+    manifest = _manifest(registry, program.image, digest, _MANIFESTS)
+    layers = [(layer["digest"], int(layer["size"])) for layer in manifest.get("layers", ())]
+    if not layers:
+        raise UnavailableError(f"{registry}/{program.image}:{program.version} has no layers")
+    return layers
+
+
+def _manifest(registry: str, image: str, digest: str, accept: str) -> dict[str, Any]:
+    with _open(f"{registry}/v2/{image}/manifests/{digest}", accept) as answer:
+        content: bytes = answer.read()
+    _verify(image, digest, hashlib.sha256(content).hexdigest())
+    return json.loads(content)
+
+
+def _open(address: str, accept: str = "*/*") -> Any:
+    if not address.startswith(("https://", "http://127.0.0.1:")):
+        raise UnavailableError(f"{address} is not an https URL")
+    request = urllib.request.Request(address, headers={"Accept": accept})  # noqa: S310 - the scheme was checked
+    return urllib.request.urlopen(request, timeout=_TIMEOUT)  # noqa: S310 - as above
+
+
+def _verify(image: str, digest: str, actual: str) -> None:
+    if f"sha256:{actual}" != digest:
+        raise UnavailableError(f"{image}: digest mismatch: expected {digest}, got sha256:{actual}")
+
+
+def _take(registry: str, program: Program, layers: list[tuple[str, int]], into: Path, counter: _Counter) -> None:
+    """Extracts the program's file from the uppermost layer that has it, because builds add programs last."""
+    for digest, _ in reversed(layers):
+        with tempfile.TemporaryFile(dir=into.parent) as layer:
+            checksum = hashlib.sha256()
+            with _open(f"{registry}/v2/{program.image}/blobs/{digest}") as answer:
+                for block in _blocks(answer):
+                    checksum.update(block)
+                    layer.write(block)
+                    counter.add(len(block))
+            _verify(program.image, digest, checksum.hexdigest())
+            layer.seek(0)
+            with tarfile.open(fileobj=layer) as archive:
+                if _extract(archive, program.file, into):
+                    break
+    else:
+        raise UnavailableError(f"{registry}/{program.image}:{program.version} has no file {program.file}")
+    _try_out(into)
+
+
+def _blocks(answer: Any) -> Iterator[bytes]:
+    while block := answer.read(_BLOCK):
+        yield block
+
+
+def _extract(archive: tarfile.TarFile, file: str, into: Path) -> bool:
+    for member in archive:
+        if member.name.removeprefix("./").lstrip("/") == file and member.isfile():
+            content = archive.extractfile(member)
+            if content is None:
+                return False
+            with into.open("wb") as program:
+                shutil.copyfileobj(content, program, _BLOCK)
+            into.chmod(0o755)
+            return True
+    return False
+
+
+def _try_out(program: Path) -> None:
+    """Runs the program once, because an image can be incompatible with this machine."""
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False, timeout=30)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UnavailableError(f"{program.name} does not run on this machine: {error}") from error
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        reason = lines[-1] if lines else "no output"
+        raise UnavailableError(f"{program.name} --version failed with exit code {done.returncode}: {reason}")

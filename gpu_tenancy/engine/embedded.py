@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gpu_tenancy.model.plan.snapshots import SnapshotPlan, snapshots
-from gpu_tenancy.model.plan.storage import class_name, service_of
+from gpu_tenancy.model.plan.storage import SnapshotPlan, class_name, service_of, snapshots
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.data import Storage
 

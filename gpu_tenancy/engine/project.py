@@ -13,7 +13,7 @@ from gpu_tenancy.engine.embedded import CONTEXT, with_named_classes
 from gpu_tenancy.engine.isolation import relaxed_collector
 from gpu_tenancy.engine.objects import KubernetesObject, kubernetes_objects
 from gpu_tenancy.engine.render import Rendered, render
-from gpu_tenancy.model.catalogue.needs import needs
+from gpu_tenancy.model.catalogue.preflight import needs
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import OF_JOBS, there

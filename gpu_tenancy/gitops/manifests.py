@@ -1,16 +1,163 @@
-"""Manifests as files in folders that kubectl and helm, Argo CD and Flux can apply."""
+"""A stack's objects and Helm releases as files in folders that kubectl and helm, Argo CD and Flux can apply."""
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.json import Json, map_at
+from gpu_tenancy.base.json import Json, Path, map_at, text_at
 from gpu_tenancy.engine.block import as_yaml
-from gpu_tenancy.engine.releases import HelmRelease
-from gpu_tenancy.gitops.pieces import BUILT_IN, OPERATORS, TENANCY, WORK, Piece
+from gpu_tenancy.engine.objects import KubernetesObject, kubernetes_objects, waves
+from gpu_tenancy.engine.recording import Registration
+from gpu_tenancy.engine.releases import RELEASE, HelmRelease, helm_releases
+from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.model.kinds import kinds
+
+BUILT_IN: Final = frozenset(
+    {
+        *("", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apps", "autoscaling", "batch"),
+        *("coordination.k8s.io", "networking.k8s.io", "node.k8s.io", "policy", "rbac.authorization.k8s.io"),
+        *("resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io"),
+    }
+)
+"""API groups of every API server; operators' releases install all others."""
+
+_RUNS: Final = frozenset(
+    key for key, kind in kinds().items() if key == ("", "Pod") or (kind.work and key != ("batch", "Job"))
+)
+"""Kinds whose pods can run or queue for days, so that nothing waits until they are healthy; a Job has an annotation."""
+
+OPERATORS: Final = "operators"
+"""Part of the releases, of the jobs that wait for their webhooks, and of what these need."""
+TENANCY: Final = "tenancy"
+"""Part of the objects that need no server or job, and that no release needs."""
+WORK: Final = "work"
+"""Part of the servers, the jobs, and what needs them; nothing waits until it is healthy."""
+
+_STAND_IN: Final = "kubernetes:gpu-tenancy:Release"
+_NOT_CLOUD: Final = ("kubernetes:", "pulumi:")
+_SKIP_AWAIT: Final = "pulumi.com/skipAwait"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece(KubernetesObject):
+    """One object, or one release, whose manifest has only kind and name.
+
+    Attributes:
+        release: None for an object.
+        before: URNs of its dependencies: those of the program, and its namespace.
+        wave: its dependencies are in earlier waves.
+        part: name of its folder.
+        retained: kept in the cluster when it is removed from the stack.
+    """
+
+    release: HelmRelease | None
+    before: frozenset[str]
+    wave: int
+    part: str
+    retained: bool
+
+
+def pieces(rendered: Rendered) -> tuple[Piece, ...]:
+    """A stack's objects and releases, in the order of waves and URNs.
+
+    Raises:
+        DependencyCycleError: there is a dependency cycle.
+    """
+    registrations = {registration.urn: registration for registration in rendered.registrations}
+    releases = {release.urn: release for release in helm_releases(rendered)}
+    # Releases are added to the objects, so that one graph has all dependencies.
+    objects = kubernetes_objects(replace(rendered, registrations=tuple(map(_stand_in, rendered.registrations))))
+    urns = {item.urn for item in objects}
+    namespaces = {item.name: item.urn for item in objects if (item.group, item.kind) == ("", "Namespace")}
+    ordered = [(wave, item) for wave, members in enumerate(waves(objects)) for item in members]
+    before = {
+        item.urn: urns.intersection((*item.depends_on, namespaces.get(item.namespace, ""))) for _, item in ordered
+    }
+    work, operators = set[str](), set[str]()
+    for _, item in ordered:
+        if _unawaited(item) or before[item.urn] & work:
+            work.add(item.urn)
+    for _, item in reversed(ordered):
+        awaited = item.urn in releases or ((item.group, item.kind) == ("batch", "Job") and item.urn not in work)
+        if awaited or item.urn in operators:
+            operators |= {item.urn, *before[item.urn]}
+    return tuple(
+        Piece(
+            item.manifest,
+            item.urn,
+            item.depends_on,
+            release=releases.get(item.urn),
+            before=frozenset(before[item.urn]),
+            wave=wave,
+            part=WORK if item.urn in work else OPERATORS if item.urn in operators else TENANCY,
+            retained=registrations[item.urn].retain_on_delete,
+        )
+        for wave, item in ordered
+    )
+
+
+def refusals(rendered: Rendered) -> tuple[str, ...]:
+    """Why a stack cannot be written as manifests: secret values, or values that are not known yet; sorted."""
+    problems: list[str] = []
+    for item in kubernetes_objects(rendered):
+        name = f"{item.namespace}/{item.name}" if item.namespace else item.name
+        problems += _hidden(f"{item.kind} {name}", item.secret_paths, item.unknown_paths)
+    registrations = {registration.urn: registration for registration in rendered.registrations}
+    for release in helm_releases(rendered):
+        registration, what = registrations[release.urn], f"Helm release {release.namespace}/{release.name}"
+        problems += _hidden(what, registration.secret_paths, registration.unknown_paths)
+        if not release.repository and not release.chart.startswith("oci://"):
+            problems.append(
+                f"{what}: chart {release.chart} has no repository, so other machines cannot download it; "
+                "set a repository, or use a chart with an oci:// URL"
+            )
+        if not release.version:
+            problems.append(f"{what}: no chart version, so each sync could install a newer one; set the version")
+    return tuple(sorted(problems))
+
+
+def stays(rendered: Rendered) -> tuple[tuple[str, str], ...]:
+    """Type and name of the cloud resources, which cannot be manifests and stay with Pulumi; sorted."""
+    created = (item for item in rendered.registrations if item.custom and not item.external_id)
+    return tuple(sorted((item.type, item.name) for item in created if not item.type.startswith(_NOT_CLOUD)))
+
+
+def _hidden(what: str, secret: tuple[Path, ...], unknown: tuple[Path, ...]) -> Iterator[str]:
+    if secret:
+        yield (
+            f"{what}: {_places(secret)} is secret and would be readable in git; remove it from the stack and use an "
+            "operator in the cluster, such as External Secrets"
+        )
+    if unknown:
+        yield (
+            f"{what}: {_places(unknown)} is known only after deployment; set the value in the stack, or deploy the "
+            "stack with `pulumi up`"
+        )
+
+
+def _places(paths: tuple[Path, ...]) -> str:
+    return ", ".join(".".join(map(str, path)) or "the whole object" for path in paths)
+
+
+def _stand_in(registration: Registration) -> Registration:
+    """A release as an object, so that it is part of the dependency graph; other registrations unchanged."""
+    if registration.type != RELEASE or registration.external_id:
+        return registration
+    metadata: dict[str, Json] = {key: text_at(registration.inputs, key) for key in ("name", "namespace")}
+    inputs: dict[str, Json] = {"apiVersion": "helm.sh/v3", "kind": "Release", "metadata": metadata}
+    return replace(registration, type=_STAND_IN, inputs=inputs, secret_paths=(), unknown_paths=())
+
+
+def _unawaited(item: KubernetesObject) -> bool:
+    if (item.group, item.kind) == ("apps", "DaemonSet"):
+        return False  # It sets up nodes, which the operators need; on nodes that do not exist yet it is healthy.
+    skipped = text_at(item.manifest, "metadata", "annotations", _SKIP_AWAIT) == "true"
+    return skipped or (item.group, item.kind) in _RUNS
+
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _KUSTOMIZATION: Final = "kustomization.yaml"

@@ -15,8 +15,7 @@ from gpu_tenancy.kueue.entry_order import Entry, FairSharingIterator, classical_
 from gpu_tenancy.kueue.flavor_assigner import Assignment, Mode, assign
 from gpu_tenancy.kueue.preemption import PreemptionContext, Target
 from gpu_tenancy.kueue.resource_node import Amounts, lowest_subtree_that_fits
-from gpu_tenancy.kueue.verdicts import Outcome
-from gpu_tenancy.kueue.workload_info import Queue, WorkloadInfo
+from gpu_tenancy.kueue.workload_info import Outcome, Queue, WorkloadInfo
 
 
 @dataclass(slots=True)

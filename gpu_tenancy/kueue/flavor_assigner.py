@@ -12,8 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from gpu_tenancy.kueue.api import Fungibility, Fungible, Policy, Preference
 from gpu_tenancy.kueue.resource_node import Amounts, lowest_subtree_that_fits
-from gpu_tenancy.kueue.verdicts import FlavorReason
-from gpu_tenancy.kueue.workload_info import Group, LastAssignment, Queue, WorkloadInfo
+from gpu_tenancy.kueue.workload_info import FlavorReason, Group, LastAssignment, Queue, WorkloadInfo
 
 
 class Mode(IntEnum):

@@ -12,8 +12,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from gpu_tenancy.kueue.api import Strategy
-from gpu_tenancy.kueue.verdicts import Verdict
-from gpu_tenancy.kueue.workload_info import WorkloadInfo
+from gpu_tenancy.kueue.workload_info import Verdict, WorkloadInfo
 
 
 @dataclass(slots=True)

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from gpu_tenancy.kueue.pending_queue import PendingQueue
-from gpu_tenancy.kueue.verdicts import FlavorReason, Outcome, Verdict
-from gpu_tenancy.kueue.workload_info import Queue, WorkloadInfo
+from gpu_tenancy.kueue.workload_info import FlavorReason, Outcome, Queue, Verdict, WorkloadInfo
 
 FormatAmount: TypeAlias = Callable[[str, int], str]
 """Formats an amount of a resource."""

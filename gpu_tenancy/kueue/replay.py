@@ -5,13 +5,14 @@ busiest moment.
 """
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from gpu_tenancy.kueue.api import Tenancy, Workload, validate
 from gpu_tenancy.kueue.cohort_tree import cohort_trees
 from gpu_tenancy.kueue.runner import Runner
+from gpu_tenancy.kueue.simulation import Simulation
 from gpu_tenancy.kueue.workload_info import Queue, WorkloadInfo
 
 
@@ -185,3 +186,49 @@ class Replay:
 
     def _act(self, runner: Runner, *, finish: WorkloadInfo | None = None, submit: WorkloadInfo | None = None) -> None:
         runner.act(self._now, finish=finish, submit=submit)
+
+
+Lasts: TypeAlias = Callable[[str], float | None]
+"""Seconds that a workload runs, by name; None: unknown."""
+
+
+def waits(
+    simulation: Simulation, left: Lasts, whole: Lasts, *, most: int, until: str | None = None
+) -> tuple[dict[str, float], bool]:
+    """Seconds until pending workloads are admitted, if nothing else is submitted.
+
+    Args:
+        simulation: at rest; it is changed.
+        left: how much longer those run that run now. One that is unknown does not end.
+        whole: how long those run that start later; one that was preempted starts again.
+        most: ends that are simulated.
+        until: a workload with whose admission it is done; default: as many as possible.
+
+    Returns:
+        By name, without those that are not admitted after these ends, or when none is left; 0 for those that run. And
+        whether more ends would come.
+    """
+    running = simulation.running
+    found = dict.fromkeys(running, 0.0)
+    ends = {other: seconds for other in running if (seconds := left(other)) is not None}
+    due = [(end, other) for other, end in ends.items()]
+    heapq.heapify(due)
+    while due and most and until not in found:
+        now, ended = heapq.heappop(due)
+        if ends.get(ended) != now:
+            continue  # It was preempted before.
+        most -= 1
+        del ends[ended]
+        simulation.finish(ended)
+        if simulation.rest():
+            break  # Workloads preempt one another endlessly: nobody knows what runs.
+        after = simulation.running
+        for stopped in running - after:
+            ends.pop(stopped, None)
+        for started in after - running:
+            found.setdefault(started, now)
+            if (seconds := whole(started)) is not None:
+                ends[started] = now + seconds
+                heapq.heappush(due, (now + seconds, started))
+        running = after
+    return found, bool(due and not most)

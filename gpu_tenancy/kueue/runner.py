@@ -1,17 +1,16 @@
 """Runs one tree until it settles, and detects livelocks."""
 
+import heapq
 from collections import Counter
 from collections.abc import Hashable
 from typing import Final, Protocol
 
 from gpu_tenancy.kueue.candidate_cache import CandidateCache
-from gpu_tenancy.kueue.clock import Clock
 from gpu_tenancy.kueue.cohort_tree import CohortTree
 from gpu_tenancy.kueue.cycle import Nominations, ProcessedEntry, run_cycle
 from gpu_tenancy.kueue.pending_queue import PendingQueue
 from gpu_tenancy.kueue.preemption import Target
-from gpu_tenancy.kueue.verdicts import Outcome, Verdict
-from gpu_tenancy.kueue.workload_info import Eviction, LastAssignment, Queue, WorkloadInfo
+from gpu_tenancy.kueue.workload_info import Eviction, LastAssignment, Outcome, Queue, Verdict, WorkloadInfo
 
 EVENTS_UNCHECKED: Final = 64
 """Events before livelock detection compares states; most trees settle after a few."""
@@ -236,3 +235,74 @@ def _verdict(processed: ProcessedEntry) -> Verdict:
     entry = processed.entry
     targets = tuple(target.workload.name for target in entry.targets)
     return Verdict(processed.outcome, tuple(entry.assignment.reasons), targets)
+
+
+EVICTION_DELAY: Final = 100
+"""Milliseconds from a preemption until the workload is pending again."""
+EVICTION_INTERVAL: Final = 5
+"""Milliseconds between the evictions of two workloads."""
+REQUEUE_BATCH_PERIOD: Final = 1000
+"""Milliseconds from a release of quota until inadmissible workloads are queued."""
+ACTION_INTERVAL: Final = 1200
+"""Milliseconds between two actions."""
+
+
+class Clock:
+    """The logical clock of one tree, in milliseconds, with the events that are due."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self._evictions: list[tuple[int, int, WorkloadInfo]] = []
+        self._requeue_at: int | None = None
+        self._eviction_count = 0
+
+    @property
+    def second(self) -> int:
+        """The present second."""
+        return self.now // 1000
+
+    @property
+    def due(self) -> tuple[int | None, frozenset[tuple[int, int]]]:
+        """The requeueing and the evictions that are due, in milliseconds from now."""
+        requeue_in = None if self._requeue_at is None else self._requeue_at - self.now
+        return requeue_in, frozenset((moment - self.now, workload.created) for moment, _, workload in self._evictions)
+
+    @property
+    def next_event(self) -> int | None:
+        """The moment of the next event that is due."""
+        moments = (self._evictions[0][0] if self._evictions else None, self._requeue_at)
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def start_eviction(self, workload: WorkloadInfo) -> None:
+        """Schedules the completion of an eviction."""
+        self._eviction_count += 1
+        moment = self.now + EVICTION_DELAY + EVICTION_INTERVAL * len(self._evictions)
+        heapq.heappush(self._evictions, (moment, self._eviction_count, workload))
+
+    def start_requeueing(self) -> None:
+        """Schedules that inadmissible workloads are queued, unless that is scheduled already."""
+        if self._requeue_at is None:
+            self._requeue_at = self.now + REQUEUE_BATCH_PERIOD
+
+    def pause(self) -> None:
+        """Waits until the next action."""
+        self.now += ACTION_INTERVAL
+
+    def advance(self) -> tuple[list[WorkloadInfo], bool] | None:
+        """Moves to the next event; one that is overdue happens now.
+
+        Returns:
+            The workloads whose eviction completes, and whether inadmissible workloads are queued; None if nothing is
+            due.
+        """
+        moment = self.next_event
+        if moment is None:
+            return None
+        self.now = max(self.now, moment)
+        evicted: list[WorkloadInfo] = []
+        while self._evictions and self._evictions[0][0] <= self.now:
+            evicted.append(heapq.heappop(self._evictions)[2])
+        requeue = self._requeue_at is not None and self._requeue_at <= self.now
+        if requeue:
+            self._requeue_at = None
+        return evicted, requeue

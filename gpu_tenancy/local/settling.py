@@ -1,7 +1,8 @@
 """Waits until the pods of a stack stop changing, and says which of its servers are not ready, and why."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Final
@@ -9,12 +10,14 @@ from typing import Final
 from gpu_tenancy.base.json import int_at, map_at, maps_at, text_at
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.inspect.pods import name_of, namespace_of
-from gpu_tenancy.inspect.target import belongs
+from gpu_tenancy.cluster.pods import name_of, namespace_of
+from gpu_tenancy.cluster.target import belongs
+from gpu_tenancy.engine.objects import KubernetesObject
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import WaitTimeoutError
 from gpu_tenancy.kube.waiting import condition, is_true
 from gpu_tenancy.model.kinds import WorkloadKind, kind_at
+from gpu_tenancy.model.names import QUEUE_LABEL
 from gpu_tenancy.model.plan import Plan
 
 _QUIET: Final = 3.0
@@ -111,3 +114,19 @@ def _of_pod(pod: Manifest) -> str:
     if text_at(scheduled, "reason") == "SchedulingGated":
         return "pending in its queue; see `tenancy why`"
     return text_at(scheduled, "message")
+
+
+def in_turns(waves: Iterable[Iterable[KubernetesObject]]) -> Iterator[list[KubernetesObject]]:
+    """Splits waves so that the workloads of a queue follow one another; those of different queues stay together.
+
+    Kueue admits workloads of the same priority in the order in which they were created, and objects of a wave are
+    created at the same time.
+    """
+    for wave in waves:
+        before = Counter[tuple[str, str]]()
+        turns = defaultdict[int, list[KubernetesObject]](list)
+        for item in wave:
+            queue = item.namespace, text_at(item.manifest, "metadata", "labels", QUEUE_LABEL)
+            turns[before[queue]].append(item)
+            before[queue] += bool(queue[1])
+        yield from turns.values()

@@ -5,19 +5,17 @@ from dataclasses import dataclass
 
 from gpu_tenancy.base.amounts import amount_text, amounts
 from gpu_tenancy.base.json import at, map_at, maps_at, text_at
-from gpu_tenancy.inspect.budgets import budgets
-from gpu_tenancy.inspect.cluster_queues import ClusterQueue
-from gpu_tenancy.inspect.pods import ended, name_of
-from gpu_tenancy.inspect.queues import Queues
-from gpu_tenancy.inspect.reading import State
-from gpu_tenancy.inspect.settled import read_settled
-from gpu_tenancy.inspect.usage import KINDS, Row
-from gpu_tenancy.inspect.usage import measure as measure_usage
-from gpu_tenancy.inspect.workloads import waiting
+from gpu_tenancy.cluster.budgets import budgets
+from gpu_tenancy.cluster.cluster_queues import ClusterQueue, read_settled
+from gpu_tenancy.cluster.pods import ended, name_of
+from gpu_tenancy.cluster.queues import Queues
+from gpu_tenancy.cluster.reading import State
+from gpu_tenancy.cluster.workloads import waiting
+from gpu_tenancy.explain.usage import KINDS, Row
+from gpu_tenancy.explain.usage import measure as measure_usage
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.model.plan import Plan
-from gpu_tenancy.model.plan.measures import Measure, measures, measures_of
-from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.shares import Measure, Tree, measures, measures_of
 
 
 @dataclass(frozen=True, slots=True)

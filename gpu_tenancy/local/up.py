@@ -1,15 +1,19 @@
 """`tenancy local up`: deploys a stack to the embedded platform and verifies its guarantees."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import at, text_at
 from gpu_tenancy.base.progress import Report
+from gpu_tenancy.base.texts import plural
+from gpu_tenancy.cluster.pods import ended
 from gpu_tenancy.deploy.pulumi_cli import PulumiCli, find_pulumi
 from gpu_tenancy.embedded.channels import bring_channels, bring_templates
 from gpu_tenancy.embedded.controllers import choosing
@@ -26,26 +30,26 @@ from gpu_tenancy.embedded.volumes import bring_claims, bring_volumes, remove_cla
 from gpu_tenancy.engine.objects import KubernetesObject, waves
 from gpu_tenancy.engine.project import Preview, rendered
 from gpu_tenancy.kube.apply import ApplyError, apply
-from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.errors import UNAUTHORIZED, ApiError, UnreachableError, WaitTimeoutError
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import UNAUTHORIZED, ApiError, UnknownKindError, UnreachableError, WaitTimeoutError
 from gpu_tenancy.kube.pruning import check_prunable
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.local.checks import Check, Controllers, check_all
 from gpu_tenancy.local.checks.metrics import withdraw
 from gpu_tenancy.local.checks.workloads import check_models
-from gpu_tenancy.local.replacing import not_replaced, other_stack
-from gpu_tenancy.local.settling import settle
+from gpu_tenancy.local.settling import in_turns, settle
 from gpu_tenancy.local.summary import Summary, summarise
-from gpu_tenancy.local.turns import in_turns
 from gpu_tenancy.local.verdict import Composition, Verdict, composition, verdict
 from gpu_tenancy.model.catalogue.operators import operators as catalogue
 from gpu_tenancy.model.names import COMPUTE_DOMAINS
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.needs import has
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.workloads import DEPLOYMENT, GANG
 from gpu_tenancy.model.project import Declared, declared
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.data import SNAPSHOT_GROUP
+from gpu_tenancy.model.spec.roles import KINDS
 
 ControllerChoice: TypeAlias = Literal["all", "none"]
 """Which operators' controllers run: those that the stack uses, or none, so that jobs start without queueing."""
@@ -315,3 +319,59 @@ def _by_apply(cluster: Cluster, platform: Platform, stack_preview: Preview, repo
     for correction in [change.correction for change in changes if change.corrected]:
         report(f"corrected fields that were changed outside the stack: {correction}")
     return Counter(change.action for change in changes)
+
+
+_MANAGED: Final = "app.kubernetes.io/managed-by=gpu-tenancy"
+"""Label selector of the namespaces of teams, whatever engine made them."""
+
+_KINDS: Final = (
+    ("server", DEPLOYMENT),
+    ("job", *dict.fromkeys(kind.api for kind in KINDS.values()), GANG),
+)
+
+
+def other_stack(platform: Platform, name: str) -> str | None:
+    """Name and content of another stack that the platform carries; None if it carries this one or none."""
+    carried = platform.carried()
+    if carried is None or carried.name == name:
+        return None
+    return f"{carried.name} ({plural(carried.objects, 'object')}, deployed with {carried.engine}{_running(platform)})"
+
+
+def not_replaced(other: str, name: str) -> ConsoleError:
+    """The error for a user who did not ask for the other stack to be deleted."""
+    return ConsoleError(
+        f"the embedded platform carries stack {other}",
+        f"to delete it with everything on the platform and deploy {name}, run `tenancy local up {name} --replace`"
+        f" (`make up STACK={name} REPLACE=1`)",
+    )
+
+
+def _running(platform: Platform) -> str:
+    if not platform.kubeconfig.is_file():
+        return ""
+    with platform.cluster() as cluster:
+        if not cluster.ready():
+            return "; the platform is not running"
+        return f"; running: {', '.join(_counts(cluster))}"
+
+
+def _counts(cluster: Cluster) -> Iterator[str]:
+    """Teams and what they run, also what is not of the stack; objects of other objects are not counted."""
+    teams = [text_at(team, "metadata", "name") for team in cluster.list("v1", "Namespace", labels=_MANAGED)]
+    yield plural(len(teams), "team")
+    for noun, *kinds in _KINDS:
+        found = [item for kind in kinds for item in _of(cluster, *kind) if _team(item) in teams]
+        yield plural(sum(not at(item, "metadata", "ownerReferences") for item in found), noun)
+    pods = [pod for pod in cluster.list("v1", "Pod") if _team(pod) in teams and not ended(pod)]
+    yield plural(sum(bool(text_at(pod, "spec", "nodeName")) for pod in pods), "pod")
+
+
+def _of(cluster: Cluster, api_version: str, kind: str) -> tuple[Manifest, ...]:
+    with suppress(UnknownKindError):  # The stack does not need its operator.
+        return cluster.list(api_version, kind, metadata_only=True)
+    return ()
+
+
+def _team(item: Manifest) -> str:
+    return text_at(item, "metadata", "namespace")

@@ -14,11 +14,11 @@ from gpu_tenancy.base.characters import shortened
 from gpu_tenancy.base.problems import Path, Problem, StackError, dotted, unknown
 from gpu_tenancy.model.checks import coherence_problems
 from gpu_tenancy.model.names import UNREAD
-from gpu_tenancy.model.places import Places
 from gpu_tenancy.model.schema import known_keys, meaning
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.workers import manager_problems, with_workers
+from gpu_tenancy.model.written import Places
 
 _MISSING: Final = object()
 

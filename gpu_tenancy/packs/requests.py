@@ -8,9 +8,8 @@ from google.protobuf.struct_pb2 import Struct
 from pulumi.runtime.proto import analyzer_pb2 as wire
 
 from gpu_tenancy.base.json import Json, Path
-from gpu_tenancy.engine.recording import STACK_TYPE, Registration
+from gpu_tenancy.engine.recording import SECRET, SIGNATURE, STACK_TYPE, Registration
 from gpu_tenancy.engine.render import Rendered
-from gpu_tenancy.engine.wire import SECRET, SIGNATURE
 
 _INTERNAL: Final = "__"
 """Prefix of provider-internal keys; the engine does not send them to policy packs."""

@@ -10,8 +10,16 @@ from gpu_tenancy.pages.tables import Table, Tone
 from gpu_tenancy.review.changes import FieldChange
 from gpu_tenancy.review.charts import text_bar
 from gpu_tenancy.review.comment_markdown import code, figures, folded, mermaid, table, text
-from gpu_tenancy.review.figures import differences, key_figures
-from gpu_tenancy.review.figures_changes import DONE, ChangeGroup, ChangeLine, change_groups, shown, tally
+from gpu_tenancy.review.figures import (
+    DONE,
+    ChangeGroup,
+    ChangeLine,
+    change_groups,
+    differences,
+    key_figures,
+    shown,
+    tally,
+)
 from gpu_tenancy.review.figures_tables import tables
 from gpu_tenancy.review.review import PolicyChanges, Review, RuleLine
 from gpu_tenancy.review.verdict import finding_counts

@@ -8,7 +8,7 @@ from gpu_tenancy.base.characters import visible
 from gpu_tenancy.model.outlook import StackOutlook
 from gpu_tenancy.pages.bars import Branch
 from gpu_tenancy.pages.tables import Cell, Table
-from gpu_tenancy.review.drawing import Drawing
+from gpu_tenancy.review.charts import Drawing
 
 TEAMS: Final = 60
 """Teams beyond which the diagram shows only cohorts: Mermaid draws at most 500 edges and

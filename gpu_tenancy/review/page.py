@@ -16,10 +16,8 @@ from gpu_tenancy.pages.tables import Table as Figures
 from gpu_tenancy.pages.tables import Tone
 from gpu_tenancy.pages.templating import FOLD, environment, policy
 from gpu_tenancy.review.changes import resources
-from gpu_tenancy.review.charts import tanks
-from gpu_tenancy.review.drawing import Drawing
-from gpu_tenancy.review.figures import differences, key_figures
-from gpu_tenancy.review.figures_changes import DONE, change_groups, shown, tally
+from gpu_tenancy.review.charts import Drawing, tanks
+from gpu_tenancy.review.figures import DONE, change_groups, differences, key_figures, shown, tally
 from gpu_tenancy.review.figures_tables import tables
 from gpu_tenancy.review.review import Review
 from gpu_tenancy.review.verdict import NOT_EVALUATED, verdict

@@ -1,14 +1,19 @@
-"""What a change gives people and teams and takes from them, and what moves, as reasons of a verdict."""
+"""What a change gives people and teams, takes from them, moves, deletes and replaces, as reasons of a verdict."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from gpu_tenancy.base.texts import first_names, plural
+from gpu_tenancy.base.quantity import format_bytes
+from gpu_tenancy.base.texts import counted, first_names, plural
+from gpu_tenancy.explain.proposal import Effect
 from gpu_tenancy.model.catalogue.roles import READ as MAY_READ
 from gpu_tenancy.model.catalogue.roles import abilities
-from gpu_tenancy.model.outlook import StackOutlook
+from gpu_tenancy.model.outlook import Pool, StackOutlook, TeamOutlook
 from gpu_tenancy.model.outlook.data import READ, WRITE, DataAccess
 from gpu_tenancy.model.plan.secrets import UNDECLARED, SecretRow
+from gpu_tenancy.review.changes import Change
+from gpu_tenancy.review.replacements import without_indexes
 
 _Abilities: TypeAlias = Mapping[tuple[str, str], tuple[str, ...]]
 """What people may do, by team (empty for the cluster) and person; the strongest first."""
@@ -180,3 +185,191 @@ def _affected(row: SecretRow) -> str:
     if not row.users:
         return ", and nobody uses it"
     return f", for {plural(len(row.users), 'user', 'users')} ({first_names(list(row.users), LISTED)}): {row.reach}"
+
+
+_INSTEAD: Final = {
+    "cluster": "add a stack with another cluster, move the teams, then destroy this one",
+    "pool": "add a second pool with the same flavor, drain this one, then remove it",
+    "key": "keep the key until nothing uses it",
+}
+"""By kind of resource, how to avoid the loss."""
+_ENDS: Final = {"cluster": "all nodes, workloads and volumes in it end", "pool": "the pods on its nodes end"}
+
+
+def blocking(changes: Iterable[Change]) -> Iterator[str]:
+    """Changes that Pulumi or the cloud refuses: `Pulumi refuses to replace …`, `agentPoolProfiles.0.vmSize …`."""
+    for change in changes:
+        effect = change.effect
+        if effect.protected:
+            verb = "delete" if change.action == "delete" else "replace"
+            where = effect.label or change.place
+            until = "its team has no `storage`" if change.kind == "Namespace" else "`pulumi state unprotect`"
+            yield f"Pulumi refuses to {verb} {where}: it is protected (until {until})"
+        for reason in effect.fixed:
+            yield f"{effect.label or change.place} cannot be changed: {reason}; restore the value"
+
+
+def unsure(changes: Iterable[Change]) -> Iterator[str]:
+    """Inputs that the cloud never changes, and of which a preview does not know whether they change."""
+    for change in changes:
+        for reason in change.effect.unsure:
+            where = change.effect.label or change.place
+            yield f"{where} keeps its first value if the new one differs (unknown before deployment): {reason}"
+
+
+def losses(lost: Sequence[Change], before: StackOutlook) -> Iterator[str]:
+    """Reasons for clusters, pools and what else has a row with `what`; the others together by action.
+
+    Args:
+        lost: deletions and replacements.
+        before: summary of what is deployed, for what lies on a pool.
+    """
+    clusters = any(change.effect.what == "cluster" for change in lost)
+    for change in lost:
+        if change.effect.what and not (clusters and change.effect.what == "pool"):
+            yield _loss(change, before)
+    for action, word in (("delete", "deleted"), ("replace", "replaced")):
+        places = [change.place for change in lost if change.action == action and not change.effect.what]
+        if places:
+            yield f"{plural(len(places), 'resource')} will be {word}: {first_names(places, LISTED)}"
+
+
+def _loss(change: Change, before: StackOutlook) -> str:
+    effect, replaced = change.effect, change.action == "replace"
+    if effect.stays:
+        return f"The {effect.label} stays in the cloud, but is no longer managed{' and gets a successor' * replaced}"
+    lies = list(_lies_on(change, before))
+    if replaced:
+        lies.append("deleted first" if effect.deleted_first else "created before the old one is deleted")
+    listed = f" ({', '.join(lies)})" if lies else ""
+    title = f"{'Replaces' if replaced else 'Deletes'} the {effect.label}{listed}"
+    ends = _ENDS.get(effect.what, effect.loses)
+    if effect.label == "system nodes" and replaced:
+        waits = "; until new nodes run, Kueue does not run and admits nothing" if effect.deleted_first else ""
+        return f"{title}: {_because(change)}{waits}"
+    parts = ", and ".join(filter(None, (_because(change) if replaced else "", ends)))
+    instead = f"; instead, {_INSTEAD[effect.what]}" if effect.what in _INSTEAD else ""
+    return f"{title}: {parts}{instead}" if parts or instead else title
+
+
+def _because(change: Change) -> str:
+    fields = [field for field in change.fields if field.replaces]
+    paths = list(dict.fromkeys(without_indexes(field.path.split(".")) for field in fields))
+    names = first_names(paths, LISTED)
+    sure = any("[unknown" not in field.before + field.after for field in fields)
+    return f"{names} {'changes' if len(paths) == 1 else 'change'}{'' if sure else ' to what only the cloud knows'}"
+
+
+def _lies_on(change: Change, before: StackOutlook) -> Iterator[str]:
+    """Nodes and GPUs of a pool, and the teams with a share of its flavor."""
+    pool = next((pool for pool in before.pools if change.effect.label == f"pool {pool.name}"), None)
+    if pool is None:
+        if change.effect.what == "cluster":
+            yield plural(len(before.pools), "pool")
+            yield plural(len(before.teams), "team")
+        return
+    yield from _size(pool)
+    teams = [team.name for team in before.teams if any(share.flavor == pool.flavor for share in team.holdings)]
+    if teams:
+        yield f"used by {first_names(teams, LISTED)}"
+
+
+def _size(pool: Pool) -> Iterator[str]:
+    least, most = pool.nodes.minimum, pool.nodes.maximum
+    up_to = "" if least == most else "up to "
+    yield f"{up_to}{plural(most, 'node')}"
+    if pool.gpus and pool.resource:
+        yield f"{up_to}{counted(pool.gpus * most, pool.resource)}"
+
+
+_INSTEAD_FOR_TEAMS: Final = (
+    "to keep what runs, first deploy a change that only adds the new, let people move, then remove the old"
+)
+_FEATURES: Final = 2
+"""Of owner, cost center, members and GPUs: how many must be equal for a likely successor."""
+
+
+def claims_lost(before: StackOutlook, now: StackOutlook, effect: Effect | None) -> Iterator[str]:
+    """Why removing a team is refused: its namespace has PersistentVolumeClaims, which are deleted with it.
+
+    Args:
+        before: summary of the base, for the claims that the stack declares.
+        now: the stack's summary.
+        effect: on a running cluster, for the claims that people have made.
+    """
+    names = {team.name for team in now.teams}
+    lost: dict[str, dict[str, int]] = {name: dict(claims) for name, claims in effect.claims.items()} if effect else {}
+    for access in before.data:
+        if access.kind == "storage" and access.team not in names:
+            lost.setdefault(access.team, {}).setdefault(access.name, access.size)
+    for team, claims in sorted(lost.items()):
+        size = format_bytes(sum(claims.values()))
+        yield (
+            f"Removing team {team} deletes its namespace with {plural(len(claims), 'claim')} ({size}:"
+            f" {first_names(sorted(claims), LISTED)}); copy the data, delete the claims (`storage` of the team in a"
+            " change of its own), then remove the team"
+        )
+
+
+def reorganised(before: StackOutlook, now: StackOutlook) -> Iterator[str]:
+    """Teams that are removed, with their likely successors, and teams that move to another cohort.
+
+    `Team a is removed, likely renamed to b (same owner, members): …`.
+    """
+    old, new = ({team.name: team for team in outlook.teams} for outlook in (before, now))
+    added = {name: team for name, team in new.items() if name not in old}
+    removed = {name: team for name, team in old.items() if name not in new}
+    people = {**_people(before), **{name: who for name, who in _people(now).items() if name in new}}
+    likely = {name: _successors(team, added, people) for name, team in removed.items()}
+    taken = Counter(name for successors in likely.values() for name in successors)
+    for name, successors in sorted(likely.items()):
+        if len(successors) > 1:
+            what = f", likely split into {first_names(list(successors), LISTED)}"
+        elif merged := [one for one in successors if taken[one] > 1]:
+            what = f", likely merged into {merged[0]}"
+        else:
+            what = "".join(f", likely renamed to {one}" for one in successors)
+        same = f" (same {', '.join(next(iter(successors.values())))})" if successors else ""
+        instead = f"; {_INSTEAD_FOR_TEAMS}" if successors else ""
+        yield (
+            f"Team {name} is removed{what}{same}: its namespace is deleted with its workloads, and its metrics end"
+            f" under this name{instead}"
+        )
+    for name in sorted(old.keys() & new.keys()):
+        was, team = old[name], new[name]
+        if was.queue == team.queue and was.cohort != team.cohort:
+            yield (
+                f"Team {name} moves from cohort {was.cohort} to {team.cohort}: namespace, claims and metrics stay; what"
+                " its workloads hold counts in the new cohort at once, and what they borrowed can be reclaimed there"
+            )
+
+
+def _people(outlook: StackOutlook) -> Mapping[str, Collection[tuple[str, str]]]:
+    members: dict[str, set[tuple[str, str]]] = {}
+    for membership in outlook.people:
+        members.setdefault(membership.team, set()).update((membership.role, one) for one in membership.people)
+    return members
+
+
+def _successors(
+    team: TeamOutlook, added: Mapping[str, TeamOutlook], people: Mapping[str, Collection[tuple[str, str]]]
+) -> Mapping[str, tuple[str, ...]]:
+    """Added teams that are likely this one, with what is the same; those with all that any of them shares."""
+    found = {name: tuple(_same(team, one, people)) for name, one in added.items()}
+    most = max(map(len, found.values()), default=0)
+    return {name: same for name, same in found.items() if len(same) == most >= _FEATURES}
+
+
+def _same(team: TeamOutlook, other: TeamOutlook, people: Mapping[str, Collection[tuple[str, str]]]) -> Iterator[str]:
+    if team.owner == other.owner:
+        yield "owner"
+    if team.cost_center == other.cost_center:
+        yield "cost center"
+    if (who := people.get(team.name)) and who == people.get(other.name):
+        yield "members"
+    if (held := _held(team)) and held == _held(other):
+        yield "GPUs"
+
+
+def _held(team: TeamOutlook) -> Mapping[str, tuple[int, int]]:
+    return {holding.flavor: (holding.guaranteed, holding.limit) for holding in team.holdings if holding.limit}

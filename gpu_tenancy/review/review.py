@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpu_tenancy.inspect.proposal import Effect
+from gpu_tenancy.explain.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook
 from gpu_tenancy.pages.tables import Tone
 from gpu_tenancy.review.changes import Change

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from gpu_tenancy.base.texts import first_names, plural
-from gpu_tenancy.inspect.proposal import Affected, Effect
+from gpu_tenancy.explain.proposal import Affected, Effect
 from gpu_tenancy.review.reasons import LISTED
 
 _LATER: Final = "to avoid it, deploy after they end, or lower the other team's guarantee in a later change"

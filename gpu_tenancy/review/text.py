@@ -11,12 +11,12 @@ from rich.markup import escape
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import available
-from gpu_tenancy.inspect.proposal import Effect
+from gpu_tenancy.explain.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook
 from gpu_tenancy.pages.tables import Tone
 from gpu_tenancy.review.changes import Change
+from gpu_tenancy.review.figures import work
 from gpu_tenancy.review.figures_tables import ways_in
-from gpu_tenancy.review.figures_work import work
 from gpu_tenancy.review.review import PolicyChanges, Review, RuleLine, Rules
 from gpu_tenancy.review.verdict import policy_counts
 

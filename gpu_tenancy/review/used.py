@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.model.outlook.costs import spent
+from gpu_tenancy.model.outlook.shares import spent
 
 _FIX: Final = "write it by `tenancy cost STACK --month YYYY-MM -o json`"
 

@@ -6,24 +6,27 @@ from typing import Final, TypeAlias
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.quantity import is_extended
 from gpu_tenancy.base.texts import counted, first_names, plural
-from gpu_tenancy.inspect.proposal import Effect
+from gpu_tenancy.explain.proposal import Effect
 from gpu_tenancy.model.outlook import StackOutlook, Supply
-from gpu_tenancy.model.outlook.costs import NOTHING, Cost
+from gpu_tenancy.model.outlook.shares import NOTHING, Cost
 from gpu_tenancy.review import running_work
 from gpu_tenancy.review.changes import Change
-from gpu_tenancy.review.losses import blocking, losses, unsure
 from gpu_tenancy.review.reasons import (
     LISTED,
     access_gained,
     access_lost,
+    blocking,
+    claims_lost,
     data_gained,
     data_lost,
     data_moved,
     data_removed,
+    losses,
+    reorganised,
     secret_reasons,
+    unsure,
 )
 from gpu_tenancy.review.review import Comparison, PolicyChanges, Real, Rules, Verdict
-from gpu_tenancy.review.teams import claims_lost, reorganised
 
 OK: Final = "OK"
 OK_WITH_FINDINGS: Final = "OK, with findings"

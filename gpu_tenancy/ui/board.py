@@ -7,13 +7,14 @@ from datetime import datetime
 from typing import Final
 
 from gpu_tenancy.base.amounts import gpus
-from gpu_tenancy.inspect import listing, usage
-from gpu_tenancy.inspect.jobs import read_jobs
-from gpu_tenancy.inspect.nodes import read_nodes
-from gpu_tenancy.inspect.overview import JobRow, rows
-from gpu_tenancy.inspect.pods import name_of
-from gpu_tenancy.inspect.queues import Queues
-from gpu_tenancy.inspect.reading import Kind, Missing, State, read
+from gpu_tenancy.cluster.nodes import read_nodes
+from gpu_tenancy.cluster.pods import name_of
+from gpu_tenancy.cluster.queues import Queues
+from gpu_tenancy.cluster.reading import Kind, Missing, State, read
+from gpu_tenancy.explain import usage
+from gpu_tenancy.jobs import listing
+from gpu_tenancy.jobs.jobs import read_jobs
+from gpu_tenancy.jobs.overview import JobRow, rows
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.pages.bars import Branch

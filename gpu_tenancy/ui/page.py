@@ -7,11 +7,11 @@ from typing import Final
 
 from gpu_tenancy.base.amounts import amount_text, leading_text
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.inspect.listing import QueuedJob, age
-from gpu_tenancy.inspect.overview import JobRow
-from gpu_tenancy.inspect.reading import Kind
-from gpu_tenancy.inspect.running import Why
-from gpu_tenancy.inspect.usage import Usage
+from gpu_tenancy.cluster.reading import Kind
+from gpu_tenancy.explain.running import Why
+from gpu_tenancy.explain.usage import Usage
+from gpu_tenancy.jobs.listing import QueuedJob, age
+from gpu_tenancy.jobs.overview import JobRow
 from gpu_tenancy.pages.bars import Branch
 from gpu_tenancy.pages.tables import Table, Tone, columns, row
 from gpu_tenancy.pages.templating import FOLD, environment, policy

@@ -9,7 +9,7 @@ from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import text_at
-from gpu_tenancy.inspect.reading import KUEUE
+from gpu_tenancy.cluster.reading import KUEUE
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import FORBIDDEN, UNAUTHORIZED, ApiError
 from gpu_tenancy.ui.board import Board

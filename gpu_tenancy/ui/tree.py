@@ -5,8 +5,8 @@ from typing import Final
 
 from gpu_tenancy.base.amounts import amount_text, leading_text
 from gpu_tenancy.base.quantity import is_extended
-from gpu_tenancy.inspect.queues import Queues
-from gpu_tenancy.inspect.usage import Row
+from gpu_tenancy.cluster.queues import Queues
+from gpu_tenancy.explain.usage import Row
 from gpu_tenancy.kueue import Cohort
 from gpu_tenancy.pages.bars import HUES, Bar, Branch, Scale
 

@@ -10,7 +10,7 @@ from typing import Final
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.quantity import CPU, is_extended
 from gpu_tenancy.base.texts import DASH, counted, plural
-from gpu_tenancy.model.plan.measures import Measure
+from gpu_tenancy.model.plan.shares import Measure
 from gpu_tenancy.pages.bars import hues
 from gpu_tenancy.simulation.scenarios import Moment, Running, Waiting, amount_of, meaning
 from gpu_tenancy.whatif.narrative import noun, request_text

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.quantity import CPU, MEMORY, is_extended
 from gpu_tenancy.base.texts import counted, plural, unit
-from gpu_tenancy.model.plan.measures import Measure
-from gpu_tenancy.model.plan.shares import Share, Tree
+from gpu_tenancy.model.plan.shares import Measure, Share, Tree
 from gpu_tenancy.pages.tables import Tone
 from gpu_tenancy.simulation.scenarios import Event, Held, Job, JobStep, PreemptedJob, Running, Waiting
 from gpu_tenancy.whatif.timeline import Timeline

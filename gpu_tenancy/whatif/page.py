@@ -8,7 +8,7 @@ from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.pages.bars import Branch
 from gpu_tenancy.pages.tables import Table
 from gpu_tenancy.pages.templating import FOLD, environment, policy
-from gpu_tenancy.review.drawing import Drawing
+from gpu_tenancy.review.charts import Drawing
 from gpu_tenancy.whatif import narrative, replay
 from gpu_tenancy.whatif.charts import FEW, HEIGHT, WIDTH, Chart, Lanes, flavor_hues, job_lanes, legend, usage_charts
 from gpu_tenancy.whatif.replay import Replayed

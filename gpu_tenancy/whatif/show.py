@@ -11,8 +11,7 @@ from gpu_tenancy.base.listing import PlainTable
 from gpu_tenancy.base.quantity import is_extended
 from gpu_tenancy.base.terminal import table
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.model.plan.measures import supply_of
-from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.shares import Tree, supply_of
 from gpu_tenancy.pages.tables import Table
 from gpu_tenancy.simulation.scenarios import Event, Held, JobStep, StepResult, every_measure, holdings, meaning
 from gpu_tenancy.whatif import replay

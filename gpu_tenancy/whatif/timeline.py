@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from gpu_tenancy.model.plan.measures import Measure, supply_of
-from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.shares import Measure, Tree, supply_of
 from gpu_tenancy.simulation.scenarios import (
     Event,
     Held,

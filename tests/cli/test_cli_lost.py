@@ -11,7 +11,7 @@ from repository import ROOT
 
 from gpu_tenancy.base.json import Json, at, text_at
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.inspect.state_file import from_file
+from gpu_tenancy.explain.state_file import from_file
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.local.up import Outcome, up

@@ -9,8 +9,8 @@ from builders import Data, errors, server, stack, team
 from rendered_stacks import stack_of_repository
 
 from gpu_tenancy.engine.recording import Registration
-from gpu_tenancy.model.catalogue.needs import needs
 from gpu_tenancy.model.catalogue.operators import operators
+from gpu_tenancy.model.catalogue.preflight import needs
 from gpu_tenancy.model.checks.providers import places
 from gpu_tenancy.model.plan.needs import provider_of
 from gpu_tenancy.model.plan.shares import Tree

@@ -18,17 +18,17 @@ from gpu_tenancy.base import terminal
 from gpu_tenancy.base.characters import hidden
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import Output, as_text
+from gpu_tenancy.cluster.answers import Answer, Check
+from gpu_tenancy.cluster.demand import read_demands
 from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.explain.fit import Fitting
+from gpu_tenancy.explain.show import fitting
 from gpu_tenancy.gitops.changed import listed
-from gpu_tenancy.inspect.answers import Answer, Check
-from gpu_tenancy.inspect.demand import read_demands
-from gpu_tenancy.inspect.fit import Fitting
-from gpu_tenancy.inspect.show import fitting
 from gpu_tenancy.model.project import existing_stacks, read_stack
 from gpu_tenancy.packs.configuration import read_config
 from gpu_tenancy.pages.templating import environment
+from gpu_tenancy.review.build import read_real
 from gpu_tenancy.review.comment_markdown import code, text
-from gpu_tenancy.review.real import read_real
 
 COMMAND = re.compile(r"^\s*::|##\[|##vso\[|##teamcity\[", re.MULTILINE)
 

@@ -14,8 +14,7 @@ from gpu_tenancy.embedded.certificates import make_certificates, write_client_co
 from gpu_tenancy.embedded.parts import Ports
 from gpu_tenancy.embedded.platform import Carried, Platform
 from gpu_tenancy.embedded.processes import free_ports
-from gpu_tenancy.local.replacing import other_stack
-from gpu_tenancy.local.up import Options, up
+from gpu_tenancy.local.up import Options, other_stack, up
 
 pytestmark = pytest.mark.process
 

@@ -18,8 +18,8 @@ from cli_builders import EXISTING, Project
 from gpu_tenancy.base.amounts import amount
 from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.embedded.controllers import aggregation, choosing
-from gpu_tenancy.embedded.controllers.aggregation import serve
+from gpu_tenancy.embedded.controllers import choosing, launching
+from gpu_tenancy.embedded.controllers.launching import serve
 from gpu_tenancy.embedded.controllers.table import read_rows
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.embedded.platform import Platform
@@ -168,7 +168,7 @@ def test_a_server_that_does_not_answer_is_named_with_the_reason(
 ) -> None:
     service = metered.cluster.get(*API_SERVICE) or {}
     metered.cluster.delete(API_SERVICE)
-    monkeypatch.setattr(aggregation, "SERVED_WITHIN", 8.0)
+    monkeypatch.setattr(launching, "SERVED_WITHIN", 8.0)
     with stopped(metered), pytest.raises(WaitTimeoutError, match=r"8 s waiting for metrics\.k8s\.io/v1beta1") as raised:
         serve_again(metered, service)
     assert "Available False" in raised.value.fix

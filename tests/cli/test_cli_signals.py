@@ -24,7 +24,7 @@ from prometheus_tool import prometheus
 from gpu_tenancy.base.json import at, text_at
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.certificates import make_webhook_certificates
-from gpu_tenancy.embedded.controllers.aggregation import serve
+from gpu_tenancy.embedded.controllers.launching import serve
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.engine.objects import waves
@@ -32,8 +32,7 @@ from gpu_tenancy.engine.project import preview
 from gpu_tenancy.kube.apply import apply
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.model.plan.latency import adapter_rules
-from gpu_tenancy.model.plan.signals import signal_rules
+from gpu_tenancy.model.plan.signals import adapter_rules, signal_rules
 
 pytestmark = [pytest.mark.platform, pytest.mark.slow]
 

@@ -9,8 +9,8 @@ from cli_builders import Project, git, small, tenancy
 from object_server import serving
 from typer.testing import Result
 
+from gpu_tenancy.cluster.reading import KUEUE
 from gpu_tenancy.embedded.platform import Carried, Platform
-from gpu_tenancy.inspect.reading import KUEUE
 from gpu_tenancy.model.names import STACK
 
 pytestmark = pytest.mark.process

@@ -25,8 +25,8 @@ def test_the_list_of_commands_is_shown_without_the_model_and_without_a_client() 
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("command", ["show", "why", "listing", "fit", "survey"])
-def test_whoever_asks_a_cluster_waits_for_no_schema_of_stacks(command: str) -> None:
-    found = loaded(f"gpu_tenancy.inspect.{command}")
-    assert f"gpu_tenancy.inspect.{command}" in found
+@pytest.mark.parametrize("module", ["explain.show", "explain.why", "explain.fit", "jobs.listing", "survey.survey"])
+def test_whoever_asks_a_cluster_waits_for_no_schema_of_stacks(module: str) -> None:
+    found = loaded(f"gpu_tenancy.{module}")
+    assert f"gpu_tenancy.{module}" in found
     assert not {name for name in found if name.startswith("gpu_tenancy.model.spec")}

@@ -1,6 +1,6 @@
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine.objects import KubernetesObject
-from gpu_tenancy.local.turns import in_turns
+from gpu_tenancy.local.settling import in_turns
 
 
 def an_object(name: str, queue: str = "") -> KubernetesObject:

@@ -28,8 +28,7 @@ from repository import ROOT
 from starts import GUARD
 
 from gpu_tenancy.base.json import Json
-from gpu_tenancy.engine.recording import RecordingMonitor, Registration
-from gpu_tenancy.engine.wire import SECRET, SIGNATURE, UNKNOWN, decode
+from gpu_tenancy.engine.recording import SECRET, SIGNATURE, UNKNOWN, RecordingMonitor, Registration, decode
 
 PLUGIN: Final = ROOT / "provider"
 PROJECT: Final = "web"

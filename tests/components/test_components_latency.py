@@ -11,7 +11,7 @@ from gpu_tenancy.base.json import text_at
 from gpu_tenancy.engine.details import details
 from gpu_tenancy.engine.objects import KubernetesObject
 from gpu_tenancy.model.load import load
-from gpu_tenancy.model.plan.latency import adapter_rules
+from gpu_tenancy.model.plan.signals import adapter_rules
 from gpu_tenancy.model.source import Source
 
 HISTOGRAM = "inference_latency_seconds"

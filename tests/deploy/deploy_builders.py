@@ -10,7 +10,7 @@ from gpu_tenancy.deploy.states import ROOT as STACK_TYPE
 from gpu_tenancy.deploy.states import State
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import render
-from gpu_tenancy.model.plan.parts import KEY
+from gpu_tenancy.model.plan.environment import KEY
 from gpu_tenancy.model.source import Source, to_config
 
 PROJECT: Final = "gpu-tenancy"

@@ -23,15 +23,17 @@ from gpu_tenancy.embedded.controllers.adapting import (
     plain,
     pod_of,
 )
-from gpu_tenancy.embedded.controllers.charts import (
+from gpu_tenancy.embedded.controllers.choosing import rows_of, wanted
+from gpu_tenancy.embedded.controllers.table import (
     RENDERER,
+    Program,
+    Ready,
     chart_folder,
     module_of,
+    read_rows,
     render,
     with_more,
 )
-from gpu_tenancy.embedded.controllers.choosing import rows_of, wanted
-from gpu_tenancy.embedded.controllers.table import Program, Ready, read_rows
 from gpu_tenancy.embedded.definitions.pins import read_pins
 from gpu_tenancy.embedded.parts import Places
 from gpu_tenancy.embedded.platform import Platform

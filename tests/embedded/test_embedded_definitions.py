@@ -18,8 +18,7 @@ from gpu_tenancy.base.json import text_at
 from gpu_tenancy.embedded import definitions
 from gpu_tenancy.embedded.definitions import annotated, cached, fetch, install
 from gpu_tenancy.embedded.definitions.pins import Definitions, Module, Pin, needed, read_definitions, read_pins
-from gpu_tenancy.embedded.definitions.reduced import reduced
-from gpu_tenancy.embedded.definitions.stored import stored
+from gpu_tenancy.embedded.definitions.stored import reduced, stored
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.apply import await_kinds
 from gpu_tenancy.kube.client import Cluster

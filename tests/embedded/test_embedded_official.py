@@ -16,8 +16,8 @@ from embedded_builders import quiet
 from loopback import serving_content
 
 from gpu_tenancy.embedded.building import KUBERNETES, SOURCE
-from gpu_tenancy.embedded.official import Official, Program, UnavailableError, download, read_official
 from gpu_tenancy.embedded.parts import PARTS
+from gpu_tenancy.embedded.programs import Official, Program, UnavailableError, download, read_official
 
 pytestmark = [
     pytest.mark.process,

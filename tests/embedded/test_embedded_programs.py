@@ -9,10 +9,16 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded import programs
 from gpu_tenancy.embedded.building import built
-from gpu_tenancy.embedded.official import UnavailableError, folder_of, read_official
 from gpu_tenancy.embedded.parts import PARTS
 from gpu_tenancy.embedded.processes import alone
-from gpu_tenancy.embedded.programs import Programs, find_programs, present_programs
+from gpu_tenancy.embedded.programs import (
+    Programs,
+    UnavailableError,
+    find_programs,
+    folder_of,
+    present_programs,
+    read_official,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,7 @@ from offline_builders import (
 )
 
 from gpu_tenancy.engine.checks import problems
-from gpu_tenancy.engine.recording import Registration
-from gpu_tenancy.engine.wire import UNKNOWN
+from gpu_tenancy.engine.recording import UNKNOWN, Registration
 
 CUSTOM = registered(manifest("Widget", "w", api="example.org/v1"))
 

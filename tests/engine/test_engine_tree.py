@@ -6,9 +6,8 @@ from offline_builders import NAMESPACE, QUEUE, QUOTA, Rendering, component, mani
 from rich.console import Console
 
 from gpu_tenancy.base.json import Json
-from gpu_tenancy.engine.details import details
+from gpu_tenancy.engine.details import details, tree
 from gpu_tenancy.engine.render import Rendered
-from gpu_tenancy.engine.tree import tree
 
 KUEUE = "kueue.x-k8s.io/v1beta2"
 

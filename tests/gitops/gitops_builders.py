@@ -11,8 +11,7 @@ from rendered_stacks import stack_of_repository
 
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
-from gpu_tenancy.gitops.manifests import plain
-from gpu_tenancy.gitops.pieces import Piece, pieces
+from gpu_tenancy.gitops.manifests import Piece, pieces, plain
 from gpu_tenancy.model.project import stack_names
 
 STACKS = stack_names()

@@ -9,7 +9,7 @@ from repository import ROOT
 from typer.testing import CliRunner
 
 from gpu_tenancy.cli.main import app
-from gpu_tenancy.gitops.pieces import stays
+from gpu_tenancy.gitops.manifests import stays
 
 
 def run(*words: str) -> tuple[int, str, str]:

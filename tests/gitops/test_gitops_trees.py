@@ -28,7 +28,7 @@ from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.releases import helm_releases
 from gpu_tenancy.engine.render import Rendered
-from gpu_tenancy.gitops.pieces import OPERATORS, TENANCY, WORK, refusals, stays
+from gpu_tenancy.gitops.manifests import OPERATORS, TENANCY, WORK, refusals, stays
 
 KEPT = {
     "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",

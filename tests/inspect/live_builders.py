@@ -3,11 +3,11 @@
 from typing import Any
 
 from gpu_tenancy.base.quantity import format_amounts, times
-from gpu_tenancy.inspect.answers import Answer, Check
-from gpu_tenancy.inspect.demand import demand
-from gpu_tenancy.inspect.fit import judge
-from gpu_tenancy.inspect.pods import requests
-from gpu_tenancy.inspect.reading import Kind, Missing, State
+from gpu_tenancy.cluster.answers import Answer, Check
+from gpu_tenancy.cluster.demand import demand
+from gpu_tenancy.cluster.pods import requests
+from gpu_tenancy.cluster.reading import Kind, Missing, State
+from gpu_tenancy.explain.fit import judge
 
 GPU = "nvidia.com/gpu"
 A100 = "NVIDIA-A100-SXM4-80GB"

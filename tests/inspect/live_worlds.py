@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from live_builders import ACTIVE, GPU, Data, condition, flavor, job, local_queue, meta, only_gpus, workload
 
 from gpu_tenancy import kueue
-from gpu_tenancy.inspect.queues import Queues
-from gpu_tenancy.inspect.reading import Kind, Missing, State
+from gpu_tenancy.cluster.queues import Queues
+from gpu_tenancy.cluster.reading import Kind, Missing, State
 from gpu_tenancy.kueue import (
     FAIR,
     Admitted,

@@ -24,14 +24,14 @@ from live_builders import (
 
 from gpu_tenancy.base.amounts import amounts_text, leading_text
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.inspect.answers import Check
-from gpu_tenancy.inspect.channels import kinds_claimed
-from gpu_tenancy.inspect.demand import demand, read_demands
-from gpu_tenancy.inspect.fit import judge
-from gpu_tenancy.inspect.running import Why
-from gpu_tenancy.inspect.target import target_of
-from gpu_tenancy.inspect.usage import measure
-from gpu_tenancy.inspect.why import why
+from gpu_tenancy.cluster.answers import Check
+from gpu_tenancy.cluster.channels import kinds_claimed
+from gpu_tenancy.cluster.demand import demand, read_demands
+from gpu_tenancy.cluster.target import target_of
+from gpu_tenancy.explain.fit import judge
+from gpu_tenancy.explain.running import Why
+from gpu_tenancy.explain.usage import measure
+from gpu_tenancy.explain.why import why
 
 TEAM: Final = "research"
 CHANNEL: Final = "compute-domain.nvidia.com/channel"

@@ -23,12 +23,12 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at, text_at
 from gpu_tenancy.base.quantity import format_amounts, times
 from gpu_tenancy.cli.main import app
+from gpu_tenancy.cluster.pods import requests
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.engine.objects import waves
 from gpu_tenancy.engine.project import preview
-from gpu_tenancy.inspect.jobs import look_up
-from gpu_tenancy.inspect.pods import requests
+from gpu_tenancy.jobs.jobs import look_up
 from gpu_tenancy.kube.apply import apply
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError

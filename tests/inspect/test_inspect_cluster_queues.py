@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from live_builders import GPU, Data, cluster_queue, cohort
 
-from gpu_tenancy.inspect.cluster_queues import quotas_of, read_cluster_queue, read_cohort
+from gpu_tenancy.cluster.cluster_queues import quotas_of, read_cluster_queue, read_cohort
 from gpu_tenancy.kueue import Policy, Quotas, Tenancy
 
 LINE = ("a100", GPU)

@@ -13,9 +13,9 @@ from typer.testing import CliRunner, Result
 
 from gpu_tenancy.base import terminal
 from gpu_tenancy.cli.main import app
-from gpu_tenancy.inspect import kubeconfig
-from gpu_tenancy.inspect.reading import Kind, read
-from gpu_tenancy.inspect.usage import KINDS
+from gpu_tenancy.cluster import contexts
+from gpu_tenancy.cluster.reading import Kind, read
+from gpu_tenancy.explain.usage import KINDS
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import UnreachableError
 from gpu_tenancy.kube.request import CONNECTIONS
@@ -144,7 +144,7 @@ def test_each_command_gives_up_on_a_silent_server_with_one_sentence(
         limits.append(answer_seconds)
         return Cluster(file, context, retry_seconds=0.1, answer_seconds=0.2)
 
-    monkeypatch.setattr(kubeconfig, "Cluster", impatient)
+    monkeypatch.setattr(contexts, "Cluster", impatient)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         file = nowhere(tmp_path, port, namespace="team")

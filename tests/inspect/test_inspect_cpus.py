@@ -5,10 +5,10 @@ from typing import Any
 from live_builders import ACTIVE, GPU, Data, job, local_queue, meta, state, workload
 
 from gpu_tenancy.base.amounts import leading_text
-from gpu_tenancy.inspect.reading import State
-from gpu_tenancy.inspect.target import target_of
-from gpu_tenancy.inspect.usage import Note, measure
-from gpu_tenancy.inspect.why import why
+from gpu_tenancy.cluster.reading import State
+from gpu_tenancy.cluster.target import target_of
+from gpu_tenancy.explain.usage import Note, measure
+from gpu_tenancy.explain.why import why
 
 
 def queue(name: str, flavor: str = "general", **used: str) -> Data:

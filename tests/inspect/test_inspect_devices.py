@@ -3,7 +3,7 @@
 from builders import GPU
 
 from gpu_tenancy.base.json import Json
-from gpu_tenancy.inspect.devices import with_devices
+from gpu_tenancy.cluster.reading import with_devices
 from gpu_tenancy.kube.client import Manifest
 
 DRIVER = "gpu.nvidia.com"

@@ -9,14 +9,14 @@ import pytest
 from cli_builders import Screen
 from live_builders import Data, came, counted, job, local_queue, only_gpus, state, waits
 
-from gpu_tenancy.inspect import show
-from gpu_tenancy.inspect.demand import demand
-from gpu_tenancy.inspect.estimate import ENOUGH, Estimate, History, about
-from gpu_tenancy.inspect.fit import judge
-from gpu_tenancy.inspect.listing import listing, shown
-from gpu_tenancy.inspect.reading import Missing, State
-from gpu_tenancy.inspect.target import target_of
-from gpu_tenancy.inspect.why import why
+from gpu_tenancy.cluster.demand import demand
+from gpu_tenancy.cluster.estimate import ENOUGH, Estimate, History, about
+from gpu_tenancy.cluster.reading import Missing, State
+from gpu_tenancy.cluster.target import target_of
+from gpu_tenancy.explain import show
+from gpu_tenancy.explain.fit import judge
+from gpu_tenancy.explain.why import why
+from gpu_tenancy.jobs.listing import listing, shown
 from gpu_tenancy.kueue import (
     ClusterQueue,
     FlavorQuotas,
@@ -27,7 +27,7 @@ from gpu_tenancy.kueue import (
     Tenancy,
     Workload,
 )
-from gpu_tenancy.kueue.waiting import waits as waits_for
+from gpu_tenancy.kueue.replay import waits as waits_for
 from gpu_tenancy.simulation.replay import Trace
 
 HOUR = 3600.0

@@ -24,10 +24,10 @@ from live_builders import (
 )
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.inspect.answers import Answer, Check
-from gpu_tenancy.inspect.demand import Demand, demand, read_demands, volcano_queue
-from gpu_tenancy.inspect.fit import Fitting, judge, require_team
-from gpu_tenancy.inspect.pods import requests
+from gpu_tenancy.cluster.answers import Answer, Check
+from gpu_tenancy.cluster.demand import Demand, demand, read_demands, volcano_queue
+from gpu_tenancy.cluster.pods import requests
+from gpu_tenancy.explain.fit import Fitting, judge, require_team
 
 
 def judged(manifest: Data | None = None, **objects: list[Data]) -> Fitting:

@@ -9,8 +9,8 @@ from rich.text import Text
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import Output
 from gpu_tenancy.base.quantity import CPU, MEMORY
-from gpu_tenancy.inspect.gpu_use import GpuUse, gpu_use, read_gpu_use, together
-from gpu_tenancy.inspect.overview import UseRow, used
+from gpu_tenancy.jobs.gpu_use import GpuUse, gpu_use, read_gpu_use, together
+from gpu_tenancy.jobs.overview import UseRow, used
 
 GIB = 2**30
 MISSING = ' failed: exec failed: "{}": exec: "nvidia-smi": executable file not found in $PATH: unknown'

@@ -8,13 +8,13 @@ import pytest
 from live_builders import Data, cluster_queue, flavor, job, local_queue, node, only_gpus, workload
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.inspect.hold_end import ending, moment
-from gpu_tenancy.inspect.holding import Subject, find, releasing
-from gpu_tenancy.inspect.holds import Hold, holds_in
-from gpu_tenancy.inspect.reading import State
-from gpu_tenancy.inspect.target import target_of
-from gpu_tenancy.inspect.usage import measure
-from gpu_tenancy.inspect.why import why
+from gpu_tenancy.cluster.holds import Hold, holds_in
+from gpu_tenancy.cluster.reading import State
+from gpu_tenancy.cluster.target import target_of
+from gpu_tenancy.explain.usage import measure
+from gpu_tenancy.explain.why import why
+from gpu_tenancy.maintenance.hold_end import ending, moment
+from gpu_tenancy.maintenance.holding import Subject, find, releasing
 from gpu_tenancy.model.names import HOLD
 
 END = datetime(2026, 11, 24, 20, 0, tzinfo=UTC)

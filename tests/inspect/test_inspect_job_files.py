@@ -9,8 +9,8 @@ from live_builders import Data, state
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import StackError
-from gpu_tenancy.inspect.job_files import read_job
-from gpu_tenancy.inspect.submitting import Wish, job_of
+from gpu_tenancy.jobs.job_files import read_job
+from gpu_tenancy.jobs.submitting import Wish, job_of
 from gpu_tenancy.model.source import read_file
 from gpu_tenancy.model.written import read_yaml
 

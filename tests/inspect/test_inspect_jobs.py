@@ -8,11 +8,11 @@ from cli_builders import Screen
 from live_builders import GPU, came, waits
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.inspect.jobs import Jobs
-from gpu_tenancy.inspect.overview import UseRow, of_jobs, of_pods, rows, shown, used
-from gpu_tenancy.inspect.pods import name_of
-from gpu_tenancy.inspect.requeueing import as_submitted
-from gpu_tenancy.inspect.workloads import Workload, read_workloads
+from gpu_tenancy.cluster.pods import name_of
+from gpu_tenancy.cluster.workloads import Workload, read_workloads
+from gpu_tenancy.jobs.jobs import Jobs
+from gpu_tenancy.jobs.overview import UseRow, of_jobs, of_pods, rows, shown, used
+from gpu_tenancy.jobs.requeueing import as_submitted
 
 NOW = datetime(2026, 1, 21, tzinfo=UTC)
 

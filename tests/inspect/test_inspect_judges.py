@@ -9,13 +9,13 @@ from live_builders import GPU, Data, cluster_queue, cohort, flavor, node, pod, p
 from gpu_tenancy import kueue
 from gpu_tenancy.base.amounts import amount, amount_text
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.inspect.budgets import judge_quota, with_defaults
-from gpu_tenancy.inspect.cluster_queues import quotas_of, read_cluster_queue, read_cohort
-from gpu_tenancy.inspect.gangs import EXISTING, gang_queues, judge_gang, too_few
-from gpu_tenancy.inspect.nodes import judge_nodes, read_nodes, suits_node, untolerated
-from gpu_tenancy.inspect.pods import requests
-from gpu_tenancy.inspect.queueing import Offer, QuotaRequest, Refusal, Source, judge_queue
-from gpu_tenancy.inspect.workloads import PodSet
+from gpu_tenancy.cluster.budgets import judge_quota, with_defaults
+from gpu_tenancy.cluster.cluster_queues import quotas_of, read_cluster_queue, read_cohort
+from gpu_tenancy.cluster.gangs import EXISTING, gang_queues, judge_gang, too_few
+from gpu_tenancy.cluster.nodes import judge_nodes, read_nodes, suits_node, untolerated
+from gpu_tenancy.cluster.pods import requests
+from gpu_tenancy.cluster.queueing import Offer, QuotaRequest, Refusal, Source, judge_queue
+from gpu_tenancy.cluster.workloads import PodSet
 from gpu_tenancy.kueue import (
     BorrowWithinCohort,
     FlavorQuotas,

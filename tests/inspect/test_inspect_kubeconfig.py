@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.inspect.kubeconfig import connect, kubeconfig, uses_embedded
+from gpu_tenancy.cluster.contexts import connect, kubeconfig, uses_embedded
 
 
 def a_file(folder: Path, name: str) -> Path:

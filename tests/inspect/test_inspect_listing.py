@@ -8,10 +8,10 @@ from cli_builders import Screen
 from live_builders import GPU, HIDDEN_QUEUES, came, condition, counted, job, local_queue, owned, pod, state, waits
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.inspect.jobs import Jobs
-from gpu_tenancy.inspect.listing import data, listing, shown, with_gpu_use
-from gpu_tenancy.inspect.reading import Missing, State
-from gpu_tenancy.inspect.workloads import read_workloads
+from gpu_tenancy.cluster.reading import Missing, State
+from gpu_tenancy.cluster.workloads import read_workloads
+from gpu_tenancy.jobs.jobs import Jobs
+from gpu_tenancy.jobs.listing import data, listing, shown, with_gpu_use
 
 NOW = datetime(2026, 1, 21, tzinfo=UTC)
 BORROWED = (

@@ -8,7 +8,7 @@ from repository import ROOT
 
 from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.render import render
-from gpu_tenancy.inspect.claims import claims, data, shown
+from gpu_tenancy.jobs.terms import claims, data, shown
 from gpu_tenancy.model.source import Source, to_config
 
 SECTIONS: Data = stack(

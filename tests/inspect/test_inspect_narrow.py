@@ -7,11 +7,11 @@ from cli_builders import Screen
 from live_builders import cluster_queue, job, local_queue, meta, state, waits
 from rich.console import Group
 
-from gpu_tenancy.inspect import show
-from gpu_tenancy.inspect.demand import demand
-from gpu_tenancy.inspect.fit import judge
-from gpu_tenancy.inspect.running import Why
-from gpu_tenancy.inspect.usage import measure
+from gpu_tenancy.cluster.demand import demand
+from gpu_tenancy.explain import show
+from gpu_tenancy.explain.fit import judge
+from gpu_tenancy.explain.running import Why
+from gpu_tenancy.explain.usage import measure
 
 TEAM = "language-models-research"
 COMMAND = """kubectl -n research patch workload job-train-abcde --type merge -p '{"spec":{"active":true}}'"""

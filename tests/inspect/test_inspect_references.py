@@ -5,10 +5,10 @@ from typing import Any, Final
 import pytest
 from live_builders import Data, checked, job, meta, only_gpus
 
-from gpu_tenancy.inspect.answers import Check
-from gpu_tenancy.inspect.demand import demand
-from gpu_tenancy.inspect.reading import Missing
-from gpu_tenancy.inspect.references import kinds_named
+from gpu_tenancy.cluster.answers import Check
+from gpu_tenancy.cluster.demand import demand
+from gpu_tenancy.cluster.mounts import kinds_named
+from gpu_tenancy.cluster.reading import Missing
 
 TEAM: Final = "research"
 

@@ -5,8 +5,8 @@ from typing import Any
 import live_builders
 import pytest
 
-from gpu_tenancy.inspect.target import target_of
-from gpu_tenancy.inspect.why import why
+from gpu_tenancy.cluster.target import target_of
+from gpu_tenancy.explain.why import why
 
 _EXCEEDED = (
     'pods "chat-b-x" is forbidden: exceeded quota: quota, requested: requests.nvidia.com/gpu=8, used:'

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from live_builders import Data, came, cluster_queue, cohort, condition, counted, flavor, local_queue, meta, state, waits
 
-from gpu_tenancy.inspect.queues import Queues
-from gpu_tenancy.inspect.snapshot import Participant, Snapshot, take_snapshot
+from gpu_tenancy.cluster.queues import Queues
+from gpu_tenancy.cluster.snapshot import Participant, Snapshot, take_snapshot
 from gpu_tenancy.kueue import FAIR, Cohort, Fungibility, Fungible, Preference
 
 

@@ -8,10 +8,10 @@ import pytest
 from builders import Data, planned, stack, team
 from live_builders import GPU, cluster_queue, flavor, local_queue, meta, node, state
 
-from gpu_tenancy.inspect.job_files import read_job
-from gpu_tenancy.inspect.reading import State
-from gpu_tenancy.inspect.submitting import job_of
-from gpu_tenancy.inspect.terms import Terms
+from gpu_tenancy.cluster.reading import State
+from gpu_tenancy.jobs.job_files import read_job
+from gpu_tenancy.jobs.submitting import job_of
+from gpu_tenancy.jobs.terms import Terms
 from gpu_tenancy.model.manifests.jobs import job_manifest
 from gpu_tenancy.model.plan.namespaces import NamespacePlan
 

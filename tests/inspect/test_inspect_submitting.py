@@ -6,10 +6,10 @@ import pytest
 from live_builders import GPU, HIDDEN_QUEUES, Data, cluster_queue, flavor, local_queue, meta, node, state
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.inspect.demand import demand
-from gpu_tenancy.inspect.fit import judge
-from gpu_tenancy.inspect.reading import Missing, State
-from gpu_tenancy.inspect.submitting import Wish, job_of, scheduled, user_label
+from gpu_tenancy.cluster.demand import demand
+from gpu_tenancy.cluster.reading import Missing, State
+from gpu_tenancy.explain.fit import judge
+from gpu_tenancy.jobs.submitting import Wish, job_of, scheduled, user_label
 from gpu_tenancy.model.names import Runtime
 
 IMAGE = "registry.example.com/ml/train:3.0.1"

@@ -10,7 +10,7 @@ from live_builders import Data, meta, state, workload
 from rich.console import Console
 from test_inspect_cpus import cpu_job, queue
 
-from gpu_tenancy.inspect.reading import State
+from gpu_tenancy.cluster.reading import State
 from gpu_tenancy.local import summary as summaries
 from gpu_tenancy.local.show import promises, waiting
 from gpu_tenancy.local.summary import Summary, summarise

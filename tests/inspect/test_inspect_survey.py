@@ -19,13 +19,12 @@ from typer.testing import CliRunner
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.output import Output
 from gpu_tenancy.cli.main import app
-from gpu_tenancy.inspect.reading import Kind, Missing, State
-from gpu_tenancy.inspect.survey import show
-from gpu_tenancy.inspect.survey.facts import Names
-from gpu_tenancy.inspect.survey.supply import Facts
-from gpu_tenancy.inspect.survey.survey import KINDS, RULES, Survey, survey
-from gpu_tenancy.inspect.versions import current
-from gpu_tenancy.review.surveyed import page
+from gpu_tenancy.cluster.facts import Names
+from gpu_tenancy.cluster.reading import Kind, Missing, State, current
+from gpu_tenancy.cluster.supply import Facts
+from gpu_tenancy.survey import show
+from gpu_tenancy.survey.page import page
+from gpu_tenancy.survey.survey import KINDS, RULES, Survey, survey
 
 HERE: Final = ROOT / "tests" / "inspect"
 CASES: Final[list[Data]] = yaml.safe_load((HERE / "survey_cases.yaml").read_text(encoding="utf-8"))
@@ -200,7 +199,7 @@ def test_an_idle_guarantee_that_is_lent_names_who_would_be_preempted() -> None:
 
 
 def test_a_large_cluster_has_few_guarantees_tried_and_the_others_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpu_tenancy.inspect.survey.preempting.WORK", 0)
+    monkeypatch.setattr("gpu_tenancy.survey.preempting.WORK", 0)
     found = seen(lent()).preemptions
     assert (found.found, found.not_simulated) == ((), ("1 idle guarantee: it would take too long",))
 

@@ -5,8 +5,8 @@ from typing import Any, Final, cast
 import pytest
 from live_builders import Data, meta, state
 
-from gpu_tenancy.inspect.reading import Missing
-from gpu_tenancy.inspect.terms import Terms, read_terms
+from gpu_tenancy.cluster.reading import Missing
+from gpu_tenancy.jobs.terms import Terms, read_terms
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import FORBIDDEN, ApiError
 

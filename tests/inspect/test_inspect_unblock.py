@@ -17,12 +17,12 @@ from live_builders import (
     waits,
 )
 
-from gpu_tenancy.inspect import unblock
-from gpu_tenancy.inspect.reading import Missing
-from gpu_tenancy.inspect.running import Why
-from gpu_tenancy.inspect.target import target_of
-from gpu_tenancy.inspect.unblock import Unblock
-from gpu_tenancy.inspect.why import why
+from gpu_tenancy.cluster.reading import Missing
+from gpu_tenancy.cluster.target import target_of
+from gpu_tenancy.explain import unblock
+from gpu_tenancy.explain.running import Why
+from gpu_tenancy.explain.unblock import Unblock
+from gpu_tenancy.explain.why import why
 
 HEAD = "a100 nvidia.com/gpu:"
 ASK = "or request less, or raise the guarantee"

@@ -9,8 +9,8 @@ from live_builders import GPU
 from live_worlds import FLAVORS, World, queues_of, worlds
 
 from gpu_tenancy import kueue
-from gpu_tenancy.inspect.snapshot import NotSimulatedError
-from gpu_tenancy.inspect.unblock import Unblock, find_unblock
+from gpu_tenancy.cluster.snapshot import NotSimulatedError
+from gpu_tenancy.explain.unblock import Unblock, find_unblock
 from gpu_tenancy.kueue import (
     FAIR,
     Admitted,

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from live_builders import GPU, Data, cluster_queue, flavor, job, local_queue, node, only_gpus, workload
 
-from gpu_tenancy.inspect.reading import Missing, State
-from gpu_tenancy.inspect.target import target_of
-from gpu_tenancy.inspect.usage import measure
-from gpu_tenancy.inspect.why import why
+from gpu_tenancy.cluster.reading import Missing, State
+from gpu_tenancy.cluster.target import target_of
+from gpu_tenancy.explain.usage import measure
+from gpu_tenancy.explain.why import why
 
 JOB = only_gpus(job())
 

@@ -24,9 +24,9 @@ from rich.text import Text
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.output import Output
-from gpu_tenancy.inspect import show
-from gpu_tenancy.inspect.reading import Kind, Missing, State
-from gpu_tenancy.inspect.usage import Note, Row, measure
+from gpu_tenancy.cluster.reading import Kind, Missing, State
+from gpu_tenancy.explain import show
+from gpu_tenancy.explain.usage import Note, Row, measure
 
 
 def rows(found: State, team: str = "") -> list[tuple[object, ...]]:

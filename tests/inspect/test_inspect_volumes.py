@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from live_builders import Data, checked, job, meta, node, only_gpus, pod
 
-from gpu_tenancy.inspect.answers import Check
-from gpu_tenancy.inspect.demand import demand
-from gpu_tenancy.inspect.dry_run import pod_of
-from gpu_tenancy.inspect.reading import Missing
+from gpu_tenancy.cluster.answers import Check
+from gpu_tenancy.cluster.demand import demand
+from gpu_tenancy.cluster.dry_run import pod_of
+from gpu_tenancy.cluster.reading import Missing
 
 TEAM = "research"
 

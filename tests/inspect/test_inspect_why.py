@@ -20,12 +20,11 @@ from live_builders import (
     workload,
 )
 
-from gpu_tenancy.inspect.interrupted import interrupted
-from gpu_tenancy.inspect.reading import Missing
-from gpu_tenancy.inspect.running import Why
-from gpu_tenancy.inspect.target import target_of
-from gpu_tenancy.inspect.why import why
-from gpu_tenancy.inspect.workloads import read_workloads
+from gpu_tenancy.cluster.reading import Missing
+from gpu_tenancy.cluster.target import target_of
+from gpu_tenancy.cluster.workloads import interrupted, read_workloads
+from gpu_tenancy.explain.running import Why
+from gpu_tenancy.explain.why import why
 
 
 def asked(about: Data | None = None, missing: tuple[Missing, ...] = (), /, **objects: list[Data]) -> Why:

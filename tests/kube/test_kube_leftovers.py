@@ -5,7 +5,7 @@ import json
 import pytest
 from cluster_builders import Manifest, a_bare_account, a_config_map, created_by
 
-from gpu_tenancy.deploy.leftovers import exported_keys, keys, leftovers
+from gpu_tenancy.deploy.states import exported_keys, keys, leftovers
 from gpu_tenancy.kube.apply import ApplyError
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference

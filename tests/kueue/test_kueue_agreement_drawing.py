@@ -6,7 +6,7 @@ from typing import Any
 from benchmarks.agree.changing import changed_objects, nominal, with_change
 from benchmarks.agree.drawing import classes, draw
 from benchmarks.agree.objects import Objects
-from gpu_tenancy.inspect.pods import name_of
+from gpu_tenancy.cluster.pods import name_of
 from gpu_tenancy.kueue import run
 from gpu_tenancy.kueue.scenarios import read_steps, read_tenancy
 

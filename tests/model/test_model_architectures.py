@@ -4,7 +4,7 @@ from builders import PROVIDED, Data, job, pool, server, stack, team
 
 from gpu_tenancy.model.catalogue.operators import charts, operators
 from gpu_tenancy.model.catalogue.releases import cloud_charts
-from gpu_tenancy.model.checks.architectures import unknown_architectures
+from gpu_tenancy.model.checks.operators import unknown_architectures
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source

@@ -15,11 +15,10 @@ from pydantic_core import CoreSchema
 from gpu_tenancy.base.bounds import DEEPEST, LARGEST
 from gpu_tenancy.base.characters import hidden, shortened, visible
 from gpu_tenancy.base.problems import ANY, Path, StackError
-from gpu_tenancy.model import places
 from gpu_tenancy.model.load import load
-from gpu_tenancy.model.places import Places
 from gpu_tenancy.model.source import Source, read_config, read_file
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.written import Places
 
 FILE = "stacks/Pulumi.x.yaml"
 HEAD = """config:
@@ -285,7 +284,7 @@ def test_ordinary_mistakes_are_not_compared_with_one_another(monkeypatch: pytest
     def compared(*_: object) -> bool:
         pytest.fail("each mistake is compared with each other one")
 
-    monkeypatch.setattr(places, "_match", compared)
+    monkeypatch.setattr("gpu_tenancy.model.written._match", compared)
     teams = {f"team-{number}": {"ownr": "research", "costCenter": -1} for number in range(300)}
     problems = errors(stack(teams=teams))
     assert len([problem for problem in problems if "unknown key 'ownr'" in problem]) == 300

@@ -5,7 +5,7 @@ from typing import Any
 from builders import EKS, EXISTING, GPU, Data, amounts, cohort_of, errors, job, planned, pool, stack, team
 
 from gpu_tenancy.base.quantity import CPU, MEMORY
-from gpu_tenancy.model.catalogue.caches import caches
+from gpu_tenancy.model.catalogue.storage import caches
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.caches import CachePlan, node_label
 from gpu_tenancy.model.plan.environment import Environment

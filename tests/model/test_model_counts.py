@@ -3,7 +3,7 @@
 from builders import Data, errors, job, planned, pool, server, stack, team
 
 from gpu_tenancy.model.kinds import kinds
-from gpu_tenancy.model.plan.counts import DEFAULTS, WORKLOADS
+from gpu_tenancy.model.plan.namespaces import DEFAULTS, WORKLOADS
 
 GUARANTEE: Data = {"h100": {"guaranteed": 8}}
 

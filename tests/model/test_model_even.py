@@ -7,8 +7,7 @@ from builders import GPU, Data, cohort_of, errors, planned, pool, queue_of, stac
 
 from gpu_tenancy.kueue import PodSet, Step, Workload
 from gpu_tenancy.model.load import load
-from gpu_tenancy.model.plan.measures import Measure
-from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.shares import Measure, Tree
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.simulation.scenarios import play
 

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from gpu_tenancy.base.quantity import CPU
 from gpu_tenancy.kueue import PodSet, Step, Workload
 from gpu_tenancy.model.load import load
-from gpu_tenancy.model.outlook.even import even_amounts
+from gpu_tenancy.model.outlook.shares import even_amounts
 from gpu_tenancy.model.plan.cohort_objects import cohort_of_queue, cohort_parents, cohort_weight
-from gpu_tenancy.model.plan.measures import Measure
-from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.shares import Measure, Tree
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.simulation.scenarios import Moment, busy, play
 

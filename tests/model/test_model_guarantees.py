@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at, map_at
 from gpu_tenancy.cli.main import app
-from gpu_tenancy.model.edit import with_numbers
-from gpu_tenancy.model.guarantees import moved, with_changes
+from gpu_tenancy.model.guarantees import moved, with_changes, with_numbers
 from gpu_tenancy.model.project import read_stack, stack_names
 from gpu_tenancy.model.source import Source
 

@@ -3,7 +3,7 @@
 import pytest
 from builders import AKS, Data, errors, job, pool, server, stack, team
 
-from gpu_tenancy.model.plan.images import is_allowed, own_images
+from gpu_tenancy.model.plan.guards import is_allowed, own_images
 
 ALLOWED = ["registry.example.com", "*.pkg.dev/ml-prod", "docker.io/library", "ghcr.io/org/a*", "localhost:5000/x"]
 IMAGES: dict[str, bool] = {

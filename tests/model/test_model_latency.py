@@ -12,7 +12,7 @@ from originals import original
 from prometheus_tool import promtool
 
 from gpu_tenancy.model.load import load
-from gpu_tenancy.model.plan.latency import Monitor, Query, adapter_rules, metric_name, prometheus_address
+from gpu_tenancy.model.plan.signals import Monitor, Query, adapter_rules, metric_name, prometheus_address
 from gpu_tenancy.model.plan.workloads import Scaling, ServerPlan
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec.cluster import Metrics, Prometheus

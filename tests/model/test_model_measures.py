@@ -7,8 +7,7 @@ from cpu_stacks import CPUS, MIXED
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import StackOutlook, outlook
 from gpu_tenancy.model.outlook.shares import Span
-from gpu_tenancy.model.plan.measures import Measure, measures, measures_of
-from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.shares import Measure, Tree, measures, measures_of
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.simulation.scenarios import alone, busy, holdings
 from gpu_tenancy.simulation.scenarios.scenes import CPU_JOBS

@@ -11,8 +11,7 @@ from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.outlook.shares import Span
-from gpu_tenancy.model.plan.measures import Measure, measures
-from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.shares import Measure, Tree, measures
 from gpu_tenancy.model.source import Source, read_file
 from gpu_tenancy.simulation.scenarios import alone, busy, holdings
 

@@ -13,9 +13,7 @@ from cli_builders import tenancy
 from repository import ROOT
 
 from gpu_tenancy.embedded.platform import Carried, Platform
-from gpu_tenancy.local.metrics.devices import Devices
-from gpu_tenancy.local.metrics.series import Sample, exposition
-from gpu_tenancy.local.metrics.state import state_samples
+from gpu_tenancy.local.metrics.samples import Devices, Sample, exposition, state_samples
 
 AT = "2026-11-26T08:00:00Z"
 

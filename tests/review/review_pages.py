@@ -13,8 +13,8 @@ from rendered_stacks import stack_of_repository
 from repository import ROOT
 
 from gpu_tenancy.engine.project import preview
-from gpu_tenancy.inspect.proposal import Affected, Effect, Exceeded
-from gpu_tenancy.inspect.proposal_nodes import SmallerPool
+from gpu_tenancy.explain.proposal import Affected, Effect, Exceeded
+from gpu_tenancy.explain.proposed import SmallerPool
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import StackOutlook, outlook
 from gpu_tenancy.model.project import read_stack

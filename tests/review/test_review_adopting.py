@@ -13,17 +13,16 @@ from rendered_stacks import stack_of_repository
 from repository import ROOT
 from typer.testing import CliRunner
 
+from gpu_tenancy.adopt.adopting import Adopted, adopt
+from gpu_tenancy.adopt.show import data, lines, written
+from gpu_tenancy.adopt.tenancy import OPERATED, Seen
 from gpu_tenancy.cli.main import app
+from gpu_tenancy.cluster.reading import Kind, Missing, State, current
+from gpu_tenancy.cluster.supply import Facts
 from gpu_tenancy.embedded.nodes import node_shapes
-from gpu_tenancy.inspect.adopt.tenancy import OPERATED, Seen
-from gpu_tenancy.inspect.reading import Kind, Missing, State
-from gpu_tenancy.inspect.survey.supply import Facts
-from gpu_tenancy.inspect.versions import current
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import read_file
-from gpu_tenancy.review.adopted import data, lines, written
-from gpu_tenancy.review.adopting import Adopted, adopt
 
 Data = dict[str, Any]
 HIDDEN = "NetworkPolicy"

@@ -9,7 +9,7 @@ from cli_builders import Project, git, small
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.engine.project import preview
-from gpu_tenancy.engine.wire import UNKNOWN
+from gpu_tenancy.engine.recording import UNKNOWN
 from gpu_tenancy.review.base import base
 from gpu_tenancy.review.build import as_json, between, review
 from gpu_tenancy.review.verdict import OK, REVIEW

@@ -12,10 +12,8 @@ from syrupy.assertion import SnapshotAssertion
 
 from gpu_tenancy.pages.bars import Bar, Scale
 from gpu_tenancy.review.changes import Change, FieldChange
-from gpu_tenancy.review.charts import tanks, text_bar
-from gpu_tenancy.review.drawing import Drawing
-from gpu_tenancy.review.figures import differences, key_figures
-from gpu_tenancy.review.figures_changes import change_groups
+from gpu_tenancy.review.charts import Drawing, tanks, text_bar
+from gpu_tenancy.review.figures import change_groups, differences, key_figures
 from gpu_tenancy.review.figures_tables import tables
 from gpu_tenancy.review.page import page
 from gpu_tenancy.review.review import Real, Review

@@ -5,8 +5,7 @@ from typing import Any, Final
 
 from originals import original
 
-from gpu_tenancy.review.replaced_inputs import differences, replacing
-from gpu_tenancy.review.replacements import CloudType, cloud_types
+from gpu_tenancy.review.replacements import CloudType, cloud_types, differences, replacing
 
 POOL: Final = "gcp:container/nodePool:NodePool"
 CONFIG: Final = "gcp:container/NodePoolNodeConfig:NodePoolNodeConfig"

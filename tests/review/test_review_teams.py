@@ -7,7 +7,7 @@ from builders import Data, stack, team
 from components_builders import tenancy
 from review_pages import outlook_of, reviewed, small
 
-from gpu_tenancy.inspect.proposal import Effect
+from gpu_tenancy.explain.proposal import Effect
 from gpu_tenancy.review.changes import Change
 from gpu_tenancy.review.changes import Effect as CloudEffect
 from gpu_tenancy.review.review import Verdict

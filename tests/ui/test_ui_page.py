@@ -6,7 +6,7 @@ from live_builders import HIDDEN_QUEUES, local_queue, state
 from page_reader import Page
 from ui_served import SCRIPT, busy, job, research
 
-from gpu_tenancy.inspect.reading import Missing
+from gpu_tenancy.cluster.reading import Missing
 from gpu_tenancy.ui.board import Board, board_of
 from gpu_tenancy.ui.page import MOST, page, sections
 

@@ -11,9 +11,9 @@ import yaml
 from live_builders import GPU, came, cohort, counted, local_queue, node, pod, state, waits
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.inspect.overview import JobRow
-from gpu_tenancy.inspect.reading import State
-from gpu_tenancy.inspect.running import Why
+from gpu_tenancy.cluster.reading import State
+from gpu_tenancy.explain.running import Why
+from gpu_tenancy.jobs.overview import JobRow
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.ui.board import Board, board_of
 from gpu_tenancy.ui.page import explained

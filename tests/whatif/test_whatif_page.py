@@ -26,11 +26,9 @@ from whatif_played import (
 from gpu_tenancy.base.amounts import amount
 from gpu_tenancy.base.quantity import MEMORY
 from gpu_tenancy.model.outlook import outlook
-from gpu_tenancy.model.plan.measures import Measure, measures_of, supply_of
-from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.shares import Measure, Tree, measures_of, supply_of
 from gpu_tenancy.pages.bars import Bar, Branch
-from gpu_tenancy.review.charts import tanks
-from gpu_tenancy.review.drawing import Drawing
+from gpu_tenancy.review.charts import Drawing, tanks
 from gpu_tenancy.simulation.scenarios import every_measure
 from gpu_tenancy.whatif.charts import HEIGHT, OTHERS, flavor_hues, job_lanes, shades, usage_charts
 from gpu_tenancy.whatif.narrative import headline, sentences

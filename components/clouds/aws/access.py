@@ -12,9 +12,9 @@ from pulumi_aws.eks.outputs import ClusterCertificateAuthority, ClusterIdentity
 
 from gpu_tenancy.model.kubeconfig import Server, eks_helper, of_helper
 from gpu_tenancy.model.plan.cluster import ClusterPlan
+from gpu_tenancy.model.plan.identities import ServiceAccountPlan
 from gpu_tenancy.model.plan.people import group_of
 from gpu_tenancy.model.plan.secrets import READER, SecretReader
-from gpu_tenancy.model.plan.service_accounts import ServiceAccountPlan
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.people import Person
 

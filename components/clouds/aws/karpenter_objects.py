@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from gpu_tenancy.model.plan.cluster import NodePool
-from gpu_tenancy.model.plan.interruptions import KARPENTER_DRAINS
 from gpu_tenancy.model.plan.pools import uses_local_disks
+from gpu_tenancy.model.plan.rollouts import KARPENTER_DRAINS
 from gpu_tenancy.model.spec.clouds.base import Maintenance
 
 from .context import ClusterContext

@@ -13,8 +13,8 @@ from pulumi_azure_native.containerservice import ManagedCluster
 from pulumi_azure_native.containerservice.outputs import UserAssignedIdentityManagedClusterResponse
 from pulumi_azure_native.managedidentity import FederatedIdentityCredential, UserAssignedIdentity
 
+from gpu_tenancy.model.plan.identities import ServiceAccountPlan
 from gpu_tenancy.model.plan.secrets import READER, SecretReader
-from gpu_tenancy.model.plan.service_accounts import ServiceAccountPlan
 from gpu_tenancy.model.spec.clouds.azure import BLOB_ROLES, USER_ROLE, AzureCluster
 
 from .pools import PoolCluster

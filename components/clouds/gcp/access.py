@@ -9,8 +9,8 @@ from pulumi_gcp import projects, secretmanager, serviceaccount
 from pulumi_gcp.container import outputs
 
 from gpu_tenancy.model.kubeconfig import Server, gke_helper, of_helper
+from gpu_tenancy.model.plan.identities import ServiceAccountPlan
 from gpu_tenancy.model.plan.secrets import READER, SecretReader
-from gpu_tenancy.model.plan.service_accounts import ServiceAccountPlan
 from gpu_tenancy.model.spec.clouds.gcp import VIEWER, GcpCluster
 
 

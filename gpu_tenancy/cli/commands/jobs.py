@@ -11,7 +11,7 @@ from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Output
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import text_at
-from gpu_tenancy.cli.commands.live import (
+from gpu_tenancy.cli.commands.usage import (
     Context,
     Embedded,
     Every,
@@ -27,8 +27,8 @@ from gpu_tenancy.cli.commands.live import (
 )
 
 if TYPE_CHECKING:
-    from gpu_tenancy.inspect.jobs import Jobs
-    from gpu_tenancy.inspect.pods import Manifest
+    from gpu_tenancy.cluster.pods import Manifest
+    from gpu_tenancy.jobs.jobs import Jobs
     from gpu_tenancy.kube.client import Cluster
 
 Name = Annotated[str, typer.Argument(metavar="JOB", help="NAMESPACE/NAME or NAME of a job, server or pod.")]
@@ -53,8 +53,8 @@ def jobs(
     [dim]tenancy jobs ml-research[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.inspect.jobs import read_jobs
-        from gpu_tenancy.inspect.overview import data, rows, shown
+        from gpu_tenancy.jobs.jobs import read_jobs
+        from gpu_tenancy.jobs.overview import data, rows, shown
 
         team = team_of(cluster, team, namespace, "tenancy jobs TEAM")
         ask = every if watch else None
@@ -75,7 +75,7 @@ def claims(
     [dim]tenancy claims ml-research[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.inspect.claims import claims, data, shown
+        from gpu_tenancy.jobs.terms import claims, data, shown
 
         team = team_of(cluster, team, namespace, "tenancy claims TEAM")
         found, pods = (cluster.list("v1", kind, namespace=team) for kind in ("PersistentVolumeClaim", "Pod"))
@@ -114,7 +114,7 @@ def logs(
         if follow:
             followed(cluster, manifest, number=pod, container=container, tail=tail)
         else:
-            from gpu_tenancy.inspect.logs import Logs
+            from gpu_tenancy.jobs.logs import Logs
 
             Logs(cluster, _write, _note, pod, container, tail).show(found, manifest)
 
@@ -127,8 +127,8 @@ def followed(
     Raises:
         typer.Exit: it failed.
     """
-    from gpu_tenancy.inspect.logs import Logs
-    from gpu_tenancy.inspect.target import FAILED
+    from gpu_tenancy.cluster.target import FAILED
+    from gpu_tenancy.jobs.logs import Logs
 
     name = text_at(manifest, "metadata", "name")
     try:
@@ -163,9 +163,9 @@ def top(
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
         from gpu_tenancy.cli.kubectl import Kubectl
-        from gpu_tenancy.inspect.gpu_use import Answers, gpu_use
-        from gpu_tenancy.inspect.jobs import read_jobs
-        from gpu_tenancy.inspect.overview import UseRow, of_jobs, of_pods, use_data, use_of, used
+        from gpu_tenancy.jobs.gpu_use import Answers, gpu_use
+        from gpu_tenancy.jobs.jobs import read_jobs
+        from gpu_tenancy.jobs.overview import UseRow, of_jobs, of_pods, use_data, use_of, used
 
         home, name = (
             place_of(cluster, job, namespace) if job else (team_of(cluster, None, namespace, "tenancy top"), "")
@@ -231,8 +231,8 @@ def requeue(
     [dim]tenancy requeue nightly[/dim]
     """
     with asking(kubeconfig, context, embedded=embedded) as cluster:
-        from gpu_tenancy.inspect.jobs import read_jobs
-        from gpu_tenancy.inspect.requeueing import requeue
+        from gpu_tenancy.jobs.jobs import read_jobs
+        from gpu_tenancy.jobs.requeueing import requeue
 
         for manifest, title in _confirmed(cluster, names, namespace, kind, "End and queue again", yes=yes):
             home = text_at(manifest, "metadata", "namespace")
@@ -251,7 +251,7 @@ def _confirmed(
         ConsoleError: one of them was made for another object.
     """
     from gpu_tenancy.base.texts import plural
-    from gpu_tenancy.cli.commands.environments import confirm
+    from gpu_tenancy.cli.commands.up import confirm
     from gpu_tenancy.model.names import DEPLOYED_BY
 
     chosen: list[tuple[Manifest, str]] = []
@@ -277,7 +277,7 @@ def _title(manifest: "Manifest") -> str:
 
 
 def _found(cluster: "Cluster", name: str, namespace: str | None, kind: str) -> "tuple[Jobs, Manifest]":
-    from gpu_tenancy.inspect.jobs import read_jobs
+    from gpu_tenancy.jobs.jobs import read_jobs
 
     home, name = place_of(cluster, name, namespace)
     with terminal.reported_if_slow("reading the cluster"):

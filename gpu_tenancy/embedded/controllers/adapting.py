@@ -9,8 +9,7 @@ import yaml
 
 from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at, texts_at
 from gpu_tenancy.base.tables import parse
-from gpu_tenancy.embedded.controllers.charts import with_more
-from gpu_tenancy.embedded.controllers.table import Program
+from gpu_tenancy.embedded.controllers.table import Program, with_more
 from gpu_tenancy.embedded.parts import LOOPBACK
 from gpu_tenancy.kube.client import Manifest
 

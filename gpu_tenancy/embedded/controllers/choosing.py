@@ -9,9 +9,8 @@ from typing import Final
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.embedded.building import CONTROL_PLANE, build, built
-from gpu_tenancy.embedded.controllers.charts import RENDERER, module_of
 from gpu_tenancy.embedded.controllers.launching import Wanted
-from gpu_tenancy.embedded.controllers.table import Row, read_rows
+from gpu_tenancy.embedded.controllers.table import RENDERER, Row, module_of, read_rows
 from gpu_tenancy.embedded.processes import alone
 from gpu_tenancy.model.checks.providers import places
 from gpu_tenancy.model.plan.operators import ReleasePlan, running

@@ -21,7 +21,7 @@ from gpu_tenancy.base.json import Json, map_at, text_at
 from gpu_tenancy.base.progress import Report
 from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.embedded.definitions.pins import Module, Pin
-from gpu_tenancy.embedded.definitions.reduced import reduced
+from gpu_tenancy.embedded.definitions.stored import reduced
 from gpu_tenancy.embedded.toolchain import Go, find_go, trusting
 from gpu_tenancy.kube.apply import await_kinds
 from gpu_tenancy.kube.client import Cluster, Manifest

@@ -1,23 +1,24 @@
-"""Definitions in etcd before an API server starts on it, in the form in which it stores them itself.
-
-An API server that is told of one definition after another works out the schemas of all kinds again for each of them:
-most of what it does until a platform is ready. One that finds them when it starts does this once.
-"""
+"""Definitions as the embedded platform stores them: without descriptions, in etcd before an API server starts."""
 
 import http.client
 import json
+import os
 import ssl
 import uuid
 from base64 import b64encode
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Iterable, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from pathlib import Path
+from typing import Any, Final, cast
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, map_at, maps_at, text_at
 from gpu_tenancy.base.patience import patient
+from gpu_tenancy.base.tables import read_table
+from gpu_tenancy.base.writing import write_text
+from gpu_tenancy.embedded.definitions.pins import Pin
 from gpu_tenancy.kube.client import Manifest
 
 _PREFIX: Final = "/registry/apiextensions.k8s.io/customresourcedefinitions/"
@@ -96,3 +97,49 @@ class Etcd:
 
 def _base64(text: str) -> str:
     return b64encode(text.encode()).decode()
+
+
+_FORM: Final = 1
+"""Of the copies; another number where other fields are left out."""
+_BY_NAME: Final = frozenset({"properties", "patternProperties", "definitions"})
+"""Fields of a schema whose keys are names, not fields of schemas."""
+
+
+def reduced(pin: Pin, file: Path, cache: Path) -> Manifest:
+    """A definition without descriptions, status and conversion.
+
+    Conversion needs the operator's webhook, which is not installed yet; objects are stored without conversion.
+
+    Args:
+        pin: of the definition.
+        file: with its content, which was verified.
+        cache: folder for a copy in JSON, since YAML takes seconds to read for all operators.
+    """
+    copy = cache / "definitions" / f"reduced-{_FORM}" / f"{pin.sha256}.json"
+    with suppress(OSError, ValueError):
+        return cast("Manifest", json.loads(copy.read_bytes()))
+    definition = read_table(file)
+    definition.pop("status", None)
+    definition["spec"].pop("conversion", None)
+    for version in definition["spec"]["versions"]:
+        version["schema"] = without_descriptions(version["schema"])
+    unfinished = copy.with_suffix(f".{os.getpid()}")  # another process may write the same copy
+    write_text(unfinished, json.dumps(definition, separators=(",", ":")))
+    unfinished.replace(copy)
+    return definition
+
+
+def without_descriptions(schema: Any) -> Any:
+    """A schema, or a list or other part of one, without the descriptions in it."""
+    if isinstance(schema, list):
+        return [without_descriptions(item) for item in cast("list[Any]", schema)]
+    if not isinstance(schema, Mapping):
+        return schema
+    fields = cast("Mapping[str, Any]", schema)
+    return {
+        field: {name: without_descriptions(one) for name, one in value.items()}
+        if field in _BY_NAME
+        else without_descriptions(value)
+        for field, value in fields.items()
+        if field != "description"
+    }

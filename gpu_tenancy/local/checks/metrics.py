@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from gpu_tenancy.base.json import Json, text_at
 from gpu_tenancy.embedded.certificates import make_webhook_certificates
-from gpu_tenancy.embedded.controllers.aggregation import serve
+from gpu_tenancy.embedded.controllers.launching import serve
 from gpu_tenancy.embedded.parts import LOOPBACK
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference

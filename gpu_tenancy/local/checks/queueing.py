@@ -17,8 +17,7 @@ from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kueue import PodSet, Step, Workload
 from gpu_tenancy.local.checks.check import Check
 from gpu_tenancy.local.checks.scenarios import ANYONE, Excess, Return, anyone, contended, kept, limited, share_of
-from gpu_tenancy.model.plan.measures import Measure, supply_of
-from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.shares import Measure, Tree, supply_of
 from gpu_tenancy.simulation.live.copies import KUEUE, Place
 from gpu_tenancy.simulation.live.jobs import job_of
 from gpu_tenancy.simulation.live.player import LivePlayer

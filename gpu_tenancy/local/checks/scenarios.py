@@ -18,9 +18,8 @@ from gpu_tenancy.kueue import (
     Workload,
     run,
 )
-from gpu_tenancy.model.plan.measures import Measure, measures, measures_of, supply_of
 from gpu_tenancy.model.plan.queues import tenancy
-from gpu_tenancy.model.plan.shares import Share, Tree
+from gpu_tenancy.model.plan.shares import Measure, Share, Tree, measures, measures_of, supply_of
 from gpu_tenancy.simulation.scenarios.stage import Moment, moment_of
 
 ANYONE: Final = "anyone"

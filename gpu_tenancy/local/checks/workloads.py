@@ -6,13 +6,13 @@ from typing import Final
 
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.texts import plural
-from gpu_tenancy.inspect.diagnosis import CHECK_CONTROLLER
-from gpu_tenancy.inspect.reading import read
-from gpu_tenancy.inspect.running import Why
-from gpu_tenancy.inspect.target import target_of
-from gpu_tenancy.inspect.why import KINDS, OWN, why
+from gpu_tenancy.cluster.reading import read
+from gpu_tenancy.cluster.target import target_of
+from gpu_tenancy.explain.pending import CHECK_CONTROLLER
+from gpu_tenancy.explain.running import Why
+from gpu_tenancy.explain.why import KINDS, OWN, why
 from gpu_tenancy.kube.client import Cluster, Manifest
-from gpu_tenancy.kueue.topology import REQUIRED
+from gpu_tenancy.kueue.api import REQUIRED
 from gpu_tenancy.local.checks.check import Check
 from gpu_tenancy.model.kinds import kind_at, kinds
 from gpu_tenancy.model.plan import Plan

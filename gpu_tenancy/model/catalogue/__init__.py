@@ -12,8 +12,7 @@ from typing import Annotated, Final, Literal, Self, TypeAlias
 from pydantic import BeforeValidator, Field, model_validator
 
 from gpu_tenancy.base.tables import read_table
-from gpu_tenancy.model.catalogue.purchases import Purchase, PurchaseRow, purchase_of
-from gpu_tenancy.model.catalogue.reserved import Reserved
+from gpu_tenancy.model.catalogue.machines import Purchase, PurchaseRow, Reserved, purchase_of
 from gpu_tenancy.model.catalogue.rows import HERE, Architecture, Fact, Row, known, known_price, read_rows
 from gpu_tenancy.model.fields import Bytes, Count, Cpu, Positive
 

@@ -4,10 +4,12 @@ import datetime as dt
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from gpu_tenancy.model.catalogue.purchases import CapacityType
-from gpu_tenancy.model.catalogue.rows import Fact, Row, read_rows
+from pydantic import BeforeValidator, Field
+
+from gpu_tenancy.model.catalogue.machines import CapacityType
+from gpu_tenancy.model.catalogue.rows import Fact, Row, known_price, read_rows
 from gpu_tenancy.model.fields import Bytes, Seconds
 
 
@@ -279,3 +281,23 @@ def clouds() -> Mapping[str, CloudRules]:
 def rules_of(service: str) -> CloudRules:
     """The rules of a Kubernetes service; those of an existing cluster if it is unknown (`model.checks.nodes` warns)."""
     return clouds().get(service) or clouds()["existing"]
+
+
+class FixedPrice(Fact):
+    """The price of a part of a cluster that is always there.
+
+    Attributes:
+        title: what it is.
+        hour: US dollars per hour, without traffic; None if it is unknown.
+        region: of the price.
+    """
+
+    title: str
+    hour: Annotated[Annotated[float, Field(gt=0)] | None, BeforeValidator(known_price)]
+    region: str
+
+
+@cache
+def fixed_prices() -> Mapping[str, Mapping[str, FixedPrice]]:
+    """Prices by cloud and name."""
+    return read_rows("fixed", dict[str, dict[str, FixedPrice]])

@@ -4,27 +4,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpu_tenancy.base.problems import Path, Problem
-from gpu_tenancy.model.checks.architectures import architecture_problems
-from gpu_tenancy.model.checks.budgets import budget_problems
-from gpu_tenancy.model.checks.caches import cache_problems
-from gpu_tenancy.model.checks.data import data_problems, snapshot_problems
-from gpu_tenancy.model.checks.engines import engine_problems
-from gpu_tenancy.model.checks.exposure import exposure_problems
-from gpu_tenancy.model.checks.fair_sharing import fair_sharing_problems, usage_problems
-from gpu_tenancy.model.checks.loads import load_problems
-from gpu_tenancy.model.checks.multikueue import multikueue_problems
+from gpu_tenancy.model.checks.budgets import alert_problems, budget_problems, opencost_problems, spending_problems
+from gpu_tenancy.model.checks.data import cache_problems, data_problems, snapshot_problems
 from gpu_tenancy.model.checks.nodes import node_problems
-from gpu_tenancy.model.checks.notebooks import notebook_problems
-from gpu_tenancy.model.checks.operators import device_problems, operator_problems
+from gpu_tenancy.model.checks.operators import architecture_problems, device_problems, operator_problems
 from gpu_tenancy.model.checks.people import guard_problems, people_problems
 from gpu_tenancy.model.checks.pools import pool_problems
 from gpu_tenancy.model.checks.promises import peak_problems, promise_problems
 from gpu_tenancy.model.checks.providers import provider_problems
+from gpu_tenancy.model.checks.queues import fair_sharing_problems, multikueue_problems, usage_problems
 from gpu_tenancy.model.checks.references import loops, reference_problems
 from gpu_tenancy.model.checks.secrets import image_problems, secret_problems
-from gpu_tenancy.model.checks.spending import alert_problems, opencost_problems, spending_problems
+from gpu_tenancy.model.checks.servers import engine_problems, exposure_problems, load_problems
 from gpu_tenancy.model.checks.topology import domain_problems, topology_problems
-from gpu_tenancy.model.checks.workloads import workload_problems
+from gpu_tenancy.model.checks.workloads import notebook_problems, workload_problems
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
 

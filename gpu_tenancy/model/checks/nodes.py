@@ -6,13 +6,17 @@ from typing import Final
 from gpu_tenancy.base.problems import Problem, listed, unknown
 from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.model.catalogue import Machine, find_machine, machines
-from gpu_tenancy.model.catalogue.clouds import CloudRules, clouds
+from gpu_tenancy.model.catalogue.clouds import CloudRules, clouds, fixed_prices
 from gpu_tenancy.model.catalogue.fabrics import fabrics
-from gpu_tenancy.model.catalogue.fixed import fixed_prices
 from gpu_tenancy.model.catalogue.storage import storage_services
-from gpu_tenancy.model.checks.capacity import capacity_problems, empty_pool_problems
 from gpu_tenancy.model.checks.drivers import driver_problems
-from gpu_tenancy.model.checks.pools import machines_command, placement_problems, zone_problems
+from gpu_tenancy.model.checks.pools import (
+    capacity_problems,
+    empty_pool_problems,
+    machines_command,
+    placement_problems,
+    zone_problems,
+)
 from gpu_tenancy.model.plan.needs import has_claims
 from gpu_tenancy.model.plan.pools import ResolvedPool, uses_local_disks
 from gpu_tenancy.model.plan.shares import Tree

@@ -7,8 +7,8 @@ from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.model.catalogue.clouds import Directory, clouds
 from gpu_tenancy.model.checks.references import known_in
 from gpu_tenancy.model.plan.guards import accounts
+from gpu_tenancy.model.plan.identities import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.people import TEAM_ROLES
-from gpu_tenancy.model.plan.service_accounts import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster

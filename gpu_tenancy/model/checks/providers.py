@@ -4,15 +4,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from gpu_tenancy.base.problems import Path, Problem, dotted
-from gpu_tenancy.model.catalogue.needs import needs
+from gpu_tenancy.model.catalogue.preflight import needs
 from gpu_tenancy.model.checks.workloads import workloads
 from gpu_tenancy.model.plan.fabric import pod_fabric
 from gpu_tenancy.model.plan.needs import has
 from gpu_tenancy.model.plan.pods import flavor_of
 from gpu_tenancy.model.plan.queues import provisioning_checks
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.snapshots import with_snapshots
-from gpu_tenancy.model.plan.storage import service_of, stored
+from gpu_tenancy.model.plan.storage import service_of, stored, with_snapshots
 
 
 def provider_problems(tree: Tree) -> Iterator[Problem]:

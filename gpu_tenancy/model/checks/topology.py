@@ -6,7 +6,7 @@ from typing import Final
 from gpu_tenancy.base.problems import Path, Problem
 from gpu_tenancy.model.catalogue.clouds import rules_of
 from gpu_tenancy.model.checks.workloads import workloads
-from gpu_tenancy.model.plan.compute_domains import is_connected, most_nodes, serves_domains
+from gpu_tenancy.model.plan.fabric import is_connected, most_nodes, serves_domains
 from gpu_tenancy.model.plan.needs import has_claims, there
 from gpu_tenancy.model.plan.pods import PodSize, parts, pod_size
 from gpu_tenancy.model.plan.pools import PoolSupply
@@ -14,7 +14,7 @@ from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.plan.topology import cloud_labels, placed_roles
 from gpu_tenancy.model.spec.cluster import service_of
-from gpu_tenancy.model.spec.topology import Level
+from gpu_tenancy.model.spec.pools import Level
 from gpu_tenancy.model.spec.workloads import Server, Training
 
 _GROUP: Final = 2

@@ -1,11 +1,38 @@
-"""JobSets: one replicated Job for each role."""
+"""JobSets, and TrainJobs of Kubeflow Trainer, whose runtimes are JobSets."""
 
-from typing import Any
+import hashlib
+import json
+from typing import Any, Final
 
 from gpu_tenancy.model.manifests.job_objects import deadline_of, job_object, policy_of_failures
-from gpu_tenancy.model.manifests.labels import pod_labels
-from gpu_tenancy.model.manifests.pods import container, pod_spec, template_metadata
-from gpu_tenancy.model.plan.workloads import JobPlan, RolePlan
+from gpu_tenancy.model.manifests.labels import NAME, pod_labels
+from gpu_tenancy.model.manifests.pods import (
+    POD_SECURITY,
+    account,
+    annotations,
+    command,
+    container,
+    container_rights,
+    device_claims,
+    environment,
+    host_volumes,
+    mounts,
+    near,
+    pod_security,
+    pod_spec,
+    pull_secrets,
+    resources,
+    rights,
+    sidecars,
+    template_metadata,
+    tolerations,
+    variable_sources,
+    volumes,
+)
+from gpu_tenancy.model.names import ACCOUNT, NODE, TRAINER_STEP
+from gpu_tenancy.model.plan.runtimes import RuntimePlan
+from gpu_tenancy.model.plan.workloads import SHIPPED, JobPlan, RolePlan
+from gpu_tenancy.model.spec.roles import LAUNCHER, TRAIN_JOB, Framework
 
 
 def job_set(job: JobPlan) -> dict[str, Any]:
@@ -60,3 +87,184 @@ def policies(job: JobPlan) -> dict[str, Any]:
         "failurePolicy": {"maxRestarts": job.retries, "rules": rules},
         "ttlSecondsAfterFinished": job.keep,
     }
+
+
+_FRAMEWORK_LABEL: Final = "trainer.kubeflow.org/framework"
+_TORCH: Final = "torch"
+_RUNTIME: Final = "gpu-tenancy.dev/runtime"
+"""Annotation of a TrainJob's JobSet: digest of its runtime, so that a change of the runtime replaces the TrainJob."""
+_MPI: Final[tuple[Framework, ...]] = ("mpi", "deepspeed")
+
+
+def training_runtime(runtime: RuntimePlan) -> dict[str, Any]:
+    """A TrainingRuntime of a team."""
+    framework = _TORCH if runtime.framework == "pytorch" else runtime.framework
+    return {
+        "apiVersion": TRAIN_JOB[0],
+        "kind": "TrainingRuntime",
+        "metadata": {
+            "name": runtime.name,
+            "namespace": runtime.team,
+            "labels": {NAME: runtime.name, _FRAMEWORK_LABEL: framework},
+        },
+        "spec": _runtime_spec(runtime.framework, runtime.priority, runtime.job),
+    }
+
+
+def _runtime_spec(framework: Framework, priority: str | None, job: JobPlan | None) -> dict[str, Any]:
+    if job and framework in _MPI:
+        return {"mlPolicy": _mpi_policy(job), "template": {"spec": {**policies(job), **_mpi_jobs(job)}}}
+    source = _TORCH if framework == "pytorch" else framework
+    jobs = {"replicatedJobs": [_node(priority, job)]}
+    return {
+        "mlPolicy": {"numNodes": 1, source: {}},
+        "template": {"spec": {**(policies(job) if job else {}), **jobs}},
+    }
+
+
+def _node(priority: str | None, job: JobPlan | None) -> dict[str, Any]:
+    """As in Trainer's own runtimes: one replicated job, whose container gets what the TrainJob sets.
+
+    It has no image of its own: TrainJobs must set one, so that none runs an image that nobody chose.
+
+    https://github.com/kubeflow/trainer/tree/v2.3.0/manifests/base/runtimes
+    """
+    node: dict[str, Any] = {"name": NODE, "securityContext": rights()}
+    if job and (sources := variable_sources(job.pod.references)):
+        node["envFrom"] = sources  # A TrainJob cannot set it.
+    pod: dict[str, Any] = {
+        "automountServiceAccountToken": False,
+        "serviceAccountName": ACCOUNT,
+        "securityContext": POD_SECURITY,
+        "containers": [node],
+    }
+    if priority:
+        pod["priorityClassName"] = priority
+    if job and job.pod.fabric and (of_fabric := sidecars(job.pod.fabric)):
+        pod["initContainers"] = of_fabric
+        pod["volumes"] = host_volumes(job.pod.fabric)
+    if job and job.pod.claims:
+        # Trainer 2.3 drops claims from the resources of a TrainJob (pkg/runtime/core/trainingruntime.go). What pods
+        # with GPUs need is here too, where the policy packs find it.
+        node["resources"], node["volumeMounts"] = resources(job.pod), mounts(job.pod)
+        pod["resourceClaims"], pod["volumes"] = device_claims(job.pod), volumes(job.pod)
+        pod["nodeSelector"], pod["tolerations"] = job.pod.node_labels, tolerations(job.pod.tolerated)
+    # A pod failure policy needs pods that are not restarted in place.
+    spec = failing(pod, {}) if job else {"template": {"spec": pod}}
+    return {"name": NODE, "template": {"metadata": {"labels": dict([TRAINER_STEP])}, "spec": spec}}
+
+
+def train_job(job: JobPlan) -> dict[str, Any]:
+    """A TrainJob, whose runtime has the rest."""
+    of_trainer = job.runtime in SHIPPED.values()
+    patch: dict[str, Any] = {}
+    if job.user is None:  # The runtime of what a person submits is that of the cluster.
+        runtime = _runtime_spec(job.framework, job.pod.priority, None if job.dispatched else job)
+        digest = hashlib.sha256(json.dumps(runtime, sort_keys=True).encode()).hexdigest()[:16]
+        patch["metadata"] = {"annotations": {_RUNTIME: digest}}
+    if job.framework in _MPI:
+        trainer: dict[str, Any] = {"numNodes": _computing_pods(job)}
+    else:
+        trainer, patch["spec"] = _trainer(job), _patch(job)
+    spec = {
+        "runtimeRef": {"name": job.runtime, "kind": "ClusterTrainingRuntime" if of_trainer else "TrainingRuntime"},
+        "trainer": trainer,
+        "runtimePatches": [{"manager": "gpu-tenancy.dev/tenancy", "trainingRuntimeSpec": {"template": patch}}],
+        **deadline_of(job),
+    }
+    return job_object(job, spec)
+
+
+def _trainer(job: JobPlan) -> dict[str, Any]:
+    trainer: dict[str, Any] = {
+        "image": job.pod.image,
+        "numNodes": job.workers,
+        "resourcesPerNode": None if job.pod.claims else resources(job.pod),
+        "command": command(job.pod),
+        "args": list(job.pod.args),
+        "env": environment(job.pod),
+    }
+    return {key: value for key, value in trainer.items() if value}
+
+
+def _patch(job: JobPlan) -> dict[str, Any]:
+    """All that Trainer lets a TrainJob patch; the rest is in the runtime."""
+    pod = job.pod
+    node: dict[str, Any] = {"name": NODE, "securityContext": container_rights(pod)}
+    place: dict[str, Any] = {
+        **account(pod),
+        "securityContext": pod_security(pod),
+        "containers": [node],
+    }
+    if pod.node_labels:
+        place["nodeSelector"] = pod.node_labels
+    if tolerated := tolerations(pod.tolerated):
+        place["tolerations"] = tolerated
+    if pod.caches:
+        place["affinity"] = near(pod.caches)
+    if of_pod := volumes(pod):
+        place["volumes"] = of_pod
+        node["volumeMounts"] = mounts(pod)
+    if pulling := pull_secrets(pod.references):
+        place["imagePullSecrets"] = pulling
+    template: dict[str, Any] = {"spec": place}
+    if of_pods := annotations(pod):
+        template["metadata"] = {"annotations": of_pods}
+    return {"replicatedJobs": [{"name": NODE, "template": {"spec": {"template": template}}}]}
+
+
+_HOME: Final = "/home/mpiuser/.ssh"
+_USER: Final = 1000
+_PORT: Final = 2222
+"""User, its SSH keys and the port of sshd in Trainer's image of DeepSpeed and in images of the MPI Operator:
+https://github.com/kubeflow/trainer/blob/v2.3.0/manifests/base/runtimes/deepspeed_distributed.yaml."""
+
+
+def _mpi_policy(job: JobPlan) -> dict[str, Any]:
+    """How Trainer writes the host file: one process for each GPU, in the launcher too if it has GPUs."""
+    return {
+        "numNodes": 1,
+        "mpi": {
+            "numProcPerNode": max(1, job.pod.gpus),
+            "mpiImplementation": "OpenMPI",
+            "sshAuthMountPath": _HOME,
+            "runLauncherAsNode": _computes(job),
+        },
+    }
+
+
+def _computing_pods(job: JobPlan) -> int:
+    """The pods that Trainer counts as nodes: the workers, and a launcher that computes too."""
+    return job.workers + (1 if _computes(job) else 0)
+
+
+def _computes(job: JobPlan) -> bool:
+    return job.roles[0].pod.gpus > 0
+
+
+def _mpi_jobs(job: JobPlan) -> dict[str, Any]:
+    """The replicated jobs: workers with sshd first, then the launcher, whose end is that of the job.
+
+    Both are complete here, because resources of a TrainJob would apply to the launcher and not to its workers.
+    """
+    launcher, worker = job.roles
+    ready: dict[str, Any] = {"tcpSocket": {"port": _PORT}, "initialDelaySeconds": 5}
+    return {
+        "network": {"publishNotReadyAddresses": True},
+        "successPolicy": {"operator": "All", "targetReplicatedJobs": [LAUNCHER]},
+        "replicatedJobs": [
+            _role(job, worker, NODE, ready),
+            {**_role(job, launcher, LAUNCHER, None), "dependsOn": [{"name": NODE, "status": "Ready"}]},
+        ],
+    }
+
+
+def _role(job: JobPlan, role: RolePlan, name: str, probe: dict[str, Any] | None) -> dict[str, Any]:
+    own = container(role.pod, NODE)
+    own["securityContext"] = {**container_rights(role.pod), "runAsUser": _USER}
+    if probe:
+        own["readinessProbe"] = probe
+    pod = pod_spec(role.pod, own)
+    pod["securityContext"] = {**pod_security(role.pod), "fsGroup": _USER}
+    metadata = {"metadata": {"labels": dict([TRAINER_STEP])}} if name == LAUNCHER else {}
+    return {"name": name, "replicas": 1, "template": {**metadata, "spec": job_of_role(job, role, pod)}}

@@ -1,17 +1,84 @@
 """Jobs of a queue: the object of each kind, and Jobs of Kubernetes themselves."""
 
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from gpu_tenancy.model.manifests.job_objects import deadline_of, job_object, pod_template, policy_of_failures
-from gpu_tenancy.model.manifests.job_sets import job_set
+from gpu_tenancy.model.manifests.job_sets import job_set, train_job
 from gpu_tenancy.model.manifests.labels import VOLCANO
-from gpu_tenancy.model.manifests.leader_worker_sets import leader_worker_set
-from gpu_tenancy.model.manifests.ray_jobs import ray_job
-from gpu_tenancy.model.manifests.train_jobs import train_job
 from gpu_tenancy.model.names import GROUP_MINIMUM
-from gpu_tenancy.model.plan.workloads import JobPlan
+from gpu_tenancy.model.plan.workloads import JobPlan, RolePlan
 from gpu_tenancy.model.spec.roles import KINDS
+
+
+def leader_worker_set(job: JobPlan) -> dict[str, Any]:
+    """A LeaderWorkerSet. Kueue makes a Workload for each group, and all pods of a group restart together.
+
+    https://github.com/kubernetes-sigs/lws/blob/v0.9.0/api/leaderworkerset/v1/leaderworkerset_types.go
+    """
+    leader, worker = job.roles
+    leader_pods, worker_pods = pod_template(job, leader, "train"), pod_template(job, worker, "train")
+    spec = {
+        "replicas": job.groups,
+        "leaderWorkerTemplate": group_template(leader.pods + worker.pods, leader_pods, worker_pods),
+    }
+    return job_object(job, spec)
+
+
+def group_template(size: int, leader: dict[str, Any], worker: dict[str, Any]) -> dict[str, Any]:
+    """The pods of each group: if one fails, all restart, because they wait for each other."""
+    return {
+        "size": size,
+        "restartPolicy": "RecreateGroupOnPodRestart",
+        "leaderTemplate": leader,
+        "workerTemplate": worker,
+    }
+
+
+def ray_job(job: JobPlan) -> dict[str, Any]:
+    """A RayJob whose Ray job KubeRay submits to the head by HTTP.
+
+    In the other modes, a pod or container of its own submits it: Kueue counts that too, and KubeRay makes the container
+    without the security context that namespaces of teams require.
+    https://github.com/ray-project/kuberay/blob/v1.6.2/ray-operator/apis/ray/v1/rayjob_types.go
+    """
+    spec = {
+        "entrypoint": shlex.join(job.entrypoint),
+        "submissionMode": "HTTPMode",
+        # Kueue requires it, and sets `suspend`.
+        "shutdownAfterJobFinishes": True,
+        "backoffLimit": job.retries,
+        "rayClusterSpec": _cluster(job),
+        **deadline_of(job),
+    }
+    return job_object(job, spec)
+
+
+def _cluster(job: JobPlan) -> dict[str, Any]:
+    head, *workers = job.roles
+    # Ray tasks run on the workers; a head with GPUs computes too.
+    params = _start(head) if head.pod.gpus else {"num-cpus": "0"}
+    return {
+        "headGroupSpec": {"rayStartParams": params, "template": pod_template(job, head, "ray")},
+        "workerGroupSpecs": [
+            {
+                "groupName": role.name,
+                "replicas": role.pods,
+                "minReplicas": role.pods,
+                "maxReplicas": role.pods,
+                "rayStartParams": _start(role),
+                "template": pod_template(job, role, "ray"),
+            }
+            for role in workers
+        ],
+    }
+
+
+def _start(role: RolePlan) -> dict[str, str]:
+    """Ray's resources of a pod. KubeRay takes CPUs and memory from the limits, and GPUs of some vendors only."""
+    return {"num-gpus": str(role.pod.gpus)}
+
 
 _ELASTIC: Final = {"kueue.x-k8s.io/job-completions-equal-parallelism": "true"}
 _MINIMUM: Final = "kueue.x-k8s.io/job-min-parallelism"

@@ -1,23 +1,15 @@
 """Pods of workloads, shared by servers, jobs and gangs."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from gpu_tenancy.base.quantity import format_amounts, format_bytes
 from gpu_tenancy.model.catalogue.fabrics import HostMount
-from gpu_tenancy.model.manifests.code import ANNOTATION as CODE
-from gpu_tenancy.model.manifests.code import code_mounts, code_volumes, unpacking
 from gpu_tenancy.model.manifests.labels import STAYS
-from gpu_tenancy.model.manifests.references import (
-    file_mounts,
-    file_volumes,
-    pull_secrets,
-    variable_sources,
-    variables,
-)
+from gpu_tenancy.model.plan.datasets import Mount
 from gpu_tenancy.model.plan.fabric import PodFabric
-from gpu_tenancy.model.plan.mounts import Mount
 from gpu_tenancy.model.plan.pools import GPU_TAINT_VALUE, NodeTaint
+from gpu_tenancy.model.plan.secrets import MountedFiles, References, VariableReference
 from gpu_tenancy.model.plan.workloads import PodPlan
 
 
@@ -85,7 +77,7 @@ def _variables(values: Mapping[str, str]) -> list[dict[str, Any]]:
 def annotations(pod: PodPlan) -> dict[str, str]:
     """Annotations of the pod: its place in the network, its devices, sidecars of its datasets, and that it stays."""
     devices: Mapping[str, str] = pod.fabric.annotations if pod.fabric else {}
-    of_code = {CODE: pod.code} if pod.code else {}
+    of_code = {ANNOTATION: pod.code} if pod.code else {}
     return {**pod.topology, **devices, **pod.volumes.annotations, **(STAYS if pod.stays else {}), **of_code}
 
 
@@ -261,3 +253,78 @@ def pod_spec(pod: PodPlan, workload_container: dict[str, Any]) -> dict[str, Any]
         # Variables of Services could have names that an engine reads: VLLM_PORT, for a Service named vllm.
         **({"enableServiceLinks": False} if pod.engine else {}),
     }
+
+
+_FILES: Final = "files-"
+"""Prefix of the volumes; the names of Secrets are too long for volumes, and could be those of others."""
+
+
+def variables(references: References) -> dict[str, dict[str, Any]]:
+    """The variables of a container that refer to a key or a field, by name."""
+    return {variable.name: {"name": variable.name, "valueFrom": _source(variable)} for variable in references.variables}
+
+
+def _source(variable: VariableReference) -> dict[str, Any]:
+    if variable.kind == "field":
+        return {"fieldRef": {"fieldPath": variable.of}}
+    return {f"{variable.kind}KeyRef": {"name": variable.of, "key": variable.key}}
+
+
+def variable_sources(references: References) -> list[dict[str, Any]]:
+    """The objects of which each key becomes a variable of a container, in the order of the stack: later ones win."""
+    return [
+        {f"{source.kind}Ref": {"name": source.name}, **({"prefix": source.prefix} if source.prefix else {})}
+        for source in references.sources
+    ]
+
+
+def file_mounts(references: References) -> list[dict[str, Any]]:
+    """The mounts of a container for its files."""
+    return [
+        {"name": f"{_FILES}{index}", "mountPath": files.directory, "readOnly": True}
+        for index, files in enumerate(references.files)
+    ]
+
+
+def file_volumes(references: References) -> list[dict[str, Any]]:
+    """The volumes of a pod for its files."""
+    return [{"name": f"{_FILES}{index}", files.kind: _files(files)} for index, files in enumerate(references.files)]
+
+
+def _files(files: MountedFiles) -> dict[str, Any]:
+    named = "secretName" if files.kind == "secret" else "name"
+    items = [{"key": key, "path": path} for key, path in files.items]
+    return {named: files.name, **({"items": items} if items else {})}
+
+
+def pull_secrets(references: References) -> list[dict[str, str]]:
+    """The Secrets with which a pod pulls its image; empty for those of its ServiceAccount."""
+    return [{"name": name} for name in references.pull]
+
+
+ANNOTATION: Final = "gpu-tenancy.dev/code"
+"""Of pods: the archive, a compressed tar in base64."""
+FOLDER: Final = "/code"
+"""Where the code is in the container, and its command runs."""
+_MOUNT: Final = "/gpu-tenancy"
+_UNPACK: Final = f'cd {FOLDER} && base64 -d {_MOUNT}/code | tar -xzf - && exec "$@"'
+
+
+def unpacking(command: Sequence[str]) -> list[str]:
+    """A command that unpacks the code and then runs another one there; its image needs sh, base64, tar and gzip."""
+    return ["/bin/sh", "-c", _UNPACK, "code", *command]
+
+
+def code_volumes() -> list[dict[str, Any]]:
+    """The volumes of a pod with code: where it is unpacked, and the archive."""
+    field = {"fieldPath": f"metadata.annotations['{ANNOTATION}']"}
+    archive = {"items": [{"path": "code", "fieldRef": field}]}
+    return [{"name": "code", "emptyDir": {}}, {"name": "code-archive", "downwardAPI": archive}]
+
+
+def code_mounts() -> list[dict[str, Any]]:
+    """The mounts of its container."""
+    return [
+        {"name": "code", "mountPath": FOLDER},
+        {"name": "code-archive", "mountPath": _MOUNT, "readOnly": True},
+    ]

@@ -7,29 +7,37 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, is_extended
-from gpu_tenancy.model.outlook.costs import NOTHING, Cost, cost_of, cost_of_storage
 from gpu_tenancy.model.outlook.data import (
     CacheOutlook,
     DataAccess,
+    Membership,
     caches_of_stack,
     data_of,
+    memberships,
     network_needs,
     rights_to_grant,
 )
-from gpu_tenancy.model.outlook.people import Membership, memberships
-from gpu_tenancy.model.outlook.shares import Holding, Outlook, Span, grace_of, holdings
+from gpu_tenancy.model.outlook.shares import (
+    NOTHING,
+    Cost,
+    Holding,
+    Outlook,
+    Span,
+    cost_of,
+    cost_of_storage,
+    grace_of,
+    holdings,
+)
 from gpu_tenancy.model.plan.cohort_objects import cohort_parents
 from gpu_tenancy.model.plan.costs import FixedCost, fixed_costs, pool_costs, prices
-from gpu_tenancy.model.plan.exposure import notebook_routes, route
-from gpu_tenancy.model.plan.images import pull_rights
-from gpu_tenancy.model.plan.interruptions import interruption_warnings
-from gpu_tenancy.model.plan.measures import Measure, measures, supply_of
+from gpu_tenancy.model.plan.guards import pull_rights
 from gpu_tenancy.model.plan.multikueue import worker_clusters
 from gpu_tenancy.model.plan.people import access
 from gpu_tenancy.model.plan.pods import pod_size
-from gpu_tenancy.model.plan.rollouts import rollout
+from gpu_tenancy.model.plan.rollouts import interruption_warnings, rollout
 from gpu_tenancy.model.plan.secrets import SecretRow, secret_rows
-from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.servers import notebook_routes, route
+from gpu_tenancy.model.plan.shares import Measure, Tree, measures, supply_of
 from gpu_tenancy.model.plan.sidecars import egress_of_datasets
 from gpu_tenancy.model.plan.storage import storage_classes
 from gpu_tenancy.model.spec import Stack

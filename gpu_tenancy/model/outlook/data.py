@@ -1,17 +1,23 @@
-"""Data of teams: datasets, their rights and caches, storage, and the rights that somebody else must grant."""
+"""Data and people of teams: datasets, their rights and caches, storage, and who has which role."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from gpu_tenancy.base.quantity import CPU, MEMORY
-from gpu_tenancy.model.plan.buckets import Folder
 from gpu_tenancy.model.plan.cache_pods import accelerated, pod_amounts, replicas_of
 from gpu_tenancy.model.plan.costs import storage_cost
-from gpu_tenancy.model.plan.identities import DataGrant, caches_grants, data_grants, granted_here
-from gpu_tenancy.model.plan.service_accounts import ACCOUNTS_OF_PODS
+from gpu_tenancy.model.plan.identities import (
+    ACCOUNTS_OF_PODS,
+    DataGrant,
+    caches_grants,
+    data_grants,
+    granted_here,
+    service_accounts,
+)
+from gpu_tenancy.model.plan.people import bindings, resolved
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.sidecars import DRIVERS
+from gpu_tenancy.model.plan.sidecars import DRIVERS, Folder
 from gpu_tenancy.model.plan.storage import StorageClassPlan, claims
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import OBJECT_ACTIONS
@@ -211,3 +217,31 @@ def caches_of_stack(tree: Tree) -> Iterator[CacheOutlook]:
             mount_memory=mount[MEMORY],
             warm=acceleration.warm,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The people who have a role.
+
+    Attributes:
+        team: where they have it; empty for the whole cluster.
+        role: `lead`, `researcher` or `viewer` of a team; `admin` or `auditor` of the cluster.
+        people: as the stack writes them, with their kind; of service accounts, each once.
+    """
+
+    team: str
+    role: str
+    people: tuple[str, ...]
+
+
+def memberships(tree: Tree) -> Iterator[Membership]:
+    """Who has which role: administrators and auditors first, then the members of each team."""
+    people = tree.stack.people
+    for role, entries in (("admin", people.admins), ("auditor", people.auditors)):
+        if entries:
+            yield Membership("", role, tuple(map(str, resolved(people.names, entries))))
+    for team in tree.stack.teams:
+        shown = {who: str(account) for account in service_accounts(tree.stack, team) for who in account.people}
+        for binding in bindings(tree, team):
+            found = dict.fromkeys(shown.get(who, str(who)) for who in binding.people)
+            yield Membership(team, binding.role, tuple(found))

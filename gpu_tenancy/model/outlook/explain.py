@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from gpu_tenancy.base.problems import Path
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount, is_extended
 from gpu_tenancy.model.outlook.shares import OWN_QUEUE, Outlook, grace_of, holdings
-from gpu_tenancy.model.plan.limits import container_defaults
-from gpu_tenancy.model.plan.measures import measures
-from gpu_tenancy.model.plan.namespaces import namespace
+from gpu_tenancy.model.plan.namespaces import container_defaults, namespace
 from gpu_tenancy.model.plan.rollouts import waiting_in_rollouts
-from gpu_tenancy.model.plan.shares import Share, Tree, gangs_of
+from gpu_tenancy.model.plan.shares import Share, Tree, gangs_of, measures
 from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.spec.tenancy import Shares
 

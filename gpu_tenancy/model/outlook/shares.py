@@ -1,17 +1,21 @@
-"""GPUs of each team, or CPU and memory: guarantee, when everyone is busy, and when alone."""
+"""GPUs of each team, or CPU and memory: guarantee, when everyone is busy, when alone; and what they cost."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import pairwise
 from typing import Final
 
 from gpu_tenancy.base.quantity import format_duration
 from gpu_tenancy.model.names import DEFAULT_GRACE
-from gpu_tenancy.model.outlook.even import even_amounts
-from gpu_tenancy.model.plan.measures import Measure, measures_of, supply_of
+from gpu_tenancy.model.plan.cohort_objects import cohort_weight, members, reach
+from gpu_tenancy.model.plan.costs import storage_cost
 from gpu_tenancy.model.plan.queues import potential_available, preemption_times
-from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.shares import Measure, Tree, measures_of, supply_of
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.cluster import Cluster
+from gpu_tenancy.model.spec.data import Storage
+from gpu_tenancy.model.spec.pools import PriceEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,3 +172,131 @@ def holdings(tree: Tree, team: str, outlooks: Mapping[Measure, Outlook]) -> Iter
             guaranteed, limit = gang.guaranteed, gang.effective_limit
             span = Span(guaranteed, limit)
             yield Holding(name, resource, "Volcano", guaranteed, limit, span, limit, lends=False, back="never lent")
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    """A Cohort or a queue below a Cohort."""
+
+    name: str
+    is_cohort: bool
+    guaranteed: int
+    limit: int
+    weight: Fraction
+
+
+def even_amounts(tree: Tree, measure: Measure) -> dict[str, int]:
+    """The amount of each queue when all borrow by weight up to their limits; rounded down."""
+    found: dict[str, Fraction] = {}
+    _divide(tree, measure, tree.root, Fraction(supply_of(tree, measure)), found)
+    return {queue: int(amount) for queue, amount in found.items()}
+
+
+def _divide(tree: Tree, measure: Measure, cohort: str, amount: Fraction, found: dict[str, Fraction]) -> None:
+    below = _children(tree, measure, cohort)
+    for child, part in zip(below, _filled(below, amount), strict=True):
+        if child.is_cohort:
+            _divide(tree, measure, child.name, part, found)
+        else:
+            found[child.name] = part
+
+
+def _children(tree: Tree, measure: Measure, cohort: str) -> list[_Child]:
+    below = members(tree, cohort)
+    return [
+        *(_cohort(tree, measure, name) for name in below.cohorts),
+        *(_queue(tree, measure, name) for name in below.teams),
+    ]
+
+
+def _cohort(tree: Tree, measure: Measure, name: str) -> _Child:
+    flavor, resource = measure.flavor, measure.resource
+    limit, most = tree.cohort_limit(name, flavor, resource), reach(tree, name, flavor, resource)
+    most = most if limit is None else min(limit, most)
+    guaranteed = min(tree.guaranteed(name, flavor, resource), most)
+    return _Child(name, True, guaranteed, most, Fraction(str(cohort_weight(tree, name))))  # noqa: FBT003 - a field
+
+
+def _queue(tree: Tree, measure: Measure, name: str) -> _Child:
+    share = tree.share(name, measure.flavor, measure.resource)
+    weight = Fraction(str(tree.stack.teams[name].weight))
+    return _Child(name, False, share.guaranteed, share.effective_limit, weight)  # noqa: FBT003 - a field
+
+
+def _filled(below: Sequence[_Child], amount: Fraction) -> list[Fraction]:
+    """What each child has of an amount: its guarantee, and its part of the rest up to its limit."""
+    have = [Fraction(child.guaranteed) for child in below]
+    left: Fraction = amount - sum(have, Fraction())
+    unfilled = {index for index, child in enumerate(below) if child.limit > child.guaranteed}
+    while left > 0 and unfilled:
+        weights = sum((below[index].weight for index in unfilled), Fraction())
+        part: dict[int, Fraction] = {index: left * below[index].weight / weights for index in unfilled}
+        full = {index for index in unfilled if have[index] + part[index] >= below[index].limit}
+        for index in full or unfilled:
+            have[index] += min(part[index], below[index].limit - have[index])
+        left = amount - sum(have, Fraction())
+        unfilled -= full
+        if not full:
+            break
+    return have
+
+
+HOURS: Final = 730
+"""Hours per month, as in the clouds' calculators: https://aws.amazon.com/calculator/calculator-assumptions/."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """US dollars per month; None if a price is unknown.
+
+    Attributes:
+        guaranteed: of guarantees.
+        limit: of limits.
+        storage: of claims, which is part of neither.
+    """
+
+    guaranteed: float | None
+    limit: float | None
+    storage: float | None = 0.0
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(
+            _sum(self.guaranteed, other.guaranteed),
+            _sum(self.limit, other.limit),
+            _sum(self.storage, other.storage),
+        )
+
+
+NOTHING: Final = Cost(0.0, 0.0)
+
+
+def spent(lines: Iterable[tuple[float, float | None]]) -> float | None:
+    """The sum of GPU-hours by their prices; None if the price of some is unknown."""
+    total = 0.0
+    for hours, price in lines:
+        if hours and price is None:
+            return None
+        total += hours * (price or 0.0)
+    return total
+
+
+def cost_of(holdings: Iterable[Holding], prices: Mapping[str, float | None]) -> Cost:
+    """Monthly cost of guarantees and of limits; each GPU, or CPU without GPUs, includes its share of the node."""
+    total = NOTHING
+    for holding in holdings:
+        price = prices.get(holding.flavor)
+        total += Cost(_month(price, holding.guaranteed), _month(price, holding.limit))
+    return total
+
+
+def cost_of_storage(cluster: Cluster, prices: Mapping[str, PriceEntry], storage: Iterable[Storage]) -> Cost:
+    """Monthly cost of a team's claims, at their size."""
+    return sum((Cost(0.0, 0.0, storage_cost(cluster, prices, claim)) for claim in storage), NOTHING)
+
+
+def _month(price: float | None, units: int) -> float | None:
+    return 0.0 if units == 0 else None if price is None else price * units * HOURS
+
+
+def _sum(left: float | None, right: float | None) -> float | None:
+    return None if left is None or right is None else left + right

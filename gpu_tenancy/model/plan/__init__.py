@@ -10,15 +10,14 @@ from gpu_tenancy.model.plan.caches import CachedDataset, CachesPlan, cached_data
 from gpu_tenancy.model.plan.cluster import ClusterPlan, cluster_plan
 from gpu_tenancy.model.plan.costs import gpu_prices, opencost_prices
 from gpu_tenancy.model.plan.datasets import VolumePlan, volumes
-from gpu_tenancy.model.plan.exposure import RoutePlan, notebook_routes
+from gpu_tenancy.model.plan.environment import parts
 from gpu_tenancy.model.plan.flow_control import FlowsPlan, flows
 from gpu_tenancy.model.plan.guards import GuardsPlan, guards
 from gpu_tenancy.model.plan.multikueue import WorkerAccess, WorkerCluster, worker_access, worker_clusters
 from gpu_tenancy.model.plan.namespaces import NamespacePlan, namespace
 from gpu_tenancy.model.plan.notebooks import NotebooksOffer, notebook_stops, notebooks
 from gpu_tenancy.model.plan.operators import ReleasePlan, releases
-from gpu_tenancy.model.plan.operators.network import InfinibandPlan, infiniband
-from gpu_tenancy.model.plan.parts import parts
+from gpu_tenancy.model.plan.operators.values import InfinibandPlan, infiniband
 from gpu_tenancy.model.plan.people import AccessPlan, access
 from gpu_tenancy.model.plan.queues import (
     ClusterQueue,
@@ -33,9 +32,18 @@ from gpu_tenancy.model.plan.queues import (
 )
 from gpu_tenancy.model.plan.runtimes import RuntimePlan, runtimes
 from gpu_tenancy.model.plan.secrets import NO_SECRETS, TeamSecrets, team_secrets
+from gpu_tenancy.model.plan.servers import RoutePlan, notebook_routes
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.snapshots import SnapshotPlan, SnapshotsPlan, snapshots, snapshots_plan
-from gpu_tenancy.model.plan.storage import ClaimPlan, StorageClassPlan, claims, storage_classes
+from gpu_tenancy.model.plan.storage import (
+    ClaimPlan,
+    SnapshotPlan,
+    SnapshotsPlan,
+    StorageClassPlan,
+    claims,
+    snapshots,
+    snapshots_plan,
+    storage_classes,
+)
 from gpu_tenancy.model.plan.workloads import (
     GangPlan,
     JobPlan,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gpu_tenancy.base.quantity import MEMORY, Amounts, add, times
-from gpu_tenancy.model.catalogue.caches import CacheContainer, CacheStore, caches
+from gpu_tenancy.model.catalogue.storage import CacheContainer, CacheStore, caches
 from gpu_tenancy.model.spec.data import Acceleration, Dataset
 from gpu_tenancy.model.spec.teams import Team
 

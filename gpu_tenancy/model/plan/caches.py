@@ -6,11 +6,11 @@ from hashlib import sha256
 from typing import Any, Final, Literal
 
 from gpu_tenancy.base.quantity import Amounts
-from gpu_tenancy.model.catalogue.caches import CacheContainer, caches
-from gpu_tenancy.model.plan.buckets import access_mode, folder
+from gpu_tenancy.model.catalogue.storage import CacheContainer, caches
 from gpu_tenancy.model.plan.cache_pods import accelerated, containers, pod_amounts, replicas_of, share, store_of
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.sidecars import access_mode, folder
 from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.spec.data import CACHES, Acceleration, Dataset, Medium, Runtime
 from gpu_tenancy.model.spec.workloads import Workload

@@ -7,13 +7,18 @@ from typing import Any, Final
 from gpu_tenancy.model.catalogue import Machine, Network, find_machine
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.fabric import node_pages
-from gpu_tenancy.model.plan.identities import MadeBucket, TeamIdentity, made_buckets, team_identities
+from gpu_tenancy.model.plan.identities import (
+    MadeBucket,
+    ServiceAccountPlan,
+    TeamIdentity,
+    identities,
+    made_buckets,
+    team_identities,
+)
 from gpu_tenancy.model.plan.operators.gpus import operator_values
 from gpu_tenancy.model.plan.pools import PoolSupply, ResolvedPool
 from gpu_tenancy.model.plan.secrets import SecretReader, readers
-from gpu_tenancy.model.plan.service_accounts import ServiceAccountPlan, identities
-from gpu_tenancy.model.plan.snapshots import takes_snapshots
-from gpu_tenancy.model.plan.storage import StorageClassPlan, storage_classes
+from gpu_tenancy.model.plan.storage import StorageClassPlan, storage_classes, takes_snapshots
 from gpu_tenancy.model.spec.clouds.azure import CLIENT_ID_OF
 from gpu_tenancy.model.spec.clouds.base import late_storage
 from gpu_tenancy.model.spec.cluster import Cluster, service_of

@@ -6,19 +6,18 @@ from typing import Final, Literal
 
 from gpu_tenancy.base.quantity import MEMORY
 from gpu_tenancy.model.catalogue import Price, find_machine, price_table
-from gpu_tenancy.model.catalogue.fixed import fixed_prices
+from gpu_tenancy.model.catalogue.clouds import fixed_prices
 from gpu_tenancy.model.catalogue.rows import Fact
 from gpu_tenancy.model.plan.environment import Environment
-from gpu_tenancy.model.plan.measures import Measure
 from gpu_tenancy.model.plan.pools import POOL_LABEL, ResolvedPool
-from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.shares import Measure, Tree
 from gpu_tenancy.model.plan.storage import service_of, storage_classes
 from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.base import CloudCluster
 from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.data import Storage
-from gpu_tenancy.model.spec.machines import PriceEntry
+from gpu_tenancy.model.spec.pools import PriceEntry
 
 _GIB: Final = 2**30
 _OPENCOST: Final = "EndTimestamp,InstanceID,Region,AssetClass,InstanceIDField,InstanceType,MarketPriceHourly,Version"

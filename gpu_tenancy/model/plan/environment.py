@@ -1,12 +1,14 @@
-"""An environment: a stack whose pools and operators are resolved, each once, before anything is planned."""
+"""An environment: a stack whose pools and operators are resolved, and the Pulumi stacks into which it is divided."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 from gpu_tenancy.model.plan.pools import ResolvedPool, resolved
 from gpu_tenancy.model.plan.supply import Flavor, flavors
-from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec import NAMESPACE, Stack
+from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
 from gpu_tenancy.model.spec.operators import Install
 
 
@@ -50,3 +52,30 @@ class Environment:
     def flavors(self) -> dict[str, Flavor]:
         """The flavors by name, CPU flavors first."""
         return flavors(self.stack, (pool.supply for pool in self.all_pools.values() if pool.supply))
+
+
+KEY: Final = f"{NAMESPACE}:part"
+"""Config key of the Pulumi stacks into which an environment is divided; its value is the name of the part."""
+CLUSTER: Final = "cluster"
+OPERATORS: Final = "operators"
+TENANCY: Final = "tenancy"
+
+
+def is_part(name: str) -> bool:
+    """Whether a part of any environment can have this name, now or in an earlier version."""
+    return name in {CLUSTER, OPERATORS, TENANCY} or name.startswith("cohort.")
+
+
+def parts(stack: Stack, *, operators: bool) -> tuple[str, ...]:
+    """The names of a stack's parts, in the order of their deployment; empty if it is not divided.
+
+    The name of a part's Pulumi stack is the environment's, a dot and that of the part.
+
+    Args:
+        stack: the environment.
+        operators: whether it installs operators or dashboards.
+    """
+    if stack.split is None:
+        return ()
+    on_cloud = not isinstance(stack.cluster, ExistingCluster)
+    return (*([CLUSTER] if on_cloud else ()), *([OPERATORS] if operators else ()), TENANCY)

@@ -5,18 +5,18 @@ Facts that differ by namespace are annotations of the Namespace. So the policies
 own protects the annotations from tenants who can edit their Namespace.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from gpu_tenancy.base.quantity import format_amounts, is_extended
 from gpu_tenancy.model.catalogue.clouds import LoadBalancers, clouds
+from gpu_tenancy.model.catalogue.fabrics import fabrics
 from gpu_tenancy.model.catalogue.operators import charts
-from gpu_tenancy.model.plan.claims import claimed_on
-from gpu_tenancy.model.plan.compute_domains import connected_flavors
 from gpu_tenancy.model.plan.environment import Environment
-from gpu_tenancy.model.plan.limits import container_defaults
-from gpu_tenancy.model.plan.namespaces import NamespacePlan
+from gpu_tenancy.model.plan.fabric import claimed_on, connected_flavors
+from gpu_tenancy.model.plan.namespaces import NamespacePlan, container_defaults
 from gpu_tenancy.model.plan.needs import AMD, INTEL, NVIDIA, reaches, there
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL, integrations
 from gpu_tenancy.model.plan.queues import gang_queue_name
@@ -272,3 +272,51 @@ def _bounds(stack: Stack, namespace: NamespacePlan) -> Bounds:
         pull_secrets=namespace.pull_secrets,
         deadline=int(team.deadline or 0),
     )
+
+
+_HUB: Final = "docker.io"
+
+
+def full_path(image: str) -> str:
+    """An image's registry and path without tag and digest, as container runtimes complete it.
+
+    https://github.com/distribution/reference/blob/main/normalize.go
+    """
+    name = image.partition("@")[0]
+    first, slash, rest = name.partition("/")
+    if not slash or not ({".", ":"} & set(first) or first == "localhost"):
+        first, rest = _HUB, name if slash else f"library/{name}"
+    path = rest.partition(":")[0]
+    if first in {_HUB, "index.docker.io"}:
+        first, path = _HUB, path if "/" in path else f"library/{path}"
+    return f"{first}/{path}"
+
+
+def prefix_expression(prefix: str) -> str:
+    """The regular expression (RE2) of the images, by full path, that start with a prefix, by whole segments."""
+    host, *path = (
+        "[^/]*".join(map(re.escape, segment.split("*"))).replace("\\-", "-") for segment in prefix.split("/")
+    )
+    # After a host, a colon would begin its port; after a path, a tag.
+    return f"^{'/'.join((host, *path))}([/:]|$)" if path else f"^{host}/"
+
+
+def is_allowed(image: str, prefixes: Iterable[str]) -> bool:
+    """Whether an image comes from one of some registries."""
+    path = full_path(image)
+    return any(re.search(prefix_expression(prefix), path) for prefix in prefixes)
+
+
+def own_images() -> tuple[str, ...]:
+    """Images that this program adds to pods of teams: daemons of fabrics. They are allowed besides the stack's list."""
+    return tuple(sorted({full_path(row.daemon.image) for row in fabrics().values() if row.daemon}))
+
+
+def pull_rights(stack: Stack) -> tuple[str, ...]:
+    """What lets the nodes pull images of the allowed registries, and what somebody else must give; for reports.
+
+    Empty for a stack without `images`.
+    """
+    if not (stack.images.allowed or stack.images.registries):
+        return ()
+    return tuple(stack.cluster.pull_rights(stack.images.registries))

@@ -1,19 +1,17 @@
-"""Cloud identities of teams: what the pods of a team may do in the cloud, besides what everybody may.
+"""Cloud identities and service accounts of teams: what their pods and their CI jobs may do."""
 
-A team has one identity, for the ServiceAccounts that its pods can run with, in clusters that are created here. Nothing
-is made for teams without grants.
-"""
-
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final, Literal
 
-from gpu_tenancy.model.plan.buckets import Folder, folder
+from gpu_tenancy.model.names import ACCOUNT
 from gpu_tenancy.model.plan.cache_pods import accelerated, has_identity
-from gpu_tenancy.model.plan.service_accounts import ACCOUNTS_OF_PODS
+from gpu_tenancy.model.plan.sidecars import Folder, folder
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.base import CloudCluster
 from gpu_tenancy.model.spec.cluster import Cluster
 from gpu_tenancy.model.spec.data import CACHES, CLOUD_OF, Dataset
+from gpu_tenancy.model.spec.people import Person
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +133,48 @@ def made_buckets(datasets: Iterable[Dataset]) -> tuple[MadeBucket, ...]:
 
 def _bucket(place: Folder) -> Folder:
     return Folder(place.scheme, place.bucket, "", place.account)
+
+
+ACCOUNTS_OF_PODS: Final = ("default", ACCOUNT)
+"""ServiceAccounts that pods of a team may run with, so that their rights would be everybody's."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAccountPlan:
+    """A service account of a team.
+
+    Attributes:
+        team: its namespace.
+        name: of its ServiceAccount.
+        role: what it may do in the team.
+        subject: claim `sub` of the tokens of its CI job; None without a cloud identity.
+        identity: its cloud identity as the cluster knows it; None without.
+    """
+
+    team: str
+    name: str
+    role: Literal["researcher", "viewer"]
+    subject: str | None = None
+    identity: Person | None = None
+
+    def __str__(self) -> str:
+        """As a review lists it: with the subject, because another one is somebody else."""
+        return f"serviceaccount:{self.team}/{self.name}" + (f" ({self.subject})" if self.subject else "")
+
+    @property
+    def people(self) -> tuple[Person, ...]:
+        """Everybody that it is to the API server."""
+        account = Person("serviceaccount", f"{self.team}/{self.name}")
+        return (account, self.identity) if self.identity else (account,)
+
+
+def service_accounts(stack: Stack, team: str) -> Iterator[ServiceAccountPlan]:
+    """The service accounts of a team."""
+    for name, account in stack.teams[team].service_accounts.items():
+        identity = stack.cluster.account_identity(team, name) if account.subject else None
+        yield ServiceAccountPlan(team, name, account.role, account.subject, identity)
+
+
+def identities(stack: Stack) -> tuple[ServiceAccountPlan, ...]:
+    """The service accounts of all teams that have a cloud identity."""
+    return tuple(account for team in stack.teams for account in service_accounts(stack, team) if account.identity)

@@ -13,7 +13,7 @@ from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import installed_by
 from gpu_tenancy.model.plan.operators.kueue import integrations
 from gpu_tenancy.model.plan.people import PREFIX, Subject
-from gpu_tenancy.model.spec.multikueue import MultiKueue
+from gpu_tenancy.model.spec.tenancy import MultiKueue
 
 CONTROLLER: Final = "kueue.x-k8s.io/multikueue"
 """Controller of the AdmissionCheck, and `spec.managedBy` of jobs that run in a worker."""

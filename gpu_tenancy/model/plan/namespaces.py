@@ -3,6 +3,7 @@
 Each class rejects what the API server would reject, or accept but ignore.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, Literal
@@ -10,17 +11,18 @@ from typing import Final, Literal
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts, add, is_extended, times
 from gpu_tenancy.model.catalogue.clouds import NodeEndpoint, rules_of
 from gpu_tenancy.model.catalogue.operators import charts
-from gpu_tenancy.model.plan.counts import counts
-from gpu_tenancy.model.plan.exposure import Origins, notebook_origins, origins
+from gpu_tenancy.model.kinds import kinds
+from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.fabric import claiming_flavors
-from gpu_tenancy.model.plan.latency import Monitor, monitor
-from gpu_tenancy.model.plan.limits import container_defaults, ratios
 from gpu_tenancy.model.plan.multikueue import WorkerAccess, worker_access
 from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.plan.people import TeamBinding, bindings
+from gpu_tenancy.model.plan.pods import is_gang
 from gpu_tenancy.model.plan.rollouts import waiting_in_rollouts
+from gpu_tenancy.model.plan.servers import Origins, notebook_origins, origins
 from gpu_tenancy.model.plan.shares import Tree, admitted, gangs_of
 from gpu_tenancy.model.plan.sidecars import egress_of_datasets, sidecars
+from gpu_tenancy.model.plan.signals import Monitor, monitor
 from gpu_tenancy.model.plan.storage import stored
 from gpu_tenancy.model.spec.cluster import service_of
 from gpu_tenancy.model.spec.teams import Team
@@ -264,3 +266,112 @@ def _limits(tree: Tree, name: str, team: Team) -> LimitRange:
         claim_min=team.claims.min,
         claim_max=team.claims.max,
     )
+
+
+DEFAULTS: Final = {
+    "pods": 3000,
+    "jobs": 500,
+    "services": 1000,
+    "secrets": 1000,
+    "configmaps": 1000,
+    "persistentvolumeclaims": 500,
+}
+"""Counts of a team that sets none. Pods: the number of pods of a namespace up to which Kubernetes is tested
+(https://github.com/kubernetes/community/blob/master/sig-scalability/configs-and-limits/thresholds.md). A JobSet, a
+server and the head of a Ray cluster have a Service each, and an MPI job has a ConfigMap and a Secret."""
+_OWN_GROUPS: Final = frozenset({"", "apps", "batch"})
+"""API groups with pods that Kubernetes itself serves."""
+WORKLOADS: Final = "count/workloads.kueue.x-k8s.io"
+
+
+def needed(environment: Environment, team: Team) -> dict[str, int]:
+    """What the stack itself creates in a team's namespace, by key of `objects`.
+
+    Servers and hosts of notebooks have a Service each, and so have gangs and all jobs but Jobs, so that their pods find
+    each other. Of a server of several nodes, each group has one, too. Pods are those of all servers at their peak, and
+    of the largest job.
+    """
+    servers, jobs = team.serving.values(), team.training.values()
+    of_kinds = Counter(
+        [*("LeaderWorkerSet" if server.grouped else "Deployment" for server in servers)]
+        + ["gang" if is_gang(job) else job.kind.api[1] for job in jobs]
+    )
+    connected = [job for job in jobs if is_gang(job) or job.framework != "job"]
+    hosts = len(team.notebooks.expose.names) if team.notebooks and team.notebooks.expose else 0
+    groups = sum(server.most_replicas for server in servers if server.grouped)
+    return {
+        "pods": sum(server.most_pods for server in servers) + max((job.most_pods for job in jobs), default=0),
+        "jobs": max(of_kinds.values(), default=0),
+        "services": sum(not server.burst_of for server in servers) + groups + len(connected) + hosts,
+        "secrets": len(team.secrets),
+        "persistentvolumeclaims": len(team.storage) + len(environment.stack.datasets),
+    }
+
+
+def counts(environment: Environment, team: Team) -> dict[str, int]:
+    """The maximum number of objects of each kind, by its name in a ResourceQuota.
+
+    The kinds with pods are those that Kubernetes and the stack's operators serve. Kueue creates one Workload for each
+    object of them, or for each of its pods.
+    """
+    own = {key: amount for key, amount in team.objects.model_dump(exclude_none=True).items() if key != "storage"}
+    least = needed(environment, team)
+    amounts = {key: own.get(key, max(amount, 2 * least.get(key, 0))) for key, amount in DEFAULTS.items()}
+    jobs, pods = amounts.pop("jobs"), amounts["pods"]
+    counted = [
+        kind
+        for kind in kinds().values()
+        if kind.guarded
+        and kind.plural != "pods"
+        and (there(environment, kind.operator) if kind.operator else kind.group in _OWN_GROUPS)
+    ]
+    of_kinds = {f"count/{kind.resource}": jobs + pods * kind.made for kind in counted}
+    return {**amounts, **of_kinds, WORKLOADS: pods + jobs * len(counted)}
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """Requests and limits of a container without them."""
+
+    requests: Amounts
+    limits: Amounts
+
+
+def ratios(team: Team) -> dict[str, Fraction]:
+    """The maximum ratio of a container's limit to its request, by resource, where the budget sets both.
+
+    The queue admits by requests only. The maximum ratio keeps the sum of all limits within the budget, whatever the
+    queue admits.
+    """
+    maximum: dict[str, Fraction] = {}
+    for resource in (CPU, MEMORY):
+        requests, limits = getattr(team.compute.requests, resource), getattr(team.compute.limits, resource)
+        if requests and limits and limits >= requests:
+            # Quantities have at most three decimals here; rounding down is safe.
+            maximum[resource] = Fraction(limits * 1000 // requests, 1000)
+            lowest, highest = getattr(team.containers.min, resource), getattr(team.containers.max, resource)
+            if lowest and highest and maximum[resource] >= Fraction(highest, lowest):
+                del maximum[resource]  # min and max imply it already, and the API server rejects a larger ratio.
+    return maximum
+
+
+def container_defaults(team: Team) -> Defaults:
+    """The stack's defaults; limits that are not set are within the budget's ratio."""
+    containers, ratio_of = team.containers, ratios(team)
+    requests: dict[str, int] = {}
+    limits: dict[str, int] = {}
+    for resource in (CPU, MEMORY):
+        default: int | None = getattr(containers.default, resource)
+        default_request: int | None = getattr(containers.default_request, resource)
+        at_least, at_most = getattr(containers.min, resource) or 0, getattr(containers.max, resource)
+        fallback = min([_DEFAULT_REQUEST[resource], *(bound for bound in (default, at_most) if bound)])
+        request = default_request or max(at_least, fallback)
+        ceilings = [int(request * ratio_of[resource])] if resource in ratio_of else []
+        stated = "default" in containers.model_fields_set and default is not None
+        ceilings += [at_most] if at_most else []
+        limits[resource] = default if stated and default else max(request, min([default or 2 * request, *ceilings]))
+        requests[resource] = request
+    return Defaults(requests, limits)
+
+
+_DEFAULT_REQUEST = {CPU: 1000, MEMORY: 4 * 2**30}

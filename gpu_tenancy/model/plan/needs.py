@@ -7,8 +7,8 @@ from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.base.problems import Path, dotted
 from gpu_tenancy.model.catalogue.clouds import DriverMode
-from gpu_tenancy.model.catalogue.needs import Need, needs
 from gpu_tenancy.model.catalogue.operators import operators
+from gpu_tenancy.model.catalogue.preflight import Need, needs
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.pools import ResolvedPool
 from gpu_tenancy.model.spec import Stack

@@ -9,7 +9,7 @@ from gpu_tenancy.model.plan.pods import pod_size
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.storage import claim_of
 from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.notebooks import Notebooks, NotebookSize
+from gpu_tenancy.model.spec.serving import Notebooks, NotebookSize
 from gpu_tenancy.model.spec.workloads import Training
 
 NOTEBOOK_STOPS: Final = "notebook-stops"

@@ -6,12 +6,12 @@ from typing import Final, Literal, TypeAlias
 
 from gpu_tenancy.base.quantity import CHANNELS
 from gpu_tenancy.model.catalogue.roles import Rule, roles, rules_of
-from gpu_tenancy.model.plan.claims import claimed_on
 from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.fabric import claimed_on
+from gpu_tenancy.model.plan.identities import identities, service_accounts
 from gpu_tenancy.model.plan.needs import there
-from gpu_tenancy.model.plan.service_accounts import identities, service_accounts
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.snapshots import takes_snapshots
+from gpu_tenancy.model.plan.storage import takes_snapshots
 from gpu_tenancy.model.spec.people import Members, Person, person
 
 TeamRole: TypeAlias = Literal["lead", "researcher", "viewer"]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gpu_tenancy.base.quantity import CPU, MEMORY
-from gpu_tenancy.model.plan.engines import engine_of, with_engine
+from gpu_tenancy.model.plan.servers import engine_of, with_engine
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor, gang_amounts
 from gpu_tenancy.model.spec.teams import Team

@@ -8,13 +8,12 @@ from typing import Final
 from gpu_tenancy.base.quantity import CPU, MEMORY, Amounts
 from gpu_tenancy.model.catalogue import PRODUCT_LABELS, Gpu, Machine, Network, allocatable, find_gpu, find_machine
 from gpu_tenancy.model.catalogue.clouds import ByQueue, CloudRules, DriverMode, SharingRule, rules_of
-from gpu_tenancy.model.catalogue.purchases import CapacityType, Purchase
+from gpu_tenancy.model.catalogue.machines import CapacityType, Purchase
 from gpu_tenancy.model.plan.topology import Levels, levels_of
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.cluster import Cluster, service_of
-from gpu_tenancy.model.spec.machines import MachineEntry, NetworkEntry
-from gpu_tenancy.model.spec.pools import Pool
+from gpu_tenancy.model.spec.pools import MachineEntry, NetworkEntry, Pool
 
 NVIDIA: Final = "nvidia.com/gpu"
 """The default resource of a GPU."""

@@ -22,8 +22,8 @@ from gpu_tenancy.kueue import (
     preemptors,
     without_cycles,
 )
-from gpu_tenancy.model.plan.claims import claimed_on
 from gpu_tenancy.model.plan.cohort_objects import cohort_of_queue, cohort_parents, cohort_weight, own_quota
+from gpu_tenancy.model.plan.fabric import claimed_on
 from gpu_tenancy.model.plan.pools import NodeTaint, Provisioning
 from gpu_tenancy.model.plan.shares import NodeShares, Tree
 from gpu_tenancy.model.plan.supply import Flavor, gang_amounts

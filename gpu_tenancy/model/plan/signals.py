@@ -1,17 +1,167 @@
-"""What servers scale on besides CPU and latency: PromQL of each pod, for KEDA and for prometheus-adapter.
-
-An autoscaler compares the average of the pods with a target, whoever serves the metric.
-"""
+"""What servers scale on besides CPU: latency and PromQL, and who serves these metrics to the autoscaler."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from gpu_tenancy.base.quantity import format_duration
-from gpu_tenancy.model.plan.latency import WINDOW, Query, of_server, prometheus_address
+from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.spec.cluster import Metrics
+from gpu_tenancy.model.spec.cluster import Metrics, Prometheus
+from gpu_tenancy.model.spec.serving import NO_METRICS
 from gpu_tenancy.model.spec.workloads import ScaleOn, Server
+
+SCRAPE_INTERVAL: Final = 15
+"""Scrape interval in seconds: the same as an autoscaler's sync period."""
+METRICS_PATH: Final = "/metrics"
+
+WINDOW: Final = "2m"
+"""Time window of a percentile: eight scrapes, so that some can fail."""
+_CHART: Final = "kube-prometheus-stack"
+_LONGEST: Final = 26
+"""Length to which that chart truncates its full name: `kube-prometheus-stack.fullname` in its templates/_helpers.tpl
+(https://github.com/prometheus-community/helm-charts, read 2026-11-21)."""
+_PORT: Final = 9090
+"""Port of its service: `prometheus.service.port` in the chart's values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Monitor:
+    """How Prometheus scrapes the pods of a server.
+
+    Attributes:
+        port: of the container.
+        release: value of the label by which Prometheus selects ServiceMonitors.
+        namespace: namespace of Prometheus.
+    """
+
+    port: int
+    release: str
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A Prometheus query of KEDA.
+
+    Attributes:
+        address: of Prometheus' HTTP API.
+        expression: PromQL; no value, not 0, if the metric is missing.
+    """
+
+    address: str
+    expression: str
+
+
+def monitor(environment: Environment, server: Server) -> Monitor | None:
+    """How a server is scraped; None if nothing uses its metrics, or this program does not configure it."""
+    metrics = environment.stack.metrics
+    shown = server.metrics != NO_METRICS and there(environment, "prometheus")
+    scaled = histogram_of(metrics, server) is not None and target(server) is not None
+    if not shown and not scaled:
+        return None
+    return Monitor(server.metrics_port or server.port, metrics.prometheus.release, metrics.prometheus.namespace)
+
+
+def histogram_of(metrics: Metrics, server: Server) -> str | None:
+    """The histogram of a server's latency: its own, else that of the stack; None if an adapter serves the metric."""
+    return server.metrics.latency or metrics.histogram
+
+
+def target(server: Server) -> float | None:
+    """A server's latency target in seconds; None if it does not scale on latency."""
+    return server.scale_on.latency_p99 if server.scale_on and server.autoscaled else None
+
+
+def metric_name(metrics: Metrics, server: Server) -> str | None:
+    """Name of the autoscaler's metric: a pod's 99th percentile in seconds; None if nothing serves it."""
+    if server.metrics.latency:
+        return p99_name(server.metrics.latency)
+    return p99_name(metrics.histogram, metrics.latency_p99) if metrics.histogram else metrics.latency_p99
+
+
+def p99_name(histogram: str, name: str | None = None) -> str:
+    """Name of the metric with the 99th percentile of a histogram: as in the stack, else from the histogram's."""
+    return name or f"{histogram.removesuffix('_seconds').replace(':', '_')}_p99_seconds"
+
+
+def per_pod(metrics: Metrics, team: str, name: str, server: Server) -> str | None:
+    """PromQL of each pod's percentile; None without a histogram."""
+    histogram = histogram_of(metrics, server)
+    return pod_p99(histogram, of_server(team, server.burst_of or name), "pod") if histogram else None
+
+
+def of_server(team: str, server: str) -> str:
+    """Matchers of the labels that Prometheus adds to everything it scrapes through a server's ServiceMonitor."""
+    return f'namespace="{team}",service="{server}"'
+
+
+def query(metrics: Metrics, team: str, name: str, server: Server) -> Query | None:
+    """KEDA's query for a server: the average of its pods' percentiles, as an autoscaler does with a pod metric.
+
+    Returns:
+        None if servers do not scale with KEDA.
+    """
+    percentile = per_pod(metrics, team, name, server)
+    if percentile is None or metrics.by == "adapter":
+        return None
+    return Query(prometheus_address(metrics.prometheus), f"avg({percentile})")
+
+
+def pod_p99(histogram: str, matchers: str, by: str) -> str:
+    """PromQL of the 99th percentile of latency in the last minutes, in seconds.
+
+    A pod without requests has no percentile (0/0 is NaN, which a comparison drops); it counts as 0, so that an idle
+    server scales down. A pod that is not scraped, or without buckets, has no value.
+
+    Args:
+        histogram: name of a classic histogram in seconds.
+        matchers: label matchers, without braces.
+        by: labels that identify a pod, separated by commas.
+    """
+    buckets, count = f"{histogram}_bucket{{{matchers}}}", f"{histogram}_count{{{matchers}}}"
+    return (
+        f"histogram_quantile(0.99, sum by (le, {by}) (rate({buckets}[{WINDOW}]))) >= 0"
+        f" or sum by ({by}) (rate({count}[{WINDOW}])) == 0"
+    )
+
+
+def adapter_rules(stack: Stack) -> list[dict[str, object]]:
+    """Rules of prometheus-adapter for the metrics that the stack's servers scale on.
+
+    For the chart's value `rules.custom`; empty if the adapter does not serve the metric, or has a rule already
+    (`metrics.latencyP99` without a histogram). The format: docs/config.md of kubernetes-sigs/prometheus-adapter.
+    """
+    metrics = stack.metrics
+    if metrics.by != "adapter":
+        return []
+    servers = [server for team in stack.teams.values() for server in team.serving.values() if target(server)]
+    named = {metrics.histogram: p99_name(metrics.histogram, metrics.latency_p99)} if metrics.histogram else {}
+    named |= {server.metrics.latency: p99_name(server.metrics.latency) for server in servers if server.metrics.latency}
+    return [_rule_of_latency(histogram, name) for histogram, name in named.items()]
+
+
+def _rule_of_latency(histogram: str, name: str) -> dict[str, object]:
+    return {
+        # One series per pod is enough to discover the pods; buckets would be a dozen each.
+        "seriesQuery": f'{histogram}_count{{namespace!="",pod!=""}}',
+        "resources": {"overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}},
+        "name": {"matches": f"^{histogram}_count$", "as": name},
+        "metricsQuery": pod_p99(histogram, "<<.LabelMatchers>>", "<<.GroupBy>>"),
+    }
+
+
+def prometheus_address(prometheus: Prometheus) -> str:
+    """URL of the Prometheus API: as set in the stack, else the Service of the chart's release."""
+    return prometheus.address or f"http://{_service(prometheus.release)}.{prometheus.namespace}.svc:{_PORT}"
+
+
+def _service(release: str) -> str:
+    """Name of the chart's Prometheus Service (templates/prometheus/service.yaml)."""
+    full = release if _CHART in release else f"{release}-{_CHART}"
+    return f"{full[:_LONGEST].removesuffix('-')}-prometheus"
+
 
 GPU_UTILISATION: Final = "DCGM_FI_DEV_GPU_UTIL"
 """Of NVIDIA's dcgm-exporter, in percent. Its scrape renames namespace and pod to `exported_…`."""

@@ -4,10 +4,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_tenancy.kueue.topology import GROUP, PREFERRED, REQUIRED, UNCONSTRAINED
+from gpu_tenancy.kueue.api import GROUP, PREFERRED, REQUIRED, UNCONSTRAINED
 from gpu_tenancy.model.catalogue.clouds import CloudRules, TopologyRule
-from gpu_tenancy.model.spec.pools import Pool
-from gpu_tenancy.model.spec.topology import HOSTNAME, Level
+from gpu_tenancy.model.spec.pools import HOSTNAME, Level, Pool
 from gpu_tenancy.model.spec.workloads import Server, Training, Workload
 
 

@@ -9,19 +9,16 @@ from gpu_tenancy.model.catalogue.engines import Engine
 from gpu_tenancy.model.kinds import kinds
 from gpu_tenancy.model.names import ACCOUNT
 from gpu_tenancy.model.plan.caches import caches_of
-from gpu_tenancy.model.plan.compute_domains import channels_of
-from gpu_tenancy.model.plan.engines import DEREGISTERED_AFTER, engine_of, grace_period
-from gpu_tenancy.model.plan.exposure import RoutePlan, route
-from gpu_tenancy.model.plan.fabric import PodFabric, pod_fabric
-from gpu_tenancy.model.plan.latency import Monitor, Query, metric_name, monitor, per_pod, query, target
-from gpu_tenancy.model.plan.mounts import NO_MOUNTS, Mounts, mounts_of
+from gpu_tenancy.model.plan.datasets import NO_MOUNTS, Mounts, mounts_of
+from gpu_tenancy.model.plan.fabric import PodFabric, channels_of, pod_fabric
 from gpu_tenancy.model.plan.pods import flavor_of, parts, pod_size, shared_memory
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.queues import gang_queue_name
 from gpu_tenancy.model.plan.rollouts import SCHEDULED_WITHIN, Rollout, rollout
 from gpu_tenancy.model.plan.secrets import NO_REFERENCES, References, literals, references
+from gpu_tenancy.model.plan.servers import DEREGISTERED_AFTER, RoutePlan, engine_of, grace_period, route
 from gpu_tenancy.model.plan.shares import Tree
-from gpu_tenancy.model.plan.signals import Signal, signals
+from gpu_tenancy.model.plan.signals import Monitor, Query, Signal, metric_name, monitor, per_pod, query, signals, target
 from gpu_tenancy.model.plan.topology import grouped, placed_roles, topology_request
 from gpu_tenancy.model.spec.roles import LEADER, LEADER_WORKER_SET, WORKER, Framework
 from gpu_tenancy.model.spec.serving import NO_METRICS, ServerLevel, ServerMetrics

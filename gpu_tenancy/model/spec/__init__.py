@@ -10,15 +10,12 @@ from gpu_tenancy.model.fields import Name, Section, Shorthand
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
 from gpu_tenancy.model.spec.cluster import Cluster, Metrics
 from gpu_tenancy.model.spec.data import DatasetEntry
-from gpu_tenancy.model.spec.guards import Action, Guards, GuardsEntry
-from gpu_tenancy.model.spec.images import Images
-from gpu_tenancy.model.spec.machines import MachineEntry, PriceEntry
-from gpu_tenancy.model.spec.multikueue import MultiKueue
+from gpu_tenancy.model.spec.guards import Action, Guards, GuardsEntry, Images
 from gpu_tenancy.model.spec.operators import Operators
 from gpu_tenancy.model.spec.people import People
-from gpu_tenancy.model.spec.pools import Pool
+from gpu_tenancy.model.spec.pools import MachineEntry, Pool, PriceEntry
 from gpu_tenancy.model.spec.teams import Team
-from gpu_tenancy.model.spec.tenancy import Cohort, Fairness, PriorityEntry
+from gpu_tenancy.model.spec.tenancy import Cohort, Fairness, MultiKueue, PriorityEntry
 
 NAMESPACE = "gpu-tenancy"
 """Namespace of the Pulumi config keys: the project's name."""

@@ -6,11 +6,11 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, Field
 
 from gpu_tenancy.model.fields import Bytes, Name, Seconds, Section, refuse
-from gpu_tenancy.model.spec.alerts import Alerts, ServiceLevels
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
+from gpu_tenancy.model.spec.operators import Alerts, ServiceLevels
 
 Cluster: TypeAlias = Annotated[
     ExistingCluster | AwsCluster | GcpCluster | AzureCluster,

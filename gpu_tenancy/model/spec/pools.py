@@ -1,10 +1,11 @@
-"""Node pools: machine type, number of nodes, and how GPUs are shared."""
+"""Node pools: machine types, number of nodes, how GPUs are shared, and where the nodes are in the network."""
 
 from typing import Annotated, Final, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
 from gpu_tenancy.model.fields import (
+    MOST_PRICE,
     Bytes,
     Count,
     Cpu,
@@ -18,7 +19,64 @@ from gpu_tenancy.model.fields import (
     Shorthand,
     refuse,
 )
-from gpu_tenancy.model.spec.topology import TopologyEntry
+
+Level: TypeAlias = Literal["block", "rack", "node"]
+"""A part of the network, the largest first: a block has several racks, a rack several nodes."""
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+"""Label of the lowest level, which every node has."""
+
+
+class Topology(Section):
+    """Levels of the network, by node labels. Kueue then selects the node of each pod of the flavor."""
+
+    source: Literal["cloud", "node"] | None = None
+    """`cloud`: the labels that the cloud sets on nodes of this machine type. `node`: no level above the node."""
+    block: LabelKey | None = None
+    """Node label whose value is the node's block, where you set the labels."""
+    rack: LabelKey | None = None
+    """Node label whose value is the node's rack or NVLink domain, such as `nvidia.com/gpu.clique`."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.source is None) == (self.block is None and self.rack is None):
+            raise refuse(
+                "must set either source, or the node labels of block and rack",
+                "set topology: cloud, topology: node, or topology: {block: LABEL, rack: LABEL}",
+            )
+        labels = [label for label in (self.block, self.rack, HOSTNAME) if label]
+        if len(set(labels)) < len(labels):
+            raise refuse("has two levels with the same label", f"set different labels, none of them {HOSTNAME}")
+        return self
+
+
+TopologyEntry: TypeAlias = Annotated[Topology, Shorthand(str, ("source",))]
+
+
+class Together(Section):
+    """The part of the network in which all pods of a job run."""
+
+    required: Literal["block", "rack", "node", "anywhere"] | None = None
+    """All pods run in one `block`, one `rack` or on one `node`; until one has room, the job is pending. `anywhere`: no
+    condition."""
+    preferred: Level | None = None
+    """As `required`, but if no such part has room, Kueue tries the next larger one, and finally several."""
+
+    @model_validator(mode="after")
+    def _one_condition(self) -> Self:
+        if (self.required is None) == (self.preferred is None):
+            raise refuse(
+                "must set exactly one of required and preferred", "set together: rack, or together: {preferred: rack}"
+            )
+        return self
+
+    @property
+    def level(self) -> Level | None:
+        """The level, required or preferred; None for anywhere."""
+        return None if self.required == "anywhere" else self.required or self.preferred
+
+
+TogetherEntry: TypeAlias = Annotated[Together, Shorthand(str, ("required",))]
 
 
 class Nodes(Section):
@@ -260,4 +318,68 @@ class Pool(Section):
             )
         if self.machine is None and (self.gpu is None) != (self.gpus_per_node is None):
             raise refuse("sets only one of gpu and gpusPerNode", "set both, or remove both for a CPU pool")
+        return self
+
+
+class PriceEntry(Section):
+    """The price of a machine, of storage, or of the cluster itself, in the currency of the cloud's price table."""
+
+    on_demand: Annotated[float, Field(gt=0, le=MOST_PRICE)] | None = None
+    """Price per hour; default: unknown. Also used for reserved machines: set what you pay."""
+    spot: Annotated[float, Field(gt=0, le=MOST_PRICE)] | None = None
+    """Spot price per hour; default: the price on demand, the most that spot costs."""
+    gib_month: Annotated[float, Field(gt=0, le=MOST_PRICE)] | None = None
+    """Price of storage for a GiB in a month, by its class or StorageClass; machines have none."""
+
+
+class NetworkEntry(Section):
+    """The network of a machine."""
+
+    gbps: Annotated[float, Field(gt=0, le=1_000_000)]
+    """Bandwidth in gigabits per second."""
+    fabric: Literal["efa", "gpudirect-tcpx", "gpudirect-tcpxo", "gpudirect-rdma", "infiniband"] | None = None
+    """RDMA fabric between GPUs of different machines; default: none."""
+    interfaces: Count = 0
+    """Number of fabric interfaces of the machine."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.fabric is None) != (self.interfaces == 0):
+            raise refuse("sets only one of fabric and interfaces", "set both or remove both")
+        return self
+
+
+class MachineEntry(Section):
+    """A machine type that is not in the catalogue, or overrides its row."""
+
+    cpu: Cpu
+    """CPUs of the machine, before the kubelet's reservations."""
+    memory: Bytes
+    """Memory of the machine, before the kubelet's reservations."""
+    gpu: str | None = None
+    """Model of its GPUs: a name in the catalogue, such as `h100-80gb`."""
+    gpus: Count = 0
+    """Number of GPUs of the machine."""
+    architecture: Literal["amd64", "arm64"] = "amd64"
+    """CPU architecture."""
+    accelerator: str | None = None
+    """GKE's accelerator type of its GPUs, such as `nvidia-h100-80gb`."""
+    topology: Annotated[str, Field(pattern=r"^[1-9][0-9]{0,3}x[1-9][0-9]{0,3}$")] | None = None
+    """Shape of the NVLink domain that its GPUs form with those of other machines, such as `1x72`; default: none."""
+    host_encryption: bool = True
+    """Whether the machine's host can encrypt its disks and caches; used on AKS."""
+    zones: list[str] | None = None
+    """Zones that have the machine type, to check the zones of pools; default: unknown, not checked."""
+    capacity: list[Literal["on-demand", "spot", "reserved", "capacity-block", "flex-start"]] | None = None
+    """Capacity types that the machine type can be bought with; default: unknown, not checked."""
+    local_disk: Bytes | None = None
+    """All local NVMe disks of the machine together, on which nodes of EKS and GKE have their ephemeral storage; on GKE
+    a multiple of 375Gi. Default: as in the catalogue, else none."""
+    network: NetworkEntry | None = None
+    """Its network; needed if pools set `fabric`."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.gpu is None) != (self.gpus == 0):
+            raise refuse("sets only one of gpu and gpus", "set both or remove both")
         return self

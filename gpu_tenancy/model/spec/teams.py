@@ -23,11 +23,11 @@ from gpu_tenancy.model.fields import (
     WorkloadName,
     refuse,
 )
-from gpu_tenancy.model.spec.alerts import Receiver
 from gpu_tenancy.model.spec.data import Storage
-from gpu_tenancy.model.spec.notebooks import Notebooks
+from gpu_tenancy.model.spec.operators import Receiver
 from gpu_tenancy.model.spec.people import Members, ServiceAccount
 from gpu_tenancy.model.spec.secrets import Secret
+from gpu_tenancy.model.spec.serving import Notebooks
 from gpu_tenancy.model.spec.tenancy import Gpus, Shares
 from gpu_tenancy.model.spec.workloads import OF_BURST, Server, Training
 

@@ -21,11 +21,19 @@ from gpu_tenancy.model.fields import (
     refuse,
 )
 from gpu_tenancy.model.spec.data import MountPath, ScratchEntry
-from gpu_tenancy.model.spec.exposure import Canary, ServerExpose
+from gpu_tenancy.model.spec.pools import TogetherEntry
 from gpu_tenancy.model.spec.roles import KINDS, LAUNCHER, LEADER, SSHD, WORKER, Framework, Kind, Role
 from gpu_tenancy.model.spec.secrets import EnvSource, FileSource, Variables
-from gpu_tenancy.model.spec.serving import MODEL_PATH, NO_METRICS, EngineName, Model, ServerLevel, ServerMetrics
-from gpu_tenancy.model.spec.topology import TogetherEntry
+from gpu_tenancy.model.spec.serving import (
+    MODEL_PATH,
+    NO_METRICS,
+    Canary,
+    EngineName,
+    Model,
+    ServerExpose,
+    ServerLevel,
+    ServerMetrics,
+)
 
 
 class Workload(Section):

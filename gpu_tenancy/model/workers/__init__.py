@@ -10,13 +10,14 @@ from gpu_tenancy.base.problems import Problem, StackError
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.workers import quotas
-from gpu_tenancy.model.workers.agreement import differences, own_problems
 from gpu_tenancy.model.workers.reading import (
     SECTION,
     Data,
     Read,
+    differences,
     first_of,
     own_name,
+    own_problems,
     read_beside,
     read_workers,
     section_of,

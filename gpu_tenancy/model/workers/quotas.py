@@ -7,8 +7,7 @@ from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.model.plan.pools import PoolSupply
 from gpu_tenancy.model.plan.shares import NodeShares
 from gpu_tenancy.model.spec.teams import Team
-from gpu_tenancy.model.workers.agreement import TEAM
-from gpu_tenancy.model.workers.reading import Data, Worker
+from gpu_tenancy.model.workers.reading import TEAM, Data, Worker
 
 _Amounts: TypeAlias = dict[str, dict[str, tuple[int, int | None]]]
 """Guarantee and limit by flavor and resource."""

@@ -9,10 +9,9 @@ from typing import Final
 from gpu_tenancy.base.quantity import is_extended
 from gpu_tenancy.kueue import PodSet, Workload
 from gpu_tenancy.kueue.replay import Arrival, Replay, ReplayedJob
-from gpu_tenancy.model.plan.measures import Measure, supply_of
 from gpu_tenancy.model.plan.pods import choices, pod_size
 from gpu_tenancy.model.plan.queues import tenancy
-from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.shares import Measure, Tree, supply_of
 from gpu_tenancy.model.spec.workloads import Training
 from gpu_tenancy.simulation.replay.outcome import HOUR, Curve, FlavorOutcome, Group, Outcome
 from gpu_tenancy.simulation.replay.records import JobRecord, Part

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 from gpu_tenancy.base.amounts import amount
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.base.quantity import CPU, MEMORY, is_extended
-from gpu_tenancy.inspect.interrupted import EXECUTED
+from gpu_tenancy.cluster.workloads import EXECUTED
 from gpu_tenancy.model.fields import Bytes, Count, Cpu, Positive, Seconds, Section
 from gpu_tenancy.model.names import USER
 

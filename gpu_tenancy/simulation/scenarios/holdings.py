@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gpu_tenancy.base.quantity import CPU, MEMORY
-from gpu_tenancy.model.plan.measures import Measure, measures_of
-from gpu_tenancy.model.plan.shares import Share, Tree
+from gpu_tenancy.model.plan.shares import Measure, Share, Tree, measures_of
 from gpu_tenancy.simulation.scenarios.stage import Moment, Running, Waiting, amount_of
 
 

@@ -5,9 +5,8 @@ from typing import Final
 
 from gpu_tenancy.base.quantity import CPU, is_extended
 from gpu_tenancy.kueue import PodSet, Step, Unmodelled, Workload
-from gpu_tenancy.model.plan.measures import Measure, measures, measures_of
 from gpu_tenancy.model.plan.queues import provisioning_checks
-from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.shares import Measure, Tree, measures, measures_of
 from gpu_tenancy.simulation.scenarios.stage import Moment, play
 
 

@@ -6,9 +6,8 @@ from typing import Final
 
 from gpu_tenancy.base.quantity import CPU, MEMORY, add, format_amount, is_extended, times
 from gpu_tenancy.kueue import PodSet, Settled, Step, Workload, run
-from gpu_tenancy.model.plan.measures import Measure
 from gpu_tenancy.model.plan.queues import tenancy
-from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.shares import Measure, Tree
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from azure.mgmt.containerservice.operations import AgentPoolsOperations, Managed
 from cloud_descriptions import Description, Inputs, Place
 from pydantic.alias_generators import to_camel
 
-from gpu_tenancy.engine.wire import UNKNOWN
+from gpu_tenancy.engine.recording import UNKNOWN
 
 CLUSTER: Final = "azure-native:containerservice:ManagedCluster"
 POOL: Final = "azure-native:containerservice:AgentPool"

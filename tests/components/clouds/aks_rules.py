@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from cloud_descriptions import Place
 
-from gpu_tenancy.engine.wire import UNKNOWN
+from gpu_tenancy.engine.recording import UNKNOWN
 
 Json: TypeAlias = Mapping[str, Any]
 SPOT: Final = "kubernetes.azure.com/scalesetpriority"

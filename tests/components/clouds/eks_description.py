@@ -13,7 +13,7 @@ from cloud_descriptions import Description, Inputs, Place
 from eks_calls import CALLS, WHOLE, Call, Steps, big
 from eks_shapes import Shape, input_of, refusals, shape_of
 
-from gpu_tenancy.engine.wire import UNKNOWN
+from gpu_tenancy.engine.recording import UNKNOWN
 
 RENAMES: Final[Mapping[tuple[str, str], str]] = {
     ("LaunchTemplateInstanceNetworkInterfaceSpecificationRequest", "securityGroups"): "Groups",

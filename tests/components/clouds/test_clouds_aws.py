@@ -25,8 +25,7 @@ from components.clouds.aws.access import certificate, kubeconfig
 from components.clouds.aws.cluster import own_security_group
 from components.clouds.aws.identity import name_of
 from components.clouds.aws.pools import auto_scaling_group_name
-from gpu_tenancy.engine.recording import Registration
-from gpu_tenancy.engine.wire import UNKNOWN
+from gpu_tenancy.engine.recording import UNKNOWN, Registration
 
 GROUP: Final = "aws:eks/nodeGroup:NodeGroup"
 TEMPLATE: Final = "aws:ec2/launchTemplate:LaunchTemplate"

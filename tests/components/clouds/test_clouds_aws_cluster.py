@@ -21,8 +21,7 @@ from components.clouds.aws.policies import (
     queue_policy,
     trust,
 )
-from gpu_tenancy.engine.recording import Registration
-from gpu_tenancy.engine.wire import UNKNOWN
+from gpu_tenancy.engine.recording import UNKNOWN, Registration
 from gpu_tenancy.model.catalogue.releases import Chart, cloud_charts
 
 CLUSTER: Final = "aws:eks/cluster:Cluster"

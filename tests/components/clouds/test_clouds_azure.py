@@ -32,7 +32,7 @@ from pulumi_azure_native.containerservice.outputs import CredentialResultRespons
 
 from components.clouds.azure import own_kubeconfig
 from components.clouds.azure.pools import REPLACED
-from gpu_tenancy.engine.wire import UNKNOWN
+from gpu_tenancy.engine.recording import UNKNOWN
 from gpu_tenancy.model.kubeconfig import AKS_SERVER_ID
 
 # Pools

@@ -12,8 +12,7 @@ from eks_shapes import service
 from iam_policies import allowed
 from test_clouds_people import creation, gke, of_cloud
 
-from gpu_tenancy.engine.recording import Registration
-from gpu_tenancy.engine.wire import UNKNOWN
+from gpu_tenancy.engine.recording import UNKNOWN, Registration
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster

@@ -15,8 +15,7 @@ from gke_description import DESCRIPTION as GKE
 from iam_policies import allowed
 from test_clouds_people import creation, gke, of_cloud
 
-from gpu_tenancy.engine.recording import Registration
-from gpu_tenancy.engine.wire import UNKNOWN
+from gpu_tenancy.engine.recording import UNKNOWN, Registration
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.source import Source

@@ -16,8 +16,7 @@ from test_clouds_service_accounts import inputs
 
 from components.clouds.aws.policies import account_trust
 from components.clouds.azure.identities import ROLES, SECRETS_USER
-from gpu_tenancy.engine.recording import Registration
-from gpu_tenancy.engine.wire import UNKNOWN
+from gpu_tenancy.engine.recording import UNKNOWN, Registration
 
 READ: Final = "secretsmanager:GetSecretValue"
 SECRETS: Final = "arn:aws:secretsmanager:eu-central-1:111122223333:secret:"

@@ -13,8 +13,7 @@ from eks_description import DESCRIPTION
 from test_clouds_people import ENTRY, MEMBER, creation, gke, of_cloud
 
 from components.clouds.azure.identities import ROLES
-from gpu_tenancy.engine.recording import Registration
-from gpu_tenancy.engine.wire import UNKNOWN
+from gpu_tenancy.engine.recording import UNKNOWN, Registration
 from gpu_tenancy.model.spec.clouds.azure import USER_ROLE
 
 SUBJECT: Final = "repo:example/vision:ref:refs/heads/main"

@@ -20,9 +20,8 @@ from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.embedded import definitions
 from gpu_tenancy.embedded.building import SOURCE, build, built
 from gpu_tenancy.embedded.controllers import choosing
-from gpu_tenancy.embedded.controllers.charts import with_more
 from gpu_tenancy.embedded.controllers.launching import Wanted
-from gpu_tenancy.embedded.controllers.table import Row, read_rows
+from gpu_tenancy.embedded.controllers.table import Row, read_rows, with_more
 from gpu_tenancy.embedded.definitions.pins import Module, Pin, read_pins
 from gpu_tenancy.embedded.toolchain import find_go
 from gpu_tenancy.local import up as deploying

@@ -17,6 +17,7 @@ from repository import ROOT
 from test_live_foreign import applied, inspected, is_admitted
 from typer.testing import CliRunner
 
+from gpu_tenancy.adopt.adopting import plan_sections
 from gpu_tenancy.base.json import Json, at, maps_at, text_at
 from gpu_tenancy.cli.main import app
 from gpu_tenancy.embedded.definitions import fetch
@@ -30,7 +31,6 @@ from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
 from gpu_tenancy.local.up import api_groups
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
-from gpu_tenancy.review.adopting import plan_sections
 
 SIDES: Final = ("test-left", "test-right")
 GPU: Final = "nvidia.com/gpu"

@@ -18,21 +18,21 @@ from removing import remove
 from repository import ROOT
 
 from gpu_tenancy.base.json import map_at, maps_at, text_at
+from gpu_tenancy.cluster.channels import kinds_claimed, with_channels
+from gpu_tenancy.cluster.demand import demand
+from gpu_tenancy.cluster.pods import requests
+from gpu_tenancy.cluster.reading import read
+from gpu_tenancy.cluster.target import target_of
+from gpu_tenancy.cluster.workloads import PodSet
 from gpu_tenancy.embedded.channels import bring_channels, bring_templates
 from gpu_tenancy.embedded.definitions import fetch, install
 from gpu_tenancy.embedded.definitions.pins import needed, read_pins
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.render import render
-from gpu_tenancy.inspect import fit
-from gpu_tenancy.inspect.channels import kinds_claimed, with_channels
-from gpu_tenancy.inspect.demand import demand
-from gpu_tenancy.inspect.pods import requests
-from gpu_tenancy.inspect.reading import read
-from gpu_tenancy.inspect.running import Why
-from gpu_tenancy.inspect.target import target_of
-from gpu_tenancy.inspect.why import KINDS, OWN, why
-from gpu_tenancy.inspect.workloads import PodSet
+from gpu_tenancy.explain import fit
+from gpu_tenancy.explain.running import Why
+from gpu_tenancy.explain.why import KINDS, OWN, why
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true

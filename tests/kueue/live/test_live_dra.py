@@ -15,12 +15,12 @@ from queueing import Queueing
 from repository import ROOT
 
 from gpu_tenancy.base.json import Json, text_at
+from gpu_tenancy.cluster.demand import demand
+from gpu_tenancy.cluster.reading import read
 from gpu_tenancy.embedded.nodes import NodeShape, bring_nodes, node_shapes
 from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.render import render
-from gpu_tenancy.inspect import fit
-from gpu_tenancy.inspect.demand import demand
-from gpu_tenancy.inspect.reading import read
+from gpu_tenancy.explain import fit
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true

@@ -10,8 +10,8 @@ from repository import ROOT
 from researchers import researching
 
 from gpu_tenancy.base.json import at, text_at
-from gpu_tenancy.inspect.listing import KINDS, listing
-from gpu_tenancy.inspect.reading import read
+from gpu_tenancy.cluster.reading import read
+from gpu_tenancy.jobs.listing import KINDS, listing
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.source import read_file
 

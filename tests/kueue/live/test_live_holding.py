@@ -12,13 +12,13 @@ from typer.testing import CliRunner, Result
 
 from gpu_tenancy.base.json import Json, at, text_at
 from gpu_tenancy.cli.main import app
+from gpu_tenancy.cluster.holds import Hold
 from gpu_tenancy.embedded.certificates import write_account_config
-from gpu_tenancy.inspect.hold_end import ending
-from gpu_tenancy.inspect.holds import Hold
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
+from gpu_tenancy.maintenance.hold_end import ending
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"

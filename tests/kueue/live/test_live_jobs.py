@@ -16,8 +16,8 @@ from typer.testing import CliRunner, Result
 
 from gpu_tenancy.base.json import at, text_at
 from gpu_tenancy.cli.main import app
-from gpu_tenancy.inspect.jobs import read_jobs, uid_of
-from gpu_tenancy.inspect.requeueing import as_submitted
+from gpu_tenancy.jobs.jobs import read_jobs, uid_of
+from gpu_tenancy.jobs.requeueing import as_submitted
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.spec.people import Person
 

@@ -18,11 +18,11 @@ from typer.testing import CliRunner, Result
 
 from gpu_tenancy.base.json import at, maps_at, text_at
 from gpu_tenancy.cli.main import app
+from gpu_tenancy.cluster.demand import demand
+from gpu_tenancy.cluster.dry_run import pod_of
 from gpu_tenancy.embedded.volumes import STORAGE, bring_volumes
 from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.render import render
-from gpu_tenancy.inspect.demand import demand
-from gpu_tenancy.inspect.dry_run import pod_of
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.names import NOTEBOOKS

@@ -8,13 +8,13 @@ from queueing import Queueing
 from repository import ROOT
 
 from gpu_tenancy.base.json import Json
+from gpu_tenancy.cluster.holds import Hold
+from gpu_tenancy.cluster.reading import read
 from gpu_tenancy.engine.project import preview
-from gpu_tenancy.inspect import holding
-from gpu_tenancy.inspect.holds import Hold
-from gpu_tenancy.inspect.reading import read
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.local.checks.queueing import check_queueing, manifest_of_anyone
+from gpu_tenancy.maintenance import holding
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.simulation.live.copies import COPY, KUEUE, copied, own_places
 from gpu_tenancy.simulation.live.player import LivePlayer

@@ -13,18 +13,18 @@ from typer.testing import CliRunner
 
 from gpu_tenancy.base.json import Json, text_at
 from gpu_tenancy.cli.main import app
+from gpu_tenancy.cluster.reading import read
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.render import render
-from gpu_tenancy.inspect.proposal import KINDS, Effect, Proposal, effect
-from gpu_tenancy.inspect.reading import read
+from gpu_tenancy.explain.proposal import KINDS, Effect, Proposal, effect
 from gpu_tenancy.kube.client import Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import condition, is_true
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import outlook
 from gpu_tenancy.model.source import Source, to_config
-from gpu_tenancy.review.teams import claims_lost
+from gpu_tenancy.review.reasons import claims_lost
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 STACK: Final = "renaming"

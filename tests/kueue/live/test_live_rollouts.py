@@ -10,9 +10,9 @@ from builders import Data, pool, server, stack, team
 from queueing import Queueing
 
 from gpu_tenancy.base.json import at, maps_at, text_at
-from gpu_tenancy.inspect.reading import read
-from gpu_tenancy.inspect.target import target_of
-from gpu_tenancy.inspect.why import KINDS, OWN, why
+from gpu_tenancy.cluster.reading import read
+from gpu_tenancy.cluster.target import target_of
+from gpu_tenancy.explain.why import KINDS, OWN, why
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true

@@ -15,13 +15,13 @@ from typer.testing import CliRunner, Result
 
 from gpu_tenancy.base.json import at, text_at
 from gpu_tenancy.cli.main import app
-from gpu_tenancy.inspect.code import packed
-from gpu_tenancy.inspect.target import KINDS as TARGETS
-from gpu_tenancy.inspect.target import owners
+from gpu_tenancy.cluster.target import KINDS as TARGETS
+from gpu_tenancy.cluster.target import owners
+from gpu_tenancy.jobs.code import packed
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.model.manifests.code import ANNOTATION
+from gpu_tenancy.model.manifests.pods import ANNOTATION
 
 pytestmark = pytest.mark.platform
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"

@@ -11,16 +11,16 @@ from queueing import Queueing
 from repository import ROOT
 
 from gpu_tenancy.base.json import text_at
+from gpu_tenancy.cluster.demand import demand
+from gpu_tenancy.cluster.queueing import STATE_PLACE
+from gpu_tenancy.cluster.reading import read
+from gpu_tenancy.cluster.target import target_of
 from gpu_tenancy.embedded.nodes import bring_nodes, node_shapes
 from gpu_tenancy.engine.objects import kubernetes_objects
 from gpu_tenancy.engine.render import render
-from gpu_tenancy.inspect import fit
-from gpu_tenancy.inspect.demand import demand
-from gpu_tenancy.inspect.queueing import STATE_PLACE
-from gpu_tenancy.inspect.reading import read
-from gpu_tenancy.inspect.running import Why
-from gpu_tenancy.inspect.target import target_of
-from gpu_tenancy.inspect.why import KINDS, OWN, why
+from gpu_tenancy.explain import fit
+from gpu_tenancy.explain.running import Why
+from gpu_tenancy.explain.why import KINDS, OWN, why
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.local.checks.workloads import check_topology

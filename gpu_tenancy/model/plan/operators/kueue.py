@@ -11,12 +11,11 @@ from gpu_tenancy.base.quantity import CPU, MEMORY, go_duration
 from gpu_tenancy.model.catalogue.operators import charts
 from gpu_tenancy.model.kinds import kinds
 from gpu_tenancy.model.names import CLAIM_CLASSES, USER
-from gpu_tenancy.model.plan.claims import claimed_on
 from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.fabric import claimed_on
 from gpu_tenancy.model.plan.needs import OF_JOBS, there
 from gpu_tenancy.model.plan.operators.gpus import Values
-from gpu_tenancy.model.spec.multikueue import MultiKueue
-from gpu_tenancy.model.spec.tenancy import Usage
+from gpu_tenancy.model.spec.tenancy import MultiKueue, Usage
 
 TEAM_LABEL: Final = ("app.kubernetes.io/managed-by", "gpu-tenancy")
 """Label of the teams' namespaces (`model.plan.namespaces`), which no other namespace has."""

@@ -1,6 +1,8 @@
 """Helm values that follow from the stack, in addition to those of the operators' descriptions."""
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
@@ -8,17 +10,69 @@ import yaml
 
 from gpu_tenancy.base.quantity import format_bytes
 from gpu_tenancy.model.catalogue.clouds import rules_of
+from gpu_tenancy.model.catalogue.fabrics import Image, fabrics
 from gpu_tenancy.model.catalogue.operators import OperatorChart, operators
 from gpu_tenancy.model.plan.environment import Environment
-from gpu_tenancy.model.plan.latency import adapter_rules, prometheus_address
-from gpu_tenancy.model.plan.needs import framework_used, has, there
-from gpu_tenancy.model.plan.operators.alerts import OF_CLOUD, alertmanager_values
+from gpu_tenancy.model.plan.needs import framework_used, has, infiniband_pools, installed_by, there
 from gpu_tenancy.model.plan.operators.gpus import Values, amd_values, dra_values, intel_values, merged, nvidia_values
 from gpu_tenancy.model.plan.operators.kueue import kueue_values
-from gpu_tenancy.model.plan.operators.network import network_values
-from gpu_tenancy.model.plan.signals import signal_rules
+from gpu_tenancy.model.plan.pools import NodeTaint
+from gpu_tenancy.model.plan.signals import adapter_rules, prometheus_address, signal_rules
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.cluster import MetricsStorage, service_of
+from gpu_tenancy.model.spec.operators import Receiver, SecretKey
+
+_MELLANOX: Final = "15b3"
+"""PCI vendor ID of the interfaces."""
+
+
+@dataclass(frozen=True, slots=True)
+class InfinibandPlan:
+    """The NicClusterPolicy, of which a cluster has one.
+
+    Attributes:
+        pools: whose nodes get the driver and the device plugin.
+        taints: of these nodes.
+        driver: image of the network driver.
+        plugin: image of the device plugin.
+        config: the plugin's configuration, as JSON.
+    """
+
+    pools: tuple[str, ...]
+    taints: tuple[NodeTaint, ...]
+    driver: Image
+    plugin: Image
+    config: str
+
+
+def network_values(environment: Environment) -> Values:
+    """Values of the Network Operator: the GPU Operator's node feature discovery, if it is there.
+
+    Two of them would replace each other's labels. That of the GPU Operator labels nodes by PCI vendor, as the Network
+    Operator expects:
+    https://github.com/NVIDIA/gpu-operator/blob/v26.3.3/deployments/gpu-operator/values.yaml.
+    """
+    own = not there(environment, "gpu_operator")
+    return {"nfd": {"enabled": own, "deployNodeFeatureRules": own}}
+
+
+def infiniband(environment: Environment) -> InfinibandPlan | None:
+    """The NicClusterPolicy of an environment; None if this program does not install the operator."""
+    pools = infiniband_pools(environment)
+    row = fabrics()["infiniband"]
+    if not pools or row.driver is None or row.plugin is None or installed_by(environment, "network_operator") != "here":
+        return None
+    prefix, _, name = (row.resource or "").partition("/")
+    selectors = {"vendors": [_MELLANOX], "linkTypes": ["infiniband"], "isRdma": True}
+    resources = [{"resourcePrefix": prefix, "resourceName": name, "selectors": selectors}]
+    return InfinibandPlan(
+        pools=tuple(pool.name for pool in pools),
+        taints=tuple(dict.fromkeys(taint for pool in pools if pool.supply for taint in pool.supply.taints)),
+        driver=row.driver,
+        plugin=row.plugin,
+        config=json.dumps({"resourceList": resources}, indent=2),
+    )
+
 
 _SCHEDULER: Final[dict[str, Any]] = {
     "actions": "enqueue, allocate, backfill, reclaim",
@@ -146,3 +200,75 @@ _VALUES: Final[Mapping[str, Callable[[Environment], Values]]] = {
     "lws": _lws,
 }
 """By the name of the release."""
+
+
+_FILES: Final = {
+    "slack": ("slack_configs", "api_url_file"),
+    "pagerduty": ("pagerduty_configs", "routing_key_file"),
+    "webhook": ("webhook_configs", "url_file"),
+}
+NOBODY: Final = "null"
+"""The chart's receiver, which sends nothing."""
+_PLATFORM: Final = "platform"
+_SWITCH: Final = "dead-mans-switch"
+OF_CLOUD: Final = ("KubeAPIErrorBudgetBurn", "KubeAPITerminatedRequests")
+"""Alerts of the chart on API servers: nobody but the cloud can act on them where it runs the control plane."""
+
+
+def alertmanager_values(stack: Stack) -> Values:
+    """Values of the chart; none if the stack names no receiver."""
+    receivers = dict(_receivers(stack))
+    if not receivers:
+        return {}
+    secrets = sorted({receiver.secret for receiver in receivers.values()})
+    config = {
+        "route": {
+            "receiver": NOBODY,
+            "group_by": ["alertname", "namespace", "cluster_queue"],
+            "routes": list(_routes(stack)),
+        },
+        "receivers": [{"name": NOBODY}, *(_receiver(name, one) for name, one in receivers.items())],
+    }
+    return {"alertmanager": {"config": config, "alertmanagerSpec": {"secrets": secrets}}}
+
+
+def team_receiver(team: str) -> str:
+    """Name of a team's receiver."""
+    return f"team-{team}"
+
+
+def _receivers(stack: Stack) -> Iterator[tuple[str, SecretKey]]:
+    alerts = stack.metrics.alerts
+    if alerts.receiver:
+        yield _PLATFORM, alerts.receiver
+    if alerts.dead_mans_switch:
+        yield _SWITCH, alerts.dead_mans_switch
+    for name, team in stack.teams.items():
+        if team.alerts:
+            yield team_receiver(name), team.alerts
+
+
+def _receiver(name: str, spec: SecretKey) -> Mapping[str, Any]:
+    section, key = _FILES[spec.kind if isinstance(spec, Receiver) else "webhook"]
+    resolved = {"send_resolved": False} if name == _SWITCH else {}
+    return {"name": name, section: [{key: f"/etc/alertmanager/secrets/{spec.secret}/{spec.key}", **resolved}]}
+
+
+def _routes(stack: Stack) -> Iterator[Values]:
+    """In order: the first that matches gets an alert, and with `continue` later ones too.
+
+    An alert on a team's queue is for the team and for the platform team, which can give it quota or nodes. An alert on
+    objects in the team's namespace is for the team alone.
+    """
+    alerts = stack.metrics.alerts
+    yield {"matchers": ['alertname = "InfoInhibitor"'], "receiver": NOBODY}
+    often = {"group_wait": "0s", "group_interval": "1m", "repeat_interval": "5m"} if alerts.dead_mans_switch else {}
+    switch = _SWITCH if alerts.dead_mans_switch else NOBODY
+    yield {"matchers": ['alertname = "Watchdog"'], "receiver": switch, **often}
+    for name, team in stack.teams.items():
+        if team.alerts:
+            receiver = team_receiver(name)
+            yield {"matchers": [f'cluster_queue = "{name}"'], "receiver": receiver, "continue": True}
+            yield {"matchers": [f'namespace = "{name}"'], "receiver": receiver}
+    if alerts.receiver:
+        yield {"receiver": _PLATFORM}

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from gpu_tenancy.model.fields import Cidr, Date, Section, refuse
-from gpu_tenancy.model.spec.adoption import Adoptables
+from gpu_tenancy.model.spec.operators import Adoptables
 from gpu_tenancy.model.spec.people import Person
 from gpu_tenancy.model.spec.pools import Nodes
 

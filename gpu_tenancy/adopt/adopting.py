@@ -1,0 +1,281 @@
+"""A stack with the tenancy of a running cluster, compared with that cluster object by object."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from gpu_tenancy.adopt.tenancy import Seen
+from gpu_tenancy.base.amounts import amount
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import at, map_at, texts_at
+from gpu_tenancy.base.problems import Problem, StackError
+from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount, parse_quantity
+from gpu_tenancy.cluster.cluster_queues import read_cluster_queue
+from gpu_tenancy.cluster.fields import Difference, differences, equal, fields, fields_with_defaults
+from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of
+from gpu_tenancy.cluster.reading import Kind
+from gpu_tenancy.engine.objects import KubernetesObject
+from gpu_tenancy.engine.project import Preview, rendered
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.project import Declared, project_folder, project_name
+from gpu_tenancy.model.source import Source
+from gpu_tenancy.model.spec.teams import Team
+
+_COMPARED: Final[tuple[Kind, ...]] = (
+    "Namespace", "ResourceFlavor", "Cohort", "ClusterQueue", "LocalQueue", "ResourceQuota", "LimitRange",
+    "PriorityClass", "WorkloadPriorityClass",
+)  # fmt: skip
+_OF_TEAMS: Final[tuple[Kind, ...]] = ("ClusterQueue", "Cohort", "LocalQueue", "Namespace", "Node", "ResourceFlavor")
+"""Kinds that show which teams there are, and which GPUs they have."""
+_AMOUNTS: Final = (CPU, MEMORY)
+
+_KEYS: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
+    ("Namespace", "metadata", "labels", "gpu-tier"): ("tier",),
+    ("Namespace", "metadata", "labels", "pod-security.kubernetes.io/enforce"): ("podSecurity",),
+    ("ClusterQueue", "spec", "preemption", "reclaimWithinCohort"): ("preemption", "reclaimWithinCohort"),
+    ("ClusterQueue", "spec", "preemption", "withinClusterQueue"): ("preemption", "withinClusterQueue"),
+    ("ClusterQueue", "spec", "preemption", "borrowWithinCohort", "policy"): ("preemption", "borrowWithinCohort"),
+    ("ClusterQueue", "spec", "fairSharing", "weight"): ("weight",),
+    **{
+        ("ResourceQuota", "spec", "hard", f"{part}.{resource}"): ("compute", part, resource)
+        for part in ("requests", "limits")
+        for resource in _AMOUNTS
+    },
+    **{
+        ("ResourceQuota", "spec", "hard", name): ("objects", name)
+        for name in ("pods", "services", "secrets", "configmaps", "persistentvolumeclaims")
+    },
+    ("ResourceQuota", "spec", "hard", "count/cronjobs.batch"): ("objects", "jobs"),
+    ("ResourceQuota", "spec", "hard", "requests.storage"): ("objects", "storage"),
+    **{
+        ("LimitRange", "spec", "limits", "Container", part, resource): ("containers", part, resource)
+        for part in ("default", "defaultRequest", "min", "max")
+        for resource in _AMOUNTS
+    },
+    ("LimitRange", "spec", "limits", "Container", "max", "nvidia.com/gpu"): ("containers", "max", "gpu"),
+    ("LimitRange", "spec", "limits", "PersistentVolumeClaim", "min", "storage"): ("claims", "min"),
+    ("LimitRange", "spec", "limits", "PersistentVolumeClaim", "max", "storage"): ("claims", "max"),
+}
+"""The key of a team that sets a field of an object, by kind and field."""
+
+
+@dataclass(slots=True)
+class Adopted:
+    """A stack for a running cluster.
+
+    Attributes:
+        sections: of the stack.
+        notes: what each entry comes from, by section and name.
+        same: how many objects are as in the cluster, by kind.
+        new: how many objects the deployment creates, by kind.
+        differences: of objects that exist and stay.
+        left: what the stack does not have, which a deployment leaves alone.
+        problems: why a stack cannot have this tenancy, such as guarantees beyond the nodes; then nothing is compared.
+        incomplete: kinds without which a stack has only some of the teams, and that the user may not read all of.
+    """
+
+    sections: dict[str, Any]
+    notes: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    same: Counter[str] = field(default_factory=Counter[str])
+    new: Counter[str] = field(default_factory=Counter[str])
+    differences: list[Difference] = field(default_factory=list[Difference])
+    left: list[str] = field(default_factory=list[str])
+    problems: tuple[Problem, ...] = ()
+    incomplete: tuple[str, ...] = ()
+
+
+def adopt(seen: Seen, name: str, exists: Callable[[Reference], bool | None], project: Path | None = None) -> Adopted:
+    """Writes a stack from a cluster, plans it and compares its objects with the cluster's.
+
+    Args:
+        seen: the cluster.
+        name: of the stack.
+        exists: whether the cluster has an object that was not read; None if the user may not know.
+        project: folder of the Pulumi project; None to search from the working directory.
+
+    Raises:
+        ConsoleError: no namespace has a queue, or no node shows the machine of a flavor.
+    """
+    if not seen.teams.entries or not seen.pools[0].entries:
+        what = "namespaces with a LocalQueue" if not seen.teams.entries else "nodes of a ResourceFlavor"
+        raise ConsoleError(f"the cluster shows no {what}", "check your rights with `tenancy cluster inspect`")
+    made = Adopted(seen.sections(name))
+    parts = {"pools": seen.pools[0], "priorities": seen.priorities, "cohorts": seen.cohorts, "teams": seen.teams}
+    for section, part in parts.items():
+        made.notes |= {(section, entry): note for entry, note in part.notes.items()}
+        made.left += part.left
+    made.left += [missing.text for missing in seen.facts.state.refused()]
+    made.incomplete = tuple(missing.kinds for missing in seen.facts.state.refused(*_OF_TEAMS))
+    folder = project_folder(project)
+    try:
+        planned = plan_sections(made.sections, name, folder)
+        for stage in (_with_queue_shares, _with_keys):
+            stage(made, seen, planned)
+            planned = plan_sections(made.sections, name, folder)
+    except StackError as error:
+        made.problems = tuple(error.problems)
+    else:
+        _compare(made, seen, planned, exists)
+    return made
+
+
+def plan_sections(sections: dict[str, Any], name: str, project: Path) -> Preview:
+    """Runs the program on a stack that is not in a file yet.
+
+    Raises:
+        StackError: the stack is not valid.
+    """
+    source = Source(sections, f"stacks/Pulumi.{name}.yaml")
+    return rendered(Declared(name, project, project_name(project), source, load(source)))
+
+
+def _with_queue_shares(made: Adopted, seen: Seen, planned: Preview) -> None:
+    """CPU and memory of queues that are not the share of the GPUs."""
+    for item in planned.objects:
+        live = seen.facts.queues.cluster_queues.get(seen.queue_of.get(item.name, ""))
+        if item.kind != "ClusterQueue" or not live:
+            continue
+        team, ours = made.sections["teams"][item.name], read_cluster_queue(item.manifest).spec.quotas
+        for (flavor, resource), quota in live.spec.quotas.items():
+            wanted = ours.get((flavor, resource))
+            present = (quota.nominal, quota.borrowing_limit)
+            if resource in _AMOUNTS and wanted and (wanted.nominal, wanted.borrowing_limit) != present:
+                share = seen.bounds(live.spec, flavor, resource)
+                texts = {key: format_amount(resource, value) for key, value in share.items() if value or key == "limit"}
+                team.setdefault("quota", {}).setdefault(flavor, {})[resource] = texts
+            lent = wanted is None or (quota.lending_limit == 0) == (wanted.lending_limit == 0)
+            if resource not in _AMOUNTS and quota.nominal and not lent:
+                team["lends"] = quota.lending_limit != 0
+
+
+def _with_keys(made: Adopted, seen: Seen, planned: Preview) -> None:
+    """Keys of teams for fields in which the cluster is not what the stack would have anyhow."""
+    for item in planned.objects:
+        team = item.name if item.kind in {"Namespace", "ClusterQueue"} else item.namespace
+        live = _live(seen, item)
+        if team not in made.sections["teams"] or live is None:
+            continue
+        ours, theirs = fields(item.manifest), fields_with_defaults(live, item.kind)
+        bounded = {name.removeprefix("limits.") for *_, name in theirs}
+        for path, value in sorted(theirs.items(), reverse=True):  # Requests before limits, which need them.
+            key = _KEYS.get((item.kind, *path))
+            needed = path[-1].startswith("requests.") and path[-1].removeprefix("requests.") in bounded
+            if key and (needed or not equal(path[-1], value, ours.get(path, ""))):
+                _try(made, team, key, value)
+
+
+def _try(made: Adopted, team: str, key: tuple[str, ...], value: str) -> None:
+    """Sets a key of a team if the model accepts it, as the text or as the number that it is."""
+    entry, why = made.sections["teams"][team], ""
+    for written in (value, *_number(value)):
+        changed = _set(entry, key, written)
+        try:
+            Team.model_validate(changed)
+        except ValidationError as error:
+            why = error.errors()[0].get("ctx", {}).get("rule") or error.errors()[0]["msg"]
+        else:
+            made.sections["teams"][team] = changed
+            return
+    made.left.append(f"Team {team}: {'.'.join(key)}: {value} {why}")
+
+
+def _number(value: str) -> Iterator[int | float]:
+    with suppress(ValueError):
+        exact = parse_quantity(value)
+        yield int(exact) if exact.denominator == 1 else float(exact)
+
+
+def _set(entry: Mapping[str, Any], key: tuple[str, ...], value: Any) -> dict[str, Any]:
+    first, *rest = key
+    return {**entry, first: _set(entry.get(first, {}), tuple(rest), value) if rest else value}
+
+
+def _live(seen: Seen, item: KubernetesObject) -> Manifest | None:
+    """The object of the cluster that does what an object of the stack does, whatever its name."""
+    state = seen.facts.state
+    if item.kind not in _COMPARED or item.kind not in state.objects:
+        return None
+    found = state.of(item.kind, item.namespace)
+    same = next((each for each in found if name_of(each) == item.name), None)
+    if same or not found:
+        return same
+    if item.kind == "ClusterQueue":
+        return next((each for each in found if name_of(each) == seen.queue_of.get(item.name)), None)
+    if item.kind == "LocalQueue":
+        usual = seen.facts.queues.usual(item.namespace)
+        return next((each for each in found if name_of(each) == usual), None)
+    if item.kind not in {"ResourceQuota", "LimitRange"} or at(item.manifest, "spec", "scopeSelector"):
+        return None
+    return _together([each for each in found if not (at(each, "spec", "scopes") or at(each, "spec", "scopeSelector"))])
+
+
+def _together(found: Sequence[Manifest]) -> Manifest | None:
+    """What several ResourceQuotas of a namespace bound together; of LimitRanges the first one."""
+    if not found or not map_at(found[0], "spec", "hard"):
+        return next(iter(found), None)
+    hard: dict[str, str] = {}
+    for quota in found:
+        for name, value in texts_at(quota, "spec", "hard").items():
+            known = hard.get(name, value)
+            hard[name] = value if amount(name, value) < amount(name, known) else known
+    names = " and ".join(map(name_of, found))
+    return {**found[0], "metadata": {"name": names, "namespace": namespace_of(found[0])}, "spec": {"hard": dict(hard)}}
+
+
+def _compare(made: Adopted, seen: Seen, planned: Preview, exists: Callable[[Reference], bool | None]) -> None:
+    adopted: list[str] = []
+    unknown: Counter[str] = Counter()
+    kept: set[tuple[str, str, str]] = set()
+    spaces = {name_of(each) for each in seen.facts.state.of("Namespace")}
+    for item in planned.objects:
+        reference, live = Reference.of(item.manifest), _live(seen, item)
+        there: bool | None = live is not None and name_of(live) == item.name
+        if not (item.kind in _COMPARED and seen.facts.state.knows(item.kind)) and (
+            not item.namespace or item.namespace in spaces
+        ):
+            there = exists(reference)
+        if there is None:
+            unknown[item.kind] += 1
+            adopted.append(reference.adoptable)
+        elif there:
+            adopted.append(reference.adoptable)
+            kept.add((item.kind, item.namespace, item.name))
+        else:
+            made.new[item.kind] += 1
+        if live:
+            name = _named(item.manifest) + ("" if there else f" (new beside {name_of(live)})")
+            found = [each for each in differences(name, live, item.manifest) if there or each.live]
+            made.differences += found
+            made.same[item.kind] += bool(there) and not found
+    made.left += (f"{kind} {count}: you may not list them; adopted if they exist" for kind, count in unknown.items())
+    made.left += _left_alone(seen, kept)
+    made.sections["cluster"] = {**made.sections["cluster"], "adopt": sorted(adopted)}
+
+
+def _left_alone(seen: Seen, kept: set[tuple[str, str, str]]) -> Iterator[str]:
+    """Objects of tenancy that the stack does not have, and what that means."""
+    meaning: Mapping[Kind, str] = {
+        "ClusterQueue": "its quota is promised beside that of the stack until you delete it",
+        "LocalQueue": "jobs that name it stay in its queue",
+        "ResourceQuota": "it bounds the namespace beside that of the stack",
+        "LimitRange": "it bounds containers beside that of the stack",
+        "ResourceFlavor": "no pool of the stack has it",
+        "Cohort": "no queue of the stack is in it",
+    }
+    for kind, text in meaning.items():
+        for each in seen.facts.state.of(kind):
+            space = namespace_of(each)
+            if (kind, space, name_of(each)) not in kept and (not space or space in seen.queue_of):
+                yield f"{kind} {_named(each)}: {text}"
+    for each in seen.facts.gangs:
+        yield f"Queue {each.name} of Volcano: a stack has gangs by team and flavor"
+
+
+def _named(manifest: Manifest) -> str:
+    return "/".join(part for part in (namespace_of(manifest), name_of(manifest)) if part)

@@ -1,0 +1,105 @@
+"""An adopted stack as a file, and how it differs from the cluster as text and as data."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any, Final
+
+import yaml
+
+from gpu_tenancy.adopt.adopting import Adopted
+from gpu_tenancy.base.texts import first_names
+from gpu_tenancy.cluster.fields import Difference
+from gpu_tenancy.model.spec import NAMESPACE
+
+_NAMED: Final = frozenset({"pools", "priorities", "cohorts", "teams"})
+_LINE: Final = 80
+"""Characters of a list's items in one line."""
+_START: Final = """\
+# yaml-language-server: $schema=schema.json
+# Written by `tenancy cluster adopt`; values that follow from others are left out. Check cluster.provides, because no
+# object shows whether NetworkPolicies are enforced, and owners that are unknown.
+config:
+"""
+
+
+def written(adopted: Adopted) -> str:
+    """The stack file, with a comment that says what each entry comes from; the long `cluster.adopt` is at its end."""
+    lines = [_START]
+    for section, content in sorted(adopted.sections.items(), key=lambda item: item[0] == "cluster"):
+        if section not in _NAMED:
+            lines.append(("\n" if section == "cluster" else "") + _yaml({f"{NAMESPACE}:{section}": content}, 2))
+            continue
+        lines.append(f"\n  {NAMESPACE}:{section}:\n")
+        for name, entry in content.items():
+            note = adopted.notes.get((section, name), "")
+            lines += [f"    # {note}\n"] if note else []
+            lines.append(_yaml({name: entry}, 4))
+    return "".join(lines)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes lists that do not fit a line with one item a line."""
+
+
+def _list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:
+    long = sum(map(len, map(str, items))) > _LINE
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=False if long else None)
+
+
+_Dumper.add_representer(list, _list)
+
+
+def _yaml(content: dict[str, Any], indent: int) -> str:
+    flow = None if any(isinstance(value, dict) for value in content.values()) else False
+    text = yaml.dump(content, Dumper=_Dumper, sort_keys=False, default_flow_style=flow, width=110, allow_unicode=True)
+    return "".join(f"{' ' * indent}{line}\n" for line in text.splitlines())
+
+
+def lines(adopted: Adopted) -> Iterator[str]:
+    """What is the same, what differs, what is new and what is left alone."""
+    for problem in adopted.problems:
+        yield f"✗ {problem}"
+    if adopted.problems:
+        yield "the stack is not valid yet, so it is not compared; correct the file, then preview it"
+        return
+    if adopted.incomplete:
+        yield (
+            f"✗ incomplete: you may not read {', '.join(adopted.incomplete)} of the whole cluster. Teams are missing in"
+            " the stack, and their GPUs count as free; delete the file, and write it with the kubeconfig of an auditor"
+        )
+    yield f"same: {_counts(adopted.same)}"
+    for text in _grouped(adopted.differences):
+        yield f"differs: {text}"
+    yield f"new: {_counts(adopted.new)}"
+    for text in adopted.left:
+        yield f"not in the stack: {text}"
+
+
+def _counts(counts: Counter[str]) -> str:
+    return ", ".join(f"{kind} {count}" for kind, count in sorted(counts.items()) if count) or "nothing"
+
+
+def _grouped(differences: list[Difference]) -> Iterator[str]:
+    """The same difference of several objects, or of several fields, in one line."""
+    names: dict[tuple[str, str, str, str], list[str]] = {}
+    for each in differences:
+        names.setdefault((each.kind, each.field, each.live, each.planned), []).append(each.name)
+    paths: dict[tuple[str, tuple[str, ...], str, str], list[str]] = {}
+    for (kind, path, live, planned), found in names.items():
+        paths.setdefault((kind, tuple(found), live, planned), []).append(path)
+    for (kind, found, live, planned), several in paths.items():
+        fields = ", ".join(several)
+        yield f"{kind} {first_names(found, 3)}: {fields}: {live or 'not set'} → {planned or 'not in the stack'}"
+
+
+def data(adopted: Adopted) -> dict[str, Any]:
+    """The comparison for programs."""
+    return {
+        "problems": [str(problem) for problem in adopted.problems],
+        "incomplete": list(adopted.incomplete),
+        "same": {kind: count for kind, count in adopted.same.items() if count},
+        "differences": [asdict(each) for each in adopted.differences],
+        "new": dict(adopted.new),
+        "leftAlone": adopted.left,
+    }

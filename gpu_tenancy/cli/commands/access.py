@@ -1,0 +1,262 @@
+"""Commands about access: who may do what, and kubeconfigs."""
+
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.markup import escape
+from rich.text import Text
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.answer import Output, answer
+from gpu_tenancy.base.terminal import ProjectFolder
+from gpu_tenancy.cli.commands.stack import StackOption
+from gpu_tenancy.cli.commands.usage import Context, Embedded, Kubeconfig, asking
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+    from gpu_tenancy.access.resources import Resource
+    from gpu_tenancy.cluster.contexts import Place
+    from gpu_tenancy.kube.client import Cluster
+    from gpu_tenancy.model.spec.cluster import Cluster as ClusterSection
+
+_REVIEWS: Final = "ask as an administrator, or leave --live out; `kubectl auth can-i --list` shows your own rights"
+_HIDDEN: Final = "of the control plane and of operators not shown (use --all)"
+_TOKENS: Final = "ask somebody who may create serviceaccounts/token in that namespace"
+Team = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of a team. Default: all teams.")]
+Live = Annotated[
+    bool, typer.Option("--live", help="Ask the cluster. Exit code 2 if it differs from the stack for its people.")
+]
+
+
+def who_can(
+    verb: Annotated[str, typer.Argument(help="Verb of RBAC, such as get, create, delete.")],
+    resource: Annotated[str, typer.Argument(help="Resource as for kubectl: pods, po, jobs.batch, pods/exec.")],
+    *,
+    namespace: Team = None,
+    stack: StackOption = None,
+    project: ProjectFolder = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    live: Live = False,
+    everybody: Annotated[
+        bool, typer.Option("--all", help="With --live: also the control plane and service accounts of operators.")
+    ] = False,
+    embedded: Embedded = False,
+    output: Output = None,
+) -> None:
+    """Show who may do something, by which role, and in which teams.
+
+    By roles and bindings of the stack; with --live by those of the cluster, each confirmed by a SubjectAccessReview.
+    Outside of a project, by the roles and bindings of the cluster that you may read, in the namespace of the context.
+    Guards (admission policies) can refuse more.
+
+    [dim]tenancy access who-can create pods/exec -n ml-research[/dim]
+    """
+    with terminal.errors(stack or ""):
+        from gpu_tenancy.access import resources, rules, show
+        from gpu_tenancy.access.planned import access_of
+        from gpu_tenancy.cluster.contexts import Place
+        from gpu_tenancy.model.project import in_project
+
+        place = Place(kubeconfig, context, embedded)
+        if not (stack or project or in_project()):
+            _who_can_seen(
+                resources.verb_of(verb),
+                resources.resource_of(resource, None),
+                namespace,
+                place,
+                output,
+                everybody=everybody,
+            )
+            return
+        access = access_of(stack, namespace, project, place)
+        access.namespaces(namespace)
+        asked, wanted = resources.verb_of(verb), resources.resource_of(resource, access.stack)
+        planned = found = rules.who_can(access.grants, asked, wanted, namespace)
+        if live:
+            from gpu_tenancy.access.live import who_can_live
+
+            with asking(kubeconfig, context, embedded=embedded, rights=_REVIEWS) as cluster:
+                found = who_can_live(cluster, asked, wanted, namespace)
+            planned = access.comparable(planned)
+        visible = [holder for holder in found if everybody or access.tenant(holder.subject)]
+        where = f" in {namespace}" if namespace else ""
+        table = show.holders(visible, access.names) if visible else Text(f"nobody may {asked} {wanted}{where}")
+        answer(output, show.holders_data(visible, access.names), table)
+        if hidden := len(found) - len(visible):
+            terminal.err.print(f"{hidden} {_HIDDEN}", highlight=False)
+        _compare(show.holder_lines(planned, access.names), show.holder_lines(access.of_stack(found), access.names))
+
+
+def _who_can_seen(
+    verb: str, resource: "Resource", namespace: str | None, place: "Place", output: Output, *, everybody: bool
+) -> None:
+    """Who may do something, by what the caller may read in the cluster."""
+    from gpu_tenancy.access import rules, show
+    from gpu_tenancy.access.seen import is_tenant, seen
+
+    kubeconfig, context, embedded = place
+    with asking(kubeconfig, context, embedded=embedded) as cluster:
+        home = namespace or cluster.namespace
+        read = seen(cluster, home)
+    every = rules.who_can(read.grants, verb, resource, home or None)
+    found = [holder for holder in every if everybody or is_tenant(holder, home)]
+    where = f" in {home}" if home else ""
+    table = show.holders(found, {}) if found else Text(f"nobody may {verb} {resource}{where}, as far as you may see")
+    answer(output, show.holders_data(found, {}), table)
+    hidden = len(every) - len(found)
+    for note in (*([f"{hidden} {_HIDDEN}"] if hidden else []), *read.notes):
+        terminal.err.print(escape(note), highlight=False)
+
+
+def kubeconfig_of(
+    team: Annotated[str, typer.Argument(help="Team; its namespace is set.")],
+    *,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            help="Member to act as: an IAM role is assumed, a user or group impersonated, and"
+            " serviceaccount:NAMESPACE/NAME gets a token. With --embedded, a user or group gets a certificate.",
+        ),
+    ] = None,
+    valid: Annotated[str, typer.Option("--for", help="Validity of a token or certificate, 10m to 24h.")] = "1h",
+    out: Annotated[Path | None, typer.Option(help="File to write, with mode 0600. Default: standard output.")] = None,
+    stack: StackOption = None,
+    project: ProjectFolder = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    embedded: Embedded = False,
+) -> None:
+    """Write a kubeconfig for a team, without stored credentials.
+
+    On EKS, GKE and AKS the cloud's own helper gets a token at each use. With --kubeconfig, or for a cluster with
+    `cloud: existing`, the login of that kubeconfig is used; keys and tokens in it are not copied. On the embedded
+    platform, --as tries a role: the kubeconfig has a certificate for it that expires.
+
+    [dim]tenancy access kubeconfig ml-research --as research --embedded --out researcher.kubeconfig[/dim]
+    """
+    with terminal.errors(stack or ""):
+        from gpu_tenancy.access import kubeconfigs
+        from gpu_tenancy.access.kubeconfigs import helper_config, source
+        from gpu_tenancy.access.planned import access_of, named, seconds_of
+        from gpu_tenancy.cluster.contexts import Place
+        from gpu_tenancy.kube.contexts import entry_of
+
+        place = Place(kubeconfig, context, embedded)
+        access = access_of(stack, team, project, place)
+        access.namespaces(team)
+        who = named(name, access.stack, access.names.values(), "--as") if name else None
+        if who:
+            kubeconfigs.check_member(access, team, who)
+        note, seconds = "", seconds_of(valid, "--for")
+        if who and who.kind == "serviceaccount":
+            with token_maker(access.stack.cluster, place, _TOKENS) as (cluster, plain):
+                config = kubeconfigs.with_token(cluster, plain, who, seconds)
+        elif helper := None if kubeconfig or context or embedded else helper_config(access.stack.cluster, who):
+            config = kubeconfigs.as_person(helper, who)
+        else:
+            file, selected = source(access.stack.cluster, kubeconfig, context, embedded=embedded)
+            entry = entry_of(file, selected)
+            if embedded and who:
+                config = kubeconfigs.with_certificate(kubeconfigs.plain(entry), who, seconds)
+            else:
+                config, note = kubeconfigs.of_context(entry, who)
+        text = kubeconfigs.in_team(config, access.name, team)
+        if out:
+            kubeconfigs.write(out, text)
+        else:
+            sys.stdout.write(text)
+        if note:
+            terminal.err.print(escape(note), highlight=False)
+
+
+def worker_kubeconfig(
+    worker: Annotated[str, typer.Argument(help="Stack of the worker, with `multikueue.manager`.")],
+    *,
+    valid: Annotated[str, typer.Option("--for", help="Validity of the token, 10m to 30d.")] = "7d",
+    manager_kubeconfig: Annotated[
+        Path | None, typer.Option(help="Kubeconfig of the manager's cluster: write the Secret there.")
+    ] = None,
+    manager_context: Annotated[str | None, typer.Option(help="Its context. Default: the current one.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write, with mode 0600. Default: standard output.")] = None,
+    project: ProjectFolder = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    embedded: Embedded = False,
+) -> None:
+    """Write the kubeconfig by which a MultiKueue manager reaches a worker.
+
+    It has a token of the manager's service account in the worker's cluster. With --manager-kubeconfig or
+    --manager-context, it is written to the Secret that the manager's stack names, and to no file. Repeat it before the
+    token expires: Kueue reads the Secret again.
+
+    [dim]tenancy access worker-kubeconfig train-west --context west --manager-context hub[/dim]
+    """
+    with terminal.errors(worker):
+        import yaml
+
+        from gpu_tenancy.access import workers
+        from gpu_tenancy.access.planned import seconds_of
+        from gpu_tenancy.base.writing import write_private
+        from gpu_tenancy.cluster.contexts import Place
+
+        found, seconds = workers.worker_of(worker, project), seconds_of(valid, "--for")
+        rights = "ask somebody who may create serviceaccounts/token in Kueue's namespace"
+        place = Place(kubeconfig, context, embedded)
+        with token_maker(found.stack.cluster, place, rights) as (cluster, plain):
+            config = workers.worker_config(cluster, plain, found, seconds)
+        if manager_kubeconfig or manager_context:
+            rights = "ask somebody who may write Secrets in Kueue's namespace of the manager"
+            with asking(manager_kubeconfig, manager_context, embedded=False, rights=rights) as manager:
+                terminal.out.print(workers.write_secret(manager, found, config), highlight=False)
+        elif out:
+            write_private(out, yaml.safe_dump(config, sort_keys=False))
+        else:
+            sys.stdout.write(yaml.safe_dump(config, sort_keys=False))
+
+
+@contextmanager
+def token_maker(section: "ClusterSection", place: "Place", rights: str) -> "Generator[tuple[Cluster, dict[str, Any]]]":
+    """A connection to a stack's cluster for whoever makes tokens there, and a kubeconfig of it without a login.
+
+    Args:
+        section: of the stack.
+        place: as the user names it; without a name, the login of the cluster's cloud is used.
+        rights: what to do without the right to make tokens.
+    """
+    from gpu_tenancy.access import kubeconfigs
+    from gpu_tenancy.access.kubeconfigs import helper_config, source
+    from gpu_tenancy.kube.contexts import entry_of
+
+    kubeconfig, context, embedded = place
+    config = helper_config(section) if not any(place) else None
+    if config is None:
+        file, selected = source(section, kubeconfig, context, embedded=embedded)
+        entry = entry_of(file, selected)
+        with asking(file, entry.name, embedded=False, rights=rights) as cluster:
+            yield cluster, kubeconfigs.plain(entry)
+    else:
+        with kubeconfigs.connected(config) as file, asking(file, None, embedded=False, rights=rights) as cluster:
+            yield cluster, config
+
+
+def _compare(planned: "Iterable[str]", live: "Iterable[str]") -> None:
+    """Reports what the cluster allows and the stack does not, and the reverse.
+
+    Raises:
+        Exit: they differ.
+    """
+    stack_only, live_only = sorted({*planned} - {*live}), sorted({*live} - {*planned})
+    for line in stack_only:
+        terminal.error_line(f"{line}: allowed by the stack, not by the cluster; deploy the stack")
+    for line in live_only:
+        terminal.error_line(
+            f"{line}: allowed by the cluster, not by the stack; remove the binding, or add it to the stack"
+        )
+    if stack_only or live_only:
+        raise typer.Exit(terminal.PROMISE_BROKEN)

@@ -1,0 +1,164 @@
+"""Commands for the embedded platform: start it with a stack, show its status, remove it."""
+
+import sys
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+import typer
+from rich.markup import escape
+from rich.text import Text
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.answer import Output, answer
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.output import command
+from gpu_tenancy.base.terminal import ProjectFolder, StackName
+
+if TYPE_CHECKING:
+    from gpu_tenancy.engine.project import Preview
+
+
+Controllers: TypeAlias = Literal["all", "none"]
+Service: TypeAlias = Literal["eks", "gke", "aks"]
+
+
+def up(
+    stack: StackName = "local",
+    out: Annotated[Path, typer.Option(help="Folder for the report; it is written to OUT/<stack>.")] = Path("out"),
+    project: ProjectFolder = None,
+    controllers: Annotated[
+        Controllers, typer.Option(help="Run the controllers of the stack's operators, such as Kueue, or none.")
+    ] = "all",
+    *,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Delete another stack that the platform carries, with everything on it.")
+    ] = False,
+    service: Annotated[
+        Service | None,
+        typer.Option("--as", help="Admit as the API servers of EKS, GKE or AKS do; default: unchanged."),
+    ] = None,
+) -> None:
+    """Deploy a stack to the embedded platform: an API server and scheduler on this machine, with simulated GPU nodes.
+
+    Uses `pulumi up` if pulumi is on the PATH, otherwise server-side apply. Exit code 2 if a guarantee is not met.
+
+    [dim]tenancy local up local[/dim]
+    """
+    with terminal.errors(stack):
+        from gpu_tenancy.cluster.contexts import uses_embedded
+        from gpu_tenancy.embedded.platform import Platform
+        from gpu_tenancy.local import show
+        from gpu_tenancy.local.next_steps import next_steps
+        from gpu_tenancy.local.report import write_report
+        from gpu_tenancy.local.up import Options
+        from gpu_tenancy.local.up import up as bring_up
+        from gpu_tenancy.model.project import project_folder
+        from gpu_tenancy.review.page import write_forecast
+
+        def foreshow(preview: "Preview") -> None:
+            page = write_forecast(preview, out / stack)
+            terminal.report(f"preview of the stack: {page}")
+
+        options = Options(controllers=controllers, replace=replace, foreshow=foreshow, service=service or "")
+        result = bring_up(stack, Platform(), terminal.report, project_folder(project), options)
+        show.outcome(terminal.out, result)
+        page = write_report(result, out / stack)
+        terminal.out.print(escape(f"\nkubeconfig  {result.kubeconfig}\nreport      {page}"))
+        terminal.out.print("\nnext")
+        where = "" if uses_embedded() else " --embedded"
+        for step in next_steps(result, out / stack):
+            terminal.out.print(command(f"  {terminal.program()} {step}{where}"), highlight=False)
+        terminal.out.print(f"\n{escape(str(result.composition))}", highlight=False)
+        if result.verdict.tone == "bad":
+            raise typer.Exit(terminal.PROMISE_BROKEN)
+
+
+def metrics(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 for any free one.")] = 9400,
+    out: Annotated[Path, typer.Option(help="Folder for the files; they are written to OUT/<stack>/metrics.")] = Path(
+        "out"
+    ),
+    project: ProjectFolder = None,
+) -> None:
+    """Serve metrics of the embedded platform to a Prometheus on this machine, until interrupted.
+
+    Objects as kube-state-metrics names them, and simulated values of GPUs as dcgm-exporter names them. Writes the
+    configuration of a Prometheus that reads them and Kueue's own metrics, and of a Grafana with the stack's dashboards.
+    Any program on this machine can read the metrics.
+
+    [dim]tenancy local metrics[/dim]
+    """
+    with terminal.errors():
+        from gpu_tenancy.embedded.parts import LOOPBACK
+        from gpu_tenancy.embedded.platform import Platform
+        from gpu_tenancy.local.metrics.serving import serving
+        from gpu_tenancy.model.load import load
+        from gpu_tenancy.model.project import project_folder, read_stack
+
+        platform = Platform()
+        carried = platform.carried()
+        if carried is None:
+            raise ConsoleError("the embedded platform has no stack", "run `tenancy local up`")
+        stack = load(read_stack(carried.name, project_folder(project)))
+        folder = out / carried.name / "metrics"
+        with serving(platform, stack, port, folder) as server:
+            sys.stdout.write(f"{folder / 'prometheus.yml'}\n")
+            sys.stdout.flush()
+            where = f"http://{LOOPBACK}:{server.server_port}"
+            terminal.err.print(
+                f"serving {where} until Ctrl-C; start Prometheus with this file", highlight=False, style="dim"
+            )
+            with suppress(KeyboardInterrupt):
+                server.serve_forever()
+
+
+def down() -> None:
+    """Stop the embedded platform and delete its data. Downloaded and built programs are kept.
+
+    [dim]tenancy local down[/dim]
+    """
+    with terminal.errors():
+        from gpu_tenancy.embedded.platform import Platform
+
+        platform = Platform()
+        with platform.deploying(terminal.report):  # else an `up` would go on without the platform
+            platform.down(terminal.report)
+        terminal.out.print("embedded platform removed")
+
+
+def status(output: Output = None) -> None:
+    """Show which parts of the embedded platform are running, and its stack. Exit code 1 if a part is not running.
+
+    [dim]tenancy local status[/dim]
+    """
+    with terminal.errors():
+        from gpu_tenancy.embedded.platform import Platform
+        from gpu_tenancy.embedded.processes import tail
+
+        platform = Platform()
+        parts = platform.status()
+        table = terminal.table("part", "state")
+        for part in parts:
+            table.add_row(part.part, f"pid {part.pid}" if part.runs else "not running")
+        carried = platform.carried()
+        stack = (
+            {"stack": carried.name, "engine": carried.engine, "kubeconfig": str(platform.kubeconfig)}
+            if carried
+            else None
+        )
+        more = (
+            [f"\nstack       {carried.name}, deployed with {carried.engine}", f"kubeconfig  {platform.kubeconfig}"]
+            if carried
+            else []
+        )
+        answer(output, {"parts": [asdict(part) for part in parts], "deployed": stack}, table, *map(Text, more))
+        for part in parts if any(part.runs for part in parts) else ():
+            if not part.runs:
+                log = platform.places.log(part.part)
+                terminal.err.print(
+                    escape(f"\n{part.part} exited. Last log lines ({log}):\n{tail(log)}"), highlight=False
+                )
+        if not all(part.runs for part in parts):
+            raise typer.Exit(terminal.STACK_WRONG)

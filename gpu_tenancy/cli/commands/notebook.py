@@ -1,0 +1,199 @@
+"""Commands about notebooks: `tenancy notebook start`, `open`, `stop` and `list`."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.answer import Output
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.cli.commands.submit import Mounts, pairs
+from gpu_tenancy.cli.commands.usage import (
+    Context,
+    Embedded,
+    Kubeconfig,
+    Team,
+    TeamOption,
+    asking,
+    judged,
+    read_for_fit,
+    show_answer,
+    team_of,
+)
+
+if TYPE_CHECKING:
+    from gpu_tenancy.kube.client import Cluster
+
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="[NAME]", show_default=False, help="Name of the notebook; default: `notebook-` and your name."
+    ),
+]
+
+
+def start(
+    name: Name = "",
+    *,
+    size: Annotated[
+        str, typer.Option(help="Size that the team is offered; default: the first.", show_default=False)
+    ] = "",
+    image: Annotated[
+        str, typer.Option(help="Image that the team is offered; default: the first.", show_default=False)
+    ] = "",
+    mount: Mounts = None,
+    namespace: TeamOption = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the object as YAML, and create nothing.")] = False,
+    embedded: Embedded = False,
+) -> None:
+    """Start a notebook in the queue of your team, or one that was stopped, as it was.
+
+    Its home, /home/notebook, stays when it stops. It stops when it is idle, and after the longest time of your team.
+    Exit code 2: it can never be admitted.
+
+    [dim]tenancy notebook start lab --size small[/dim]
+    """
+    with asking(kubeconfig, context, embedded=embedded) as cluster:
+        import yaml
+
+        from gpu_tenancy.access.live import who_am_i
+        from gpu_tenancy.base.quantity import format_duration
+        from gpu_tenancy.cluster.demand import demand
+        from gpu_tenancy.explain import show
+        from gpu_tenancy.jobs import notebooks
+        from gpu_tenancy.jobs.submitting import user_label
+
+        team = team_of(cluster, None, namespace, "tenancy notebook start -n TEAM")
+        user = user_label(who_am_i(cluster).user)
+        choice = notebooks.Choice(name or notebooks.usual_name(user), image, size, dict(pairs("--mount", mount)), user)
+        live = None if dry_run else notebooks.found(cluster, team, choice.name)
+        if live:
+            if image or size or mount:
+                fix = f"`tenancy cancel {choice.name}` deletes it, and its home stays; then start it with other options"
+                raise ConsoleError(f"notebook {team}/{choice.name}: exists", fix)
+            if notebooks.runs(live):
+                raise ConsoleError(
+                    f"notebook {team}/{choice.name}: is started already",
+                    f"open it with `tenancy notebook open {choice.name}`",
+                )
+            with terminal.reported_if_slow("waiting for its pod to end"):
+                notebooks.scale(cluster, live, 1)
+            terminal.out.print(f"notebook {team}/{choice.name} started again", highlight=False)
+            return
+        offer = notebooks.offered(cluster, team)
+        with terminal.reported_if_slow("reading the cluster and running a dry run"):
+            state = read_for_fit(cluster, team)
+            manifest = notebooks.notebook_of(choice, team, offer, state)
+            if dry_run:
+                sys.stdout.write(yaml.safe_dump(manifest, sort_keys=False))
+                return
+            notebooks.require_own_home(cluster, team, choice)
+            (result,) = judged(cluster, team, state, [demand(manifest, team)])
+        terminal.out.print(show.fitting(result), highlight=False)
+        if result.verdict == "never":
+            terminal.error_line("not started, since it can never be admitted")
+            raise typer.Exit(terminal.PROMISE_BROKEN)
+        cluster.create(manifest)
+        stops = f"stops when idle for {format_duration(offer.idle)}, and after {format_duration(offer.longest)}"
+        terminal.out.print(f"notebook {team}/{choice.name} submitted; it {stops}", highlight=False)
+        terminal.out.print(f"open it with `tenancy notebook open {choice.name}`", highlight=False)
+
+
+def open_(
+    name: Name = "",
+    *,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=65535,
+            show_default=False,
+            help="Port on this machine; default: 8888. Set it to forward a port for a notebook with a host, too.",
+        ),
+    ] = None,
+    namespace: TeamOption = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    embedded: Embedded = False,
+) -> None:
+    """Print the address of a notebook, and forward its port to this machine until interrupted.
+
+    It runs kubectl with your kubeconfig: `kubectl exec` reads the token, which is in the container only, and
+    `kubectl port-forward` connects to JupyterLab. A notebook for which the stack has a host has its address there, and
+    no port is forwarded.
+
+    [dim]tenancy notebook open lab[/dim]
+    """
+    with asking(kubeconfig, context, embedded=embedded) as cluster:
+        from gpu_tenancy.cli.kubectl import Kubectl
+        from gpu_tenancy.jobs import notebooks
+        from gpu_tenancy.model.names import NOTEBOOK_PORT, NOTEBOOK_TOKEN
+
+        team = team_of(cluster, None, namespace, "tenancy notebook open -n TEAM")
+        name = _name(cluster, name)
+        manifest = notebooks.existing(cluster, team, name)
+        pod = notebooks.pod_that_runs(cluster, manifest)
+        kubectl = Kubectl.of(kubeconfig, context, team, embedded=embedded)
+        fix = "if JupyterLab has not started yet, wait; `tenancy logs` shows it"
+        if not (token := kubectl.run("exec", pod, "--", "cat", NOTEBOOK_TOKEN, fix=fix)):
+            raise ConsoleError(f"notebook {team}/{name}: pod {pod} has no token in {NOTEBOOK_TOKEN}", fix)
+        if port is None and (host := notebooks.host_of(manifest)):
+            terminal.out.print(f"https://{host}/lab?token={token}", highlight=False, soft_wrap=True)
+            return
+        port = port or NOTEBOOK_PORT
+        terminal.out.print(f"http://127.0.0.1:{port}/lab?token={token}", highlight=False, soft_wrap=True)
+        kubectl.run("port-forward", f"pod/{pod}", f"{port}:{NOTEBOOK_PORT}", fix=fix, shown=True)
+
+
+def stop(
+    name: Name = "",
+    *,
+    namespace: TeamOption = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    embedded: Embedded = False,
+) -> None:
+    """Stop a notebook: its kernels end, its GPUs are free for the queue, its home stays.
+
+    [dim]tenancy notebook stop lab[/dim]
+    """
+    with asking(kubeconfig, context, embedded=embedded) as cluster:
+        from gpu_tenancy.jobs import notebooks
+
+        team = team_of(cluster, None, namespace, "tenancy notebook stop -n TEAM")
+        name = _name(cluster, name)
+        notebooks.scale(cluster, notebooks.existing(cluster, team, name), 0)
+        terminal.out.print(f"notebook {team}/{name} stopped; its home stays", highlight=False)
+
+
+def list_(
+    team: Team = None,
+    *,
+    namespace: TeamOption = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    embedded: Embedded = False,
+    output: Output = None,
+) -> None:
+    """List the notebooks of a team, also those that are stopped.
+
+    [dim]tenancy notebook list[/dim]
+    """
+    with asking(kubeconfig, context, embedded=embedded) as cluster:
+        from gpu_tenancy.jobs.notebooks import listed
+        from gpu_tenancy.jobs.overview import data, shown
+
+        team = team_of(cluster, team, namespace, "tenancy notebook list TEAM")
+        show_answer(lambda: listed(cluster, team), lambda rows: shown(rows, what="notebook"), data, output, None)
+
+
+def _name(cluster: "Cluster", name: str) -> str:
+    """The name of a notebook, or the usual one of the user."""
+    from gpu_tenancy.access.live import who_am_i
+    from gpu_tenancy.jobs.notebooks import usual_name
+    from gpu_tenancy.jobs.submitting import user_label
+
+    return name or usual_name(user_label(who_am_i(cluster).user))

@@ -1,0 +1,292 @@
+"""The command `preview`: resources, changes, policy violations, guarantees and costs of a stack."""
+
+import traceback
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.answer import Output, for_programs, is_for_programs
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.output import Unbounded
+from gpu_tenancy.base.terminal import ProjectFolder, StackName
+from gpu_tenancy.base.writing import write_text
+from gpu_tenancy.cli.commands import up
+from gpu_tenancy.cli.commands.usage import Context, Embedded, Kubeconfig, asking
+
+if TYPE_CHECKING:
+    from gpu_tenancy.cluster.contexts import Place
+    from gpu_tenancy.cluster.reading import State
+    from gpu_tenancy.engine.project import Preview
+    from gpu_tenancy.review.review import Review
+
+
+def preview(
+    stack: StackName,
+    *,
+    base: Annotated[
+        str | None, typer.Option(metavar="REF", help="Git ref (branch, tag or commit) to compare with.")
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Policy pack to evaluate: `workloads`, `clouds`, FOLDER or FOLDER=CONFIG.json. Can be repeated."
+        ),
+    ] = None,
+    pulumi_preview: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Output of `pulumi preview --json`, to show the changes against the deployed resources.",
+        ),
+    ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Read the cluster, and show which workloads the change preempts or admits.")
+    ] = False,
+    state: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The same from a file of `tenancy cluster snapshot`, without a cluster."),
+    ] = None,
+    used: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Output of `tenancy cost -o json`, to show what teams used beside their guarantees."
+        ),
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    embedded: Embedded = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the report (HTML, Markdown, JSON), the objects (YAML) and the exit code."),
+    ] = None,
+    project: ProjectFolder = None,
+    output: Output = None,
+    all_: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Preview the changes of all Pulumi stacks into which `split` divides it, with the Pulumi CLI, its"
+            " backend and your credentials.",
+        ),
+    ] = False,
+) -> None:
+    """Preview what a stack will create, without credentials, a cluster or the Pulumi CLI.
+
+    Exit code 2 if the verdict is Blocked: a mandatory policy is violated, or Pulumi or the cloud refuses the change
+    since --base REF. Policies are evaluated as at REF, too.
+
+    [dim]tenancy preview prod-aws --base origin/main --policy workloads --policy clouds --out out/prod-aws[/dim]
+    """
+    from gpu_tenancy.engine.isolation import relaxed_collector
+
+    # The first one for what cannot be recorded, such as on a full disk.
+    with terminal.errors(stack), _recorded(out), terminal.errors(stack), relaxed_collector():
+        if all_:
+            if base or policy or pulumi_preview or out or output or live or state or used:
+                raise ConsoleError(
+                    "--all cannot be combined with --base, --policy, --pulumi-preview, --live, --state, --used, --out"
+                    " and -o",
+                    "preview twice: with --all, and without it for the report of the whole environment",
+                )
+            up.preview(stack, project)
+            return
+        from gpu_tenancy.cluster.contexts import Place
+        from gpu_tenancy.engine import project as projects
+        from gpu_tenancy.explain.state_file import from_file
+        from gpu_tenancy.model.project import project_folder
+        from gpu_tenancy.review.build import as_data, review
+        from gpu_tenancy.review.used import read_used
+        from gpu_tenancy.review.verdict import BLOCKED
+
+        folder = project_folder(project)
+        place = Place(kubeconfig, context, embedded)
+        terminal.progress(f"rendering {stack}")
+        if live and state:
+            raise ConsoleError("--live cannot be combined with --state", "remove one of them")
+        running = _read(place) if live else from_file(state) if state else None
+        month = read_used(used, stack) if used else None
+        stack_preview = projects.preview(stack, folder, onto=_onto(place) if live else None)
+        if base:
+            terminal.progress(f"rendering {stack} at {base}")
+        seen = review(
+            stack_preview, folder, ref=base, policies=policy or (), real=pulumi_preview, live=running, used=month
+        )
+        written = _write(stack_preview, seen, out) if out else ""
+        if is_for_programs(output):
+            names = ("/".join(filter(None, (one.kind, one.namespace, one.name))) for one in stack_preview.objects)
+            for_programs(output, as_data(seen), names)
+        else:
+            _show(stack_preview, seen, written)
+        if seen.verdict.title == BLOCKED:
+            raise typer.Exit(terminal.PROMISE_BROKEN)
+
+
+def _read(place: "Place") -> "State":
+    """The workloads of a running cluster, and what decides about them."""
+    from gpu_tenancy.cluster.cluster_queues import read_settled
+    from gpu_tenancy.explain.proposal import KINDS
+
+    kubeconfig, context, embedded = place
+    with asking(kubeconfig, context, embedded=embedded) as cluster, terminal.reported_if_slow("reading the cluster"):
+        return read_settled(cluster, KINDS)
+    raise typer.Exit(terminal.INTERRUPTED)
+
+
+def _onto(place: "Place") -> Path | None:
+    """The kubeconfig of the embedded platform, if that is the cluster: a stack for any cloud runs there."""
+    from gpu_tenancy.cluster.contexts import uses_embedded
+    from gpu_tenancy.embedded.platform import Platform
+
+    return Platform().kubeconfig if place.embedded or (not any(place) and uses_embedded()) else None
+
+
+def snapshot(
+    *,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="File to write.")],
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    embedded: Embedded = False,
+) -> None:
+    """Write what decides about workloads of a cluster into a file, for `tenancy preview --state` in a pipeline.
+
+    It has queues, quotas, nodes and what running and pending workloads request, with their names; no commands, images,
+    environment variables or values of Secrets.
+
+    [dim]tenancy cluster snapshot --out prod.json[/dim]
+    """
+    with terminal.errors():
+        from gpu_tenancy.cluster.contexts import Place
+        from gpu_tenancy.explain.state_file import to_file
+
+        seen = _read(Place(kubeconfig, context, embedded))
+        for missing in seen.refused("ClusterQueue", "LocalQueue", "Workload"):
+            raise ConsoleError(missing.text, "use the kubeconfig of an administrator or of an auditor")
+        to_file(seen, out)
+        for missing in seen.refused():
+            terminal.err.print(missing.text, highlight=False)
+        terminal.out.print(f"{len(seen.of('Workload'))} workloads in {out}", highlight=False)
+
+
+@contextmanager
+def _recorded(folder: Path | None) -> Generator[None]:
+    """Writes how a preview ends, for `tenancy stack comment`: `exit-code`, and its output."""
+    if folder is None:
+        yield
+        return
+    printed = {"report.txt": terminal.out, "errors.txt": terminal.err}
+    for console in printed.values():
+        console.record = True
+    for stale in (*folder.glob("report.*"), folder / "errors.txt"):
+        stale.unlink(missing_ok=True)
+    code, crash = 0, ""
+    try:
+        yield
+    except typer.Exit as end:
+        code = end.exit_code
+        raise
+    except Exception:
+        code, crash = terminal.INTERNAL, traceback.format_exc()
+        raise
+    finally:
+        texts = {name: console.export_text() for name, console in printed.items()}
+        for console in printed.values():
+            console.record = False
+        texts["errors.txt"] += crash
+        with suppress(OSError) if code else nullcontext():  # A folder that cannot be written is reported once.
+            for name, text in {**texts, "exit-code": f"{code}\n"}.items():
+                if text:
+                    write_text(folder / name, text)
+
+
+def _show(stack_preview: "Preview", seen: "Review", written: str) -> None:
+    """Prints the verdict; the changes, or the tree without a comparison; then guarantees, pools and policies."""
+    from gpu_tenancy.engine.details import tree
+    from gpu_tenancy.local import show
+    from gpu_tenancy.review import text
+
+    out = terminal.out
+    text.show_verdict(out, seen)
+    out.print()
+    changes = seen.real.changes if seen.real else seen.changes
+    if seen.comparison or seen.real:
+        text.show_changes(out, changes)
+        if not changes:
+            out.print("no changes")
+    else:
+        out.print(Unbounded(tree(stack_preview.rendered)))
+    if seen.effect:
+        out.print()
+        text.show_work(out, seen.effect)
+    out.print()
+    out.print(text.promises(seen.now, seen.comparison.before if seen.comparison else None), highlight=False)
+    text.show_hosts(out, seen.now)
+    out.print()
+    out.print(show.pools(stack_preview.stack))
+    out.print(f"[dim]{escape(seen.price_note)}[/dim]", highlight=False)
+    if notes := _aging(stack_preview):
+        out.print(f"[dim]old: {escape('; '.join(notes))}[/dim]", highlight=False)
+    if starts := _cold_starts(stack_preview):
+        waits = f"from 0 replicas, the first request waits for a start: {', '.join(starts)}, and for a node"
+        out.print(f"[dim]{escape(waits)}[/dim]", highlight=False)
+    for warning in seen.now.server_warnings:
+        out.print(f"[yellow]{escape(warning)}[/yellow]", highlight=False)
+    if unchecked := _unchecked(stack_preview):
+        out.print(f"[dim]not checked for arm64: {escape('; '.join(unchecked))}[/dim]", highlight=False)
+    if written:
+        out.print(f"\n{escape(written)}", highlight=False)
+    if seen.rules is not None:
+        out.print()
+        text.show_rules(out, seen.rules)
+
+
+def _cold_starts(stack_preview: "Preview") -> list[str]:
+    """Servers that can have no replicas."""
+    from gpu_tenancy.model.plan.signals import cold_starts
+
+    return cold_starts(stack_preview.stack)
+
+
+def _unchecked(stack_preview: "Preview") -> list[str]:
+    """Images that must run on Arm nodes, and of which nobody knows whether they do."""
+    from gpu_tenancy.model.checks.operators import unknown_architectures
+    from gpu_tenancy.model.plan.shares import Tree
+
+    return unknown_architectures(Tree(stack_preview.stack))
+
+
+def _aging(stack_preview: "Preview") -> list[str]:
+    """What the stack uses of the catalogue that is older than half a year, where it creates nodes."""
+    import datetime as dt
+
+    from gpu_tenancy.engine.releases import helm_releases
+    from gpu_tenancy.model.catalogue.ages import aging
+    from gpu_tenancy.model.spec.cluster import service_of
+
+    cluster = stack_preview.stack.cluster
+    if not cluster.NODES_MADE:
+        return []
+    charts = [release.name for release in helm_releases(stack_preview.rendered)]
+    return aging(service_of(cluster), cluster.kubernetes, charts, dt.datetime.now(dt.UTC).date())
+
+
+def _write(stack_preview: "Preview", seen: "Review", out: Path) -> str:
+    """Writes the report, the objects and the Helm values; returns the lines that name the files."""
+    from gpu_tenancy.engine.files import write
+    from gpu_tenancy.engine.releases import write_releases
+    from gpu_tenancy.review.build import as_json
+    from gpu_tenancy.review.comment import comment
+    from gpu_tenancy.review.page import page
+
+    objects = write(stack_preview.objects, out / "objects")
+    releases = write_releases(stack_preview.rendered, out / "releases")
+    texts = {"report.html": page(seen), "report.md": comment(seen), "report.json": as_json(seen)}
+    for name, content in texts.items():
+        write_text(out / name, content)
+    lines = [f"{len(objects)} objects in {out / 'objects'}"]
+    lines += [f"{len(releases)} Helm releases (values) in {out / 'releases'}"] if releases else []
+    return "\n".join([*lines, f"report in {out / 'report.html'} (also report.md and report.json)"])

@@ -1,0 +1,291 @@
+"""The command `size`: replicas, GPUs and cost of a server from its load."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.answer import Output, answer
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.base.quantity import format_duration, format_rate, parse_duration, parse_rate
+from gpu_tenancy.base.terminal import ProjectFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpu_tenancy.model.plan.shares import Tree
+    from gpu_tenancy.model.plan.supply import Flavor
+    from gpu_tenancy.model.sizing import Size
+
+
+def size(
+    stack: Annotated[str | None, typer.Argument(help="Stack whose nodes and prices count. Default: none.")] = None,
+    server: Annotated[
+        str | None, typer.Argument(help="A server of it, as TEAM/NAME: its GPUs, surge and `load`.")
+    ] = None,
+    *,
+    rate: Annotated[str | None, typer.Option(metavar="N/s", help="Requests per second at the peak.")] = None,
+    per_replica: Annotated[
+        str | None, typer.Option(metavar="N/s", help="Requests per second of one replica, as you measured it.")
+    ] = None,
+    latency: Annotated[
+        str | None, typer.Option(metavar="TIME", help="99th percentile at which you measured it, such as 100ms.")
+    ] = None,
+    flavor: Annotated[str | None, typer.Option(help="Flavor on which you measured it. Default: the only one.")] = None,
+    gpus: Annotated[int, typer.Option(min=1, help="GPUs of a replica.")] = 1,
+    surge: Annotated[int, typer.Option(min=0, help="Replicas that a rollout adds.")] = 0,
+    project: ProjectFolder = None,
+    output: Output = None,
+) -> None:
+    """Show the replicas and GPUs for a load, with headroom for a lost node and a rollout, their cost, and what lacks.
+
+    A stack with `load` of a server is refused by the same arithmetic.
+
+    [dim]tenancy size local --rate 10000/s --per-replica 220/s --latency 100ms --flavor l4[/dim]
+    """
+    with terminal.errors(stack or ""):
+        asked = _Asked(_rate("--rate", rate), _rate("--per-replica", per_replica), _seconds(latency), gpus, surge)
+        sized = _of_stack(stack, server, asked, flavor, project) if stack else _Sized(*_alone(asked))
+        answer(output, sized.data(), *sized.lines(), names=[str(sized.size.replicas)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The load of the command line: thousandths per second, seconds, and GPUs and replicas."""
+
+    rate: int | None
+    per_replica: int | None
+    latency: float | None
+    gpus: int
+    surge: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Hardware:
+    """The GPUs of a flavor.
+
+    Attributes:
+        maximum: with the maximum of nodes.
+        promised: guaranteed to others.
+        price: US dollars per month for one GPU; None if it is unknown.
+    """
+
+    flavor: str
+    maximum: int
+    promised: int
+    per_node: int
+    price: float | None
+
+    @property
+    def left(self) -> int:
+        return max(0, self.maximum - self.promised)
+
+
+@dataclass(frozen=True, slots=True)
+class _Burst:
+    """Replicas on another flavor."""
+
+    replicas: int
+    hardware: _Hardware
+
+
+@dataclass(frozen=True, slots=True)
+class _Sized:
+    size: "Size"
+    gpus: int
+    latency: float | None
+    hardware: _Hardware | None = None
+    burst: _Burst | None = None
+
+    @property
+    def base(self) -> int:
+        """Replicas with headroom, without those of the burst."""
+        return self.size.replicas - (self.burst.replicas if self.burst else 0)
+
+    @property
+    def without_burst(self) -> int:
+        """Thousandths of the requests a second that the base carries."""
+        return min(self.base * self.size.per_replica, self.size.rate)
+
+    @property
+    def guaranteed(self) -> int:
+        """GPUs of the replicas with headroom, which must answer while other teams are busy."""
+        return self.base * self.gpus
+
+    @property
+    def limit(self) -> int:
+        """GPUs of a rollout too."""
+        return (self.base + self.size.surge) * self.gpus
+
+    @property
+    def missing(self) -> int:
+        return max(0, self.limit - self.hardware.left) if self.hardware else 0
+
+    def data(self) -> dict[str, object]:
+        """The answer for programs; costs in US dollars per month."""
+        found: dict[str, object] = {
+            "rate": self.size.rate / 1000,
+            "perReplica": self.size.per_replica / 1000,
+            "replicas": {"needed": self.size.needed, "withHeadroom": self.size.replicas, "peak": self.size.peak},
+            "gpus": {"guaranteed": self.guaranteed, "limit": self.limit},
+        }
+        if self.hardware:
+            price = self.hardware.price
+            found["flavor"] = self.hardware.flavor
+            found["hardware"] = {
+                "maximum": self.hardware.maximum,
+                "guaranteedToOthers": self.hardware.promised,
+                "missing": self.missing,
+            }
+            found["monthly"] = None if price is None else price * self.guaranteed
+        if self.burst:
+            found["burst"] = {
+                "flavor": self.burst.hardware.flavor,
+                "replicas": self.burst.replicas,
+                "gpus": self.burst.replicas * self.gpus,
+                "rateWithout": self.without_burst / 1000,
+            }
+        return found
+
+    def lines(self) -> list[str]:
+        """The answer for a person."""
+        name = f"{self.hardware.flavor} GPUs" if self.hardware else "GPUs"
+        lines = [f"replicas: {self.size.arithmetic()}"]
+        if self.latency is not None:
+            from gpu_tenancy.model.sizing import in_flight
+
+            at_once = in_flight(self.size.per_replica, self.latency)
+            lines.append(
+                f"a replica: {format_rate(self.size.per_replica)} within {format_duration(self.latency)} by your"
+                f" measurement, at most {at_once} requests at a time on average"
+            )
+        lines.append(f"guaranteed: {self.guaranteed} {name}, limit: {self.limit}")
+        if self.hardware is None:
+            return [*lines, "nodes, prices and the headroom for a lost node: specify a stack"]
+        lines += [f"cost: {self._cost(self.hardware.price)}", f"hardware: {self._room(self.hardware)}"]
+        return [*lines, *(self._burst(self.burst) if self.burst else ())]
+
+    def _burst(self, burst: _Burst) -> "Iterator[str]":
+        gpus, has = burst.replicas * self.gpus, burst.hardware
+        price = "cost unknown" if has.price is None else f"${has.price * gpus:,.0f} a month if they run all the time"
+        yield f"burst: {burst.replicas} of the {self.size.replicas} replicas on {gpus} {has.flavor} GPUs, {price}"
+        carried = format_rate(self.without_burst)
+        yield f"without the burst: {self.base} replicas = {carried} of the load of {format_rate(self.size.rate)}"
+
+    def _cost(self, price: float | None) -> str:
+        if price is None:
+            return "unknown (no price)"
+        most = "" if self.limit == self.guaranteed else f", ${price * self.limit:,.0f} for the limit"
+        return f"${price * self.guaranteed:,.0f} a month{most}"
+
+    def _room(self, has: _Hardware) -> str:
+        text = f"{has.maximum} {has.flavor} GPUs at most, of which {has.promised} are guaranteed to others"
+        if not self.missing:
+            return f"{text}: enough"
+        nodes = -(-self.missing // has.per_node)
+        return f"{text}: {self.missing} GPUs are missing ({nodes} nodes with {has.per_node} GPUs)"
+
+
+def _of_stack(stack: str, server: str | None, asked: _Asked, flavor: str | None, project: "ProjectFolder") -> _Sized:
+    from gpu_tenancy.model.load import load
+    from gpu_tenancy.model.plan.shares import Tree
+    from gpu_tenancy.model.project import project_folder, read_stack
+    from gpu_tenancy.model.sizing import nodes_of
+
+    tree = Tree(load(read_stack(stack, project_folder(project))))
+    if server is not None:
+        return _of_server(tree, server, asked)
+    found = _flavor(tree, flavor)
+    sized, gpus, latency = _alone(asked)
+    sized = replace(sized, nodes=nodes_of(found, {found.resource or "": gpus}))
+    return _Sized(sized, gpus, latency, _hardware(tree, found, ""))
+
+
+def _of_server(tree: "Tree", text: str, asked: _Asked) -> _Sized:
+    """The size of a server of a stack, by its load, or by a rate of the command line."""
+    from gpu_tenancy.model.checks.servers import size_of
+    from gpu_tenancy.model.plan.pods import pod_size
+    from gpu_tenancy.model.spec.workloads import Load
+
+    servers = {
+        f"{team}/{name}": (team, it)
+        for team, spec in tree.stack.teams.items()
+        for name, it in spec.serving.items()
+        if not it.burst_of
+    }
+    if text not in servers:
+        raise ConsoleError(f"unknown server '{text}'", nearest(text, servers))
+    team, server = servers[text]
+    pod = pod_size(tree, team, server)
+    if pod is None or pod.flavor.resource is None:
+        raise ConsoleError(f"server {text} has no GPUs", f"specify a server with GPUs: {', '.join(servers)}")
+    given = {"rate": asked.rate, "per_replica": asked.per_replica, "latency": asked.latency}
+    own = {key: value for key, value in given.items() if value is not None}
+    if server.load is None:
+        _alone(asked)
+    load = (server.load or Load.model_construct()).model_copy(update=own)
+    gpus = server.gpus * server.nodes
+    owner = tree.queue_of(team)
+    size_ = size_of(server, load, pod)
+    own_flavor = _hardware(tree, pod.flavor, owner)
+    if server.burst is None:
+        return _Sized(size_, gpus, load.latency, own_flavor)
+    further = min(server.burst.max, size_.replicas - 1)
+    burst = _Burst(further, _hardware(tree, tree.flavors[server.burst.flavor], owner))
+    return _Sized(size_, gpus, load.latency, own_flavor, burst)
+
+
+def _alone(asked: _Asked) -> "tuple[Size, int, float | None]":
+    from gpu_tenancy.model.sizing import Size
+
+    if asked.rate is None or asked.per_replica is None:
+        fix = "measure one replica under load, and specify --rate and --per-replica, or a server with `load`"
+        raise ConsoleError("--rate or --per-replica is missing", fix)
+    return Size(asked.rate, asked.per_replica, asked.surge), asked.gpus, asked.latency
+
+
+def _flavor(tree: "Tree", name: str | None) -> "Flavor":
+    with_gpus = {flavor.name: flavor for flavor in tree.flavors.values() if flavor.resource}
+    if name is None and len(with_gpus) == 1:
+        return next(iter(with_gpus.values()))
+    if name is None:
+        rule = "--flavor is missing: the rate of a replica is measured on one kind of GPU"
+        raise ConsoleError(rule, f"specify one of: {', '.join(with_gpus)}")
+    if name not in with_gpus:
+        raise ConsoleError(f"--flavor {name}: unknown flavor with GPUs", nearest(name, with_gpus))
+    return with_gpus[name]
+
+
+def _hardware(tree: "Tree", flavor: "Flavor", owner: str) -> _Hardware:
+    """The GPUs of a flavor, of which those of one queue are its own."""
+    from gpu_tenancy.model.outlook import outlook
+    from gpu_tenancy.model.outlook.shares import HOURS
+
+    row = next(row for row in outlook(tree.stack).supply if row.flavor == flavor.name)
+    share = tree.team_shares.get(owner, {}).get(flavor.name, {}).get(row.resource)
+    own = share.guaranteed if share else 0
+    per_node = max(pool.gpus_per_node for pool in flavor.pools)
+    price = None if row.price is None else row.price * HOURS
+    return _Hardware(flavor.name, row.capacity.maximum, row.guaranteed - own, per_node, price)
+
+
+def _rate(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return parse_rate(text) or _refuse(option, text)
+    except ValueError:
+        return _refuse(option, text)
+
+
+def _refuse(option: str, text: str) -> int:
+    raise ConsoleError(f"{option} {text}: is not a rate above 0", "set requests per second, such as 220/s")
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        return None if text is None else parse_duration(text)
+    except ValueError as error:
+        raise ConsoleError(f"--latency {text}: is not a duration", "set one such as 100ms") from error

@@ -1,0 +1,373 @@
+"""`stack`: create a project; validate, explain, compare, change and publish stack files."""
+
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+from shutil import which
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.text import Text
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.answer import Form, Output, answer, for_programs, is_for_programs
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.output import command
+from gpu_tenancy.base.quantity import is_extended
+from gpu_tenancy.base.terminal import ProjectFolder, StackName
+from gpu_tenancy.base.writing import write_text
+from gpu_tenancy.cli.commands.usage import Context, Embedded, Kubeconfig, asking
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpu_tenancy.base.problems import Path as Place
+    from gpu_tenancy.kube.client import Cluster
+    from gpu_tenancy.model.guarantees import Change
+    from gpu_tenancy.model.source import Source
+
+
+StackOption = Annotated[
+    str | None,
+    typer.Option(help="Stack name. Default: the one of the cluster in use, or the only one that fits."),
+]
+Ref = Annotated[str, typer.Argument(help="Git ref: a branch, tag or commit.")]
+
+
+def validate(
+    stacks: Annotated[list[str] | None, typer.Argument(help="Stack names. Default: all stacks of the project.")] = None,
+    project: ProjectFolder = None,
+    output: Output = None,
+) -> None:
+    """Check stack files and print every problem with its place and fix. Nothing is rendered.
+
+    [dim]tenancy stack validate prod-aws[/dim]
+    """
+    from gpu_tenancy.model.load import load
+    from gpu_tenancy.model.project import project_folder, read_stack, stack_names
+
+    with terminal.errors():
+        folder = project_folder(project)
+        stacks = stacks or stack_names(folder)
+    valid: list[str] = []
+    for stack in stacks:
+        with suppress(typer.Exit), terminal.errors(stack):
+            load(read_stack(stack, folder))
+            valid.append(stack)
+    lines = [Text.assemble(("✓", "green"), f" {stack}") for stack in valid]
+    answer(output, [{"stack": stack, "valid": stack in valid} for stack in stacks], *lines, names=valid)
+    if len(valid) < len(stacks):
+        raise typer.Exit(terminal.STACK_WRONG)
+
+
+def explain(
+    team: Annotated[str, typer.Argument(help="Team name.")],
+    stack: StackOption = None,
+    project: ProjectFolder = None,
+    *,
+    output: Output = None,
+) -> None:
+    """Show which lines of the stack file set a team's queue, quotas and container limits.
+
+    [dim]tenancy stack explain ml-research --stack local[/dim]
+    """
+    with terminal.errors(stack or ""):
+        from gpu_tenancy.base.problems import nearest
+        from gpu_tenancy.cluster.contexts import Place, default_stack
+        from gpu_tenancy.model.load import load
+        from gpu_tenancy.model.outlook.explain import explain as reasons_of
+        from gpu_tenancy.model.plan.shares import Tree
+        from gpu_tenancy.model.project import project_folder, read_stack
+
+        folder = project_folder(project)
+        stack = stack or default_stack(team, folder, Place())
+        source = read_stack(stack, folder)
+        tree = Tree(load(source))
+        if team not in tree.stack.teams:
+            raise ConsoleError(f"stack {stack}: unknown team '{team}'", nearest(team, tree.stack.teams))
+        rows = [
+            (reason, [f"{source.file}:{source.line(path)} {'.'.join(map(str, path))}" for path in reason.paths])
+            for reason in reasons_of(tree, team)
+        ]
+        fields = [
+            {
+                "object": reason.object,
+                "field": reason.field,
+                "value": reason.value,
+                "reason": reason.because,
+                "sources": where,
+            }
+            for reason, where in rows
+        ]
+        table = terminal.table("object", "field", "value#", "reason~", "source~", drop=("source",))
+        shown = ""
+        for reason, where in rows:
+            name = "" if reason.object == shown else reason.object
+            shown = reason.object
+            table.add_row(name, reason.field, reason.value, reason.because, "; ".join(where[:2]))
+        answer(output, fields, table)
+
+
+def diff(
+    stack: StackName,
+    before: Ref,
+    after: Annotated[str | None, typer.Argument(help="Second git ref. Default: the working tree.")] = None,
+    project: ProjectFolder = None,
+    output: Output = None,
+) -> None:
+    """Compare a stack between two git refs: guarantees, costs and resources.
+
+    [dim]tenancy stack diff prod-aws v1.4 main[/dim]
+    """
+    with terminal.errors(stack):
+        from gpu_tenancy.model.project import project_folder
+        from gpu_tenancy.review import text
+        from gpu_tenancy.review.build import as_data, between
+
+        terminal.progress(f"rendering {stack} at {before} and {after or 'in the working tree'}")
+        review = between(stack, before, after, project_folder(project))
+        if is_for_programs(output):
+            for_programs(output, as_data(review), (change.place for change in review.changes))
+            return
+        text.show_verdict(terminal.out, review)
+        terminal.out.print()
+        text.show_changes(terminal.out, review.changes)
+        if review.changes:
+            terminal.out.print()
+        was = review.comparison.before if review.comparison else None
+        terminal.out.print(text.promises(review.now, was), highlight=False)
+
+
+def move(
+    count: Annotated[int, typer.Argument(min=1, help="Number of guaranteed GPUs.")],
+    flavor: Annotated[str, typer.Argument(help="Flavor of the GPUs, such as h100.")],
+    *,
+    giver: Annotated[str, typer.Option("--from", help="Team that gives them.")],
+    taker: Annotated[str, typer.Option("--to", help="Team that gets them.")],
+    stack: StackOption = None,
+    project: ProjectFolder = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    embedded: Embedded = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the change, and change no file.")] = False,
+) -> None:
+    """Move guaranteed GPUs from a team to another in the stack file. Comments and layout stay.
+
+    It prints what each team is promised then, and how to deploy the change without preemption. With a kubeconfig, a
+    context or --embedded, it also reads what the team uses that gives them.
+
+    [dim]tenancy stack move 4 a100 --from ml-research --to ml-experiments --stack local[/dim]
+    """
+    with terminal.errors(stack or ""):
+        from gpu_tenancy.cluster.contexts import Place, default_stack
+        from gpu_tenancy.model.guarantees import moved, with_changes
+        from gpu_tenancy.model.load import load
+        from gpu_tenancy.model.outlook import outlook
+        from gpu_tenancy.model.project import project_folder, read_stack
+        from gpu_tenancy.review import text
+
+        folder = project_folder(project)
+        stack = stack or default_stack(giver, folder, Place(kubeconfig, context, embedded))
+        source = read_stack(stack, folder)
+        before = outlook(load(source))
+        changes = moved(source, count, flavor, giver, taker)
+        after = outlook(load(with_changes(source, changes)))
+        if not dry_run:
+            _write(source, changes, stack, folder)
+        for path, change in changes.items():
+            place = f"{source.file_of(path)}:{source.line(path)} {'.'.join(map(str, path))}"
+            terminal.out.print(f"{place}: {change.before} → {change.after}", highlight=False)
+        terminal.out.print(text.promises(after, before), highlight=False)
+        left = next(change.after for change in changes.values())
+    used = None
+    if kubeconfig or context or embedded:
+        with asking(kubeconfig, context, embedded=embedded) as cluster:
+            used = _used(cluster, giver, flavor)
+    for line in _steps(giver, taker, flavor, left, used):
+        terminal.out.print(line, highlight=False)
+
+
+def _used(cluster: "Cluster", team: str, flavor: str) -> int:
+    """The GPUs of a flavor that a team uses.
+
+    Raises:
+        ConsoleError: the cluster has no queue of the team, or the user may not read it.
+    """
+    from gpu_tenancy.cluster.queues import Queues
+    from gpu_tenancy.cluster.reading import read
+
+    queue = Queues(read(cluster, ("ClusterQueue",))).cluster_queues.get(team)
+    if queue is None:
+        raise ConsoleError(
+            f"ClusterQueue {team} not found, or not readable by you", "use an administrator's kubeconfig"
+        )
+    return sum(amount for (name, resource), amount in queue.usage.items() if name == flavor and is_extended(resource))
+
+
+def _write(source: "Source", changes: "Mapping[Place, Change]", stack: str, folder: Path) -> None:
+    """Writes the numbers; the file is as before if it would say anything else then."""
+    from gpu_tenancy.base.writing import write_text
+    from gpu_tenancy.model.guarantees import with_changes, with_numbers
+    from gpu_tenancy.model.project import read_stack
+    from gpu_tenancy.model.spec import NAMESPACE
+
+    shown = source.file_of(("teams",))
+    file = folder / shown
+    within = () if "teams" in source.files else ("config", f"{NAMESPACE}:teams")
+    numbers = {(*within, *path[1:]): change.after for path, change in changes.items()}
+    text = file.read_bytes().decode()
+    write_text(file, with_numbers(text, numbers, shown))
+    if read_stack(stack, folder).sections != with_changes(source, changes).sections:
+        write_text(file, text)
+        raise ConsoleError(f"{shown}: these numbers cannot be changed alone", "change them by hand")
+
+
+def _steps(giver: str, taker: str, flavor: str, left: int, used: int | None) -> "list[str]":
+    """How to deploy the change without preemption."""
+    if used is not None and used <= left:
+        return [f"{giver} uses {used} {flavor} GPUs and keeps {left}: deploy it at once, nobody is preempted for it."]
+    now = "" if used is None else f" It uses {used} now."
+    return [
+        f"Once deployed, what {giver} uses beyond {left} {flavor} GPUs is borrowed, and {taker} can reclaim it.{now}",
+        "To preempt nobody:",
+        f"  1. tenancy cluster hold {giver}",
+        f"  2. wait until `tenancy usage {giver}` shows at most {left} {flavor} GPUs used",
+        "  3. deploy the stack",
+        f"  4. tenancy cluster release {giver}",
+    ]
+
+
+class Pipelines(StrEnum):
+    """The service that runs the pipelines of a project."""
+
+    GITHUB = "github"
+    GITLAB = "gitlab"
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="Folder of the new project, named as the project is to be called.")],
+    cloud: Annotated[
+        list[str] | None,
+        typer.Option(help="Cloud of the stack, with its SDK: aws, azure or gcp. Repeat it for more SDKs."),
+    ] = None,
+    registry: Annotated[
+        str, typer.Option(help="Registry of your images: its host, with the first part of the path if any.")
+    ] = "registry.example.com",
+    ci: Annotated[Pipelines, typer.Option(help="Service that runs the pipelines.")] = Pipelines.GITHUB,
+) -> None:
+    """Create a project: program, one commented stack, policy settings, workflows and a test.
+
+    [dim]tenancy stack init my-platform --cloud aws --registry ghcr.io/example[/dim]
+    """
+    with terminal.errors():
+        from gpu_tenancy.cli.starting import Choices, start
+
+        clouds = tuple(cloud or ())
+        for file in start(folder, Choices(clouds, registry, ci.value)):
+            terminal.out.print(f"  {escape(str(file))}", highlight=False)
+        terminal.out.print("\nnext:", highlight=False)
+        for line in _next(folder, clouds):
+            terminal.out.print(command(f"  {line}"), highlight=False)
+
+
+def _next(folder: Path, clouds: tuple[str, ...]) -> Iterator[str]:
+    """Commands that work as they stand, in this order."""
+    from gpu_tenancy.base.installing import install_command
+    from gpu_tenancy.model.catalogue.clouds import clouds as known_clouds
+
+    for package in ("pulumi", *(known_clouds()[cloud].package or "" for cloud in dict.fromkeys(clouds))):
+        if find_spec(package.replace("-", "_")) is None:
+            yield install_command(package)
+    tenancy = "tenancy" if which("tenancy") else shlex.quote(str(Path(sys.argv[0]).absolute()))
+    yield f"cd {shlex.quote(str(folder))} && git init --quiet"
+    yield f"{tenancy} preview dev --policy workloads --policy clouds --out out/dev"
+
+
+def render(
+    stack: StackName,
+    out: Annotated[
+        Path, typer.Option(help="Folder to write. Stale generated files are deleted; other files are kept.")
+    ],
+    project: ProjectFolder = None,
+) -> None:
+    """Write a stack as plain manifests, in folders that Argo CD, Flux and kubectl can apply in order.
+
+    Secrets are never written. Cloud resources stay with Pulumi and are listed.
+
+    [dim]tenancy stack render prod-aws --out clusters/prod[/dim]
+    """
+    with terminal.errors(stack):
+        from gpu_tenancy.engine import project as projects
+        from gpu_tenancy.engine.files import write_texts
+        from gpu_tenancy.gitops.manifests import pieces, plain, refusals, stays
+        from gpu_tenancy.model.project import project_folder
+
+        rendered = projects.preview(stack, project_folder(project)).rendered
+        if refused := refusals(rendered):
+            terminal.problems(refused, f"the manifests of stack {stack}")
+            raise typer.Exit(terminal.STACK_WRONG)
+        parts = pieces(rendered)
+        written = write_texts(plain(parts), out)
+        releases = sum(1 for part in parts if part.release)
+        waves = len({part.wave for part in parts})
+        summary = f"{len(parts) - releases} objects and {releases} Helm releases in {waves} waves"
+        terminal.out.print(f"{summary}: {len(written)} files in {escape(str(out))}", highlight=False)
+        if cloud := stays(rendered):
+            terminal.out.print(f"{len(cloud)} cloud resources stay with Pulumi:", highlight=False)
+            for kind, name in cloud:
+                terminal.out.print(f"  {escape(kind)} {escape(name)}", highlight=False)
+
+
+def changed(
+    base: Annotated[str, typer.Option(help="Git ref (branch, tag or commit) to compare with.")],
+    among: Annotated[
+        str | None, typer.Option(help="List these stacks only: names separated by spaces or commas, or a JSON list.")
+    ] = None,
+    project: ProjectFolder = None,
+    output: Output = None,
+) -> None:
+    """List the stacks that a change affects: by their own file, or all if the program, catalogue or policies changed.
+
+    Prints one name per line; `-o json` prints a list on one line, for the matrix of a pipeline. Reasons and removed
+    stacks are printed on standard error.
+
+    [dim]tenancy stack changed --base origin/main[/dim]
+    """
+    with terminal.errors():
+        from gpu_tenancy.gitops.changed import changed as find
+        from gpu_tenancy.gitops.changed import listed
+        from gpu_tenancy.model.project import project_folder
+
+        affected = find(project_folder(project), base)
+        only = None if among is None else frozenset(listed(among))
+        names = [name for name in affected.stacks if only is None or name in only]
+        for name in names:
+            terminal.report(f"{name}: {'; '.join(affected.stacks[name])}")
+        for name in affected.gone:
+            terminal.report(f"{name}: stack file removed; delete its resources with `pulumi destroy -s {name}`")
+        for_programs(output or Form.NAME, names, names)
+
+
+def comment(
+    reports: Annotated[
+        Path, typer.Argument(help="Folder with the folder that `tenancy preview STACK --out` wrote for each stack.")
+    ],
+    out: Annotated[Path, typer.Option(help="File to write.")],
+    limit: Annotated[int, typer.Option(help="Maximum length of the comment, in characters.")] = 65_536,
+) -> None:
+    """Write one pull request comment from the reports of several stacks. The exit code is the most severe of theirs.
+
+    [dim]tenancy stack comment out --out out/comment.md[/dim]
+    """
+    with terminal.errors():
+        from gpu_tenancy.gitops.comment import comment, read, worst
+
+        previews = read(reports)
+        write_text(out, comment(previews, limit))
+        if code := worst(previews):
+            raise typer.Exit(code)

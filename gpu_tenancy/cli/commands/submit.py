@@ -1,0 +1,213 @@
+"""The command `submit`: a job in the queue of a team from a few words."""
+
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import typer
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.amounts import seconds
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import text_at
+from gpu_tenancy.cli.commands.jobs import followed
+from gpu_tenancy.cli.commands.usage import (
+    Context,
+    Embedded,
+    Kubeconfig,
+    TeamOption,
+    asking,
+    judged,
+    read_for_fit,
+    team_of,
+)
+from gpu_tenancy.model.names import NO_LAUNCHER, Launched, Runtime
+
+if TYPE_CHECKING:
+    from gpu_tenancy.kube.client import Cluster
+
+Mounts = Annotated[
+    list[str] | None,
+    typer.Option(help="Dataset or storage of the team by its PersistentVolumeClaim: CLAIM=PATH. Repeatable."),
+]
+_EVERY: Final = 5.0
+"""Seconds between two looks at the job that another one waits for."""
+
+
+def submit(
+    command: Annotated[
+        list[str] | None, typer.Argument(help="After `--`: the command and its arguments; default: the image's.")
+    ] = None,
+    *,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file", "-f", help="YAML file with a job as `training` of a stack has it: NAME: KEYS.", show_default=False
+        ),
+    ] = None,
+    image: Annotated[str, typer.Option(help="Container image; required without --file.", show_default=False)] = "",
+    name: Annotated[str, typer.Option(help="Name of the job; default: a generated one.", show_default=False)] = "",
+    gpus: Annotated[int, typer.Option(min=0, help="GPUs of each pod; 0 for a job without.")] = 1,
+    nodes: Annotated[int, typer.Option(min=1, help="Number of pods, which all start together.")] = 1,
+    flavor: Annotated[
+        str, typer.Option(help="Flavor of the GPUs; default: any of the queue.", show_default=False)
+    ] = "",
+    framework: Annotated[
+        Literal[Runtime, Launched],
+        typer.Option(
+            help="`job`: pods that know their index; `pytorch`, `jax`: a TrainJob; `ray`: a RayJob, whose head runs it."
+            " `mpi`, `deepspeed`: only in the stack."
+        ),
+    ] = "job",
+    priority: Annotated[str, typer.Option(help="Priority class; default: the team's.", show_default=False)] = "",
+    deadline: Annotated[
+        str | None, typer.Option(help="Maximum run time, such as 4h; default: none of its own.", show_default=False)
+    ] = None,
+    cpu: Annotated[str, typer.Option(help="CPUs of a pod; default: its GPUs' share.", show_default=False)] = "",
+    memory: Annotated[
+        str, typer.Option(help="Memory of a pod, such as 64Gi; default: as `--cpu`.", show_default=False)
+    ] = "",
+    env: Annotated[list[str] | None, typer.Option(help="Variable: NAME=VALUE. Repeatable.")] = None,
+    secret: Annotated[
+        list[str] | None, typer.Option(help="Variable with a key of a Secret: NAME=SECRET/KEY. Repeatable.")
+    ] = None,
+    mount: Mounts = None,
+    code: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder of code in which the command runs: at most 180 KiB compressed.",
+            show_default=False,
+        ),
+    ] = None,
+    after: Annotated[
+        str, typer.Option(metavar="JOB", help="Wait here until this job is complete, then submit.", show_default=False)
+    ] = "",
+    schedule: Annotated[
+        str,
+        typer.Option(
+            metavar="CRON", help='Submit it by a CronJob: five fields in UTC, such as "0 2 * * *".', show_default=False
+        ),
+    ] = "",
+    follow: Annotated[bool, typer.Option("--follow", help="Print its logs until it ends.")] = False,
+    namespace: TeamOption = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the object as YAML, and create nothing.")] = False,
+    embedded: Embedded = False,
+) -> None:
+    """Submit a job to the queue of your team, unless it can never be admitted.
+
+    Queue, node selector, tolerations, CPU and memory are filled in by what your team has. It says first whether the job
+    fits, as `tenancy fit` does. Exit code 2: it does not fit and was not submitted; or the job of --after, or with
+    --follow the job itself, failed.
+
+    [dim]tenancy submit --image example.com/train:3 --gpus 8 --nodes 2 --framework pytorch -- torchrun train.py[/dim]
+    """
+    with asking(kubeconfig, context, embedded=embedded) as cluster:
+        import yaml
+
+        from gpu_tenancy.access.live import who_am_i
+        from gpu_tenancy.cluster.demand import demand
+        from gpu_tenancy.explain import show
+        from gpu_tenancy.jobs.code import packed
+        from gpu_tenancy.jobs.job_files import read_job
+        from gpu_tenancy.jobs.submitting import Wish, job_of, scheduled, user_label
+        from gpu_tenancy.jobs.terms import read_terms
+
+        if schedule and (follow or after):
+            raise ConsoleError("--schedule: cannot be combined with --after or --follow", "remove one of them")
+        if framework == "mpi" or framework == "deepspeed":  # noqa: PLR1714 - so that the types are narrowed
+            fix = f"add the job to `training` of the stack with `framework: {framework}`, or use --framework pytorch"
+            raise ConsoleError(f"--framework {framework}: {NO_LAUNCHER}", fix)
+        team = team_of(cluster, None, namespace, "tenancy submit -n TEAM")
+        wish = Wish(
+            image,
+            tuple(command or ()),
+            name,
+            gpus,
+            nodes,
+            flavor,
+            framework,
+            priority,
+            None if deadline is None else ceil(seconds("--deadline", deadline)),
+            cpu,
+            memory,
+            dict(pairs("--env", env)),
+            {variable: _key(variable, source) for variable, source in pairs("--secret", secret)},
+            dict(pairs("--mount", mount)),
+            code=packed(code) if code else "",
+        )
+        if file:
+            if wish != Wish(""):
+                raise ConsoleError("--file: cannot be combined with options of the job", "set them in the file")
+            wish = read_job(file, team)
+        elif not image:
+            raise ConsoleError("no image", "set --image, or --file")
+        wish = replace(wish, user=user_label(who_am_i(cluster).user))
+        if after and not dry_run:
+            _wait_for(cluster, after, team)
+        with terminal.reported_if_slow("reading the cluster and running a dry run"):
+            state = read_for_fit(cluster, team)
+            manifest = job_of(wish, team, state, read_terms(cluster, team, state, wish.image))
+            created = scheduled(manifest, schedule) if schedule else manifest
+            if dry_run:
+                sys.stdout.write(yaml.safe_dump(created, sort_keys=False))
+                return
+            (result,) = judged(cluster, team, state, [demand(manifest, team)])
+        terminal.out.print(show.fitting(result), highlight=False)
+        if result.verdict == "never":
+            terminal.error_line("not submitted, since it can never be admitted")
+            raise typer.Exit(terminal.PROMISE_BROKEN)
+        submitted = cluster.create(created)
+        title = f"{text_at(submitted, 'kind')} {team}/{text_at(submitted, 'metadata', 'name')}"
+        where = "jobs" if schedule else "queue"
+        terminal.out.print(f"{title} submitted; `tenancy {where} {team}` lists it", highlight=False)
+        if follow:
+            followed(cluster, submitted)
+
+
+def _wait_for(cluster: "Cluster", after: str, team: str) -> None:
+    """Waits until a job is complete; Kubernetes and Kueue have no order between jobs.
+
+    Raises:
+        typer.Exit: it failed or was deleted.
+    """
+    from gpu_tenancy.cluster.target import FAILED, outcome
+    from gpu_tenancy.jobs.jobs import look_up
+    from gpu_tenancy.kube.references import Reference
+
+    home, _, name = after.rpartition("/")
+    live = look_up(cluster, home or team, name)
+    terminal.progress(f"waiting for {text_at(live, 'kind')} {name}; it is submitted only as long as this runs")
+    while live and not outcome(live):
+        time.sleep(_EVERY)
+        live = cluster.get(*Reference.of(live))
+    if not live or outcome(live) in FAILED:
+        terminal.error_line(f"not submitted, since {name} {'failed' if live else 'was deleted'}")
+        raise typer.Exit(terminal.PROMISE_BROKEN)
+
+
+def pairs(option: str, written: Iterable[str] | None) -> Iterable[tuple[str, str]]:
+    """Names and values of an option.
+
+    Raises:
+        ConsoleError: there is no name or no value.
+    """
+    for text in written or ():
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise ConsoleError(f"{option} {text}: no `=`", f"write it as {option} NAME=VALUE")
+        yield name, value
+
+
+def _key(variable: str, source: str) -> tuple[str, str]:
+    secret, _, key = source.partition("/")
+    if not (secret and key):
+        fix = f"write it as --secret {variable}=SECRET/KEY"
+        raise ConsoleError(f"--secret {variable}={source}: no Secret and key", fix)
+    return secret, key

@@ -1,0 +1,285 @@
+"""Commands that reach the cluster of a stack through Pulumi: `up`, `stack repair`, `destroy`, and `preview --all`."""
+
+import sys
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.markup import escape
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.terminal import ProjectFolder, StackName
+from gpu_tenancy.base.texts import first_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gpu_tenancy.deploy.deploying import Environment, Result
+    from gpu_tenancy.deploy.stacks import Stacks
+    from gpu_tenancy.model.project import Declared
+
+_LISTED: Final = 10
+"""Names that a line has before it counts the rest."""
+_TEAMS: Final = 30
+"""Teams that a table has before it counts the rest."""
+_NOBODY: Final = "nothing was changed; confirm with --yes, because there is no terminal to ask"
+_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before anything is changed.")]
+
+
+def up(
+    stack: StackName,
+    *,
+    project: ProjectFolder = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Policy pack to evaluate before the question: `workloads`, `clouds`, FOLDER or FOLDER=CONFIG.json. Can"
+            " be repeated. Default: `workloads` and `clouds`; with --yes none."
+        ),
+    ] = None,
+    yes: _Yes = False,
+) -> None:
+    """Deploy a stack to its real cluster, with `pulumi up`. Asks first. For this machine, use `tenancy local up`.
+
+    Needs the Pulumi CLI; its backend and your credentials of the cloud and cluster are used. A stack with `split` is
+    several Pulumi stacks: all are deployed, in order. Before the question you see the changes by team, from `pulumi
+    preview`, and the verdict of the policy packs; with --yes only that of the packs that you name. If it is Blocked,
+    nothing is deployed and the exit code is 2. After a run that was killed, the state is repaired first, as by `tenancy
+    stack repair`. A Pulumi stack that has only Kubernetes objects is compared with its cluster: objects that others
+    changed or deleted are named, with the field manager and the time, and deployed again. Where nothing differs, Pulumi
+    is not asked. Its state is written once, at the end, which takes a fraction of the time.
+
+    [dim]tenancy up prod-aws[/dim]
+    """
+    with terminal.errors(stack):
+        environment = _whole(stack, project, yes=yes)
+        if not (yes or sys.stdin.isatty()):
+            raise ConsoleError(_question(environment), _NOBODY)
+        if not yes:
+            _show_changes(environment)
+        if packs := policy or (() if yes else ("workloads", "clouds")):
+            _judge(environment, packs)
+        confirm(_question(environment), yes=yes)
+        done = environment.up()
+        for result in done if yes else ():
+            _show_teams(result)
+        _show(done)
+
+
+def _question(environment: "Environment") -> str:
+    return f"Deploy {_listed(environment.stacks.names)} to {environment.cluster}?"
+
+
+def _show_changes(environment: "Environment") -> None:
+    """What the deployment changes, by team, as Pulumi's own preview says."""
+    results = environment.preview(policies=False)
+    for result in results:
+        _show_teams(result)
+    for name in environment.stacks.names:
+        if name not in environment.existing:
+            terminal.out.print(f"{name}: new", highlight=False)
+
+
+def _show_teams(result: "Result") -> None:
+    """The changes of one stack by team, and what is deleted or replaced."""
+    changes = {team or "(shared)": counts for team, counts in sorted(result.teams.items())}
+    if not changes:
+        terminal.out.print(f"{result.stack}: no changes", highlight=False)
+        return
+    operations = sorted({operation for counts in changes.values() for operation in counts})
+    table = terminal.table(f"team of {result.stack}", *(f"{operation}#" for operation in operations))
+    for team, counts in [*changes.items()][:_TEAMS]:
+        table.add_row(escape(team), *(str(counts.get(operation, "")) for operation in operations))
+    if len(changes) > _TEAMS:
+        table.add_row(f"{len(changes) - _TEAMS} more", *("" for _ in operations))
+    terminal.out.print(table)
+    if result.destroyed:
+        lost = first_names(result.destroyed, _LISTED)
+        terminal.out.print(f"[bold]deleted or replaced:[/bold] {escape(lost)}", highlight=False)
+
+
+def _judge(environment: "Environment", packs: "Sequence[str]") -> None:
+    """Shows the verdict of policy packs.
+
+    Raises:
+        typer.Exit: a mandatory rule is violated, or guarantees exceed the nodes.
+    """
+    from gpu_tenancy.engine.project import rendered
+    from gpu_tenancy.review import text
+    from gpu_tenancy.review.build import review
+    from gpu_tenancy.review.verdict import BLOCKED
+
+    read = environment.read
+    seen = review(rendered(read), read.project, policies=packs)
+    text.show_verdict(terminal.out, seen)
+    if seen.rules:
+        text.show_rules(terminal.out, seen.rules)
+    if seen.verdict.title == BLOCKED:
+        raise typer.Exit(terminal.PROMISE_BROKEN)
+
+
+def preview(stack: str, project: Path | None) -> None:
+    """Previews all Pulumi stacks of an environment, with Pulumi and the user's credentials."""
+    environment = _opened(stack, project)
+    done = environment.preview()
+    _show(done)
+    seen = {result.stack for result in done}
+    missing = [name for name in environment.stacks.names if name not in seen]
+    if missing:
+        terminal.out.print(
+            f"not previewed, because they do not exist yet: {', '.join(missing)};"
+            f" `tenancy preview {stack}` shows all resources",
+            highlight=False,
+        )
+
+
+def destroy(
+    stack: StackName,
+    *,
+    project: ProjectFolder = None,
+    yes: _Yes = False,
+) -> None:
+    """Delete all resources of a stack from its real cluster, with `pulumi destroy`. Asks first.
+
+    The Pulumi stacks are deleted, too; the stack file is kept. For this machine, use `tenancy local down`.
+
+    [dim]tenancy stack destroy prod-aws[/dim]
+    """
+    with terminal.errors(stack):
+        environment = _whole(stack, project, yes=yes)
+        if not environment.existing:
+            terminal.out.print(f"{stack} has no Pulumi stacks")
+            return
+        confirm(f"Delete all resources of {_listed(environment.existing)} on {environment.cluster}?", yes=yes)
+        _show(environment.down())
+
+
+def repair(
+    stack: StackName,
+    *,
+    project: ProjectFolder = None,
+    unlock: Annotated[
+        bool,
+        typer.Option(
+            "--unlock", help="The deployment that holds the lock no longer runs: you checked, on its machine."
+        ),
+    ] = False,
+) -> None:
+    """Repair the state of a stack after `pulumi up` or `tenancy up` was killed. Then run it again.
+
+    Removes the lock, and ends the pending operations by what is in the cluster: objects with the annotation
+    `gpu-tenancy.dev/deployed-by` of this stack are taken into the state; others never are. Objects that are not as in
+    the state are read again. The cluster is not changed. In a backend of files on this machine, the lock is removed if
+    its process has ended; elsewhere, confirm that with `--unlock`.
+
+    [dim]tenancy stack repair prod-aws[/dim]
+    """
+    with terminal.errors(stack):
+        read, stacks = _read(stack, project)
+        repaired = _repair(stacks, unlock=unlock)
+        recovered = _environment(read, stacks, ()).recover()
+        if not (repaired or recovered):
+            terminal.out.print(
+                f"OK: the state of {stack} has no lock of an ended run and no pending operations,"
+                " and agrees with the cluster"
+            )
+
+
+def _repair(stacks: "Stacks", *, unlock: bool) -> bool:
+    """Repairs the states of an environment; whether anything had to be done."""
+    from gpu_tenancy.cluster.contexts import kubeconfig
+    from gpu_tenancy.deploy.repairing import repair as repair_states
+
+    unlocked = _unlock(stacks, forced=unlock)
+    repaired = repair_states(stacks, kubeconfig)
+    for done in repaired:
+        terminal.out.print(
+            f"{done.stack}: {len(done.taken)} objects with the mark of the stack taken into the state,"
+            f" {len(done.dropped)} were not created, {done.read} other resources read again",
+            highlight=False,
+        )
+        for reference in done.foreign:
+            terminal.out.print(
+                f"{done.stack}: {escape(str(reference))} has no mark of the stack; delete it, or add"
+                f" {reference.adoptable} to cluster.adopt",
+                highlight=False,
+            )
+    return bool(unlocked or repaired)
+
+
+def _unlock(stacks: "Stacks", *, forced: bool = False) -> tuple[str, ...]:
+    unlocked = stacks.unlock(forced=forced)
+    for name in unlocked:
+        terminal.out.print(f"{name}: lock of the killed run removed", highlight=False)
+    return unlocked
+
+
+def _whole(stack: str, project: Path | None, *, yes: bool) -> "Environment":
+    """The environment; if a deployment was killed, its states are repaired first, if the user agrees."""
+    from gpu_tenancy.deploy.stacks import InterruptedDeploymentError
+
+    read, stacks = _read(stack, project)
+    killed = _unlock(stacks)
+    try:
+        return _environment(read, stacks, killed)
+    except InterruptedDeploymentError as error:
+        confirm(f"{error.what}. Repair its state?", yes=yes)
+    _repair(stacks, unlock=False)
+    return _environment(read, stacks, stacks.names)
+
+
+def _opened(stack: str, project: Path | None) -> "Environment":
+    return _environment(*_read(stack, project), ())
+
+
+def _environment(read: "Declared", stacks: "Stacks", killed: "Sequence[str]") -> "Environment":
+    from gpu_tenancy.cluster.contexts import kubeconfig
+    from gpu_tenancy.deploy.deploying import Environment
+    from gpu_tenancy.deploy.repairing import cluster_of
+
+    return Environment(read, stacks, terminal.report, partial(cluster_of, usual=kubeconfig), killed)
+
+
+def _read(stack: str, project: Path | None) -> "tuple[Declared, Stacks]":
+    from gpu_tenancy.deploy.stacks import Stacks
+    from gpu_tenancy.model.plan import plan
+    from gpu_tenancy.model.project import declared
+
+    read = declared(stack, project)
+    folder = read.project / "out" / "pulumi" / stack
+    return read, Stacks(read, plan(read.stack).parts, folder)
+
+
+def _listed(names: "Iterable[str]") -> str:
+    listed = list(names)
+    return f"stack {listed[0]}" if len(listed) == 1 else f"the stacks {', '.join(listed)}"
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Asks on a terminal.
+
+    Raises:
+        ConsoleError: there is nobody to ask.
+        typer.Exit: the user said no.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConsoleError(question, _NOBODY)
+    with suppress(typer.Abort):
+        if typer.confirm(question):
+            return
+    raise typer.Exit(terminal.STACK_WRONG)
+
+
+def _show(results: "list[Result]") -> None:
+    """A row for each stack, with its counts by operation."""
+    operations = sorted({operation for result in results for operation in result.changes})
+    table = terminal.table("stack", *(f"{operation}#" for operation in operations), "s#")
+    for result in results:
+        counts = (str(result.changes.get(operation, "")) for operation in operations)
+        table.add_row(escape(result.stack), *counts, f"{result.seconds:.0f}")
+    terminal.out.print(table)

@@ -1,0 +1,1 @@
+"""What is read of a running cluster, with the rights of the user."""

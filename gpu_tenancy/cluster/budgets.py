@@ -1,0 +1,169 @@
+"""What bounds the pods of a namespace: its ResourceQuotas, and the defaults of its LimitRanges.
+
+A quota with scopes applies only to pods that match all of them:
+https://kubernetes.io/docs/concepts/policy/resource-quotas/.
+
+The API server's dry run tells what exceeds a LimitRange. Where it rejects a pod it does not tell the defaults, which
+the checks of quota, queue and nodes need: https://kubernetes.io/docs/concepts/policy/limit-range/. A limit without a
+request is a request, then come defaults.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gpu_tenancy.base.amounts import amount, amount_text, amounts, ordered
+from gpu_tenancy.base.json import Json, at, list_at, map_at, maps_at, text_at
+from gpu_tenancy.base.quantity import CPU, MEMORY, add, is_extended, times
+from gpu_tenancy.cluster.answers import Answer, Check, Verdict, worst
+from gpu_tenancy.cluster.pods import Manifest, limits, name_of, requests
+
+_EXCEEDED: Final = re.compile(
+    r"exceeded quota: (?P<quota>[^,]+), requested: (?P<resource>[^=]+)=(?P<requested>[^,]+),.*?"
+    r"used: [^=]+=(?P<used>[^,]+),.*?limited: [^=]+=(?P<limited>[^,]+)"
+)
+_COMPUTE: Final = (CPU, MEMORY, "ephemeral-storage")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """One resource of a quota, as its controller counts it, in base units."""
+
+    quota: str
+    resource: str
+    used: int
+    hard: int
+
+    @property
+    def left(self) -> int:
+        """What is free."""
+        return self.hard - self.used
+
+
+def budgets(quota: Manifest) -> list[Budget]:
+    """The lines of one ResourceQuota; where its controller has not reported yet, nothing is used."""
+    hard = amounts(at(quota, "status", "hard")) or amounts(at(quota, "spec", "hard"))
+    used = amounts(at(quota, "status", "used"))
+    return [Budget(name_of(quota), name, used.get(name, 0), hard[name]) for name in ordered(hard)]
+
+
+def judge_quota(quotas: Iterable[Manifest], pods: Sequence[tuple[Manifest, int]], priority: str) -> Answer:
+    """Whether the quotas of a namespace have room for pods, now and when the namespace is empty.
+
+    Args:
+        quotas: of the namespace.
+        pods: specs with the namespace's defaults, and how many of each run at once.
+        priority: name of the priority class that a pod without one gets; empty for none.
+    """
+    results: list[tuple[Verdict, str]] = []
+    for quota in quotas:
+        matching = [(spec, count) for spec, count in pods if count and counts(quota, spec, priority)]
+        total = add(*(times({**_charged(spec), "pods": 1, "count/pods": 1}, count) for spec, count in matching))
+        results += [_judge(line, total[line.resource]) for line in budgets(quota) if total.get(line.resource, 0)]
+    verdict = worst(result for result, _ in results)
+    lines = tuple(text for result, text in results if verdict == "now" or result != "now")
+    return Answer(Check.NAMESPACE_QUOTA, verdict, lines or ("no ResourceQuota of the namespace applies to these pods",))
+
+
+def _judge(line: Budget, requested: int) -> tuple[Verdict, str]:
+    hard, used, left, amount = (
+        amount_text(line.resource, value) for value in (line.hard, line.used, line.left, requested)
+    )
+    head = f"ResourceQuota {line.quota}: {line.resource} {amount} requested"
+    if requested > line.hard:
+        return "never", f"{head}, exceeds the quota of {hard}"
+    if requested > line.left:
+        lacking = amount_text(line.resource, requested - line.left)
+        return "later", f"{head}, {used} of {hard} used; {lacking} must be released first"
+    return "now", f"{head}, {left} of {hard} free"
+
+
+def _charged(spec: Manifest) -> dict[str, int]:
+    """A pod under the resource names of quotas; extended resources have requests only."""
+    request, limit = requests(spec), limits(spec)
+    return {
+        **{f"requests.{name}": value for name, value in request.items()},
+        **{name: value for name, value in request.items() if name in _COMPUTE},
+        **{f"limits.{name}": value for name, value in limit.items() if not is_extended(name)},
+    }
+
+
+def counts(quota: Manifest, spec: Manifest, priority: str = "") -> bool:
+    """Whether a quota counts a pod."""
+    rules: list[Manifest] = [{"scopeName": scope} for scope in list_at(quota, "spec", "scopes")]
+    rules += maps_at(quota, "spec", "scopeSelector", "matchExpressions")
+    own = text_at(spec, "priorityClassName") or priority
+    return all(_in_scope(rule, spec, own) for rule in rules)
+
+
+def _in_scope(rule: Manifest, spec: Manifest, priority: str) -> bool:
+    ends = at(spec, "activeDeadlineSeconds") is not None
+    judged = {
+        "Terminating": ends,
+        "NotTerminating": not ends,
+        "BestEffort": not _bounded(spec),
+        "NotBestEffort": _bounded(spec),
+        "CrossNamespacePodAffinity": False,
+    }
+    scope, operator = text_at(rule, "scopeName"), text_at(rule, "operator") or "Exists"
+    if scope != "PriorityClass":
+        return judged.get(scope, True)
+    named = priority in list_at(rule, "values")
+    return {"In": named, "NotIn": not named, "Exists": bool(priority), "DoesNotExist": not priority}[operator]
+
+
+def _bounded(spec: Manifest) -> bool:
+    return any({**requests(spec), **limits(spec)}.get(name) for name in (CPU, MEMORY))
+
+
+def exceeded_quota(message: str) -> str:
+    """What the ResourceQuota admission plugin says of a pod that it rejected; empty for any other message.
+
+    Only the text of a Status tells: `checkRequest` in
+    https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apiserver/pkg/admission/plugin/resourcequota/controller.go
+    """
+    if not (match := _EXCEEDED.search(message)):
+        return ""
+    resource = match["resource"]
+    used, hard, requested = (
+        amount_text(resource, amount(resource, match[key])) for key in ("used", "limited", "requested")
+    )
+    return f"ResourceQuota {match['quota']} has {used} of {hard} {resource} in use, and a pod requests {requested}"
+
+
+def with_defaults(ranges: Iterable[Manifest], spec: Manifest) -> tuple[Manifest, tuple[str, ...]]:
+    """A pod with the defaults of its namespace's LimitRanges, and those of each container that gets any as a text."""
+    texts: list[str] = []
+    for rule in (rule for limit_range in ranges for rule in maps_at(limit_range, "spec", "limits")):
+        if text_at(rule, "type") == "Container":
+            for key in ("initContainers", "containers"):
+                if key in spec:
+                    spec = {**spec, key: [_with_default(each, rule, texts) for each in maps_at(spec, key)]}
+    return spec, tuple(texts)
+
+
+def _with_default(container: Mapping[str, Json], rule: Manifest, defaults: list[str]) -> dict[str, Json]:
+    """A container with the defaults, whose text is added to a list."""
+    own_limits, own_requests = (map_at(container, "resources", which) for which in ("limits", "requests"))
+    own_requests = {**own_limits, **own_requests}
+    new_limits = {name: value for name, value in map_at(rule, "default").items() if name not in own_limits}
+    new_requests = {name: value for name, value in map_at(rule, "defaultRequest").items() if name not in own_requests}
+    given = {
+        which: ", ".join(f"{name} {values[name]}" for name in ordered(values))
+        for which, values in (("requests", _nonzero(new_requests)), ("limits", _nonzero(new_limits)))
+        if values
+    }
+    if given:
+        listed = " and ".join(f"{kind} {amounts}" for kind, amounts in given.items())
+        defaults.append(f"container {text_at(container, 'name')}: {listed}")
+    resources: dict[str, Json] = {
+        **map_at(container, "resources"),
+        "requests": {**own_requests, **new_requests},
+        "limits": {**own_limits, **new_limits},
+    }
+    return {**container, "resources": resources}
+
+
+def _nonzero(values: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: value for name, value in values.items() if amount(name, value)}

@@ -1,0 +1,211 @@
+"""ClusterQueues and Cohorts of a cluster as `gpu_tenancy.kueue` has them, with what their status reports."""
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeVar
+
+from gpu_tenancy import kueue
+from gpu_tenancy.base.amounts import amount
+from gpu_tenancy.base.json import Json, at, int_at, maps_at, text_at
+from gpu_tenancy.base.quantity import parse_quantity
+from gpu_tenancy.cluster.holds import Hold
+from gpu_tenancy.cluster.pods import Manifest, name_of
+from gpu_tenancy.cluster.reading import Kind, State, read
+from gpu_tenancy.cluster.workloads import Workload
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.waiting import condition
+from gpu_tenancy.kueue import (
+    BorrowWithinCohort,
+    FlavorQuotas,
+    FlavorResource,
+    Fungibility,
+    Policy,
+    Preemption,
+    Quota,
+    Quotas,
+    ResourceGroup,
+    Strategy,
+)
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterQueue:
+    """A ClusterQueue of a cluster.
+
+    Attributes:
+        spec: with Kueue's defaults; a value that Kueue 0.19 does not know counts as the default.
+        usage: quota that workloads have reserved.
+        counted: whether Kueue reports usage; False where it has not seen the queue, or is not running.
+        pending: how many workloads are pending, as Kueue reports it.
+        inactive: why the queue admits no workloads; empty where it does.
+        stop_policy: `Hold` or `HoldAndDrain`; empty where it is not stopped.
+        hold: its hold for maintenance.
+        invalid: the value that Kueue does not know; empty where there is none.
+    """
+
+    spec: kueue.ClusterQueue
+    usage: Mapping[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
+    counted: bool = True
+    pending: int = 0
+    inactive: str = ""
+    stop_policy: str = ""
+    hold: Hold | None = None
+    invalid: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.spec.name
+
+    @property
+    def strict(self) -> bool:
+        """Whether its queueing strategy is StrictFIFO."""
+        return self.spec.strategy is Strategy.STRICT
+
+
+def read_cluster_queue(manifest: Manifest) -> ClusterQueue:
+    """Reads a ClusterQueue."""
+    active = condition(manifest, "Active")
+    reserved = reported_usage(manifest, "flavorsReservation")
+    policy = text_at(manifest, "spec", "stopPolicy")
+    policy = "" if policy == "None" else policy
+    stopped = f"stopPolicy is {policy}" if policy else ""
+    unknown: list[str] = []
+    return ClusterQueue(
+        spec=_spec(manifest, unknown),
+        usage=reserved,
+        counted=bool(active) or bool(reserved),
+        pending=int_at(manifest, "status", "pendingWorkloads"),
+        inactive=stopped or (text_at(active, "message") if text_at(active, "status") == "False" else ""),
+        stop_policy=policy,
+        hold=Hold.of(manifest),
+        invalid="; ".join(unknown),
+    )
+
+
+def _spec(manifest: Manifest, unknown: list[str]) -> kueue.ClusterQueue:
+    def chosen(default: _Choice, *keys: str) -> _Choice:
+        value = text_at(manifest, "spec", *keys)
+        try:
+            return type(default)(value) if value else default
+        except ValueError as error:
+            unknown.append(str(error))
+            return default
+
+    default = Fungibility()
+    borrows = text_at(manifest, "spec", "preemption", "borrowWithinCohort", "policy") == "LowerPriority"
+    threshold = at(manifest, "spec", "preemption", "borrowWithinCohort", "maxPriorityThreshold")
+    return kueue.ClusterQueue(
+        name=name_of(manifest),
+        groups=_groups(manifest),
+        cohort=text_at(manifest, "spec", "cohortName") or None,
+        strategy=chosen(Strategy.BEST_EFFORT, "queueingStrategy"),
+        preemption=Preemption(
+            within=chosen(Policy.NEVER, "preemption", "withinClusterQueue"),
+            reclaim=chosen(Policy.NEVER, "preemption", "reclaimWithinCohort"),
+            borrow=BorrowWithinCohort(threshold if isinstance(threshold, int) else None) if borrows else None,
+        ),
+        fungibility=Fungibility(
+            chosen(default.when_can_borrow, "flavorFungibility", "whenCanBorrow"),
+            chosen(default.when_can_preempt, "flavorFungibility", "whenCanPreempt"),
+            chosen(default.preference, "flavorFungibility", "preference"),
+        ),
+        weight=_weight(manifest),
+    )
+
+
+def read_cohort(manifest: Manifest) -> kueue.Cohort:
+    """Reads a Cohort."""
+    parent = text_at(manifest, "spec", "parentName") or None
+    return kueue.Cohort(name_of(manifest), parent, _groups(manifest), _weight(manifest))
+
+
+def _weight(manifest: Manifest) -> float | None:
+    weight = at(manifest, "spec", "fairSharing", "weight")
+    return None if weight is None else float(parse_quantity(str(weight)))
+
+
+def _groups(manifest: Manifest) -> tuple[ResourceGroup, ...]:
+    """Resource groups, with flavors in the order in which Kueue tries them."""
+    return tuple(
+        ResourceGroup(
+            tuple(FlavorQuotas(text_at(flavor, "name"), dict(_quotas(flavor))) for flavor in maps_at(group, "flavors"))
+        )
+        for group in maps_at(manifest, "spec", "resourceGroups")
+    )
+
+
+def _quotas(flavor: Manifest) -> Iterable[tuple[str, Quota]]:
+    for line in maps_at(flavor, "resources"):
+        name = text_at(line, "name")
+        nominal = amount(name, line.get("nominalQuota") or "0")
+        limits = (line.get(key) for key in ("borrowingLimit", "lendingLimit"))
+        borrowing, lending = (None if limit is None else amount(name, limit) for limit in limits)
+        yield name, Quota(nominal, borrowing, lending)
+
+
+def reported_usage(manifest: Mapping[str, Json], key: str) -> dict[FlavorResource, int]:
+    """The usage in the status of a ClusterQueue or LocalQueue, such as `flavorsReservation`."""
+    return {
+        (text_at(flavor, "name"), name): amount(name, line.get("total") or "0")
+        for flavor in maps_at(manifest, "status", key)
+        for line in maps_at(flavor, "resources")
+        if (name := text_at(line, "name"))
+    }
+
+
+def is_fair_sharing(manifests: Collection[Manifest]) -> bool:
+    """Whether fair sharing is on. Only Kueue's configuration says so, which tenants may not read.
+
+    If it is on, Kueue writes the share of each ClusterQueue into its status; where there is no status, a weight
+    indicates it.
+    """
+    counted = [manifest for manifest in manifests if maps_at(manifest, "status", "conditions")]
+    if counted:
+        return any(isinstance(at(manifest, "status", "fairSharing"), dict) for manifest in counted)
+    return any(at(manifest, "spec", "fairSharing", "weight") is not None for manifest in manifests)
+
+
+def quotas_of(tenancy: kueue.Tenancy, queues: Iterable[ClusterQueue]) -> Quotas:
+    """The quotas of a cluster with their usage.
+
+    A cycle of cohorts, which an API server accepts and Kueue does not use, is cut.
+    """
+    return Quotas(kueue.without_cycles(tenancy), {queue.name: queue.usage for queue in queues})
+
+
+def read_settled(cluster: Cluster, kinds: Collection[Kind], *, tries: int = 5) -> State:
+    """Reads a cluster until Kueue's counts are those of its Workloads: it writes both, one a moment after the other.
+
+    After so many tries, one second apart, the last state is returned as it is.
+
+    Raises:
+        UnreachableError, ApiError: as for `read`.
+    """
+    state = read(cluster, kinds)
+    for _ in range(tries - 1):
+        if counts_are_current(state):
+            break
+        time.sleep(1)
+        state = read(cluster, kinds)
+    return state
+
+
+def counts_are_current(state: State) -> bool:
+    """Whether each ClusterQueue counts what its Workloads hold, where all of them can be read."""
+    if not state.knows("Workload"):
+        return True
+    held: dict[tuple[str, str, str], int] = defaultdict(int)
+    for workload in map(Workload.of, state.of("Workload")):
+        for (flavor, resource), quantity in workload.held.items() if workload.stage != "finished" else ():
+            held[workload.holder, flavor, resource] += quantity
+    return all(
+        used == held[name_of(queue), flavor, resource]
+        for queue in state.of("ClusterQueue")
+        for (flavor, resource), used in reported_usage(queue, "flavorsReservation").items()
+    )

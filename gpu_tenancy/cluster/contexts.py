@@ -1,0 +1,179 @@
+"""The cluster to read: the kubeconfig that kubectl would use, another one, or the embedded platform; and its stack."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from gpu_tenancy.base import terminal
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import text_at
+from gpu_tenancy.cluster.reading import KUEUE
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.model.names import STACK
+from gpu_tenancy.model.project import read_stack, stack_names
+
+_ANSWER: Final = 10.0
+"""Seconds after which a user who waits for an answer is told that there is none."""
+
+
+def kubeconfig(given: Path | None = None, environment: Mapping[str, str] = os.environ) -> Path:
+    """The path, or several joined as in KUBECONFIG.
+
+    Args:
+        given: by the user; must exist.
+        environment: with KUBECONFIG and HOME.
+
+    Raises:
+        ConsoleError: no kubeconfig exists.
+    """
+    if given is not None:
+        if not given.is_file():
+            raise ConsoleError(f"kubeconfig {given} not found", "set --kubeconfig to an existing file")
+        return given
+    named = [path for path in environment.get("KUBECONFIG", "").split(os.pathsep) if path]
+    there = [path for path in named if Path(path).expanduser().is_file()]
+    if there:
+        return Path(os.pathsep.join(there))
+    usual = _usual(environment)
+    if named or not usual.is_file():
+        where = f"KUBECONFIG is {os.pathsep.join(named)}" if named else f"{usual} does not exist"
+        raise ConsoleError(
+            f"no kubeconfig found: {where}",
+            "set --kubeconfig, or use --embedded for the platform of `tenancy local up`",
+        )
+    return usual
+
+
+def uses_embedded(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether kubectl would find no kubeconfig, and there is an embedded platform.
+
+    Args:
+        environment: with KUBECONFIG and HOME.
+    """
+    if environment.get("KUBECONFIG") or _usual(environment).is_file():
+        return False
+    try:
+        from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - as below
+    except ImportError:  # a client that only asks is installed without the platform
+        return False
+    return Platform().kubeconfig.is_file()
+
+
+def _usual(environment: Mapping[str, str]) -> Path:
+    return Path(environment.get("HOME") or Path.home()) / ".kube" / "config"
+
+
+def connect(given: Path | None, context: str | None, *, embedded: bool) -> Cluster:
+    """A client of the cluster.
+
+    Raises:
+        ConsoleError: no kubeconfig exists, or it cannot be used.
+    """
+    return Cluster(*chosen(given, context, embedded=embedded), answer_seconds=_ANSWER)
+
+
+def chosen(given: Path | None, context: str | None, *, embedded: bool) -> tuple[Path, str | None]:
+    """The kubeconfig of a cluster, and its context; None for the current one.
+
+    Raises:
+        ConsoleError: no kubeconfig exists.
+    """
+    if not embedded:
+        return kubeconfig(given), context
+    from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - only --embedded needs it
+    from gpu_tenancy.engine.embedded import CONTEXT  # noqa: PLC0415 - as below
+
+    if given is not None or context is not None:
+        raise ConsoleError("--embedded cannot be combined with --kubeconfig or --context", "remove one of them")
+    found = Platform().kubeconfig
+    if not found.is_file():
+        raise ConsoleError("the embedded platform is not running", "start it with `tenancy local up`")
+    return found, CONTEXT
+
+
+class Place(NamedTuple):
+    """The cluster that a user names; without a kubeconfig and a context the one that kubectl would use.
+
+    Attributes:
+        embedded: whether it is the embedded platform.
+    """
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    embedded: bool = False
+
+
+def default_stack(team: str | None, folder: Path, place: Place) -> str:
+    """The stack of the embedded platform if that is in use; else the only one that fits, or that of the cluster.
+
+    Args:
+        team: that the stack must have; None for a stack that has people.
+        folder: of the project.
+        place: the cluster, which is asked only if several stacks fit.
+
+    Raises:
+        ConsoleError: no stack fits, or several do and the cluster has none of them.
+    """
+    names = stack_names(folder)
+    sections = {name: read_stack(name, folder).sections for name in names}
+    if team is None:
+        fitting, what = [name for name in names if _has_people(sections[name])], "have people"
+    else:
+        fitting, what = [name for name in names if team in (sections[name].get("teams") or {})], f"have a team '{team}'"
+    carried = _of_embedded(place)
+    if carried in (names if team is None else fitting):
+        return carried
+    if len(fitting) == 1:
+        return fitting[0]
+    if not fitting:
+        raise _none(team)
+    deployed = _of_cluster(place)
+    if deployed in fitting:
+        terminal.progress(f"stack {deployed}, which the cluster in use has")
+        return deployed
+    if deployed and deployed not in names:
+        fix = "change to its project, or specify it with --project, or another stack with --stack"
+        raise ConsoleError(f"{folder / 'stacks'}: no file of stack {deployed}, which the cluster in use has", fix)
+    raise ConsoleError(f"{len(fitting)} stacks {what}", f"specify --stack {' or --stack '.join(fitting)}")
+
+
+def _none(team: str | None) -> ConsoleError:
+    if team is None:
+        fix = "add people.admins, or members to a team, to a stack; or set --stack"
+        return ConsoleError("no stack has people", fix)
+    fix = "specify a stack with --stack; `tenancy stack validate` lists all"
+    return ConsoleError(f"no stack has a team '{team}'", fix)
+
+
+def _has_people(sections: Mapping[str, Any]) -> bool:
+    nodes: list[Mapping[str, Any] | None] = []
+    for key in ("teams", "cohorts"):
+        nodes += (sections.get(key) or {}).values()
+    return "people" in sections or any(node and node.keys() & {"members", "serviceAccounts"} for node in nodes)
+
+
+def _of_embedded(place: Place) -> str:
+    """The stack that the embedded platform carries, if it is in use; else empty."""
+    if not (place.embedded or (place == Place() and uses_embedded())):
+        return ""
+    from gpu_tenancy.embedded.platform import Platform  # noqa: PLC0415 - not part of a client that only asks
+
+    carried = Platform().carried()
+    return carried.name if carried else ""
+
+
+def _of_cluster(place: Place) -> str:
+    """The stack that made the root Cohort, which all members of teams may read; empty if it cannot be read."""
+    kubeconfig, context, embedded = place
+    try:
+        with (
+            terminal.reported_if_slow("asking the cluster for its stack"),
+            connect(kubeconfig, context, embedded=embedded) as cluster,
+        ):
+            found = {text_at(one, "metadata", "annotations", STACK) for one in cluster.list(KUEUE, "Cohort")}
+    except (ApiError, ConsoleError):
+        return ""
+    found.discard("")
+    return found.pop() if len(found) == 1 else ""

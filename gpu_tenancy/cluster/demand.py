@@ -1,0 +1,346 @@
+"""Workloads of a manifest file, as pod templates with their numbers of pods."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, cast
+
+from gpu_tenancy.base.bounds import check_values
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import Json, at, int_at, map_at, maps_at, text_at
+from gpu_tenancy.cluster.gangs import QUEUE_NAME
+from gpu_tenancy.cluster.pods import Manifest, label, name_of, namespace_of, scheduler
+from gpu_tenancy.cluster.reading import State
+from gpu_tenancy.kueue.api import PREFERRED, REQUIRED, UNCONSTRAINED
+from gpu_tenancy.model.kinds import Pods, WorkloadKind, kind_of, kinds, values_at
+from gpu_tenancy.model.names import (
+    COMPUTE_DOMAIN,
+    GROUP_MINIMUM,
+    NODE,
+    PRIORITY_LABEL,
+    QUEUE_LABEL,
+    RAY_JOB,
+    TRAINER_STEP,
+)
+from gpu_tenancy.model.written import UnreadableError, read_documents
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Pods that a workload would create.
+
+    Attributes:
+        count: how many at once.
+        labels: of the pods.
+        annotations: of the pods.
+    """
+
+    name: str
+    count: int
+    spec: Mapping[str, Json] = field(repr=False)
+    labels: Mapping[str, Json] = field(default_factory=dict[str, Json], repr=False)
+    annotations: Mapping[str, Json] = field(default_factory=dict[str, Json], repr=False)
+
+    @property
+    def placed(self) -> bool:
+        """Whether it states its place in the network."""
+        return any(key in self.annotations for key in (REQUIRED, PREFERRED, UNCONSTRAINED))
+
+    @property
+    def within(self) -> str:
+        """Node label of which all its pods must have one value; empty for none."""
+        return text_at(self.annotations, REQUIRED)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """One workload that a user wants to create.
+
+    Attributes:
+        manifest: as written, in the team's namespace.
+        templates: the pods that it would create.
+        whole: whether all of its pods are admitted together; those of a Deployment are admitted separately.
+        groups: number of groups of a LeaderWorkerSet; each is admitted as a whole, separately from the others.
+        gang: the Volcano queue that has its quota; None for quota of Kueue, also if Volcano then schedules its pods.
+        together: minimum number of pods that Volcano starts together; 0 for all of them.
+        channels: ResourceClaimTemplates that the driver makes for ComputeDomains of the same file.
+    """
+
+    manifest: Mapping[str, Json]
+    templates: tuple[Template, ...]
+    whole: bool = True
+    gang: str | None = None
+    together: int = 0
+    groups: int = 1
+    channels: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Such as `Job nightly`."""
+        name = name_of(self.manifest) or text_at(self.manifest, "metadata", "generateName")
+        return f"{text_at(self.manifest, 'kind')} {name}"
+
+    @property
+    def queue(self) -> str:
+        """The LocalQueue of its label; empty for none."""
+        return label(self.manifest, QUEUE_LABEL)
+
+    @property
+    def priority(self) -> str:
+        """The WorkloadPriorityClass of its label; empty for none."""
+        return label(self.manifest, PRIORITY_LABEL)
+
+
+def read_demands(file: Path, namespace: str) -> list[Demand]:
+    """Reads the documents of a file.
+
+    Raises:
+        ConsoleError: it cannot be read, or a document runs no pods or has another namespace.
+    """
+    try:
+        documents = read_documents(file, str(file), instead="set --file to a YAML file of objects")
+    except UnreadableError as error:
+        place = f"{file}:{error.line}" if error.line else f"{file}"
+        raise ConsoleError(f"{place}: {error.rule}", error.fix) from error
+    for document in documents:
+        check_values(file, document)
+    objects = [manifest for document in documents for manifest in _flat(document, file)]
+    # A ComputeDomain runs no pods, and stands beside the workload whose pods claim its channels.
+    manifests = [one for one in objects if text_at(one, "kind") != COMPUTE_DOMAIN[1]]
+    if not manifests:
+        found = "only ComputeDomains" if objects else "empty file"
+        raise ConsoleError(f"{file}: {found}", "add a Pod, a Job or another workload")
+    channels = tuple(channels_of(one) for one in objects if text_at(one, "kind") == COMPUTE_DOMAIN[1])
+    return [replace(demand(manifest, namespace), channels=channels) for manifest in manifests]
+
+
+def channels_of(domain: Manifest) -> str:
+    """Name of the ResourceClaimTemplate of a ComputeDomain."""
+    return text_at(domain, "spec", "channel", "resourceClaimTemplate", "name")
+
+
+def _flat(document: object, file: Path) -> Iterator[dict[str, Json]]:
+    if document is None:
+        return
+    if not isinstance(document, dict) or not text_at(cast("Manifest", document), "kind"):
+        raise ConsoleError(f"{file}: a document is not a Kubernetes object", "add apiVersion, kind and metadata")
+    found = cast("dict[str, Json]", document)
+    if text_at(found, "kind") == "List":
+        for item in maps_at(found, "items"):
+            yield from _flat(item, file)
+    else:
+        yield found
+
+
+def demand(manifest: Mapping[str, Json], namespace: str) -> Demand:
+    """Reads one object.
+
+    Raises:
+        ConsoleError: it runs no pods, or has another namespace.
+    """
+    kind, name = kind_of(manifest), text_at(manifest, "kind")
+    if namespace_of(manifest) not in {"", namespace}:
+        raise ConsoleError(
+            f"{name} {name_of(manifest)}: namespace {namespace_of(manifest)} does not match team {namespace}",
+            f"run `tenancy fit {namespace_of(manifest)}`, or change metadata.namespace",
+        )
+    if kind is None or not kind.is_queued:
+        known = ", ".join(sorted({known.kind for known in kinds().values() if known.is_queued}))
+        group = text_at(manifest, "apiVersion").rpartition("/")[0] or "v1"
+        raise ConsoleError(f"{name} ({group}): unsupported kind", f"supported kinds: {known}")
+    metadata = at(manifest, "metadata")
+    placed = {**manifest, "metadata": {**(metadata if isinstance(metadata, dict) else {}), "namespace": namespace}}
+    found = _demand(placed, kind)
+    if found.gang is None and any(scheduler(template.spec) == "volcano" for template in found.templates):
+        annotations = map_at(placed, "metadata", "annotations")
+        least = text_at(annotations, GROUP_MINIMUM)
+        queue = text_at(annotations, QUEUE_NAME) or "default"
+        together = int(least) if least.isdigit() else 0
+        return replace(found, gang=None if found.queue else queue, together=together)
+    return found
+
+
+def volcano_queue(wanted: Demand, *, kueue: bool) -> str | None:
+    """The Volcano queue that has the quota of a workload; None if Kueue has it.
+
+    Args:
+        wanted: the workload.
+        kueue: whether Kueue runs: it suspends a Job without its label, also one that Volcano would schedule.
+    """
+    kind = kind_of(wanted.manifest)
+    return wanted.gang if kind is None or kind.gang or kind.kind == "Pod" or not kueue else None
+
+
+def template_of(name: str, count: int, template: Json) -> Template:
+    """Pods of a pod template (`metadata`, `spec`)."""
+    found = template if isinstance(template, dict) else {}
+    spec, labels, annotations = (
+        at(found, *path) for path in (("spec",), ("metadata", "labels"), ("metadata", "annotations"))
+    )
+    return Template(name, count, *(each if isinstance(each, dict) else {} for each in (spec, labels, annotations)))
+
+
+def _demand(manifest: Manifest, kind: WorkloadKind) -> Demand:
+    groups = int_at(manifest, *kind.groups.count.split("."), otherwise=1) if kind.groups else 1
+    templates = tuple(_templates(manifest, kind, groups))
+    gang = next((spec for _, spec in values_at(manifest, kind.gang)), None) if kind.gang else None
+    if gang is not None:
+        by = text_at(gang, "schedulerName") or "volcano"
+        templates = tuple(replace(one, spec={"schedulerName": by, **one.spec}) for one in templates)
+    return Demand(
+        manifest,
+        templates,
+        whole=kind.queue == "object" and groups == 1,
+        gang=None if gang is None else text_at(gang, "queue") or "default",
+        together=0 if gang is None else int_at(gang, "minAvailable", otherwise=0),
+        groups=groups,
+    )
+
+
+def _templates(manifest: Manifest, kind: WorkloadKind, groups: int) -> Iterator[Template]:
+    counted = _submitted(manifest) if kind.api == RAY_JOB else manifest
+    for pods in kind.pods:
+        for found in pods.of(counted):
+            if pods.resources:
+                yield Template(found.name, found.count, _of_trainer(manifest, kind, found.template, pods))
+                continue
+            template = template_of(found.name, found.count * groups, dict(found.template))
+            yield replace(template, spec=_of_head(manifest, template.spec, pods)) if pods.adds == "ray" else template
+
+
+def _of_trainer(manifest: Manifest, kind: WorkloadKind, trainer: Manifest, pods: Pods) -> dict[str, Json]:
+    """The trainer's container, with the pod specs of patches; the runtime itself is not read."""
+    spec: dict[str, Json] = {}
+    for path in kind.patches:
+        for _, patch in values_at(manifest, path):
+            spec = _merged(spec, patch)
+    container: Json = {"name": pods.name, "image": text_at(trainer, "image"), "resources": at(trainer, pods.resources)}
+    return {**spec, "containers": [container]}
+
+
+_SUBMITTER: Final[dict[str, Json]] = {
+    "name": "ray-job-submitter",
+    "resources": {"requests": {"cpu": "500m", "memory": "200Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
+}
+_AUTOSCALER: Final[dict[str, Json]] = {
+    "requests": {"cpu": "500m", "memory": "512Mi"},
+    "limits": {"cpu": "500m", "memory": "512Mi"},
+}
+"""Resources of what KubeRay adds to a Ray cluster:
+https://github.com/ray-project/kuberay/tree/v1.6.2/ray-operator/controllers/ray/common."""
+
+
+def _of_head(manifest: Manifest, spec: Manifest, pods: Pods) -> dict[str, Json]:
+    """The head of a Ray cluster with what KubeRay adds: its autoscaler, and what submits the job of a RayJob.
+
+    https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/raycluster/common.go
+    """
+    beside: list[Json] = []
+    for _, cluster in values_at(manifest, pods.at):
+        if at(cluster, "enableInTreeAutoscaling") is True:
+            resources = at(cluster, "autoscalerOptions", "resources") or _AUTOSCALER
+            beside.append({"name": "autoscaler", "resources": resources})
+    if text_at(manifest, "spec", "submissionMode") == "SidecarMode":
+        beside.append(_SUBMITTER)
+    return {**spec, "containers": [*maps_at(spec, "containers"), *beside]}
+
+
+def _submitted(manifest: Manifest) -> Manifest:
+    """A RayJob with the pod that submits its job; in other modes than K8sJobMode there is none."""
+    spec = map_at(manifest, "spec")
+    template = spec.pop("submitterPodTemplate", None)
+    if text_at(spec, "submissionMode") in {"", "K8sJobMode"}:
+        spec["submitterPodTemplate"] = template or {"spec": {"containers": [_SUBMITTER]}}
+    return {**manifest, "spec": spec}
+
+
+def _merged(one: dict[str, Json], other: Mapping[str, Json]) -> dict[str, Json]:
+    merged = {**one, **other}
+    for key in one.keys() & other.keys():
+        first, second = one[key], other[key]
+        if isinstance(first, list) and isinstance(second, list):
+            merged[key] = [*first, *second]
+        elif isinstance(first, dict) and isinstance(second, dict):
+            merged[key] = {**first, **second}
+    return merged
+
+
+def with_runtime(demand: Demand, state: State) -> Demand:
+    """A TrainJob with all pods of its runtime; other kinds, and TrainJobs without a known runtime, are unchanged."""
+    if text_at(demand.manifest, "kind") != "TrainJob":
+        return demand
+    runtime = _runtime(demand.manifest, state)
+    return replace(demand, templates=tuple(_runtime_templates(demand.manifest, runtime))) if runtime else demand
+
+
+def _runtime(manifest: Manifest, state: State) -> Manifest | None:
+    name = text_at(manifest, "spec", "runtimeRef", "name")
+    if text_at(manifest, "spec", "runtimeRef", "kind") == "TrainingRuntime":
+        of_namespace = state.of("TrainingRuntime", namespace_of(manifest))
+        return next((runtime for runtime in of_namespace if name_of(runtime) == name), None)
+    return next((runtime for runtime in state.of("ClusterTrainingRuntime") if name_of(runtime) == name), None)
+
+
+def _runtime_templates(manifest: Manifest, runtime: Manifest) -> Iterator[Template]:
+    jobs: Json = at(runtime, "spec", "template", "spec", "replicatedJobs")
+    for patch in maps_at(manifest, "spec", "runtimePatches"):
+        patches = at(patch, "trainingRuntimeSpec", "template", "spec", "replicatedJobs")
+        jobs = _merged_template(jobs, patches) if patches else jobs
+    for job in maps_at({"jobs": jobs}, "jobs"):
+        count = _count(manifest, runtime, job) * int_at(job, "replicas", otherwise=1)
+        yield template_of(text_at(job, "name"), count, _trained(manifest, runtime, job))
+
+
+def _count(manifest: Manifest, runtime: Manifest, job: Manifest) -> int:
+    """Pods of a replicated job: those of the trainer are `numNodes`, of MPI without a launcher that computes."""
+    otherwise = int_at(job, "template", "spec", "parallelism", otherwise=1)
+    if _trains(job):
+        otherwise = int_at(runtime, "spec", "mlPolicy", "numNodes", otherwise=1)
+    nodes = int_at(manifest, "spec", "trainer", "numNodes", otherwise=0)
+    if not nodes:
+        return otherwise
+    if isinstance(at(runtime, "spec", "mlPolicy", "mpi"), dict):
+        workers = max(nodes - 1, 1) if _launcher_computes(runtime) else nodes
+        return workers if text_at(job, "name") == NODE else otherwise
+    return nodes if _trains(job) else otherwise
+
+
+def _trains(job: Manifest) -> bool:
+    label, value = TRAINER_STEP
+    return text_at(job, "template", "metadata", "labels", label) == value
+
+
+def _launcher_computes(runtime: Manifest) -> bool:
+    return at(runtime, "spec", "mlPolicy", "mpi", "runLauncherAsNode") is True
+
+
+def _trained(manifest: Manifest, runtime: Manifest, job: Manifest) -> Json:
+    """The pod template, with the TrainJob's image and resources where Trainer sets them."""
+    template = at(job, "template", "spec", "template")
+    own: dict[str, Json] = {"name": NODE}
+    if _trains(job) and (image := text_at(manifest, "spec", "trainer", "image")):
+        own["image"] = image
+    if _trains(job) or (_launcher_computes(runtime) and text_at(job, "name") == NODE):
+        own["resources"] = at(manifest, "spec", "trainer", "resourcesPerNode") or {}
+    named = {
+        text_at(container, "name") for container in maps_at(job, "template", "spec", "template", "spec", "containers")
+    }
+    return _merged_template(template, {"spec": {"containers": [own]}}) if NODE in named else template
+
+
+def _merged_template(base: Json, patch: Json) -> Json:
+    """A strategic merge: lists of named items by name, other lists as a whole."""
+    if isinstance(base, dict) and isinstance(patch, dict):
+        both = {key: _merged_template(base[key], value) if key in base else value for key, value in patch.items()}
+        return {**base, **both}
+    if isinstance(base, list) and isinstance(patch, list) and all(_named(item) for item in (*base, *patch)):
+        items = {text_at(cast("Mapping[str, Json]", item), "name"): item for item in base}
+        for item in patch:
+            name = text_at(cast("Mapping[str, Json]", item), "name")
+            items[name] = _merged_template(items[name], item) if name in items else item
+        return list(items.values())
+    return patch
+
+
+def _named(item: Json) -> bool:
+    return isinstance(item, dict) and "name" in item

@@ -1,0 +1,140 @@
+"""Dry run: the API server checks an object as if it would create it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, cast
+
+from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at
+from gpu_tenancy.cluster.answers import Answer, Check, Verdict
+from gpu_tenancy.cluster.budgets import exceeded_quota
+from gpu_tenancy.cluster.demand import Demand, Template, demand
+from gpu_tenancy.cluster.pods import name_of
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import FORBIDDEN, ApiError, UnknownKindError
+from gpu_tenancy.model.kinds import kind_of
+from gpu_tenancy.model.names import PRIORITY_LABEL, QUEUE_LABEL
+
+_CONFLICT: Final = 409
+_SERVER: Final = 500
+
+
+def ask(cluster: Cluster, wanted: Demand, *, full: bool) -> Iterator[Answer]:
+    """Dry runs of the object, and of a pod of each template.
+
+    Args:
+        cluster: the API server.
+        wanted: the object.
+        full: whether the namespace's quota has room later, so that a rejection for quota is not final.
+    """
+    yield _asked(cluster, wanted.manifest, wanted.title, full=full)
+    if text_at(wanted.manifest, "kind") == "Pod":
+        return
+    for template in wanted.templates:
+        if template.count and _runs(template):
+            yield _asked(cluster, pod_of(wanted, template), f"a pod of {wanted.title}", full=full)
+
+
+_KUEUE: Final = "kueue.x-k8s.io/manager"
+_COMPLETED: Final = ("tolerations", "priorityClassName", "resources", "runtimePatches")
+"""Fields of objects and their pods that the admission policies of a stack complete."""
+
+
+def completed(cluster: Cluster, wanted: Demand) -> Demand:
+    """The workload as admission policies of the cluster complete it; as it is written, if it is refused."""
+    try:
+        made, _ = created(cluster, wanted.manifest)
+    except (ApiError, UnknownKindError):
+        return wanted
+    # A pod has the defaults of its LimitRange by now, which are named as such.
+    fields = [field for field in _COMPLETED if field != "resources" or text_at(made, "kind") != "Pod"]
+    manifest = cast("dict[str, Json]", _overlaid(dict(wanted.manifest), made, fields))
+    own = map_at(made, "metadata", "labels")
+    if queued := {key: own[key] for key in (QUEUE_LABEL, PRIORITY_LABEL) if key in own}:
+        metadata = map_at(manifest, "metadata")
+        manifest["metadata"] = {**metadata, "labels": {**map_at(metadata, "labels"), **queued}}
+    return replace(demand(manifest, text_at(manifest, "metadata", "namespace")), channels=wanted.channels)
+
+
+def _overlaid(written: Json, made: Json, fields: Sequence[str]) -> Json:
+    """What is written, with these fields at any depth as the API server answers them."""
+    if isinstance(written, dict) and isinstance(made, dict):
+        kept = {key: _overlaid(value, made.get(key), fields) for key, value in written.items()}
+        return {**kept, **{key: _without_kueue(made[key]) for key in fields if key in made}}
+    if isinstance(written, list) and isinstance(made, list):
+        return [_overlaid(one, other, fields) for one, other in zip(written, made, strict=False)]
+    return written
+
+
+def _without_kueue(value: Json) -> Json:
+    """Patches of a runtime without Kueue's own, which Kueue makes for each TrainJob anew."""
+    if not isinstance(value, list):
+        return value
+    return [one for one in value if not isinstance(one, dict) or one.get("manager") != _KUEUE]
+
+
+def _runs(template: Template) -> bool:
+    """Whether all containers have an image; a TrainJob may take it from its runtime, and then no pod can be checked."""
+    containers = at(template.spec, "containers")
+    return isinstance(containers, list) and all(isinstance(item, dict) and item.get("image") for item in containers)
+
+
+def pod_of(wanted: Demand, template: Template) -> Manifest:
+    """The pod that a controller would create from a template."""
+    name = (name_of(wanted.manifest) or text_at(wanted.manifest, "metadata", "generateName") or "pod")[:40].rstrip("-.")
+    metadata: dict[str, Json] = {
+        "generateName": f"{name}-",
+        "namespace": text_at(wanted.manifest, "metadata", "namespace"),
+        # Its quota is that of its object, which a pod that somebody creates can only show by its own label.
+        "labels": {**({QUEUE_LABEL: wanted.queue} if wanted.queue else {}), **template.labels},
+        "annotations": dict(template.annotations),
+    }
+    spec: dict[str, Json] = {**template.spec}
+    # Its controller adds volumes of the same names for the claims that it makes.
+    if made := [
+        text_at(claim, "metadata", "name") for claim in maps_at(wanted.manifest, "spec", "volumeClaimTemplates")
+    ]:
+        volumes = [volume for volume in maps_at(spec, "volumes") if text_at(volume, "name") not in made]
+        spec["volumes"] = [*volumes, *({"name": claim, "emptyDir": {}} for claim in made)]
+    if (kind := kind_of(wanted.manifest)) and kind.work == "batch":
+        spec.setdefault("restartPolicy", "Never")
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _asked(cluster: Cluster, manifest: Mapping[str, Json], what: str, *, full: bool) -> Answer:
+    try:
+        _, renamed = created(cluster, manifest)
+    except UnknownKindError as error:
+        return Answer(Check.API_SERVER, "never", (f"{what}: {error.message}",))
+    except ApiError as error:
+        line = (
+            f"{what} not evaluated, you may not create it: {error.message}"
+            if _no_right(error)
+            else f"rejects {what}: {error.message}"
+        )
+        return Answer(Check.API_SERVER, _verdict(error, full=full), (line,))
+    how = "dry run with another name, since the name is in use" if renamed else "dry run"
+    return Answer(Check.API_SERVER, "now", (f"accepts {what} ({how})",))
+
+
+def created(cluster: Cluster, manifest: Mapping[str, Json]) -> tuple[Manifest, bool]:
+    """A dry run by the name of the object, or a generated one if that is in use; returns it, and whether by that."""
+    try:
+        return cluster.create(manifest, dry_run=True), False
+    except ApiError as error:
+        if error.status != _CONFLICT or error.reason != "AlreadyExists":
+            raise
+        metadata = at(manifest, "metadata")
+        kept = {key: value for key, value in metadata.items() if key != "name"} if isinstance(metadata, dict) else {}
+        named = {**kept, "generateName": f"{name_of(manifest)[:40]}-"}
+        return cluster.create({**manifest, "metadata": named}, dry_run=True), True
+
+
+def _verdict(error: ApiError, *, full: bool) -> Verdict:
+    if _no_right(error) or error.status >= _SERVER:
+        return "unknown"
+    return "later" if full and exceeded_quota(error.message) else "never"
+
+
+def _no_right(error: ApiError) -> bool:
+    """Whether the user may not create such objects, whatever is in them."""
+    return error.status == FORBIDDEN and "cannot create resource" in error.message

@@ -1,0 +1,161 @@
+"""Volcano's queues and gangs: usage of a queue, and whether it has room for another gang."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gpu_tenancy.base.amounts import amount_text, amounts, leading_text, ordered, plain
+from gpu_tenancy.base.json import at, map_at, maps_at, text_at
+from gpu_tenancy.base.quantity import add, times
+from gpu_tenancy.base.texts import plural
+from gpu_tenancy.cluster.answers import Answer, Check, Verdict, decisive
+from gpu_tenancy.cluster.pods import Manifest, ended, label, name_of, namespace_of, requests, scheduler
+from gpu_tenancy.model.names import GROUP_MINIMUM
+
+QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"
+EXISTING: Final = f"set spec.queue, or the annotation {QUEUE_NAME}, to an existing queue"
+"""The fix for a gang whose queue does not exist."""
+_OWN: Final = frozenset({"default", "root"})
+"""The queues that Volcano creates."""
+GROUP_NAME: Final = "scheduling.k8s.io/group-name"
+
+
+@dataclass(frozen=True, slots=True)
+class GangQueue:
+    """A queue of Volcano.
+
+    Attributes:
+        counted: whether Volcano reports what is allocated; otherwise requests of its pods are counted.
+        pending: PodGroups that are not running.
+    """
+
+    name: str
+    guarantee: Mapping[str, int]
+    capability: Mapping[str, int]
+    used: Mapping[str, int]
+    counted: bool
+    state: str
+    pending: tuple[Manifest, ...] = ()
+
+    @property
+    def waiting(self) -> dict[str, int]:
+        """Minimum requests of the pending gangs."""
+        return add(*(gang_requests(group) for group in self.pending))
+
+
+def gang_queues(
+    queues: Iterable[Manifest], groups: Iterable[Manifest], pods: Iterable[Manifest] = ()
+) -> list[GangQueue]:
+    """Reads Volcano's queues, without the two that it creates itself."""
+    all_groups = tuple(groups)
+    by_group = {(namespace_of(group), name_of(group)): text_at(group, "spec", "queue") for group in all_groups}
+    placed = [pod for pod in pods if text_at(pod, "spec", "nodeName") and not ended(pod)]
+    return [
+        _queue(queue, [g for g in all_groups if text_at(g, "spec", "queue") == name_of(queue)], by_group, placed)
+        for queue in queues
+        if name_of(queue) not in _OWN
+    ]
+
+
+def _queue(
+    queue: Manifest, groups: Iterable[Manifest], by_group: Mapping[tuple[str, str], str], pods: Iterable[Manifest]
+) -> GangQueue:
+    counted = "allocated" in map_at(queue, "status")
+    own = [requests(map_at(pod, "spec")) for pod in pods if gang_of(pod, by_group) == name_of(queue)]
+    return GangQueue(
+        name=name_of(queue),
+        guarantee=amounts(at(queue, "spec", "guarantee", "resource")),
+        capability=amounts(at(queue, "spec", "capability")),
+        used=amounts(at(queue, "status", "allocated")) if counted else add(*own),
+        counted=counted,
+        state=text_at(queue, "status", "state") or "Open",
+        pending=tuple(group for group in groups if text_at(group, "status", "phase") in {"", "Pending", "Inqueue"}),
+    )
+
+
+def gang_requests(group: Manifest) -> dict[str, int]:
+    """The requests of a PodGroup's minimum number of pods.
+
+    Volcano's controller also writes them as a ResourceQuota names them, such as `requests.cpu` and `count/pods`:
+    https://github.com/volcano-sh/volcano/blob/v1.14.1/pkg/controllers/util/util.go
+    """
+    found = amounts(at(group, "spec", "minResources"))
+    return {
+        name: amount
+        for name, amount in found.items()
+        if plain(name) == name and name != "pods" and not name.startswith("count/")
+    }
+
+
+def gang_of(pod: Manifest, by_group: Mapping[tuple[str, str], str]) -> str:
+    """The queue of a pod that Volcano schedules; empty for any other."""
+    if scheduler(map_at(pod, "spec")) != "volcano":
+        return ""
+    group = text_at(pod, "metadata", "annotations", GROUP_NAME)
+    named = (text_at(pod, "metadata", "annotations", QUEUE_NAME), label(pod, QUEUE_NAME))
+    return next((name for name in named if name), "") or by_group.get((namespace_of(pod), group), "")
+
+
+def judge_gang(
+    queues: Iterable[GangQueue], name: str, pods: Iterable[tuple[Mapping[str, int], int]], together: int = 0
+) -> Answer:
+    """Whether a queue of Volcano has room for the pods of a gang that start together.
+
+    Args:
+        queues: of Volcano.
+        name: of the gang's queue.
+        pods: requests and number of each kind of pods, in the order in which Volcano starts them.
+        together: minimum number of pods; 0 for all of them.
+    """
+    listed = _first(tuple(pods), together)
+    if name in _OWN:
+        own = "Volcano's own queue, which has no quota of the team; set spec.queue to a queue of the team"
+        return Answer(Check.VOLCANO_QUEUE, "now", (own,), name)
+    queue = next((queue for queue in queues if queue.name == name), None)
+    if queue is None:
+        return Answer(Check.VOLCANO_QUEUE, "never", (f"the queue does not exist; {EXISTING}",), name)
+    if queue.state != "Open":
+        closed = f"the queue is in state {queue.state} and accepts no gangs"
+        return Answer(Check.VOLCANO_QUEUE, "never", (closed,), name)
+    requested = add(*(times(pod, count) for pod, count in listed))
+    results: list[tuple[Verdict, str]] = []
+    for resource in ordered(requested):
+        limit, used = queue.capability.get(resource), queue.used.get(resource, 0)
+        amount = requested[resource]
+        if limit is None or not amount:
+            continue
+        head, most = f"{resource} {amount_text(resource, amount)} requested", amount_text(resource, limit)
+        if amount > limit:
+            results.append(("never", f"{head}, exceeds the limit of {most}"))
+        elif used + amount > limit:
+            taken = amount_text(resource, used)
+            results.append(("later", f"{head}, fits when other gangs end ({taken} of {most} used)"))
+        else:
+            results.append(("now", f"{head}, {amount_text(resource, limit - used)} of {most} free"))
+    verdict, lines = decisive(results)
+    lines = lines or ("the queue has no limit for these resources",)
+    if queue.pending:
+        lines = (*lines, f"{plural(len(queue.pending), 'gang')} pending in it ({leading_text(queue.waiting)})")
+    return Answer(Check.VOLCANO_QUEUE, verdict, lines, name)
+
+
+def _first(pods: Sequence[tuple[Mapping[str, int], int]], count: int) -> Iterator[tuple[Mapping[str, int], int]]:
+    """The first pods, so many together; all of them for 0."""
+    left = count or sum(number for _, number in pods)
+    for requested, number in pods:
+        yield requested, min(number, left)
+        left -= min(number, left)
+
+
+def too_few(together: int, count: int) -> tuple[str, str] | None:
+    """Why a gang never starts that has fewer pods than must start together, and the fix; None if it has enough."""
+    if together <= count:
+        return None
+    fix = f"set minAvailable, or the annotation {GROUP_MINIMUM}, to at most {count}"
+    return f"{together} pods must start together, but it has {plural(count, 'pod')}", fix
+
+
+def messages(group: Manifest) -> list[str]:
+    """Messages of a PodGroup's conditions that are true."""
+    conditions = [each for each in maps_at(group, "status", "conditions") if text_at(each, "status") == "True"]
+    return [f"{text_at(each, 'type')}: {text_at(each, 'message') or text_at(each, 'reason')}" for each in conditions]

@@ -1,0 +1,261 @@
+"""Which nodes suit a pod, and how many such pods they have room for, now and when they are empty: the check of nodes.
+
+Labels, required node affinity, taints and free resources, as in the scheduler's filters. What depends on other pods
+(pod affinity, spreading, ports, zones of volumes) is not checked here.
+https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from gpu_tenancy.base.amounts import amount_text, amounts, amounts_text, gpus, ordered
+from gpu_tenancy.base.json import Json, at, map_at, maps_at, text_at, texts_at
+from gpu_tenancy.base.texts import plural
+from gpu_tenancy.cluster.answers import Answer, Check
+from gpu_tenancy.cluster.pods import Manifest, ended, matches, name_of, requests
+from gpu_tenancy.cluster.workloads import PodSet
+
+_EXCLUDING: Final = ("NoSchedule", "NoExecute")
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node.
+
+    Attributes:
+        whole: its allocatable resources.
+        free: what its pods leave of them.
+        taints: those that exclude pods.
+        open: whether it is schedulable.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Manifest, ...]
+    whole: Mapping[str, int]
+    free: Mapping[str, int]
+    open: bool = True
+
+
+def read_nodes(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> list[Node]:
+    """Nodes with their free resources."""
+    taken: dict[str, Counter[str]] = defaultdict(Counter)
+    for pod in pods:
+        node = text_at(pod, "spec", "nodeName")
+        if node and not ended(pod):
+            taken[node].update({**requests(map_at(pod, "spec")), "pods": 1})
+    return [_read_node(node, taken[name_of(node)]) for node in nodes]
+
+
+def _read_node(node: Manifest, taken: Mapping[str, int]) -> Node:
+    whole = amounts(at(node, "status", "allocatable"))
+    return Node(
+        name=name_of(node),
+        labels=texts_at(node, "metadata", "labels"),
+        taints=tuple(each for each in maps_at(node, "spec", "taints") if text_at(each, "effect") in _EXCLUDING),
+        whole=whole,
+        free={name: value - taken.get(name, 0) for name, value in whole.items()},
+        open=at(node, "spec", "unschedulable") is not True,
+    )
+
+
+def _covers(toleration: Manifest, taint: Manifest) -> bool:
+    key, effect = text_at(toleration, "key"), text_at(toleration, "effect")
+    if effect and effect != text_at(taint, "effect"):
+        return False
+    if text_at(toleration, "operator") == "Exists":
+        return not key or key == text_at(taint, "key")
+    return (key, text_at(toleration, "value")) == (text_at(taint, "key"), text_at(taint, "value"))
+
+
+def untolerated(spec: Manifest, taints: Iterable[Manifest], further: Sequence[Manifest] = ()) -> str:
+    """The first taint that a pod does not tolerate, as `key=value:effect`; empty for none."""
+    tolerations = [*maps_at(spec, "tolerations"), *further]
+    for taint in taints:
+        if text_at(taint, "effect") in _EXCLUDING and not any(_covers(each, taint) for each in tolerations):
+            value = text_at(taint, "value")
+            return f"{text_at(taint, 'key')}{'=' + value if value else ''}:{text_at(taint, 'effect')}"
+    return ""
+
+
+def suits_node(spec: Manifest, labels: Mapping[str, str], name: str = "", *, keys: Iterable[str] | None = None) -> bool:
+    """Whether a node matches a pod's selector and required affinity.
+
+    Args:
+        spec: of the pod.
+        labels: of the node.
+        name: of the node, for affinity by field.
+        keys: check only these labels, as Kueue does for a flavor, which has no others; None for all.
+    """
+    judged = None if keys is None else set(keys)
+    for key, value in map_at(spec, "nodeSelector").items():
+        if (judged is None or key in judged) and labels.get(key) != value:
+            return False
+    terms = maps_at(spec, "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms")
+    return not terms or any(_matches_term(term, labels, name, judged) for term in terms)
+
+
+def _matches_term(term: Manifest, labels: Mapping[str, str], name: str, judged: set[str] | None) -> bool:
+    rules = [each for each in maps_at(term, "matchExpressions") if judged is None or text_at(each, "key") in judged]
+    fields = maps_at(term, "matchFields") if judged is None else []
+    if not rules and not fields:
+        return judged is not None  # An empty term matches no node, but a term without checked keys matches any flavor.
+    here = {"metadata.name": name}
+    return all(matches(rule, labels) for rule in rules) and all(matches(field, here) for field in fields)
+
+
+def room_for(room: Mapping[str, int], pod: Mapping[str, int]) -> int:
+    """How many pods fit into free resources; each counts as one of the node's `pods`."""
+    needed = {**{name: value for name, value in pod.items() if value}, "pods": 1}
+    counts = [max(0, room.get(name, 0)) // value for name, value in needed.items() if name != "pods" or name in room]
+    return min(counts, default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Suitable:
+    """Nodes for pods of one template.
+
+    Attributes:
+        labelled: how many nodes match the pod's selector and affinity.
+        taints: of these, taints that the pod does not tolerate, and on how many nodes.
+        closed: of these, how many are unschedulable.
+        fitting: the suitable nodes that remain.
+        now: pods that these nodes have room for.
+        ever: pods that they have room for when empty.
+    """
+
+    labelled: int
+    taints: Mapping[str, int]
+    closed: int
+    fitting: tuple[Node, ...]
+    now: int
+    ever: int
+
+
+def find(spec: Manifest, pod: Mapping[str, int], nodes: Iterable[Node]) -> Suitable:
+    """Finds the nodes that suit a pod."""
+    labelled = [node for node in nodes if suits_node(spec, node.labels, node.name)]
+    held = {node.name: untolerated(spec, node.taints) for node in labelled if node.open}
+    fitting = tuple(node for node in labelled if node.open and not held[node.name])
+    return Suitable(
+        labelled=len(labelled),
+        taints=Counter(taint for taint in held.values() if taint),
+        closed=sum(1 for node in labelled if not node.open),
+        fitting=fitting,
+        now=sum(room_for(node.free, pod) for node in fitting),
+        ever=sum(room_for(node.whole, pod) for node in fitting),
+    )
+
+
+def take(nodes: Iterable[Node], fitting: Iterable[Node], pod: Mapping[str, int], count: int) -> list[Node]:
+    """The nodes after placing pods, each on the first suitable node with room."""
+    names = {node.name for node in fitting}
+    left, after = count, list[Node]()
+    for node in nodes:
+        here = min(left, room_for(node.free, pod)) if node.name in names else 0
+        left -= here
+        free = {name: value - here * (1 if name == "pods" else pod.get(name, 0)) for name, value in node.free.items()}
+        after.append(replace(node, free=free))
+    return after
+
+
+def judge_nodes(nodes: Sequence[Node], pods: PodSet, flavors: Sequence[Manifest] = ()) -> tuple[Answer, list[Node]]:
+    """Whether nodes have room for pods, and the nodes with as many of these pods as they have room for.
+
+    Args:
+        nodes: with what is free on them.
+        pods: as written by the user.
+        flavors: those that Kueue would assign, whose labels and tolerations it adds to the pods.
+    """
+    spec = given(pods.spec, flavors)
+    found = find(spec, pods.pod, nodes)
+    if pods.within and found.fitting:
+        found = _best_part(spec, pods, found.fitting)
+        if found.ever < pods.count:
+            must = f"{plural(pods.count, 'pod')} must run where nodes have one value of {pods.within}"
+            line = f"{must}, but no value has room for more than {found.ever}"
+            return Answer(Check.NODES, "never", (line,)), [*nodes]
+    after = take(nodes, found.fitting, pods.pod, pods.count)
+    if not found.fitting:
+        return _no_node(found, spec, nodes, flavors), after
+    suitable = plural(len(found.fitting), "suitable node")
+    if not found.ever:
+        requested = amounts_text(gpus(pods.pod) or pods.pod)
+        line = f"a pod requests {requested}, but the largest of {suitable} has {_largest(found, pods.pod)}"
+        return Answer(Check.NODES, "never", (line,)), after
+    room = f"{suitable}, room for {plural(found.now, 'such pod')} now and {found.ever} when empty"
+    if found.now >= pods.count:
+        return Answer(Check.NODES, "now", (room,)), after
+    if found.ever < pods.count:
+        room = f"{room}; the autoscaler must add nodes"
+    return Answer(Check.NODES, "later", (room, *_free(found, pods.pod))), after
+
+
+def _best_part(spec: Manifest, pods: PodSet, fitting: Iterable[Node]) -> Suitable:
+    """The nodes of one part of the network that suit all pods of a workload best: with room now, else when empty.
+
+    Without nodes, where none has the label.
+    """
+    parts: dict[str, list[Node]] = {}
+    for node in fitting:
+        if name := node.labels.get(pods.within):
+            parts.setdefault(name, []).append(node)
+    found = [find(spec, pods.pod, part) for part in parts.values()] or [find(spec, pods.pod, ())]
+    return max(found, key=lambda part: (part.now >= pods.count, part.ever, part.now))
+
+
+def given(spec: Manifest, flavors: Iterable[Manifest]) -> Mapping[str, Json]:
+    """A pod with what Kueue adds at admission: node labels and tolerations of its flavors."""
+    selector = dict[str, Json](texts_at(spec, "nodeSelector"))
+    tolerations: list[Json] = [*maps_at(spec, "tolerations")]
+    for flavor in flavors:
+        selector |= texts_at(flavor, "spec", "nodeLabels")
+        tolerations += maps_at(flavor, "spec", "tolerations")
+    return {**spec, "nodeSelector": selector, "tolerations": tolerations}
+
+
+def _no_node(found: Suitable, spec: Manifest, nodes: Sequence[Node], flavors: Sequence[Manifest]) -> Answer:
+    """Why no node is suitable."""
+    if found.labelled:
+        verdict = "later" if found.closed and not found.taints else "never"
+        parts = [
+            f"{plural(count, 'node')} with taint {taint}, which it does not tolerate"
+            for taint, count in found.taints.items()
+        ]
+        parts += [plural(found.closed, "unschedulable node")] if found.closed else []
+        return Answer(Check.NODES, verdict, (f"matching nodes do not accept the pod: {'; '.join(parts)}",))
+    for flavor in flavors:
+        own = texts_at(flavor, "spec", "nodeLabels")
+        if own and not any(own.items() <= node.labels.items() for node in nodes):
+            line = f"no node of flavor {name_of(flavor)} exists yet; the autoscaler must add one"
+            return Answer(Check.NODES, "later", (line,))
+    unmatched = tuple(_unmatched_labels(spec, nodes))
+    return Answer(Check.NODES, "never", unmatched or ("no node matches the pod's node affinity",))
+
+
+def _unmatched_labels(spec: Manifest, nodes: Sequence[Node]) -> Iterable[str]:
+    for key, value in texts_at(spec, "nodeSelector").items():
+        if not any(node.labels.get(key) == value for node in nodes):
+            existing = sorted({node.labels[key] for node in nodes if key in node.labels})
+            yield f"no node has the label {key}={value}; existing values: {', '.join(existing) or 'none'}"
+
+
+def _largest(found: Suitable, pod: Mapping[str, int]) -> str:
+    """The largest amounts on one node, of the resources of which no node has enough."""
+    lacking = [name for name, value in pod.items() if all(node.whole.get(name, 0) < value for node in found.fitting)]
+    names = ordered(lacking or [name for name in pod if pod[name]])
+    return ", ".join(
+        f"{amount_text(name, max(node.whole.get(name, 0) for node in found.fitting))} {name}" for name in names
+    )
+
+
+def _free(found: Suitable, pod: Mapping[str, int]) -> Iterable[str]:
+    """How many nodes have how much free of the pod's first resource."""
+    name = next(iter(gpus(pod)), "cpu")
+    counts = Counter(node.free.get(name, 0) for node in found.fitting if not room_for(node.free, pod))
+    if counts:
+        parts = (f"{amount_text(name, free)} on {plural(count, 'node')}" for free, count in sorted(counts.items()))
+        yield f"free {name}: {', '.join(parts)}"

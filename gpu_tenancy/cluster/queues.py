@@ -1,0 +1,207 @@
+"""The queues of a running cluster: which namespaces use them, what they use, and what is pending in them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+from gpu_tenancy.base.amounts import amounts, gpus
+from gpu_tenancy.base.json import Json, at, map_at, text_at, texts_at
+from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.cluster.cluster_queues import (
+    ClusterQueue,
+    is_fair_sharing,
+    quotas_of,
+    read_cluster_queue,
+    read_cohort,
+)
+from gpu_tenancy.cluster.pods import Manifest, ended, name_of, namespace_of, requests, scheduler, selects
+from gpu_tenancy.cluster.reading import State
+from gpu_tenancy.cluster.workloads import FIX_THIS, Reason, Workload, read_workloads, waiting
+from gpu_tenancy.kube.waiting import condition
+from gpu_tenancy.kueue import FAIR, FlavorResource, Quotas, Tenancy
+
+NO_KUEUE: Final = "Kueue is not installed: no queue to wait in"
+NO_LOCAL_QUEUE: Final = "the namespace has no LocalQueue; ask the platform team for one"
+KUEUE_NOT_RUNNING: Final = "Kueue has not reported usage for any queue: its controller is not running"
+
+
+@dataclass(frozen=True)
+class Queues:
+    """All of Kueue's queues that the user may see, and their workloads."""
+
+    state: State
+
+    @cached_property
+    def cluster_queues(self) -> dict[str, ClusterQueue]:
+        """The ClusterQueues by name.
+
+        Where Kueue reports no usage of one, pods on the flavors' nodes are counted instead.
+        """
+        queues = (read_cluster_queue(manifest) for manifest in self.state.of("ClusterQueue"))
+        return {
+            queue.name: queue if queue.counted else replace(queue, usage=self._by_pods(queue.name)) for queue in queues
+        }
+
+    @cached_property
+    def tenancy(self) -> Tenancy:
+        """All ClusterQueues and Cohorts."""
+        return Tenancy(
+            tuple(queue.spec for queue in self.cluster_queues.values()),
+            tuple(read_cohort(cohort) for cohort in self.state.of("Cohort")),
+            FAIR if is_fair_sharing(self.state.of("ClusterQueue")) else None,
+        )
+
+    @cached_property
+    def quotas(self) -> Quotas:
+        """Quota and usage of all ClusterQueues."""
+        return quotas_of(self.tenancy, self.cluster_queues.values())
+
+    @cached_property
+    def uncounted(self) -> bool:
+        """Whether Kueue reports usage of no queue: its controller is not running."""
+        return bool(self.cluster_queues) and not any(queue.counted for queue in self.cluster_queues.values())
+
+    @cached_property
+    def homes(self) -> dict[str, dict[str, str]]:
+        """For each namespace its LocalQueues and their ClusterQueues."""
+        homes: dict[str, dict[str, str]] = defaultdict(dict)
+        for local in self.state.of("LocalQueue"):
+            homes[namespace_of(local)][name_of(local)] = text_at(local, "spec", "clusterQueue")
+        return dict(homes)
+
+    def unknown_local(self, namespace: str, name: str) -> Reason:
+        """What blocks workloads of a LocalQueue that does not exist."""
+        known = self.homes.get(namespace)
+        fix = nearest(name, known) if known else NO_LOCAL_QUEUE
+        return f"LocalQueue {name} not found in namespace {namespace}", fix
+
+    def usual(self, namespace: str) -> str:
+        """The LocalQueue to name in a label: the one with the namespace's name, else the first; empty for none."""
+        known = self.homes.get(namespace, {})
+        return namespace if namespace in known else min(known, default="")
+
+    def users(self, queue: str) -> list[str]:
+        """The namespaces with a LocalQueue of a ClusterQueue."""
+        return sorted(namespace for namespace, queues in self.homes.items() if queue in queues.values())
+
+    @cached_property
+    def workloads(self) -> tuple[Workload, ...]:
+        """All workloads that are not finished."""
+        return tuple(workload for workload in self.every_workload if workload.stage != "finished")
+
+    @cached_property
+    def every_workload(self) -> tuple[Workload, ...]:
+        """All workloads, finished ones too."""
+        return read_workloads(self.state.of("Workload"))
+
+    def unseen(self, queue: str) -> int:
+        """How many pending workloads of a ClusterQueue the user may not read, as Kueue counts them."""
+        return (
+            0
+            if self.state.knows("Workload")
+            else max(0, self.cluster_queues[queue].pending - len(self.waiting_in(queue)))
+        )
+
+    def queue_of(self, workload: Workload) -> str:
+        """The ClusterQueue of a workload; empty where its LocalQueue does not exist."""
+        return self.homes.get(workload.namespace, {}).get(workload.queue, "")
+
+    def waiting_in(self, queue: str) -> list[Workload]:
+        """The pending workloads of a ClusterQueue, the next first."""
+        return waiting(self.members.get(queue, ()))
+
+    @cached_property
+    def members(self) -> dict[str, list[Workload]]:
+        """The workloads of each ClusterQueue."""
+        members: dict[str, list[Workload]] = defaultdict(list)
+        for workload in self.workloads:
+            members[self.queue_of(workload)].append(workload)
+        return dict(members)
+
+    def holder_of(self, workload: Workload) -> str:
+        """The ClusterQueue whose quota a workload holds; while it holds none, the one in which it is pending."""
+        return workload.holder or self.queue_of(workload)
+
+    def shut_out(self, namespace: str, queue: str) -> Reason | None:
+        """Whether a ClusterQueue excludes a namespace; None where it does not, or where namespaces are not readable.
+
+        Kueue keeps such a workload pending in the queue without blocking others.
+        """
+        if not self.state.knows("Namespace") or namespace not in self._labels:
+            return None
+        if selects(self._selectors.get(queue), self._labels[namespace]):
+            return None
+        text = f"namespaceSelector of ClusterQueue {queue} does not match namespace {namespace}"
+        return text, "change the selector, or use another queue"
+
+    @cached_property
+    def _labels(self) -> dict[str, Mapping[str, str]]:
+        return {name_of(manifest): texts_at(manifest, "metadata", "labels") for manifest in self.state.of("Namespace")}
+
+    @cached_property
+    def _selectors(self) -> dict[str, Json]:
+        return {name_of(queue): at(queue, "spec", "namespaceSelector") for queue in self.state.of("ClusterQueue")}
+
+    def stopped(self, namespace: str, name: str) -> Reason | None:
+        """Whether a LocalQueue is stopped or inactive."""
+        if policy := self.stop_policy(namespace, name):
+            fix = "set stopPolicy to None; Kueue then admits the workload without further action"
+            return f"LocalQueue {name} is stopped (stopPolicy {policy})", fix
+        active = condition(self._locals.get((namespace, name), {}), "Active")
+        message = text_at(active, "message") if text_at(active, "status") == "False" else ""
+        return (f"LocalQueue {name} admits no workloads: {message}", FIX_THIS) if message else None
+
+    def closed(self, namespace: str, local: str, queue: ClusterQueue) -> Reason | None:
+        """What stops a ClusterQueue from admitting anything that comes through a LocalQueue."""
+        if queue.hold and queue.stop_policy:
+            return f"ClusterQueue {queue.name} is {queue.hold.text}", queue.hold.fix
+        if queue.inactive:
+            return f"ClusterQueue {queue.name} admits no workloads: {queue.inactive}", FIX_THIS
+        return self.stopped(namespace, local) or self.shut_out(namespace, queue.name)
+
+    def stop_policy(self, namespace: str, name: str) -> str:
+        """The stop policy of a LocalQueue, `Hold` or `HoldAndDrain`; empty where it is not stopped."""
+        policy = text_at(self._locals.get((namespace, name), {}), "spec", "stopPolicy")
+        return policy if policy != "None" else ""
+
+    @cached_property
+    def _locals(self) -> dict[tuple[str, str], Manifest]:
+        return {(namespace_of(local), name_of(local)): local for local in self.state.of("LocalQueue")}
+
+    def _by_pods(self, queue: str) -> dict[FlavorResource, int]:
+        used: dict[FlavorResource, int] = defaultdict(int)
+        nodes = self.flavor_by_node
+        for namespace in self.users(queue):
+            for pod in self.state.of("Pod", namespace):
+                spec = map_at(pod, "spec")
+                flavor = nodes.get(text_at(spec, "nodeName"))
+                if flavor and not ended(pod) and scheduler(spec) != "volcano":
+                    for name, value in requests(spec).items():
+                        used[flavor, name] += value
+        return dict(used)
+
+    @cached_property
+    def flavor_by_node(self) -> dict[str, str]:
+        """The flavor of each node that has one."""
+        return flavored(self.state.of("Node"), self.state.of("ResourceFlavor"))
+
+
+def flavored(nodes: Iterable[Manifest], flavors: Sequence[Manifest]) -> dict[str, str]:
+    """The flavor of each node whose labels match; of several, the one with most labels.
+
+    A flavor without labels is that of all other nodes without GPUs, if it is the only one without labels.
+    """
+    wanted = [(texts_at(flavor, "spec", "nodeLabels"), name_of(flavor)) for flavor in flavors]
+    wanted.sort(key=lambda pair: -len(pair[0]))
+    unlabelled = [name for asked, name in wanted if not asked]
+    by_node: dict[str, str] = {}
+    for node in nodes:
+        here = texts_at(node, "metadata", "labels")
+        match = next((name for asked, name in wanted if asked and asked.items() <= here.items()), None)
+        if match is None and len(unlabelled) == 1 and not gpus(amounts(at(node, "status", "allocatable"))):
+            match = unlabelled[0]
+        if match:
+            by_node[name_of(node)] = match
+    return by_node

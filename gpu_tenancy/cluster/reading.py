@@ -1,0 +1,336 @@
+"""Lists the objects of a running cluster that commands about it need, with the rights of the user."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from gpu_tenancy.base.json import Json, map_at, maps_at, text_at
+from gpu_tenancy.cluster.answers import Answer, Check
+from gpu_tenancy.cluster.estimate import History
+from gpu_tenancy.cluster.pods import label, name_of, namespace_of
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import FORBIDDEN, ApiError, UnknownKindError, UnreachableError
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.request import CONNECTIONS
+from gpu_tenancy.model.names import COMPUTE_DOMAIN
+
+Kind = Literal[
+    "AdmissionCheck", "ClusterQueue", "Cohort", "ConfigMap", "Dataset", "Event", "LimitRange", "LocalQueue",
+    "Job", "Namespace", "Node", "Pod", "PersistentVolumeClaim", "PodGroup", "PriorityClass", "Queue", "ResourceFlavor",
+    "ResourceQuota", "Secret", "StorageClass", "Workload", "ComputeDomain", "ResourceClaimTemplate",
+    "WorkloadPriorityClass", "TrainingRuntime", "ClusterTrainingRuntime", "DeviceClass", "ResourceSlice", "Deployment",
+    "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+]  # fmt: skip
+
+FLUID: Final = "data.fluid.io/v1alpha1"
+KUEUE: Final = "kueue.x-k8s.io/v1beta2"
+TRAINER: Final = "trainer.kubeflow.org/v1alpha1"
+RESOURCE: Final = "resource.k8s.io/v1"
+VOLCANO: Final = "scheduling.volcano.sh/v1beta1"
+POLICIES: Final = "admissionregistration.k8s.io/v1"
+
+_ADMIN: Final = "a user with the role kueue-batch-admin-role"
+_TENANT: Final = "a user with the role kueue-batch-user-role"
+_VIEW: Final = "a user with the role view in the namespace"
+_EDIT: Final = "a user with the role edit in the namespace"
+_WHOLE: Final = "a user who may list them in the whole cluster"
+_FORBIDDEN_LIST: Final = re.compile(
+    r'cannot list resource "([^"]+)" in API group "([^"]*)" (at the cluster scope|in the namespace "[^"]+")'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where objects of a kind are, what they show, and who may usually read them.
+
+    With `without_values`, objects have metadata and the cells of the server's table: no value of a Secret is read.
+
+    Kueue's roles: https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/config/components/rbac
+    """
+
+    api_version: str
+    tells: str
+    who: str
+    namespaced: bool = False
+    without_values: bool = False
+
+
+_SOURCES: Final[Mapping[Kind, _Source]] = {
+    "AdmissionCheck": _Source(KUEUE, "checks after quota is reserved", _ADMIN),
+    "ClusterQueue": _Source(KUEUE, "guaranteed, limit, borrowed by other teams", _ADMIN),
+    "Cohort": _Source(KUEUE, "quota of groups", _ADMIN),
+    "ResourceFlavor": _Source(KUEUE, "nodes of each flavor", _ADMIN),
+    "WorkloadPriorityClass": _Source(KUEUE, "priorities in queues", _ADMIN),
+    "LocalQueue": _Source(KUEUE, "queue and usage of a team", _TENANT, namespaced=True),
+    "Workload": _Source(KUEUE, "pending workloads", _TENANT, namespaced=True),
+    "Queue": _Source(VOLCANO, "guaranteed and limit of gangs", _WHOLE),
+    "PodGroup": _Source(VOLCANO, "pending gangs", _VIEW, namespaced=True),
+    "Job": _Source("batch/v1", "deadlines of running jobs", _VIEW, namespaced=True),
+    "Namespace": _Source("v1", "namespaces of teams", _WHOLE),
+    "Node": _Source("v1", "free capacity of nodes", _WHOLE),
+    "DeviceClass": _Source(RESOURCE, "GPUs of DRA drivers", _WHOLE),
+    "ResourceSlice": _Source(RESOURCE, "GPUs of DRA drivers", _WHOLE),
+    "ResourceClaimTemplate": _Source(RESOURCE, "claims of devices", _VIEW, namespaced=True),
+    "ComputeDomain": _Source(COMPUTE_DOMAIN[0], "channels of ComputeDomains", _VIEW, namespaced=True),
+    "PriorityClass": _Source("scheduling.k8s.io/v1", "priorities of pods", _WHOLE),
+    "Pod": _Source("v1", "running pods and their nodes", _VIEW, namespaced=True),
+    "ResourceQuota": _Source("v1", "quota of the namespace", _VIEW, namespaced=True),
+    "LimitRange": _Source("v1", "container bounds", _VIEW, namespaced=True),
+    "PersistentVolumeClaim": _Source("v1", "state of volumes", _VIEW, namespaced=True),
+    "Secret": _Source("v1", "names and keys of Secrets", _EDIT, namespaced=True, without_values=True),
+    "ConfigMap": _Source("v1", "names and keys of ConfigMaps", _VIEW, namespaced=True, without_values=True),
+    "Dataset": _Source(FLUID, "caches of datasets", _VIEW, namespaced=True),
+    "StorageClass": _Source("storage.k8s.io/v1", "when claims are bound", _WHOLE),
+    "TrainingRuntime": _Source(TRAINER, "pods of TrainJobs", _VIEW, namespaced=True),
+    "ClusterTrainingRuntime": _Source(TRAINER, "pods of TrainJobs", _WHOLE),
+    "Event": _Source("v1", "events of controllers", _VIEW, namespaced=True),
+    "Deployment": _Source("apps/v1", "operators and their versions", _VIEW, namespaced=True),
+    "ValidatingAdmissionPolicy": _Source(POLICIES, "policies that guard GPUs", _WHOLE),
+    "ValidatingAdmissionPolicyBinding": _Source(POLICIES, "policies that guard GPUs", _WHOLE),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Objects that could not be read, why, and who could read them.
+
+    Attributes:
+        kind: of the objects.
+        tells: what they would show.
+        why: message of the API server.
+        who: who may usually read them; empty where the API server does not serve the kind.
+        partly: whether those of the team's own namespace were read.
+    """
+
+    kind: Kind
+    tells: str
+    why: str
+    who: str
+    partly: bool = False
+
+    @property
+    def kinds(self) -> str:
+        """The kind in the plural."""
+        return f"{self.kind}{'es' if self.kind.endswith('s') else 's'}"
+
+    @property
+    def text(self) -> str:
+        """Which objects cannot be read, what they would show, and who may read them."""
+        ask = f"; ask {self.who}" if self.who else ""
+        return f"{self.kinds} not readable ({self.tells}): {self.why}{ask}"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Objects of a cluster.
+
+    Attributes:
+        objects: by kind; none of a kind that could not be read.
+        missing: kinds that could not be read, or in one namespace only.
+        history: durations of recorded jobs, for estimates.
+    """
+
+    objects: Mapping[Kind, tuple[Manifest, ...]] = field(default_factory=dict["Kind", tuple[Manifest, ...]])
+    missing: Mapping[Kind, Missing] = field(default_factory=dict["Kind", Missing])
+    history: History = field(default_factory=History)
+
+    def of(self, kind: Kind, namespace: str = "") -> tuple[Manifest, ...]:
+        """Objects of a kind, of one namespace or of all that were read."""
+        objects = self.objects.get(kind, ())
+        return tuple(manifest for manifest in objects if namespace_of(manifest) == namespace) if namespace else objects
+
+    def knows(self, kind: Kind) -> bool:
+        """Whether all objects of a kind were read."""
+        return kind not in self.missing
+
+    def sees(self, kind: Kind) -> bool:
+        """Whether the objects of a kind in the team's own namespace were read, if not all."""
+        missing = self.missing.get(kind)
+        return missing is None or missing.partly
+
+    @property
+    def has_kueue(self) -> bool:
+        """Whether the cluster has Kueue, even if the user may not read its objects."""
+        missing = self.missing.get("LocalQueue")
+        return missing is None or bool(missing.who)
+
+    def unknown(self, check: Check, kind: Kind, name: str = "") -> Answer:
+        """The result of a check that needs a kind that could not be read."""
+        return Answer(check, "unknown", (self.missing[kind].text,), name)
+
+    def joined(self, other: "State") -> "State":
+        """The objects of both reads; those of `other` where both have a kind."""
+        return replace(self, objects={**self.objects, **other.objects}, missing={**self.missing, **other.missing})
+
+    def refused(self, *kinds: Kind) -> tuple[Missing, ...]:
+        """Kinds that the user may not read, without those of operators that are not installed."""
+        return tuple(each for kind, each in self.missing.items() if each.who and (not kinds or kind in kinds))
+
+
+def read(cluster: Cluster, kinds: Collection[Kind], namespace: str = "", *, only: Collection[Kind] = ()) -> State:
+    """Lists objects, several kinds at once. Nodes have the devices of DRA drivers among their resources.
+
+    Args:
+        cluster: which.
+        kinds: to list in the whole cluster if the user may.
+        namespace: the team's; listed alone where the whole cluster is forbidden.
+        only: kinds to list in that namespace alone.
+
+    Raises:
+        UnreachableError: the cluster does not answer.
+        ApiError: the API server rejects the request, except for a missing right.
+    """
+    wanted: list[Kind] = list(dict.fromkeys((*kinds, *only)))
+    silent: list[UnreachableError] = []
+
+    def ask(kind: Kind) -> tuple[tuple[Manifest, ...], Missing | None]:
+        if silent:  # The first requests waited long enough.
+            raise silent[0]
+        try:
+            return _read(cluster, kind, namespace, alone=kind in only)
+        except UnreachableError as error:
+            silent.append(error)
+            raise
+
+    cluster.resource("v1", "Namespace")  # A server that does not answer is asked once, not by each thread.
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        tasks: dict[Kind, Future[tuple[tuple[Manifest, ...], Missing | None]]] = {
+            kind: pool.submit(ask, kind) for kind in wanted
+        }
+    objects, missing = dict[Kind, tuple[Manifest, ...]](), dict[Kind, Missing]()
+    for kind, task in tasks.items():
+        objects[kind], lacking = task.result()
+        if lacking:
+            missing[kind] = lacking
+    if objects.get("Node"):
+        objects["Node"] = _with_devices(cluster, objects["Node"])
+    return State(objects, missing)
+
+
+def _with_devices(cluster: Cluster, nodes: tuple[Manifest, ...]) -> tuple[Manifest, ...]:
+    """Nodes with the devices of DRA drivers, as far as the user may read them."""
+    classes, _ = _read(cluster, "DeviceClass", "", alone=False)
+    if not any(text_at(item, "spec", "extendedResourceName") for item in classes):
+        return nodes
+    slices, _ = _read(cluster, "ResourceSlice", "", alone=False)
+    return with_devices(nodes, classes, slices)
+
+
+def _read(cluster: Cluster, kind: Kind, namespace: str, *, alone: bool) -> tuple[tuple[Manifest, ...], Missing | None]:
+    source = _SOURCES[kind]
+    within = namespace if alone and source.namespaced else ""
+    try:
+        if source.without_values:
+            return cluster.rows(source.api_version, kind, namespace=within), None
+        served = cluster.served(Reference(source.api_version, kind, ""))
+        version = served.api_version if served else source.api_version
+        found = cluster.list(version, kind, namespace=within)
+        return found if version == source.api_version else tuple(current(item, kind) for item in found), None
+    except UnknownKindError as error:
+        return (), Missing(kind, source.tells, error.message, "")
+    except ApiError as error:
+        if error.status != FORBIDDEN:
+            raise
+        if not source.namespaced or within or not namespace:
+            return (), Missing(kind, source.tells, _without_user(error.message), source.who)
+        objects, missing = _read(cluster, kind, namespace, alone=True)
+        return objects, missing or Missing(
+            kind, f"{source.tells}, outside {namespace}", _without_user(error.message), _WHOLE, partly=True
+        )
+
+
+def _without_user(message: str) -> str:
+    """The missing right to list a kind, without the name of the user; any other message unchanged."""
+    match = _FORBIDDEN_LIST.search(message)
+    if not match:
+        return message
+    resource, group, scope = match.groups()
+    where = "in the whole cluster" if "cluster scope" in scope else scope.replace('"', "").replace("in the", "in")
+    return f"you may not list {resource}{'.' if group else ''}{group} {where}"
+
+
+def teams_of(state: State) -> list[str]:
+    """Namespaces that have a queue, or that this program created."""
+    made = [
+        name_of(each) for each in state.of("Namespace") if label(each, "app.kubernetes.io/managed-by") == "gpu-tenancy"
+    ]
+    return sorted({*made, *(namespace_of(queue) for queue in state.of("LocalQueue"))})
+
+
+_DRIVER: Final = re.compile(r"""device\.driver == ["']([^"']+)["']""")
+_TYPE: Final = re.compile(r"""\.type == ["']([^"']+)["']""")
+
+
+@dataclass(frozen=True, slots=True)
+class _Class:
+    """What devices a DeviceClass selects: of a driver, and of a type if its selectors name one."""
+
+    resource: str
+    driver: str
+    kind: str
+
+
+def with_devices(
+    nodes: Sequence[Manifest], classes: Iterable[Manifest], slices: Iterable[Manifest]
+) -> tuple[Manifest, ...]:
+    """Nodes whose allocatable resources include the devices that pods can request by name, as a device plugin's would.
+
+    A DeviceClass with an `extendedResourceName` has the scheduler allocate devices of the class to pods that request
+    that resource. The kubelet then reports none: the devices are in ResourceSlices.
+    https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#extended-resource
+
+    Classes are understood if their selectors compare the driver, and its attribute `type`, with texts, as those of
+    NVIDIA's driver do; others are ignored.
+    """
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    known = [one for item in classes if (one := _class(item))]
+    for item in slices:
+        for one in known:
+            if text_at(item, "spec", "driver") == one.driver:
+                kinds = [text_at(device, "attributes", "type", "string") for device in maps_at(item, "spec", "devices")]
+                count = sum(not one.kind or kind == one.kind for kind in kinds)
+                found[text_at(item, "spec", "nodeName")][one.resource] += count
+    return tuple(_added(node, found.get(name_of(node), {})) for node in nodes)
+
+
+def _class(item: Manifest) -> _Class | None:
+    resource = text_at(item, "spec", "extendedResourceName")
+    text = " ".join(text_at(selector, "cel", "expression") for selector in maps_at(item, "spec", "selectors"))
+    driver, kind = _DRIVER.search(text), _TYPE.search(text)
+    return _Class(resource, driver[1], kind[1] if kind else "") if resource and driver else None
+
+
+def _added(node: Manifest, devices: Mapping[str, int]) -> Manifest:
+    if not devices:
+        return node
+    counted: dict[str, Json] = {name: str(count) for name, count in devices.items()}
+    status: dict[str, Json] = {
+        **map_at(node, "status"),
+        "allocatable": {**map_at(node, "status", "allocatable"), **counted},
+    }
+    return {**node, "status": status}
+
+
+_RENAMED: Final = {"ClusterQueue": ("cohort", "cohortName"), "Cohort": ("parent", "parentName")}
+"""The field of a spec that has another name in v1beta2."""
+_MAY_STOP: Final = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
+
+
+def current(manifest: Manifest, kind: str) -> Manifest:
+    """An object of an earlier version of Kueue as v1beta2 has it; any other object unchanged."""
+    if kind not in _RENAMED:
+        return manifest
+    old, new = _RENAMED[kind]
+    spec = map_at(manifest, "spec")
+    if old in spec:
+        spec.setdefault(new, spec.pop(old))
+    if fungibility := map_at(spec, "flavorFungibility"):
+        spec["flavorFungibility"] = {key: _choice(value) for key, value in fungibility.items()}
+    return {**manifest, "spec": spec}
+
+
+def _choice(value: Json) -> Json:
+    return _MAY_STOP.get(value, value) if isinstance(value, str) else value

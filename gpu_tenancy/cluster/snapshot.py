@@ -1,0 +1,280 @@
+"""A cluster's current state as input of the simulation of Kueue, which starts from it as often as needed.
+
+Workloads with quota have it from the start, in the order in which they got it; pending workloads are in their queues.
+Workloads that cannot take part are left out: those that Kueue does not consider, those in a queue that admits nothing,
+and those that stop soon and do not come back.
+
+A user who may read Workloads of one namespace alone sees of the others only what Kueue counts: the quota that they hold
+in each queue takes part as one workload that neither ends nor is preempted, and those that are pending there do not.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from gpu_tenancy import kueue
+from gpu_tenancy.base.amounts import amount_text
+from gpu_tenancy.base.json import Json, list_at, maps_at, text_at
+from gpu_tenancy.cluster.pods import Manifest, name_of
+from gpu_tenancy.cluster.queueing import Offer, Source, unfit
+from gpu_tenancy.cluster.queues import KUEUE_NOT_RUNNING, Queues
+from gpu_tenancy.cluster.reading import Kind
+from gpu_tenancy.cluster.workloads import PodSet, Workload
+from gpu_tenancy.kube.waiting import condition, is_true
+
+_SEEN: Final[tuple[Kind, ...]] = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Workload")
+"""Kinds that must be readable, those of a namespace in the user's own at least."""
+_PODS: Final = "pods"
+MULTIKUEUE: Final = "kueue.x-k8s.io/multikueue"
+"""The controller of the admission checks that send a workload to another cluster."""
+_COVERED: Final = frozenset((kueue.Unmodelled.STOPPED_QUEUES, kueue.Unmodelled.NAMESPACES))
+"""Not in the simulation, but the snapshot leaves out such workloads."""
+
+
+LIVELOCK: Final = "workloads of this cohort tree preempt one another endlessly, in Kueue too"
+
+
+class NotSimulatedError(Exception):
+    """Why there is no simulation, as its message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Participant:
+    """One workload at the start of the simulation.
+
+    Attributes:
+        flavors: for each pod set, the flavor of each resource; None while it is pending.
+        since: the second in which it got its quota, below 0.
+        leaving: whether it is preempted but has not stopped yet.
+        fixed: whether it cannot be preempted.
+    """
+
+    workload: kueue.Workload
+    flavors: tuple[Mapping[str, str], ...] | None = None
+    since: int = 0
+    leaving: bool = False
+    fixed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One cohort tree with its workloads.
+
+    Attributes:
+        participants: in the order of creation.
+        left_out: what this tree uses and the simulation does not cover.
+        unseen: names of the participants that stand for workloads that the user may not read.
+        unseen_pending: how many pending workloads the user may not read.
+    """
+
+    tenancy: kueue.Tenancy
+    participants: tuple[Participant, ...]
+    left_out: tuple[kueue.Unmodelled, ...] = ()
+    unseen: frozenset[str] = frozenset()
+    unseen_pending: int = 0
+
+    def play(self) -> kueue.Simulation:
+        """A simulation that starts from the snapshot.
+
+        Raises:
+            ValueError: the queues contradict themselves, which Kueue reports in their conditions.
+        """
+        simulation = kueue.Simulation(self.tenancy, amount=amount_text)
+        for participant in self.participants:
+            workload, flavors = participant.workload, participant.flavors
+            if flavors is None:
+                simulation.submit(workload)
+            else:
+                leaving, fixed = participant.leaving, participant.fixed
+                simulation.place(workload, flavors, participant.since, leaving=leaving, fixed=fixed)
+        return simulation
+
+
+def settled(queues: Queues, target: str) -> tuple[Snapshot, kueue.Simulation]:
+    """The cohort tree of a ClusterQueue, and its simulation at rest.
+
+    Raises:
+        NotSimulatedError: the tree cannot be simulated, or does not come to rest.
+    """
+    snapshot = take_snapshot(queues, target)
+    simulation = snapshot.play()
+    if simulation.rest():
+        raise NotSimulatedError(LIVELOCK)
+    return snapshot, simulation
+
+
+def take_snapshot(queues: Queues, target: str) -> Snapshot:
+    """The cohort tree of a ClusterQueue as it is now.
+
+    Raises:
+        NotSimulatedError: the tree cannot be simulated.
+    """
+    state = queues.state
+    if unseen := [state.missing[kind] for kind in _SEEN if not state.sees(kind)]:
+        raise NotSimulatedError(unseen[0].text)
+    if queues.uncounted:
+        raise NotSimulatedError(KUEUE_NOT_RUNNING)
+    names, cohorts = (frozenset(related) for related in queues.quotas.related(target))
+    workloads = sorted(
+        (workload for workload in queues.workloads if queues.holder_of(workload) in names),
+        key=lambda workload: (workload.since, workload.namespace, workload.name),
+    )
+    unseen = _unseen(queues, names, workloads)
+    latest = max((_reserved(workload) for workload in workloads), default=0)
+    suits = Suits(queues)
+    participants = (_participant(queues, workload, latest, suits) for workload in workloads)
+    there = (*unseen, *(participant for participant in participants if participant is not None))
+    for name, queue in queues.cluster_queues.items():
+        if name in names and queue.invalid:
+            raise NotSimulatedError(f"the queue configuration is invalid: {queue.invalid}")
+    tree = replace(
+        queues.tenancy,
+        queues=tuple(queue for queue in queues.tenancy.queues if queue.name in names),
+        cohorts=tuple(cohort for cohort in queues.tenancy.cohorts if cohort.name in cohorts),
+    )
+    try:
+        snapshot = Snapshot(
+            tree,
+            there,
+            _left_out(queues, target, workloads),
+            frozenset(participant.workload.name for participant in unseen),
+            sum(queues.unseen(name) for name in names),
+        )
+        snapshot.play()
+    except ValueError as error:
+        raise NotSimulatedError(f"the queue configuration is invalid: {error}") from error
+    return snapshot
+
+
+def _unseen(queues: Queues, names: Iterable[str], workloads: Iterable[Workload]) -> list[Participant]:
+    """What workloads that the user may not read hold of each queue.
+
+    Raises:
+        NotSimulatedError: Kueue reports another usage of a queue than its workloads hold, and all can be read.
+    """
+    held: dict[str, dict[kueue.FlavorResource, int]] = defaultdict(lambda: defaultdict(int))
+    for workload in workloads:
+        for line, amount in workload.held.items():
+            held[queues.holder_of(workload)][line] += amount
+    complete = queues.state.knows("Workload") and queues.state.knows("LocalQueue")
+    found: list[Participant] = []
+    for name in sorted(names):
+        queue = queues.cluster_queues[name]
+        rest: dict[str, dict[str, int]] = defaultdict(dict)
+        for line in queue.spec.quotas:
+            counted, seen = queue.usage.get(line, 0), held[name][line]
+            if counted > seen and not complete:
+                rest[line[0]][line[1]] = counted - seen
+            elif counted != seen:
+                flavor, resource = line
+                reported, summed = amount_text(resource, counted), amount_text(resource, seen)
+                raise NotSimulatedError(
+                    f"Kueue reports {reported} {resource} of {flavor} in use in queue {name},"
+                    f" but its workloads hold {summed}; retry in a moment"
+                )
+        if rest:
+            found.append(_stand_in(name, rest))
+    return found
+
+
+def unseen_reclaim(queues: Queues, offers: Iterable[Offer]) -> bool:
+    """Whether Kueue would preempt workloads that the user may not read, which the simulation cannot."""
+    return not queues.state.knows("Workload") and any(offer.source is Source.RECLAIMED for offer in offers)
+
+
+def _stand_in(queue: str, held: Mapping[str, Mapping[str, int]]) -> Participant:
+    """One workload that holds all the quota of a queue that is held by workloads that the user may not read."""
+    sets: list[kueue.PodSet] = []
+    flavors: list[Mapping[str, str]] = []
+    for flavor, amounts in held.items():
+        requests = {name: amount for name, amount in amounts.items() if name != _PODS}
+        for index, (asked, count) in enumerate(((requests, 1), (dict[str, int](), amounts.get(_PODS, 1) - 1))):
+            if count:
+                sets.append(kueue.PodSet(asked, count, frozenset((flavor,)), f"{flavor}-{index}"))
+                flavors.append(dict.fromkeys(amounts, flavor))
+    return Participant(kueue.Workload(f"others in {queue}", queue, tuple(sets)), tuple(flavors), since=-1, fixed=True)
+
+
+def _participant(queues: Queues, workload: Workload, latest: int, suits: "Suits") -> Participant | None:
+    """A workload's part in the simulation; None where it has none."""
+    name = queues.holder_of(workload)
+    queue = queues.cluster_queues[name]
+    if workload.stage == "waiting":
+        if (
+            workload.held_back
+            or queue.inactive
+            or queues.stopped(workload.namespace, workload.queue)
+            or queues.shut_out(workload.namespace, name)
+        ):
+            return None
+        return Participant(suits.workload(workload.label, name, workload.sets, workload.priority))
+    if not workload.assigned or workload.stage == "switched off" or _stopping(queues, workload):
+        return None
+    placed = suits.workload(workload.label, name, [assigned.pods for assigned in workload.assigned], workload.priority)
+    flavors = tuple(assigned.flavors for assigned in workload.assigned)
+    since, leaving = _reserved(workload) - latest - 1, is_true(workload.manifest, "Evicted")
+    return Participant(placed, flavors, since, leaving=leaving, fixed=bool(queue.inactive))
+
+
+def _stopping(queues: Queues, workload: Workload) -> bool:
+    """Whether it releases its quota soon, for good or for longer than the simulation lasts."""
+    evicted = condition(workload.manifest, "Evicted")
+    if text_at(evicted, "status") == "True" and text_at(evicted, "reason") != "Preempted":
+        return True
+    queue = queues.cluster_queues[queues.holder_of(workload)]
+    policies = {queue.stop_policy, queues.stop_policy(workload.namespace, workload.queue)}
+    if workload.stage == "checked":  # A stopped queue admits no workload that only has quota.
+        return any(policies)
+    return "HoldAndDrain" in policies
+
+
+def _reserved(workload: Workload) -> int:
+    """The second in which its quota was reserved; 0 where it has none."""
+    since = text_at(condition(workload.manifest, "QuotaReserved"), "lastTransitionTime")
+    return int(datetime.fromisoformat(since).timestamp()) if since and workload.assigned else 0
+
+
+def _left_out(queues: Queues, target: str, workloads: Iterable[Workload]) -> tuple[kueue.Unmodelled, ...]:
+    """What a ClusterQueue or the workloads of its tree use and the simulation does not cover."""
+    state = queues.state
+    queue = next(manifest for manifest in state.of("ClusterQueue") if name_of(manifest) == target)
+    flavors = {flavor for flavor, _ in queues.cluster_queues[target].spec.quotas}
+    objects: list[Mapping[str, Json]] = [{**queue, "kind": "ClusterQueue"}]
+    objects += [{**item, "kind": "ResourceFlavor"} for item in state.of("ResourceFlavor") if name_of(item) in flavors]
+    # Kueue writes a topology request into every workload; it has an effect only where a flavor has a topology.
+    requested = set(kueue.unmodelled({**workload.manifest, "kind": "Workload"} for workload in workloads))
+    used = (set(kueue.unmodelled(objects)) | requested - {kueue.Unmodelled.TOPOLOGY}) - _COVERED
+    by_strategy = maps_at(queue, "spec", "admissionChecksStrategy", "admissionChecks")
+    checks = {*list_at(queue, "spec", "admissionChecks"), *(text_at(check, "name") for check in by_strategy)}
+    if any(
+        name_of(check) in checks and text_at(check, "spec", "controllerName") == MULTIKUEUE
+        for check in state.of("AdmissionCheck")
+    ):
+        used.add(kueue.Unmodelled.MULTIKUEUE)
+    return tuple(part for part in kueue.Unmodelled if part in used)
+
+
+class Suits:
+    """Which flavors of a queue suit some pods, cached since many workloads request the same."""
+
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
+        self._flavors: dict[str, Manifest] = {name_of(flavor): flavor for flavor in queues.state.of("ResourceFlavor")}
+        self._known: dict[tuple[str, str], frozenset[str]] = {}
+
+    def workload(self, name: str, queue: str, sets: Sequence[PodSet], priority: int) -> kueue.Workload:
+        """A workload for the simulation, which counts pods itself where the queue has a quota of pods."""
+        return kueue.Workload(name, queue, tuple(self._set(queue, pods) for pods in sets), priority)
+
+    def _set(self, queue: str, pods: PodSet) -> kueue.PodSet:
+        asked = {name: amount for name, amount in pods.pod.items() if amount and name != _PODS}
+        return kueue.PodSet(asked, pods.count, self._of(queue, pods), pods.name)
+
+    def _of(self, queue: str, pods: PodSet) -> frozenset[str]:
+        key = queue, repr([pods.placed, *(pods.spec.get(key) for key in ("nodeSelector", "affinity", "tolerations"))])
+        if key not in self._known:
+            names = {flavor for flavor, _ in self._queues.cluster_queues[queue].spec.quotas}
+            self._known[key] = frozenset(name for name in names if not unfit(name, self._flavors, pods, names))
+        return self._known[key]

@@ -1,0 +1,282 @@
+"""Kueue's Workloads: requests, stage of admission, and order in the queue."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, TypeAlias
+
+from gpu_tenancy.base.amounts import amounts, gpus
+from gpu_tenancy.base.json import at, int_at, map_at, maps_at, text_at
+from gpu_tenancy.base.quantity import add, times
+from gpu_tenancy.base.texts import plural
+from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of, requests
+from gpu_tenancy.kube.waiting import condition, is_true
+from gpu_tenancy.kueue import FlavorResource
+
+GATED_BY: Final = "kueue.x-k8s.io/admission-gated-by"
+"""The annotation that names who gates a workload."""
+_GROUP_OWNER: Final = "kueue.x-k8s.io/job-owner-name"
+"""The annotation that names the object whose pods are a group, such as a StatefulSet."""
+FIX_THIS: Final = "fix this; Kueue then admits the workload without further action"
+
+Reason: TypeAlias = tuple[str, str]
+"""What blocks a workload, and the fix."""
+
+Stage = Literal["waiting", "checked", "admitted", "finished", "switched off"]
+"""`checked`: quota is reserved, and an admission check is not ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodSet:
+    """Pods of one template.
+
+    Attributes:
+        pod: requests of one pod.
+        spec: of the pod.
+        placed: whether it states its place in the network, so that Kueue admits it to flavors with a topology.
+        within: node label of which all its pods must have one value; empty for none.
+    """
+
+    name: str
+    count: int
+    pod: Mapping[str, int]
+    spec: Manifest = field(default_factory=dict[str, object], repr=False)  # pyright: ignore[reportAssignmentType]
+    placed: bool = False
+    within: str = ""
+
+    @property
+    def total(self) -> dict[str, int]:
+        """Requests of all its pods."""
+        return times(self.pod, self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One Workload.
+
+    Attributes:
+        label: namespace and name of its job, such as `ml-research/nightly`, by which people know it.
+        queue: the LocalQueue that it names.
+        since: time that decides its place in the queue, as text that sorts by time.
+        assigned: its reserved quota; empty while it is pending.
+        owners: uids of the objects that it was made for.
+    """
+
+    namespace: str
+    name: str
+    label: str
+    queue: str
+    priority: int
+    since: str
+    stage: Stage
+    sets: tuple[PodSet, ...]
+    assigned: "tuple[Assigned, ...]"
+    owners: tuple[str, ...]
+    manifest: Manifest = field(repr=False)
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> "Workload":
+        """Reads the object."""
+        sets = tuple(_pod_set(manifest, pods) for pods in maps_at(manifest, "spec", "podSets"))
+        return cls(
+            namespace=namespace_of(manifest),
+            name=name_of(manifest),
+            label=f"{namespace_of(manifest)}/{_owner(manifest) or name_of(manifest)}",
+            queue=text_at(manifest, "spec", "queueName"),
+            priority=int_at(manifest, "spec", "priority"),
+            since=_since(manifest),
+            stage=_stage(manifest),
+            sets=sets,
+            assigned=tuple(_assigned(manifest, sets)),
+            owners=tuple(text_at(owner, "uid") for owner in maps_at(manifest, "metadata", "ownerReferences")),
+            manifest=manifest,
+        )
+
+    @property
+    def total(self) -> dict[str, int]:
+        """Requests of all its pods."""
+        return add(*(pods.total for pods in self.sets))
+
+    @property
+    def held(self) -> dict[FlavorResource, int]:
+        """Its reserved quota by flavor and resource; empty while it is pending."""
+        held: dict[FlavorResource, int] = {}
+        for assigned in self.assigned:
+            for resource, amount in assigned.pods.total.items():
+                line = (assigned.flavors[resource], resource)
+                held[line] = held.get(line, 0) + amount
+        return held
+
+    @property
+    def holder(self) -> str:
+        """The ClusterQueue whose quota it holds; its LocalQueue may have moved since. Empty while pending."""
+        return text_at(self.manifest, "status", "admission", "clusterQueue")
+
+    @property
+    def on_hold(self) -> bool:
+        """Whether its object has stopped, such as a StatefulSet that was scaled to 0, and can start again."""
+        reserved = condition(self.manifest, "QuotaReserved")
+        return text_at(reserved, "status") == "False" and text_at(reserved, "reason") == "OnHold"
+
+    @property
+    def held_back(self) -> Reason | None:
+        """Why Kueue does not consider it although it is pending, and the fix; None where Kueue does.
+
+        `IsAdmissible` and `backoffWaitingTimeExpired` in
+        https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/pkg. Kueue removes `requeueAt` once it has passed.
+        """
+        if gates := text_at(self.manifest, "metadata", "annotations", GATED_BY):
+            return f"gated by {gates} (annotation {GATED_BY})", FIX_THIS
+        if self.on_hold:
+            return f"on hold: {text_at(condition(self.manifest, 'QuotaReserved'), 'message')}", FIX_THIS
+        if again := text_at(self.manifest, "status", "requeueState", "requeueAt"):
+            return f"evicted; Kueue requeues it at {again}", "no action needed until then"
+        requeued = condition(self.manifest, "Requeued")
+        if text_at(requeued, "status") == "False":
+            return f"not requeued by Kueue: {text_at(requeued, 'message')}", FIX_THIS
+        return None
+
+
+def read_workloads(manifests: Iterable[Manifest]) -> tuple[Workload, ...]:
+    """Reads Workloads; those of one namespace whose jobs have the same name are labelled by their own names."""
+    found = [Workload.of(manifest) for manifest in manifests]
+    times_used = Counter(each.label for each in found if each.stage != "finished")
+    return tuple(
+        replace(each, label=f"{each.namespace}/{each.name}") if times_used[each.label] > 1 else each for each in found
+    )
+
+
+def _owner(manifest: Manifest) -> str:
+    """Name of the one object that it was made for; empty for the pods of a group without an owner."""
+    if of_group := text_at(manifest, "metadata", "annotations", _GROUP_OWNER):
+        return of_group
+    names = [text_at(owner, "name") for owner in maps_at(manifest, "metadata", "ownerReferences")]
+    return names[0] if len(names) == 1 else ""
+
+
+def _since(manifest: Manifest) -> str:
+    """Creation, or eviction because pods were not ready or a check failed: such a workload is queued at the end.
+
+    `GetQueueOrderTimestamp` in https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/workload/workload.go
+    """
+    evicted = condition(manifest, "Evicted")
+    late = text_at(evicted, "status") == "True" and text_at(evicted, "reason") in {"PodsReadyTimeout", "AdmissionCheck"}
+    return text_at(evicted, "lastTransitionTime") if late else text_at(manifest, "metadata", "creationTimestamp")
+
+
+def _stage(manifest: Manifest) -> Stage:
+    if is_true(manifest, "Finished"):
+        return "finished"
+    if at(manifest, "spec", "active") is False:
+        return "switched off"
+    if is_true(manifest, "Admitted"):
+        return "admitted"
+    return "checked" if is_true(manifest, "QuotaReserved") else "waiting"
+
+
+_PLACES: Final = frozenset(
+    (
+        "required", "preferred", "unconstrained", "podSetSliceRequiredTopology", "podSetSliceSize",
+        "podsetSliceRequiredTopologyConstraints",
+    )
+)  # fmt: skip
+"""Fields of a topology request by which pods state their place; the others are in every Job's:
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/workload/workload.go (`IsExplicitlyRequestingTAS`)."""
+
+
+def _pod_set(manifest: Manifest, podset: Manifest) -> PodSet:
+    """Kueue's own count of the requests is preferred: it includes namespace defaults and exclusions."""
+    name, number = text_at(podset, "name"), int_at(podset, "count", otherwise=1)
+    spec = map_at(podset, "template", "spec")
+    placed = any(key in _PLACES for key in map_at(podset, "topologyRequest"))
+    for counted in maps_at(manifest, "status", "resourceRequests"):
+        if text_at(counted, "name") == name and number:
+            total = amounts(at(counted, "resources"))
+            return PodSet(name, number, {key: value // number for key, value in total.items()}, spec, placed)
+    return PodSet(name, number, requests(spec), spec, placed)
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """Reserved quota of one pod set, and the flavor of each resource."""
+
+    pods: PodSet
+    flavors: Mapping[str, str]
+
+
+def _assigned(manifest: Manifest, sets: Iterable[PodSet]) -> Iterator[Assigned]:
+    """Reserved quota of each pod set, without pods that released theirs since."""
+    reclaimable = maps_at(manifest, "status", "reclaimablePods")
+    released = {text_at(pods, "name"): int_at(pods, "count", otherwise=1) for pods in reclaimable}
+    specs = {pods.name: pods.spec for pods in sets}
+    for assigned in maps_at(manifest, "status", "admission", "podSetAssignments"):
+        name, count = text_at(assigned, "name"), int_at(assigned, "count", otherwise=1)
+        used = amounts(at(assigned, "resourceUsage"))
+        pod = {resource: amount // max(1, count) for resource, amount in used.items()}
+        left = PodSet(name, max(0, count - released.get(name, 0)), pod, specs.get(name, {}))
+        yield Assigned(left, {resource: text_at(assigned, "flavors", resource) for resource in used})
+
+
+def waiting(workloads: Iterable[Workload]) -> list[Workload]:
+    """Workloads without reserved quota, in the order of their queue: by priority, then by time."""
+    return sorted(
+        (workload for workload in workloads if workload.stage == "waiting"),
+        key=lambda workload: (-workload.priority, workload.since, workload.namespace, workload.name),
+    )
+
+
+def ahead(workload: Workload, others: Iterable[Workload]) -> list[Workload]:
+    """Pending workloads ahead of one in the same queue, without those that Kueue does not consider."""
+    pending = [other for other in waiting(others) if not other.held_back or other.label == workload.label]
+    labels = [other.label for other in pending]
+    return pending[: labels.index(workload.label)] if workload.label in labels else pending
+
+
+EXECUTED: Final = ("accumulatedPastExecutionTimeSeconds", "accumulatedPastExexcutionTimeSeconds")
+"""Fields of a Workload's status: the seconds that it was admitted before its last eviction. The second is v1beta1's."""
+_HOUR: Final = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """Workloads of a namespace that were evicted, those that have finished since included.
+
+    Attributes:
+        workloads: how many.
+        evictions: by Kueue's reason, such as `Preempted`.
+        gpu_hours: of all their GPUs while they were admitted, until they were evicted: the most that was lost.
+    """
+
+    team: str
+    workloads: int
+    evictions: Mapping[str, int]
+    gpu_hours: float
+
+    @property
+    def text(self) -> str:
+        """Such as `3 evictions (2 Preempted, 1 NodeFailures) after 14.5 GPU-hours`."""
+        reasons = ", ".join(f"{count} {reason}" for reason, count in self.evictions.items())
+        return f"{plural(sum(self.evictions.values()), 'eviction')} ({reasons}) after {self.gpu_hours:.1f} GPU-hours"
+
+
+def interrupted(workloads: Iterable[Workload]) -> Iterator[Interrupted]:
+    """The evictions of workloads with GPUs, by namespace."""
+    teams: dict[str, list[tuple[Counter[str], float]]] = defaultdict(list)
+    for workload in workloads:
+        if gpus(workload.total) and (evictions := _evictions(workload)):
+            teams[workload.namespace].append((evictions, _gpu_hours(workload)))
+    for team, found in sorted(teams.items()):
+        evictions = sum((counted for counted, _ in found), Counter[str]())
+        yield Interrupted(team, len(found), dict(evictions.most_common()), sum(hours for _, hours in found))
+
+
+def _evictions(workload: Workload) -> Counter[str]:
+    counted = Counter[str]()
+    for one in maps_at(workload.manifest, "status", "schedulingStats", "evictions"):
+        counted[text_at(one, "reason")] += int_at(one, "count")
+    return +counted
+
+
+def _gpu_hours(workload: Workload) -> float:
+    seconds = sum(int_at(workload.manifest, "status", field) for field in EXECUTED)
+    return seconds * sum(gpus(workload.total).values()) / _HOUR

@@ -1,0 +1,1 @@
+"""`usage`, `fit` and `why`: answers about a running cluster, and what a change would do to its workloads."""

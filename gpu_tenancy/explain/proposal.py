@@ -1,0 +1,350 @@
+"""What objects that are not applied yet would do to the workloads of a cluster: who gives way, who gets in, who waits.
+
+The simulation of Kueue starts from the cluster as it is, with the proposed queues. It starts a second time with those
+that it has, since a workload that would be admitted without the change, and is not with it, is delayed by it. Kueue
+ends no workload because a quota became smaller; it preempts for a pending one that is now entitled to what others hold,
+and gives freed quota to whom it is free for.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from gpu_tenancy import kueue
+from gpu_tenancy.base.amounts import amount_text, amounts
+from gpu_tenancy.base.json import Json, at, text_at
+from gpu_tenancy.base.quantity import is_extended
+from gpu_tenancy.base.texts import plural
+from gpu_tenancy.cluster.gangs import gang_queues
+from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of
+from gpu_tenancy.cluster.queues import Queues
+from gpu_tenancy.cluster.reading import VOLCANO, Kind, State
+from gpu_tenancy.cluster.snapshot import LIVELOCK, NotSimulatedError, Snapshot, take_snapshot
+from gpu_tenancy.cluster.workloads import Workload
+from gpu_tenancy.explain.proposal_pods import Refused, refused
+from gpu_tenancy.explain.proposed import SmallerPool, key_of, on_removed_flavors, proposed, smaller_pools
+from gpu_tenancy.kube.waiting import condition
+from gpu_tenancy.kueue import FairStrategy
+from gpu_tenancy.model.spec.guards import Grace
+
+KINDS: Final[tuple[Kind, ...]] = (
+    "AdmissionCheck", "ClusterQueue", "Cohort", "LimitRange", "LocalQueue", "Namespace", "Node",
+    "PersistentVolumeClaim", "Pod", "PodGroup", "Queue", "ResourceFlavor", "ResourceQuota", "Workload",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Affected:
+    """A workload whose fate the change decides.
+
+    Attributes:
+        label: namespace and name of its job.
+        team: its namespace.
+        gpus: what it holds or requests, by flavor; `` for a pending one.
+        hours: whole hours since its quota was reserved, or since it was created if it is pending.
+        by: for whom it is preempted; empty where that is nobody.
+        again: whether it is admitted again at once, elsewhere or later in the same minute: it restarts.
+        why: why it is pending, or is deleted.
+    """
+
+    label: str
+    team: str
+    gpus: Mapping[str, int]
+    hours: int = 0
+    by: str = ""
+    again: bool = False
+    why: str = ""
+
+    @property
+    def amount(self) -> int:
+        """Its GPUs of all flavors."""
+        return sum(self.gpus.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Exceeded:
+    """What is in use beyond a proposed bound: nothing is stopped, and nothing is started until it is free.
+
+    Attributes:
+        place: such as `ResourceQuota budget in ml-research`, or `team ml-research`.
+        what: the resource, with its flavor where it has one.
+        used, bound: as texts.
+    """
+
+    place: str
+    what: str
+    used: str
+    bound: str
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a change does to what runs and waits now.
+
+    Attributes:
+        preempted: running workloads that are preempted after the change, those with most GPUs first. A change of a
+            queue has Kueue try what is pending there again, so some may have needed no more than that.
+        deleted: workloads of namespaces that go.
+        claims: PersistentVolumeClaims of namespaces that go, with their sizes in bytes, by namespace.
+        claims_unread: whether namespaces go whose claims may not be read.
+        admitted: pending workloads that are admitted after it.
+        delayed: pending workloads that would get in now without the change, and do not with it.
+        later: pending workloads that wait until more running ones have ended than without the change, if these end in
+            the order in which they started. Kueue knows no durations.
+        refused: pods that are refused if they are created again.
+        exceeded: bounds that are smaller than what is used.
+        pods_on_removed_flavors: pods with GPUs on nodes whose flavor goes, by flavor.
+        smaller_pools: pools that will have fewer nodes than now run pods with GPUs.
+        not_simulated: why the workloads of some queues could not be judged, one sentence each.
+        running: how many workloads hold quota now.
+    """
+
+    preempted: tuple[Affected, ...] = ()
+    deleted: tuple[Affected, ...] = ()
+    admitted: tuple[Affected, ...] = ()
+    delayed: tuple[Affected, ...] = ()
+    later: tuple[Affected, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    exceeded: tuple[Exceeded, ...] = ()
+    pods_on_removed_flavors: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    smaller_pools: tuple[SmallerPool, ...] = ()
+    not_simulated: tuple[str, ...] = ()
+    running: int = 0
+    claims: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
+    claims_unread: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What would be applied.
+
+    Attributes:
+        objects: all that the stack declares.
+        stack: its name, never empty; queues that it has made and declares no more are deleted.
+        strategies: the stack's preemption strategies of fair sharing, none where it is off; None as in the cluster.
+        grace: the longest grace periods of guards that deny; None where they do not.
+        nodes: the most nodes that each pool of the stack may have; None where they are not known.
+    """
+
+    objects: Sequence[Mapping[str, Json]]
+    stack: str
+    strategies: tuple[FairStrategy, ...] | None = None
+    grace: Grace | None = None
+    nodes: Mapping[str, int] | None = None
+
+
+def effect(state: State, proposal: Proposal, *, at: datetime | None = None) -> Effect:
+    """What a cluster's workloads would experience if a proposal was applied now.
+
+    Args:
+        state: the cluster, with `KINDS`.
+        proposal: the change.
+        at: the present time, if it is another one.
+    """
+    at = at or datetime.now(UTC)
+    now = Queues(state)
+    after = Queues(proposed(state, proposal.objects, proposal.stack))
+    gone = {name_of(one) for one in state.of("Namespace")} - {name_of(one) for one in after.state.of("Namespace")}
+    before_played, before_missed = _play(now, None)
+    after_played, after_missed = _play(after, proposal.strategies)
+    known = {workload.label: workload for workload in now.workloads}
+    running = {label for label, workload in known.items() if workload.assigned}
+    ends = [known[label] for label in sorted(known) if known[label].namespace in gone]
+    kept = {label for label, workload in known.items() if workload.namespace not in gone}
+    judged = kept & before_played.seen & after_played.seen
+    given_way = {label: by for label, by in after_played.evicted.items() if label in judged and label in running}
+    joins = judged & after_played.admitted - running
+    waits = judged & before_played.admitted - after_played.admitted - running
+    return Effect(
+        preempted=_sorted(
+            _affected(known[label], at, by=by, again=label in after_played.admitted) for label, by in given_way.items()
+        ),
+        deleted=_sorted(_affected(workload, at, why=f"namespace {workload.namespace} is deleted") for workload in ends),
+        admitted=_sorted(_affected(known[label], at) for label in joins),
+        delayed=_sorted(_affected(known[label], at, why=after_played.why.get(label, "")) for label in waits),
+        later=_sorted(_later(known, judged - running - waits, before_played, after_played, at)),
+        refused=refused(state, proposal.objects, proposal.grace),
+        exceeded=(*_over_quota(after), *_over_budget(state, after.state), *_over_gangs(state, proposal.objects)),
+        pods_on_removed_flavors=on_removed_flavors(now, after),
+        smaller_pools=() if proposal.nodes is None else smaller_pools(state, proposal.nodes),
+        not_simulated=tuple(dict.fromkeys((*before_missed, *after_missed, *_gangs_waiting(state, proposal.objects)))),
+        running=len(running),
+        claims=_claims(state, gone),
+        claims_unread=bool(gone) and "PersistentVolumeClaim" in state.missing,
+    )
+
+
+@dataclass(slots=True)
+class _Played:
+    """All trees of a cluster at rest, by labels of workloads."""
+
+    seen: set[str] = field(default_factory=set[str])
+    admitted: set[str] = field(default_factory=set[str])
+    evicted: dict[str, str] = field(default_factory=dict[str, str])
+    why: dict[str, str] = field(default_factory=dict[str, str])
+    ends: dict[str, int] = field(default_factory=dict[str, int])
+
+
+def _play(queues: Queues, strategies: tuple[FairStrategy, ...] | None) -> tuple[_Played, list[str]]:
+    """Plays each cohort tree, and says why some could not be played."""
+    found, missed, left = _Played(), list[str](), dict.fromkeys(queues.cluster_queues)
+    while left:
+        target = next(iter(left))
+        names, _ = queues.quotas.related(target)
+        try:
+            snapshot = take_snapshot(queues, target)
+            settled, ends = _settled(snapshot, strategies)
+        except NotSimulatedError as error:
+            missed.append(f"queues of the tree of {target}: {error}")
+        else:
+            if snapshot.left_out:
+                missed.append(f"not simulated in the tree of {target}: {'; '.join(snapshot.left_out)}")
+            found.seen |= {one.workload.name for one in snapshot.participants}
+            found.admitted |= {one.name for one in settled.admitted}
+            found.evicted |= {one.name: one.by for one in settled.evicted}
+            found.ends |= ends
+            found.why |= {one.name: one.why for one in settled.pending}
+        for name in (target, *names):
+            left.pop(name, None)
+    return found, missed
+
+
+def _settled(snapshot: Snapshot, strategies: tuple[FairStrategy, ...] | None) -> tuple[kueue.Settled, dict[str, int]]:
+    if strategies is not None:
+        snapshot = replace(snapshot, tenancy=replace(snapshot.tenancy, fair_sharing=strategies or None))
+    simulation = snapshot.play()
+    if simulation.rest():
+        raise NotSimulatedError(LIVELOCK)
+    settled, held = simulation.settled(), [one for one in snapshot.participants if one.flavors is not None]
+    oldest = sorted(held, key=lambda one: one.since)
+    movable = [one.workload.name for one in oldest if one.workload.name not in snapshot.unseen]
+    return settled, ends_needed(simulation, movable)
+
+
+def _later(
+    known: Mapping[str, Workload], waiting: Collection[str], before: _Played, after: _Played, at: datetime
+) -> Iterator[Affected]:
+    for label in waiting:
+        was, ends = before.ends.get(label), after.ends.get(label)
+        if was is not None and label not in after.admitted and (ends is None or ends > was):
+            count = f"{ends}" if ends else "more than can be followed"
+            yield _affected(known[label], at, why=f"{count} running workloads end before it is admitted, before {was}")
+
+
+def _affected(workload: Workload, at: datetime, *, by: str = "", again: bool = False, why: str = "") -> Affected:
+    held = {flavor: amount for (flavor, name), amount in workload.held.items() if amount and is_extended(name)}
+    asked = sum(amount for name, amount in workload.total.items() if is_extended(name))
+    since = text_at(condition(workload.manifest, "QuotaReserved"), "lastTransitionTime") if workload.assigned else ""
+    return Affected(
+        workload.label,
+        workload.namespace,
+        held or ({"": asked} if asked else {}),
+        _hours(since or text_at(workload.manifest, "metadata", "creationTimestamp"), at),
+        by,
+        again,
+        why,
+    )
+
+
+def _hours(since: str, at: datetime) -> int:
+    return int((at - datetime.fromisoformat(since)).total_seconds() // 3600) if since else 0
+
+
+def _sorted(found: Iterable[Affected]) -> tuple[Affected, ...]:
+    return tuple(sorted(found, key=lambda one: (-one.amount, one.label)))
+
+
+def _over_quota(after: Queues) -> Iterator[Exceeded]:
+    """Queues that use more than they could get from now on, even if they were alone."""
+    for name, queue in sorted(after.cluster_queues.items()):
+        for line, used in queue.usage.items():
+            flavor, resource = line
+            if line not in queue.spec.quotas:
+                if used:
+                    yield Exceeded(f"ClusterQueue {name}", f"{resource} of {flavor}", amount_text(resource, used), "0")
+                continue
+            bound = after.quotas.potential_available(name, line)
+            if used > bound:
+                texts = amount_text(resource, used), amount_text(resource, bound)
+                yield Exceeded(f"ClusterQueue {name}", f"{resource} of {flavor}", *texts)
+
+
+def _over_budget(before: State, after: State) -> Iterator[Exceeded]:
+    """ResourceQuotas below what is used now: pods that restart are refused."""
+    live = {key_of(one): one for one in before.of("ResourceQuota")}
+    for quota in after.of("ResourceQuota"):
+        used, hard = (
+            amounts(at(live.get(key_of(quota), {}), "status", "used")),
+            amounts(at(quota, "spec", "hard")),
+        )
+        for resource, bound in hard.items():
+            if used.get(resource, 0) > bound:
+                place = f"ResourceQuota {name_of(quota)} in {namespace_of(quota)}"
+                yield Exceeded(place, resource, amount_text(resource, used[resource]), amount_text(resource, bound))
+
+
+def _declared_gangs(objects: Iterable[Mapping[str, Json]]) -> list[Manifest]:
+    return [dict(one) for one in objects if text_at(one, "kind") == "Queue" and text_at(one, "apiVersion") == VOLCANO]
+
+
+def _over_gangs(now: State, objects: Iterable[Mapping[str, Json]]) -> Iterator[Exceeded]:
+    """Queues of Volcano below what their gangs use now: no gang starts until it is free."""
+    live = {one.name: one for one in gang_queues(now.of("Queue"), now.of("PodGroup"), now.of("Pod"))}
+    for queue in gang_queues(_declared_gangs(objects), ()):
+        for resource, bound in queue.capability.items():
+            used = live[queue.name].used.get(resource, 0) if queue.name in live else 0
+            if used > bound:
+                texts = amount_text(resource, used), amount_text(resource, bound)
+                yield Exceeded(f"Volcano queue {queue.name}", resource, *texts)
+
+
+def _gangs_waiting(now: State, objects: Iterable[Mapping[str, Json]]) -> Iterator[str]:
+    """Queues of Volcano that change while gangs are pending in them, which nothing here simulates."""
+    live = {one.name: one for one in gang_queues(now.of("Queue"), now.of("PodGroup"))}
+    for queue in gang_queues(_declared_gangs(objects), ()):
+        was = live.get(queue.name)
+        if was and was.pending and (was.capability, was.guarantee) != (queue.capability, queue.guarantee):
+            yield f"{plural(len(was.pending), 'pending gang')} of Volcano queue {queue.name}, which changes"
+
+
+def _claims(state: State, gone: Collection[str]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for claim in state.of("PersistentVolumeClaim"):
+        if namespace_of(claim) in gone:
+            size = amounts(at(claim, "spec", "resources", "requests")).get("storage", 0)
+            found.setdefault(namespace_of(claim), {})[name_of(claim)] = size
+    return found
+
+
+MOST: Final = 100
+"""Workloads that end in one cohort tree, one after another, until the others are not followed further."""
+
+
+def ends_needed(simulation: kueue.Simulation, first: Iterable[str]) -> dict[str, int]:
+    """For each pending workload that gets in, how many running ones end before, the one that ran longest first.
+
+    Args:
+        simulation: of a cohort tree at rest, which is played on.
+        first: names of the running workloads, those that ran longest first; those that get in later end after them.
+    """
+    settled = simulation.settled()
+    running = {one.name for one in settled.admitted}
+    order = deque([name for name in first if name in running])
+    order.extend(running - set(order))
+    waiting = {one.name for one in settled.pending}
+    needed: dict[str, int] = {}
+    for count in range(1, MOST + 1):
+        while order and order[0] not in running:
+            order.popleft()
+        if not waiting or not order:
+            break
+        simulation.finish(order.popleft())
+        if simulation.rest():
+            break
+        now = {one.name for one in simulation.settled().admitted}
+        needed |= dict.fromkeys(sorted(waiting & now), count)
+        order.extend(sorted(now - running))
+        waiting, running = waiting - now, now
+    return needed

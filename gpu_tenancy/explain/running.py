@@ -1,0 +1,270 @@
+"""Pods that do not run: rejected by the API server, without a node, or with containers that do not start."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from gpu_tenancy.base.json import at, int_at, map_at, maps_at, text_at
+from gpu_tenancy.base.quantity import format_duration
+from gpu_tenancy.base.texts import plural
+from gpu_tenancy.cluster.budgets import exceeded_quota
+from gpu_tenancy.cluster.mounts import waits_for_cache
+from gpu_tenancy.cluster.nodes import judge_nodes, read_nodes
+from gpu_tenancy.cluster.pods import Manifest, name_of, namespace_of, requests
+from gpu_tenancy.cluster.reading import State
+from gpu_tenancy.cluster.target import Target, owners
+from gpu_tenancy.cluster.workloads import PodSet
+from gpu_tenancy.explain.unblock import Unblock
+from gpu_tenancy.kube.waiting import condition, is_true
+
+_GATES: Final = frozenset({"kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"})
+_NO_DEVICE: Final = "cannot allocate all claims"
+"""The scheduler's words about a node on which a claim of a pod finds no free device:
+https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go"""
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why an object, or pods of it, are pending.
+
+    Attributes:
+        lines: what was found on the way from the queue to the nodes, one text each.
+        messages: what controllers say of it, in their own words.
+        reason: what blocks it; where nothing does, that it is not pending.
+        fix: what the user can do; empty where there is nothing to do.
+        waits: whether something blocks it.
+        unblock: the simulated ways to get it admitted, where the queue could be simulated.
+        title: such as `Job ml-research/nightly`.
+    """
+
+    lines: Sequence[str]
+    reason: str
+    fix: str = ""
+    waits: bool = True
+    unblock: Unblock | None = None
+    title: str = ""
+    messages: Sequence[str] = ()
+
+    @property
+    def conclusion(self) -> str:
+        """Reason and fix."""
+        return f"{self.reason}; {self.fix}" if self.fix else self.reason
+
+
+def rejected_pods(target: Target, state: State) -> tuple[str, ...]:
+    """Messages of the API server that rejected pods of an object, newest first; none if it got its pods since."""
+    if len(target.pods) >= sum(template.count for template in target.demand.templates):
+        return ()
+    uids = {target.uid, *(owner for pod in target.pods for owner in owners(pod))}
+    name = name_of(target.manifest)
+
+    def concerns(event: Manifest) -> bool:
+        """Whether it is about the object, or something that it created, such as a Deployment's ReplicaSet."""
+        about = text_at(event, "involvedObject", "name")
+        return text_at(event, "involvedObject", "uid") in uids or about == name or about.startswith(f"{name}-")
+
+    failed = (
+        event
+        for event in state.of("Event", namespace_of(target.manifest))
+        if text_at(event, "reason") == "FailedCreate"
+    )
+    latest = sorted(filter(concerns, failed), key=happened, reverse=True)
+    return tuple(dict.fromkeys(text_at(event, "message") for event in latest[:3]))
+
+
+def happened(event: Manifest) -> str:
+    """When an event happened last."""
+    times = (("series", "lastObservedTime"), ("lastTimestamp",), ("eventTime",), ("metadata", "creationTimestamp"))
+    return next(filter(None, (text_at(event, *path) for path in times)), "")
+
+
+def blocked_pods(pods: Sequence[Manifest], state: State) -> Why | None:
+    """What blocks the first pods that do not run; None where all run or are about to."""
+    without_node = [pod for pod in pods if not text_at(pod, "spec", "nodeName")]
+    if gated := [pod for pod in without_node if maps_at(pod, "spec", "schedulingGates")]:
+        return _gated(gated)
+    if unplaced := [pod for pod in without_node if text_at(condition(pod, "PodScheduled"), "status") == "False"]:
+        return _unplaced(unplaced, state)
+    if stuck := [message for pod in pods if (message := _stuck(pod))]:
+        return Why(tuple(dict.fromkeys(stuck)), f"containers do not start: {stuck[0]}", "fix this error")
+    if without_node:
+        reason = f"{plural(len(without_node), 'pod')} not handled by any scheduler yet"
+        return Why((), reason, "check that the pod's scheduler is running")
+    return None
+
+
+def gated(pods: Sequence[Manifest]) -> bool:
+    """Whether a pod is held by a scheduling gate of Kueue; that of admission can be gone, and that of topology left."""
+    return any(text_at(gate, "name") in _GATES for pod in pods for gate in maps_at(pod, "spec", "schedulingGates"))
+
+
+def _gated(pods: Sequence[Manifest]) -> Why:
+    gates = sorted({text_at(gate, "name") for pod in pods for gate in maps_at(pod, "spec", "schedulingGates")})
+    fix = "check its Workload: `kubectl get workloads`" if _GATES & {*gates} else "wait until its controller removes it"
+    return Why((), f"{plural(len(pods), 'pod')} blocked by scheduling gate {', '.join(gates)}", fix)
+
+
+def _unplaced(pods: Sequence[Manifest], state: State) -> Why:
+    first = pods[0]
+    message = text_at(condition(first, "PodScheduled"), "message")
+    lines = [f"{plural(len(pods), 'pod')} unschedulable, such as {name_of(first)}"]
+    if claims := _claims(first, state):
+        return Why((*lines, *claims), f"volumes not ready: {claims[0]}", "check the claim: `kubectl describe pvc`")
+    if _NO_DEVICE in message and maps_at(first, "spec", "resourceClaims"):
+        return Why(
+            lines,
+            "no node with room has a free channel: a node has one channel, for one pod with a ComputeDomain",
+            "request all GPUs of a node for each pod, or wait until the pod that has the channel ends",
+        )
+    if not state.knows("Node"):
+        lines += [missing.text for missing in state.refused("Node")]
+        return Why(lines, f"pods unschedulable: {message}", "fix this error")
+    nodes = read_nodes(state.of("Node"), state.of("Pod"))
+    spec = map_at(first, "spec")
+    answer, _ = judge_nodes(nodes, PodSet("pod", len(pods), requests(spec), spec))
+    why = message if answer.verdict == "now" else answer.lines[0]
+    fixes = {"never": "request what the nodes have, or tolerate their taint", "later": "wait, or add nodes"}
+    fix = fixes.get(answer.verdict, "capacity is available; check scheduler events")
+    return Why((*lines, *answer.lines), f"pods unschedulable: {why}", fix)
+
+
+def _claims(pod: Manifest, state: State) -> tuple[str, ...]:
+    """The pod's claims that are missing or not bound."""
+    if not state.knows("PersistentVolumeClaim"):
+        return ()
+    claims = state.of("PersistentVolumeClaim", namespace_of(pod))
+    phases = {name_of(claim): text_at(claim, "status", "phase") for claim in claims}
+    wanted = [text_at(volume, "persistentVolumeClaim", "claimName") for volume in maps_at(pod, "spec", "volumes")]
+    return tuple(
+        waits_for_cache(state, namespace_of(pod), name) or f"claim {name} is {phases.get(name, '') or 'not found'}"
+        for name in wanted
+        if name and phases.get(name) != "Bound"
+    )
+
+
+def _stuck(pod: Manifest) -> str:
+    """Why a container of a scheduled pod does not start; empty where it does or is about to."""
+    for status in (*maps_at(pod, "status", "initContainerStatuses"), *maps_at(pod, "status", "containerStatuses")):
+        reason, message = (text_at(status, "state", "waiting", key) for key in ("reason", "message"))
+        if reason and reason not in {"ContainerCreating", "PodInitializing"}:
+            return f"{text_at(status, 'name')}: {reason}{': ' + message if message else ''}"
+    return ""
+
+
+def running(target: Target, state: State, lines: Sequence[str]) -> Why:
+    """Whether the pods of an object that waits in no queue run, and what blocks those that do not."""
+    if rejected := rejected_pods(target, state):
+        return replace(explain_rejection(target, rejected[0]), lines=lines)
+    alive = sum(1 for pod in target.pods if text_at(pod, "status", "phase") == "Running")
+    if blocked := blocked_pods(target.pods, state):
+        others = [plural(alive, "other pod running", "other pods running")] if alive else []
+        return replace(blocked, lines=(*lines, *others, *blocked.lines))
+    if alive:
+        return Why(lines, f"not pending: {plural(alive, 'pod running', 'pods running')}", waits=False)
+    return _without_pods(target, state, lines)
+
+
+def explain_rejection(target: Target, message: str) -> Why:
+    """Why the API server rejects pods: the namespace's quota, or anything else in its own words."""
+    if not (exceeded := exceeded_quota(message)):
+        return Why((), f"the API server rejects its pods: {message.removeprefix('Error creating: ')}", "fix this error")
+    alive, wanted = len(target.pods), sum(template.count for template in target.demand.templates)
+    fix = f"the others are created when quota is free; see `tenancy usage {namespace_of(target.manifest)}`"
+    return Why((), f"{alive} of {plural(wanted, 'pod')} created: {exceeded}", fix)
+
+
+def _without_pods(target: Target, state: State, lines: Sequence[str]) -> Why:
+    if not any(template.count for template in target.demand.templates):
+        return Why(lines, "not pending: no pods requested", waits=False)
+    if "Pod" in state.missing:
+        return Why(lines, "its pods are not readable by you", f"ask {state.missing['Pod'].who}")
+    if at(target.manifest, "spec", "suspend") is True:
+        return Why(lines, "suspended (spec.suspend is true)", "set spec.suspend to false, or let Kueue do it")
+    return Why(lines, "no pods created yet", "check the events of its controller: `kubectl describe`")
+
+
+_LATE: Final = "ProgressDeadlineExceeded"
+"""https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#failed-deployment"""
+_REMOVES_FIRST: Final = "or set maxUnavailable: 1, so that an old pod is removed first"
+_ANSWERING: Final = {"Deployment": "availableReplicas", "LeaderWorkerSet": "readyReplicas"}
+"""Kinds that are rolled out, each with the field of its status that counts the replicas that serve."""
+_RECREATED: Final = "RecreateGroup"
+"""Reason of the event of a LeaderWorkerSet by which it replaces all pods of a group because one of them ended:
+https://github.com/kubernetes-sigs/lws/blob/v0.9.0/pkg/controllers/pod_controller.go"""
+
+
+def with_rollout(found: Why, target: Target, state: State) -> Why:
+    """The answer about a server, with what blocks its rollout; as it was if no rollout is in progress.
+
+    Of a LeaderWorkerSet, replicas are groups, and there is no deadline that says whether it is late.
+    """
+    manifest = target.manifest
+    answering = _ANSWERING.get(text_at(manifest, "kind"))
+    if answering is None:
+        return found
+    wanted = int_at(manifest, "spec", "replicas")
+    replicas, new, available = (int_at(manifest, "status", key) for key in ("replicas", "updatedReplicas", answering))
+    rejected = is_true(manifest, "ReplicaFailure")
+    if not replicas or (replicas <= new and not rejected):
+        return found
+    line = f"rollout: {new} of {plural(wanted, 'replica is', 'replicas are')} new, {available} available"
+    late = text_at(condition(manifest, "Progressing"), "reason") == _LATE
+    if late:
+        most = format_duration(int_at(manifest, "spec", "progressDeadlineSeconds"))
+        line += f"; it is late: no new pod became ready in {most}"
+    lines = (line, *found.lines)
+    if found.waits:
+        reason = f"rollout not complete, {plural(available, 'replica serves', 'replicas serve')}: {found.reason}"
+        stuck = str(at(manifest, "spec", "strategy", "rollingUpdate", "maxUnavailable")) in {"0", "0%"}
+        return replace(found, lines=lines, reason=reason, fix=f"{found.fix}; {_REMOVES_FIRST}" if stuck else found.fix)
+    ended = (*_recreated(target, state), *_not_ready(target, late=late))
+    cause = _rejected(manifest) if rejected else next(iter(ended), None)
+    if cause is None:
+        return replace(found, lines=lines, reason=f"rollout in progress: {found.reason.removeprefix('not pending: ')}")
+    reason = f"rollout not complete, {plural(available, 'replica serves', 'replicas serve')}: {cause[0]}"
+    return replace(found, lines=lines, reason=reason, fix=cause[1], waits=True)
+
+
+def _rejected(manifest: Manifest) -> tuple[str, str]:
+    message = text_at(condition(manifest, "ReplicaFailure"), "message")
+    if exceeded := exceeded_quota(message):
+        fix = f"wait until quota is free, raise the team's guarantee by one replica, {_REMOVES_FIRST}"
+        return f"new pods are rejected: {exceeded}", fix
+    return f"new pods are rejected: {message}", "fix this error"
+
+
+def _recreated(target: Target, state: State) -> Iterator[tuple[str, str]]:
+    """Groups that a LeaderWorkerSet recreated since the rollout began: their pods are too new to tell why."""
+    manifest, namespace = target.manifest, namespace_of(target.manifest)
+    own = (text_at(manifest, "kind"), name_of(manifest))
+    ready = {name_of(pod) for pod in target.pods if is_true(pod, "Ready")}
+    begun = text_at(condition(manifest, "UpdateInProgress"), "lastTransitionTime")
+    for event in state.of("Event", namespace):
+        about = (text_at(event, "involvedObject", "kind"), text_at(event, "involvedObject", "name"))
+        lasts = happened(event) >= begun and text_at(event, "related", "name") not in ready
+        if text_at(event, "reason") == _RECREATED and about == own and lasts:
+            times = max(1, int_at(event, "series", "count"), int_at(event, "count"))
+            cause = f"a group was recreated {plural(times, 'time')}: {text_at(event, 'message')}"
+            yield cause, f"see `kubectl -n {namespace} logs -f` of its pods while they start"
+
+
+def _not_ready(target: Target, *, late: bool) -> Iterator[tuple[str, str]]:
+    """New pods whose containers ended, or, if the rollout is late, do not get ready."""
+    namespace = namespace_of(target.manifest)
+    for pod in target.pods:
+        if is_true(pod, "Ready"):
+            continue
+        name = name_of(pod)
+        for status in maps_at(pod, "status", "containerStatuses"):
+            key = "state" if text_at(status, "state", "terminated", "reason") else "lastState"
+            if restarts := int_at(status, "restartCount"):
+                code = int_at(status, key, "terminated", "exitCode")
+                reason = text_at(status, key, "terminated", "reason") or "unknown reason"
+                cause = f"pod {name}: container {text_at(status, 'name')} ended {plural(restarts, 'time')}"
+                fix = f"see `kubectl -n {namespace} logs {name} -c {text_at(status, 'name')} --previous`"
+                yield f"{cause}, last with code {code} ({reason})", fix
+        if late:
+            yield (
+                f"pod {name} runs, but is not ready",
+                f"see `kubectl -n {namespace} describe pod {name}` for its probes",
+            )

@@ -1,0 +1,398 @@
+"""Quota and usage of a cluster: guaranteed, limit, used, borrowed, lent and pending, by team, flavor and resource."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Literal
+
+from gpu_tenancy.base.amounts import amount_text, gpus, leading_text, ordered, plain
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import text_at
+from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.base.quantity import CLAIMED, CPU, MEMORY, add, is_extended
+from gpu_tenancy.base.texts import plural
+from gpu_tenancy.cluster.budgets import Budget, budgets
+from gpu_tenancy.cluster.cluster_queues import reported_usage
+from gpu_tenancy.cluster.gangs import GangQueue, gang_queues
+from gpu_tenancy.cluster.holds import holds_of
+from gpu_tenancy.cluster.pods import name_of, namespace_of
+from gpu_tenancy.cluster.queueing import judge_queue
+from gpu_tenancy.cluster.queues import KUEUE_NOT_RUNNING, Queues
+from gpu_tenancy.cluster.reading import Kind, Missing, State, teams_of
+from gpu_tenancy.cluster.supply import unusable
+from gpu_tenancy.cluster.workloads import Interrupted, Workload, interrupted, waiting
+from gpu_tenancy.kueue import FlavorResource
+
+KINDS: Final[tuple[Kind, ...]] = (
+    "ClusterQueue", "Cohort", "LocalQueue", "Namespace", "Node", "Pod", "PodGroup", "Queue", "ResourceFlavor",
+    "ResourceQuota", "Workload",
+)  # fmt: skip
+_NEEDED: Final[tuple[Kind, ...]] = ("ClusterQueue", "LocalQueue", "Workload", "Queue", "PodGroup", "ResourceQuota")
+"""Kinds whose absence makes numbers unknown."""
+
+_REQUESTS: Final = {"requests.cpu", "requests.memory", "cpu", "memory"}
+"""Resources of a ResourceQuota that limit requests of CPU and memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One resource of one flavor of one queue; amounts in base units, None where the user may not see them.
+
+    Attributes:
+        team: name of the queue, or of one of several namespaces that share it.
+        scheduler: `Kueue`, or `Volcano` for gangs.
+        borrowed: used beyond the guarantee.
+        lent: upper bound of the idle guarantee that others use.
+        waiting: requested by pending workloads, at the first flavor that they could get; None where the user may not
+            read all of them.
+        workloads: how many pending workloads request it.
+        part_of: the queue, where the row is one of several namespaces that share it.
+    """
+
+    team: str
+    flavor: str
+    resource: str
+    scheduler: Literal["Kueue", "Volcano"]
+    guaranteed: int | None
+    limit: int | None
+    used: int
+    borrowed: int | None
+    lent: int | None
+    waiting: int | None
+    workloads: int
+    part_of: str = ""
+
+    @property
+    def title(self) -> str:
+        """The first column; a namespace that shares a queue is indented below it."""
+        return f"  namespace {self.team}" if self.part_of else self.team
+
+
+@dataclass(frozen=True, slots=True)
+class TeamBudget:
+    """One resource of a namespace's ResourceQuota."""
+
+    team: str
+    budget: Budget
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceTotal:
+    """Sums of one resource.
+
+    Attributes:
+        sums: by what is summed, such as `guaranteed`; None where a summand is unknown.
+        beside_gpus: whether it is CPU or memory of flavors without GPUs, in a cluster that also has GPUs.
+    """
+
+    resource: str
+    sums: Mapping[str, int | None]
+    beside_gpus: bool
+
+    @property
+    def text(self) -> str:
+        """All sums."""
+        listed = (
+            f"{'unknown' if amount is None else amount_text(self.resource, amount)} {name}"
+            for name, amount in self.sums.items()
+        )
+        return f"{self.resource}{' without GPUs' if self.beside_gpus else ''}: {', '.join(listed)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """Sums of all GPU resources, and of CPU and memory where flavors have no GPUs.
+
+    Attributes:
+        workloads: how many workloads are pending.
+        requested: what those with GPUs request, then what those without request; empty if none is pending.
+    """
+
+    resources: tuple[ResourceTotal, ...]
+    workloads: int
+    requested: tuple[Mapping[str, int], ...]
+
+    @property
+    def text(self) -> str:
+        """The sums, and the pending workloads."""
+        requested = f" ({'; '.join(leading_text(part) for part in self.requested)})" if self.requested else ""
+        sums = "; ".join(resource.text for resource in self.resources) or "no quota"
+        return f"total {sums}; {plural(self.workloads, 'workload')} pending{requested}"
+
+
+class Note(Enum):
+    """What a reader should know about the numbers."""
+
+    LENT = (
+        "lent: upper bound of the idle guarantee that others use; Kueue records who borrows, not from whom:"
+        " quota without a guarantee counts as borrowed first, and near cohorts before far ones"
+    )
+    NO_FLAVOR = "flavor -: no flavor of the queue can ever provide it; see `tenancy why`"
+    KUEUE_NOT_RUNNING = f"{KUEUE_NOT_RUNNING}; used: requests of pods on the flavors' nodes"
+    QUOTAS_ABRIDGED = "quotas: only GPUs and resources at capacity; `tenancy usage TEAM` shows all of one team"
+    CPU_QUOTAS_ABRIDGED = (
+        "quotas: only requests of CPU and memory, and resources at capacity; `tenancy usage TEAM` shows all of one team"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The result of `tenancy usage`.
+
+    Attributes:
+        notes: what the reader should know about the numbers.
+        holds: queues and flavors that are held for maintenance.
+        unusable: guaranteed GPUs that no pod can have now.
+        interrupted: workloads with GPUs that were evicted, by namespace.
+        unreadable: kinds without which numbers are unknown.
+    """
+
+    rows: tuple[Row, ...]
+    budgets: tuple[TeamBudget, ...]
+    total: Total
+    notes: tuple[Note, ...]
+    holds: tuple[str, ...] = ()
+    unusable: tuple[str, ...] = ()
+    interrupted: tuple[Interrupted, ...] = ()
+    unreadable: tuple[Missing, ...] = ()
+
+    @property
+    def remarks(self) -> list[str]:
+        """The notes as texts, and which numbers are unknown."""
+        return [
+            *self.holds,
+            *self.unusable,
+            *(f"{one.team}: {one.text}, of {plural(one.workloads, 'workload')}" for one in self.interrupted),
+            *(note.value for note in self.notes),
+            *(missing.text for missing in self.unreadable),
+        ]
+
+
+def measure(state: State, team: str = "", queues: Queues | None = None) -> Usage:
+    """The usage of a cluster, or of one team.
+
+    Args:
+        state: with `KINDS`.
+        team: the namespace; empty for all.
+        queues: of the state, if they were read before.
+
+    Raises:
+        ConsoleError: the team does not exist, or the user may not list teams.
+    """
+    _require(state, team)
+    queues = queues or Queues(state)
+    rows = rows_of(queues, team)
+    spent = tuple(_budgets(state, team, with_gpus=_has_gpus(rows)))
+    unreadable = tuple(missing for missing in state.refused(*_NEEDED) if not (team and missing.partly))
+    notes = tuple(_notes(queues, rows, spent, team))
+    shown = {row.flavor for row in rows} if team else None
+    broken = tuple(unusable(state, shown, gone=True))
+    holds = tuple(_holds(queues, rows, team))
+    evicted = tuple(one for one in interrupted(queues.every_workload) if team in {"", one.team})
+    return Usage(rows, spent, _total(rows, queues, team), notes, holds, broken, evicted, unreadable)
+
+
+def rows_of(queues: Queues, team: str = "") -> tuple[Row, ...]:
+    """The rows of all queues, or of those of one team."""
+    queued = _kueue_rows(queues, team) if queues.state.knows("ClusterQueue") else _local_rows(queues, team)
+    return (*queued, *_gang_rows(queues, team))
+
+
+def _holds(queues: Queues, rows: Iterable[Row], team: str) -> Iterator[str]:
+    """The holds of queues and flavors; of one team, those that concern it."""
+    shown = {name for row in rows for name in (row.team, row.part_of, row.flavor)}
+    for kind in ("ClusterQueue", "ResourceFlavor"):
+        for hold in holds_of(queues.state.of(kind)):
+            if not team or hold.name in shown:
+                yield f"{hold.kind} {hold.name} is {hold.text}"
+
+
+def _require(state: State, team: str) -> None:
+    known = teams_of(state)
+    hidden = state.refused("LocalQueue")
+    if team:
+        seen = known or not (hidden or state.refused("Namespace"))
+        if seen and not state.refused("LocalQueue", "Namespace") and team not in known:
+            raise ConsoleError(
+                f"team {team} not found", nearest(team, known) if known else "no namespace has a LocalQueue"
+            )
+    elif hidden and not known and not state.knows("ClusterQueue"):
+        raise ConsoleError(f"teams not readable: {hidden[0].why}", "specify your team: `tenancy usage TEAM`")
+
+
+def _kueue_rows(queues: Queues, team: str) -> Iterator[Row]:
+    quotas, known = queues.quotas, queues.cluster_queues
+    wanted = set(queues.homes.get(team, {}).values()) if team else set(known)
+    for name in sorted(wanted & set(known)):
+        queue = known[name]
+        pending = _pending_lines(queues, name, queues.waiting_in(name))
+        unseen = queues.unseen(name)
+        for line in _sorted({*queue.spec.quotas, *queue.usage, *pending}):
+            nominal, limit, used = (of(name, line) for of in (quotas.nominal, quotas.potential_available, quotas.usage))
+            requested, count = pending.get(line, (0, 0))
+            if nominal or limit or used or requested:
+                borrowed, lent = quotas.borrowed(name, line), quotas.lent(name, line)
+                waits = None if unseen else requested
+                yield Row(name, *line, "Kueue", nominal, limit, used, borrowed, lent, waits, count)
+        users = queues.users(name)
+        if len(users) > 1:
+            yield from (row for user in users if team in {"", user} for row in _part(queues, user, name))
+
+
+def _part(queues: Queues, namespace: str, queue: str) -> Iterator[Row]:
+    """Usage of one of several namespaces that share a queue; guarantee and limit are those of the queue."""
+    local = [name for name, target in queues.homes[namespace].items() if target == queue]
+    return _local(queues, namespace, local, part_of=queue)
+
+
+def _local_rows(queues: Queues, team: str) -> tuple[Row, ...]:
+    """Usage for users who may not read ClusterQueues."""
+    names = [team] if team else sorted(queues.homes)
+    return tuple(row for name in names for row in _local(queues, name, queues.homes.get(name, {})))
+
+
+def _local(queues: Queues, namespace: str, local: Iterable[str], part_of: str = "") -> Iterator[Row]:
+    names = set(local)
+    used: dict[FlavorResource, int] = {}
+    for queue in queues.state.of("LocalQueue", namespace):
+        if name_of(queue) in names:
+            for line, value in reported_usage(queue, "flavorsReservation").items():
+                used[line] = used.get(line, 0) + value
+    own = waiting(
+        workload for workload in queues.workloads if workload.namespace == namespace and workload.queue in names
+    )
+    target = next((queues.homes[namespace][name] for name in names), "")
+    pending = _pending_lines(queues, target, own)
+    for line in _sorted({*used, *pending}):
+        requested, count = pending.get(line, (0, 0))
+        if used.get(line) or requested:
+            yield Row(namespace, *line, "Kueue", None, None, used.get(line, 0), None, None, requested, count, part_of)
+
+
+def _pending_lines(queues: Queues, queue: str, workloads: Sequence[Workload]) -> dict[FlavorResource, tuple[int, int]]:
+    """Requests and number of pending workloads, at the first flavor that they could get; `-` for none."""
+    lines: dict[FlavorResource, tuple[int, int]] = {}
+    target = queues.cluster_queues.get(queue)
+    flavors = queues.state.of("ResourceFlavor")
+    for workload in workloads:
+        amounts: dict[FlavorResource, int] = {}
+        for pods in workload.sets:
+            offer = judge_queue(queues.quotas, target.spec, flavors, [pods])[0] if target else None
+            if offer and offer.requests and offer.source.verdict != "never":
+                own = {(part.flavor, part.resource): pods.total.get(part.resource, 0) for part in offer.requests}
+            else:
+                held = offer.held.held if offer and offer.held else "-"
+                nowhere = held if target else "?"
+                own = {(nowhere, name): value for name, value in pods.total.items() if value}
+            for line, value in own.items():
+                amounts[line] = amounts.get(line, 0) + value
+        for line, value in amounts.items():
+            requested, count = lines.get(line, (0, 0))
+            lines[line] = (requested + value, count + 1)
+    return lines
+
+
+def _sorted(all_lines: Iterable[FlavorResource]) -> list[FlavorResource]:
+    """Lines in their order, without those of claims, whose quota never binds."""
+    lines = [line for line in all_lines if line[1] not in CLAIMED]
+    order = {name: at for at, name in enumerate(ordered({resource for _, resource in lines}))}
+    return sorted(lines, key=lambda line: (line[0] in {"-", "?"}, line[0], order[line[1]]))
+
+
+def _gang_rows(queues: Queues, team: str) -> Iterator[Row]:
+    state = queues.state
+    for queue in gang_queues(state.of("Queue"), state.of("PodGroup"), state.of("Pod")):
+        owner = _owner(queue, state)
+        if team not in {"", owner}:
+            continue
+        flavor = queue.name.removeprefix(f"{owner}-") if owner else "-"
+        bounded = {*queue.guarantee, *queue.capability}
+        # Volcano counts the pods of each queue, whether or not something bounds them.
+        for name in ordered(bounded | (queue.used.keys() - {"pods"})):
+            own, used = queue.guarantee.get(name, 0), queue.used.get(name, 0)
+            limit = queue.capability.get(name)
+            waits = queue.waiting.get(name, 0)
+            amounts = own, limit, used, max(0, used - own), 0, waits
+            yield Row(owner or queue.name, flavor, name, "Volcano", *amounts, len(queue.pending))
+
+
+def _owner(queue: GangQueue, state: State) -> str:
+    """The team of a gang queue, which is named team-flavor; else the one namespace whose gangs are in it."""
+    named = [each for each in teams_of(state) if queue.name.startswith(f"{each}-")]
+    if named:
+        return max(named, key=len)
+    homes = {namespace_of(each) for each in state.of("PodGroup") if text_at(each, "spec", "queue") == queue.name}
+    return homes.pop() if len(homes) == 1 else ""
+
+
+def _has_gpus(rows: Iterable[Row]) -> bool:
+    """Whether a queue has quota for GPUs, or a workload requests some."""
+    return any(is_extended(row.resource) for row in rows)
+
+
+def _budgets(state: State, team: str, *, with_gpus: bool) -> Iterator[TeamBudget]:
+    """All resources of one team's quotas; for all teams only GPUs and resources at capacity.
+
+    Where no queue has GPUs, requests of CPU and memory take the place of GPUs.
+    """
+    for namespace in [team] if team else teams_of(state):
+        for quota in state.of("ResourceQuota", namespace):
+            for line in budgets(quota):
+                full = line.hard > 0 and line.left <= 0
+                instead = not with_gpus and line.resource in _REQUESTS
+                if team or is_extended(plain(line.resource)) or full or instead:
+                    yield TeamBudget(namespace, line)
+
+
+def _total(rows: Sequence[Row], queues: Queues, team: str) -> Total:
+    whole = [row for row in rows if not row.part_of]
+    names = [name for name in ordered({row.resource for row in whole}) if is_extended(name)]
+    pending = [each for each in queues.workloads if team in {"", each.namespace} and each.stage == "waiting"]
+    totals = [_resource_total(name, [row for row in whole if row.resource == name]) for name in names]
+    unseen = 0 if team else sum(map(queues.unseen, queues.cluster_queues))
+    return Total((*totals, *_cpu_totals(whole)), len(pending) + unseen, tuple(_requested(pending)))
+
+
+def _cpu_totals(rows: Sequence[Row]) -> Iterator[ResourceTotal]:
+    """CPU and memory of flavors without GPUs: in a cluster with GPUs, only where a team has a guarantee of them."""
+    with_gpus = {row.flavor for row in rows if is_extended(row.resource)}
+    for resource in (CPU, MEMORY):
+        cpu_rows = [row for row in rows if row.resource == resource and row.flavor not in with_gpus]
+        if cpu_rows and (not with_gpus or any(row.guaranteed for row in cpu_rows)):
+            yield _resource_total(resource, cpu_rows, beside_gpus=bool(with_gpus))
+
+
+def _requested(pending: Sequence[Workload]) -> Iterator[Mapping[str, int]]:
+    """What pending workloads request: the GPUs of those with GPUs, and CPU and memory of those without."""
+    with_gpus = [workload for workload in pending if gpus(workload.total)]
+    without = [workload for workload in pending if not gpus(workload.total)]
+    if with_gpus:
+        yield gpus(add(*(workload.total for workload in with_gpus)))
+    if without:
+        yield add(*(workload.total for workload in without))
+
+
+def _resource_total(resource: str, rows: Sequence[Row], *, beside_gpus: bool = False) -> ResourceTotal:
+    numbers = {
+        "guaranteed": [row.guaranteed for row in rows],
+        "used": [row.used for row in rows],
+        "borrowed": [row.borrowed for row in rows],
+        "pending": [row.waiting for row in rows],
+    }
+    return ResourceTotal(resource, {name: _sum(summands) for name, summands in numbers.items()}, beside_gpus)
+
+
+def _sum(summands: Sequence[int | None]) -> int | None:
+    known = [number for number in summands if number is not None]
+    return sum(known) if len(known) == len(summands) else None
+
+
+def _notes(queues: Queues, rows: Iterable[Row], spent: Sequence[TeamBudget], team: str) -> Iterator[Note]:
+    if any(row.lent for row in rows):
+        yield Note.LENT
+    if any(row.flavor == "-" and row.waiting for row in rows):
+        yield Note.NO_FLAVOR
+    if queues.uncounted:
+        yield Note.KUEUE_NOT_RUNNING
+    if spent and not team:
+        yield Note.QUOTAS_ABRIDGED if _has_gpus(rows) else Note.CPU_QUOTAS_ABRIDGED

@@ -1,1 +1,0 @@
-"""`usage`, `fit` and `why`: what a running cluster answers."""

@@ -1,1 +1,0 @@
-"""A survey of a running cluster, whoever made it: GPUs that exist and are promised, and what contradicts itself."""

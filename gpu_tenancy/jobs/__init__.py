@@ -1,0 +1,1 @@
+"""Jobs and notebooks of people in a running cluster: submit, list, follow, requeue."""

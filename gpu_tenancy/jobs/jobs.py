@@ -1,0 +1,167 @@
+"""What runs in a namespace: jobs, servers and single pods, each with the pods and Workloads that were made for it."""
+
+import re
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Final
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import maps_at, text_at
+from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.cluster.pods import Manifest, label, name_of
+from gpu_tenancy.cluster.reading import read
+from gpu_tenancy.cluster.target import KINDS
+from gpu_tenancy.cluster.workloads import Workload, read_workloads
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.errors import FORBIDDEN, NOT_FOUND, ApiError, UnknownKindError
+from gpu_tenancy.kube.request import CONNECTIONS
+from gpu_tenancy.model.kinds import kind_of
+
+_UNREAD: Final = (FORBIDDEN, NOT_FOUND)
+_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+_NUMBER: Final = re.compile(r"(\d+)")
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """The objects of a namespace that run pods.
+
+    Attributes:
+        objects: of all kinds that run pods, those that controllers made too.
+        workloads: of Kueue; none where they are not readable.
+    """
+
+    namespace: str
+    objects: tuple[Manifest, ...]
+    workloads: tuple[Workload, ...] = ()
+
+    @cached_property
+    def _above(self) -> dict[str, tuple[str, ...]]:
+        """Uid of each object, and its own and those of the objects that it was made for, the first one last."""
+        parents = {
+            uid_of(manifest): next((text_at(owner, "uid") for owner in controllers(manifest)), "")
+            for manifest in self.objects
+        }
+        found: dict[str, tuple[str, ...]] = {}
+        for uid in parents:
+            line = [uid]
+            while (above := parents[line[-1]]) in parents and above not in line:
+                line.append(above)
+            found[uid] = tuple(line)
+        return found
+
+    @cached_property
+    def roots(self) -> tuple[Manifest, ...]:
+        """The objects that no other was made for: what people submit."""
+        return tuple(manifest for manifest in self.objects if len(self._above[uid_of(manifest)]) == 1)
+
+    def named(self, name: str, kind: str = "") -> Manifest:
+        """The object with a name; of an object and what its controller made of it, the object.
+
+        Args:
+            name: of the object.
+            kind: of the object; empty for any.
+
+        Raises:
+            ConsoleError: no object has the name, or several kinds have one.
+        """
+        found = [
+            manifest
+            for manifest in self.objects
+            if name_of(manifest) == name and kind.lower() in {"", text_at(manifest, "kind").lower()}
+        ]
+        uids = {uid_of(manifest) for manifest in found}
+        first = [manifest for manifest in found if not uids.intersection(self._above[uid_of(manifest)][1:])]
+        if len(first) == 1:
+            return first[0]
+        place = f"{self.namespace}/{name}"
+        if first:
+            kinds = ", ".join(f"{text_at(one, 'kind')} ({text_at(one, 'apiVersion')})" for one in first)
+            raise ConsoleError(f"{place}: several objects have this name: {kinds}", "set --kind")
+        known = sorted({name_of(manifest) for manifest in self.objects if text_at(manifest, "kind") != "Pod"})
+        raise ConsoleError(
+            f"{place}: {kind or 'object'} not found, or not readable by you",
+            nearest(name, known)
+            if known
+            else f"check the name and the namespace: `kubectl get all -n {self.namespace}`",
+        )
+
+    def owner(self, manifest: Manifest) -> Manifest | None:
+        """The object whose controller would replace this one if it was deleted; the runs of a CronJob are not."""
+        above = self._above[uid_of(manifest)][1:]
+        found = next((one for one in self.objects if uid_of(one) in above[:1]), None)
+        kind = kind_of(found) if found else None
+        return found if kind and kind.counted_by != "template" else None
+
+    def pods(self, manifest: Manifest) -> tuple[Manifest, ...]:
+        """The pods of an object, in the order of their names; of pods with the same index, the newest one."""
+        by_place: dict[str, Manifest] = {}
+        for pod in sorted(self._made_for(manifest), key=lambda pod: text_at(pod, "metadata", "creationTimestamp")):
+            if text_at(pod, "kind") == "Pod":
+                by_place[text_at(pod, "metadata", "generateName") if label(pod, _INDEX) else name_of(pod)] = pod
+        return tuple(by_place[place] for place in sorted(by_place, key=_natural))
+
+    def workloads_of(self, manifest: Manifest) -> tuple[Workload, ...]:
+        """Kueue's Workloads of an object, or of what was made for it."""
+        uids = {uid_of(one) for one in self._made_for(manifest)}
+        return tuple(workload for workload in self.workloads if uids.intersection(workload.owners))
+
+    def pods_of(self, workload: Workload) -> tuple[Manifest, ...]:
+        """The running pods of one of Kueue's Workloads."""
+        owners = frozenset(workload.owners)
+        pods = (one for one in self.objects if text_at(one, "kind") == "Pod")
+        running = (pod for pod in pods if text_at(pod, "status", "phase") == "Running")
+        return tuple(pod for pod in running if not owners.isdisjoint(self._above[uid_of(pod)]))
+
+    def _made_for(self, manifest: Manifest) -> Iterator[Manifest]:
+        uid = uid_of(manifest)
+        return (one for one in self.objects if uid in self._above[uid_of(one)])
+
+
+def uid_of(manifest: Manifest) -> str:
+    """Uid of an object."""
+    return text_at(manifest, "metadata", "uid")
+
+
+def controllers(manifest: Manifest) -> Iterator[Manifest]:
+    """The owner that an object was made for."""
+    return (owner for owner in maps_at(manifest, "metadata", "ownerReferences") if owner.get("controller"))
+
+
+def read_jobs(
+    cluster: Cluster, namespace: str, *, queued: bool = False, kinds: Iterable[tuple[str, str]] = KINDS
+) -> Jobs:
+    """Reads a namespace, with the rights of the user; kinds that are not readable, or not served, are left out.
+
+    Args:
+        cluster: the API server.
+        namespace: the team's.
+        queued: whether Kueue's Workloads are read too.
+        kinds: API versions and kinds to read.
+    """
+    cluster.resource("v1", "Pod")  # A server that does not answer is asked once, not by each thread.
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        listed = pool.map(partial(_list, cluster, namespace), kinds)
+        workloads = read(cluster, (), namespace, only=("Workload",)).of("Workload") if queued else ()
+        return Jobs(namespace, tuple(one for found in listed for one in found), read_workloads(workloads))
+
+
+def _list(cluster: Cluster, namespace: str, api: tuple[str, str]) -> tuple[Manifest, ...]:
+    try:
+        return cluster.list(*api, namespace=namespace)
+    except (UnknownKindError, ApiError) as error:
+        if error.status not in _UNREAD:
+            raise
+        return ()
+
+
+def look_up(cluster: Cluster, namespace: str, name: str, kind: str = "") -> Manifest:
+    """Finds an object of any kind that runs pods: see `Jobs.named`."""
+    return read_jobs(cluster, namespace).named(name, kind)
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Orders names by the numbers in them: `train-2` before `train-10`."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in _NUMBER.split(name)]

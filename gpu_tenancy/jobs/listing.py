@@ -1,0 +1,279 @@
+"""The jobs of teams as their queues have them: what each holds, or what it requests and which place it has."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from itertools import chain
+from typing import Any, Final, Literal, TypeAlias
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from gpu_tenancy.base.amounts import gpus, leading_text
+from gpu_tenancy.base.characters import visible
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import Json, int_at, maps_at, text_at
+from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.base.terminal import table
+from gpu_tenancy.base.texts import plural
+from gpu_tenancy.cluster.estimate import Estimate, estimates
+from gpu_tenancy.cluster.gangs import gang_requests
+from gpu_tenancy.cluster.pods import Manifest, label, name_of, namespace_of
+from gpu_tenancy.cluster.queues import Queues
+from gpu_tenancy.cluster.reading import Kind, State, teams_of
+from gpu_tenancy.cluster.snapshot import NotSimulatedError, settled
+from gpu_tenancy.cluster.workloads import Workload
+from gpu_tenancy.explain.pending import borrowings
+from gpu_tenancy.explain.unblock import expected_of
+from gpu_tenancy.jobs.gpu_use import GpuUse, gpu_use, together
+from gpu_tenancy.jobs.jobs import Jobs
+from gpu_tenancy.kube.waiting import condition
+from gpu_tenancy.model.names import USER
+
+JobState: TypeAlias = Literal["admitted", "reserved", "pending", "held back", "stopped"]
+"""`reserved`: it has quota, and an admission check is not ready. `held back`: pending, and Kueue does not consider it.
+`stopped`: `spec.active` of its Workload is false, or its object is scaled to 0."""
+
+KINDS: Final[tuple[Kind, ...]] = (
+    "ClusterQueue",
+    "Cohort",
+    "Job",
+    "LocalQueue",
+    "Namespace",
+    "PodGroup",
+    "PriorityClass",
+    "ResourceFlavor",
+    "Workload",
+)
+_STAGES: Final[Mapping[str, JobState]] = {"admitted": "admitted", "checked": "reserved", "switched off": "stopped"}
+_SINCE: Final[Mapping[JobState, str]] = {"admitted": "Admitted", "reserved": "QuotaReserved"}
+"""The condition of a Workload whose last change was the beginning of a state."""
+_STYLES: Final[Mapping[JobState, str]] = {"admitted": "green", "pending": "yellow"}
+
+_UNITS: Final = ((86400, "d"), (3600, "h"), (60, "m"))
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """One workload that is not finished.
+
+    Attributes:
+        kind: of the object that it was made for, such as `Job`.
+        requests: of all its pods, in base units; what it holds once it has quota.
+        flavors: of its GPUs; of all its resources where it has none. Empty while it is pending.
+        since: when its state began, for a pending one what decides its place; RFC 3339.
+        user: whose it is, by its label; empty without.
+        place: among the pending workloads of its queue, 1 for the next; None where it is not pending.
+        at_least: whether the place counts only those that the user may read.
+        wait: how long it waits; None where it is not pending, or its queue cannot be simulated.
+        gpus: what its GPUs do; None if that was not asked, or no pod tells.
+    """
+
+    namespace: str
+    name: str
+    kind: str
+    requests: Mapping[str, int]
+    flavors: tuple[str, ...]
+    priority: int
+    state: JobState
+    since: str
+    user: str = ""
+    place: int | None = None
+    at_least: bool = False
+    wait: Estimate | None = None
+    gpus: GpuUse | None = None
+
+    @property
+    def holds_gpus(self) -> bool:
+        """Whether GPUs are its own now."""
+        return self.state == "admitted" and bool(gpus(self.requests))
+
+    @property
+    def stands(self) -> str:
+        """Its state, with its place if it is pending: `pending, place 2`."""
+        return f"{self.state}, place {self.place}{' or later' if self.at_least else ''}" if self.place else self.state
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The jobs of one team or of all, admitted ones first, the longest first, then pending ones in their order.
+
+    Attributes:
+        notes: what their queues borrow and who can preempt them for it; what could not be read.
+    """
+
+    jobs: tuple[QueuedJob, ...]
+    notes: tuple[str, ...] = ()
+
+
+def listing(state: State, team: str = "", queues: Queues | None = None) -> Listing:
+    """Lists the jobs of a namespace, or of all.
+
+    Args:
+        state: with `KINDS`.
+        team: the namespace; empty for all.
+        queues: of the state, if they were read before.
+
+    Raises:
+        ConsoleError: no namespace has the name.
+    """
+    known = teams_of(state)
+    if team and state.knows("Namespace") and team not in {*known, *map(name_of, state.of("Namespace"))}:
+        raise ConsoleError(f"namespace {team} not found", nearest(team, known) if known else "check its name")
+    queues = queues or Queues(state)
+    workloads = [workload for workload in queues.workloads if team in {"", workload.namespace}]
+    expected, places = _waits(queues, workloads), _places(queues)
+    jobs = [replace(_job(workload, places), wait=expected.get(workload.label)) for workload in workloads]
+    jobs += _gangs(state, team, {owner for workload in workloads for owner in workload.owners})
+    jobs.sort(key=lambda job: (job.state != "admitted", job.state != "reserved", job.place or 0, job.since, job.name))
+    held = {(workload.holder, line): None for workload in workloads for line, held in workload.held.items() if held}
+    notes = chain.from_iterable(borrowings(queues, name, [line]) for name, line in held)
+    unread = (missing.text for missing in state.refused("LocalQueue", "Workload", "ClusterQueue"))
+    return Listing(tuple(jobs), tuple(dict.fromkeys((*notes, *unread))))
+
+
+def with_gpu_use(listing: Listing, jobs: Jobs, run: Callable[[str], str]) -> Listing:
+    """The same, with what the GPUs of admitted jobs do.
+
+    Args:
+        listing: of one namespace.
+        jobs: of the namespace, with its Workloads.
+        run: see `gpu_use`.
+    """
+    holding = {job.name for job in listing.jobs if job.holds_gpus}
+    pods = {
+        name: jobs.pods_of(workload)
+        for workload in jobs.workloads
+        if (name := workload.label.partition("/")[2]) in holding and workload.stage == "admitted"
+    }
+    answers = gpu_use(chain.from_iterable(pods.values()), run)
+    found = {name: together(answers.use, map(name_of, own)) for name, own in pods.items()}
+    idle = len([name for name in holding if not pods.get(name)])
+    notes = (*answers.notes, *([f"GPU use of {plural(idle, 'job')} unknown: no running pods found"] if idle else ()))
+    return Listing(tuple(replace(job, gpus=found.get(job.name)) for job in listing.jobs), (*listing.notes, *notes))
+
+
+def _job(workload: Workload, places: Mapping[str, tuple[int, bool]]) -> QueuedJob:
+    waits: JobState = "stopped" if workload.on_hold else "held back" if workload.held_back else "pending"
+    state = _STAGES.get(workload.stage) or waits
+    place, at_least = places.get(workload.label, (None, False)) if state == "pending" else (None, False)
+    held = workload.held
+    resources = gpus({resource: amount for (_, resource), amount in held.items() if amount}) or workload.total
+    return QueuedJob(
+        workload.namespace,
+        workload.label.partition("/")[2],
+        _owner_kind(workload.manifest),
+        workload.total,
+        tuple(dict.fromkeys(flavor for (flavor, resource), amount in held.items() if amount and resource in resources)),
+        workload.priority,
+        state,
+        text_at(condition(workload.manifest, _SINCE.get(state, "")), "lastTransitionTime") or workload.since,
+        label(workload.manifest, USER),
+        place,
+        at_least,
+    )
+
+
+def _waits(queues: Queues, workloads: Iterable[Workload]) -> dict[str, Estimate]:
+    """How long pending workloads wait: one simulation for each tree of queues."""
+    pending = {workload.label: queues.queue_of(workload) for workload in workloads if workload.stage == "waiting"}
+    found: dict[str, Estimate] = {}
+    seen: set[str] = set()
+    for target in pending.values():
+        if target in seen or target not in queues.cluster_queues:
+            continue
+        tree = set(queues.quotas.related(target)[0])
+        seen |= tree
+        try:
+            _, simulation = settled(queues, target)
+        except NotSimulatedError:
+            continue
+        waiting = {one.name for one in simulation.settled().pending}
+        names = [label for label, queue in pending.items() if queue in tree and label in waiting]
+        found |= estimates(simulation.fork(), names, expected_of(queues))
+    return found
+
+
+def _places(queues: Queues) -> dict[str, tuple[int, bool]]:
+    """The places of pending workloads, and whether there may be others before them that the user may not read."""
+    found: dict[str, tuple[int, bool]] = {}
+    for name in filter(None, queues.members):
+        unseen = name not in queues.cluster_queues or bool(queues.unseen(name))
+        pending = (workload.label for workload in queues.waiting_in(name) if not workload.held_back)
+        found |= {label: (place, unseen) for place, label in enumerate(pending, 1)}
+    return found
+
+
+def _gangs(state: State, team: str, queued: Collection[str]) -> Iterator[QueuedJob]:
+    """The gangs that Volcano admits, without those that Kueue has admitted.
+
+    Args:
+        state: with `KINDS`.
+        team: the namespace; empty for all.
+        queued: uids of the objects that have Workloads of Kueue.
+    """
+    classes = {name_of(one): int_at(one, "value") for one in state.of("PriorityClass")}
+    for group in state.of("PodGroup", team):
+        owner = next(iter(maps_at(group, "metadata", "ownerReferences")), dict[str, Json]())
+        if text_at(owner, "uid") in queued:
+            continue
+        namespace, queue = namespace_of(group), text_at(group, "spec", "queue")
+        yield QueuedJob(
+            namespace,
+            text_at(owner, "name") or name_of(group),
+            f"Volcano {text_at(owner, 'kind') or 'pods'}",
+            gang_requests(group),
+            (queue.removeprefix(f"{namespace}-"),) if queue.startswith(f"{namespace}-") else (),
+            classes.get(text_at(group, "spec", "priorityClassName"), 0),
+            "admitted" if text_at(group, "status", "phase") == "Running" else "pending",
+            text_at(group, "metadata", "creationTimestamp"),
+        )
+
+
+def _owner_kind(manifest: Manifest) -> str:
+    """The kind of the object of a Workload, also of one whose pods are a group."""
+    kinds = {text_at(owner, "kind") for owner in maps_at(manifest, "metadata", "ownerReferences")}
+    return ", ".join(sorted(kinds)) or "Workload"
+
+
+def shown(listing: Listing, *, every_team: bool, busy: bool = False, now: datetime | None = None) -> Group:
+    """Output of `tenancy queue`: a table, how many jobs have each state, and the notes.
+
+    Args:
+        listing: what to show.
+        every_team: whether names have their namespace.
+        busy: whether what GPUs do was asked.
+        now: until when times are counted.
+    """
+    now = now or datetime.now(UTC)
+    waits = ("wait",) if any(job.wait for job in listing.jobs) else ()
+    of_gpus = ("GPU use#",) if busy else ()
+    heads = ("job", "kind", "requests", "flavor", "state", "for#", *of_gpus, "user", "priority#", *waits)
+    jobs = table(*heads, drop=("priority", "kind", "user", *waits))
+    for job in listing.jobs:
+        name = f"{job.namespace}/{job.name}" if every_team else job.name
+        state = Text(job.stands, style=_STYLES.get(job.state, ""))
+        flavors = ", ".join(job.flavors)
+        wait = [job.wait.short if job.wait else ""] if waits else []
+        use = [job.gpus.busy if job.gpus else "?" if job.holds_gpus else ""] if busy else []
+        cells = (name, job.kind, leading_text(job.requests), flavors, state, age(job.since, now), *use, job.user)
+        jobs.add_row(*cells, str(job.priority), *wait)
+    states = Counter(job.state for job in listing.jobs)
+    total = f"{plural(len(listing.jobs), 'job')}: " + ", ".join(f"{count} {state}" for state, count in states.items())
+    parts: list[RenderableType] = [jobs, Text("")] if listing.jobs else []
+    parts.append(Text(total if listing.jobs else "no jobs", style="bold"))
+    parts += [Text(visible(note), style="dim") for note in listing.notes]
+    return Group(*parts)
+
+
+def data(listing: Listing) -> dict[str, Any]:
+    """The same for programs, amounts in base units."""
+    return {"jobs": [asdict(job) for job in listing.jobs], "notes": listing.notes}
+
+
+def age(since: str, now: datetime) -> str:
+    """How long ago a time was, in the largest unit of which it has two, as kubectl shows ages: `90s`, `3h`."""
+    seconds = max(0, int((now - datetime.fromisoformat(since)).total_seconds())) if since else 0
+    length, unit = next(((length, unit) for length, unit in _UNITS if seconds >= 2 * length), (1, "s"))
+    return f"{seconds // length}{unit}"

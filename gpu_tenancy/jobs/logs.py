@@ -1,0 +1,141 @@
+"""The logs of a job over all of its pods, and how it ends."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Lock, Thread
+from typing import Final
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import maps_at, text_at
+from gpu_tenancy.base.texts import plural
+from gpu_tenancy.cluster.pods import Manifest, ended, name_of, namespace_of
+from gpu_tenancy.cluster.target import outcome
+from gpu_tenancy.jobs.jobs import Jobs, read_jobs, uid_of
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.errors import NO_CONTAINERS, SIMULATED, ApiError, UnreachableError
+from gpu_tenancy.model.kinds import kinds
+
+_EVERY: Final = 2.0
+"""Seconds between two looks at the pods of a job that is followed."""
+_DEFAULT: Final = "kubectl.kubernetes.io/default-container"
+
+
+@dataclass
+class Logs:
+    """Prints the logs of a job.
+
+    Attributes:
+        write: prints a line of a pod.
+        note: tells the user about pods without a log.
+        number: of the only pod to print; None for all.
+        container: of the pods; empty for the first one, or the one that an annotation names.
+        tail: how many of the last lines of each pod; None for all.
+    """
+
+    cluster: Cluster
+    write: Callable[[str], None]
+    note: Callable[[str], None]
+    number: int | None = None
+    container: str = ""
+    tail: int | None = None
+    _writing: Lock = field(default_factory=Lock)
+
+    def show(self, jobs: Jobs, manifest: Manifest) -> None:
+        """Prints what there is.
+
+        Raises:
+            ConsoleError: no pod has a log, or none has the number.
+        """
+        name = name_of(manifest)
+        pods = self._chosen(jobs, manifest)
+        printed = 0
+        for number, pod in pods:
+            if started(pod):
+                prefix = self._prefix(jobs, manifest, number)
+                printed += self._print(pod, prefix, follow=False, tail=self.tail)
+            else:
+                self.note(f"pod {number} ({name_of(pod)}) has no log yet: it is {_phase(pod)}")
+        if not printed:
+            what = "none of its pods has a log that can be read" if pods else "has no pods"
+            raise ConsoleError(f"{name}: {what}", f"`tenancy why {name}` explains what is pending")
+
+    def follow(self, manifest: Manifest) -> str:
+        """Prints lines as they are written, also of pods that start later, until the job ends.
+
+        Returns:
+            How it ended, such as `Complete`; empty if it was deleted.
+        """
+        streams: dict[str, Thread] = {}
+        api = (text_at(manifest, "apiVersion"), text_at(manifest, "kind"))
+        read = {api, *(kind.api for kind in kinds().values() if kind.version and kind.made), ("v1", "Pod")}
+        told = ""
+        while True:
+            jobs = read_jobs(self.cluster, namespace_of(manifest), kinds=read)
+            live = next((one for one in jobs.objects if uid_of(one) == uid_of(manifest)), None)
+            pods = self._chosen(jobs, live, waiting=True) if live else []
+            for number, pod in pods:
+                stream = streams.get(uid_of(pod))
+                if started(pod) and (stream is None or not (stream.is_alive() or ended(pod))):
+                    prefix = self._prefix(jobs, live or manifest, number)
+                    streams[uid_of(pod)] = self._stream(pod, prefix, tail=0 if stream else self.tail)
+            waits = [_phase(pod) for _, pod in pods if not started(pod)]
+            state = "" if streams and not waits else f"{plural(len(waits), 'pod')} pending" if waits else "no pods yet"
+            if state and state != told:
+                self.note(f"{name_of(manifest)}: {state}; `tenancy why {name_of(manifest)}` explains it")
+            told = state
+            if live is None or outcome(live):
+                for stream in streams.values():
+                    stream.join()
+                return outcome(live) if live else ""
+            time.sleep(_EVERY)
+
+    def _chosen(self, jobs: Jobs, manifest: Manifest, *, waiting: bool = False) -> list[tuple[int, Manifest]]:
+        pods = list(enumerate(jobs.pods(manifest)))
+        if self.number is None:
+            return pods
+        if not waiting and self.number >= len(pods):
+            known = f"it has {plural(len(pods), 'pod')}"
+            raise ConsoleError(
+                f"--pod {self.number}: {name_of(manifest)} has no such pod", f"{known}; count from 0 (`tenancy top`)"
+            )
+        return pods[self.number : self.number + 1]
+
+    def _prefix(self, jobs: Jobs, manifest: Manifest, number: int) -> str:
+        count = len(jobs.pods(manifest))
+        return f"[{number:{len(str(count - 1))}}] " if count > 1 and self.number is None else ""
+
+    def _stream(self, pod: Manifest, prefix: str, *, tail: int | None) -> Thread:
+        stream = Thread(target=self._print, args=(pod, prefix), kwargs={"follow": True, "tail": tail}, daemon=True)
+        stream.start()
+        return stream
+
+    def _print(self, pod: Manifest, prefix: str, *, follow: bool, tail: int | None) -> bool:
+        """Prints lines of a pod, and returns whether they could be read; one that cannot does not end the others."""
+        container = self.container or _container(pod)
+        try:
+            for line in self.cluster.log(
+                namespace_of(pod), name_of(pod), container=container, follow=follow, tail=tail
+            ):
+                with self._writing:
+                    self.write(f"{prefix}{line}")
+        except (ApiError, UnreachableError) as error:
+            why = NO_CONTAINERS if SIMULATED in str(error) else error
+            with self._writing:
+                self.note(f"{prefix}log of pod {name_of(pod)} not readable: {why}")
+            return False
+        return True
+
+
+def started(pod: Manifest) -> bool:
+    """Whether a pod has containers that can have a log."""
+    return _phase(pod) not in {"pending", ""}
+
+
+def _phase(pod: Manifest) -> str:
+    return text_at(pod, "status", "phase").lower()
+
+
+def _container(pod: Manifest) -> str:
+    names = [text_at(container, "name") for container in maps_at(pod, "spec", "containers")]
+    return text_at(pod, "metadata", "annotations", _DEFAULT) or names[0]

@@ -1,0 +1,255 @@
+"""Notebooks: what a team offers, and the StatefulSet of one, with the rights of a researcher.
+
+A researcher may neither read nor create Secrets, and a guard denies pods that use one. So the token of a notebook is
+made in its container, where those can read it who may open a shell in it, and these may also forward its port.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import Json, int_at, map_at, maps_at, text_at
+from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.cluster.pods import Manifest, label, name_of
+from gpu_tenancy.cluster.reading import State
+from gpu_tenancy.jobs.jobs import read_jobs
+from gpu_tenancy.jobs.overview import JobRow, rows
+from gpu_tenancy.jobs.submitting import Wish, placed
+from gpu_tenancy.jobs.submitting import pod_of as pod_of_wish
+from gpu_tenancy.jobs.terms import Terms
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.manifests.labels import queued
+from gpu_tenancy.model.manifests.pods import container, pod_spec
+from gpu_tenancy.model.names import ACCOUNT, NOTEBOOK, NOTEBOOK_PORT, NOTEBOOK_TOKEN, NOTEBOOKS, USER
+from gpu_tenancy.model.plan.datasets import STORAGE_GROUP
+from gpu_tenancy.model.plan.notebooks import NotebooksOffer
+
+STATEFUL_SET: Final = ("apps/v1", "StatefulSet")
+_HOME: Final = "/home/notebook"
+_PROGRAM: Final = "/opt/gpu-tenancy"
+_COMMAND: Final = ("python3", f"{_PROGRAM}/notebook.py")
+_HOST: Final = "NOTEBOOK_HOST"
+"""Variable of a notebook to which the stack has a route."""
+_LONGEST: Final = 50
+"""Characters of a name: labels of its pod have the name with a hash or a number."""
+_STILL_STOPPING: Final = ("scaling down is still in progress", "scale-down is still being deleted")
+"""What Kueue says until the pod and the Workload of a stopped notebook are gone:
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/statefulset/statefulset_webhook.go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A notebook as a person describes it.
+
+    Attributes:
+        image: empty for the default of the team.
+        size: name; empty for the default of the team.
+        mounts: paths by PersistentVolumeClaim, besides its home.
+        user: whose it is, as a label; empty for nobody's.
+    """
+
+    name: str
+    image: str = ""
+    size: str = ""
+    mounts: Mapping[str, str] | None = None
+    user: str = ""
+
+
+def offered(cluster: Cluster, team: str) -> NotebooksOffer:
+    """What the stack lets people of a team start.
+
+    Raises:
+        ConsoleError: nothing.
+    """
+    text = text_at(cluster.get("v1", "ConfigMap", NOTEBOOKS, team) or {}, "data", "notebooks.json")
+    if not text:
+        raise ConsoleError(
+            f"namespace {team}: no notebooks", f"ask the platform team to set teams.{team}.notebooks in the stack"
+        )
+    try:
+        return TypeAdapter(NotebooksOffer).validate_json(text)
+    except ValidationError as error:
+        raise ConsoleError(
+            f"ConfigMap {team}/{NOTEBOOKS}: is not of this version of `tenancy`", "use the version of the platform team"
+        ) from error
+
+
+def usual_name(user: str) -> str:
+    """The name of a notebook of a user who names none."""
+    return re.sub(r"[^a-z0-9]+", "-", f"notebook-{user}".lower()).strip("-")[:_LONGEST].strip("-")
+
+
+def found(cluster: Cluster, team: str, name: str) -> Manifest | None:
+    """A notebook; None if there is none.
+
+    Raises:
+        ConsoleError: the name is of another StatefulSet.
+    """
+    manifest = cluster.get(*STATEFUL_SET, name, team)
+    if manifest and not label(manifest, NOTEBOOK):
+        raise ConsoleError(f"StatefulSet {team}/{name}: is not a notebook", "set another name")
+    return manifest
+
+
+def existing(cluster: Cluster, team: str, name: str) -> Manifest:
+    """A notebook that must exist.
+
+    Raises:
+        ConsoleError: it does not.
+    """
+    if manifest := found(cluster, team, name):
+        return manifest
+    named = (text_at(one, "metadata", "name") for one in cluster.list(*STATEFUL_SET, namespace=team, labels=NOTEBOOK))
+    known = sorted(named)
+    fix = nearest(name, known) if known else f"start it with `tenancy notebook start {name}`"
+    raise ConsoleError(f"notebook {team}/{name}: not found", fix)
+
+
+def listed(cluster: Cluster, team: str) -> tuple[JobRow, ...]:
+    """The notebooks of a team."""
+    jobs = read_jobs(cluster, team, queued=True)
+    names = {name_of(one) for one in jobs.roots if label(one, NOTEBOOK)}
+    return tuple(row for row in rows(jobs) if row.kind == STATEFUL_SET[1] and row.name in names)
+
+
+def runs(notebook: Manifest) -> bool:
+    """Whether a notebook is started: it runs, or is pending."""
+    return int_at(notebook, "spec", "replicas", otherwise=1) > 0
+
+
+def host_of(notebook: Manifest) -> str:
+    """The host by which browsers reach a notebook; empty without one."""
+    (container, *_) = maps_at(notebook, "spec", "template", "spec", "containers")
+    return next((text_at(one, "value") for one in maps_at(container, "env") if one.get("name") == _HOST), "")
+
+
+def notebook_of(choice: Choice, team: str, offer: NotebooksOffer, state: State) -> dict[str, Any]:
+    """The StatefulSet of a notebook, in the queue of the team.
+
+    Args:
+        choice: what the person wants.
+        team: the namespace.
+        offer: of the team.
+        state: with the kinds of `fit`.
+
+    Raises:
+        ConsoleError: the team is not offered the image or the size, or the name cannot be one.
+    """
+    if not re.fullmatch(rf"[a-z]([-a-z0-9]{{0,{_LONGEST - 2}}}[a-z0-9])?", choice.name):
+        rule = "is not a name of a notebook"
+        fix = f"use at most {_LONGEST} lowercase letters, digits and hyphens, and begin with a letter"
+        raise ConsoleError(f"{choice.name}: {rule}", fix)
+    image, size = choice.image or offer.images[0], choice.size or next(iter(offer.sizes))
+    if image not in offer.images:
+        raise ConsoleError(f"image {image}: team {team} is not offered it", nearest(image, offer.images))
+    if size not in offer.sizes:
+        raise ConsoleError(f"size {size}: team {team} is not offered it", nearest(size, offer.sizes))
+    of = offer.sizes[size]
+    variables = {"HOME": _HOME, "NOTEBOOK_PORT": str(NOTEBOOK_PORT), "JUPYTER_TOKEN_FILE": NOTEBOOK_TOKEN}
+    if host := offer.hosts.get(choice.name):
+        variables[_HOST] = host
+    wish = Wish(
+        image,
+        _COMMAND,
+        gpus=of.gpus,
+        flavor=of.flavor,
+        cpu=of.cpu,
+        memory=of.memory,
+        env=variables,
+        mounts=choice.mounts or {},
+        user=choice.user,
+    )
+    queue, place = placed(wish, team, state)
+    own = {NOTEBOOK: choice.name, **({USER: choice.user} if choice.user else {})}
+    plan = pod_of_wish(wish, place, team, state, Terms(restricted=True, account=ACCOUNT))
+    plan = replace(plan, volumes=replace(plan.volumes, group=STORAGE_GROUP))
+    base = container(plan, "notebook")
+    kernel = {
+        **base,
+        "workingDir": _HOME,
+        "volumeMounts": [
+            {"name": "home", "mountPath": _HOME},
+            {"name": "program", "mountPath": _PROGRAM, "readOnly": True},
+            *base.get("volumeMounts", ()),
+        ],
+        # A pod that is idle is not ready: the CronJob of the platform stops it.
+        "readinessProbe": {
+            "exec": {"command": [*_COMMAND, "idle"]},
+            "periodSeconds": 60,
+            "timeoutSeconds": 30,
+            "failureThreshold": 3,
+        },
+    }
+    pod = pod_spec(plan, kernel)
+    pod["volumes"] = [{"name": "program", "configMap": {"name": NOTEBOOKS}}, *pod.get("volumes", ())]
+    home: dict[str, Json] = {
+        "accessModes": [offer.home.access_mode],
+        "resources": {"requests": {"storage": offer.home.size}},
+        **({"storageClassName": offer.home.storage_class} if offer.home.storage_class else {}),
+    }
+    return {
+        "apiVersion": STATEFUL_SET[0],
+        "kind": STATEFUL_SET[1],
+        "metadata": {"name": choice.name, "namespace": team, "labels": {**queued(queue, None), **own}},
+        "spec": {
+            "replicas": 1,
+            "serviceName": choice.name,
+            "selector": {"matchLabels": {NOTEBOOK: choice.name}},
+            "template": {"metadata": {"labels": own}, "spec": pod},
+            "volumeClaimTemplates": [{"metadata": {"name": "home", "labels": own}, "spec": home}],
+        },
+    }
+
+
+def require_own_home(cluster: Cluster, team: str, choice: Choice) -> None:
+    """Refuses the name of a notebook of somebody else, whose home it would have.
+
+    Raises:
+        ConsoleError: the home is of another user.
+    """
+    claim = cluster.get("v1", "PersistentVolumeClaim", f"home-{choice.name}-0", team)
+    owner = label(claim, USER) if claim else ""
+    if owner and choice.user and owner != choice.user:
+        raise ConsoleError(f"notebook {team}/{choice.name}: its home is of {owner}", "set another name")
+
+
+def scale(cluster: Cluster, notebook: Manifest, replicas: int) -> None:
+    """Starts or stops a notebook; one that is just stopping is started once it has stopped.
+
+    Raises:
+        ApiError: the API server, a guard or Kueue refuses.
+        WaitTimeoutError: its pod does not end.
+    """
+
+    def done() -> bool:
+        try:
+            cluster.patch(Reference.of(notebook), {"spec": {"replicas": replicas}})
+        except ApiError as error:
+            if not any(words in str(error) for words in _STILL_STOPPING):
+                raise
+            return False
+        return True
+
+    cluster.wait_for(lambda: done() or None, timeout=60, poll=1, what="the pod of the notebook to end")
+
+
+def pod_that_runs(cluster: Cluster, notebook: Manifest) -> str:
+    """Name of the pod of a notebook.
+
+    Raises:
+        ConsoleError: it does not run.
+    """
+    team, name = (text_at(notebook, "metadata", key) for key in ("namespace", "name"))
+    if not runs(notebook):
+        raise ConsoleError(f"notebook {team}/{name}: is stopped", f"start it with `tenancy notebook start {name}`")
+    pod = cluster.get("v1", "Pod", f"{name}-0", team) or {}
+    phase = text_at(pod, "status", "phase") or "Pending"
+    if phase != "Running":
+        raise ConsoleError(f"notebook {team}/{name}: is {phase.lower()}", f"see `tenancy why {name} -n {team}`")
+    return text_at(map_at(pod, "metadata"), "name")

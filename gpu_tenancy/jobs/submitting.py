@@ -1,0 +1,380 @@
+"""The object of a job that a person describes in a few words: what it needs of the queue and its nodes is filled in."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from gpu_tenancy.base.amounts import amounts
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import at, maps_at, text_at, texts_at
+from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.base.quantity import CLAIMED, CPU, MEMORY, is_extended
+from gpu_tenancy.cluster.cluster_queues import ClusterQueue
+from gpu_tenancy.cluster.nodes import read_nodes
+from gpu_tenancy.cluster.pods import Manifest, name_of
+from gpu_tenancy.cluster.queues import NO_LOCAL_QUEUE, Queues
+from gpu_tenancy.cluster.reading import State
+from gpu_tenancy.jobs.terms import Terms
+from gpu_tenancy.kueue.api import UNCONSTRAINED
+from gpu_tenancy.model.manifests.jobs import job_manifest
+from gpu_tenancy.model.names import BUCKET, HOLD, USER, Runtime
+from gpu_tenancy.model.plan.datasets import STORAGE_GROUP, Mount, Mounts
+from gpu_tenancy.model.plan.pods import exchange_data, usual_shared_memory
+from gpu_tenancy.model.plan.pools import GPU_TAINT_VALUE, NVIDIA, NodeTaint
+from gpu_tenancy.model.plan.secrets import References, VariableReference
+from gpu_tenancy.model.plan.workloads import SHIPPED, JobPlan, PodPlan, RolePlan
+from gpu_tenancy.model.spec.data import Scratch
+from gpu_tenancy.model.spec.roles import HEAD, KINDS, WORKER
+from gpu_tenancy.model.spec.workloads import Training
+
+_LONGEST: Final = 63
+"""Characters of the value of a label."""
+_UNITS: Final = {CPU: 1000, MEMORY: 2**30}
+"""What the sizes of pods are multiples of."""
+_HEAD: Final = {CPU: 2000, MEMORY: 8 * 2**30}
+"""What the head of a Ray cluster has where the defaults of the namespace are not readable; no tasks run on it."""
+_USUAL: Final = Training.model_fields
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A job as a person describes it.
+
+    Attributes:
+        name: of the object; empty for one that the API server generates from `train-`.
+        gpus: of each pod.
+        nodes: number of pods, which all start together.
+        flavor: of the GPUs; empty for any of the queue.
+        framework: `job` for pods that are alike and know their index, else what connects them.
+        priority: class; empty for the team's.
+        deadline: maximum run time in seconds; None for none of its own.
+        cpu: CPUs of each pod, such as `8`; empty for its GPUs' share.
+        memory: of each pod, such as `64Gi`; empty for its GPUs' share.
+        env: variables.
+        secrets: variables with a key of a Secret: name of the Secret, and key.
+        mounts: paths by PersistentVolumeClaim.
+        user: whose job it is, as a label; empty for nobody's.
+        args: arguments of the image's own command, or of `command`.
+        code: archive of the folder in which the command runs, as `code.packed` has it; empty for none.
+        datasets: claims of `mounts` that are known to be of datasets.
+        shared_memory: size of /dev/shm in bytes, 0 for the container runtime's default; None for that of a stack.
+        scratch: temporary space on the node; None without.
+        stays: whether node autoscalers leave the pods where they run.
+        retries: before it is marked as failed; a TrainJob has those of its runtime.
+        keep: seconds after which it is deleted when finished; a TrainJob has that of its runtime, a RayJob none.
+    """
+
+    image: str
+    command: Sequence[str] = ()
+    name: str = ""
+    gpus: int = 1
+    nodes: int = 1
+    flavor: str = ""
+    framework: Runtime = "job"
+    priority: str = ""
+    deadline: int | None = None
+    cpu: str = ""
+    memory: str = ""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    secrets: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    mounts: Mapping[str, str] = field(default_factory=dict[str, str])
+    user: str = ""
+    args: Sequence[str] = ()
+    code: str = ""
+    datasets: frozenset[str] = frozenset()
+    shared_memory: int | None = None
+    scratch: Scratch | None = None
+    stays: bool = True
+    retries: int = _USUAL["retries"].default
+    keep: int = int(_USUAL["keep"].default)
+
+
+def user_label(username: str) -> str:
+    """A user of the API server as the value of a label: of `anna@example.com` the part `anna`.
+
+    Args:
+        username: as the API server knows it, such as an address, an ARN, or `system:serviceaccount:ml:ci`.
+    """
+    name = re.split("[/:]", username)[-1].partition("@")[0]
+    return re.sub(r"[^A-Za-z0-9._-]", "-", name)[:_LONGEST].strip("._-")
+
+
+def job_of(wish: Wish, team: str, state: State, terms: Terms | None = None) -> dict[str, Any]:
+    """The Job, TrainJob or RayJob of a wish, in the queue of the team, as the same job of a stack.
+
+    Queue, nodes, tolerations, CPU and memory come from the objects that the user may read. What is not readable is left
+    to the defaults of the namespace; GPUs then are `nvidia.com/gpu`.
+
+    Args:
+        wish: what the person wants.
+        team: the namespace.
+        state: with the kinds of `fit`.
+        terms: of the namespace.
+
+    Raises:
+        ConsoleError: the namespace has no queue, the queue does not have the flavor or GPUs, or a command is missing.
+    """
+    return job_manifest(_plan(wish, team, state, terms or Terms()))
+
+
+def _plan(wish: Wish, team: str, state: State, terms: Terms) -> JobPlan:
+    ray = KINDS[wish.framework].submits
+    if wish.code and ray:
+        fix = "bring it by the image, or by a claim of the team with --mount"
+        raise ConsoleError("--code: cannot be combined with --framework ray, whose workers run no command", fix)
+    if wish.code and not wish.command:
+        raise ConsoleError("--code: no command", "add it after `--`: it runs where the code is")
+    if ray and not wish.command:
+        raise ConsoleError("--framework ray: no command", "add it after `--`: the head of the cluster runs it")
+    queue, place = placed(wish, team, state)
+    pod = pod_of(wish, place, team, state, terms)
+    roles = [RolePlan(WORKER, wish.nodes, replace(pod, command=(), args=()) if ray else pod)]
+    if ray:
+        roles.insert(0, RolePlan(HEAD, 1, _head(wish, roles[0].pod, team, state)))
+    return JobPlan(
+        name=wish.name,
+        team=team,
+        queue=queue,
+        framework=wish.framework,
+        roles=tuple(roles),
+        gang=False,
+        retries=wish.retries,
+        deadline=wish.deadline or terms.deadline,
+        keep=wish.keep,
+        runtime=SHIPPED.get(wish.framework),
+        entrypoint=(*wish.command, *wish.args) if ray else (),
+        user=wish.user,
+    )
+
+
+def pod_of(wish: Wish, place: "Place", team: str, state: State, terms: Terms) -> PodPlan:
+    """The pods of a wish."""
+    shared = wish.shared_memory
+    if shared is None and exchange_data(wish.gpus, wish.nodes + KINDS[wish.framework].submits):
+        shared = usual_shared_memory(place.amounts[MEMORY]) if MEMORY in place.amounts else None
+    elif shared is None:
+        shared = 0
+    secrets = sorted(wish.secrets.items())
+    return PodPlan(
+        image=wish.image,
+        command=tuple(wish.command),
+        args=tuple(wish.args),
+        env=dict(wish.env),
+        amounts=place.amounts,
+        node_labels=dict(place.labels),
+        tolerated=place.taints,
+        priority=wish.priority or terms.priority or None,
+        shared_memory=shared,
+        volumes=_mounts(wish, team, state),
+        references=References(tuple(VariableReference(name, "secret", *source) for name, source in secrets)),
+        topology=place.topology,
+        stays=wish.stays,
+        non_root=terms.restricted,
+        account=terms.account,
+        code=wish.code,
+    )
+
+
+def _head(wish: Wish, worker: PodPlan, team: str, state: State) -> PodPlan:
+    """The head of a Ray cluster: on nodes without GPUs, if the queue has any and no flavor is chosen."""
+    _, place = placed(replace(wish, gpus=0, cpu="", memory=""), team, state) if not wish.flavor else ("", None)
+    sizes = _defaults(state) or _HEAD
+    head = replace(worker, amounts=sizes, shared_memory=wish.shared_memory or 0)
+    if place is None or not place.flavors:
+        return head
+    return replace(head, node_labels=dict(place.labels), tolerated=place.taints, topology=place.topology)
+
+
+def _mounts(wish: Wish, team: str, state: State) -> Mounts:
+    """The volumes of a pod: first its datasets, then storage of the team."""
+    claims = {name_of(claim): claim for claim in state.of("PersistentVolumeClaim", team)}
+    cached = {name_of(dataset) for dataset in state.of("Dataset", team)}
+    of_buckets = {name for name, claim in claims.items() if text_at(claim, "metadata", "annotations", BUCKET)}
+    datasets = [name for name in wish.mounts if name in wish.datasets | cached | of_buckets]
+    storage = [name for name in wish.mounts if name not in datasets]
+
+    def writes(name: str) -> bool:
+        modes = at(claims.get(name, {}), "spec", "accessModes")
+        return isinstance(modes, list) and "ReadWriteMany" in modes
+
+    mounts = (
+        *(
+            Mount(f"dataset-{index}", name, wish.mounts[name], not writes(name), cached=name in cached)
+            for index, name in enumerate(datasets)
+        ),
+        *(Mount(f"storage-{index}", name, wish.mounts[name], read_only=False) for index, name in enumerate(storage)),
+    )
+    return Mounts(mounts, wish.scratch, group=STORAGE_GROUP if storage else None)
+
+
+def placed(wish: Wish, team: str, state: State) -> "tuple[str, Place]":
+    """The queue of what a person submits, and what its pods need of the queue and its nodes; see `job_of`.
+
+    Raises:
+        ConsoleError: the namespace has no queue, or the queue does not have the flavor or GPUs.
+    """
+    queues = Queues(state)
+    queue = queues.usual(team)
+    if not queue and state.sees("LocalQueue"):
+        raise ConsoleError(f"namespace {team}: no queue to submit to", NO_LOCAL_QUEUE)
+    return queue or team, _place(wish, queues, queues.homes.get(team, {}).get(queue, ""))
+
+
+def scheduled(job: Mapping[str, Any], schedule: str) -> dict[str, Any]:
+    """The CronJob that creates a Job regularly, which Kueue queues each time; while one runs, no other is created.
+
+    Args:
+        job: with its queue label, which the CronJob itself must not have.
+        schedule: five fields, in UTC.
+
+    Raises:
+        ConsoleError: it is not a Job, or has no name.
+    """
+    metadata = dict(job["metadata"])
+    if job["kind"] != "Job":
+        raise ConsoleError("--schedule: a CronJob creates Jobs only", "remove --framework")
+    if "name" not in metadata:
+        raise ConsoleError("--schedule: no name", "set --name")
+    labels = metadata["labels"]
+    own = {"name": metadata["name"], "namespace": metadata["namespace"]}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {**own, "labels": {key: labels[key] for key in (USER,) if key in labels}},
+        "spec": {
+            "schedule": schedule,
+            "timeZone": "Etc/UTC",
+            "concurrencyPolicy": "Forbid",
+            "jobTemplate": {"metadata": {"labels": labels}, "spec": job["spec"]},
+        },
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What pods need to get to their nodes.
+
+    Attributes:
+        amounts: requests and limits, in base units.
+        labels: node selector.
+        taints: those that they tolerate.
+        topology: annotations by which Kueue selects nodes; empty where a flavor has no topology.
+        flavors: those of the queue on which they can run, as far as it is readable.
+    """
+
+    amounts: Mapping[str, int]
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    taints: tuple[NodeTaint, ...] = ()
+    topology: Mapping[str, str] = field(default_factory=dict[str, str])
+    flavors: tuple[str, ...] = ()
+
+
+def _place(wish: Wish, queues: Queues, name: str) -> Place:
+    """What pods of a ClusterQueue need."""
+    queue = queues.cluster_queues.get(name)
+    written = {CPU: wish.cpu, MEMORY: wish.memory}
+    sizes = amounts({resource: amount for resource, amount in written.items() if amount})
+    flavors = {name_of(flavor): flavor for flavor in queues.state.of("ResourceFlavor")}
+    if queue is None:
+        taint = NodeTaint(NVIDIA, GPU_TAINT_VALUE, "NoSchedule")
+        return Place({**sizes, **({NVIDIA: wish.gpus} if wish.gpus else {})}, {}, (taint,) if wish.gpus else ())
+    # Each flavor of a group lists all of its resources, with 0 of those that its nodes do not have.
+    offered = [line for line, quota in queue.spec.quotas.items() if quota.nominal or quota.borrowing_limit != 0]
+    with_gpus = {flavor for flavor, resource in offered if _is_gpu(resource)}
+    lines = [line for line in offered if _is_gpu(line[1]) == bool(wish.gpus)]
+    known = dict.fromkeys(flavor for flavor, _ in lines)
+    if wish.flavor and wish.flavor not in known:
+        of_gpus = "GPUs" if wish.gpus else "CPUs"
+        raise ConsoleError(
+            f"flavor {wish.flavor}: queue {queue.name} has no {of_gpus} of it", nearest(wish.flavor, known)
+        )
+    # Pods without GPUs stay away from nodes with GPUs, unless a person chooses these.
+    avoided = with_gpus if not wish.gpus else set[str]()
+    lines = [line for line in lines if (line[0] == wish.flavor if wish.flavor else line[0] not in avoided)]
+    if wish.gpus and not lines:
+        raise ConsoleError(f"queue {queue.name} has no GPUs", "ask the platform team for a guarantee, or set --gpus 0")
+    names = dict.fromkeys(flavor for flavor, _ in lines)
+    chosen = [flavors[flavor] for flavor in names if flavor in flavors]
+    if wish.gpus:
+        resource = _resource({resource for _, resource in lines}, queue)
+        sizes = {**_share(resource, wish, chosen, queue, queues), **sizes, resource: wish.gpus}
+    else:
+        sizes = {**_defaults(queues.state), **sizes}
+    levels = chosen and all(text_at(flavor, "spec", "topologyName") for flavor in chosen)
+    return Place(
+        sizes,
+        texts_at(chosen[0], "spec", "nodeLabels") if len(names) == len(chosen) == 1 else {},
+        tuple(_taints(chosen)),
+        {UNCONSTRAINED: "true"} if levels else {},
+        tuple(names),
+    )
+
+
+def _is_gpu(resource: str) -> bool:
+    return is_extended(resource) and resource not in CLAIMED
+
+
+def _resource(found: set[str], queue: ClusterQueue) -> str:
+    """The one resource of GPUs, or whole ones where there are also others."""
+    if len(found) > 1 and NVIDIA not in found:
+        raise ConsoleError(f"queue {queue.name} has {', '.join(sorted(found))}", "choose by --flavor")
+    return NVIDIA if NVIDIA in found else min(found)
+
+
+def _taints(flavors: Sequence[Manifest]) -> Iterable[NodeTaint]:
+    """The taints of some flavors, each once, except those of a hold for maintenance."""
+    taints = (taint for flavor in flavors for taint in maps_at(flavor, "spec", "nodeTaints"))
+    made = (NodeTaint(*(text_at(taint, key) for key in ("key", "value", "effect"))) for taint in taints)
+    return dict.fromkeys(taint for taint in made if taint.key != HOLD)
+
+
+def _defaults(state: State) -> dict[str, int]:
+    """CPU and memory of a pod without GPUs, as for the jobs of a stack: what containers of the namespace request."""
+    found: dict[str, int] = {}
+    for bounds in state.of("LimitRange"):
+        for bound in maps_at(bounds, "spec", "limits"):
+            if text_at(bound, "type") == "Container":
+                found |= amounts(at(bound, "defaultRequest"))
+    return {name: max(unit, found[name] // unit * unit) for name, unit in _UNITS.items() if name in found}
+
+
+def _share(
+    resource: str, wish: Wish, flavors: Sequence[Manifest], queue: ClusterQueue, queues: Queues
+) -> dict[str, int]:
+    """CPU and memory of a pod: its GPUs'' part of the smallest node less 10 %, and at most their part of the limit.
+
+    The 10 % are for the node's own daemons. Both are as for the jobs of a stack; a container has at most what the
+    namespace admits. Empty where nothing is readable.
+    """
+    limits = {line: queues.quotas.potential_available(queue.name, line) for line in queue.spec.quotas}
+    share: dict[str, int] = {}
+    for name, unit in _UNITS.items():
+        of_node = [whole[name] * 9 // 10 // whole[resource] for whole in _nodes(resource, flavors, queues.state)]
+        of_queue = [
+            limits[flavor, name] // gpus
+            for (flavor, counted), gpus in limits.items()
+            if counted == resource and gpus and (flavor, name) in limits and wish.flavor in {"", flavor}
+        ]
+        most = [part * wish.gpus for part in (*of_node, *of_queue)]
+        if most:
+            amount = min((*most, *_maxima(name, queues.state)))
+            share[name] = max(unit, amount // unit * unit)
+    return share
+
+
+def _nodes(resource: str, flavors: Sequence[Manifest], state: State) -> Iterator[Mapping[str, int]]:
+    """What nodes of some flavors have, if they have such GPUs."""
+    selectors = [texts_at(flavor, "spec", "nodeLabels") for flavor in flavors]
+    for node in read_nodes(state.of("Node"), ()):
+        suits = any(labels.items() <= node.labels.items() for labels in selectors)
+        if suits and node.whole.get(resource) and {CPU, MEMORY} <= node.whole.keys():
+            yield node.whole
+
+
+def _maxima(resource: str, state: State) -> Iterator[int]:
+    """The most of a resource that containers of the namespace may have."""
+    for bounds in state.of("LimitRange"):
+        for bound in maps_at(bounds, "spec", "limits"):
+            if text_at(bound, "type") == "Container" and (most := amounts(at(bound, "max")).get(resource)):
+                yield most

@@ -1,0 +1,1 @@
+"""Holds of teams, flavors and pools of a running cluster for maintenance."""

@@ -1,0 +1,260 @@
+"""Holds a team, a flavor or a pool of a running cluster for maintenance, and releases it.
+
+A team is held by the `stopPolicy` of its ClusterQueue. Kueue cannot stop a ResourceFlavor, but assigns it to no pods
+that do not tolerate its `nodeTaints`: a taint is added to the flavor alone, so pods that run are not affected. A pool
+is held by its flavor.
+https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/#stoppolicy,
+https://kueue.sigs.k8s.io/docs/concepts/resource_flavor/#resourceflavor-taints (read 2026-11-24)
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from gpu_tenancy.base.amounts import leading_text
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import Json, at, maps_at, texts_at
+from gpu_tenancy.base.problems import nearest
+from gpu_tenancy.base.quantity import add
+from gpu_tenancy.base.texts import plural
+from gpu_tenancy.cluster.holds import Hold, holds_of
+from gpu_tenancy.cluster.pods import Manifest, name_of, named
+from gpu_tenancy.cluster.queues import Queues
+from gpu_tenancy.cluster.reading import KUEUE, Kind, State
+from gpu_tenancy.cluster.workloads import Workload
+from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.kube.request import FIELD_MANAGER, HOLDING
+from gpu_tenancy.kube.waiting import is_true
+from gpu_tenancy.model.names import HOLD
+
+KINDS: Final[tuple[Kind, ...]] = (
+    "ClusterQueue",
+    "Cohort",
+    "LocalQueue",
+    "Namespace",
+    "Node",
+    "ResourceFlavor",
+    "Workload",
+)
+_TEST_FAILED: Final = 422
+_ANNOTATION: Final = "/metadata/annotations/" + HOLD.replace("/", "~1")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is held or released: a ClusterQueue or a ResourceFlavor, and the workloads that it concerns."""
+
+    manifest: Manifest
+    kind: str
+    pending: tuple[Workload, ...]
+    running: tuple[Workload, ...]
+
+    @property
+    def name(self) -> str:
+        """Of the object."""
+        return name_of(self.manifest)
+
+    @property
+    def reference(self) -> Reference:
+        """Of the object."""
+        return Reference(KUEUE, self.kind, self.name)
+
+    @property
+    def hold(self) -> Hold | None:
+        """The hold that there is."""
+        return Hold.of({**self.manifest, "kind": self.kind})
+
+    def consequences(self, *, drain: bool) -> Iterator[str]:
+        """Who waits and what is evicted, for the question."""
+        yield f"pending, not admitted while it is held: {_counted(self.pending)}"
+        yield f"running, {'evicted and pending again' if drain else 'not interrupted'}: {_counted(self.running)}"
+
+    def held_by(self, user: str, until: datetime | None, *, drain: bool) -> Hold:
+        """The hold to set.
+
+        Raises:
+            ConsoleError: it is held already.
+        """
+        if self.hold:
+            fix = f"release it first: `tenancy cluster release {self.name}`"
+            raise ConsoleError(f"{self.name}: already {self.hold.text}", fix)
+        since = datetime.now(UTC).replace(microsecond=0)
+        end = until.isoformat() if until else ""
+        bare = Hold(self.name, self.kind, user, since.isoformat(), end)
+        before = at(self.manifest, *bare.path)
+        if self.kind == "ClusterQueue":
+            after: Json = "HoldAndDrain" if drain else "Hold"
+        else:
+            value = end[:16].replace(":", ".") if end else "held"
+            after = [*maps_at(self.manifest, *bare.path), {"key": HOLD, "value": value, "effect": "NoSchedule"}]
+        return replace(bare, before=before, after=after)
+
+
+def find(state: State, name: str) -> Subject:
+    """The ClusterQueue of a team, or the ResourceFlavor with a name or with a pool's nodes alone.
+
+    Args:
+        state: of the cluster.
+        name: a namespace, a ClusterQueue, a ResourceFlavor or the value of a node label, such as a pool's; with
+            `ClusterQueue/` or `ResourceFlavor/` before it, an object of this kind.
+
+    Raises:
+        ConsoleError: nothing or several objects have the name, or a pool shares its flavor.
+    """
+    for missing in state.refused("ClusterQueue", "ResourceFlavor", "Workload", "LocalQueue"):
+        raise ConsoleError(missing.text, "use the kubeconfig of an administrator")
+    queues = Queues(state)
+    kind, _, called = name.rpartition("/")
+    flavors = {name_of(flavor) for flavor in state.of("ResourceFlavor")}
+    of_team = set(queues.homes.get(called, {}).values()) or ({called} & queues.cluster_queues.keys())
+    choices = [("ClusterQueue", queue) for queue in sorted(of_team)]
+    choices += [("ResourceFlavor", flavor) for flavor in ([called] if called in flavors else [])]
+    choices = [choice for choice in choices if kind.lower() in {"", choice[0].lower()}]
+    if not choices and not kind:
+        choices = [("ResourceFlavor", flavor) for flavor in _flavor_of_pool(queues, called)]
+    if not choices:
+        known = sorted({*queues.cluster_queues, *queues.homes, *flavors})
+        raise ConsoleError(f"{name}: no team, flavor or pool has this name", nearest(called, known))
+    if len(choices) > 1:
+        listed = " or ".join("/".join(choice) for choice in choices)
+        raise ConsoleError(f"{name}: several objects match", f"specify {listed}")
+    return _subject(queues, *choices[0])
+
+
+def subject_of(queues: Queues, hold: Hold) -> Subject:
+    """The object of a hold."""
+    return _subject(queues, hold.kind, hold.name)
+
+
+def _subject(queues: Queues, kind: str, name: str) -> Subject:
+    def concerned(workload: Workload) -> bool:
+        if kind == "ClusterQueue":
+            return queues.holder_of(workload) == name
+        queue = queues.cluster_queues.get(queues.queue_of(workload))
+        offered = {flavor for flavor, _ in queue.spec.quotas} if queue else set[str]()
+        return name in ({flavor for flavor, _ in workload.held} if workload.held else offered)
+
+    own: Kind = "ClusterQueue" if kind == "ClusterQueue" else "ResourceFlavor"
+    manifest = next(item for item in queues.state.of(own) if name_of(item) == name)
+    pending = tuple(work for work in queues.workloads if work.stage == "waiting" and concerned(work))
+    running = tuple(work for work in queues.workloads if work.stage in {"admitted", "checked"} and concerned(work))
+    return Subject(manifest, kind, pending, running)
+
+
+def _flavor_of_pool(queues: Queues, pool: str) -> list[str]:
+    """The flavor whose nodes are all of a pool.
+
+    Raises:
+        ConsoleError: the flavor has other nodes too, or the pool's nodes have several flavors.
+    """
+    labels = {
+        name_of(node): next((key for key, value in texts_at(node, "metadata", "labels").items() if value == pool), "")
+        for node in queues.state.of("Node")
+    }
+    inside = {queues.flavor_by_node[node] for node, key in labels.items() if key and node in queues.flavor_by_node}
+    outside = {queues.flavor_by_node[node] for node, key in labels.items() if not key and node in queues.flavor_by_node}
+    if not inside:
+        return []
+    if len(inside) > 1 or inside & outside:
+        key = next(key for key in labels.values() if key)
+        raise ConsoleError(
+            f"{pool}: Kueue holds whole flavors only, and its nodes are not those of one: {', '.join(sorted(inside))}",
+            f"hold the flavor, or cordon the nodes, whose GPUs Kueue counts further: `kubectl cordon -l {key}={pool}`",
+        )
+    return sorted(inside)
+
+
+def hold(cluster: Cluster, subject: Subject, held: Hold) -> None:
+    """Holds an object.
+
+    Raises:
+        ConsoleError: it was changed since it was read.
+    """
+    operations = _field(held, held.before, held.after)
+    if not at(subject.manifest, "metadata", "annotations"):
+        operations.append({"op": "add", "path": "/metadata/annotations", "value": {}})
+    operations.append({"op": "add", "path": _ANNOTATION, "value": held.annotation})
+    _amend(cluster, subject, operations, HOLDING)
+
+
+def releasing(held: Hold) -> list[dict[str, Json]]:
+    """The JSON patch that restores what was there before a hold, if nobody changed it since."""
+    return [
+        {"op": "test", "path": _ANNOTATION, "value": held.annotation},
+        *_field(held, held.after, held.before),
+        {"op": "remove", "path": _ANNOTATION},
+    ]
+
+
+def release(cluster: Cluster, subject: Subject, held: Hold) -> None:
+    """Restores what was there before a hold.
+
+    Raises:
+        ConsoleError: somebody changed the field since; nothing is changed.
+    """
+    # By another manager than the hold's, so that the next apply of a deployment can change the field again.
+    _amend(cluster, subject, releasing(held))
+
+
+def _amend(
+    cluster: Cluster, subject: Subject, operations: Sequence[dict[str, Json]], manager: str = FIELD_MANAGER
+) -> None:
+    try:
+        cluster.amend(_served(cluster, subject.reference), operations, manager=manager)
+    except ApiError as error:
+        if error.status != _TEST_FAILED:
+            raise
+        field = ".".join(Hold(subject.name, subject.kind, "", "").path)
+        problem = f"{subject.kind} {subject.name}: {field} was changed by others since it was read or held"
+        raise ConsoleError(problem, f"set {field} by hand, and remove the annotation {HOLD}") from error
+
+
+def _served(cluster: Cluster, reference: Reference) -> Reference:
+    """The same in v1beta1, where a cluster has an older Kueue."""
+    return cluster.served(reference) or reference
+
+
+def _field(held: Hold, expected: Json, wanted: Json) -> list[dict[str, Json]]:
+    """Operations that change the field of a hold if it is as expected; None is a field that is not set."""
+    path = "/" + "/".join(held.path)
+    test: list[dict[str, Json]] = [] if expected is None else [{"op": "test", "path": path, "value": expected}]
+    change: dict[str, Json] = {"op": "add", "path": path, "value": wanted}
+    return [*test, {"op": "remove", "path": path} if wanted is None else change]
+
+
+def evict(cluster: Cluster, workloads: Sequence[Workload], *, timeout: float = 900) -> None:
+    """Evicts workloads, which are then pending again: deactivates each, and activates it when Kueue has evicted it.
+
+    Raises:
+        WaitTimeoutError: Kueue does not evict one; it stays deactivated.
+    """
+    references = [_served(cluster, Reference(KUEUE, "Workload", work.name, work.namespace)) for work in workloads]
+    for reference in references:
+        cluster.patch(reference, {"spec": {"active": False}})
+    for reference in references:
+
+        def evicted(reference: Reference = reference) -> bool:
+            live = cluster.get(*reference)
+            return live is None or not is_true(live, "QuotaReserved")
+
+        cluster.wait_for(evicted, timeout=timeout, what=f"{reference} to be evicted")
+        if cluster.exists(*reference):
+            cluster.patch(reference, {"spec": {"active": True}})
+
+
+def all_holds(state: State) -> list[Hold]:
+    """The holds of queues and flavors."""
+    return [*holds_of(state.of("ClusterQueue")), *holds_of(state.of("ResourceFlavor"))]
+
+
+def _counted(workloads: Sequence[Workload]) -> str:
+    """Number, pods, requests and names with their GPUs."""
+    count = plural(len(workloads), "workload")
+    if not workloads:
+        return count
+    pods = plural(sum(pods.count for work in workloads for pods in work.sets), "pod")
+    names = [f"{work.label} ({leading_text(work.total)})" for work in workloads]
+    return f"{count}, {pods}, {leading_text(add(*(work.total for work in workloads)))}: {named(names)}"

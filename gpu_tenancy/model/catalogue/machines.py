@@ -1,0 +1,116 @@
+"""How machine types can be bought, and what of their CPU and memory pods can have: the rules of each cloud."""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal, Self, TypeAlias
+
+from pydantic import Field, model_validator
+
+from gpu_tenancy.model.catalogue.rows import Fact, Row
+from gpu_tenancy.model.fields import Bytes, Count, Cpu, Positive
+
+Share: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
+
+
+class _Step(Row):
+    up_to: int | None = None
+    share: Share
+
+
+class _CpuStep(_Step):
+    up_to: Cpu | None = None
+
+
+class _MemoryStep(_Step):
+    up_to: Bytes | None = None
+
+
+class _Pods(Row):
+    most: Positive
+    below: Cpu = 0
+    few: Count = 0
+
+
+class _KubeMemory(Row):
+    steps: tuple[_MemoryStep, ...] = ()
+    base: Bytes = 0
+    per_pod: Bytes = 0
+    pods: _Pods | None = None
+    most: Share | None = None
+
+    def kept(self, cpu: int, memory: int) -> float:
+        pods = 0 if self.pods is None else self.pods.few if cpu < self.pods.below else self.pods.most
+        by_pods = self.base + self.per_pod * pods
+        return _stepped(memory, self.steps) + min(by_pods, memory * (self.most or 1))
+
+
+class _Unseen(Fact):
+    share: Share
+
+
+class Reserved(Fact):
+    """CPU and memory of a cloud's machines that are not allocatable.
+
+    Attributes:
+        cpu: shares of the CPU that the kubelet reserves, each up to an amount.
+        memory: memory that the kubelet reserves: by such steps, or by the maximum number of pods (`few` on machines
+            with fewer than `below` CPUs), at most the share `most` of the machine.
+        eviction: the kubelet's eviction threshold in bytes.
+        unseen: share of the nominal memory that hypervisor, firmware and kernel use, so that the kubelet does not see
+            it.
+    """
+
+    cpu: list[_CpuStep]
+    memory: _KubeMemory
+    eviction: Bytes
+    unseen: _Unseen
+
+    def left(self, cpu: int, memory: int) -> tuple[float, float]:
+        """Allocatable millicores and bytes of a machine, not rounded."""
+        seen = memory * (1 - self.unseen.share)
+        return cpu - _stepped(cpu, self.cpu), seen - self.memory.kept(cpu, memory) - self.eviction
+
+
+def _stepped(amount: int, steps: Sequence[_Step]) -> float:
+    total, start = 0.0, 0
+    for step in steps:
+        end = amount if step.up_to is None else min(amount, step.up_to)
+        total += max(0, end - start) * step.share
+        start = max(start, end)
+    return total
+
+
+CapacityType: TypeAlias = Literal["on-demand", "spot", "reserved", "capacity-block", "flex-start", "queued"]
+
+
+class Purchase(Row):
+    """How a machine type can be bought. A capacity type that is neither in `has` nor in `lacks` is unknown.
+
+    Attributes:
+        has: capacity types that it has.
+        lacks: capacity types that it does not have.
+        reservations: which reservations it has: created at any time at the price on demand, agreed for a date in the
+            future, or booked for some days in a calendar.
+        zones: the only zones that have it; empty if that is not known.
+    """
+
+    has: tuple[CapacityType, ...]
+    lacks: tuple[CapacityType, ...] = ()
+    reservations: tuple[Literal["on-demand", "future", "calendar"], ...] = ()
+    zones: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        if both := set(self.has) & set(self.lacks):
+            msg = f"{', '.join(sorted(both))} is both in has and in lacks"
+            raise ValueError(msg)
+        return self
+
+
+class PurchaseRow(Purchase, Fact):
+    """How the machine types of a family can be bought."""
+
+
+def purchase_of(machine: str, families: dict[str, PurchaseRow]) -> PurchaseRow | None:
+    """The row of a machine type: of the family with the longest name that its name starts with; None if unknown."""
+    fitting = [family for family in families if machine.startswith(family)]
+    return families[max(fitting, key=len)] if fitting else None

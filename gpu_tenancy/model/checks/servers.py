@@ -1,0 +1,344 @@
+"""Checks of servers: engines and models, declared load, and what clients outside of the cluster reach."""
+
+from bisect import bisect
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from pydantic.alias_generators import to_snake
+
+from gpu_tenancy.base.problems import Path, Problem, dotted
+from gpu_tenancy.base.quantity import format_bytes, format_duration
+from gpu_tenancy.model.catalogue.engines import Engine, engines
+from gpu_tenancy.model.checks.references import known_in
+from gpu_tenancy.model.checks.secrets import declared, key_of
+from gpu_tenancy.model.plan.needs import predates, there
+from gpu_tenancy.model.plan.pods import PodSize, flavor_of, limits, pod_size
+from gpu_tenancy.model.plan.servers import engine_of, grace_period, of_server
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.signals import KINDS, histogram_of, names_of, targets
+from gpu_tenancy.model.plan.supply import Flavor
+from gpu_tenancy.model.sizing import Size, nodes_of
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.spec.serving import NO_METRICS, Canary, NotebooksExpose, ServerExpose
+from gpu_tenancy.model.spec.teams import Team
+from gpu_tenancy.model.spec.workloads import Load, ScaleOn, Server
+
+IMAGE_VOLUMES: Final = (1, 35)
+"""Kubernetes whose pods can mount images without further settings:
+https://kubernetes.io/docs/tasks/configure-pod-container/image-volumes/."""
+
+
+def engine_problems(tree: Tree) -> Iterator[Problem]:
+    """Servers whose engine, model or end contradicts the rest of the stack."""
+    yield from _measured(tree.stack)
+    for team, spec in tree.stack.teams.items():
+        for name, server in spec.serving.items():
+            path = ("teams", team, "serving", name)
+            if engine := engine_of(server):
+                yield from _run(path, server, engine)
+            if flavor := flavor_of(tree, team, server):
+                yield from _gpus(tree, path, server, flavor)
+            yield from _image(tree, path, server)
+            yield from _end(tree, path, server)
+            yield from _level(path, server)
+            yield from _signals(tree, path, server)
+            if server.metrics.model_fields_set and not engine_of(server) and not there(tree, "prometheus"):
+                rule, fix = (
+                    "has no effect: operators.prometheus is off",
+                    "set it to here or installed, or remove metrics",
+                )
+                yield Problem((*path, "metrics"), rule, fix, about=(("operators",),))
+
+
+def _measured(stack: Stack) -> Iterator[Problem]:
+    """Settings of Prometheus for metrics that no server has."""
+    metrics, servers = stack.metrics, (server for team in stack.teams.values() for server in team.serving.values())
+    idle = metrics.histogram is None and all(server.metrics == NO_METRICS for server in servers)
+    if idle and metrics.model_fields_set & {"by", "prometheus"}:
+        key = "by" if metrics.by else "prometheus"
+        rule = f"sets {key} without histogram, so nothing is measured"
+        fix = f"set histogram to the one that your servers expose, such as inference_latency_seconds, or remove {key}"
+        yield Problem(("metrics",), rule, fix, about=(("teams",),))
+
+
+def _run(path: Path, server: Server, engine: Engine) -> Iterator[Problem]:
+    """What the engine needs, and what it sets itself."""
+    if server.model is None:
+        fix = "add it: {dataset: NAME}, {volume: NAME} or {image: IMAGE}"
+        yield Problem((*path, "model"), f"required key is missing: {engine.title} serves a model", fix)
+    if not server.gpus:
+        yield Problem((*path, "gpus"), f"is too few: {engine.title} needs GPUs", "set 1 or more", "0")
+    command = " ".join(engine.command)
+    for key, own in (("", server), ("worker", server.worker)):
+        place = (*path, key) if key else path
+        if own and own.command:
+            rule = f"is set by engine: {server.engine} ({command})"
+            yield Problem((*place, "command"), rule, "remove it, or set engine: custom", " ".join(own.command))
+        for index, text in enumerate(own.args if own else ()):
+            yield from _argument((*place, "args", index), text, server, engine)
+
+
+def _argument(place: Path, text: str, server: Server, engine: Engine) -> Iterator[Problem]:
+    """An argument by hand that follows from a key; the parser takes `_` for `-`, and `=` before the value."""
+    name = text.partition("=")[0]
+    long = name.replace("_", "-")
+    for argument in engine.arguments:
+        if long == argument.name or (argument.short and name == argument.short):
+            value = of_server(argument, server) if argument.of != "none" else None
+            sets = f"is set from {argument.key}" if value is None else f"is set to {value} from {argument.key}"
+            rule = f"{sets} by engine: {server.engine}"
+            yield Problem(place, rule, f"remove it with its value, and change {argument.key}", text)
+
+
+def _gpus(tree: Tree, path: Path, server: Server, flavor: Flavor) -> Iterator[Problem]:
+    """GPUs that the engine cannot use as one, or that cannot hold the model."""
+    pools = [tree.pools[pool.name] for pool in flavor.pools if pool.name in tree.pools]
+    engine, about = engine_of(server), (("pools",),)
+    shared = next((pool for pool in pools if pool.pool.sharing), None)
+    if shared:
+        if engine and server.gpus > 1:
+            parts = f"parts of GPUs (pools.{shared.name}.sharing)"
+            rule = f"are {parts}, between which {engine.title} cannot split a model"
+            yield Problem((*path, "gpus"), rule, "set 1, or use a flavor with whole GPUs", str(server.gpus), about)
+        return
+    memory = min((pool.model.memory for pool in pools if pool.model), default=0)
+    size = server.model.size if server.model else None
+    if not size or not memory or not server.gpus:
+        return
+    count = server.gpus * server.nodes
+    part = engine.gpu_memory if engine else 100
+    room = memory * count * part // 100
+    if size > room:
+        uses = f", of which {engine.title} uses {part} %" if engine else ""
+        rule = f"does not fit the {count} {flavor.name} GPUs of a replica: {format_bytes(memory * count)}{uses}"
+        least = -(-size * 100 // (memory * part * server.nodes))
+        fix = f"set gpus to {least} or more, or use a larger flavor or more nodes"
+        yield Problem((*path, "model", "size"), rule, fix, format_bytes(size), about)
+
+
+def _image(tree: Tree, path: Path, server: Server) -> Iterator[Problem]:
+    cluster = tree.stack.cluster
+    if server.model and server.model.image and predates(cluster, IMAGE_VOLUMES):
+        since = ".".join(map(str, IMAGE_VOLUMES))
+        rule = f"needs Kubernetes {since} or later to be mounted, but the cluster has {cluster.kubernetes}"
+        fix = "use dataset or volume, or a later version"
+        yield Problem((*path, "model", "image"), rule, fix, server.model.image, (("cluster",),))
+
+
+def _level(path: Path, server: Server) -> Iterator[Problem]:
+    """Times that no metric measures, or that are between the buckets of its histogram."""
+    engine, level = engine_of(server), server.service_level
+    for key, within in (("firstToken", level.first_token), ("latency", level.latency)):
+        place = (*path, "serviceLevel", key)
+        if within is not None and not getattr(server.metrics, to_snake(key)):
+            rule = f"is not measured: metrics.{key} of the server is not set"
+            yield Problem(place, rule, "set it to the histogram of the server, or remove it", format_duration(within))
+        elif within is not None and engine and within not in engine.buckets[key]:
+            below, above = _around(within, engine.buckets[key])
+            rule = f"is not a bound of the buckets of {engine.title}'s histogram"
+            yield Problem(place, rule, f"set {below} or {above}", format_duration(within))
+
+
+def _signals(tree: Tree, path: Path, server: Server) -> Iterator[Problem]:
+    """Targets that nothing measures, and replicas that nothing could start again."""
+    scale_on, metrics = server.scale_on or ScaleOn(), tree.stack.metrics
+    place, about = (*path, "scaleOn"), (("metrics",),)
+    for key, target in targets(scale_on).items():
+        needed = " and ".join(f"metrics.{name}" for name in KINDS[key].metrics)
+        if names_of(KINDS[key], server) is None:
+            rule = f"needs {needed} of the server, so the autoscaler would never scale"
+            yield Problem((*place, key), rule, "set the names of its metrics", f"{target:g}")
+    flavor = flavor_of(tree, str(path[1]), server)
+    if scale_on.gpu is not None and not (server.gpus and flavor and str(flavor.resource).startswith("nvidia.com/")):
+        rule, fix = "needs GPUs of NVIDIA, which its exporter measures", "remove it, or use another target"
+        yield Problem((*place, "gpu"), rule, fix, str(scale_on.gpu), (("pools",),))
+    if scale_on.query and metrics.by == "adapter":
+        rule, fix = "needs KEDA: the adapter serves metrics of pods only", "set metrics.by: keda, or remove it"
+        yield Problem((*place, "query"), rule, fix, about=about)
+    served = scale_on.latency_p99 is not None and histogram_of(metrics, server) is None
+    if served and len(scale_on.measured) > 1 and metrics.by != "adapter":
+        rule = "is served by an adapter, and KEDA serves the other targets; a server has one autoscaler"
+        fix = "set metrics.histogram in place of metrics.latencyP99, or remove one of them"
+        yield Problem((*place, "latencyP99"), rule, fix, format_duration(scale_on.latency_p99 or 0), about)
+    if server.autoscaled and server.replicas.min == 0 and (scale_on.query is None or metrics.by == "adapter"):
+        rule = "needs scaleOn.query and KEDA: a server without pods measures nothing, and other autoscalers keep a pod"
+        fix = "set scaleOn.query to what is requested of it, or set 1 or more"
+        yield Problem((*path, "replicas", "min"), rule, fix, "0", about)
+
+
+def _around(value: float, bounds: Sequence[float]) -> tuple[str, str]:
+    place = min(max(bisect(bounds, value), 1), len(bounds) - 1)
+    return format_duration(bounds[place - 1]), format_duration(bounds[place])
+
+
+def _end(tree: Tree, path: Path, server: Server) -> Iterator[Problem]:
+    """A grace period that the guards would reject."""
+    grace, most = grace_period(server), tree.stack.guards.periods.servers
+    if grace is None or server.drain is None or tree.stack.guards_action == "off" or grace <= most:
+        return
+    bound = f"guards.grace.servers ({format_duration(most)})"
+    rule = f"needs a grace period of {format_duration(grace)}, which exceeds {bound}"
+    fix = f"set at most {format_duration(server.drain - (grace - most))}, or raise guards.grace.servers"
+    yield Problem((*path, "drain"), rule, fix, format_duration(server.drain), (("guards",),))
+
+
+def load_problems(tree: Tree) -> Iterator[Problem]:
+    """Servers that cannot have the replicas for their load, or that scale too late for its latency."""
+    for team, spec in tree.stack.teams.items():
+        for name, server in spec.serving.items():
+            pod = pod_size(tree, team, server)
+            if server.load and pod:
+                path = ("teams", team, "serving", name)
+                yield from _replicas(tree, path, server, size_of(server, server.load, pod), pod.flavor)
+                yield from _latency(path, server, server.load)
+
+
+def size_of(server: Server, load: Load, pod: PodSize) -> Size:
+    """The size of a server of a stack from its load."""
+    nodes = nodes_of(pod.flavor, pod.amounts)
+    return Size(load.rate, load.per_replica, server.surge or 0, nodes, headroom=load.headroom == "node")
+
+
+def _replicas(tree: Tree, path: tuple[str, ...], server: Server, size: Size, flavor: Flavor) -> Iterator[Problem]:
+    has, further = server.replicas.max, server.burst.max if server.burst else 0
+    if has + further >= size.replicas:
+        return
+    fix = f"raise it to {size.replicas - further}"
+    owner = tree.queue_of(path[1])
+    if flavor.resource and server.gpus:
+        gpus = (size.peak - further) * server.nodes * server.gpus
+        limit = limits(tree, owner, flavor, gang=False).get(flavor.resource, 0)
+        if gpus > limit:
+            fix += f", and teams.{owner}.gpus.{flavor.name}.limit from {limit} to {gpus}"
+    if further:
+        fix += f", or burst.max from {further} to {size.replicas - has}"
+    if has + further >= size.needed:
+        fix += ", or set load.headroom: none"
+    rule = f"{f'and {further} of its burst ' if further else ''}cannot carry the load: {size.arithmetic()}"
+    yield Problem((*path, "replicas", "max"), rule, fix, str(has), (path, ("pools",)))
+
+
+def _latency(path: Path, server: Server, load: Load) -> Iterator[Problem]:
+    target = server.scale_on.latency_p99 if server.scale_on else None
+    if target is not None and load.latency is not None and target > load.latency:
+        most = format_duration(load.latency)
+        rule = f"is above the latency of the load, {most}: the autoscaler would add replicas too late"
+        yield Problem((*path, "scaleOn", "latencyP99"), rule, f"set {most} or less", format_duration(target), (path,))
+
+
+MOST_BACKENDS: Final = 16
+"""Services of a rule of an HTTPRoute: https://gateway-api.sigs.k8s.io/reference/spec/#httprouterule."""
+
+_ALL: Final = 100
+"""Percent of the requests."""
+
+
+def exposure_problems(tree: Tree) -> Iterator[Problem]:
+    """Hosts, Gateways and reaches that the team may not use, hosts of two servers, and wrong canaries."""
+    hosts: dict[str, Path] = {}
+    for team, spec in tree.stack.teams.items():
+        for name, server in spec.serving.items():
+            path = ("teams", team, "serving", name)
+            if server.burst_of:
+                continue
+            if server.canary:
+                yield from _canary(spec, path, server, server.canary)
+            elif server.expose:
+                yield from _allowed((*path, "expose"), team, spec, server.expose)
+                yield from _key((*path, "expose", "apiKey"), spec, server, server.expose)
+                yield from _parts(path, spec)
+                other = hosts.setdefault(server.expose.host, (*path, "expose", "host"))
+                if other != (*path, "expose", "host"):
+                    fix = "set another host, or canary in place of expose if it gets a part of the requests"
+                    yield Problem(
+                        (*path, "expose", "host"), f"is also {dotted(other)}", fix, server.expose.host, (other,)
+                    )
+        if spec.notebooks and spec.notebooks.expose:
+            yield from _notebooks(("teams", team, "notebooks", "expose"), team, spec, spec.notebooks.expose, hosts)
+
+
+def _notebooks(path: Path, team: str, spec: Team, expose: NotebooksExpose, hosts: dict[str, Path]) -> Iterator[Problem]:
+    yield from _gateway((*path, "gateway"), team, spec, expose.gateway)
+    for index, (name, host) in enumerate(expose.hosts.items()):
+        place: Path = (*path, "names", index)
+        yield from _host(place, team, spec, host)
+        if (other := hosts.setdefault(host, place)) != place:
+            yield Problem(place, f"is also {dotted(other)}", "set another name, or another domain", host, (other,))
+        if name in spec.serving:
+            server: Path = ("teams", team, "serving", name)
+            rule = f"is also the Service of {dotted(server)}"
+            yield Problem(place, rule, "set another name", name, (server,))
+
+
+def _host(path: Path, team: str, spec: Team, host: str) -> Iterator[Problem]:
+    place = ("teams", team, "network", "expose")
+    if not any(host == one or (one.startswith("*.") and host.endswith(one[1:])) for one in spec.network.expose.hosts):
+        rule, fix = f"is not in {dotted(place)}.hosts", "add it there, or use a host that is there"
+        yield Problem(path, rule, fix, host, (place,))
+
+
+def _gateway(path: Path, team: str, spec: Team, gateway: str) -> Iterator[Problem]:
+    place = ("teams", team, "network", "expose")
+    if gateway not in spec.network.expose.classes and not gateway.startswith(f"{team}/"):
+        rule, fix = f"is not in {dotted(place)}.classes", "add it there, or use a Gateway that is there"
+        yield Problem(path, rule, fix, gateway, (place,))
+
+
+def _allowed(path: Path, team: str, spec: Team, expose: ServerExpose) -> Iterator[Problem]:
+    """The same rules as those of the guard `expose`, which knows `network.expose` from the Namespace."""
+    allowed, place = spec.network.expose, ("teams", team, "network", "expose")
+    yield from _host((*path, "host"), team, spec, expose.host)
+    yield from _gateway((*path, "gateway"), team, spec, expose.gateway)
+    if expose.reach == "public" and allowed.reach != "public":
+        rule, fix = f"exceeds {dotted(place)}.reach: internal", "set that to public, or remove it here"
+        yield Problem((*path, "reach"), rule, fix, "public", (place,))
+
+
+def _key(path: Path, spec: Team, server: Server, expose: ServerExpose) -> Iterator[Problem]:
+    if expose.api_key is None:
+        return
+    if engine_of(server) is None:
+        known = " and ".join(engines())
+        rule = f"has no effect with engine: {server.engine}: only {known} is known to ask for a key"
+        fix = "remove it, and set the variable that your server reads its key from under env"
+        yield Problem(path, rule, fix)
+    for index, text in enumerate(server.args):
+        if text.partition("=")[0].replace("_", "-") == "--api-key":
+            yield Problem((*path[:-2], "args", index), "overrides expose.apiKey", "remove it with its value", text)
+    yield from declared(spec, expose.api_key.secret, (*path, "secret"))
+    yield from key_of(spec, expose.api_key.secret, expose.api_key.key, (*path, "key"))
+
+
+def _parts(path: Path, spec: Team) -> Iterator[Problem]:
+    canaries = {
+        name: one.canary.weight for name, one in spec.serving.items() if one.canary and one.canary.of == path[-1]
+    }
+    about: tuple[Path, ...] = tuple((*path[:-1], name) for name in canaries)
+    if (total := sum(canaries.values())) > _ALL:
+        rule = f"has canaries with more than 100 % of its requests: {' + '.join(map(str, canaries.values()))} = {total}"
+        yield Problem(path, rule, "lower canary.weight of one of them", about=about)
+    if len(canaries) >= MOST_BACKENDS:
+        rule = f"has {len(canaries)} canaries, but a route has at most {MOST_BACKENDS} servers"
+        yield Problem(path, rule, "remove some of them", about=about)
+
+
+def _canary(spec: Team, path: Path, server: Server, canary: Canary) -> Iterator[Problem]:
+    others = {name: one for name, one in spec.serving.items() if name != path[-1] and not one.burst_of}
+    place, main = (*path, "canary", "of"), others.get(canary.of)
+    yield from known_in(canary.of, others, "server", place, path[:-1])
+    if main is None:
+        return
+    about = ((*path[:-1], canary.of),)
+    if main.canary:
+        fix = f"set {main.canary.of}, or another server that sets expose"
+        yield Problem(place, "is itself a canary", fix, canary.of, about)
+    elif main.expose is None:
+        yield Problem(place, "has no host", f"set expose of {canary.of}, or remove canary", canary.of, about)
+    elif engine_of(server) != engine_of(main):
+        rule = f"runs engine: {main.engine}, so both would answer other requests and ask for other keys"
+        yield Problem(place, rule, f"set engine: {main.engine} here too", canary.of, about)
+    elif server.model and main.model and server.model.served != main.model.served:
+        rule = (
+            f"serves a model that requests call {main.model.served}, so this one ({server.model.served}) refuses them"
+        )
+        yield Problem(place, rule, f"set model.name: {main.model.served} here too", canary.of, about)

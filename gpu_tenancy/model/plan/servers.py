@@ -1,0 +1,147 @@
+"""Engines of servers, and routes of clients outside of the cluster to servers and notebooks."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from gpu_tenancy.model.catalogue.engines import Argument, Engine, engines
+from gpu_tenancy.model.spec.roles import WORKER
+from gpu_tenancy.model.spec.secrets import Variable
+from gpu_tenancy.model.spec.serving import GatewayRoute, Notebooks, ServerExpose
+from gpu_tenancy.model.spec.teams import Team
+from gpu_tenancy.model.spec.workloads import Server, Workload
+
+DEREGISTERED_AFTER: Final = 15
+"""Seconds until no proxy sends requests to a pod that is being deleted: it answers them meanwhile.
+https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination-flow."""
+_TORN_DOWN_AFTER: Final = 15
+"""Seconds in which a server ends after its last request: it frees the memory of its GPUs."""
+
+
+def engine_of(workload: Workload) -> Engine | None:
+    """The engine of a server; None for custom ones, and for jobs."""
+    return engines().get(workload.engine) if isinstance(workload, Server) else None
+
+
+def with_engine(server: Server) -> dict[str, Server]:
+    """The roles of a server, with the command, arguments and variables of its engine; arguments of the stack follow."""
+    roles, engine = server.parts, engine_of(server)
+    return {name: _run(engine, part, worker=name == WORKER) for name, part in roles.items()} if engine else roles
+
+
+def grace_period(server: Server) -> int | None:
+    """Termination grace period of its pods in seconds; None for the default."""
+    return None if server.drain is None else DEREGISTERED_AFTER + int(server.drain) + _TORN_DOWN_AFTER
+
+
+def of_server(argument: Argument, server: Server) -> str | None:
+    """What the stack sets for an argument; None for a switch, and for one that it never sets."""
+    return argument.value and argument.value.format(
+        port=server.port,
+        name=server.model.served if server.model else "",
+        gpus=server.gpus,
+        nodes=server.nodes,
+        drain=int(server.drain or 0),
+    )
+
+
+def _run(engine: Engine, server: Server, *, worker: bool) -> Server:
+    used = {"all", *(("groups",) if server.grouped else ()), *(("workers",) if worker else ())}
+    args = [server.model_path]
+    for argument in engine.arguments:
+        if argument.of in used:
+            value = of_server(argument, server)
+            args += [argument.name] if value is None else [argument.name, value]
+    env = {**{name: Variable(value=text) for name, text in engine.env.items()}, **server.env}
+    if server.expose and (own := server.expose.api_key) and not worker:
+        env[engine.api_key.env] = Variable(secret=own.secret, key=own.key)
+    return server.model_copy(update={"command": list(engine.command), "args": [*args, *server.args], "env": env})
+
+
+@dataclass(frozen=True, slots=True)
+class RoutePlan:
+    """An HTTPRoute from a host of a Gateway to the Services of servers.
+
+    Attributes:
+        gateway: namespace and name.
+        listener: of the Gateway.
+        paths: prefixes of the paths that it opens.
+        timeout: of a request, in seconds; 0 for none.
+        backends: names of the Services, each with its part of the requests in percent.
+    """
+
+    host: str
+    gateway: tuple[str, str]
+    listener: str
+    paths: tuple[str, ...]
+    timeout: int
+    backends: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Where the requests of a Gateway come from: namespaces of its pods, and CIDRs."""
+
+    namespaces: tuple[str, ...]
+    cidrs: tuple[str, ...]
+
+
+def route(team: Team, name: str, server: Server) -> RoutePlan | None:
+    """The route of a server; None without one, and for canaries and bursts, which are in that of their server."""
+    if server.expose is None or server.canary or server.burst_of:
+        return None
+    return RoutePlan(
+        host=server.expose.host,
+        gateway=_gateway(server.expose),
+        listener=server.expose.listener,
+        paths=_paths(server, server.expose),
+        timeout=int(server.expose.timeout),
+        backends=tuple(backends(team, name)),
+    )
+
+
+def notebook_routes(notebooks: Notebooks | None) -> dict[str, RoutePlan]:
+    """The routes of notebooks, by their names. They have no timeout: a browser keeps its connections to kernels."""
+    expose = notebooks.expose if notebooks else None
+    if expose is None:
+        return {}
+    gateway = _gateway(expose)
+    return {
+        name: RoutePlan(host, gateway, expose.listener, ("/",), 0, ((name, 100),))
+        for name, host in expose.hosts.items()
+    }
+
+
+def _gateway(expose: GatewayRoute) -> tuple[str, str]:
+    namespace, _, name = expose.gateway.partition("/")
+    return namespace, name
+
+
+def backends(team: Team, name: str) -> Iterator[tuple[str, int]]:
+    """A server, then its canaries, each with its part of the requests in percent."""
+    parts = {
+        other: spec.canary.weight for other, spec in team.serving.items() if spec.canary and spec.canary.of == name
+    }
+    yield name, 100 - sum(parts.values())
+    yield from parts.items()
+
+
+def origins(server: Server) -> Origins | None:
+    """Where requests of clients outside of the cluster come from; None for a server that they do not reach."""
+    return _origins(server.expose) if server.expose else None
+
+
+def notebook_origins(notebooks: Notebooks | None) -> dict[str, Origins]:
+    """Where requests of browsers outside of the cluster come from, by the names of the notebooks that they reach."""
+    expose = notebooks.expose if notebooks else None
+    return dict.fromkeys(expose.names, _origins(expose)) if expose else {}
+
+
+def _origins(expose: GatewayRoute) -> Origins:
+    return Origins(expose.namespaces, tuple(expose.from_cidrs))
+
+
+def _paths(server: Server, expose: ServerExpose) -> tuple[str, ...]:
+    """Of an engine that asks for a key, only the paths for which it does."""
+    engine = engine_of(server)
+    return engine.api_key.paths if engine and expose.api_key else ("/",)

@@ -1,0 +1,135 @@
+"""Who would be preempted next, and by whom: the cluster's queues in the simulation of Kueue."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from gpu_tenancy import kueue
+from gpu_tenancy.base.texts import first_names, plural
+from gpu_tenancy.cluster.facts import accelerators
+from gpu_tenancy.cluster.queues import Queues
+from gpu_tenancy.cluster.snapshot import LIVELOCK, NotSimulatedError, settled
+from gpu_tenancy.cluster.supply import Facts
+
+WORK: Final = 20_000
+"""Upper bound of workloads and quotas of all simulations: in a large cluster fewer idle guarantees are tried."""
+_CLAIM: Final = "a workload that claims an idle guarantee"
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """What one queue would take from others.
+
+    Attributes:
+        queue: the ClusterQueue.
+        by: a pending workload; empty for a workload that nobody has submitted, of the queue's idle guarantee.
+        amount: of GPUs that such a workload would request.
+        preempted: workloads that would give way.
+    """
+
+    queue: str
+    by: str
+    amount: int
+    flavor: str
+    preempted: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """What happens, as a line."""
+        whom = first_names(self.preempted, 3)
+        if self.by:
+            return f"{self.by} preempts {whom} now"
+        return f"if queue {self.queue} uses its {self.amount} idle guaranteed {self.flavor} GPUs: {whom} preempted"
+
+
+@dataclass(frozen=True, slots=True)
+class Preemptions:
+    """The result of all simulations.
+
+    Attributes:
+        not_simulated: queues that are not simulated, and why.
+    """
+
+    found: tuple[Preemption, ...]
+    not_simulated: tuple[str, ...]
+
+
+def preemptions(facts: Facts) -> Preemptions:
+    """Simulates each cohort tree: what pending workloads preempt, and what each idle guarantee would take back."""
+    queues, trials = facts.queues, _Trials(facts.queues)
+    found: list[Preemption] = []
+    reasons: dict[str, str] = {}
+    seen: set[str] = set()
+    for name in queues.cluster_queues if facts.state.knows("ClusterQueue") else ():
+        related = sorted(queues.quotas.related(name)[0])
+        if name in seen or not any(queues.members.get(other) for other in related):
+            continue
+        seen.update(related)
+        try:
+            found += (_named(facts, one) for one in trials.of_tree(related))
+        except NotSimulatedError as error:
+            reasons.setdefault(facts.name.message(str(error)), facts.name(name))
+    texts = [f"cohort tree of {queue}: {why}" for why, queue in reasons.items()]
+    if trials.left_out:
+        texts.append(f"{plural(trials.left_out, 'idle guarantee')}: it would take too long")
+    return Preemptions(tuple(found), tuple(texts))
+
+
+def _named(facts: Facts, one: Preemption) -> Preemption:
+    name = facts.name
+    preempted = tuple(name(each) for each in one.preempted)
+    return Preemption(name(one.queue), name(one.by), one.amount, name(one.flavor), preempted)
+
+
+class _Trials:
+    """Simulations of one cluster, as many as `WORK` allows.
+
+    Attributes:
+        left_out: idle guarantees that were not tried.
+    """
+
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
+        self._left = WORK
+        self.left_out = 0
+
+    def of_tree(self, related: list[str]) -> Iterator[Preemption]:
+        """What happens in one cohort tree.
+
+        Raises:
+            NotSimulatedError: the tree cannot be simulated.
+        """
+        snapshot, simulation = settled(self._queues, related[0])
+        now = simulation.settled()
+        running = {workload.name for workload in now.admitted}
+        by: dict[str, list[str]] = {}
+        for eviction in now.evicted:
+            if eviction.name not in running:
+                by.setdefault(eviction.by, []).append(eviction.name)
+        queue_of = {workload.name: workload.queue for workload in now.admitted}
+        for who, whom in by.items():
+            yield Preemption(queue_of.get(who, ""), who, 0, "", tuple(dict.fromkeys(whom)))
+        fork, idle = simulation.fork(), self._idle(related)
+        cost = len(snapshot.participants) + sum(len(queue.quotas) for queue in snapshot.tenancy.queues)
+        for at, (amount, queue, (flavor, resource)) in enumerate(idle):
+            self._left -= cost
+            if self._left < 0:
+                self.left_out += len(idle) - at
+                return
+            trial = fork()
+            pods = kueue.PodSet({resource: 1}, amount, frozenset((flavor,)))
+            trial.submit(kueue.Workload(_CLAIM, queue, (pods,)))
+            if trial.rest():
+                raise NotSimulatedError(LIVELOCK)
+            after = {workload.name for workload in trial.settled().admitted}
+            if _CLAIM in after and (gone := sorted(running - after)):
+                yield Preemption(queue, "", amount, flavor, tuple(gone))
+
+    def _idle(self, related: list[str]) -> list[tuple[int, str, kueue.FlavorResource]]:
+        """Guarantees of GPUs that are not used, where others of the tree borrow the same; the largest first."""
+        quotas, queues = self._queues.quotas, self._queues.cluster_queues
+        lines = [(name, line) for name in related for line in queues[name].spec.quotas if accelerators({line[1]: 1})]
+        borrowed = {line for name, line in lines if quotas.borrowed(name, line)}
+        idle = ((quotas.nominal(name, line) - quotas.usage(name, line), name, line) for name, line in lines)
+        found = [one for one in idle if one[0] > 0 and one[2] in borrowed]
+        return sorted(found, key=lambda one: (-one[0], *one[1:]))

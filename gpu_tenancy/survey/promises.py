@@ -1,0 +1,143 @@
+"""Rules about GPUs that are promised: by queues, by gangs and by quotas, against the nodes and against each other."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from gpu_tenancy.base.amounts import amount_text, amounts
+from gpu_tenancy.base.json import at
+from gpu_tenancy.base.quantity import add
+from gpu_tenancy.cluster.budgets import budgets, counts
+from gpu_tenancy.cluster.facts import accelerators
+from gpu_tenancy.cluster.pods import Manifest, name_of
+from gpu_tenancy.cluster.supply import Facts, Pool
+from gpu_tenancy.survey.findings import Finding, Rule
+
+_SAMPLE: Final[Manifest] = {"containers": [{"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}}]}
+"""A pod of a job, to tell which quotas count it."""
+
+
+def _place(facts: Facts, pool: Pool) -> str:
+    names = facts.name.listed(pool.flavors)
+    return f"ResourceFlavor {names}" if len(pool.flavors) == 1 else f"ResourceFlavors {names}"
+
+
+def beyond_nodes(facts: Facts) -> Iterator[Finding]:
+    """Nominal quota above what the nodes of a flavor have, and guarantees of gangs above what all nodes have."""
+    for pool in facts.pools:
+        if pool.nodes and pool.promised > pool.exist:
+            twice = ", the same nodes by several flavors" if len(pool.flavors) > 1 else ""
+            yield Finding(
+                _place(facts, pool),
+                f"{pool.promised} {pool.resource}",
+                f"promised by queues, but the {len(pool.nodes)} nodes have {pool.exist}{twice}",
+                f"lower nominal quotas by {pool.promised - pool.exist}, or check that an autoscaler adds nodes",
+            )
+
+    for total in facts.totals:
+        if total.gangs > total.exist:
+            yield Finding(
+                f"Volcano queue {facts.name.listed(queue.name for queue in facts.gangs if queue.guarantee)}",
+                f"{total.gangs} {total.resource}",
+                f"guaranteed to gangs, but all nodes have {total.exist}",
+                f"lower guarantees by {total.gangs - total.exist}, or check that an autoscaler adds nodes",
+            )
+
+
+def beyond_ready(facts: Facts) -> Iterator[Finding]:
+    """Nominal quota of nodes that are there and cannot be used now."""
+    for pool in facts.pools:
+        if pool.ready < pool.promised <= pool.exist:
+            yield Finding(
+                _place(facts, pool),
+                f"{pool.promised} {pool.resource}",
+                f"promised by queues, but {pool.exist - pool.ready} of {pool.exist} are on nodes that are not ready or"
+                " not schedulable",
+                "repair or uncordon these nodes, or hold the queues until then",
+            )
+
+
+def by_two_schedulers(facts: Facts) -> Iterator[Finding]:
+    """The same GPUs by queues of Kueue and of Volcano."""
+    guaranteed, possible = (add(*(getattr(queue, key) for queue in facts.gangs)) for key in ("guarantee", "capability"))
+    for total in facts.totals:
+        limit = max(guaranteed.get(total.resource, 0), possible.get(total.resource, 0))
+        if total.queues and limit and total.queues + limit > total.exist:
+            names = [queue.name for queue in facts.gangs if total.resource in {*queue.guarantee, *queue.capability}]
+            yield Finding(
+                f"Volcano queue {facts.name.listed(names)}",
+                f"{limit} {total.resource}",
+                f"usable by gangs, and {total.queues} promised by Kueue, but {total.exist} exist: two schedulers"
+                " promise the same GPUs",
+                "lower capability or nominal quotas so that both fit, on nodes of their own",
+            )
+
+
+def by_quotas(facts: Facts) -> Iterator[Finding]:
+    """ResourceQuotas of namespaces without a queue, which promise GPUs besides the queues or alone."""
+    hard = {
+        namespace: add(*(amounts(at(quota, "spec", "hard")) for quota in facts.state.of("ResourceQuota", namespace)))
+        for namespace in facts.tenants
+        if namespace not in facts.queues.homes
+    }
+    for total in facts.totals:
+        key = f"requests.{total.resource}"
+        outside = {namespace: amount[key] for namespace, amount in hard.items() if amount.get(key)}
+        amount = sum(outside.values())
+        if amount and amount + total.queues > total.exist:
+            beside = f" and {total.queues} by queues" if total.queues else ""
+            yield Finding(
+                f"ResourceQuotas of namespaces without a queue ({facts.name.listed(outside)})",
+                f"{amount} {total.resource}",
+                f"allowed{beside}, but {total.exist} exist: who comes first gets them",
+                "give these namespaces a LocalQueue, or lower the quotas until all fit",
+            )
+
+
+def refused_by_quota(facts: Facts) -> Iterator[Finding]:
+    """A ResourceQuota that rejects pods which the queue of the namespace admits."""
+    quotas, known = facts.queues.quotas, facts.queues.cluster_queues
+    for namespace, locals_ in sorted(facts.queues.homes.items()):
+        admitted: dict[str, int] = {}
+        for queue in set(locals_.values()) & set(known):
+            for line in known[queue].spec.quotas:
+                admitted = add(admitted, {line[1]: quotas.potential_available(queue, line)})
+        for quota in facts.state.of("ResourceQuota", namespace):
+            for line in budgets(quota) if counts(quota, _SAMPLE) else ():
+                limit = admitted.get(line.resource.removeprefix("requests."), 0)
+                if limit > line.hard:
+                    name = facts.name(f"{namespace}/{name_of(quota)}")
+                    hard, most = (amount_text(line.resource, value) for value in (line.hard, limit))
+                    yield Finding(
+                        f"ResourceQuota {name}",
+                        f"{line.resource} {hard}",
+                        f"is below the {most} that the queue admits: admitted pods are rejected",
+                        f"raise it to {most}, or lower the limit of the queue",
+                    )
+
+
+def unhealthy(facts: Facts) -> Iterator[Finding]:
+    """Devices that a node has and does not offer."""
+    for node in facts.nodes:
+        for resource, amount in node.broken.items():
+            yield Finding(
+                f"Node {facts.name(node.name)}",
+                f"{amount} {resource}",
+                f"not allocatable, of {amount + node.gpus.get(resource, 0)}: they are unhealthy, or the device plugin"
+                " does not run",
+                "check the device plugin and the driver on the node",
+            )
+
+
+def is_promised(facts: Facts) -> bool:
+    """Whether any queue has quota of GPUs."""
+    return bool(accelerators({resource: amount for (_, resource), amount in facts.promised.items()}))
+
+
+RULES: Final = (
+    Rule("promised-beyond-nodes", "wrong", ("ClusterQueue", "ResourceFlavor", "Node"), beyond_nodes),
+    Rule("promised-twice-by-schedulers", "wrong", ("ClusterQueue", "Queue", "Node"), by_two_schedulers),
+    Rule("promised-by-quotas", "wrong", ("LocalQueue", "ResourceQuota", "Namespace", "Node"), by_quotas),
+    Rule("promised-on-broken-nodes", "risk", ("ClusterQueue", "ResourceFlavor", "Node"), beyond_ready),
+    Rule("quota-below-queue", "wrong", ("ClusterQueue", "LocalQueue", "ResourceQuota"), refused_by_quota, own=True),
+    Rule("unhealthy-devices", "risk", ("Node",), unhealthy),
+)

@@ -1,0 +1,160 @@
+"""Rules about GPUs that can be used around the queues, and about pods that hold GPUs and do not run."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+from gpu_tenancy.base.json import at, map_at, text_at, texts_at
+from gpu_tenancy.base.quantity import add
+from gpu_tenancy.base.texts import plural
+from gpu_tenancy.cluster.pods import name_of, namespace_of, scheduler, selects
+from gpu_tenancy.cluster.supply import Facts, unplaced
+from gpu_tenancy.kube.waiting import condition
+from gpu_tenancy.survey.findings import Finding, Rule
+from gpu_tenancy.survey.promises import is_promised
+
+
+def no_taint(facts: Facts) -> Iterator[Finding]:
+    """GPU nodes that pods without GPUs can fill."""
+    bare = [node.name for node in facts.nodes if not node.taints]
+    if bare:
+        yield Finding(
+            f"Nodes {facts.name.listed(bare)}",
+            plural(len(bare), "GPU node"),
+            "without a taint: pods without GPUs can use their CPUs and memory, so that GPUs stay idle",
+            "taint the node pool, such as nvidia.com/gpu=present:NoSchedule",
+        )
+
+
+def without_queue(facts: Facts) -> Iterator[Finding]:
+    """Namespaces whose pods can use GPUs with neither a queue nor a quota."""
+    reachable = [name for name in facts.tenants if name not in facts.queues.homes and not _bounded(facts, name)]
+    if facts.nodes and reachable:
+        how = "any pod" if any(not node.taints for node in facts.nodes) else "a pod with a toleration"
+        yield Finding(
+            f"namespaces {facts.name.listed(reachable)}",
+            plural(len(reachable), "namespace"),
+            f"with neither a LocalQueue nor a GPU quota: {how} uses GPUs that no queue or quota counts",
+            "add a ResourceQuota of 0 GPUs, a LocalQueue, or an admission policy for tolerations",
+        )
+
+
+def beside_queue(facts: Facts) -> Iterator[Finding]:
+    """Namespaces with a queue whose pods can leave out its name."""
+    names = [name for name in facts.tenants if name in facts.queues.homes and not _bounded(facts, name)]
+    if facts.nodes and names:
+        yield Finding(
+            f"namespaces {facts.name.listed(names)}",
+            plural(len(names), "namespace"),
+            "with a LocalQueue and no GPU quota: jobs without the label kueue.x-k8s.io/queue-name are not queued",
+            "set manageJobsWithoutQueueName in Kueue's configuration, with the integration pod",
+        )
+
+
+def _bounded(facts: Facts, namespace: str) -> bool:
+    offered = {name for node in facts.nodes for name in node.gpus}
+    managed = selects(facts.managed, facts.labels.get(namespace, {}))
+    return managed or all(facts.capped(namespace, name) for name in offered) or _guarded(facts, namespace)
+
+
+def _guarded(facts: Facts, namespace: str) -> bool:
+    """Whether a policy that reads tolerations, GPUs or queue names is in force in a namespace."""
+    labels = facts.labels.get(namespace, {})
+    return any(selector is None or selects(selector, labels) for selector in facts.guarded)
+
+
+def running_unqueued(facts: Facts) -> Iterator[Finding]:
+    """Pods on nodes with GPUs that neither Kueue nor Volcano counts, where queues promise these GPUs."""
+    if not is_promised(facts):
+        return
+    outside: dict[str, dict[str, int]] = defaultdict(dict)
+    for pod, wanted in facts.gpu_pods:
+        apart = scheduler(map_at(pod, "spec")) != "volcano" and not facts.in_queue(pod)
+        if text_at(pod, "spec", "nodeName") and apart and namespace_of(pod) in facts.tenants:
+            outside[namespace_of(pod)] = add(outside[namespace_of(pod)], wanted)
+    for namespace, wanted in sorted(outside.items()):
+        for resource, amount in wanted.items():
+            yield Finding(
+                f"namespace {facts.name(namespace)}",
+                f"{amount} {resource}",
+                "used by pods that no queue counts: admitted workloads can find these GPUs taken",
+                "submit them through a LocalQueue, or take them off the quotas of the queues",
+            )
+
+
+def two_schedulers(facts: Facts) -> Iterator[Finding]:
+    """Nodes on which pods of two schedulers use GPUs."""
+    by_node: dict[str, set[str]] = defaultdict(set)
+    for pod, _ in facts.gpu_pods:
+        if node := text_at(pod, "spec", "nodeName"):
+            by_node[node].add(scheduler(map_at(pod, "spec")))
+    mixed = sorted(node for node, names in by_node.items() if len(names) > 1)
+    if mixed:
+        names = sorted({name for node in mixed for name in by_node[node]})
+        yield Finding(
+            f"Nodes {facts.name.listed(mixed)}",
+            plural(len(mixed), "node"),
+            f"with GPU pods of {' and '.join(facts.name(name) for name in names)}: each scheduler places pods without"
+            " the other, which the kubelet then rejects",
+            "separate their nodes by taints or labels",
+        )
+
+
+def nobody_schedules(facts: Facts) -> Iterator[Finding]:
+    """Pods with GPUs that no scheduler has looked at."""
+    named: dict[str, list[str]] = defaultdict(list)
+    total: dict[str, dict[str, int]] = defaultdict(dict)
+    for pod, wanted in facts.gpu_pods:
+        gated = at(pod, "spec", "schedulingGates")
+        seen = condition(pod, "PodScheduled")
+        if not text_at(pod, "spec", "nodeName") and not gated and not seen:
+            which = scheduler(map_at(pod, "spec"))
+            named[which].append(f"{namespace_of(pod)}/{name_of(pod)}")
+            total[which] = add(total[which], wanted)
+    for which, pods in sorted(named.items()):
+        for resource, amount in total[which].items():
+            yield Finding(
+                f"Pods {facts.name.listed(pods)}",
+                f"{amount} {resource}",
+                f"requested, and scheduler {facts.name(which)} has not looked at them",
+                "install this scheduler, or correct schedulerName",
+            )
+
+
+def gated(facts: Facts) -> Iterator[Finding]:
+    """Pods with GPUs that gates of somebody else than Kueue hold back."""
+    found = [(wanted, f"{namespace}/{name}") for wanted, is_gated, namespace, name in unplaced(facts) if is_gated]
+    if found:
+        total = add(*(wanted for wanted, _ in found))
+        yield Finding(
+            f"Pods {facts.name.listed(name for _, name in found)}",
+            ", ".join(f"{amount} {resource}" for resource, amount in total.items()),
+            "requested by pods with schedulingGates of others than Kueue: they count in ResourceQuotas and do not run",
+            "check the controller that removes the gates, or delete the pods",
+        )
+
+
+def unbounded_default(facts: Facts) -> Iterator[Finding]:
+    """Volcano's own queue, which every namespace can use."""
+    default = next((queue for queue in facts.state.of("Queue") if name_of(queue) == "default"), None)
+    offered = {name for node in facts.nodes for name in node.gpus}
+    bounded = set(texts_at(default or {}, "spec", "capability"))
+    if default is not None and is_promised(facts) and offered - bounded:
+        yield Finding(
+            "Volcano queue default",
+            "no capability",
+            f"for {', '.join(sorted(offered - bounded))}: pods with schedulerName volcano use GPUs that Kueue promises",
+            "set capability of the queue, such as 0 GPUs",
+        )
+
+
+RULES: Final = (
+    Rule("gpu-nodes-without-taint", "risk", ("Node",), no_taint),
+    Rule("gpus-without-queue", "risk", ("Node", "Namespace", "LocalQueue", "ResourceQuota"), without_queue),
+    Rule("gpus-beside-queue", "risk", ("Node", "Namespace", "LocalQueue", "ResourceQuota"), beside_queue),
+    Rule("used-outside-queues", "wrong", ("Node", "Namespace", "Pod", "ClusterQueue"), running_unqueued),
+    Rule("two-schedulers-on-node", "wrong", ("Node", "Pod"), two_schedulers, own=True),
+    Rule("pods-nobody-schedules", "wrong", ("Pod",), nobody_schedules, own=True),
+    Rule("pods-gated", "risk", ("Pod",), gated, own=True),
+    Rule("volcano-default-unbounded", "risk", ("Node", "Queue", "ClusterQueue"), unbounded_default),
+)
