@@ -247,7 +247,7 @@ def test_the_jobs_of_the_page_are_simulated_on_the_stack_local(tmp_path: Path) -
     assert [(job.workload, job.gpus) for job in last.running] == [(f"try-{n}", 2) for n in range(1, 5)]
 
 
-def test_the_output_of_the_page_is_that_of_the_simulation() -> None:
+def test_docs_show_the_output_of_whatif() -> None:
     table = (ROOT / "docs" / "simulation.md").read_text(encoding="utf-8").partition("```\nteam ")[2].partition("```")[0]
     done = CliRunner().invoke(app, ["whatif", "local", "--last", "ml-research", "--project", str(ROOT)])
     output = [line.split() for line in done.output.splitlines()]

@@ -26,7 +26,7 @@ def blocks() -> list[list[str]]:
     ]
 
 
-def test_the_page_shows_what_the_demo_prints() -> None:
+def test_docs_show_the_output_of_demo() -> None:
     seen = CliRunner(env={"COLUMNS": "240"}).invoke(app, ["local", "demo", "--project", str(ROOT)])
     printed = [line.rstrip() for line in seen.stdout.splitlines() if "pending" not in line or line.startswith("team ")]
     shown = [block for block in blocks() if "namespace1" in "".join(block)]
@@ -42,7 +42,7 @@ def test_the_page_names_each_key_of_a_job() -> None:
     assert sorted(named) == sorted(Submitted.model_fields)
 
 
-def test_the_table_of_groups_with_even_sharing_is_what_the_simulation_does() -> None:
+def test_even_sharing_table_of_docs_matches_simulation() -> None:
     table = MODEL.partition("## Groups with even sharing")[2].partition("In the third step")[0]
     rows = re.findall(r"^\| (?:then )?namespace\d[^|]*\| ([\d, ]+) \| ([\d, ]+) \|$", table, re.MULTILINE)
     assert len(rows) == 4

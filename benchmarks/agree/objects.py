@@ -5,10 +5,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.agree.tenancies import Data
+from gpu_tenancy.base.amounts import amounts
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.kube.client import Manifest
 from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.manifests.jobs import job_manifest
+from gpu_tenancy.model.manifests.labels import queued
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
+from gpu_tenancy.model.plan.workloads import JobPlan, PodPlan, RolePlan
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 NAMESPACE: Final = "agreement"
@@ -17,6 +21,7 @@ SCENARIO: Final = "gpu-tenancy.dev/scenario"
 """Label of all objects but Jobs; its value is the prefix of the scenario that the object belongs to, if to one."""
 KINDS: Final = ("ClusterQueue", "Cohort", "ResourceFlavor", "WorkloadPriorityClass")
 """The kinds outside of the namespace, in the order of their deletion."""
+_DAY: Final = 86_400
 
 
 def shared(scenarios: Sequence[Data]) -> list[Manifest]:
@@ -80,27 +85,19 @@ class Objects:
 
     def job(self, workload: Data) -> Manifest:
         """A workload as a Job, which Kueue suspends until it admits it; no node runs its pods."""
-        requests: Json = {resource: str(amount) for resource, amount in workload["requests"].items()}
-        container: Json = {
-            "name": "main",
-            "image": "registry.example.com/workload:1",
-            "resources": {"requests": requests, "limits": requests},
-        }
-        labels: dict[str, Json] = {"kueue.x-k8s.io/queue-name": self._named(workload["queue"])}
-        if priority := workload.get("priority"):
-            labels["kueue.x-k8s.io/priority-class"] = _class(self.scenario["priorities"][priority])
-        pods = workload.get("pods", 1)
-        return {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": {"name": self._named(workload["name"]), "namespace": NAMESPACE, "labels": labels},
-            "spec": {
-                "parallelism": pods,
-                "completions": pods,
-                # No scheduler looks at the pods, because there are no nodes.
-                "template": {"spec": {"schedulerName": "none", "restartPolicy": "Never", "containers": [container]}},
-            },
-        }
+        queue, priority = self._named(workload["queue"]), workload.get("priority")
+        requests = amounts(workload["requests"])
+        pod = PodPlan("registry.example.com/workload:1", (), (), {}, requests, {}, (), priority=None, account=None)
+        roles = (RolePlan("main", workload.get("pods", 1), pod),)
+        name = self._named(workload["name"])
+        job = job_manifest(
+            JobPlan(name, NAMESPACE, queue, "job", roles, gang=False, retries=0, deadline=None, keep=_DAY)
+        )
+        # A class of Kueue alone: there is no PriorityClass for the pods.
+        job["metadata"]["labels"] = queued(queue, _class(self.scenario["priorities"][priority]) if priority else None)
+        # No scheduler looks at the pods, because there are no nodes.
+        job["spec"]["template"]["spec"]["schedulerName"] = "none"
+        return job
 
     def job_reference(self, workload: str) -> Reference:
         """The Job of a workload."""

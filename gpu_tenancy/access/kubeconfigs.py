@@ -12,12 +12,11 @@ import yaml
 from gpu_tenancy.access.planned import Access, shown
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.writing import write_private
+from gpu_tenancy.clouds.aws import AwsCli
+from gpu_tenancy.clouds.gcp import CONTAINER, Google
+from gpu_tenancy.clouds.programs import DeniedError, NoAnswerError, Run, run
 from gpu_tenancy.cluster.contexts import connect
 from gpu_tenancy.cluster.contexts import kubeconfig as kubeconfig_file
-from gpu_tenancy.doctor.aws import AwsCli
-from gpu_tenancy.doctor.gcp import CONTAINER, Google
-from gpu_tenancy.doctor.programs import Run, run
-from gpu_tenancy.doctor.results import DeniedError, NoAnswerError
 from gpu_tenancy.embedded.certificates import issue_client
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.engine.embedded import CONTEXT

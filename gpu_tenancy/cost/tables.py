@@ -7,11 +7,11 @@ from dataclasses import asdict, astuple
 from functools import partial
 from typing import Final
 
+from gpu_tenancy.base.texts import DASH, UNKNOWN, hours_text, monthly, share
 from gpu_tenancy.cost.ledger import Hours
 from gpu_tenancy.cost.statement import JobUse, Line, Statement
 from gpu_tenancy.model.outlook.shares import spent
 from gpu_tenancy.pages.tables import Row, Table, columns, row
-from gpu_tenancy.review.figures import DASH, UNKNOWN, hours_text, monthly, share
 
 
 def headline(statement: Statement) -> str:

@@ -1,19 +1,15 @@
 """Preflight on AWS: asks with the AWS CLI, by operations that only read."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.clouds.aws import AwsCli
+from gpu_tenancy.clouds.programs import NoAnswerError, NotFoundError, Run
 from gpu_tenancy.doctor.needs import NodesNeed, nodes_of, parts_of, zone_fix
-from gpu_tenancy.doctor.programs import Run, not_logged_in
 from gpu_tenancy.doctor.results import (
-    DeniedError,
-    NoAnswerError,
-    NotFoundError,
     Question,
     Quota,
     Row,
@@ -26,9 +22,6 @@ from gpu_tenancy.model.catalogue.preflight import AwsQuota, preflight
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 
-_DENIED: Final = re.compile(r"not authorized to perform: (\S+)")
-_CODE: Final = re.compile(r"An error occurred \((\w+)\)")
-_LOGIN: Final = ("Unable to locate credentials", "ExpiredToken", "sso session", "SSO session", "InvalidClientTokenId")
 _CONTROL_PLANE: Final = 6
 """Free addresses that EKS requires in each subnet of a control plane:
 https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html."""
@@ -37,36 +30,6 @@ https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html."""
 _REBALANCE: Final = "AZRebalance"
 """The process of Auto Scaling that balances zones:
 https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-suspend-resume-processes.html."""
-
-
-@dataclass(frozen=True)
-class AwsCli:
-    """The AWS CLI in one region."""
-
-    run: Run
-    region: str
-
-    def ask(self, service: str, operation: str, **parameters: Any) -> dict[str, Any]:
-        """Runs one operation.
-
-        Raises:
-            DeniedError: the caller may not.
-            NoAnswerError: AWS rejected it.
-            ConsoleError: there is no program or no login.
-        """
-        given = ("--cli-input-json", json.dumps(parameters)) if parameters else ()
-        done = self.run(("aws", service, operation, *given, "--region", self.region, "--output", "json"))
-        if done.code == 0:
-            return json.loads(done.stdout or "{}")
-        message = " ".join(done.stderr.split())
-        if any(word in message for word in _LOGIN):
-            raise not_logged_in("aws", message)
-        code = _CODE.search(message)
-        if code and code[1] in {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}:
-            right = _DENIED.search(message)
-            raise DeniedError(right[1] if right else f"{service}:{operation.title().replace('-', '')}")
-        missing = code and code[1] in {"NoSuchResourceException", "ResourceNotFoundException"}
-        raise (NotFoundError if missing else NoAnswerError)(f"{code[1]}: {message}" if code else message)
 
 
 def questions(stack: Stack, section: AwsCluster, run: Run) -> Iterator[Question]:

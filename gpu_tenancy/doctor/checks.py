@@ -6,8 +6,9 @@ from importlib.util import find_spec
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.installing import install_command
+from gpu_tenancy.clouds.gcp import Send, send
+from gpu_tenancy.clouds.programs import PROGRAMS, Run, run
 from gpu_tenancy.doctor import aws, azure, gcp
-from gpu_tenancy.doctor.programs import PROGRAMS, Run, run
 from gpu_tenancy.doctor.results import Question, Row, answers, judged
 from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.spec import Stack
@@ -35,7 +36,7 @@ def _program(name: str, page: str) -> Row:
     return judged("program", name, "on the PATH", path or "not found", fits=path is not None, fix=f"install it: {page}")
 
 
-def cloud_rows(stack: Stack, program: Run = run, send: gcp.Send = gcp.send) -> Iterator[Row]:
+def cloud_rows(stack: Stack, program: Run = run, send: Send = send) -> Iterator[Row]:
     """What the cloud of a stack has, of what a deployment needs. Only asks; never changes anything.
 
     Raises:
@@ -44,7 +45,7 @@ def cloud_rows(stack: Stack, program: Run = run, send: gcp.Send = gcp.send) -> I
     yield from answers(_questions(stack, program, send))
 
 
-def _questions(stack: Stack, program: Run, send: gcp.Send) -> Iterator[Question]:
+def _questions(stack: Stack, program: Run, send: Send) -> Iterator[Question]:
     match stack.cluster:
         case AwsCluster() as section:
             return aws.questions(stack, section, program)

@@ -6,8 +6,9 @@ from typing import Final
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json, map_at, text_at
+from gpu_tenancy.clouds.programs import DeniedError
 from gpu_tenancy.doctor.guards import guard_rows
-from gpu_tenancy.doctor.results import DeniedError, Question, Row, answers, judged
+from gpu_tenancy.doctor.results import Question, Row, answers, judged
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.model.plan import Plan

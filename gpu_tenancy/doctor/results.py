@@ -11,6 +11,7 @@ from gpu_tenancy.base import terminal
 from gpu_tenancy.base.answer import Form, answer
 from gpu_tenancy.base.listing import PlainTable
 from gpu_tenancy.base.terminal import table
+from gpu_tenancy.clouds.programs import DeniedError, NoAnswerError, NotFoundError
 
 Verdict: TypeAlias = Literal["OK", "missing", "unknown"]
 """`unknown`: the caller may not ask, or the cloud does not tell."""
@@ -55,18 +56,6 @@ def cluster_row(name: str, ready: str, ask: Callable[[], object], keys: str) -> 
         status = ""
     fix = "wait until it is" if status else f"add cluster.create, or correct {keys}"
     return judged("cluster", name, ready, status or "no such cluster", fits=status == ready, fix=fix)
-
-
-class DeniedError(Exception):
-    """The caller may not ask; the message is the right that is missing."""
-
-
-class NoAnswerError(Exception):
-    """The cloud rejected a question for another reason; the message is the cloud's."""
-
-
-class NotFoundError(NoAnswerError):
-    """What was asked for does not exist."""
 
 
 @dataclass(frozen=True, slots=True)

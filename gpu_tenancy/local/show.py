@@ -13,11 +13,9 @@ from gpu_tenancy.base.texts import available, counted
 from gpu_tenancy.local.checks import Check
 from gpu_tenancy.local.summary import Summary
 from gpu_tenancy.local.up import Outcome
-from gpu_tenancy.model.catalogue import price_table
-from gpu_tenancy.model.plan.costs import counted_on_demand, pool_costs
+from gpu_tenancy.model.plan.costs import pool_costs
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.pools import PoolSupply
-from gpu_tenancy.model.plan.storage import storage_classes
 from gpu_tenancy.model.spec import Stack
 
 
@@ -92,23 +90,6 @@ def _per_node(supply: PoolSupply, *, with_gpus: bool) -> str:
     if with_gpus:
         return f"{supply.gpus_per_node} {supply.resource}" if supply.resource else ""
     return ", ".join(counted(supply.node[resource], resource) for resource in (CPU, MEMORY))
-
-
-def price_note(stack: Stack) -> str:
-    """Sources and dates of the prices: the stack, then the tables of the pools' clouds, and classes of storage."""
-    pools = Environment(stack).pools
-    machines = [pool.machine for pool in pools.values() if pool.machine]
-    tables = [price_table(cloud) for cloud in dict.fromkeys(machine.cloud for machine in machines if machine.cloud)]
-    of_machines = [f"{table.region}, {table.source}, {table.date}" for table in tables]
-    of_storage = {made.kind: made.service.price for made in storage_classes(stack.cluster, stack.teams.values())}
-    of_classes = [
-        f"{kind}: {price.region}, {price.source}, {price.date}" for kind, price in of_storage.items() if price
-    ]
-    listed = "; ".join([*of_machines, *of_classes])
-    own = "from the stack, then " if stack.prices else ""
-    spot = [name for name, pool in pools.items() if counted_on_demand(stack, pool)]
-    bounds = f"; spot nodes of {', '.join(spot)} at the price on demand, the most that they cost" if spot else ""
-    return f"prices: {own}{listed}; custom machines without a price in the stack are unknown{bounds}" if listed else ""
 
 
 def _dollars(amount: float | None) -> str:

@@ -17,6 +17,16 @@ CUT: Final = 4
 """The chart of a flavor is cut off if its capacity exceeds the highest limit by more than this factor."""
 
 
+def hues(flavors: Mapping[str, str]) -> dict[str, int]:
+    """Index of the colour of each label, from 0: a flavor has the same on all pages.
+
+    Args:
+        flavors: the flavor of each label, in the stack's order.
+    """
+    order = list(dict.fromkeys(flavors.values()))
+    return {label: order.index(flavor) % HUES for label, flavor in flavors.items()}
+
+
 class Scale:
     """Chart width per GPU: the same in all flavors, unless a flavor's bars would be too short to read.
 

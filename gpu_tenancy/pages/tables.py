@@ -1,6 +1,6 @@
 """Tables of pages and comments."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 Tone: TypeAlias = Literal["good", "notice", "bad"]
@@ -66,3 +66,25 @@ def row(*texts: object, team: str = "", sums: bool = False) -> Row:
 def columns(*titles: str) -> tuple[Column, ...]:
     """Columns by title; a title that ends in `#` marks a column of numbers."""
     return tuple(Column(title.removesuffix("#"), title.endswith("#")) for title in titles)
+
+
+def about(table: Table, line: Row) -> tuple[str, ...]:
+    """The cells that identify a row."""
+    return tuple(cell.text for cell in line.cells[: table.keys])
+
+
+def compared(now: Table, before: Table | None) -> Table:
+    """A table with the base's values in its cells; unchanged without a base."""
+    if before is None:
+        return now
+    old = {about(before, line): line for line in before.rows}
+    rows = tuple(_beside(line, old.get(about(now, line))) for line in now.rows)
+    removed = old.keys() - {about(now, line) for line in now.rows}
+    return replace(now, rows=rows, gone=tuple(", ".join(key) for key in old if key in removed))
+
+
+def _beside(now: Row, old: Row | None) -> Row:
+    if old is None:
+        return replace(now, fresh=True)
+    pairs = zip(now.cells, old.cells, strict=True)
+    return replace(now, cells=tuple(replace(new, was=was.text if was.text != new.text else "") for new, was in pairs))

@@ -14,8 +14,8 @@ from gpu_tenancy.engine.project import Preview, preview
 from gpu_tenancy.engine.recording import SIGNATURE, STACK_TYPE, UNKNOWN, Registration
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.explain.proposal import Effect, Proposal, effect
-from gpu_tenancy.local.show import price_note
 from gpu_tenancy.model.outlook import outlook
+from gpu_tenancy.model.plan.costs import price_note
 from gpu_tenancy.model.plan.queues import tenancy
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.project import project_name, read_stack

@@ -9,22 +9,16 @@ from gpu_tenancy.base.texts import unit
 from gpu_tenancy.model.outlook import Group, StackOutlook, Supply
 from gpu_tenancy.model.outlook.shares import Holding
 from gpu_tenancy.model.plan.shares import flavor_of
-from gpu_tenancy.pages.bars import CUT, HUES, Bar, Branch, Scale
+from gpu_tenancy.pages.bars import CUT, Bar, Branch, Scale, hues
 from gpu_tenancy.review.figures import span
 
 TEXT_WIDTH: Final = 20
 """Characters of a text bar."""
 
 
-def hues(resources: Mapping[str, str]) -> dict[str, int]:
-    """Index of each flavor's colour, from 0: the same on all pages, and for CPUs and memory of one flavor.
-
-    Args:
-        resources: the counted resource by `Measure.label`, in the stack's order.
-    """
-    flavors = {label: flavor_of(label, resource) for label, resource in resources.items()}
-    order = list(dict.fromkeys(flavors.values()))
-    return {label: order.index(flavor) % HUES for label, flavor in flavors.items()}
+def flavor_hues(outlook: StackOutlook) -> dict[str, int]:
+    """The colour of what is counted, by its label: CPUs and memory of a flavor have the same."""
+    return hues({label: flavor_of(label, resource) for label, resource in outlook.resources.items()})
 
 
 def text_bar(guaranteed: int, limit: int, capacity: int) -> str:
@@ -74,7 +68,7 @@ def tanks(outlook: StackOutlook) -> Iterator[Tank]:
     scale = Scale(
         {supply.flavor: max(supply.capacity.maximum, supply.limits, supply.guaranteed) for supply in outlook.supply}
     )
-    colours = hues(outlook.resources)
+    colours = flavor_hues(outlook)
     for supply in outlook.supply:
         remark = _remark(supply)
         guaranteed, limits = (amount_text(supply.resource, amount) for amount in (supply.guaranteed, supply.limits))
@@ -133,7 +127,7 @@ class Drawing:
         self._used = used or {}
         self._capacity = {supply.flavor: supply.capacity.maximum for supply in outlook.supply}
         self._resources = outlook.resources
-        self._hues = hues(outlook.resources)
+        self._hues = flavor_hues(outlook)
         self._groups = {group.name: group for group in outlook.groups}
         self._teams = {team.name: team for team in outlook.teams}
         self.scale = Scale(_longest(outlook))
@@ -208,7 +202,7 @@ class Drawing:
             kept=kept,
             numbers=numbers,
             was=self._was((name, holding.flavor, holding.scheduler), numbers),
-            remark=remark,
+            remark=remark if used is None else f"{self._text(holding.flavor, used)} in use, {remark}",
             says="; ".join(part for part in parts if part),
         )
 

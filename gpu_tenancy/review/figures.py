@@ -1,24 +1,19 @@
 """Tables and key figures of the page and the comment, with the values at the base."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.quantity import CPU
-from gpu_tenancy.base.texts import unit
+from gpu_tenancy.base.texts import DASH, MINUS, UNKNOWN, unit
 from gpu_tenancy.explain.proposal import Affected, Effect
 from gpu_tenancy.model.outlook import StackOutlook, TeamOutlook
 from gpu_tenancy.model.outlook.shares import HOURS, Cost, Holding, Span
-from gpu_tenancy.pages.tables import Cell, Row, Table, Tone, columns, row
+from gpu_tenancy.pages.tables import Cell, Row, Table, Tone, about, columns, row
 from gpu_tenancy.review.changes import ACTIONS, Action, Change, FieldChange
 from gpu_tenancy.review.review import Review
 from gpu_tenancy.review.verdict import total
-
-UNKNOWN: Final = "unknown"
-"""Text for a missing price, which is never shown as 0."""
-DASH: Final = "\N{EN DASH}"
-MINUS: Final = "\N{MINUS SIGN}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +43,6 @@ class Figure:
     tone: Tone | None = None
 
 
-def about(table: Table, line: Row) -> tuple[str, ...]:
-    """The cells that identify a row."""
-    return tuple(cell.text for cell in line.cells[: table.keys])
-
-
-def compared(now: Table, before: Table | None) -> Table:
-    """A table with the base's values in its cells; unchanged without a base."""
-    if before is None:
-        return now
-    old = {about(before, line): line for line in before.rows}
-    rows = tuple(_beside(line, old.get(about(now, line))) for line in now.rows)
-    removed = old.keys() - {about(now, line) for line in now.rows}
-    return replace(now, rows=rows, gone=tuple(", ".join(key) for key in old if key in removed))
-
-
-def _beside(now: Row, old: Row | None) -> Row:
-    if old is None:
-        return replace(now, fresh=True)
-    pairs = zip(now.cells, old.cells, strict=True)
-    return replace(now, cells=tuple(replace(new, was=was.text if was.text != new.text else "") for new, was in pairs))
-
-
 def differences(tables: Iterable[Table]) -> Iterator[Difference]:
     """Removed rows, new rows and changed values of compared tables, in their order."""
     for table in tables:
@@ -95,28 +68,6 @@ def span(amount: Span, resource: str = "") -> str:
     return minimum if amount.minimum == amount.maximum else f"{minimum}{DASH}{maximum}"
 
 
-def share(part: int, whole: int) -> str:
-    """A part in percent; a text where the whole is 0."""
-    if whole == 0:
-        return DASH if part == 0 else "no capacity"
-    return f"{round(100 * part / whole)}%"
-
-
-def hourly(amount: float | None) -> str:
-    """US dollars per hour, with cents."""
-    return UNKNOWN if amount is None else f"${amount:,.2f}"
-
-
-def monthly(amount: float | None) -> str:
-    """US dollars per month, in whole dollars."""
-    return UNKNOWN if amount is None else f"${round(amount):,}"
-
-
-def hours_text(hours: float | None) -> str:
-    """GPU-hours: `0`, `0.4`, `12`, `1,204`; `unknown` for None."""
-    return UNKNOWN if hours is None else f"{hours:.1f}" if 0 < round(hours, 1) < _TWO_DIGITS else f"{hours:,.0f}"
-
-
 def short(amount: float) -> str:
     """A rounded amount: `$151k`."""
     for size, suffix in ((1e6, "M"), (1e3, "k")):
@@ -126,7 +77,6 @@ def short(amount: float) -> str:
     return f"${amount:,.0f}"
 
 
-_TWO_DIGITS = 10
 _THREE_DIGITS = 100
 
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.quantity import CPU, MEMORY, format_bytes, format_cpu, is_extended
-from gpu_tenancy.base.texts import available, first_names
+from gpu_tenancy.base.texts import DASH, MINUS, available, first_names, hourly, monthly, share
 from gpu_tenancy.model.outlook import Group, Pool, Serving, StackOutlook, Supply, TeamOutlook
 from gpu_tenancy.model.outlook.shares import HOURS, NOTHING, OWN_QUEUE, Cost, Span
-from gpu_tenancy.pages.tables import Cell, Row, Table, columns, row
-from gpu_tenancy.review.figures import DASH, MINUS, compared, hourly, monthly, own, share, span, work
+from gpu_tenancy.pages.tables import Cell, Row, Table, columns, compared, row
+from gpu_tenancy.review.figures import own, span, work
 from gpu_tenancy.review.review import Review
 from gpu_tenancy.review.used import Used
 from gpu_tenancy.review.verdict import total

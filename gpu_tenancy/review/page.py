@@ -1,20 +1,19 @@
 """The report: one self-contained HTML page."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from gpu_tenancy.base.amounts import amount_text
 from gpu_tenancy.base.quantity import CPU, is_extended
 from gpu_tenancy.base.texts import available
 from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.engine.project import Preview
-from gpu_tenancy.local.show import changes, price_note, waiting
-from gpu_tenancy.local.up import Outcome
 from gpu_tenancy.model.outlook import StackOutlook, outlook
+from gpu_tenancy.model.plan.costs import price_note
 from gpu_tenancy.pages.bars import Branch
-from gpu_tenancy.pages.tables import Row, Tone, columns, row
 from gpu_tenancy.pages.tables import Table as Figures
+from gpu_tenancy.pages.tables import Tone
 from gpu_tenancy.pages.templating import FOLD, environment, policy
 from gpu_tenancy.review.changes import resources
 from gpu_tenancy.review.charts import Drawing, tanks
@@ -36,26 +35,46 @@ class Top:
     sentences: tuple[str, ...]
 
 
-def page(review: Review, outcome: Outcome | None = None) -> str:
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A platform on which the stack runs.
+
+    Attributes:
+        top: verdict of its checks.
+        applied: what was changed: `12 objects by Pulumi · no changes`.
+        used: GPUs in use by team, flavor and scheduler.
+        real: parts of the platform that are real; the others are simulated.
+        checks: each with `promise`, `seen`, `holds` and `message`.
+        tables: state read from its API server.
+        waiting: pods without a node; empty for none.
+    """
+
+    top: Top
+    applied: str
+    used: Mapping[tuple[str, str, str], int]
+    real: tuple[str, ...]
+    simulated: tuple[str, ...]
+    checks: tuple[object, ...]
+    tables: tuple[Figures, ...]
+    waiting: str
+
+
+def page(review: Review, running: Running | None = None) -> str:
     """The report as HTML. It loads no external content; the same input gives the same bytes.
 
     Args:
         review: the review.
-        outcome: result of `tenancy local up`; its checks are shown first.
+        running: the platform on which the stack runs; its checks are shown first.
     """
     templates = environment("gpu_tenancy.review")
-    used = None
-    if outcome:
-        holdings = outcome.summary.holdings
-        used = {(holding.team, holding.flavor, holding.scheduler): holding.used for holding in holdings}
-    drawing = Drawing(review.now, review.comparison.before if review.comparison else None, used)
+    before = review.comparison.before if review.comparison else None
+    drawing = Drawing(review.now, before, running.used if running else None)
     all_ = tables(review)
     search = len(review.now.teams) > SEARCH
     return templates.get_template("page.html.j2").render(
         review=review,
         now=review.now,
-        outcome=outcome,
-        top=_top(review, outcome),
+        top=_top(review, running),
         figures=key_figures(review),
         available=available(review.now.resources.values()),
         paid=_paid(review.now),
@@ -78,10 +97,8 @@ def page(review: Review, outcome: Outcome | None = None) -> str:
         folded=_folded,
         fold=FOLD,
         few=SEARCH,
-        running=_running(outcome) if outcome else (),
-        applied=changes(outcome) if outcome else "",
-        waiting=waiting(outcome.summary) if outcome else "",
-        sections=_sections(review, outcome),
+        running=running,
+        sections=_sections(review, running),
         done=DONE,
     )
 
@@ -95,13 +112,12 @@ def _paid(outlook: StackOutlook) -> str:
     return f"GPU, and each {cpu}," if CPU in resources else "GPU"
 
 
-def _top(review: Review, outcome: Outcome | None) -> Top:
+def _top(review: Review, running: Running | None) -> Top:
     verdict = review.verdict
-    if outcome is None:
+    if running is None:
         return Top(verdict.tone, verdict.title, verdict.sentences)
-    found = outcome.verdict
     rest = (sentence for sentence in verdict.sentences if sentence != NOT_EVALUATED)
-    return Top(found.tone, found.title, (*found.reasons, *rest))
+    return replace(running.top, sentences=(*running.top.sentences, *rest))
 
 
 def _words(outlook: StackOutlook, name: str) -> str:
@@ -111,12 +127,12 @@ def _words(outlook: StackOutlook, name: str) -> str:
     return f"{team.name} {team.owner} {team.cost_center} {team.cohort} {team.tier} {flavors}".lower()
 
 
-def _sections(review: Review, outcome: Outcome | None) -> list[tuple[str, str]]:
+def _sections(review: Review, running: Running | None) -> list[tuple[str, str]]:
     """Ids and titles of the page's sections, in order."""
     return [
         ("promises", "Guarantees"),
         ("supply", "Capacity"),
-        *([("running", "Running platform")] if outcome else []),
+        *([("running", "Running platform")] if running else []),
         *([("work", "Workloads")] if review.effect else []),
         ("teams", "Teams"),
         ("cost-by-team", "Cost"),
@@ -133,62 +149,15 @@ def _folded(branch: Branch, whole: int) -> bool:
     return whole > FOLD and len(branch.teams) > SEARCH
 
 
-def _running(outcome: Outcome) -> tuple[Figures, ...]:
-    """Tables of the state read from the API server."""
-    summary = outcome.summary
-    queues = [
-        row(
-            holding.team,
-            holding.flavor,
-            holding.scheduler,
-            *(amount_text(holding.resource, amount) for amount in (holding.guaranteed, holding.limit, holding.used)),
-            "yes" if holding.lends else "no",
-            team=holding.team,
-        )
-        for holding in summary.holdings
-    ]
-    nodes: list[Row] = []
-    for supply in summary.supply:
-        own = [holding for holding in summary.holdings if holding.flavor == supply.flavor]
-        guaranteed, limits = sum(holding.guaranteed for holding in own), sum(holding.limit for holding in own)
-        amounts = supply.capacity, guaranteed, supply.capacity - guaranteed, limits, supply.used
-        texts = (amount_text(supply.resource, amount) for amount in amounts)
-        nodes.append(row(supply.flavor, supply.product, supply.nodes, *texts))
-    budgets = [
-        row(budget.team, budget.quota, budget.resource, budget.used, budget.hard, team=budget.team)
-        for budget in summary.budgets
-    ]
-    capacity = f"{available(supply.resource for supply in summary.supply)}#"
-    node_heads = columns(
-        "flavor", "model", "nodes#", capacity, "guaranteed#", "unassigned#", "sum of limits#", "in use#"
-    )
-    queue_heads = columns("team", "flavor", "scheduler", "guaranteed#", "limit#", "used#", "lends")
-    budget_heads = columns("namespace", "quota", "resource", "used#", "hard#")
-    return (
-        Figures("read-back", "Queues", queue_heads, tuple(queues), keys=3),
-        Figures("nodes", "Nodes", node_heads, tuple(nodes)),
-        Figures("budgets", "Resource quotas", budget_heads, tuple(budgets), keys=3),
-    )
-
-
-def write_report(result: Outcome, folder: Path) -> Path:
-    """Writes the self-contained page `report.html` and returns its path.
-
-    The same stack in the same state gives the same bytes.
-    """
-    file = folder / "report.html"
-    write_text(file, page(_review(result.preview), result))
-    return file
-
-
 def write_forecast(preview: Preview, folder: Path) -> Path:
     """Writes the same page from the stack's file alone, before a platform runs, and returns its path."""
     file = folder / "report.html"
-    write_text(file, page(_review(preview)))
+    write_text(file, page(review_of(preview)))
     return file
 
 
-def _review(preview: Preview) -> Review:
+def review_of(preview: Preview) -> Review:
+    """The review of a stack alone, without a comparison."""
     now = outlook(preview.stack)
     return Review(
         stack=preview.name,

@@ -1,51 +1,173 @@
-"""A simulated scenario as a self-contained HTML page."""
+"""A timeline or a replay as a self-contained HTML page: no external resources, no scripts, light and dark."""
 
-from gpu_tenancy.base.quantity import CPU, is_extended
+from dataclasses import dataclass
+from typing import Final
+
 from gpu_tenancy.base.texts import available
+from gpu_tenancy.model.outlook import outlook
+from gpu_tenancy.pages.bars import Branch
+from gpu_tenancy.pages.tables import Table
 from gpu_tenancy.pages.templating import FOLD, environment, policy
-from gpu_tenancy.whatif.bars import flavor_hues, legend, pictures, shades
-from gpu_tenancy.whatif.narrative import Played, headline, job_note, livelock, sentences, tone, turns, waits
-from gpu_tenancy.whatif.tables import tables
-from gpu_tenancy.whatif.timeline import ABOVE, AREA, FEW, jobs_of, timeline
+from gpu_tenancy.review.charts import Drawing
+from gpu_tenancy.whatif import narrative, replay
+from gpu_tenancy.whatif.charts import FEW, HEIGHT, WIDTH, Chart, Lanes, flavor_hues, job_lanes, legend, usage_charts
+from gpu_tenancy.whatif.replay import Replayed
+from gpu_tenancy.whatif.tables import (
+    amounts_table,
+    jobs_table,
+    pending_table,
+    preempted_table,
+    usage_table,
+)
+from gpu_tenancy.whatif.timeline import Timeline
+
+_SENTENCES: Final = 8
+"""Sentences of the verdict that are not folded."""
+_TREE: Final = ("guaranteed", "may borrow", "limit", "no guarantee", "never lent", "lent while idle", "in use")
 
 
-def _jobs(played: Played) -> str:
-    """The jobs of `everyone busy`: of one GPU, of CPUs, or both."""
-    cpus = "of one CPU or more with their share of memory"
-    if not any(is_extended(measure.resource) for measure in played.counted):
-        return cpus if played.counted else "of one GPU"
-    with_cpus = any(measure.resource == CPU for measure in played.counted)
-    return f"of one GPU, or {cpus}" if with_cpus else "of one GPU"
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section of the page; each part that it has, in this order.
+
+    Attributes:
+        name: id in links.
+        lanes: jobs over time, above the charts.
+        columns: of the charts.
+        keys: what the legend explains.
+        teams: names and classes of the colours of the legend.
+        twins: tables with the numbers of the pictures.
+        steps: label, numbers of jobs, and events.
+        empty: text if there is neither a picture nor a row.
+        alerts: what the reader must not miss.
+        notes: small print.
+    """
+
+    name: str
+    title: str
+    lanes: Lanes | None = None
+    charts: tuple[Chart, ...] = ()
+    columns: int = 1
+    tree: Branch | None = None
+    keys: tuple[str, ...] = ()
+    teams: tuple[tuple[str, str], ...] = ()
+    tables: tuple[Table, ...] = ()
+    twins: tuple[Table, ...] = ()
+    steps: tuple[tuple[str, str, list[str]], ...] = ()
+    empty: str = ""
+    alerts: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
-def page(played: Played) -> str:
-    """The whole page: no external resources, no scripts, light and dark; deterministic."""
-    teams = dict.fromkeys(held.team for held in played.held if held.flavor in played.labels)
-    return (
-        environment("gpu_tenancy.whatif")
-        .get_template("whatif.html.j2")
-        .render(
-            played=played,
-            environment=played.tree.stack.environment,
-            tone=tone(played),
-            headline=headline(played),
-            sentences=list(sentences(played)),
-            pictures=list(pictures(played)),
-            legend=legend(shades(played), teams),
-            hues=flavor_hues(played),
-            time=timeline(played) if played.scenario and played.moments else None,
-            turns=list(turns(played.moments)) if played.scenario else [],
-            tables=tables(played),
-            waits=waits,
-            job_note=job_note,
-            nouns=available(measure.resource for measure in played.counted),
-            jobs=_jobs(played),
-            livelock=livelock,
-            fold=FOLD,
-            many=len(jobs_of(played.moments)) > FOLD,
-            few=FEW,
-            area=AREA,
-            above=ABOVE,
-            policy=policy(),
-        )
+def timeline_page(timeline: Timeline) -> str:
+    """The page of a scenario, or of a load on all queues."""
+    load = (
+        "Every team requests its limit, in jobs of one GPU, or of CPUs with their share of memory; larger jobs may not"
+        " fit as well. "
     )
+    note = (
+        "The simulation covers the admission of Kueue 0.19, with the maximum number of nodes in each pool. It does not"
+        " cover the scheduling of pods to nodes."
+    )
+    livelocks = tuple(f"{label}: {narrative.livelock(queues)}" for label, queues in timeline.restless)
+    limits = _limits(timeline.left_out, note if timeline.scenario else load + note, livelocks)
+    pending = Section("waiting", "Pending jobs", tables=(pending_table(timeline),), empty="No jobs are pending.")
+    sections = [_over_time(timeline), _usage(timeline), pending]
+    if timeline.scenario:
+        gone = preempted_table(timeline)
+        sections.append(Section("gone", gone.title, tables=(gone,), empty="No jobs were preempted."))
+        sections.append(Section("steps", "Steps", steps=tuple(narrative.step_lines(timeline))))
+    return _rendered(
+        [*sections, limits],
+        stack=timeline.stack,
+        title=timeline.title,
+        about=f"environment {timeline.tree.stack.environment}",
+        tone=narrative.tone(timeline),
+        headline=narrative.headline(timeline),
+        sentences=list(narrative.sentences(timeline)),
+        command="whatif",
+    )
+
+
+def replay_page(replayed: Replayed) -> str:
+    """The page of a replay."""
+    against, span = replayed.against, replay.time_text(replayed.outcome.arrivals)
+    teams, classes = replay.teams_table(replayed), replay.classes_table(replayed)
+    preempted = replay.preemptions_table(replayed)
+    axis = (f"From left to right: {span}.", *((f"Dashed: at {against.ref}.",) if against else ()))
+    waits = "Waits are from submission to the first start. Medians and 95 % are exact to 2 %."
+    note = (
+        "Jobs start when Kueue admits them and run for as long as they ran. Nodes that have to be created, images that"
+        " are pulled, pods that do not fit on any one node, and jobs that a person would have submitted later or"
+        " elsewhere are not covered. Pools have their maximum number of nodes."
+    )
+    used, pending = tuple(replay.usage_charts(replayed)), tuple(replay.pending_charts(replayed))
+    sections = [
+        Section("teams", teams.title, tables=(teams,), notes=(waits,)),
+        Section("held", "GPUs in use", charts=used, notes=axis),
+        Section("waiting", "Pending GPUs", charts=pending, notes=axis),
+        Section("classes", classes.title, tables=(classes,)),
+        Section("preempted", preempted.title, tables=(preempted,), empty="No jobs were preempted."),
+        _limits(replayed.not_simulated, note),
+    ]
+    return _rendered(
+        sections,
+        stack=replayed.stack,
+        title=f"replay of {replayed.source}",
+        about=f"{replayed.outcome.jobs} jobs, {span}{f', compared with {against.ref}' if against else ''}",
+        tone=replay.tone(replayed),
+        headline=replay.headline(replayed),
+        sentences=list(replay.sentences(replayed)),
+        command="replay",
+    )
+
+
+def _over_time(timeline: Timeline) -> Section:
+    hues = flavor_hues(timeline)
+    flavors = tuple((name, f"h{hue}") for name, hue in hues.items()) if len(hues) > 1 else ()
+    teams = (*flavors, *((team, f"grey {shade}") for team, shade in legend(timeline)))
+    charts = tuple(usage_charts(timeline)) if timeline.steps else ()
+    if not (timeline.scenario and timeline.steps):
+        title = f"{available(measure.resource for measure in timeline.counted)} in use"
+        return Section("time", title, charts=charts, keys=("capacity",), teams=teams, empty="There are no steps.")
+    note = (
+        "Each column is a step and shows the state after it, when no more jobs are admitted or preempted. Steps have no"
+        " duration."
+    )
+    return Section(
+        "time",
+        "Jobs over time",
+        lanes=job_lanes(timeline),
+        charts=charts,
+        columns=len(timeline.steps),
+        keys=("running", "pending", "preemption", "capacity"),
+        teams=teams,
+        twins=(jobs_table(timeline), amounts_table(timeline)),
+        notes=(note,),
+    )
+
+
+def _usage(timeline: Timeline) -> Section:
+    used = {(held.team, held.flavor, "Kueue"): held.runs for held in timeline.held}
+    tree = Drawing(outlook(timeline.tree.stack), used=used).tree
+    last = timeline.steps[-1:]
+    tables = (usage_table(timeline.held_of_counted, step.result, scenario=timeline.scenario) for step in last)
+    title = "Usage at the end" if timeline.scenario else "Usage"
+    return Section("who", title, tree=tree, keys=_TREE, tables=tuple(tables))
+
+
+def _limits(left_out: tuple[str, ...], note: str, alerts: tuple[str, ...] = ()) -> Section:
+    missing = "This stack uses features that are not simulated, so Kueue may decide otherwise:"
+    empty = missing if left_out else "All features that this stack uses are simulated."
+    return Section("limits", "Limits of the simulation", alerts=alerts, empty=empty, lines=left_out, notes=(note,))
+
+
+def _rendered(sections: list[Section], **page: object) -> str:
+    template = environment("gpu_tenancy.whatif").get_template("page.html.j2")
+    sizes = {"shown": _SENTENCES, "fold": FOLD, "few": FEW, "width": WIDTH, "height": HEIGHT}
+    return template.render(page=page, sections=sections, folded=_folded, policy=policy(), **sizes)
+
+
+def _folded(cohort: Branch, whole: int) -> bool:
+    return whole > FOLD and cohort.depth > 0

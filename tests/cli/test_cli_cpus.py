@@ -61,14 +61,14 @@ def test_a_mixed_tree_shows_gpus_and_cpus(project: Project, tmp_path: Path) -> N
 
 def test_whatif_shows_cpus_and_memory_of_each_team(project: Project, tmp_path: Path) -> None:
     text = run(project, "whatif", "cpus", "--last", "etl", "--out", tmp_path)
-    assert rows(text, "etl ")[0][:7] == ["etl", "general", "CPUs", "40", "80", "64", "16"]
-    assert rows(text, "web ")[1][:7] == ["web", "general", "memory", "64Gi", "64Gi", "64Gi", "0"]
+    assert rows(text, "etl ")[0][:8] == ["etl", "general", "CPUs", "40", "80", "64", "24", "16"]
+    assert rows(text, "web ")[1][:8] == ["web", "general", "memory", "64Gi", "64Gi", "64Gi", "0", "0"]
     page = (tmp_path / "whatif.html").read_text(encoding="utf-8")
     assert "124 of 124 CPUs and 268.8Gi of 464Gi memory in use, 1 team with pending jobs" in page
-    assert "etl uses 64 of at most 80 general CPUs" in page
-    assert "in jobs of one CPU or more with their share of memory" in page
+    assert "etl uses 64 (24 borrowed, 16 pending)" in page
+    assert "or of CPUs with their share of memory" in page
     mixed = run(project, "whatif", "mixed")
-    assert rows(mixed, "vision ")[0][:6] == ["vision", "h100", "8", "16", "16", "0"]
+    assert rows(mixed, "vision ")[0][:7] == ["vision", "h100", "8", "16", "16", "8", "0"]
     assert len(rows(mixed, "etl ")) == 2
 
 
@@ -78,11 +78,12 @@ def test_a_job_on_cpus_runs_with_its_cpus_and_memory(project: Project, tmp_path:
     submitted = [{"name": "big", "team": "etl", "pods": 4, **job}, {"name": "late", "team": "web", "pods": 8, **job}]
     file.write_text(yaml.safe_dump({"steps": [{"submit": submitted}]}), encoding="utf-8")
     text = run(project, "whatif", "cpus", "--workloads", file, "--out", tmp_path)
-    assert "big (etl) running with 40 general CPUs, 64Gi general memory" in text
-    assert "late (web) pending for 80 general CPUs, 128Gi general memory: " in text
-    assert rows(text, "web ")[0][:7] == ["web", "general", "CPUs", "20", "60", "0", "80"]
+    assert "big admitted: etl uses 40 general CPUs" in text
+    assert "late (web) pending: " in text
+    assert rows(text, "web ")[0][:8] == ["web", "general", "CPUs", "20", "60", "0", "0", "80"]
     page = (tmp_path / "whatif.html").read_text(encoding="utf-8")
-    assert "big (etl, 40 CPUs, 64Gi memory of general)" in page
+    assert "40 CPUs, 64Gi memory of general" in page
     seen = json.loads(run(project, "whatif", "cpus", "--workloads", file, "--json"))
-    (moment,) = seen["moments"]
+    (step,) = seen["steps"]
+    moment = step["foreseen"]
     assert moment["running"][0]["amounts"] == {"cpu": 40_000, "memory": 64 * 2**30}

@@ -27,36 +27,23 @@ def row(seen: Result, team: str) -> list[str]:
     return found
 
 
-def test_everyone_busy_shows_who_runs_who_waits_and_a_bar(project: Project) -> None:
+def test_everyone_busy_shows_usage_with_bars(project: Project) -> None:
     seen = whatif(project, "--first", "third")
     assert (seen.exit_code, seen.stderr) == (0, "")
     assert seen.stdout.startswith("everyone busy, third first\n")
-    assert row(seen, "speech")[:6] == ["speech", "l4", "2", "4", "2", "2"]
-    assert row(seen, "third")[:6] == ["third", "l4", "0", "4", "2", "2"]
-    assert set(row(seen, "speech")[6]) == {"█", "·"}
-    assert set(row(seen, "third")[6]) == {"▒", "·"}
-    assert "↩ third-l4-4 preempted by speech-l4-1 (speech): InCohortReclamation" in seen.stdout
+    assert row(seen, "speech")[:7] == ["speech", "l4", "2", "4", "2", "0", "2"]
+    assert row(seen, "third")[:7] == ["third", "l4", "0", "4", "2", "2", "2"]
+    assert set(row(seen, "speech")[7]) == {"█", "·"}
+    assert set(row(seen, "third")[7]) == {"▒", "·"}
+    assert " ".join(row(seen, "third")[8:]) == "2 jobs by speech (InCohortReclamation)"
     assert "InCohortReclamation: its quota was borrowed, and the team or group" in seen.stdout
 
 
-def test_a_team_alone_has_all_that_it_may(project: Project) -> None:
-    assert row(whatif(project, "--team", "speech"), "speech")[:6] == ["speech", "l4", "2", "4", "4", "0"]
+def test_team_alone_gets_its_limit(project: Project) -> None:
+    assert row(whatif(project, "--team", "speech"), "speech")[:7] == ["speech", "l4", "2", "4", "4", "2", "0"]
 
 
-def test_jobs_over_time_are_named_with_the_reason_why_they_wait(project: Project, tmp_path: Path) -> None:
-    file = tmp_path / "jobs.yaml"
-    file.write_text(
-        "steps: [{submit: [{name: big, team: speech, gpus: 4}]}, {submit: [{name: late, team: third, gpus: 2}]}]",
-        encoding="utf-8",
-    )
-    seen = whatif(project, "--workloads", file)
-    assert seen.exit_code == 0
-    assert "1. submit big" in seen.stdout
-    assert "● big (speech) running with 4 l4 GPUs" in seen.stdout
-    assert "○ late (third) pending for 2 l4 GPUs: " in seen.stdout
-
-
-def test_each_step_lists_changes_and_the_table_comes_last(project: Project, tmp_path: Path) -> None:
+def test_scenario_prints_events_and_usage_of_each_step(project: Project, tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     many = ", ".join(f"{{name: j{number}, team: third, cpu: 1, memory: 1Gi}}" for number in range(12))
     file.write_text(
@@ -65,21 +52,28 @@ def test_each_step_lists_changes_and_the_table_comes_last(project: Project, tmp_
         encoding="utf-8",
     )
     seen = whatif(project, "--workloads", file).stdout.splitlines()
-    assert seen[0] == "1. all at once 4 running, 8 pending"
-    assert seen[1:5] == [f"● j{number} (third) running with 1 l4 GPU" for number in range(4)]
-    assert seen[5].startswith(
-        "○ j4 (third) pending for 1 l4 GPU: insufficient unused quota for nvidia.com/gpu in flavor l4, 1 more needed"
+    assert seen[0] == "s, jobs of jobs.yaml, in the simulation of Kueue"
+    assert seen[2] == "1. all at once"
+    assert seen[3:7] == [
+        "● j0 admitted: third uses 1 l4 GPU, 1 borrowed",
+        "● j1 admitted: third uses 2 l4 GPUs, 2 borrowed",
+        "● j2 admitted: third uses 3 l4 GPUs, 3 borrowed",
+        "● j3 admitted: third uses 4 l4 GPUs, 4 borrowed",
+    ]
+    assert seen[7].startswith(
+        "○ j4 (third) pending: insufficient unused quota for nvidia.com/gpu in flavor l4, 1 more needed"
     )
-    second = seen.index("2. submit own 4 running, 9 pending")
-    assert second == 13
-    assert [line.split()[:2] for line in seen[second + 1 :][:3]] == [["●", "own"], ["○", "j3"], ["↩", "j3"]]
-    assert seen[second + 4] == "state at the end"
-    assert sum(line.startswith("team ") for line in seen) == 1
+    second = seen.index("2. submit own")
+    assert [line.split()[:2] for line in seen[second + 1 :][:2]] == [["↩", "j3"], ["●", "own"]]
+    assert sum(line.startswith("team ") for line in seen) == 3
+    assert seen[-1].startswith("InCohortReclamation: its quota was borrowed")
 
 
 def test_other_programs_read_the_same(project: Project) -> None:
     seen = json.loads(whatif(project, "--first", "third", "--json").stdout)
-    (moment,) = seen["moments"]
+    (step,) = seen["steps"]
+    moment = step["foreseen"]
+    assert (step["label"], step["events"], step["live"]) == ("everyone busy, third first", [], None)
     assert sum(each["gpus"] for each in moment["running"] if each["flavor"] == "l4") == 4
     assert seen["notModelled"] == []
     assert {(each["by_team"], each["team"], each["reason"]) for each in moment["evicted"]} == {
@@ -92,7 +86,7 @@ def test_other_programs_read_the_same(project: Project) -> None:
     ]
 
 
-def test_a_page_is_written_and_its_path_is_the_last_word(project: Project, tmp_path: Path) -> None:
+def test_page_is_written_and_its_path_is_printed_last(project: Project, tmp_path: Path) -> None:
     out = tmp_path / "new" / "folder"
     seen = whatif(project, "--out", out)
     assert (seen.exit_code, seen.stdout.splitlines()[-1]) == (0, f"page {out / 'whatif.html'}")
@@ -103,7 +97,7 @@ def test_a_page_is_written_and_its_path_is_the_last_word(project: Project, tmp_p
     assert (tmp_path / "other" / "whatif.html").read_text(encoding="utf-8") == text
 
 
-def test_all_problems_of_a_scenario_are_reported_and_no_page_is_written(project: Project, tmp_path: Path) -> None:
+def test_invalid_scenario_reports_all_problems_without_page(project: Project, tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     file.write_text("steps:\n- finish: [x]\n- submit: [{name: j, team: spech}]\n", encoding="utf-8")
     seen = whatif(project, "--workloads", file, "--out", tmp_path / "out")
@@ -127,9 +121,7 @@ def test_all_problems_of_a_scenario_are_reported_and_no_page_is_written(project:
         (("--workloads", "nowhere.yaml"), "nowhere.yaml: cannot read the file: No such file or directory"),
     ],
 )
-def test_a_question_that_cannot_be_answered_is_an_error(
-    project: Project, arguments: tuple[str, str], words: str
-) -> None:
+def test_whatif_refuses_invalid_options(project: Project, arguments: tuple[str, str], words: str) -> None:
     seen = whatif(project, *arguments)
     assert (seen.exit_code, seen.stdout) == (1, "")
     assert words in seen.stderr

@@ -65,7 +65,7 @@ def test_a_ledger_is_what_a_count_of_every_moment_gives(
     assert (total.lent or 0) <= total.borrowed + 1e-6
 
 
-def test_quota_of_nobody_is_borrowed_before_guarantees_and_those_in_proportion() -> None:
+def test_unassigned_quota_is_borrowed_before_guarantees() -> None:
     promises = {"a": Promise(0), "b": Promise(6), "c": Promise(3), "d": Promise(9, lends=False)}
     ledger = Ledger(promises, 4, 0.0)
     ledger.change(0, "a", 10)

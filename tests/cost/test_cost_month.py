@@ -14,12 +14,12 @@ from cost_month import MILLI, OCTOBER, Month, arrivals, lab, moment, played, ter
 from page_reader import well_formed
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.texts import DASH, hours_text
 from gpu_tenancy.cost.ledger import Hours
 from gpu_tenancy.cost.page import page
 from gpu_tenancy.cost.statement import Period, Statement, of_only
 from gpu_tenancy.cost.tables import costs_table, csv_text, data, headline, jobs_table, losses_table, notes, teams_table
 from gpu_tenancy.cost.workloads import NO_LENT, SPREAD, of_workloads
-from gpu_tenancy.review.figures import DASH, hours_text
 from gpu_tenancy.simulation.replay import Trace
 
 
@@ -56,7 +56,7 @@ def test_a_played_month_adds_up_to_the_gpu_hours_that_existed(month: Month, stat
     assert sum(job.gpu_hours for job in statement.jobs) == pytest.approx(total.used)
 
 
-def test_what_ran_before_preemptions_is_counted_as_held_and_as_lost(month: Month, statement: Statement) -> None:
+def test_run_before_preemption_counts_as_held_and_lost(month: Month, statement: Statement) -> None:
     past = sum(month.past[name] * held_by(month, name) for name in month.past) / MILLI / 3600
     assert past > 10
     assert sum(loss.preempted or 0 for loss in statement.losses) == pytest.approx(past, rel=1e-2)
@@ -116,7 +116,7 @@ def used(statement: Statement, team: str = "vision") -> float:
     return next(line.hours.used for line in statement.lines if line.team == team)
 
 
-def test_a_workload_that_still_runs_counts_until_the_end_of_the_month(tmp_path: Path) -> None:
+def test_running_workload_counts_until_end_of_month(tmp_path: Path) -> None:
     running = one()
     running["status"]["conditions"].pop()
     assert used(read(tmp_path, [running])) == 4 * 30 * 24
@@ -148,7 +148,7 @@ def test_evictions_are_split_by_their_reasons(tmp_path: Path) -> None:
     assert [row.cells[2].text for row in losses_table(found).rows] == ["6.0"]
 
 
-def test_a_team_in_anothers_queue_is_part_of_its_line_and_has_its_own_jobs(tmp_path: Path) -> None:
+def test_team_in_another_queue_has_its_own_jobs(tmp_path: Path) -> None:
     found = read(tmp_path, [one(), one("thesis", "students")])
     assert used(found) == 192
     assert [(job.queue, job.team, job.job) for job in found.jobs] == [
@@ -159,7 +159,7 @@ def test_a_team_in_anothers_queue_is_part_of_its_line_and_has_its_own_jobs(tmp_p
     assert (len(only.jobs), len(only.lines)) == (2, 1)
 
 
-def test_a_namespace_that_the_stack_does_not_have_borrows_all_that_it_uses(tmp_path: Path) -> None:
+def test_unknown_namespace_borrows_all_its_usage(tmp_path: Path) -> None:
     found = read(tmp_path, [one(), one("old", "gone")])
     (line,) = (line for line in found.lines if line.team == "gone")
     assert (line.center, line.hours.borrowed, line.hours.guaranteed) == ("", 96, 0)

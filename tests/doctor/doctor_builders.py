@@ -13,8 +13,8 @@ import botocore.session as botocore_session
 import botocore.validate as botocore_validate
 import yaml
 
+from gpu_tenancy.clouds.programs import Done
 from gpu_tenancy.doctor.checks import cloud_rows
-from gpu_tenancy.doctor.programs import Done
 from gpu_tenancy.doctor.results import Row
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import Source

@@ -9,8 +9,9 @@ from cli_builders import Project, small
 from typer.testing import CliRunner
 
 from gpu_tenancy.cli.main import app
+from gpu_tenancy.clouds.programs import DeniedError, NoAnswerError
 from gpu_tenancy.doctor import checks
-from gpu_tenancy.doctor.results import DeniedError, NoAnswerError, Question, Row, answers
+from gpu_tenancy.doctor.results import Question, Row, answers
 
 
 @pytest.fixture

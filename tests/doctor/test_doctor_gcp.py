@@ -10,9 +10,8 @@ from builders import pool, team
 from doctor_builders import Data, GoogleProject, row, rows_of
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.doctor.gcp import send
-from gpu_tenancy.doctor.programs import Done
-from gpu_tenancy.doctor.results import NoAnswerError
+from gpu_tenancy.clouds.gcp import send
+from gpu_tenancy.clouds.programs import Done, NoAnswerError
 from gpu_tenancy.model.catalogue.preflight import preflight
 
 CREATE: Data = {

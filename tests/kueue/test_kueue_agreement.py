@@ -67,7 +67,7 @@ def test_the_verdict_depends_on_all_plays(plays: Sequence[Played], verdict: Verd
     assert compared(scenario(), plays).verdict == verdict
 
 
-def test_a_livelock_in_both_is_not_counted_and_one_in_the_simulation_alone_differs() -> None:
+def test_livelock_in_both_is_skipped_in_simulation_only_differs() -> None:
     lines = map(json.loads, LIVELOCKS.read_text(encoding="utf-8").splitlines())
     (restless,) = (one for one in lines if not one.get("settled", True))
     played = Played(restless["observed"], restless["trace"], settled=False, tie=False)
@@ -167,7 +167,7 @@ def test_the_docs_were_measured_with_the_kueue_that_is_installed() -> None:
     assert f"were played on Kueue {version} " in " ".join(text.split()), "run `make agree DOCS=yes`"
 
 
-def test_the_kueue_that_is_played_on_is_the_one_that_is_installed() -> None:
+def test_agreement_plays_on_the_installed_kueue() -> None:
     assert kueue.version() == charts()["kueue"].version
 
 

@@ -13,7 +13,7 @@ from gpu_tenancy.kueue.scenarios import read_steps, read_tenancy
 Data = dict[str, Any]
 
 
-def test_a_seed_gives_the_same_scenarios_and_a_smaller_count_the_first_of_them() -> None:
+def test_seed_gives_the_same_scenarios_for_any_count() -> None:
     assert draw(7, 50)[:30] == draw(7, 30)
     assert draw(7, 21) != draw(8, 21)
 

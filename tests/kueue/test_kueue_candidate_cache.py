@@ -113,7 +113,7 @@ class World:
 @pytest.mark.slow
 @MANY
 @given(st.integers(0, 10**9))
-def test_cached_nominations_candidates_and_shares_equal_those_of_a_new_cache(seed: int) -> None:
+def test_caches_equal_a_fresh_computation(seed: int) -> None:
     world = World(seed)
     with_cache = world.simulate(at_once=False)
     run_cycle = cycle.run_cycle

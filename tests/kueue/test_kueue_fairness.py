@@ -44,7 +44,7 @@ def share_of(tenancy: Tenancy) -> tuple[int, int]:
     return sum(name.startswith("a") for name in names), sum(name.startswith("b") for name in names)
 
 
-def test_two_queues_get_even_shares_regardless_of_the_order_of_submission() -> None:
+def test_two_queues_get_even_shares_in_any_submission_order() -> None:
     assert share_of(three()) == (2, 2)
 
 
@@ -52,12 +52,12 @@ def test_a_queue_with_weight_three_gets_three_times_as_much() -> None:
     assert share_of(three(b=3.0)) == (1, 3)
 
 
-def test_a_queue_with_weight_zero_is_preempted_by_every_queue_with_a_weight() -> None:
+def test_weight_zero_is_preempted_by_any_other_weight() -> None:
     assert share_of(three(a=0.0)) == (0, 4)
     assert share_of(three(b=0.0)) == (4, 0)
 
 
-def test_without_fair_sharing_the_first_borrower_is_not_preempted() -> None:
+def test_first_borrower_is_kept_without_fair_sharing() -> None:
     tenancy = three()
     assert share_of(Tenancy(tenancy.queues)) == (4, 0)
 
@@ -68,7 +68,7 @@ def test_a_queue_reclaims_its_nominal_quota_regardless_of_shares() -> None:
     assert evicted(settled) == [("lent", "preemptor", "InCohortReclamation")]
 
 
-def test_a_large_workload_is_preempted_only_by_the_second_strategy() -> None:
+def test_second_strategy_preempts_a_large_workload() -> None:
     def with_strategies(*strategies: FairStrategy) -> list[str]:
         tenancy = Tenancy(three().queues, fair_sharing=strategies)
         # The share of b with `small` is 3/8. The share of a is 8/8 before `large` is removed, and 0 after that.
@@ -79,19 +79,19 @@ def test_a_large_workload_is_preempted_only_by_the_second_strategy() -> None:
     assert with_strategies(*FAIR) == ["small"]
 
 
-def test_the_entry_with_the_smallest_share_after_admission_is_processed_first() -> None:
+def test_entry_with_smallest_resulting_share_is_first() -> None:
     tenancy = Tenancy((queue("a", 0), queue("b", 0, weight=4.0), queue("c", 4)), fair_sharing=FAIR)
     settled = after(tenancy, work("now", "c", 4), work("old", "a", 4), work("heavy", "b", 4), finish=["now"])
     assert admitted(settled) == ["heavy"]
 
 
-def test_an_entry_that_does_not_borrow_is_processed_first_regardless_of_shares() -> None:
+def test_entry_within_quota_is_first_whatever_its_share() -> None:
     tenancy = Tenancy((queue("a", 0, weight=100.0), queue("c", 4)), fair_sharing=FAIR)
     settled = after(tenancy, work("now", "c", 4), work("old", "a", 4), work("own", "c", 4), finish=["now"])
     assert admitted(settled) == ["own"]
 
 
-def test_borrowing_another_flavor_does_not_delay_an_entry_that_requests_its_own_flavor() -> None:
+def test_borrowing_one_flavor_does_not_delay_another_flavor() -> None:
     def of_flavor(name: str, at: str, flavor: str) -> Workload:
         return Workload(name, at, (PodSet({GPU: 4}, flavors=frozenset({flavor})),))
 
@@ -139,7 +139,7 @@ def group_with_own_quota() -> Tenancy:
     )
 
 
-def test_a_cohort_gets_its_own_quota_back_only_if_it_borrows_nothing_else() -> None:
+def test_cohort_reclaims_only_if_it_borrows_nothing_else() -> None:
     """Unlike a ClusterQueue: the shares of Cohorts count every resource, not only those that are short."""
     lent = [work(f"lent{number}", "b", 1) for number in range(4)]
     own = [work(f"own{number}", "a", 1) for number in range(4)]
@@ -150,7 +150,7 @@ def test_a_cohort_gets_its_own_quota_back_only_if_it_borrows_nothing_else() -> N
     assert [name for name in admitted(borrowing) if name.startswith("own")] == ["own0", "own1"]
 
 
-def test_workloads_that_preempt_one_another_forever_are_a_livelock() -> None:
+def test_endless_mutual_preemption_is_a_livelock() -> None:
     rules = Preemption(Policy.LOWER, Policy.ANY)
     tenancy = Tenancy((queue("a", 4, preemption=rules), queue("b", 2, preemption=rules)), fair_sharing=FAIR)
     # `own` reclaims quota from `lent`, `high` preempts `own`, `lent` preempts `high` by fair sharing.

@@ -41,17 +41,17 @@ def test_the_first_flavor_that_fits_is_assigned() -> None:
     assert flavors(after(two(2, 2), work("one", "a", 2), work("two", "a", 2))) == {"one": "f1", "two": "f2"}
 
 
-def test_a_flavor_that_needs_borrowing_is_assigned_before_a_later_one_that_does_not() -> None:
+def test_borrowing_flavor_is_assigned_before_later_free_flavor() -> None:
     assert flavors(after(two(1, 2, lent=1), work("one", "a", 2))) == {"one": "f1"}
 
 
-def test_try_next_flavor_continues_after_a_flavor_that_needs_borrowing() -> None:
+def test_try_next_flavor_skips_a_borrowing_flavor() -> None:
     rules = Fungibility(when_can_borrow=Fungible.NEXT)
     assert flavors(after(two(1, 2, 1, fungibility=rules), work("one", "a", 2))) == {"one": "f2"}
     assert flavors(after(two(1, 1, 1, fungibility=rules), work("one", "a", 2))) == {"one": "f1"}
 
 
-def test_the_search_continues_after_a_flavor_that_needs_preemption_unless_it_may_stop() -> None:
+def test_flavor_search_continues_after_preemption_by_default() -> None:
     stops = Fungibility(when_can_preempt=Fungible.STOP)
     within = Preemption(within=Policy.LOWER)
     for fungibility, expected in ((Fungibility(), {"low": "f1", "high": "f2"}), (stops, {"low": "f2", "high": "f1"})):
@@ -61,7 +61,7 @@ def test_the_search_continues_after_a_flavor_that_needs_preemption_unless_it_may
         assert flavors(settled) == expected
 
 
-def test_a_queue_may_prefer_a_flavor_with_preemption_over_one_with_borrowing() -> None:
+def test_queue_may_prefer_preemption_over_borrowing() -> None:
     preempt = Fungibility(Fungible.NEXT, Fungible.NEXT, Preference.PREEMPT)
     borrow = Fungibility(Fungible.NEXT, Fungible.NEXT)
     within = Preemption(within=Policy.LOWER)
@@ -76,7 +76,7 @@ def test_a_queue_may_prefer_a_flavor_with_preemption_over_one_with_borrowing() -
         assert evicted(settled) == expected
 
 
-def test_borrowing_of_one_resource_hides_that_another_needs_preemption() -> None:
+def test_borrowing_one_resource_hides_preemption_of_another() -> None:
     """Kueue 0.19.2 with the preference for preemption: it preempts nobody, and the workload blocks its queue."""
     preempt = Fungibility(Fungible.NEXT, Fungible.NEXT, Preference.PREEMPT)
     borrow = Fungibility(Fungible.NEXT, Fungible.NEXT)

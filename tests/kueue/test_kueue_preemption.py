@@ -29,7 +29,7 @@ def test_a_higher_priority_preempts_a_lower_one_in_its_queue() -> None:
     }
 
 
-def test_an_equal_priority_is_not_preempted_unless_the_policy_includes_newer_ones() -> None:
+def test_equal_priority_is_preempted_only_if_newer_is_allowed() -> None:
     newer = Preemption(within=Policy.LOWER_OR_NEWER)
     for rules, expected in ((WITHIN, ["new"]), (newer, ["old"])):
         tenancy = Tenancy((queue("a", 4, preemption=rules),))
@@ -40,7 +40,7 @@ def test_an_equal_priority_is_not_preempted_unless_the_policy_includes_newer_one
         assert admitted(settled) == expected
 
 
-def test_the_lowest_priority_is_preempted_first_and_among_equals_the_newest() -> None:
+def test_preempts_lowest_priority_then_newest() -> None:
     tenancy = Tenancy((queue("a", 6, preemption=WITHIN),))
     settled = after_steps(
         tenancy,
@@ -65,7 +65,7 @@ def test_nominal_quota_is_reclaimed_from_a_borrower() -> None:
     assert evicted(settled) == [("lent", "preemptor", "InCohortReclamation")]
 
 
-def test_nothing_is_reclaimed_from_a_queue_within_its_nominal_quota() -> None:
+def test_queue_within_nominal_quota_is_not_reclaimed_from() -> None:
     tenancy = Tenancy((queue("a", 4, preemption=RECLAIMS), queue("b", 4)))
     settled = after_steps(
         tenancy, [work("own", "b", 4)], [work("preemptor", "a", 4), work("extra", "a", 1, priority=10)]
@@ -73,7 +73,7 @@ def test_nothing_is_reclaimed_from_a_queue_within_its_nominal_quota() -> None:
     assert admitted(settled) == ["own", "preemptor"]
 
 
-def test_reclaim_from_lower_priorities_does_not_preempt_equal_ones() -> None:
+def test_reclaiming_lower_priorities_keeps_equal_ones() -> None:
     tenancy = Tenancy((queue("a", 4, preemption=Preemption(reclaim=Policy.LOWER)), queue("b", 0)))
     settled = after_steps(tenancy, [work("lent", "b", 4)], [work("preemptor", "a", 4)])
     assert admitted(settled) == ["lent"]
@@ -81,13 +81,13 @@ def test_reclaim_from_lower_priorities_does_not_preempt_equal_ones() -> None:
     assert admitted(settled) == ["preemptor"]
 
 
-def test_a_workload_that_would_borrow_does_not_preempt_in_other_queues_by_default() -> None:
+def test_borrowing_workload_preempts_no_other_queue_by_default() -> None:
     tenancy = Tenancy((queue("a", 2, preemption=RECLAIMS), queue("b", 2), queue("c", 2)))
     settled = after_steps(tenancy, [work("lent", "b", 6)], [work("preemptor", "a", 3, priority=10)])
     assert admitted(settled) == ["lent"]
 
 
-def test_a_workload_may_borrow_and_preempt_lower_priorities_up_to_the_threshold() -> None:
+def test_borrowing_workload_preempts_up_to_the_threshold() -> None:
     def tenancy(threshold: int | None) -> Tenancy:
         rules = Preemption(reclaim=Policy.ANY, borrow=BorrowWithinCohort(threshold))
         return Tenancy((queue("a", 2, preemption=rules), queue("b", 2), queue("c", 2)))
@@ -113,7 +113,7 @@ def test_a_queue_reclaims_the_nominal_quota_of_its_cohort() -> None:
     assert evicted(settled) == [("lent", "preemptor", "InCohortReclamation")]
 
 
-def test_an_evicted_workload_keeps_its_order_of_creation_and_is_admitted_before_newer_ones() -> None:
+def test_evicted_workload_precedes_newer_workloads() -> None:
     tenancy = Tenancy((queue("a", 4, preemption=RECLAIMS), queue("b", 0)))
     settled = after(
         tenancy, work("lent", "b", 4), work("preemptor", "a", 4), work("young", "b", 4), finish=["preemptor"]
@@ -121,7 +121,7 @@ def test_an_evicted_workload_keeps_its_order_of_creation_and_is_admitted_before_
     assert admitted(settled) == ["lent"]
 
 
-def test_a_pending_workload_without_preemption_candidates_has_a_reason() -> None:
+def test_pending_without_preemption_candidates_has_a_reason() -> None:
     tenancy = Tenancy((queue("a", 4), queue("b", 0)))
     settled = after(tenancy, work("lent", "b", 4), work("preemptor", "a", 4))
     assert pending(settled) == {
@@ -130,7 +130,7 @@ def test_a_pending_workload_without_preemption_candidates_has_a_reason() -> None
     }
 
 
-def test_the_newest_reservation_is_preempted_first_not_the_newest_workload() -> None:
+def test_newest_reservation_is_preempted_first() -> None:
     tenancy = Tenancy((queue("a", 5, preemption=RECLAIMS), queue("b", 0), queue("c", 0)))
     steps = (
         Step((work("old", "b", 3), work("own", "a", 3), work("young", "c", 2))),
@@ -142,7 +142,7 @@ def test_the_newest_reservation_is_preempted_first_not_the_newest_workload() -> 
     assert [admitted(settled) for settled in states] == [["own", "young"], ["old", "young"], ["young", "last"]]
 
 
-def test_workloads_with_the_same_scheduling_hash_are_pending_for_the_same_reason() -> None:
+def test_same_scheduling_hash_has_the_same_pending_reason() -> None:
     tenancy = Tenancy((queue("a", 2),))
     settled = after(tenancy, work("now", "a", 2), work("one", "a", 1), work("two", "a", 1))
     assert pending(settled)["two"] == pending(settled)["one"]

@@ -113,7 +113,7 @@ def quota_of(owner: ClusterQueue | Cohort, name: str) -> Quota:
 @pytest.mark.slow
 @SLOW
 @given(worlds())
-def test_usage_exceeds_neither_the_total_quota_nor_a_borrowing_limit(world: tuple[Tenancy, list[Step]]) -> None:
+def test_usage_keeps_total_quota_and_borrowing_limits(world: tuple[Tenancy, list[Step]]) -> None:
     tenancy, steps = world
     for settled in run(tenancy, steps):
         for flavor in ("f0", "f1"):
@@ -144,7 +144,7 @@ def test_quota_beyond_the_lending_limit_is_not_borrowed(world: tuple[Tenancy, li
 
 @SLOW
 @given(worlds())
-def test_every_workload_that_has_not_finished_is_either_admitted_or_pending(world: tuple[Tenancy, list[Step]]) -> None:
+def test_unfinished_workloads_are_admitted_or_pending(world: tuple[Tenancy, list[Step]]) -> None:
     tenancy, steps = world
     unfinished: list[str] = []
     for step, settled in zip(steps, run(tenancy, steps), strict=True):
@@ -203,7 +203,7 @@ def test_names_do_not_affect_the_result(world: tuple[Tenancy, list[Step]]) -> No
     st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0, 10])), max_size=24),
     st.booleans(),
 )
-def test_no_workload_within_nominal_quota_is_pending_while_others_borrow(
+def test_nominal_quota_is_not_pending_while_others_borrow(
     quotas_of: list[tuple[int, int | None]],
     submitted: list[tuple[int, int]],
     fair: bool,  # noqa: FBT001 - drawn
@@ -230,7 +230,7 @@ def test_no_workload_within_nominal_quota_is_pending_while_others_borrow(
 @pytest.mark.slow
 @SLOW
 @given(worlds())
-def test_workloads_submitted_at_once_do_not_exceed_the_total_quota(world: tuple[Tenancy, list[Step]]) -> None:
+def test_burst_of_workloads_keeps_the_total_quota(world: tuple[Tenancy, list[Step]]) -> None:
     tenancy, steps = world
     workloads: list[Workload] = [workload for step in steps for workload in step.submit]
     settled = settle(tenancy, workloads)

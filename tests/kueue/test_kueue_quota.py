@@ -54,7 +54,7 @@ def test_a_queue_borrows_up_to_its_borrowing_limit() -> None:
     }
 
 
-def test_quota_beyond_the_lending_limit_stays_available_to_its_queue() -> None:
+def test_quota_beyond_lending_limit_stays_with_its_queue() -> None:
     tenancy = Tenancy((queue("a", 2), queue("b", 6, lends=1)))
     settled = after(tenancy, work("three", "a", 3), work("extra", "a", 1), work("own", "b", 5))
     assert admitted(settled) == ["three", "own"]
@@ -66,7 +66,7 @@ def test_a_cohort_may_have_quota() -> None:
     assert admitted(settled) == ["one", "two"]
 
 
-def test_a_cohort_borrows_from_its_siblings_up_to_its_borrowing_limit() -> None:
+def test_cohort_borrows_up_to_its_borrowing_limit() -> None:
     tenancy = Tenancy(
         (queue("a", 2, cohort="left"), queue("b", 8, cohort="right")),
         (Cohort("left", "org", group(a100=Quota(0, borrowing_limit=3))), Cohort("right", "org")),
@@ -75,7 +75,7 @@ def test_a_cohort_borrows_from_its_siblings_up_to_its_borrowing_limit() -> None:
     assert admitted(settled) == ["five"]
 
 
-def test_the_quota_of_a_cohort_that_lends_nothing_stays_available_to_its_queues() -> None:
+def test_quota_of_cohort_without_lending_stays_with_its_queues() -> None:
     tenancy = Tenancy(
         (queue("a", 2, cohort="left"), queue("b", 8, cohort="right"), queue("c", 0, cohort="right")),
         (Cohort("left", "org"), Cohort("right", "org", group(a100=Quota(0, lending_limit=0)))),
@@ -101,13 +101,13 @@ def test_pods_are_counted_if_a_queue_has_a_quota_for_pods() -> None:
     assert admitted(settled) == ["three"]
 
 
-def test_a_workload_with_a_resource_that_no_group_covers_is_not_admitted() -> None:
+def test_workload_with_uncovered_resource_is_not_admitted() -> None:
     tenancy = Tenancy((queue("a", 8),))
     settled = after(tenancy, Workload("one", "a", (PodSet({GPU: 1, "rdma/ib": 1}),)))
     assert pending(settled) == {"one": "resource rdma/ib unavailable in ClusterQueue"}
 
 
-def test_a_strict_fifo_queue_is_blocked_by_a_head_that_never_fits() -> None:
+def test_strict_fifo_is_blocked_by_head_that_never_fits() -> None:
     tenancy = Tenancy((queue("a", 8, strategy=Strategy.STRICT),))
     settled = after(tenancy, work("huge", "a", 9), work("small", "a", 1))
     assert admitted(settled) == []
@@ -117,12 +117,12 @@ def test_a_strict_fifo_queue_is_blocked_by_a_head_that_never_fits() -> None:
     )
 
 
-def test_a_best_effort_fifo_queue_continues_after_a_head_that_does_not_fit() -> None:
+def test_best_effort_fifo_continues_after_head_that_does_not_fit() -> None:
     settled = after(Tenancy((queue("a", 8),)), work("huge", "a", 9), work("small", "a", 1))
     assert admitted(settled) == ["small"]
 
 
-def test_a_blocked_head_that_cannot_reclaim_reserves_its_nominal_quota() -> None:
+def test_blocked_head_reserves_its_nominal_quota() -> None:
     tenancy = Tenancy((queue("a", 4, strategy=Strategy.STRICT), queue("b", 4)))
     settled = after_steps(tenancy, [work("lent", "b", 6)], [work("own", "a", 4)], [work("small", "b", 1)])
     assert admitted(settled) == ["lent"]
@@ -135,7 +135,7 @@ def test_a_blocked_head_that_cannot_reclaim_reserves_its_nominal_quota() -> None
     assert evicted(settled) == [("lent", "own", "InCohortReclamation")]
 
 
-def test_the_highest_priority_in_a_queue_is_admitted_first_then_the_oldest() -> None:
+def test_admits_highest_priority_then_oldest() -> None:
     tenancy = Tenancy((queue("a", 4),))
     settled = after(tenancy, work("now", "a", 4), work("old", "a", 4), work("high", "a", 4, 10), finish=["now"])
     assert admitted(settled) == ["high"]
@@ -143,7 +143,7 @@ def test_the_highest_priority_in_a_queue_is_admitted_first_then_the_oldest() -> 
     assert admitted(settled) == ["old"]
 
 
-def test_an_entry_that_does_not_borrow_is_processed_before_one_that_does() -> None:
+def test_entry_within_quota_precedes_borrowing_entry() -> None:
     tenancy = Tenancy((queue("a", 0), queue("b", 4)))
     settled = after(
         tenancy, work("now", "b", 4), work("borrows", "a", 4, priority=10), work("own", "b", 4), finish=["now"]

@@ -69,7 +69,7 @@ def test_each_class_agrees_with_the_real_kueue_in_both_modes() -> None:
     assert below(STEPS, steps) == {}
 
 
-def test_recordings_that_did_not_settle_are_livelocks_in_the_simulation() -> None:
+def test_unsettled_recordings_are_livelocks_in_simulation() -> None:
     livelocks = [scenario for scenario in scenarios() if not scenario.get("settled", True)]
     assert livelocks
     for scenario in livelocks:
@@ -100,7 +100,7 @@ def test_a_workload_that_finishes_during_a_livelock_is_removed() -> None:
         assert finished.name not in {workload.name for workload in (*after.admitted, *after.pending)}
 
 
-def test_observe_returns_the_admitted_and_the_pending_workloads_after_each_step() -> None:
+def test_observe_returns_workloads_after_each_step() -> None:
     assert observe(MINIMAL) == {
         "id": "minimal",
         "observed": [

@@ -59,7 +59,7 @@ def test_the_elastic_table() -> None:
 
 
 @pytest.mark.parametrize("change", ["hierarchical", "weights"])
-def test_where_groups_are_cohorts_a_group_reclaims_what_its_other_team_leaves_idle(change: str) -> None:
+def test_cohort_reclaims_the_idle_guarantee_of_its_other_team(change: str) -> None:
     data = yaml.safe_load((ROOT / "stacks" / "Pulumi.example-elastic.yaml").read_text(encoding="utf-8"))["config"]
     sections: Data = {key.removeprefix("gpu-tenancy:"): value for key, value in data.items()}
     if change == "hierarchical":
@@ -85,7 +85,7 @@ def test_the_schema_accepts_the_scenarios_of_the_repository(file: Path) -> None:
     assert file.read_text(encoding="utf-8").startswith("# yaml-language-server: $schema=schema.json\n")
 
 
-def test_the_schema_of_scenarios_is_up_to_date_and_refuses_what_the_program_refuses() -> None:
+def test_scenario_schema_is_current_and_strict() -> None:
     cast("Any", Draft202012Validator).check_schema(scenario_schema())
     file = ROOT / "stacks" / "scenarios" / "schema.json"
     assert file.read_text(encoding="utf-8") == scenario_schema_text(), "run `make schema`"
@@ -98,7 +98,7 @@ def test_the_schema_of_scenarios_is_up_to_date_and_refuses_what_the_program_refu
 
 
 @pytest.mark.parametrize("file", STACKS, ids=lambda file: file.stem)
-def test_every_stack_has_a_scenario_in_which_each_team_asks_for_no_more_than_its_limits(file: Path) -> None:
+def test_default_scenario_of_every_stack_keeps_the_limits(file: Path) -> None:
     tree = Tree(load(read_file(file)))
     scenario = scenario_of(default_scenario(tree), tree)
     assert scenario
@@ -122,7 +122,7 @@ def test_of_many_teams_those_that_borrow_most_have_a_step() -> None:
     assert [step.submit[0].team for step in scenario] == ["t0", "t10", "t2", "t4", "t6", "t8", "t1", "t11"]
 
 
-def test_a_team_whose_name_cannot_start_a_job_s_name_has_jobs_too() -> None:
+def test_team_name_that_starts_with_a_digit_has_jobs() -> None:
     teams = {"3d": team(gpus={"h100": {"guaranteed": 1, "limit": 2}})}
     tree = Tree(load(Source(stack(teams=teams))))
     ((step,),) = [scenario_of(default_scenario(tree), tree)]
@@ -142,7 +142,7 @@ def test_a_cpu_team_requests_cpus_that_fit_on_a_node() -> None:
 
 
 @pytest.mark.parametrize("file", STACKS, ids=lambda file: file.stem)
-def test_events_lead_from_each_state_to_the_next_and_the_states_are_those_of_whatif(file: Path) -> None:
+def test_events_lead_from_each_state_to_the_next(file: Path) -> None:
     tree = Tree(load(read_file(file)))
     own = ROOT / "stacks" / "scenarios" / f"{file.stem.removeprefix('Pulumi.')}.yaml"
     scenario = read_scenario(own, tree) if own.is_file() else scenario_of(default_scenario(tree), tree)
@@ -207,7 +207,7 @@ def test_which_of_equal_jobs_runs_does_not_matter() -> None:
     assert (result.agrees, result.differences, result.shown) == (True, (), result.live)
 
 
-def test_teams_that_run_other_jobs_than_foreseen_are_named_with_their_numbers() -> None:
+def test_differences_name_teams_and_numbers_of_jobs() -> None:
     foreseen = moment(ran("one", "a"), ran("two", "a"), ran("x", "b"), ran("y", "c", gpus=4))
     result = StepResult(STEP, foreseen, moment(ran("one", "a"), ran("x", "b"), ran("y", "c", gpus=2)))
     assert result.agrees is False

@@ -9,8 +9,8 @@ import markdown
 from picture_drawn import run_of
 from repository import ROOT
 
-from gpu_tenancy.whatif.narrative import Played
-from gpu_tenancy.whatif.page import page
+from gpu_tenancy.whatif.page import timeline_page
+from gpu_tenancy.whatif.timeline import Timeline
 
 _BEFORE, _AFTER = "a100: {guaranteed: 8, limit: 32}", "a100: {guaranteed: 16, limit: 32}"
 _STYLE: Final = Path(__file__).with_name("comment.css").read_text(encoding="utf-8")
@@ -41,5 +41,5 @@ def comment_page(comment: str) -> str:
 
 def forecast_page() -> str:
     """The page of `tenancy whatif` for the scenario of three teams."""
-    tree, moments = run_of("example-three-teams")
-    return page(Played("example-three-teams", "jobs over time", tree, moments, scenario=True))
+    tree, steps = run_of("example-three-teams")
+    return timeline_page(Timeline("example-three-teams", "jobs over time", tree, steps, scenario=True))

@@ -11,6 +11,7 @@ from rendered_stacks import stack_of_repository
 from review_pages import bare, full, many, outlook_of, reviewed
 
 from gpu_tenancy.local.checks import Check
+from gpu_tenancy.local.report import running
 from gpu_tenancy.local.summary import Budget, Holding, Summary, Supply
 from gpu_tenancy.local.up import Outcome
 from gpu_tenancy.local.verdict import Composition
@@ -78,7 +79,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "bare": page(bare()),
         "large": page(large()),
         "eight": page(large(8)),
-        "up": page(reviewed(outlook_of(many(3))), outcome()),
+        "up": page(reviewed(outlook_of(many(3))), running(outcome())),
     }
     for name, text in made.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")

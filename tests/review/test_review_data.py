@@ -6,11 +6,11 @@ from builders import Data, job
 from review_pages import outlook_of, reviewed, small
 
 from gpu_tenancy.base.quantity import format_bytes
+from gpu_tenancy.base.texts import DASH
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook.data import rights_to_grant
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.review.comment import comment
-from gpu_tenancy.review.figures import DASH
 from gpu_tenancy.review.figures_tables import tables
 
 

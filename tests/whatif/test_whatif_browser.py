@@ -8,8 +8,7 @@ from browser_tool import browser, check_accessible, check_quiet, check_width, em
 from playwright.sync_api import Browser
 from whatif_played import everyone, replayed_twice, sixty, small, small_scenario, tree
 
-from gpu_tenancy.whatif.page import page
-from gpu_tenancy.whatif.replay_page import page as replay_page
+from gpu_tenancy.whatif.page import replay_page, timeline_page
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -21,7 +20,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     made = {"busy": everyone(tree(small()), first="speech"), "scenario": small_scenario(folder), "sixty": sixty(folder)}
     for name, played in made.items():
-        (folder / f"{name}.html").write_text(page(played), encoding="utf-8")
+        (folder / f"{name}.html").write_text(timeline_page(played), encoding="utf-8")
     (folder / "replay.html").write_text(replay_page(replayed_twice()), encoding="utf-8")
     return {name: folder / f"{name}.html" for name in NAMES}
 
@@ -72,7 +71,7 @@ def test_job_names_are_beside_their_lanes_without_overlap(
     assert len(names) == len(bars) > 0
     assert all(top <= above and below <= bottom for (top, bottom), (above, below) in zip(names, bars, strict=True))
     texts = found.evaluate(
-        "[...document.querySelectorAll('svg.area text, .time .names span, .time .steps b, .time .label')]"
+        "[...document.querySelectorAll('.sums div, .time .names span, .time .steps b, .time .label')]"
         ".filter((each) => each.checkVisibility()).map((each) => each.getBoundingClientRect())"
         ".map((box) => [box.left, box.top, box.right, box.bottom])"
     )

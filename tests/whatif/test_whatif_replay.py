@@ -13,8 +13,8 @@ from whatif_played import NASTY, replayed_twice, small, tree
 
 from gpu_tenancy.simulation.replay import JobRecord, Outcome, Part, Trace, TraceError, compare, replay
 from gpu_tenancy.simulation.replay.outcome import BINS, Curve, Durations
-from gpu_tenancy.whatif.replay_page import page
-from gpu_tenancy.whatif.replayed import headline, teams_table
+from gpu_tenancy.whatif.page import replay_page
+from gpu_tenancy.whatif.replay import headline, teams_table
 
 HOUR = 3600.0
 
@@ -30,7 +30,7 @@ def written(folder: Path, name: str, text: str) -> Trace:
     return Trace(file)
 
 
-def test_json_lines_and_csv_say_the_same(tmp_path: Path) -> None:
+def test_json_lines_and_csv_are_read_alike(tmp_path: Path) -> None:
     lines = (
         '{"at": "2026-10-01T08:00:00Z", "duration": "90m", "team": "vision", "gpus": 2, "pods": 3}\n\n'
         '{"at": "2026-10-01T10:00:00+02:00", "duration": "30s", "name": "b", "flavor": "h100", "priority": "high"}\n'
@@ -78,7 +78,7 @@ WORKLOAD: Data = {
 }
 
 
-def test_workloads_of_a_cluster_are_jobs_if_they_have_ended(tmp_path: Path) -> None:
+def test_finished_workloads_of_a_cluster_are_jobs(tmp_path: Path) -> None:
     waiting: Data = {**WORKLOAD, "status": {}}
     earlier: Data = {**WORKLOAD, "metadata": {**WORKLOAD["metadata"], "creationTimestamp": "2026-10-01T07:00:00Z"}}
     items: list[Data] = [WORKLOAD, waiting, earlier]
@@ -93,7 +93,7 @@ def test_workloads_of_a_cluster_are_jobs_if_they_have_ended(tmp_path: Path) -> N
         assert trace.left_out == {"not admitted, or not finished": 1}
 
 
-def test_pods_of_alibabas_cluster_are_jobs_without_a_team(tmp_path: Path) -> None:
+def test_pods_of_alibabas_trace_are_jobs_without_a_team(tmp_path: Path) -> None:
     trace = written(
         tmp_path,
         "openb_pod_list_default.csv",
@@ -123,14 +123,14 @@ def test_pods_of_alibabas_cluster_are_jobs_without_a_team(tmp_path: Path) -> Non
         ("a.jsonl", '{"metadata": {}}\n', "a.jsonl:1: cannot be read: 'spec'"),
     ],
 )
-def test_a_line_that_cannot_be_read_is_named_with_its_fix(tmp_path: Path, name: str, text: str, message: str) -> None:
+def test_unreadable_lines_are_named_with_a_fix(tmp_path: Path, name: str, text: str, message: str) -> None:
     with pytest.raises(TraceError) as raised:
         list(written(tmp_path, name, text))
     assert message in raised.value.what
     assert raised.value.fix
 
 
-def test_gpu_hours_add_up_to_those_that_jobs_ran_and_lost() -> None:
+def test_gpu_hours_are_the_sum_of_run_and_lost_hours() -> None:
     records = [
         job(0, 4, "speech", 6),
         job(600, 2, "vision", 4),
@@ -153,7 +153,7 @@ def test_gpu_hours_add_up_to_those_that_jobs_ran_and_lost() -> None:
     assert sum(found.preempted_by.values()) == total.preemptions
 
 
-def test_what_the_stack_cannot_have_is_left_out_with_the_reason() -> None:
+def test_jobs_that_do_not_fit_the_stack_are_left_out() -> None:
     records = [
         job(0, 1, "nobody"),
         JobRecord("other", 0, 1, "vision", (Part(flavor="b200"),)),
@@ -169,7 +169,7 @@ def test_what_the_stack_cannot_have_is_left_out_with_the_reason() -> None:
     assert (found.jobs, found.total.never) == (1, 1)
 
 
-def test_jobs_without_a_team_are_dealt_by_guarantees_and_always_alike() -> None:
+def test_jobs_without_a_team_are_dealt_by_guarantees() -> None:
     records = [JobRecord(f"pod-{number}", number, 1, None, (Part(),)) for number in range(400)]
     found = replay(tree(small()), records)
     assert found.dealt == 400
@@ -180,7 +180,7 @@ def test_jobs_without_a_team_are_dealt_by_guarantees_and_always_alike() -> None:
     assert {team: group.jobs for team, group in replay(tree(small()), records).teams.items()} == jobs
 
 
-def test_a_team_that_loses_its_guarantee_loses_and_who_gets_it_gains() -> None:
+def test_compare_finds_losing_and_gaining_teams() -> None:
     records = [job(600 * number, 3, ("vision", "speech")[number % 2], 4) for number in range(40)]
     taken = small()
     taken["teams"]["vision"]["gpus"]["h100"]["guaranteed"] = 0
@@ -202,7 +202,7 @@ def test_quantiles_are_exact_to_two_percent() -> None:
     assert (Durations().quantile(0.5), Durations().mean) == (0, 0)
 
 
-def test_a_curve_keeps_its_area_however_long_it_becomes() -> None:
+def test_curve_keeps_its_area_when_it_is_compressed() -> None:
     found = Curve()
     for number in range(4999):
         found.change(97.0 * number, 2 if number % 3 == 0 else -1)
@@ -214,9 +214,9 @@ def test_a_curve_keeps_its_area_however_long_it_becomes() -> None:
     assert sum(means) * found.span == pytest.approx(sum((2, 1, 0)[number % 3] * 97.0 for number in range(4999)))
 
 
-def test_the_page_names_gains_losses_and_what_is_left_out() -> None:
+def test_page_names_gains_losses_and_jobs_left_out() -> None:
     replayed = replayed_twice()
-    text = page(replayed)
+    text = replay_page(replayed)
     well_formed(text)
     assert "<script" not in text
     assert NASTY not in text
@@ -227,7 +227,7 @@ def test_the_page_names_gains_losses_and_what_is_left_out() -> None:
 
 
 @pytest.mark.process
-def test_the_command_writes_a_page_and_says_who_loses_since_a_ref(tmp_path: Path) -> None:
+def test_replay_writes_page_and_names_losers_since_ref(tmp_path: Path) -> None:
     project = Project.at(tmp_path / "project")
     sections = two_teams()
     project.write("dev", sections)
@@ -271,7 +271,7 @@ def test_the_command_writes_a_page_and_says_who_loses_since_a_ref(tmp_path: Path
         (["--from", "/dev/null"], "no job can be played: the file is empty"),
     ],
 )
-def test_wrong_options_are_refused_with_a_fix(tmp_path: Path, options: list[str], message: str) -> None:
+def test_replay_refuses_invalid_options_with_a_fix(tmp_path: Path, options: list[str], message: str) -> None:
     project = Project.at(tmp_path / "project")
     project.write("dev", two_teams())
     jobs = tmp_path / "jobs.jsonl"

@@ -12,9 +12,9 @@ from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source, read_file
 from gpu_tenancy.simulation.replay import JobRecord, Part, compare, replay
-from gpu_tenancy.simulation.scenarios import alone, busy, play_scenario, read_scenario, unmodelled_of
-from gpu_tenancy.whatif.narrative import Played
-from gpu_tenancy.whatif.replayed import Replayed
+from gpu_tenancy.simulation.scenarios import Moment, alone, busy, read_scenario, unmodelled_of
+from gpu_tenancy.whatif.replay import Replayed
+from gpu_tenancy.whatif.timeline import Timeline, load_step, play
 
 STACKS: Final = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
 NASTY: Final = "<b>&amp; *d* {{ e }}"
@@ -57,27 +57,30 @@ def tree_of(file: Path) -> Tree:
     return Tree(load(read_file(file)))
 
 
-def everyone(found: Tree, name: str = "test", first: str | None = None) -> Played:
-    moment = busy(found, first=first)
-    return Played(name, moment.label, found, (moment,), scenario=False, left_out=unmodelled_of(found))
+def load_timeline(found: Tree, moment: Moment) -> Timeline:
+    left_out = unmodelled_of(found)
+    return Timeline("test", moment.label, found, (load_step(moment),), scenario=False, left_out=left_out)
 
 
-def only(found: Tree, team_: str) -> Played:
-    moment = alone(found, team_)
-    return Played("test", moment.label, found, (moment,), scenario=False)
+def everyone(found: Tree, first: str | None = None) -> Timeline:
+    return load_timeline(found, busy(found, first=first))
 
 
-def told(found: Tree, text: str, folder: Path) -> Played:
+def only(found: Tree, team_: str) -> Timeline:
+    return load_timeline(found, alone(found, team_))
+
+
+def told(found: Tree, text: str, folder: Path) -> Timeline:
     file = folder / "jobs.yaml"
     file.write_text(text, encoding="utf-8")
-    return Played("test", "jobs of jobs.yaml", found, play_scenario(found, read_scenario(file, found)), scenario=True)
+    return Timeline("test", "jobs of jobs.yaml", found, play(found, read_scenario(file, found)), scenario=True)
 
 
-def small_scenario(folder: Path) -> Played:
+def small_scenario(folder: Path) -> Timeline:
     return told(tree(small()), SCENARIO, folder)
 
 
-def sixty(folder: Path) -> Played:
+def sixty(folder: Path) -> Timeline:
     """Sixty jobs of eight teams, of which some end and some give way."""
     dice = random.Random(7)  # noqa: S311 - no secret
     sections = small()

@@ -51,10 +51,11 @@ def up(
         from gpu_tenancy.embedded.platform import Platform
         from gpu_tenancy.local import show
         from gpu_tenancy.local.next_steps import next_steps
+        from gpu_tenancy.local.report import write_report
         from gpu_tenancy.local.up import Options
         from gpu_tenancy.local.up import up as bring_up
         from gpu_tenancy.model.project import project_folder
-        from gpu_tenancy.review.page import write_forecast, write_report
+        from gpu_tenancy.review.page import write_forecast
 
         def foreshow(preview: "Preview") -> None:
             page = write_forecast(preview, out / stack)

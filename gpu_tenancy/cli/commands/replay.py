@@ -66,8 +66,9 @@ def replay(
         from gpu_tenancy.simulation.replay import Trace, TraceError, compare
         from gpu_tenancy.simulation.replay import replay as play
         from gpu_tenancy.simulation.scenarios import unmodelled_of
-        from gpu_tenancy.whatif import replay_show
-        from gpu_tenancy.whatif.replayed import Replayed, replayed_data
+        from gpu_tenancy.whatif.page import replay_page
+        from gpu_tenancy.whatif.replay import Replayed, replayed_data
+        from gpu_tenancy.whatif.show import show_replay
 
         folder = project_folder(project)
         every = None if checkpoint is None else seconds("--checkpoint", checkpoint)
@@ -95,11 +96,9 @@ def replay(
         if is_for_programs(output):
             for_programs(output, replayed_data(replayed), outcome.teams)
         else:
-            replay_show.show(terminal.out, replayed)
+            show_replay(terminal.out, replayed)
         if out:
-            from gpu_tenancy.whatif.replay_page import page
-
-            write_text(out / "replay.html", page(replayed))
+            write_text(out / "replay.html", replay_page(replayed))
             if not is_for_programs(output):
                 terminal.out.print(f"page {escape(str(out / 'replay.html'))}", highlight=False)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpu_tenancy.model.plan.shares import Tree
     from gpu_tenancy.simulation.live.player import LivePlayer
     from gpu_tenancy.simulation.scenarios import JobStep
-    from gpu_tenancy.whatif.narrative import Played
+    from gpu_tenancy.whatif.timeline import Timeline
 
 
 def whatif(
@@ -65,6 +65,9 @@ def whatif(
         from gpu_tenancy.model.load import load
         from gpu_tenancy.model.plan.shares import Tree
         from gpu_tenancy.model.project import project_folder, read_stack
+        from gpu_tenancy.whatif.data import timeline_data
+        from gpu_tenancy.whatif.page import timeline_page
+        from gpu_tenancy.whatif.show import show_load
 
         given = {"--team": team, "--workloads": workloads, "--first or --last": first or last, "--scenarios": scenarios}
         chosen = [name for name, value in given.items() if value]
@@ -78,31 +81,18 @@ def whatif(
         tree = Tree(load(read_stack(stack, project_folder(project))))
         for name in (team, first, last):
             _known(tree, name)
-        played = _scenario(stack, tree, workloads) if workloads else _state(stack, tree, team, first, last)
-        written = _write(played, out) if out else None
-        _print(played, written, output)
-
-
-def _print(played: "Played", written: Path | None, output: Form | None) -> None:
-    from gpu_tenancy.whatif import show
-    from gpu_tenancy.whatif.data import played_data
-
-    if is_for_programs(output):
-        for_programs(output, played_data(played), played.tree.team_shares)
-        return
-    show.show(terminal.out, played)
-    for part in played.left_out:
-        terminal.out.print(f"[dim]used by this stack but not simulated: {escape(part)}[/dim]", highlight=False)
-    if written:
-        terminal.out.print(f"page {escape(str(written))}", highlight=False)
-
-
-def _write(played: "Played", out: Path) -> Path:
-    from gpu_tenancy.whatif.page import page
-
-    file = out / "whatif.html"
-    write_text(file, page(played))
-    return file
+        if workloads:
+            timeline = _played(stack, tree, _read(workloads, tree), f"jobs of {workloads.name}", output=output)
+        else:
+            timeline = _load(stack, tree, team, first, last)
+        if is_for_programs(output):
+            for_programs(output, timeline_data(timeline), tree.team_shares)
+        elif not workloads:
+            show_load(terminal.out, timeline)
+        if out:
+            write_text(out / "whatif.html", timeline_page(timeline))
+            if not is_for_programs(output):
+                terminal.out.print(f"page {escape(str(out / 'whatif.html'))}", highlight=False)
 
 
 def _known(tree: "Tree", name: str | None) -> None:
@@ -115,24 +105,47 @@ def _known(tree: "Tree", name: str | None) -> None:
     raise ConsoleError(f"team {name} not found", nearest(name, tree.team_shares))
 
 
-def _state(stack: str, tree: "Tree", team: str | None, first: str | None, last: str | None) -> "Played":
+def _load(stack: str, tree: "Tree", team: str | None, first: str | None, last: str | None) -> "Timeline":
     from gpu_tenancy.simulation.scenarios import alone, busy, unmodelled_of
-    from gpu_tenancy.whatif.narrative import Played
+    from gpu_tenancy.whatif.timeline import Timeline, load_step
 
     moment = alone(tree, team) if team else busy(tree, first=first, last=last)
-    return Played(stack, moment.label, tree, (moment,), scenario=False, left_out=unmodelled_of(tree))
+    return Timeline(stack, moment.label, tree, (load_step(moment),), scenario=False, left_out=unmodelled_of(tree))
 
 
-def _scenario(stack: str, tree: "Tree", file: Path) -> "Played":
-    from gpu_tenancy.simulation.scenarios import ScenarioError, play_scenario, read_scenario, unmodelled_of
-    from gpu_tenancy.whatif.narrative import Played
+def _played(
+    stack: str,
+    tree: "Tree",
+    scenario: "list[JobStep]",
+    title: str,
+    *,
+    output: Form | None,
+    live: "LivePlayer | None" = None,
+) -> "Timeline":
+    """Plays a scenario, and prints it meanwhile if a person reads it."""
+    from gpu_tenancy.simulation.scenarios import unmodelled_of
+    from gpu_tenancy.whatif.show import Display
+    from gpu_tenancy.whatif.timeline import Timeline, play
+
+    left_out = unmodelled_of(tree)
+    if is_for_programs(output):
+        return Timeline(stack, title, tree, play(tree, scenario, live=live), scenario=True, left_out=left_out)
+    where = "on Kueue and in its simulation" if live else "in the simulation of Kueue"
+    terminal.out.print(f"{escape(stack)}, {escape(title)}, {where}\n", highlight=False)
+    display = Display(terminal.out, tree, scenario)
+    steps = play(tree, scenario, display, live)
+    display.summary(steps, left_out)
+    return Timeline(stack, title, tree, steps, scenario=True, left_out=left_out)
+
+
+def _read(file: Path, tree: "Tree") -> "list[JobStep]":
+    from gpu_tenancy.simulation.scenarios import ScenarioError, read_scenario
 
     try:
-        moments = play_scenario(tree, read_scenario(file, tree))
+        return read_scenario(file, tree)
     except ScenarioError as error:
         terminal.problems(error.lines, str(file))
         raise typer.Exit(terminal.STACK_WRONG) from error
-    return Played(stack, f"jobs of {file.name}", tree, moments, scenario=True, left_out=unmodelled_of(tree))
 
 
 def demo(
@@ -163,26 +176,16 @@ def demo(
         from gpu_tenancy.model.load import load
         from gpu_tenancy.model.plan.shares import Tree
         from gpu_tenancy.model.project import project_folder, read_stack
-        from gpu_tenancy.simulation.scenarios import unmodelled_of
-        from gpu_tenancy.whatif.data import Recorder, demo_data
-        from gpu_tenancy.whatif.demo import Display, play_demo
+        from gpu_tenancy.whatif.data import timeline_data
 
         folder = project_folder(project)
         tree = Tree(load(read_stack(stack, folder)))
         scenario, source = _steps(tree, folder, stack, workloads)
-        left_out = unmodelled_of(tree)
-        where = "on Kueue and in its simulation" if live else "in the simulation of Kueue"
         with _live_player(stack, tree, live=live) as player:
-            if is_for_programs(output):
-                recorder = Recorder()
-                results = play_demo(tree, scenario, recorder, player)
-                for_programs(output, demo_data(tree, results, recorder.events, left_out), tree.team_shares)
-            else:
-                terminal.out.print(f"{escape(stack)}, {escape(source)}, {where}\n", highlight=False)
-                display = Display(terminal.out, tree, scenario)
-                results = play_demo(tree, scenario, display, player)
-                display.summary(results, left_out)
-        if any(result.agrees is False for result in results):
+            timeline = _played(stack, tree, scenario, source, output=output, live=player)
+        if is_for_programs(output):
+            for_programs(output, timeline_data(timeline), tree.team_shares)
+        if not timeline.agrees:
             raise typer.Exit(terminal.PROMISE_BROKEN)
 
 
@@ -198,7 +201,7 @@ def _live_player(stack: str, tree: "Tree", *, live: bool) -> "AbstractContextMan
 
 def _steps(tree: "Tree", folder: Path, stack: str, given: Path | None) -> "tuple[list[JobStep], str]":
     """The steps, and where they come from."""
-    from gpu_tenancy.simulation.scenarios import ScenarioError, default_scenario, read_scenario, scenario_of
+    from gpu_tenancy.simulation.scenarios import default_scenario, scenario_of
 
     own = folder / "stacks" / "scenarios" / f"{stack}.yaml"
     file = given or (own if own.is_file() else None)
@@ -206,11 +209,7 @@ def _steps(tree: "Tree", folder: Path, stack: str, given: Path | None) -> "tuple
         if not (steps := scenario_of(default_scenario(tree), tree)):
             raise ConsoleError(f"stack {stack}: no team has quota for jobs", "set gpus or quota of a team")
         return steps, "each team up to its limits"
-    try:
-        return read_scenario(file, tree), f"scenario {file if given else file.relative_to(folder)}"
-    except ScenarioError as error:
-        terminal.problems(error.lines, str(file))
-        raise typer.Exit(terminal.STACK_WRONG) from error
+    return _read(file, tree), f"scenario {file if given else file.relative_to(folder)}"
 
 
 def _simulate(scenarios: Path, out: Path | None) -> None:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from gpu_tenancy.base.amounts import amount, amounts
 from gpu_tenancy.base.errors import ConsoleError
@@ -12,20 +12,22 @@ from gpu_tenancy.embedded.nodes import NodeShape, add_node
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
-from gpu_tenancy.kueue import PodSet, Workload
-from gpu_tenancy.local.checks.check import IMAGE, Check, on_temporary_nodes, temporary_node
-from gpu_tenancy.model.names import GROUP_MINIMUM
+from gpu_tenancy.local.checks.check import CHECK, IMAGE, Check, temporary_node
+from gpu_tenancy.model.manifests.gangs import gang_manifest
 from gpu_tenancy.model.plan import Plan
+from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.plan.supply import Flavor
+from gpu_tenancy.model.plan.workloads import GangPlan, PodPlan, RolePlan
 from gpu_tenancy.simulation.live.copies import KUEUE, Place
-from gpu_tenancy.simulation.live.jobs import job_of
+from gpu_tenancy.simulation.live.jobs import job_of_pods
 
 WATCHED: Final = 4.0
 """Seconds in which no pod of a gang may start although most would fit; Volcano schedules each second."""
 PATIENCE: Final = 30.0
 """Seconds in which a gang that fits starts; about 2 are usual."""
 _SIZE: Final = 4
+_DAY: Final = 86_400
 _VOLCANO: Final = ("batch.volcano.sh/v1alpha1", "scheduling.volcano.sh/v1beta1")
 
 
@@ -48,7 +50,7 @@ def check_gangs(cluster: Cluster, plan: Plan, tree: Tree, places: Mapping[str, P
     flavor = tree.flavors[first]
     place = Place(places[owner].namespace, places[owner].local_queue, runs=True)
     yield _whole(cluster, flavor, place, _gang(flavor, place), "a gang of 4")
-    yield _whole(cluster, flavor, place, _queued_gang(tree, flavor, place), "a job with `gang`, through both,")
+    yield _whole(cluster, flavor, place, _queued_gang(flavor, place), "a job with `gang`, through both,")
 
 
 def _promised_once(cluster: Cluster, plan: Plan, flavor: Flavor) -> Check:
@@ -141,34 +143,21 @@ def _node(flavor: Flavor, name: str, gpus: int) -> NodeShape:
     return temporary_node(flavor, name, {**flavor.node, (flavor.resource or CPU): gpus})
 
 
-def _pods(flavor: Flavor) -> dict[str, Any]:
-    """A pod for one GPU of the temporary nodes."""
-    one = {flavor.resource or CPU: "1"}
-    container = {"name": "gang", "image": IMAGE, "resources": {"requests": one, "limits": one}}
-    return {"restartPolicy": "Never", "containers": [container], **on_temporary_nodes(flavor)}
+def _role(flavor: Flavor) -> RolePlan:
+    """Four pods, each for one GPU of the temporary nodes."""
+    taints = (*flavor.taints, NodeTaint(CHECK, "", "NoSchedule"))
+    labels = {**flavor.node_labels, CHECK: "true"}
+    one = {flavor.resource: 1} if flavor.resource else {CPU: 1000}
+    pod = PodPlan(IMAGE, (), (), {}, one, labels, taints, priority=None, non_root=True)
+    return RolePlan("worker", _SIZE, pod)
 
 
 def _gang(flavor: Flavor, place: Place) -> Manifest:
     """A Volcano Job in Volcano's default queue."""
-    return {
-        "apiVersion": _VOLCANO[0],
-        "kind": "Job",
-        "metadata": {"name": "check-gang", "namespace": place.namespace},
-        "spec": {
-            "schedulerName": "volcano",
-            "queue": "default",
-            "minAvailable": _SIZE,
-            "tasks": [{"name": "worker", "replicas": _SIZE, "template": {"spec": _pods(flavor)}}],
-        },
-    }
+    gang = GangPlan("check-gang", place.namespace, "default", (_role(flavor),), retries=0, deadline=None, keep=_DAY)
+    return gang_manifest(gang)
 
 
-def _queued_gang(tree: Tree, flavor: Flavor, place: Place) -> Manifest:
-    """A Job that Kueue admits and Volcano schedules, as `components.training` makes it."""
-    resource = flavor.resource or CPU
-    workload = Workload("gang", "", (PodSet({resource: 1}, _SIZE, frozenset({flavor.name})),))
-    job: Any = job_of(tree, workload, place, 0)
-    job["metadata"]["name"] = "check-queued-gang"
-    job["metadata"]["annotations"] = {GROUP_MINIMUM: str(_SIZE)}
-    job["spec"]["template"]["spec"] = {**_pods(flavor), "schedulerName": "volcano"}
-    return job
+def _queued_gang(flavor: Flavor, place: Place) -> Manifest:
+    """A Job that Kueue admits and Volcano schedules."""
+    return job_of_pods("check-queued-gang", place, _role(flavor).pod, _SIZE, gang=True)

@@ -11,7 +11,7 @@ from gpu_tenancy.model.catalogue.rows import Fact
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.pools import POOL_LABEL, ResolvedPool
 from gpu_tenancy.model.plan.shares import Measure, Tree
-from gpu_tenancy.model.plan.storage import service_of
+from gpu_tenancy.model.plan.storage import service_of, storage_classes
 from gpu_tenancy.model.plan.supply import Flavor
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.clouds.base import CloudCluster
@@ -205,3 +205,20 @@ def _price(prices: Mapping[str, PriceEntry], resolved: ResolvedPool) -> Price | 
     """The stack's price of the pool's machine, else the catalogue's."""
     machine = resolved.machine
     return None if machine is None else prices.get(machine.name) or machine.price
+
+
+def price_note(stack: Stack) -> str:
+    """Sources and dates of the prices: the stack, then the tables of the pools' clouds, and classes of storage."""
+    pools = Environment(stack).pools
+    machines = [pool.machine for pool in pools.values() if pool.machine]
+    tables = [price_table(cloud) for cloud in dict.fromkeys(machine.cloud for machine in machines if machine.cloud)]
+    of_machines = [f"{table.region}, {table.source}, {table.date}" for table in tables]
+    of_storage = {made.kind: made.service.price for made in storage_classes(stack.cluster, stack.teams.values())}
+    of_classes = [
+        f"{kind}: {price.region}, {price.source}, {price.date}" for kind, price in of_storage.items() if price
+    ]
+    listed = "; ".join([*of_machines, *of_classes])
+    own = "from the stack, then " if stack.prices else ""
+    spot = [name for name, pool in pools.items() if counted_on_demand(stack, pool)]
+    bounds = f"; spot nodes of {', '.join(spot)} at the price on demand, the most that they cost" if spot else ""
+    return f"prices: {own}{listed}; custom machines without a price in the stack are unknown{bounds}" if listed else ""

@@ -17,7 +17,7 @@ from gpu_tenancy.cluster.holds import Hold
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import is_true
-from gpu_tenancy.model.names import HOLD
+from gpu_tenancy.model.names import ACCOUNT, HOLD
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
 from gpu_tenancy.model.plan.queues import tenancy
 from gpu_tenancy.model.plan.shares import Tree
@@ -80,6 +80,14 @@ def copied(cluster: Cluster, tree: Tree, *, more: tuple[Manifest, ...] = ()) -> 
             labels: Json = {COPY: "true", **dict([TEAM_LABEL])}
             cluster.apply(
                 {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _PREFIX + name, "labels": labels}}
+            )
+            cluster.apply(
+                {
+                    "apiVersion": "v1",
+                    "kind": "ServiceAccount",
+                    "metadata": {"name": ACCOUNT, "namespace": _PREFIX + name},
+                    "automountServiceAccountToken": False,
+                }
             )
             cluster.apply(_local_queue(name))
         for name in names:
@@ -150,8 +158,6 @@ def _local_queue(name: str) -> Manifest:
 
 
 def _ready(cluster: Cluster, name: str) -> bool:
-    return (
-        is_true(cluster.get(KUEUE, "ClusterQueue", _PREFIX + name) or {}, "Active")
-        and is_true(cluster.get(KUEUE, "LocalQueue", name, _PREFIX + name) or {}, "Active")
-        and cluster.exists("v1", "ServiceAccount", "default", _PREFIX + name)
+    return is_true(cluster.get(KUEUE, "ClusterQueue", _PREFIX + name) or {}, "Active") and is_true(
+        cluster.get(KUEUE, "LocalQueue", name, _PREFIX + name) or {}, "Active"
     )

@@ -19,10 +19,10 @@ from gpu_tenancy.simulation.scenarios.scenario import ScenarioError, read_scenar
 from gpu_tenancy.simulation.scenarios.scenario_form import Scenario, scenario_schema
 from gpu_tenancy.simulation.scenarios.scenes import alone, busy, unmodelled_of
 from gpu_tenancy.simulation.scenarios.stage import (
-    GaveWay,
     Job,
     JobStep,
     Moment,
+    PreemptedJob,
     Running,
     Waiting,
     amount_of,
@@ -34,12 +34,12 @@ from gpu_tenancy.simulation.scenarios.stage import (
 __all__ = [
     "Difference",
     "Event",
-    "GaveWay",
     "Held",
     "Job",
     "JobStep",
     "Moment",
     "Player",
+    "PreemptedJob",
     "Running",
     "Scenario",
     "ScenarioError",

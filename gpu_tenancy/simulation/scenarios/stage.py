@@ -88,7 +88,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class GaveWay:
+class PreemptedJob:
     """A preempted workload, its request as of `Running`.
 
     Attributes:
@@ -120,7 +120,7 @@ class Moment:
     label: str
     running: tuple[Running, ...]
     waiting: tuple[Waiting, ...]
-    evicted: tuple[GaveWay, ...]
+    evicted: tuple[PreemptedJob, ...]
     restless: tuple[str, ...]
 
     def amount(self, team: str, measure: Measure) -> int:
@@ -128,7 +128,7 @@ class Moment:
         return sum(amount_of(job, measure) for job in self.running if job.team == team)
 
 
-def amount_of(job: Running | Waiting | GaveWay, measure: Measure) -> int:
+def amount_of(job: Running | Waiting | PreemptedJob, measure: Measure) -> int:
     """What a job uses or requests of what is counted, in base units."""
     if job.flavor != measure.flavor:
         return 0
@@ -181,7 +181,7 @@ def moment_of(tree: Tree, label: str, settled: Settled, known: Mapping[str, Work
         for pending in settled.pending
     ]
     evicted = [
-        GaveWay(
+        PreemptedJob(
             eviction.name,
             known[eviction.name].queue,
             *_asks(tree, known[eviction.name]),

@@ -64,3 +64,15 @@ def not_logged_in(cloud: str, message: str) -> ConsoleError:
     program, _, login = PROGRAMS[cloud]
     first = next((line for line in message.strip().splitlines() if line.strip()), "no message")
     return ConsoleError(f"{program} is not logged in: {first.strip()}", f"run {login}")
+
+
+class DeniedError(Exception):
+    """The caller may not ask; the message is the right that is missing."""
+
+
+class NoAnswerError(Exception):
+    """The cloud rejected a question for another reason; the message is the cloud's."""
+
+
+class NotFoundError(NoAnswerError):
+    """What was asked for does not exist."""

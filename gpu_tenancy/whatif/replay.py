@@ -1,13 +1,15 @@
-"""A replay, or two that are compared, as tables, sentences and data: what the screen and the page have in common."""
+"""A replay, or two that are compared: tables, curves, sentences and data."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gpu_tenancy.base.texts import plural
-from gpu_tenancy.pages.tables import Cell, Table, Tone, columns, row
-from gpu_tenancy.review.figures import DASH, compared, hours_text
+from gpu_tenancy.base.texts import DASH, hours_text, plural
+from gpu_tenancy.pages.bars import HUES
+from gpu_tenancy.pages.tables import Cell, Table, Tone, columns, compared, row
 from gpu_tenancy.simulation.replay import Change, Comparison, Group, Outcome
+from gpu_tenancy.simulation.replay.outcome import Curve
+from gpu_tenancy.whatif.charts import Band, Chart
 
 _DAY: Final = 86_400.0
 _HOUR: Final = 3600.0
@@ -65,7 +67,7 @@ def headline(replayed: Replayed) -> str:
 _WORDS: Final = {"loses": "lose", "both": "gain and lose", "gains": "gain"}
 
 
-def tone(replayed: Replayed) -> str:
+def tone(replayed: Replayed) -> Tone:
     """Tone of the headline."""
     verdicts = {one.verdict for one in replayed.against.teams} if replayed.against else set[str]()
     return "bad" if "loses" in verdicts else "notice" if "both" in verdicts or replayed.outcome.total.never else "good"
@@ -164,16 +166,43 @@ def classes_table(replayed: Replayed) -> Table:
 
 
 def preemptions_table(replayed: Replayed) -> Table:
-    """Who gave way to whom."""
+    """Whose jobs were preempted for whom."""
     now, before = replayed.outcome.preempted_by, replayed.against.before.preempted_by if replayed.against else ()
     pairs = sorted(dict.fromkeys((*now, *before)), key=lambda pair: -now[pair])
 
     def of_pairs(outcome: Outcome) -> Table:
         rows = (row(team, by, f"{outcome.preempted_by[by, team]:,}", team=team) for by, team in pairs)
-        heads = columns("team", "gives way to", "preemptions#")
-        return Table("preempted", "Who gives way to whom", heads, tuple(rows), keys=2)
+        heads = columns("team", "preempted by", "preemptions#")
+        return Table("preempted", "Preemptions by team", heads, tuple(rows), keys=2)
 
     return _beside(replayed, of_pairs)
+
+
+def usage_charts(replayed: Replayed) -> Iterator[Chart]:
+    """Each flavor's GPUs in use."""
+    outcome, against = replayed.outcome, replayed.against
+    for number, (name, flavor) in enumerate(outcome.flavors.items()):
+        before = against.before.flavors.get(name) if against else None
+        then = before.held.means(against.before.arrivals) if before and against else ()
+        now = flavor.held.means(outcome.arrivals)
+        note = f"in use, of {flavor.gpus}"
+        gpus = max(flavor.gpus, before.gpus if before else 0)
+        yield Chart(name, note, number % HUES, f"{name}: {_average(now)} {note}", [Band(name, "s0", now)], gpus, then)
+
+
+def pending_charts(replayed: Replayed) -> Iterator[Chart]:
+    """GPUs that each team's pending jobs ask for."""
+    outcome, against = replayed.outcome, replayed.against
+    for number, team in enumerate(replayed.teams):
+        now = outcome.waiting.get(team, Curve()).means(outcome.arrivals)
+        then = against.before.waiting.get(team, Curve()).means(against.before.arrivals) if against else ()
+        note = f"pending, at most {max(now):.0f}"
+        says = f"{team}: {_average(now)} {note}"
+        yield Chart(team, note, number % HUES, says, [Band(team, "s0", now)], before=then)
+
+
+def _average(amounts: Sequence[float]) -> str:
+    return f"{sum(amounts) / len(amounts):.1f} GPUs on average"
 
 
 def replayed_data(replayed: Replayed) -> dict[str, object]:

@@ -1,0 +1,74 @@
+"""The report of a stack with the state of the platform on which it runs."""
+
+from pathlib import Path
+
+from gpu_tenancy.base.amounts import amount_text
+from gpu_tenancy.base.texts import available
+from gpu_tenancy.base.writing import write_text
+from gpu_tenancy.local.show import changes, waiting
+from gpu_tenancy.local.summary import Summary
+from gpu_tenancy.local.up import Outcome
+from gpu_tenancy.pages.tables import Row, Table, columns, row
+from gpu_tenancy.review.page import Running, Top, page, review_of
+
+
+def write_report(result: Outcome, folder: Path) -> Path:
+    """Writes the self-contained page `report.html` and returns its path.
+
+    The same stack in the same state gives the same bytes.
+    """
+    file = folder / "report.html"
+    write_text(file, page(review_of(result.preview), running(result)))
+    return file
+
+
+def running(result: Outcome) -> Running:
+    """The platform after `tenancy local up`."""
+    holdings, verdict = result.summary.holdings, result.verdict
+    return Running(
+        Top(verdict.tone, verdict.title, verdict.reasons),
+        f"{result.objects} objects by {result.engine} · {changes(result)}",
+        {(holding.team, holding.flavor, holding.scheduler): holding.used for holding in holdings},
+        result.composition.real,
+        result.composition.simulated,
+        result.checks,
+        _tables(result.summary),
+        waiting(result.summary),
+    )
+
+
+def _tables(summary: Summary) -> tuple[Table, ...]:
+    """State read from the API server."""
+    queues = [
+        row(
+            holding.team,
+            holding.flavor,
+            holding.scheduler,
+            *(amount_text(holding.resource, amount) for amount in (holding.guaranteed, holding.limit, holding.used)),
+            "yes" if holding.lends else "no",
+            team=holding.team,
+        )
+        for holding in summary.holdings
+    ]
+    nodes: list[Row] = []
+    for supply in summary.supply:
+        own = [holding for holding in summary.holdings if holding.flavor == supply.flavor]
+        guaranteed, limits = sum(holding.guaranteed for holding in own), sum(holding.limit for holding in own)
+        amounts = supply.capacity, guaranteed, supply.capacity - guaranteed, limits, supply.used
+        texts = (amount_text(supply.resource, amount) for amount in amounts)
+        nodes.append(row(supply.flavor, supply.product, supply.nodes, *texts))
+    budgets = [
+        row(budget.team, budget.quota, budget.resource, budget.used, budget.hard, team=budget.team)
+        for budget in summary.budgets
+    ]
+    capacity = f"{available(supply.resource for supply in summary.supply)}#"
+    node_heads = columns(
+        "flavor", "model", "nodes#", capacity, "guaranteed#", "unassigned#", "sum of limits#", "in use#"
+    )
+    queue_heads = columns("team", "flavor", "scheduler", "guaranteed#", "limit#", "used#", "lends")
+    budget_heads = columns("namespace", "quota", "resource", "used#", "hard#")
+    return (
+        Table("read-back", "Queues", queue_heads, tuple(queues), keys=3),
+        Table("nodes", "Nodes", node_heads, tuple(nodes)),
+        Table("budgets", "Resource quotas", budget_heads, tuple(budgets), keys=3),
+    )
