@@ -9,8 +9,8 @@ from typing import Any, Final, cast
 
 import pytest
 import yaml
-from cases import clouds
 from policy_builders import TODAY, UNKNOWN, Sample, all_findings, doubt, findings, messages
+from samples import shared
 
 from cloud_rules import PACK, buying, coverage, gpu_pools, sizes
 from cloud_rules.machines import Machines, Prices
@@ -84,17 +84,21 @@ def test_the_price_of_a_family_is_that_of_its_most_expensive_machine() -> None:
 @pytest.mark.parametrize(
     ("pool", "at", "says"),
     [
-        ({**clouds.GROUP.props, "instanceTypes": ["p5e.48xlarge"]}, clouds.GROUP, "instanceTypes.0 is p5e.48xlarge"),
-        ({**clouds.AKS_POOL.props, "vmSize": "Standard_X1"}, clouds.AKS_POOL, "vmSize is Standard_X1"),
+        (
+            {**shared("node-group").props, "instanceTypes": ["p5e.48xlarge"]},
+            shared("node-group"),
+            "instanceTypes.0 is p5e.48xlarge",
+        ),
+        ({**shared("aks-pool").props, "vmSize": "Standard_X1"}, shared("aks-pool"), "vmSize is Standard_X1"),
         (
             {
-                **clouds.GKE_POOL.props,
+                **shared("gke-pool").props,
                 "nodeConfig": {
                     "machineType": "n1-standard-8",
                     "guestAccelerators": [{"type": "nvidia-tesla-t4", "count": 2}],
                 },
             },
-            clouds.GKE_POOL,
+            shared("gke-pool"),
             "nodeConfig.machineType is n1-standard-8+2xnvidia-tesla-t4",
         ),
     ],
@@ -103,7 +107,7 @@ def test_the_price_of_a_family_is_that_of_its_most_expensive_machine() -> None:
 def test_a_pool_with_an_unknown_price_is_reported_and_the_others_are_counted(
     pool: dict[str, Any], at: Sample, says: str
 ) -> None:
-    inputs = {"it": replace(at, props=pool), "cpu": clouds.CPU_GROUP}
+    inputs = {"it": replace(at, props=pool), "cpu": shared("cpu-group")}
     diagnostics = findings(buying.pool_budget, inputs, {"monthly": 100})
     path, why = says.split(" ", 1)
     why = f"{why}, whose price is unknown (add it to the setting `prices`)"
@@ -115,7 +119,7 @@ def test_a_pool_with_an_unknown_price_is_reported_and_the_others_are_counted(
 
 
 def test_the_cost_of_a_pool_without_a_limit_is_unknown() -> None:
-    pool = replace(clouds.KARPENTER, props={**clouds.KARPENTER.props, "spec": {"limits": {"cpu": 100}}})
+    pool = replace(shared("karpenter"), props={**shared("karpenter").props, "spec": {"limits": {"cpu": 100}}})
     diagnostics = findings(buying.pool_budget, {"it": pool}, {"monthly": 100})
     assert messages(diagnostics, "unknown") == (doubt("NodePool l4", "spec.limits", "limit neither nodes nor GPUs"),)
 
@@ -124,8 +128,10 @@ def test_the_cost_of_a_pool_without_a_limit_is_unknown() -> None:
 def test_production_and_development_limit_gpus_of_pools_without_a_number_of_nodes(environment: str) -> None:
     limits = [{"resourceType": "nvidia-h100-80gb", "maximum": 1000}]
     autoscaling = {"enabled": True, "resourceLimits": limits}
-    cluster = replace(clouds.GKE, props={**clouds.GKE.props, "clusterAutoscaling": autoscaling})
-    pool = replace(clouds.KARPENTER, props={**clouds.KARPENTER.props, "spec": {"limits": {"nvidia.com/gpu": 1000}}})
+    cluster = replace(shared("gke"), props={**shared("gke").props, "clusterAutoscaling": autoscaling})
+    pool = replace(
+        shared("karpenter"), props={**shared("karpenter").props, "spec": {"limits": {"nvidia.com/gpu": 1000}}}
+    )
     caps = read_set("clouds", environment)["pool-maximum"]
     settings = {"nodes": caps["nodes"], "gpus": caps["gpus"]}
     broken = messages(findings(sizes.pool_maximum, {"gke": cluster, "karpenter": pool}, settings), "broken")
@@ -138,7 +144,7 @@ def _place_of(message: str) -> str:
 
 
 def test_the_cost_of_node_auto_provisioning_is_unknown() -> None:
-    cluster = replace(clouds.GKE, props={**clouds.GKE.props, "clusterAutoscaling": {"enabled": True}})
+    cluster = replace(shared("gke"), props={**shared("gke").props, "clusterAutoscaling": {"enabled": True}})
     diagnostics = findings(buying.pool_budget, {"it": cluster}, {"monthly": 100})
     why = "limits resources, not nodes, so the cost is unknown"
     place = "Cluster gke, node auto-provisioning"
@@ -146,14 +152,14 @@ def test_the_cost_of_node_auto_provisioning_is_unknown() -> None:
 
 
 def test_an_unknown_number_of_gpus_is_reported_only_with_a_limit_of_gpus() -> None:
-    pool = replace(clouds.AKS_POOL, props={**clouds.AKS_POOL.props, "vmSize": "Standard_NV6ads_A10_v5"})
+    pool = replace(shared("aks-pool"), props={**shared("aks-pool").props, "vmSize": "Standard_NV6ads_A10_v5"})
     diagnostics = findings(sizes.pool_maximum, {"it": pool}, {"gpus": 8})
     why = "is Standard_NV6ads_A10_v5, whose number of GPUs is unknown (add it to the setting `machines`)"
     assert messages(diagnostics, "unknown") == (doubt("AgentPool aks-pool", "vmSize", why),)
 
 
 def test_unknown_zones_are_reported_only_with_a_limit_of_nodes() -> None:
-    pool = replace(clouds.GKE_POOL, props={"autoscaling": {"minNodeCount": 0, "maxNodeCount": 4}})
+    pool = replace(shared("gke-pool"), props={"autoscaling": {"minNodeCount": 0, "maxNodeCount": 4}})
     assert findings(sizes.pool_maximum, {"it": pool}) == []
     diagnostics = findings(sizes.pool_maximum, {"it": pool}, {"nodes": 8})
     why = "is not set, and the node counts are per zone"
@@ -161,16 +167,16 @@ def test_unknown_zones_are_reported_only_with_a_limit_of_nodes() -> None:
 
 
 def test_the_machine_of_a_launch_template_of_another_stack_is_unknown() -> None:
-    group = {key: value for key, value in clouds.GROUP.props.items() if key not in {"instanceTypes", "amiType"}}
-    diagnostics = findings(gpu_pools.gpu_pool_tainted, {"it": replace(clouds.GROUP, props=group)})
+    group = {key: value for key, value in shared("node-group").props.items() if key not in {"instanceTypes", "amiType"}}
+    diagnostics = findings(gpu_pools.gpu_pool_tainted, {"it": replace(shared("node-group"), props=group)})
     why = "is not in this stack or sets no instance type, and the group sets none"
     assert messages(diagnostics, "unknown") == (doubt("NodeGroup group", "launchTemplate", why),)
 
 
 def test_outputs_that_a_preview_does_not_know_and_the_program_did_not_set_are_left_out() -> None:
-    inputs = dict.fromkeys(clouds.GKE.props, ())
-    computed = {**clouds.GKE.props, "nodePools": UNKNOWN, "nodeConfig": UNKNOWN}
-    filled_in = replace(clouds.GKE, props=computed, needs=inputs)
+    inputs = dict.fromkeys(shared("gke").props, ())
+    computed = {**shared("gke").props, "nodePools": UNKNOWN, "nodeConfig": UNKNOWN}
+    filled_in = replace(shared("gke"), props=computed, needs=inputs)
     assert findings(gpu_pools.gpu_pool_tainted, {"it": filled_in}) == []
     from_elsewhere = replace(filled_in, needs={**inputs, "nodePools": ()})
     diagnostics = findings(gpu_pools.gpu_pool_tainted, {"it": from_elsewhere})
@@ -180,16 +186,16 @@ def test_outputs_that_a_preview_does_not_know_and_the_program_did_not_set_are_le
 @pytest.mark.parametrize(
     ("given", "way", "key", "value"),
     [
-        (clouds.GROUP, ("tags",), "exempt:gpu-pool-tainted", "2027-01-31 waits for the new driver"),
-        (clouds.AKS_POOL, ("tags",), "exempt:gpu-pool-tainted", "2027-01-31 waits for the new driver"),
+        (shared("node-group"), ("tags",), "exempt:gpu-pool-tainted", "2027-01-31 waits for the new driver"),
+        (shared("aks-pool"), ("tags",), "exempt:gpu-pool-tainted", "2027-01-31 waits for the new driver"),
         (
-            clouds.GKE_POOL,
+            shared("gke-pool"),
             ("nodeConfig", "resourceLabels"),
             "exempt-gpu-pool-tainted",
             "2027-01-31_waits-for-the-new-driver",
         ),
         (
-            clouds.KARPENTER,
+            shared("karpenter"),
             ("metadata", "annotations"),
             "exempt.gpu-rules/gpu-pool-tainted",
             "2027-01-31 waits for the new driver",
@@ -215,8 +221,8 @@ def test_tags_labels_and_annotations_exempt_until_their_date(
 
 def test_a_tag_of_an_auto_scaling_group_exempts_it_too() -> None:
     tag = {"key": "exempt:size-left-to-autoscaler", "value": "2027-01-31 moves to a node group"}
-    props = {**clouds.SELF_MANAGED.props, "desiredCapacity": 1, "tags": [*clouds.SELF_MANAGED.props["tags"], tag]}
-    diagnostics = Evaluator(PACK, TODAY).evaluate(replace(clouds.SELF_MANAGED, props=props).resource())
+    props = {**shared("self-managed").props, "desiredCapacity": 1, "tags": [*shared("self-managed").props["tags"], tag]}
+    diagnostics = Evaluator(PACK, TODAY).evaluate(replace(shared("self-managed"), props=props).resource())
     assert [(finding.rule.name, finding.outcome) for finding in diagnostics] == [
         ("size-left-to-autoscaler", "exempted")
     ]
@@ -250,9 +256,9 @@ def test_a_resource_that_no_rule_evaluates_is_exempted_like_others(type_: str, p
 def test_a_launch_template_of_aws_cloud_control_is_exempted_by_its_own_tags() -> None:
     tag = {"key": "exempt:imds-v2", "value": "2027-01-31 a test"}
     own = [{"resourceType": "launch-template", "tags": [tag]}]
-    data: dict[str, Any] = {**clouds.NATIVE_TEMPLATE.props["launchTemplateData"], "metadataOptions": {}}
-    props: dict[str, Any] = {**clouds.NATIVE_TEMPLATE.props, "launchTemplateData": data, "tagSpecifications": own}
-    diagnostics = _judged(replace(clouds.NATIVE_TEMPLATE, props=props))
+    data: dict[str, Any] = {**shared("native-template").props["launchTemplateData"], "metadataOptions": {}}
+    props: dict[str, Any] = {**shared("native-template").props, "launchTemplateData": data, "tagSpecifications": own}
+    diagnostics = _judged(replace(shared("native-template"), props=props))
     assert [(finding.rule.name, finding.outcome) for finding in diagnostics] == [("imds-v2", "exempted")]
 
 
@@ -295,11 +301,21 @@ def test_api_versions_do_not_matter_for_the_type(type_: str, plain: str) -> None
 
 
 def test_valid_resources_have_no_findings() -> None:
-    inputs = (clouds.EKS, clouds.TEMPLATE, clouds.GROUP, clouds.NODE_CLASS, clouds.KARPENTER, clouds.GKE, clouds.AKS)
+    inputs = (
+        shared("eks"),
+        shared("launch-template"),
+        shared("node-group"),
+        shared("node-class"),
+        shared("karpenter"),
+        shared("gke"),
+        shared("aks"),
+    )
     agent = Sample("aws:eks/addon:Addon", {"addonName": "eks-pod-identity-agent"}, "agent")
-    system = replace(clouds.GKE_POOL, props={**clouds.GKE_POOL.props, "nodeConfig": _of_cpus()}, name="system")
-    cpu = replace(clouds.GROUP, props={**clouds.GROUP.props, "instanceTypes": ["m7i.large"]}, name="cpu")
-    diagnostics = _judged(*inputs, clouds.GKE_POOL, clouds.AKS_POOL, agent, system, cpu)
+    system = replace(shared("gke-pool"), props={**shared("gke-pool").props, "nodeConfig": _of_cpus()}, name="system")
+    cpu = replace(
+        shared("node-group"), props={**shared("node-group").props, "instanceTypes": ["m7i.large"]}, name="cpu"
+    )
+    diagnostics = _judged(*inputs, shared("gke-pool"), shared("aks-pool"), agent, system, cpu)
     assert [finding.message for finding in diagnostics] == []
 
 
@@ -308,7 +324,22 @@ WRONG: Final[list[Any]] = [
     *yaml.safe_load("[null, text, 'großer Text', '', -1.5, true, [], [text], [[]], {}, {key: text}, [{key: 1}, null]]"),
 ]
 """What does not belong where it is put."""
-EVERYTHING = {name: resource for name, resource in vars(clouds).items() if isinstance(resource, Sample)}
+EVERYTHING = {
+    name: shared(name)
+    for name in (
+        *(
+            "eks",
+            "launch-template",
+            "node-group",
+            "cpu-group",
+            "self-managed",
+            "self-template",
+            "karpenter",
+            "node-class",
+        ),
+        *("native-eks", "native-template", "native-group", "native-self", "gke", "gke-pool", "aks", "aks-pool"),
+    )
+}
 
 
 @pytest.mark.slow
@@ -326,7 +357,7 @@ def test_no_rule_has_an_internal_error_with_any_value_in_any_place(name: str) ->
     evaluator.configure({}, settings)
     others = [
         resource
-        for resource in (clouds.EKS, clouds.SELF_TEMPLATE, clouds.SELF_MANAGED)
+        for resource in (shared("eks"), shared("self-template"), shared("self-managed"))
         if resource is not EVERYTHING[name]
     ]
     judged = 0
@@ -352,7 +383,7 @@ def _spoilt(value: object) -> Iterator[Any]:
 
 
 def _of_cpus() -> dict[str, Any]:
-    return {**clouds.GKE_POOL.props["nodeConfig"], "machineType": "n2-standard-8"}
+    return {**shared("gke-pool").props["nodeConfig"], "machineType": "n2-standard-8"}
 
 
 def _without_taints(props: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import forms
 import pytest
-from policy_builders import TODAY, Sample, all_findings, changed, findings, manifest, messages
+from policy_builders import TODAY, Sample, all_findings, findings, manifest, messages, with_field
 
 from document import FORMS, read_set
 from gpu_tenancy.engine.render import render
@@ -211,7 +211,7 @@ def test_an_object_with_a_patch_in_the_same_stack_is_evaluated_as_patched() -> N
     assert [message.partition(";")[0] for message in opened] == [
         "Namespace ml-research: no NetworkPolicy denies Ingress by default"
     ]
-    elsewhere = changed({"it": ATTEMPTS["network-policy-open"]}, "it: metadata.name", "other")["it"]
+    elsewhere = with_field(ATTEMPTS["network-policy-open"], "metadata.name", "other")
     assert findings(tenancy.default_deny, {**given, "patch": elsewhere}) == []
 
 

@@ -19,7 +19,7 @@ from kit_builders import (
     exempted,
     pack,
 )
-from policy_builders import UNKNOWN, Sample, changed, secret
+from policy_builders import UNKNOWN, Sample, secret, with_field
 from pulumi.runtime.proto import analyzer_pb2 as wire
 
 from rule_engine import MUST
@@ -130,7 +130,7 @@ def test_settings_limit_the_days_of_exemptions_and_the_rules_that_allow_them() -
 
 
 def test_a_violation_with_an_unknown_exemption_stays_mandatory() -> None:
-    diagnostics = PackClient().analyze(changed({"it": MANY}, "it: metadata.annotations", UNKNOWN)["it"])
+    diagnostics = PackClient().analyze(with_field(MANY, "metadata.annotations", UNKNOWN))
     assert diagnostics[0] == (
         "few-replicas",
         wire.MANDATORY,
@@ -300,7 +300,7 @@ def test_a_remedy_does_not_change_an_exempted_resource() -> None:
     )
     assert not client.remediate(inputs).remediations
     assert [level for _, level, _ in client.analyze(inputs)] == [wire.ADVISORY]
-    unknown = changed({"it": MANY}, "it: metadata.annotations", UNKNOWN)["it"]
+    unknown = with_field(MANY, "metadata.annotations", UNKNOWN)
     assert not client.remediate(unknown).remediations
 
 

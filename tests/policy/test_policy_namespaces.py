@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import pytest
-from cases import all_cases
-from policy_builders import Sample, changed, findings
+from policy_builders import Sample, findings
+from samples import cases_of
 
 import workload_rules
 from rule_engine.rules import AnyRule
@@ -30,14 +30,6 @@ def of_tenants() -> list[object]:
     return [pytest.param(one, id=one.name) for one in rules if one.settings and issubclass(one.settings, Tenants)]
 
 
-def broken(rule: AnyRule) -> Iterator[tuple[dict[str, Sample], Mapping[str, Any]]]:
-    """The resources of each case with each violation, and the settings."""
-    for case in all_cases():
-        if case.rule is rule:
-            for one in case.breaks:
-                yield changed(case.given, one.at, one.to), case.settings
-
-
 def namespaces(given: Mapping[str, Sample]) -> Iterator[str]:
     for sample in given.values():
         if sample.type.startswith("kubernetes:"):
@@ -51,8 +43,8 @@ def namespaces(given: Mapping[str, Sample]) -> Iterator[str]:
 def test_a_rule_for_tenants_reports_nothing_in_other_namespaces(rule: AnyRule, setting: str) -> None:
     reported = [
         finding.message
-        for given, settings in broken(rule)
-        for finding in findings(rule, given, {**settings, setting: sorted({*namespaces(given)})})
+        for case in cases_of(rule.name, "denied")
+        for finding in findings(rule, case.program, {**case.settings, setting: sorted({*namespaces(case.program)})})
         if IN_NAMESPACE.match(finding.message)
     ]
     assert bool(reported) == (rule.name in EVERYWHERE), reported

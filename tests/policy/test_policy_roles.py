@@ -1,7 +1,7 @@
 """Rules for roles and bindings: roles of other stacks, patches, and what many bindings of one role say."""
 
 import pytest
-from policy_builders import Sample, changed, doubt, findings, manifest, messages
+from policy_builders import Sample, doubt, findings, manifest, messages, with_field
 
 from rule_engine.rules import AnyRule
 from workload_rules import access, roles
@@ -58,7 +58,7 @@ def test_a_patch_of_a_role_is_evaluated_as_the_role() -> None:
     metadata: {name: view}
     rules: [{apiGroups: ["*"], resources: ["*"], verbs: ["*"]}]
     """)
-    given = changed({"patch": patch, "binding": BINDING}, "binding: roleRef.name", "view")
+    given = {"patch": patch, "binding": with_field(BINDING, "roleRef.name", "view")}
     assert len(messages(findings(access.no_cluster_admin, given), "broken")) == 1
     assert len(messages(findings(roles.no_wildcard_roles, given), "broken")) == 1
 
@@ -78,9 +78,8 @@ def test_a_patch_of_a_binding_does_not_have_its_role() -> None:
 
 
 def test_each_binding_of_a_role_is_reported_with_its_own_subjects() -> None:
-    second = changed({"it": BINDING}, "it: metadata.name", "second")
-    second = changed(second, "it: subjects.0.name", "ml-serving")["it"]
-    role = changed({"it": ROLE}, "it: rules.0", ALL)["it"]
+    second = with_field(with_field(BINDING, "metadata.name", "second"), "subjects.0.name", "ml-serving")
+    role = with_field(ROLE, "rules.0", ALL)
     found = messages(findings(access.no_cluster_admin, {"a": BINDING, "b": second, "role": role}), "broken")
     assert [message.partition(";")[0] for message in found] == [
         f"ClusterRoleBinding {name}: binds ClusterRole of-another-stack, which can do everything, to Group {group}"

@@ -4,8 +4,8 @@ from decimal import Decimal
 from typing import Any, Final
 
 import pytest
-from cases import clouds, platform
-from policy_builders import UNKNOWN, Sample, changed, findings, manifest, messages
+from policy_builders import UNKNOWN, Sample, findings, manifest, messages, with_field
+from samples import shared
 
 from rule_engine import MUST, Resource, Stack, UnknownValueError, View
 from rule_engine.evaluator import Evaluator
@@ -207,11 +207,11 @@ def test_a_percentage_is_of_the_total_and_rounded_up() -> None:
 
 
 def test_a_class_without_a_value_has_zero() -> None:
-    server = changed({"a": platform.SERVER}, "a: spec.template.spec.priorityClassName", "none")["a"]
-    work = changed({"a": platform.TRAINING}, "a: spec.template.spec.priorityClassName", "one")["a"]
-    none, one = (changed({"a": platform.LOW}, "a: metadata.name", name)["a"] for name in ("none", "one"))
-    none = changed({"a": none}, "a: value", None)["a"]
-    given = {"server": server, "work": work, "none": none, "one": changed({"a": one}, "a: value", 1)["a"]}
+    server = with_field(shared("server"), "spec.template.spec.priorityClassName", "none")
+    work = with_field(shared("training-job"), "spec.template.spec.priorityClassName", "one")
+    none, one = (with_field(shared("low-class"), "metadata.name", name) for name in ("none", "one"))
+    none = with_field(none, "value", None)
+    given = {"server": server, "work": work, "none": none, "one": with_field(one, "value", 1)}
     (message,) = messages(findings(priorities.training_not_above_serving, given), "broken")
     assert "has one (1), which is higher than none (0)" in message
 
@@ -281,7 +281,7 @@ def test_a_claim_of_gpus_needs_a_quota(texts: list[str], settings: dict[str, Any
 def test_a_load_balancer_of_another_class_is_not_checked() -> None:
     service = parsed("{apiVersion: v1, kind: Service, metadata: {name: a, namespace: ml}, spec: {type: LoadBalancer}}")
     assert outcomes(exposure.load_balancers_internal, service) == ["broken a"]
-    other = changed({"a": service}, "a: spec.loadBalancerClass", "example.com/internal")["a"]
+    other = with_field(service, "spec.loadBalancerClass", "example.com/internal")
     assert outcomes(exposure.load_balancers_internal, other) == []
 
 
@@ -320,10 +320,10 @@ def test_borrowing_is_bounded_in_a_cohort_by_the_maximum_of_its_resource(
         "{apiVersion: kueue.x-k8s.io/v1beta2, kind: ClusterQueue, metadata: {name: a}, spec: {resourceGroups:"
         " [{flavors: [{name: b, resources: [{name: nvidia.com/gpu, nominalQuota: 1, borrowingLimit: 8}]}]}]}}"
     )
-    given = changed({"it": queue}, f"it: {at}", to)
+    given = {"it": with_field(queue, at, to) if to else queue}
     assert len(findings(borrowing.borrowing_bounded, given, {"maximum": maximum})) == expected
-    unlimited = "it: spec.resourceGroups.0.flavors.0.resources.0.borrowingLimit"
-    assert bool(findings(borrowing.borrowing_bounded, changed(given, unlimited, None))) is (to is not None)
+    unlimited = with_field(given["it"], "spec.resourceGroups.0.flavors.0.resources.0.borrowingLimit", None)
+    assert bool(findings(borrowing.borrowing_bounded, {"it": unlimited})) is (to is not None)
 
 
 # Roles and bindings.
@@ -407,7 +407,7 @@ def test_a_release_without_a_chart_is_a_violation_and_a_chart_is_unknown() -> No
 def test_a_pool_has_the_driver_that_it_says_whatever_its_machines() -> None:
     props = {"vmSize": "Standard_D4s_v5", "gpuProfile": {"driver": "Install"}}
     assert (
-        outcomes(operators.gpu_operator_driver_mode, Sample(clouds.AKS_POOL.type, props, "a"), _RELEASE)
+        outcomes(operators.gpu_operator_driver_mode, Sample(shared("aks-pool").type, props, "a"), _RELEASE)
         == ["broken a"] * 2
     )
 
@@ -415,8 +415,8 @@ def test_a_pool_has_the_driver_that_it_says_whatever_its_machines() -> None:
 def test_a_node_label_does_not_excuse_a_driver_that_is_missing() -> None:
     labels = {"nvidia.com/gpu.deploy.driver": "false"}
     props = {"vmSize": "Standard_ND96isr_H100_v5", "gpuProfile": {"driver": "None"}, "nodeLabels": labels}
-    without = changed({"a": _RELEASE}, "a: values", {"driver": {"enabled": False}})["a"]
-    pool = Sample(clouds.AKS_POOL.type, props, "a")
+    without = with_field(_RELEASE, "values", {"driver": {"enabled": False}})
+    pool = Sample(shared("aks-pool").type, props, "a")
     assert outcomes(operators.gpu_operator_driver_mode, pool, without) == ["broken a"]
     assert outcomes(operators.gpu_operator_driver_mode, pool, _RELEASE) == []
     assert operators.gpu_operator_driver_mode.level is MUST
