@@ -75,7 +75,7 @@ def test_settings_override_gpus_and_prices_of_the_table() -> None:
     )
 
 
-def test_the_price_of_a_family_is_that_of_its_most_expensive_machine() -> None:
+def test_family_costs_as_its_most_expensive_machine() -> None:
     assert Prices().price_of("g6.*") == Decimal("13.3504")
     assert Prices().price_of("p99.*") is None
     assert Prices().price_of("a3-ultragpu-8g") is None
@@ -104,9 +104,7 @@ def test_the_price_of_a_family_is_that_of_its_most_expensive_machine() -> None:
     ],
     ids=["aws", "azure", "gcp"],
 )
-def test_a_pool_with_an_unknown_price_is_reported_and_the_others_are_counted(
-    pool: dict[str, Any], at: Sample, says: str
-) -> None:
+def test_budget_reports_unknown_prices_and_counts_the_rest(pool: dict[str, Any], at: Sample, says: str) -> None:
     inputs = {"it": replace(at, props=pool), "cpu": shared("cpu-group")}
     diagnostics = findings(buying.pool_budget, inputs, {"monthly": 100})
     path, why = says.split(" ", 1)
@@ -125,7 +123,7 @@ def test_the_cost_of_a_pool_without_a_limit_is_unknown() -> None:
 
 
 @pytest.mark.parametrize("environment", ["dev", "prod"])
-def test_production_and_development_limit_gpus_of_pools_without_a_number_of_nodes(environment: str) -> None:
+def test_configurations_limit_gpus_of_pools_without_node_count(environment: str) -> None:
     limits = [{"resourceType": "nvidia-h100-80gb", "maximum": 1000}]
     autoscaling = {"enabled": True, "resourceLimits": limits}
     cluster = replace(shared("gke"), props={**shared("gke").props, "clusterAutoscaling": autoscaling})
@@ -151,7 +149,7 @@ def test_the_cost_of_node_auto_provisioning_is_unknown() -> None:
     assert messages(diagnostics, "unknown") == (doubt(place, "clusterAutoscaling.resourceLimits", why),)
 
 
-def test_an_unknown_number_of_gpus_is_reported_only_with_a_limit_of_gpus() -> None:
+def test_unknown_gpu_count_matters_only_with_a_gpu_limit() -> None:
     pool = replace(shared("aks-pool"), props={**shared("aks-pool").props, "vmSize": "Standard_NV6ads_A10_v5"})
     diagnostics = findings(sizes.pool_maximum, {"it": pool}, {"gpus": 8})
     why = "is Standard_NV6ads_A10_v5, whose number of GPUs is unknown (add it to the setting `machines`)"
@@ -166,14 +164,14 @@ def test_unknown_zones_are_reported_only_with_a_limit_of_nodes() -> None:
     assert messages(diagnostics, "unknown") == (doubt("NodePool gke-pool", "nodeLocations", why),)
 
 
-def test_the_machine_of_a_launch_template_of_another_stack_is_unknown() -> None:
+def test_launch_template_of_another_stack_is_unknown() -> None:
     group = {key: value for key, value in shared("node-group").props.items() if key not in {"instanceTypes", "amiType"}}
     diagnostics = findings(gpu_pools.gpu_pool_tainted, {"it": replace(shared("node-group"), props=group)})
     why = "is not in this stack or sets no instance type, and the group sets none"
     assert messages(diagnostics, "unknown") == (doubt("NodeGroup group", "launchTemplate", why),)
 
 
-def test_outputs_that_a_preview_does_not_know_and_the_program_did_not_set_are_left_out() -> None:
+def test_ignores_unknown_outputs_that_the_program_did_not_set() -> None:
     inputs = dict.fromkeys(shared("gke").props, ())
     computed = {**shared("gke").props, "nodePools": UNKNOWN, "nodeConfig": UNKNOWN}
     filled_in = replace(shared("gke"), props=computed, needs=inputs)
@@ -246,14 +244,14 @@ def test_a_tag_of_an_auto_scaling_group_exempts_it_too() -> None:
         ),
     ],
 )
-def test_a_resource_that_no_rule_evaluates_is_exempted_like_others(type_: str, props: dict[str, Any]) -> None:
+def test_exempts_resources_that_no_rule_evaluates(type_: str, props: dict[str, Any]) -> None:
     name = coverage.gpu_machines_evaluated.name
     named = yaml.safe_load(yaml.safe_dump(props).replace("RULE", name))
     diagnostics = _judged(Sample(type_, named))
     assert [(finding.rule.name, finding.outcome) for finding in diagnostics] == [(name, "exempted")]
 
 
-def test_a_launch_template_of_aws_cloud_control_is_exempted_by_its_own_tags() -> None:
+def test_aws_native_launch_template_is_exempted_by_own_tags() -> None:
     tag = {"key": "exempt:imds-v2", "value": "2027-01-31 a test"}
     own = [{"resourceType": "launch-template", "tags": [tag]}]
     data: dict[str, Any] = {**shared("native-template").props["launchTemplateData"], "metadataOptions": {}}
@@ -272,7 +270,7 @@ def _judged(*samples: Sample) -> list[Finding]:
     return all_findings(Evaluator(PACK, TODAY), samples)
 
 
-def test_each_block_of_resources_that_are_not_evaluated_has_source_and_date() -> None:
+def test_coverage_table_has_sources_and_dates() -> None:
     facts = coverage.table()
     for block in [*facts["clusters"], *facts["resources"], facts["properties"]]:
         assert block["source"], block
@@ -344,7 +342,7 @@ EVERYTHING = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EVERYTHING)
-def test_no_rule_has_an_internal_error_with_any_value_in_any_place(name: str) -> None:
+def test_no_value_in_any_place_is_an_internal_error(name: str) -> None:
     evaluator = Evaluator(PACK, TODAY)
     required = {"deletion-protected", "pool-minimum-zero"}
     settings: dict[str, dict[str, Any]] = {name: {"required": True} for name in required}

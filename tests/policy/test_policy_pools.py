@@ -161,7 +161,7 @@ def test_a_pool_without_gpus_has_at_most_none() -> None:
     assert [pool.maximum_gpus(KNOWN, stack) for pool in stack.all(POOLS)] == [0]
 
 
-def test_a_number_of_nodes_that_the_program_ignores_is_no_fixed_size() -> None:
+def test_ignored_node_count_is_no_fixed_size() -> None:
     for type_, props, path in (
         (AKS_POOL, {"vmSize": "a", "enableAutoScaling": True, "count": 1}, "count"),
         (ASG, {**shared("self-managed").props, "desiredCapacity": 1}, "desiredCapacity"),
@@ -252,7 +252,7 @@ def test_machines_with_gpus_that_meet_requirements(text: str, gpu_machines: str)
     assert {*Requirements(_required(text), "").gpu_machines(KNOWN)} == {*gpu_machines.split()}
 
 
-def test_a_machine_without_gpus_that_is_in_no_table_is_one_without_gpus() -> None:
+def test_machine_that_is_in_no_table_has_no_gpus() -> None:
     requirements = Requirements(_required("[{key: TYPE, operator: In, values: [m99.large]}]"), "")
     assert requirements.cpu_machines(KNOWN) == ["m99.large"]
 
@@ -348,7 +348,7 @@ def test_a_template_counts_for_a_resource_that_sets_no_machine(props: dict[str, 
     assert {finding.outcome for finding in found} == outcomes
 
 
-def test_a_cluster_whose_properties_are_not_known_is_not_reported() -> None:
+def test_cluster_without_properties_is_not_reported() -> None:
     assert findings(coverage.gpu_machines_evaluated, {"it": Sample("gcp:container/awsCluster:AwsCluster", {})}) == []
 
 
@@ -390,12 +390,12 @@ def test_a_cluster_needs_a_pool_without_gpus(given: dict[str, Sample], *, is_rep
     assert bool(found) is is_reported
 
 
-def test_a_cluster_that_manages_its_nodes_has_the_agent_for_identities() -> None:
+def test_eks_auto_mode_has_the_identity_agent() -> None:
     assert len(findings(access.pod_identity, {"it": shared("eks")})) == 1
     assert findings(access.pod_identity, {"it": with_field(shared("eks"), "computeConfig", {"enabled": True})}) == []
 
 
-def test_a_budget_lists_the_three_most_expensive_pools_and_can_be_used_up() -> None:
+def test_budget_lists_the_three_most_expensive_pools() -> None:
     given = {
         name: replace(with_field(shared("cpu-group"), "scalingConfig.maxSize", count), name=name)
         for name, count in (("a", 1), ("b", 2), ("c", 3), ("d", 4))

@@ -44,7 +44,7 @@ def test_a_consistent_tenancy_has_no_findings(rule: AnyRule) -> None:
 
 
 @pytest.mark.parametrize("count", [10.0, UNKNOWN])
-def test_the_remedy_removes_replicas_and_keeps_secrets_and_unknown_values(count: object) -> None:
+def test_remedy_removes_replicas_and_nothing_else(count: object) -> None:
     inputs = with_field(with_replicas(count), "spec.template.spec.containers.0.image", UNKNOWN)
     inputs = with_field(inputs, "metadata.annotations", {"token": secret("hunter2")})
     wanted = deepcopy(inputs.props)
@@ -65,11 +65,11 @@ def test_the_remedy_removes_replicas_and_keeps_secrets_and_unknown_values(count:
         pytest.param(replace(with_replicas(10), props={"spec": UNKNOWN}), ["*"], id="nothing is known of it"),
     ],
 )
-def test_the_remedy_does_not_change_workloads_that_are_not_listed(given: Sample, autoscaled: list[str]) -> None:
+def test_remedy_changes_listed_workloads_only(given: Sample, autoscaled: list[str]) -> None:
     assert mended(given, autoscaled) is None
 
 
-def test_replicas_without_a_field_manager_are_reported_as_unknown() -> None:
+def test_replicas_without_a_field_manager_are_unknown() -> None:
     server = with_replicas(3)
     server.props["metadata"]["managedFields"] = [
         {"operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
@@ -81,7 +81,7 @@ def test_replicas_without_a_field_manager_are_reported_as_unknown() -> None:
 
 
 @pytest.mark.parametrize("version", ["v3", "v4"])
-def test_a_chart_whose_inputs_the_engine_does_not_send_is_reported_as_unknown(version: str) -> None:
+def test_chart_without_inputs_is_unknown(version: str) -> None:
     diagnostics = findings(
         operators.charts_pinned, {"chart": Sample(f"kubernetes:helm.sh/{version}:Chart", {}, "kueue")}
     )

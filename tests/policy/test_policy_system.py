@@ -28,7 +28,7 @@ def test_pods_of_system_namespaces_are_not_checked(namespace: str) -> None:
     "namespace",
     ["recommender-system", "gke-team", "kube-ml", "gmp-team", "monitoring", "kube-system2", "default", "karpenter"],
 )
-def test_pods_of_namespaces_with_names_like_system_namespaces_are_checked(namespace: str) -> None:
+def test_checks_namespaces_with_names_like_system_ones(namespace: str) -> None:
     for rule in (security.no_privileged, security.no_host_namespaces):
         assert [finding.level for finding in findings(rule, {"it": pod(namespace)})] == [rule.level]
 
@@ -50,7 +50,7 @@ def test_a_pattern_is_refused_with_place_value_and_fix(setting: str, value: str)
     )
 
 
-def test_the_namespaces_of_all_installed_operators_are_system_namespaces() -> None:
+def test_namespaces_of_operators_are_system_namespaces() -> None:
     namespaces = {chart.namespace for chart in charts().values()}
     assert namespaces - {*SYSTEM} == {BY_PLATFORM}
 
