@@ -1,24 +1,4 @@
-"""Samples of the rules: programs that a rule allows or denies, in one YAML file for each rule.
-
-A file of the folder `samples` is named as its rule and has lists of cases:
-
-- `allowed`: programs without findings.
-- `denied`: programs with violations, and their messages.
-- `unknown`: programs with a value that a preview does not know, and the messages about it, without the fix, which is
-  always the same.
-
-A case has these keys:
-
-- `name`: what the program has, as a phrase.
-- `objects`: the program. A list has several programs with the same outcome.
-- `message` or `messages`: all messages of the rule, in full.
-- `settings`: of the rule; without it, those at the top of the file.
-
-A program maps names to objects. An object is written in full, or it has a name from the section `objects` of the file
-or from a file of the folder `objects`, and the fields that change: the keys are paths, `null` takes a field away.
-`like: NAME` starts from another object. Objects of Kubernetes are manifests, others are as in Pulumi YAML; `needs` has
-the resources on which a property depends. `UNKNOWN` is a value that a preview does not know.
-"""
+"""Reads the samples of the rules, which `samples/README.md` explains."""
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
@@ -83,7 +63,7 @@ class _Object:
 def all_cases() -> tuple[Case, ...]:
     """The cases of all files."""
     files = sorted((_HERE / "samples").glob("*.yaml"))
-    return tuple(case for file in files for case in _cases_of(file.stem, _read(file)))
+    return tuple(case for file in files for case in cases_in(file.stem, _read(file)))
 
 
 def cases_of(rule: str, outcome: Outcome) -> list[Case]:
@@ -97,7 +77,8 @@ def shared(name: str) -> Sample:
     return _defined(name, _shared()).sample()
 
 
-def _cases_of(name: str, file: Data) -> Iterator[Case]:
+def cases_in(name: str, file: Data) -> Iterator[Case]:
+    """The cases of the file of a rule."""
     assert name in RULES, f"{name}.yaml: no rule has this name; rename the file"
     _check(f"{name}.yaml", file, _KEYS_OF_FILE)
     objects = {**_shared(), **file.get("objects", {})}

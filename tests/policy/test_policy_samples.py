@@ -1,10 +1,14 @@
 """Every rule of every pack, with the programs that it allows, denies or cannot evaluate."""
 
-import pytest
-from policy_builders import findings
-from samples import ENDING, RULES, Case, all_cases
+from pathlib import Path
 
-CASES = all_cases()
+import pytest
+import yaml
+from policy_builders import findings
+from samples import ENDING, RULES, Case, all_cases, cases_in
+
+_EXAMPLE = (Path(__file__).parent / "samples" / "README.md").read_text(encoding="utf-8").split("```")[1]
+CASES = (*all_cases(), *cases_in("gpu-jobs-end", yaml.safe_load(_EXAMPLE.removeprefix("yaml"))))
 _FOUND = {"denied": "broken", "unknown": "unknown"}
 """The outcome of all findings."""
 
