@@ -12,7 +12,7 @@ import yaml
 from policy_builders import TODAY, UNKNOWN, Sample, all_findings, doubt, findings, messages
 from samples import shared
 
-from cloud_rules import PACK, buying, coverage, gpu_pools, sizes
+from cloud_rules import PACK, buying, coverage, pool_rules
 from cloud_rules.machines import Machines, Prices
 from cloud_rules.subjects import EVALUATED
 from cloud_rules.tokens import token
@@ -132,7 +132,7 @@ def test_configurations_limit_gpus_of_pools_without_node_count(environment: str)
     )
     caps = read_set("clouds", environment)["pool-maximum"]
     settings = {"nodes": caps["nodes"], "gpus": caps["gpus"]}
-    broken = messages(findings(sizes.pool_maximum, {"gke": cluster, "karpenter": pool}, settings), "broken")
+    broken = messages(findings(pool_rules.pool_maximum, {"gke": cluster, "karpenter": pool}, settings), "broken")
     assert [_place_of(message) for message in broken] == ["Cluster gke, node auto-provisioning", "NodePool l4"]
     assert all(f"maximum of 1000 GPUs exceeds the limit of {caps['gpus']} GPUs" in message for message in broken)
 
@@ -151,22 +151,22 @@ def test_the_cost_of_node_auto_provisioning_is_unknown() -> None:
 
 def test_unknown_gpu_count_matters_only_with_a_gpu_limit() -> None:
     pool = replace(shared("aks-pool"), props={**shared("aks-pool").props, "vmSize": "Standard_NV6ads_A10_v5"})
-    diagnostics = findings(sizes.pool_maximum, {"it": pool}, {"gpus": 8})
+    diagnostics = findings(pool_rules.pool_maximum, {"it": pool}, {"gpus": 8})
     why = "is Standard_NV6ads_A10_v5, whose number of GPUs is unknown (add it to the setting `machines`)"
     assert messages(diagnostics, "unknown") == (doubt("AgentPool aks-pool", "vmSize", why),)
 
 
 def test_unknown_zones_are_reported_only_with_a_limit_of_nodes() -> None:
     pool = replace(shared("gke-pool"), props={"autoscaling": {"minNodeCount": 0, "maxNodeCount": 4}})
-    assert findings(sizes.pool_maximum, {"it": pool}) == []
-    diagnostics = findings(sizes.pool_maximum, {"it": pool}, {"nodes": 8})
+    assert findings(pool_rules.pool_maximum, {"it": pool}) == []
+    diagnostics = findings(pool_rules.pool_maximum, {"it": pool}, {"nodes": 8})
     why = "is not set, and the node counts are per zone"
     assert messages(diagnostics, "unknown") == (doubt("NodePool gke-pool", "nodeLocations", why),)
 
 
 def test_launch_template_of_another_stack_is_unknown() -> None:
     group = {key: value for key, value in shared("node-group").props.items() if key not in {"instanceTypes", "amiType"}}
-    diagnostics = findings(gpu_pools.gpu_pool_tainted, {"it": replace(shared("node-group"), props=group)})
+    diagnostics = findings(pool_rules.gpu_pool_tainted, {"it": replace(shared("node-group"), props=group)})
     why = "is not in this stack or sets no instance type, and the group sets none"
     assert messages(diagnostics, "unknown") == (doubt("NodeGroup group", "launchTemplate", why),)
 
@@ -175,9 +175,9 @@ def test_ignores_unknown_outputs_that_the_program_did_not_set() -> None:
     inputs = dict.fromkeys(shared("gke").props, ())
     computed = {**shared("gke").props, "nodePools": UNKNOWN, "nodeConfig": UNKNOWN}
     filled_in = replace(shared("gke"), props=computed, needs=inputs)
-    assert findings(gpu_pools.gpu_pool_tainted, {"it": filled_in}) == []
+    assert findings(pool_rules.gpu_pool_tainted, {"it": filled_in}) == []
     from_elsewhere = replace(filled_in, needs={**inputs, "nodePools": ()})
-    diagnostics = findings(gpu_pools.gpu_pool_tainted, {"it": from_elsewhere})
+    diagnostics = findings(pool_rules.gpu_pool_tainted, {"it": from_elsewhere})
     assert messages(diagnostics, "unknown") == (doubt("Cluster gke", "nodePools"),)
 
 
@@ -211,7 +211,7 @@ def test_tags_labels_and_annotations_exempt_until_their_date(
         part = part[item]
     part[key] = value
     diagnostics = _judged(replace(given, props=props))
-    exempted = [finding for finding in diagnostics if finding.rule is gpu_pools.gpu_pool_tainted]
+    exempted = [finding for finding in diagnostics if finding.rule is pool_rules.gpu_pool_tainted]
     assert [finding.outcome for finding in exempted] == ["exempted"]
     assert "exempted until 2027-01-31 (waits" in exempted[0].message
     assert not [finding for finding in diagnostics if finding.rule.name == "exemptions-in-order"]

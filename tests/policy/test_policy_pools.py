@@ -10,7 +10,7 @@ import yaml
 from policy_builders import UNKNOWN, Sample, findings, messages, with_field
 from samples import shared
 
-from cloud_rules import PACK, access, aws_attributes, aws_nodes, buying, coverage, gpu_pools, tags
+from cloud_rules import PACK, access, aws_attributes, aws_nodes, buying, coverage, pool_rules, tags
 from cloud_rules.karpenter_requirements import Requirements
 from cloud_rules.machines import Machines, Prices
 from cloud_rules.pools import Machine, NodePool, highest, highest_price
@@ -386,7 +386,7 @@ def test_a_template_is_found_by_any_of_its_names() -> None:
 )
 def test_a_cluster_needs_a_pool_without_gpus(given: dict[str, Sample], *, is_reported: bool) -> None:
     cluster = with_field(given["cluster"], "removeDefaultNodePool", "true")
-    found = findings(gpu_pools.cluster_has_cpu_pool, {**given, "cluster": cluster})
+    found = findings(pool_rules.cluster_has_cpu_pool, {**given, "cluster": cluster})
     assert bool(found) is is_reported
 
 

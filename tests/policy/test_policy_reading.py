@@ -22,10 +22,9 @@ from pulumi.runtime.proto import analyzer_pb2 as wire
 
 from rule_engine import MUST, Pack, Resource, Settings, Subject, kubernetes, quantity
 from rule_engine.evaluator import Evaluator
-from rule_engine.reading import SIGNATURE, Reader, View
+from rule_engine.reading import SIGNATURE, Reader, UnknownValueError, View
 from rule_engine.resources import read
 from rule_engine.secrets import Secrets
-from rule_engine.unknown_values import UnknownValueError
 
 # Secrets.
 
