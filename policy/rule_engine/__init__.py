@@ -6,11 +6,10 @@ Each pack links this folder so that it can be published alone: `pulumi policy pu
 from pulumi_policy import EnforcementLevel, Severity
 
 from rule_engine.quantities import format_number, quantity
-from rule_engine.reading import Unknown, View
+from rule_engine.reading import Unknown, UnknownValueError, UnknownValues, View
 from rule_engine.resources import Part, Resource, Subject, kubernetes, typed
 from rule_engine.rules import Pack, Settings, rule, rules_of
 from rule_engine.stacks import Among, Stack, located_at
-from rule_engine.unknown_values import UnknownValueError, UnknownValues
 
 ADVICE = EnforcementLevel.ADVISORY
 MUST = EnforcementLevel.MANDATORY

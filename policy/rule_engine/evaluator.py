@@ -12,12 +12,11 @@ from pulumi_policy import EnforcementLevel
 from rule_engine.exemptions import NAME, Exempted, Exemption, ExemptionSettings, exemption_rule
 from rule_engine.outcomes import Outcome, PartOfPatch, place_of, unread
 from rule_engine.patches import item_type, object_type
-from rule_engine.reading import Plain
+from rule_engine.reading import Plain, UnknownValueError
 from rule_engine.reads import Reads
 from rule_engine.resources import Placed, Resource
 from rule_engine.rules import AnyRule, ConfigError, Pack, Settings
 from rule_engine.stacks import Stack
-from rule_engine.unknown_values import UnknownValueError
 
 _ENFORCED: Final = frozenset({Outcome.BROKEN, Outcome.ERROR})
 _LONGEST: Final = 2000

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from rule_engine.reading import UnknownValueError
 from rule_engine.reads import Reads
 from rule_engine.resources import Placed, Resource
 from rule_engine.stacks import NOT_SET
-from rule_engine.unknown_values import UnknownValueError
 
 _LISTED: Final = 5
 """Maximum number of fields in a message."""

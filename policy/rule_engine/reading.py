@@ -1,6 +1,7 @@
 """A resource's properties as rules read them: plain values with their paths, and unknown values."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
@@ -11,7 +12,6 @@ from pulumi_policy import proxy
 from rule_engine.quantities import format_float, quantity
 from rule_engine.reads import Entries, Path, Reads, is_whole
 from rule_engine.secrets import Secrets
-from rule_engine.unknown_values import UnknownValueError
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,44 @@ class Unknown:
     """
 
     why: str = "is unknown until deployment"
+
+
+class UnknownValueError(Exception):
+    """A rule needs a value that is not known yet, or that does not have the type that its API requires.
+
+    Args:
+        path: the property path of the value.
+        why: the reason; never contains the value itself.
+    """
+
+    def __init__(self, path: Path, why: str) -> None:
+        self.path = path
+        self.why = why
+        super().__init__(f"{'.'.join(path)} {why}")
+
+
+class UnknownValues:
+    """Unknown values that must hide nothing that is known: collected, and raised at the end."""
+
+    def __init__(self) -> None:
+        self.errors: list[UnknownValueError] = []
+
+    @contextmanager
+    def collected(self) -> Generator[None]:
+        """Keeps an `UnknownValueError` of the block, which ends the block."""
+        try:
+            yield
+        except UnknownValueError as error:
+            self.errors.append(error)
+
+    def raise_first(self) -> None:
+        """Raises the first of the errors, if there is one.
+
+        Raises:
+            UnknownValueError: as collected.
+        """
+        if self.errors:
+            raise self.errors[0]
 
 
 Plain: TypeAlias = "bool | float | str | list[Plain] | dict[str, Plain] | Unknown | None"

@@ -9,11 +9,10 @@ from pulumi_policy import EnforcementLevel
 
 from rule_engine.evaluator import Evaluator
 from rule_engine.exemptions import Exemption
-from rule_engine.reading import SIGNATURE
+from rule_engine.reading import SIGNATURE, UnknownValueError
 from rule_engine.reads import Path
 from rule_engine.resources import Resource, read
 from rule_engine.rules import AnyRule
-from rule_engine.unknown_values import UnknownValueError
 
 
 def apply_remedies(evaluator: Evaluator, request: wire.AnalyzeRequest) -> wire.RemediateResponse:

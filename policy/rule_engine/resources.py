@@ -8,10 +8,9 @@ from google.protobuf.struct_pb2 import Struct
 from pulumi.runtime.proto import analyzer_pb2
 
 from rule_engine.patches import item_type, merged, object_type
-from rule_engine.reading import Plain, Reader, Unknown, View
+from rule_engine.reading import Plain, Reader, Unknown, UnknownValueError, View
 from rule_engine.reads import Reads
 from rule_engine.secrets import Secrets
-from rule_engine.unknown_values import UnknownValueError
 
 _KUBERNETES: Final = "kubernetes:"
 _STACK: Final = "gpu-tenancy:"

@@ -4,8 +4,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias, TypeVar
 
+from rule_engine.reading import UnknownValueError
 from rule_engine.resources import Placed, Resource, Subject
-from rule_engine.unknown_values import UnknownValueError
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Placed)

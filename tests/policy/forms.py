@@ -9,8 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, cast
 
-from cases import all_cases
-from policy_builders import PACKS, Case, Gone, Sample, changed, findings, keys
+from policy_builders import PACKS, Sample, findings, keys
+from samples import Case, cases_of
 
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine.recording import Registration
@@ -60,14 +60,12 @@ class Violation:
 
     Attributes:
         case: the case of the rule.
-        given: the resources.
-        which: the short name of the one that was changed so that they violate it.
-        path: the changed place in it; empty if it is new.
+        which: the name of the resource in the case that violates it.
+        path: the changed place in it; empty if it is written in full, or if several places are changed.
         lacks: whether it violates the rule because something was taken away.
     """
 
     case: Case
-    given: Mapping[str, Sample]
     which: str
     path: str
     lacks: bool
@@ -75,7 +73,7 @@ class Violation:
     @property
     def changed(self) -> Sample:
         """The changed resource."""
-        return self.given[self.which]
+        return self.case.program[self.which]
 
 
 @cache
@@ -87,12 +85,19 @@ def violations(name: str) -> tuple[Violation, ...]:
 
 
 def _violations(name: str) -> Iterator[Violation]:
-    for case in all_cases():
-        for broken in case.breaks if case.rule.name == name else ():
-            which, _, path = broken.at.partition(": ")
-            which = which.split("! ")[0]
-            if which in (given := changed(case.given, broken.at, broken.to)):
-                yield Violation(case, given, which, path, isinstance(broken.to, Gone))
+    for case in cases_of(name, "denied"):
+        alone = [*case.program][-1:] if len(case.program) > 1 or not case.rule.whole else []
+        changed = [which for which in case.program if case.changes[which]]
+        changed = changed or [which for which in case.program if case.derived[which]] or alone
+        reported = [which for which in changed if case.messages[0].startswith(_place(case, which))]
+        for which in (reported or changed)[:1]:
+            changes = case.changes[which] or case.derived[which]
+            (path,) = changes if len(changes) == 1 else ("",)
+            yield Violation(case, which, path.removeprefix("properties."), None in changes.values())
+
+
+def _place(case: Case, which: str) -> str:
+    return case.program[which].resource().place.partition(",")[0]
 
 
 def is_reported(violation: Violation, form: Sample) -> bool:
@@ -101,7 +106,7 @@ def is_reported(violation: Violation, form: Sample) -> bool:
     A release or a component is alone: what it installs is missing for the others, which rules may report, too.
     """
     alone = form.type in {_RELEASE, COMPONENT} and form is not violation.changed
-    given = {violation.which: form} if alone else {**violation.given, violation.which: form}
+    given = {violation.which: form} if alone else {**violation.case.program, violation.which: form}
     rule = violation.case.rule
     return any(finding.level is rule.level for finding in findings(rule, given, violation.case.settings))
 

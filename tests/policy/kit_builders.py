@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, cast
 
 import grpc
-from policy_builders import TODAY, Sample, changed
+from policy_builders import TODAY, Sample, with_field
 from pulumi.runtime.proto import analyzer_pb2 as wire
 from pydantic import Field
 
@@ -80,7 +80,7 @@ def deployment(**spec: Any) -> Sample:
 
 
 def exempted(given: Sample, name: str, text: str) -> Sample:
-    return changed({"it": given}, f"it: metadata.annotations.'{PREFIX}{name}'", text)["it"]
+    return with_field(given, f"metadata.annotations.'{PREFIX}{name}'", text)
 
 
 @dataclass

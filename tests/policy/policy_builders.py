@@ -1,4 +1,4 @@
-"""Cases for rules: valid resources, and the findings if one part is invalid or unknown."""
+"""Resources of programs, and what rules find in them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
@@ -25,14 +25,6 @@ UNKNOWN: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 TODAY: Final = date(2026, 11, 21)
 FOREIGN: Final = Path(__file__).parent / "foreign"
 _URN: Final = "urn:pulumi:prod::any::"
-
-
-@dataclass(frozen=True, slots=True)
-class Gone:
-    """In place of a value: it is not there."""
-
-
-GONE: Final = Gone()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,88 +83,50 @@ def sample_of(props: dict[str, Any]) -> Sample:
 def foreign_program(name: str) -> list[Sample]:
     """A program of the folder `foreign`: Kubernetes objects, and resources of other providers by type and name.
 
-    `unknown` is a value that a preview does not know; `needs` has the resources on which properties depend.
+    `unknown` is a value that a preview does not know.
     """
     text = (FOREIGN / f"{name}.yaml").read_text(encoding="utf-8").replace("unknown", UNKNOWN)
     return [
-        _resource(document) if "\nproperties:" in document else manifest(document) for document in text.split("\n---\n")
+        sample_of(document) if "kind" in document else resource_of(document) for document in yaml.safe_load_all(text)
     ]
 
 
-def _resource(text: str) -> Sample:
-    fields: dict[str, Any] = yaml.safe_load(text)
+def resource_of(fields: Mapping[str, Any]) -> Sample:
+    """A resource as in Pulumi YAML, with its `name`; `needs` has the resources on which properties depend."""
     props: dict[str, Any] = fields["properties"]
     own = {key: tuple(f"{_URN}{urn}" for urn in urns) for key, urns in fields.get("needs", {}).items()}
-    needs = {**dict.fromkeys(props, ()), **own} if own else {}
-    return Sample(fields["type"], props, fields["name"], ignored=tuple(fields.get("ignoreChanges", ())), needs=needs)
+    options: dict[str, Any] = fields.get("options", {})
+    return Sample(
+        fields["type"],
+        props,
+        fields["name"],
+        protect=options.get("protect", False),
+        ignored=tuple(options.get("ignoreChanges", ())),
+        needs={**dict.fromkeys(props, ()), **own} if own else {},
+        parents=fields.get("parents", ""),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Break:
-    """One part changed, and the messages of the rule.
-
-    Attributes:
-        at: `pod: spec.containers.0.image`; `pod` for the whole resource; `pool! protect` for an option.
-        to: the new value; `GONE` takes the part away.
-        says: the exact messages, place included.
-    """
-
-    at: str
-    to: Any
-    says: str | tuple[str, ...]
+def with_field(sample: Sample, path: str, value: object) -> Sample:
+    """The same resource with another value of one property."""
+    props = deepcopy(sample.props)
+    set_field(props, path, value)
+    return replace(sample, props=props)
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """Resources that a rule accepts, and changes that it rejects.
-
-    Attributes:
-        given: resources by a short name, without violations.
-        also: further changes without violations: the place, and its new value.
-        breaks: changes with violations.
-        unknown: places whose value a preview does not know, and what cannot be evaluated then: a place, or several.
-        settings: of the rule.
-    """
-
-    name: str
-    rule: AnyRule
-    given: Mapping[str, Sample]
-    breaks: Sequence[Break] = ()
-    unknown: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict[str, str | tuple[str, ...]])
-    also: Sequence[tuple[str, Any]] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-
-
-def changed(given: Mapping[str, Sample], at: str, to: object) -> dict[str, Sample]:
-    """The same resources with one part changed."""
-    resources = dict(given)
-    if "! " in at:
-        which, option = at.split("! ", 1)
-        # pyrefly: ignore[bad-argument-type]
-        resources[which] = replace(resources[which], **{option: to})
-        return resources
-    which, _, path = at.partition(": ")
-    if not path:
-        if isinstance(to, Gone):
-            del resources[which]
-        else:
-            assert isinstance(to, Sample)
-            resources[which] = to
-        return resources
-    props = deepcopy(resources[which].props)
+def set_field(data: dict[str, Any], path: str, value: object) -> None:
+    """Sets the value at a path such as `spec.containers.0.image`; None takes it away."""
     *way, last = keys(path)
-    part: Any = props
+    part: Any = data
     for key in way:
         part = _below(part, key)
-    if isinstance(to, Gone):
-        del part[int(last) if isinstance(part, list) else last]
+    at: Any = int(last) if isinstance(part, list) else last
+    if value is None:
+        del part[at]
     elif isinstance(part, list):
-        index = int(last)
-        part[index : index + 1] = [to]
+        part[at : at + 1] = [value]
     else:
-        part[last] = to
-    resources[which] = replace(resources[which], props=props)
-    return resources
+        part[at] = value
 
 
 def _below(part: list[Any] | dict[str, Any], key: str) -> Any:
@@ -229,18 +183,3 @@ def messages(found: Sequence[Finding], outcome: str) -> tuple[str, ...]:
 def doubt(place: str, path: str, why: str = "is unknown until deployment") -> str:
     """What is said of a value that cannot be known; of another resource, `path` begins with that one's place."""
     return f"{place}: not evaluated: {path} {why}; check again after deployment, or set a literal value"
-
-
-def doubts(case: Case, at: str) -> tuple[str, ...]:
-    """What is said if the value at a place of a case is unknown."""
-    which, _, path = at.partition(": ")
-    changed_place = changed(case.given, at, UNKNOWN)[which].resource().place
-    where = ".".join(keys(path))
-    return tuple(
-        doubt(place, where if place.partition(", ")[0] == changed_place else f"{changed_place}: {where}")
-        for place in as_tuple(case.unknown[at])
-    )
-
-
-def as_tuple(says: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (says,) if isinstance(says, str) else says

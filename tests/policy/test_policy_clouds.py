@@ -9,10 +9,10 @@ from typing import Any, Final, cast
 
 import pytest
 import yaml
-from cases import clouds
 from policy_builders import TODAY, UNKNOWN, Sample, all_findings, doubt, findings, messages
+from samples import shared
 
-from cloud_rules import PACK, buying, coverage, gpu_pools, sizes
+from cloud_rules import PACK, buying, coverage, pool_rules
 from cloud_rules.machines import Machines, Prices
 from cloud_rules.subjects import EVALUATED
 from cloud_rules.tokens import token
@@ -75,7 +75,7 @@ def test_settings_override_gpus_and_prices_of_the_table() -> None:
     )
 
 
-def test_the_price_of_a_family_is_that_of_its_most_expensive_machine() -> None:
+def test_family_costs_as_its_most_expensive_machine() -> None:
     assert Prices().price_of("g6.*") == Decimal("13.3504")
     assert Prices().price_of("p99.*") is None
     assert Prices().price_of("a3-ultragpu-8g") is None
@@ -84,26 +84,28 @@ def test_the_price_of_a_family_is_that_of_its_most_expensive_machine() -> None:
 @pytest.mark.parametrize(
     ("pool", "at", "says"),
     [
-        ({**clouds.GROUP.props, "instanceTypes": ["p5e.48xlarge"]}, clouds.GROUP, "instanceTypes.0 is p5e.48xlarge"),
-        ({**clouds.AKS_POOL.props, "vmSize": "Standard_X1"}, clouds.AKS_POOL, "vmSize is Standard_X1"),
+        (
+            {**shared("node-group").props, "instanceTypes": ["p5e.48xlarge"]},
+            shared("node-group"),
+            "instanceTypes.0 is p5e.48xlarge",
+        ),
+        ({**shared("aks-pool").props, "vmSize": "Standard_X1"}, shared("aks-pool"), "vmSize is Standard_X1"),
         (
             {
-                **clouds.GKE_POOL.props,
+                **shared("gke-pool").props,
                 "nodeConfig": {
                     "machineType": "n1-standard-8",
                     "guestAccelerators": [{"type": "nvidia-tesla-t4", "count": 2}],
                 },
             },
-            clouds.GKE_POOL,
+            shared("gke-pool"),
             "nodeConfig.machineType is n1-standard-8+2xnvidia-tesla-t4",
         ),
     ],
     ids=["aws", "azure", "gcp"],
 )
-def test_a_pool_with_an_unknown_price_is_reported_and_the_others_are_counted(
-    pool: dict[str, Any], at: Sample, says: str
-) -> None:
-    inputs = {"it": replace(at, props=pool), "cpu": clouds.CPU_GROUP}
+def test_budget_reports_unknown_prices_and_counts_the_rest(pool: dict[str, Any], at: Sample, says: str) -> None:
+    inputs = {"it": replace(at, props=pool), "cpu": shared("cpu-group")}
     diagnostics = findings(buying.pool_budget, inputs, {"monthly": 100})
     path, why = says.split(" ", 1)
     why = f"{why}, whose price is unknown (add it to the setting `prices`)"
@@ -115,20 +117,22 @@ def test_a_pool_with_an_unknown_price_is_reported_and_the_others_are_counted(
 
 
 def test_the_cost_of_a_pool_without_a_limit_is_unknown() -> None:
-    pool = replace(clouds.KARPENTER, props={**clouds.KARPENTER.props, "spec": {"limits": {"cpu": 100}}})
+    pool = replace(shared("karpenter"), props={**shared("karpenter").props, "spec": {"limits": {"cpu": 100}}})
     diagnostics = findings(buying.pool_budget, {"it": pool}, {"monthly": 100})
     assert messages(diagnostics, "unknown") == (doubt("NodePool l4", "spec.limits", "limit neither nodes nor GPUs"),)
 
 
 @pytest.mark.parametrize("environment", ["dev", "prod"])
-def test_production_and_development_limit_gpus_of_pools_without_a_number_of_nodes(environment: str) -> None:
+def test_configurations_limit_gpus_of_pools_without_node_count(environment: str) -> None:
     limits = [{"resourceType": "nvidia-h100-80gb", "maximum": 1000}]
     autoscaling = {"enabled": True, "resourceLimits": limits}
-    cluster = replace(clouds.GKE, props={**clouds.GKE.props, "clusterAutoscaling": autoscaling})
-    pool = replace(clouds.KARPENTER, props={**clouds.KARPENTER.props, "spec": {"limits": {"nvidia.com/gpu": 1000}}})
+    cluster = replace(shared("gke"), props={**shared("gke").props, "clusterAutoscaling": autoscaling})
+    pool = replace(
+        shared("karpenter"), props={**shared("karpenter").props, "spec": {"limits": {"nvidia.com/gpu": 1000}}}
+    )
     caps = read_set("clouds", environment)["pool-maximum"]
     settings = {"nodes": caps["nodes"], "gpus": caps["gpus"]}
-    broken = messages(findings(sizes.pool_maximum, {"gke": cluster, "karpenter": pool}, settings), "broken")
+    broken = messages(findings(pool_rules.pool_maximum, {"gke": cluster, "karpenter": pool}, settings), "broken")
     assert [_place_of(message) for message in broken] == ["Cluster gke, node auto-provisioning", "NodePool l4"]
     assert all(f"maximum of 1000 GPUs exceeds the limit of {caps['gpus']} GPUs" in message for message in broken)
 
@@ -138,58 +142,58 @@ def _place_of(message: str) -> str:
 
 
 def test_the_cost_of_node_auto_provisioning_is_unknown() -> None:
-    cluster = replace(clouds.GKE, props={**clouds.GKE.props, "clusterAutoscaling": {"enabled": True}})
+    cluster = replace(shared("gke"), props={**shared("gke").props, "clusterAutoscaling": {"enabled": True}})
     diagnostics = findings(buying.pool_budget, {"it": cluster}, {"monthly": 100})
     why = "limits resources, not nodes, so the cost is unknown"
     place = "Cluster gke, node auto-provisioning"
     assert messages(diagnostics, "unknown") == (doubt(place, "clusterAutoscaling.resourceLimits", why),)
 
 
-def test_an_unknown_number_of_gpus_is_reported_only_with_a_limit_of_gpus() -> None:
-    pool = replace(clouds.AKS_POOL, props={**clouds.AKS_POOL.props, "vmSize": "Standard_NV6ads_A10_v5"})
-    diagnostics = findings(sizes.pool_maximum, {"it": pool}, {"gpus": 8})
+def test_unknown_gpu_count_matters_only_with_a_gpu_limit() -> None:
+    pool = replace(shared("aks-pool"), props={**shared("aks-pool").props, "vmSize": "Standard_NV6ads_A10_v5"})
+    diagnostics = findings(pool_rules.pool_maximum, {"it": pool}, {"gpus": 8})
     why = "is Standard_NV6ads_A10_v5, whose number of GPUs is unknown (add it to the setting `machines`)"
     assert messages(diagnostics, "unknown") == (doubt("AgentPool aks-pool", "vmSize", why),)
 
 
 def test_unknown_zones_are_reported_only_with_a_limit_of_nodes() -> None:
-    pool = replace(clouds.GKE_POOL, props={"autoscaling": {"minNodeCount": 0, "maxNodeCount": 4}})
-    assert findings(sizes.pool_maximum, {"it": pool}) == []
-    diagnostics = findings(sizes.pool_maximum, {"it": pool}, {"nodes": 8})
+    pool = replace(shared("gke-pool"), props={"autoscaling": {"minNodeCount": 0, "maxNodeCount": 4}})
+    assert findings(pool_rules.pool_maximum, {"it": pool}) == []
+    diagnostics = findings(pool_rules.pool_maximum, {"it": pool}, {"nodes": 8})
     why = "is not set, and the node counts are per zone"
     assert messages(diagnostics, "unknown") == (doubt("NodePool gke-pool", "nodeLocations", why),)
 
 
-def test_the_machine_of_a_launch_template_of_another_stack_is_unknown() -> None:
-    group = {key: value for key, value in clouds.GROUP.props.items() if key not in {"instanceTypes", "amiType"}}
-    diagnostics = findings(gpu_pools.gpu_pool_tainted, {"it": replace(clouds.GROUP, props=group)})
+def test_launch_template_of_another_stack_is_unknown() -> None:
+    group = {key: value for key, value in shared("node-group").props.items() if key not in {"instanceTypes", "amiType"}}
+    diagnostics = findings(pool_rules.gpu_pool_tainted, {"it": replace(shared("node-group"), props=group)})
     why = "is not in this stack or sets no instance type, and the group sets none"
     assert messages(diagnostics, "unknown") == (doubt("NodeGroup group", "launchTemplate", why),)
 
 
-def test_outputs_that_a_preview_does_not_know_and_the_program_did_not_set_are_left_out() -> None:
-    inputs = dict.fromkeys(clouds.GKE.props, ())
-    computed = {**clouds.GKE.props, "nodePools": UNKNOWN, "nodeConfig": UNKNOWN}
-    filled_in = replace(clouds.GKE, props=computed, needs=inputs)
-    assert findings(gpu_pools.gpu_pool_tainted, {"it": filled_in}) == []
+def test_ignores_unknown_outputs_that_the_program_did_not_set() -> None:
+    inputs = dict.fromkeys(shared("gke").props, ())
+    computed = {**shared("gke").props, "nodePools": UNKNOWN, "nodeConfig": UNKNOWN}
+    filled_in = replace(shared("gke"), props=computed, needs=inputs)
+    assert findings(pool_rules.gpu_pool_tainted, {"it": filled_in}) == []
     from_elsewhere = replace(filled_in, needs={**inputs, "nodePools": ()})
-    diagnostics = findings(gpu_pools.gpu_pool_tainted, {"it": from_elsewhere})
+    diagnostics = findings(pool_rules.gpu_pool_tainted, {"it": from_elsewhere})
     assert messages(diagnostics, "unknown") == (doubt("Cluster gke", "nodePools"),)
 
 
 @pytest.mark.parametrize(
     ("given", "way", "key", "value"),
     [
-        (clouds.GROUP, ("tags",), "exempt:gpu-pool-tainted", "2027-01-31 waits for the new driver"),
-        (clouds.AKS_POOL, ("tags",), "exempt:gpu-pool-tainted", "2027-01-31 waits for the new driver"),
+        (shared("node-group"), ("tags",), "exempt:gpu-pool-tainted", "2027-01-31 waits for the new driver"),
+        (shared("aks-pool"), ("tags",), "exempt:gpu-pool-tainted", "2027-01-31 waits for the new driver"),
         (
-            clouds.GKE_POOL,
+            shared("gke-pool"),
             ("nodeConfig", "resourceLabels"),
             "exempt-gpu-pool-tainted",
             "2027-01-31_waits-for-the-new-driver",
         ),
         (
-            clouds.KARPENTER,
+            shared("karpenter"),
             ("metadata", "annotations"),
             "exempt.gpu-rules/gpu-pool-tainted",
             "2027-01-31 waits for the new driver",
@@ -207,7 +211,7 @@ def test_tags_labels_and_annotations_exempt_until_their_date(
         part = part[item]
     part[key] = value
     diagnostics = _judged(replace(given, props=props))
-    exempted = [finding for finding in diagnostics if finding.rule is gpu_pools.gpu_pool_tainted]
+    exempted = [finding for finding in diagnostics if finding.rule is pool_rules.gpu_pool_tainted]
     assert [finding.outcome for finding in exempted] == ["exempted"]
     assert "exempted until 2027-01-31 (waits" in exempted[0].message
     assert not [finding for finding in diagnostics if finding.rule.name == "exemptions-in-order"]
@@ -215,8 +219,8 @@ def test_tags_labels_and_annotations_exempt_until_their_date(
 
 def test_a_tag_of_an_auto_scaling_group_exempts_it_too() -> None:
     tag = {"key": "exempt:size-left-to-autoscaler", "value": "2027-01-31 moves to a node group"}
-    props = {**clouds.SELF_MANAGED.props, "desiredCapacity": 1, "tags": [*clouds.SELF_MANAGED.props["tags"], tag]}
-    diagnostics = Evaluator(PACK, TODAY).evaluate(replace(clouds.SELF_MANAGED, props=props).resource())
+    props = {**shared("self-managed").props, "desiredCapacity": 1, "tags": [*shared("self-managed").props["tags"], tag]}
+    diagnostics = Evaluator(PACK, TODAY).evaluate(replace(shared("self-managed"), props=props).resource())
     assert [(finding.rule.name, finding.outcome) for finding in diagnostics] == [
         ("size-left-to-autoscaler", "exempted")
     ]
@@ -240,19 +244,19 @@ def test_a_tag_of_an_auto_scaling_group_exempts_it_too() -> None:
         ),
     ],
 )
-def test_a_resource_that_no_rule_evaluates_is_exempted_like_others(type_: str, props: dict[str, Any]) -> None:
+def test_exempts_resources_that_no_rule_evaluates(type_: str, props: dict[str, Any]) -> None:
     name = coverage.gpu_machines_evaluated.name
     named = yaml.safe_load(yaml.safe_dump(props).replace("RULE", name))
     diagnostics = _judged(Sample(type_, named))
     assert [(finding.rule.name, finding.outcome) for finding in diagnostics] == [(name, "exempted")]
 
 
-def test_a_launch_template_of_aws_cloud_control_is_exempted_by_its_own_tags() -> None:
+def test_aws_native_launch_template_is_exempted_by_own_tags() -> None:
     tag = {"key": "exempt:imds-v2", "value": "2027-01-31 a test"}
     own = [{"resourceType": "launch-template", "tags": [tag]}]
-    data: dict[str, Any] = {**clouds.NATIVE_TEMPLATE.props["launchTemplateData"], "metadataOptions": {}}
-    props: dict[str, Any] = {**clouds.NATIVE_TEMPLATE.props, "launchTemplateData": data, "tagSpecifications": own}
-    diagnostics = _judged(replace(clouds.NATIVE_TEMPLATE, props=props))
+    data: dict[str, Any] = {**shared("native-template").props["launchTemplateData"], "metadataOptions": {}}
+    props: dict[str, Any] = {**shared("native-template").props, "launchTemplateData": data, "tagSpecifications": own}
+    diagnostics = _judged(replace(shared("native-template"), props=props))
     assert [(finding.rule.name, finding.outcome) for finding in diagnostics] == [("imds-v2", "exempted")]
 
 
@@ -266,7 +270,7 @@ def _judged(*samples: Sample) -> list[Finding]:
     return all_findings(Evaluator(PACK, TODAY), samples)
 
 
-def test_each_block_of_resources_that_are_not_evaluated_has_source_and_date() -> None:
+def test_coverage_table_has_sources_and_dates() -> None:
     facts = coverage.table()
     for block in [*facts["clusters"], *facts["resources"], facts["properties"]]:
         assert block["source"], block
@@ -295,11 +299,21 @@ def test_api_versions_do_not_matter_for_the_type(type_: str, plain: str) -> None
 
 
 def test_valid_resources_have_no_findings() -> None:
-    inputs = (clouds.EKS, clouds.TEMPLATE, clouds.GROUP, clouds.NODE_CLASS, clouds.KARPENTER, clouds.GKE, clouds.AKS)
+    inputs = (
+        shared("eks"),
+        shared("launch-template"),
+        shared("node-group"),
+        shared("node-class"),
+        shared("karpenter"),
+        shared("gke"),
+        shared("aks"),
+    )
     agent = Sample("aws:eks/addon:Addon", {"addonName": "eks-pod-identity-agent"}, "agent")
-    system = replace(clouds.GKE_POOL, props={**clouds.GKE_POOL.props, "nodeConfig": _of_cpus()}, name="system")
-    cpu = replace(clouds.GROUP, props={**clouds.GROUP.props, "instanceTypes": ["m7i.large"]}, name="cpu")
-    diagnostics = _judged(*inputs, clouds.GKE_POOL, clouds.AKS_POOL, agent, system, cpu)
+    system = replace(shared("gke-pool"), props={**shared("gke-pool").props, "nodeConfig": _of_cpus()}, name="system")
+    cpu = replace(
+        shared("node-group"), props={**shared("node-group").props, "instanceTypes": ["m7i.large"]}, name="cpu"
+    )
+    diagnostics = _judged(*inputs, shared("gke-pool"), shared("aks-pool"), agent, system, cpu)
     assert [finding.message for finding in diagnostics] == []
 
 
@@ -308,12 +322,27 @@ WRONG: Final[list[Any]] = [
     *yaml.safe_load("[null, text, 'großer Text', '', -1.5, true, [], [text], [[]], {}, {key: text}, [{key: 1}, null]]"),
 ]
 """What does not belong where it is put."""
-EVERYTHING = {name: resource for name, resource in vars(clouds).items() if isinstance(resource, Sample)}
+EVERYTHING = {
+    name: shared(name)
+    for name in (
+        *(
+            "eks",
+            "launch-template",
+            "node-group",
+            "cpu-group",
+            "self-managed",
+            "self-template",
+            "karpenter",
+            "node-class",
+        ),
+        *("native-eks", "native-template", "native-group", "native-self", "gke", "gke-pool", "aks", "aks-pool"),
+    )
+}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EVERYTHING)
-def test_no_rule_has_an_internal_error_with_any_value_in_any_place(name: str) -> None:
+def test_no_value_in_any_place_is_an_internal_error(name: str) -> None:
     evaluator = Evaluator(PACK, TODAY)
     required = {"deletion-protected", "pool-minimum-zero"}
     settings: dict[str, dict[str, Any]] = {name: {"required": True} for name in required}
@@ -326,7 +355,7 @@ def test_no_rule_has_an_internal_error_with_any_value_in_any_place(name: str) ->
     evaluator.configure({}, settings)
     others = [
         resource
-        for resource in (clouds.EKS, clouds.SELF_TEMPLATE, clouds.SELF_MANAGED)
+        for resource in (shared("eks"), shared("self-template"), shared("self-managed"))
         if resource is not EVERYTHING[name]
     ]
     judged = 0
@@ -352,7 +381,7 @@ def _spoilt(value: object) -> Iterator[Any]:
 
 
 def _of_cpus() -> dict[str, Any]:
-    return {**clouds.GKE_POOL.props["nodeConfig"], "machineType": "n2-standard-8"}
+    return {**shared("gke-pool").props["nodeConfig"], "machineType": "n2-standard-8"}
 
 
 def _without_taints(props: dict[str, Any]) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def test_a_rule_has_title_rationale_fix_and_link(page: str, pack: str, rule: doc
 
 
 @pytest.mark.parametrize(("pack", "rule"), RULES)
-def test_a_setting_is_described_and_its_default_is_in_its_own_schema(pack: str, rule: document.AnyRule) -> None:
+def test_settings_have_a_description_and_a_valid_default(pack: str, rule: document.AnyRule) -> None:
     for name, schema in rule.schema().items():
         assert schema["description"].endswith("."), (pack, name)
         assert "$ref" not in json.dumps(schema), "the CLI resolves no references"
@@ -58,7 +58,7 @@ def test_a_setting_is_described_and_its_default_is_in_its_own_schema(pack: str, 
 
 
 @pytest.mark.parametrize(("pack", "name"), SETS)
-def test_each_pack_accepts_its_settings_of_development_and_production(pack: str, name: str) -> None:
+def test_packs_accept_their_dev_and_prod_settings(pack: str, name: str) -> None:
     file = ROOT / "policy" / "config" / f"{pack}-{name}.json"
     analyzer = Analyzer(Evaluator(document.PACKS[pack]))
     info = analyzer.GetAnalyzerInfo(None, None)  # pyright: ignore[reportArgumentType] - neither is looked at
@@ -81,13 +81,13 @@ def test_production_is_nowhere_less_strict_than_development(pack: str) -> None:
 
 
 @pytest.mark.parametrize(("production", "name"), [(True, "prod"), (False, "dev")])
-def test_a_stack_has_the_settings_of_production_or_of_development(production: bool, name: str) -> None:  # noqa: FBT001
+def test_stack_gets_prod_or_dev_settings(production: bool, name: str) -> None:  # noqa: FBT001
     chosen = choose("clouds", ROOT, production=production)
     assert chosen.config == ROOT / "policy" / "config" / f"clouds-{name}.json"
     assert choose("clouds=own.json", ROOT, production=production).config == Path("own.json")
 
 
-def test_the_page_lists_resources_that_the_pack_clouds_does_not_evaluate(page: str) -> None:
+def test_page_lists_resources_that_are_not_evaluated(page: str) -> None:
     facts = coverage.table()
     for row in [*facts["clusters"], *facts["resources"]]:
         assert f"\n- {row['title']}: " in page

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import forms
 import pytest
-from policy_builders import TODAY, Sample, all_findings, changed, findings, manifest, messages
+from policy_builders import TODAY, Sample, all_findings, findings, manifest, messages, with_field
 
 from document import FORMS, read_set
 from gpu_tenancy.engine.render import render
@@ -36,7 +36,7 @@ PRODUCTION: Final = evaluator()
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", forms.FORMS)
-def test_the_rules_that_report_nothing_in_a_form_are_those_that_the_page_names(form: str) -> None:
+def test_page_names_the_rules_that_a_form_silences(form: str) -> None:
     row = FORMS[form]
     assert forms.silent(form) == (forms.possible(form) if row.is_silent else sorted(row.rules))
 
@@ -58,7 +58,7 @@ Directory("d", directory=".")
 """
 
 
-def test_the_components_of_version_two_are_expanded_by_their_provider_and_not_by_the_program(tmp_path: Path) -> None:
+def test_provider_expands_components_of_version_two(tmp_path: Path) -> None:
     """Else they need rows of their own: then a pack sees their objects also without a provider."""
     (tmp_path / "__main__.py").write_text(_COMPONENTS, encoding="utf-8")
     made = render(tmp_path, project="forms", stack="all", config={}, answers={}).registrations
@@ -156,12 +156,12 @@ def found(sample: Sample) -> list[tuple[str, EnforcementLevel, str]]:
 
 
 @pytest.mark.parametrize("rule", ATTEMPTS)
-def test_a_patch_that_breaks_a_mandatory_rule_is_a_mandatory_violation(rule: str) -> None:
+def test_patch_violates_a_mandatory_rule(rule: str) -> None:
     assert (rule, EnforcementLevel.MANDATORY) in {(name, level) for name, level, _ in found(ATTEMPTS[rule])}
 
 
 @pytest.mark.parametrize("rule", HALVES)
-def test_half_of_a_violation_is_not_evaluated_at_the_level_of_the_rule(rule: str) -> None:
+def test_half_of_a_violation_has_the_level_of_the_rule(rule: str) -> None:
     (message,) = (
         text for name, level, text in found(HALVES[rule]) if (name, level) == (rule, EnforcementLevel.MANDATORY)
     )
@@ -204,18 +204,18 @@ spec: {podSelector: {}, policyTypes: [Ingress]}
 """)
 
 
-def test_an_object_with_a_patch_in_the_same_stack_is_evaluated_as_patched() -> None:
+def test_evaluates_an_object_with_its_patch() -> None:
     given = {"space": SPACE, "deny": DENY}
     assert findings(tenancy.default_deny, given) == []
     opened = messages(findings(tenancy.default_deny, {**given, "patch": ATTEMPTS["network-policy-open"]}), "broken")
     assert [message.partition(";")[0] for message in opened] == [
         "Namespace ml-research: no NetworkPolicy denies Ingress by default"
     ]
-    elsewhere = changed({"it": ATTEMPTS["network-policy-open"]}, "it: metadata.name", "other")["it"]
+    elsewhere = with_field(ATTEMPTS["network-policy-open"], "metadata.name", "other")
     assert findings(tenancy.default_deny, {**given, "patch": elsewhere}) == []
 
 
-def test_a_patch_of_replicas_is_evaluated_with_the_autoscaler_of_the_same_stack() -> None:
+def test_evaluates_patched_replicas_with_the_autoscaler() -> None:
     autoscaler = manifest("""
     apiVersion: autoscaling/v2
     kind: HorizontalPodAutoscaler
@@ -227,7 +227,7 @@ def test_a_patch_of_replicas_is_evaluated_with_the_autoscaler_of_the_same_stack(
     assert len(findings(serving.replicas_left_out, {**given, "autoscaler": autoscaler})) == 1
 
 
-def test_a_patch_that_is_needed_in_full_is_not_evaluated_at_the_level_of_the_rule() -> None:
+def test_patch_without_needed_fields_has_the_level_of_the_rule() -> None:
     policy = patch("networking.k8s.io/v1:NetworkPolicy", spec={"policyTypes": ["Ingress"]})
     (finding,) = findings(tenancy.default_deny, {"space": SPACE, "policy": policy})
     assert finding.level is tenancy.default_deny.level
@@ -236,7 +236,7 @@ def test_a_patch_that_is_needed_in_full_is_not_evaluated_at_the_level_of_the_rul
     )
 
 
-def test_a_patch_of_a_role_is_evaluated_with_the_bindings_of_the_role() -> None:
+def test_evaluates_a_patched_role_with_its_bindings() -> None:
     role = manifest("""
     apiVersion: rbac.authorization.k8s.io/v1
     kind: ClusterRole

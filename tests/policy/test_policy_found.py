@@ -118,7 +118,7 @@ _FIELDS: Final = {
 @pytest.mark.parametrize(
     ("form", "field"), [(form, field) for form, fields in _FIELDS.items() for field in fields.split()]
 )
-def test_in_a_field_of_a_pod_or_a_container_nothing_is_a_part_of_a_pod(form: str, field: str) -> None:
+def test_fields_of_pods_and_containers_contain_no_parts(form: str, field: str) -> None:
     """Else a Job with a label selector of the right name would be reported for what it is not."""
     inner: dict[str, Any] = {"b": {"env": [{"name": "c"}]}}
     outer: dict[str, Any] = {"containers": [{"image": "x"}]} if form == "pod" else {"gpu": {"quantity": 1}}
@@ -127,7 +127,7 @@ def test_in_a_field_of_a_pod_or_a_container_nothing_is_a_part_of_a_pod(form: str
     assert [found.form for found in shapes.find_pods(View({"a": {**outer, f"{field}s": inner}}))] == [form, "container"]
 
 
-def test_only_the_metadata_and_the_status_of_the_object_itself_have_no_strings() -> None:
+def test_strings_exclude_metadata_and_status_of_the_object() -> None:
     text = "{kind: a, metadata: {name: b}, spec: {c: [d, 7, {metadata: {name: e}, status: f}]}, status: {g: h}}"
     assert [(".".join(view.path), view.value) for view in shapes.strings(View(yaml.safe_load(text)))] == [
         ("kind", "a"),
@@ -202,7 +202,7 @@ def test_an_unknown_part_of_the_path_to_a_pod_is_reported(kind: str, text: str) 
         with_pods(kind, text).parts(pods.POD_PARTS)
 
 
-def test_a_template_has_the_names_of_all_items_and_entries_around_it() -> None:
+def test_template_has_the_names_around_it() -> None:
     view = View({"a": [{"name": "b", "c": {"d": {"e": 1}, "f": 2}}, {"c": [{"name": "g"}]}]})
     assert [names for names, _ in pods.views_at(view, "a.*.c.*")] == [("b", "d"), ("1", "g")]
 
@@ -221,7 +221,7 @@ def test_the_gpus_of_parts_of_an_operators_object_are_counted(text: str) -> None
     assert [pod.gpus(pods.Gpus.model_validate({})).get("nvidia.com/gpu", 0) for pod in parts] == GPUS[text]
 
 
-def test_rules_with_other_settings_count_other_gpus_of_the_same_pod() -> None:
+def test_rules_count_gpus_by_their_own_settings() -> None:
     (pod,) = with_pods(
         "core/v1:Pod", "{spec: {containers: [{resources: {limits: {nvidia.com/mig-1g.10gb: 2}}}]}}"
     ).parts(pods.PODS)

@@ -34,7 +34,7 @@ def reported(rule: AnyRule, text: str, **settings: Any) -> bool:
     return bool(findings(rule, {"it": manifest(f"{{{_METADATA}, {text}}}")}, settings))
 
 
-def test_kinds_of_kubernetes_itself_are_not_searched_for_pods_by_shape() -> None:
+def test_own_kinds_of_kubernetes_are_not_searched_for_pods() -> None:
     """As the SDK has them, so that a group of a new version fails here."""
     text = Path(pulumi_kubernetes.__file__).read_text(encoding="utf-8")
     groups = set(re.findall(r'"kubernetes:([a-z0-9.]+)/v\w+:', text)) - _NOT_OF_OBJECTS

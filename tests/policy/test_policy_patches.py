@@ -69,7 +69,7 @@ def test_the_items_of_a_list_have_a_type(token: str, item: Any, expected: str) -
         ),
     ],
 )
-def test_an_object_and_a_patch_are_merged_as_by_server_side_apply(below: str, above: str, left: str) -> None:
+def test_patch_is_merged_as_by_server_side_apply(below: str, above: str, left: str) -> None:
     assert merged(yaml.safe_load(below), yaml.safe_load(above)) == yaml.safe_load(left)
 
 
@@ -96,7 +96,7 @@ def test_an_object_and_a_patch_are_merged_as_by_server_side_apply(below: str, ab
         ("status.replicas", False),
     ],
 )
-def test_what_identifies_an_object_or_an_item_is_no_field_of_a_patch(path: str, *, is_noted: bool) -> None:
+def test_identity_of_an_object_is_no_field_of_a_patch(path: str, *, is_noted: bool) -> None:
     reads = Reads()
     reads.note(tuple(path.split(".")), present=True)
     reads.note(tuple(path.split(".")), present=False)
@@ -169,7 +169,7 @@ def test_an_entry_of_a_patch_has_its_whole_path() -> None:
     assert props.entries("spec")["replicas"].path == ("spec", "replicas")
 
 
-def test_a_fact_that_is_kept_counts_as_read_for_each_rule_that_needs_it() -> None:
+def test_cached_fact_counts_as_read_for_each_rule() -> None:
     resource = Sample("kubernetes:apps/v1:DeploymentPatch", _PATCH).resource()
     assert resource.reads is not None
     for field in ("paused", "strategy"):
@@ -318,7 +318,7 @@ def _left(*samples: Sample) -> list[tuple[str, Any]]:
     return [(resource.shown_kind, resource.props.value) for resource in Stack(s.resource() for s in samples).resources]
 
 
-def test_a_patch_is_merged_with_the_object_of_its_kind_namespace_and_name() -> None:
+def test_patch_is_merged_by_kind_namespace_and_name() -> None:
     given = _account("a", a=1), _account("b", b=2)
     metadata = {"name": "it", "namespace": "b"}
     assert _left(*given, _account("b", "Patch", c=3)) == [
@@ -329,7 +329,7 @@ def test_a_patch_is_merged_with_the_object_of_its_kind_namespace_and_name() -> N
     assert _left(*given, other) == [*_left(*given), ("ServiceAccountPatch", other.props)]
 
 
-def test_a_patch_of_an_object_without_a_namespace_is_merged_with_it() -> None:
+def test_patch_of_a_cluster_scoped_object_is_merged() -> None:
     patch = Sample("kubernetes:core/v1:NamespacePatch", {"metadata": {"name": "a", "labels": {"c": "d"}}})
     ((_, props),) = _left(_space("a", b="c"), patch)
     assert props["metadata"]["labels"] == {"b": "c", "c": "d"}

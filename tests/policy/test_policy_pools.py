@@ -1,15 +1,16 @@
 """Node pools in terms common to all clouds: what is read of them, and what is unknown."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
 
 import pytest
 import yaml
-from cases import clouds
-from policy_builders import UNKNOWN, Sample, changed, findings, messages
+from policy_builders import UNKNOWN, Sample, findings, messages, with_field
+from samples import shared
 
-from cloud_rules import PACK, access, aws_attributes, aws_nodes, buying, coverage, gpu_pools, tags
+from cloud_rules import PACK, access, aws_attributes, aws_nodes, buying, coverage, pool_rules, tags
 from cloud_rules.karpenter_requirements import Requirements
 from cloud_rules.machines import Machines, Prices
 from cloud_rules.pools import Machine, NodePool, highest, highest_price
@@ -19,11 +20,13 @@ from rule_engine.evaluator import Evaluator
 
 KNOWN: Final = Machines()
 PRICES: Final = Prices(prices={"p5.48xlarge": 100, "m7i.large": 1}, machines={"p5.48xlarge": 8})
-ASG, GROUP, AKS_POOL = clouds.SELF_MANAGED.type, clouds.GROUP.type, clouds.AKS_POOL.type
-GKE, GKE_POOL, KARPENTER = clouds.GKE.type, clouds.GKE_POOL.type, clouds.KARPENTER.type
+ASG, GROUP, AKS_POOL = shared("self-managed").type, shared("node-group").type, shared("aks-pool").type
+GKE, GKE_POOL, KARPENTER = shared("gke").type, shared("gke-pool").type, shared("karpenter").type
 _CLUSTER_TAG: Final = "tags: [{key: kubernetes.io/cluster/ml, value: owned}]"
-_TEMPLATE: Final = Sample(clouds.TEMPLATE.type, {"id": "lt-1", "name": "a", "instanceType": "p5.48xlarge"}, "template")
-_EMPTY: Final = Sample(clouds.TEMPLATE.type, {"id": "lt-2", "name": "b"}, "empty")
+_TEMPLATE: Final = Sample(
+    shared("launch-template").type, {"id": "lt-1", "name": "a", "instanceType": "p5.48xlarge"}, "template"
+)
+_EMPTY: Final = Sample(shared("launch-template").type, {"id": "lt-2", "name": "b"}, "empty")
 _OVERRIDES: Final = (
     "mixedInstancesPolicy: {launchTemplate: {launchTemplateSpecification: {launchTemplateId: lt-2}, overrides: %s}}"
 )
@@ -112,7 +115,7 @@ TERMS: Final[list[tuple[str, str, Read, object]]] = [
     (AKS_POOL, "{virtualMachinesProfile: {scale: {manual: [{count: 2}, {size: a}]}}}", _bounds, (2, 2)),
     (AKS_POOL, "{virtualMachinesProfile: {scale: {manual: [{count: 2}, {size: a}]}}}", _machines, ["a"]),
     (
-        clouds.AKS.type,
+        shared("aks").type,
         "{agentPoolProfiles: [{name: a, vmSize: m7i.large, enableAutoScaling: true}]}",
         _monthly,
         "agentPoolProfiles.0.maxCount is not set",
@@ -158,10 +161,10 @@ def test_a_pool_without_gpus_has_at_most_none() -> None:
     assert [pool.maximum_gpus(KNOWN, stack) for pool in stack.all(POOLS)] == [0]
 
 
-def test_a_number_of_nodes_that_the_program_ignores_is_no_fixed_size() -> None:
+def test_ignored_node_count_is_no_fixed_size() -> None:
     for type_, props, path in (
         (AKS_POOL, {"vmSize": "a", "enableAutoScaling": True, "count": 1}, "count"),
-        (ASG, {**clouds.SELF_MANAGED.props, "desiredCapacity": 1}, "desiredCapacity"),
+        (ASG, {**shared("self-managed").props, "desiredCapacity": 1}, "desiredCapacity"),
     ):
         (pool,) = Sample(type_, props, ignored=(path,)).resource().parts(POOLS)
         assert pool.fixed_size == ""
@@ -249,7 +252,7 @@ def test_machines_with_gpus_that_meet_requirements(text: str, gpu_machines: str)
     assert {*Requirements(_required(text), "").gpu_machines(KNOWN)} == {*gpu_machines.split()}
 
 
-def test_a_machine_without_gpus_that_is_in_no_table_is_one_without_gpus() -> None:
+def test_machine_that_is_in_no_table_has_no_gpus() -> None:
     requirements = Requirements(_required("[{key: TYPE, operator: In, values: [m99.large]}]"), "")
     assert requirements.cpu_machines(KNOWN) == ["m99.large"]
 
@@ -345,7 +348,7 @@ def test_a_template_counts_for_a_resource_that_sets_no_machine(props: dict[str, 
     assert {finding.outcome for finding in found} == outcomes
 
 
-def test_a_cluster_whose_properties_are_not_known_is_not_reported() -> None:
+def test_cluster_without_properties_is_not_reported() -> None:
     assert findings(coverage.gpu_machines_evaluated, {"it": Sample("gcp:container/awsCluster:AwsCluster", {})}) == []
 
 
@@ -363,34 +366,40 @@ def test_a_template_is_found_by_any_of_its_names() -> None:
 @pytest.mark.parametrize(
     ("given", "is_reported"),
     [
-        ({"cluster": clouds.EKS}, False),
-        ({"cluster": clouds.EKS, "pool": clouds.GROUP}, True),
-        ({"cluster": clouds.EKS, "pool": clouds.GKE_POOL}, False),
-        ({"cluster": Sample(clouds.AKS.type, {"agentPoolProfiles": [{"vmSize": "Standard_NC4as_T4_v3"}]})}, True),
-        ({"cluster": clouds.EKS, "pool": clouds.GROUP, "a": Sample("aws-native:eks:FargateProfile", {})}, False),
-        ({"cluster": clouds.GKE, "pool": clouds.GKE_POOL, "a": Sample("aws-native:eks:FargateProfile", {})}, True),
+        ({"cluster": shared("eks")}, False),
+        ({"cluster": shared("eks"), "pool": shared("node-group")}, True),
+        ({"cluster": shared("eks"), "pool": shared("gke-pool")}, False),
+        ({"cluster": Sample(shared("aks").type, {"agentPoolProfiles": [{"vmSize": "Standard_NC4as_T4_v3"}]})}, True),
         (
-            {**changed({"cluster": clouds.EKS}, "cluster: computeConfig", {"enabled": True}), "pool": clouds.GROUP},
+            {"cluster": shared("eks"), "pool": shared("node-group"), "a": Sample("aws-native:eks:FargateProfile", {})},
+            False,
+        ),
+        (
+            {"cluster": shared("gke"), "pool": shared("gke-pool"), "a": Sample("aws-native:eks:FargateProfile", {})},
+            True,
+        ),
+        (
+            {"cluster": with_field(shared("eks"), "computeConfig", {"enabled": True}), "pool": shared("node-group")},
             False,
         ),
     ],
 )
 def test_a_cluster_needs_a_pool_without_gpus(given: dict[str, Sample], *, is_reported: bool) -> None:
-    found = findings(gpu_pools.cluster_has_cpu_pool, changed(given, "cluster: removeDefaultNodePool", "true"))
+    cluster = with_field(given["cluster"], "removeDefaultNodePool", "true")
+    found = findings(pool_rules.cluster_has_cpu_pool, {**given, "cluster": cluster})
     assert bool(found) is is_reported
 
 
-def test_a_cluster_that_manages_its_nodes_has_the_agent_for_identities() -> None:
-    assert len(findings(access.pod_identity, {"it": clouds.EKS})) == 1
-    assert findings(access.pod_identity, changed({"it": clouds.EKS}, "it: computeConfig", {"enabled": True})) == []
+def test_eks_auto_mode_has_the_identity_agent() -> None:
+    assert len(findings(access.pod_identity, {"it": shared("eks")})) == 1
+    assert findings(access.pod_identity, {"it": with_field(shared("eks"), "computeConfig", {"enabled": True})}) == []
 
 
-def test_a_budget_lists_the_three_most_expensive_pools_and_can_be_used_up() -> None:
+def test_budget_lists_the_three_most_expensive_pools() -> None:
     given = {
-        name: changed({name: clouds.CPU_GROUP}, f"{name}: scalingConfig.maxSize", count)[name]
+        name: replace(with_field(shared("cpu-group"), "scalingConfig.maxSize", count), name=name)
         for name, count in (("a", 1), ("b", 2), ("c", 3), ("d", 4))
     }
-    given = {name: Sample(sample.type, sample.props, name) for name, sample in given.items()}
     settings = {"prices": {"m7i.large": 1}, "monthly": 7300}
     assert findings(buying.pool_budget, given, settings) == []
     (message,) = messages(findings(buying.pool_budget, given, {**settings, "monthly": 7299}), "broken")
@@ -398,7 +407,7 @@ def test_a_budget_lists_the_three_most_expensive_pools_and_can_be_used_up() -> N
 
 
 def test_tags_matter_for_budgets_of_cost_centers_only() -> None:
-    given = changed({"it": clouds.GROUP}, "it: tags", UNKNOWN)
+    given = {"it": with_field(shared("node-group"), "tags", UNKNOWN)}
     assert findings(buying.pool_budget, given, {"monthly": 1_000_000}) == []
     assert len(findings(buying.pool_budget, given, {"centers": {"rd": 1}})) == 1
 

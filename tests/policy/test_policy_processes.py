@@ -59,9 +59,7 @@ def judged(client: Client, pack: str, stack: str) -> PackResult:
 
 @pytest.mark.parametrize("pack", list(PACKS))
 @pytest.mark.parametrize("stack", stack_names())
-def test_findings_of_each_pack_about_each_stack_are_the_reviewed_ones(
-    packs: dict[str, Client], stack: str, pack: str
-) -> None:
+def test_findings_about_stacks_are_the_reviewed_ones(packs: dict[str, Client], stack: str, pack: str) -> None:
     evaluated = judged(packs[pack], pack, stack)
     assert evaluated.pack == PACKS[pack].name
     assert evaluated.rules > len(PACKS[pack].rules) // 2
@@ -179,7 +177,7 @@ def test_a_pack_exits_when_the_engine_cancels_it() -> None:
         pytest.param("", {"runtime": {"name": "python"}}, "did not start: no output", id="silent"),
     ],
 )
-def test_a_pack_that_does_not_start_is_an_error_with_its_log_and_leaves_no_process(
+def test_pack_that_does_not_start_shows_its_log_and_ends(
     tmp_path: Path, program: str, described: object, words: str
 ) -> None:
     before = children()

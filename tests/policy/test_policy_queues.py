@@ -5,22 +5,23 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from cases import platform
 from google.protobuf import json_format, struct_pb2
 from kit_builders import remediate
-from policy_builders import UNKNOWN, Sample, changed, doubt, findings, messages, secret
+from policy_builders import UNKNOWN, Sample, doubt, findings, messages, secret, with_field
 from pulumi.runtime.proto import analyzer_pb2 as wire
+from samples import shared
 
 from rule_engine import rules_of
 from rule_engine.rules import AnyRule
 from workload_rules import PACK, borrowing, budgets, operators, priorities, queues, quotas, serving
 
 RULES = rules_of(quotas, queues, borrowing, priorities, serving, budgets, operators)
-_ELSEWHERE = (platform.SCALED, platform.TRAINING)
 TENANCY = {
-    name: resource
-    for name, resource in vars(platform).items()
-    if isinstance(resource, Sample) and resource not in _ELSEWHERE
+    name: shared(name)
+    for name in (
+        *("server", "rank", "hpa", "budget", "quota", "scoped-quota", "limits", "critical-class", "low-class"),
+        *("queue-class", "flavor", "cluster-queue", "local-queue", "groups-cohort", "org-cohort"),
+    )
 }
 
 
@@ -34,7 +35,7 @@ def mended(given: Sample, autoscaled: list[str]) -> dict[str, Any] | None:
 
 
 def with_replicas(count: object) -> Sample:
-    return changed({"server": platform.SERVER}, "server: spec.replicas", count)["server"]
+    return with_field(shared("server"), "spec.replicas", count)
 
 
 @pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.name) for rule in RULES])
@@ -43,14 +44,14 @@ def test_a_consistent_tenancy_has_no_findings(rule: AnyRule) -> None:
 
 
 @pytest.mark.parametrize("count", [10.0, UNKNOWN])
-def test_the_remedy_removes_replicas_and_keeps_secrets_and_unknown_values(count: object) -> None:
-    inputs = changed({"server": with_replicas(count)}, "server: spec.template.spec.containers.0.image", UNKNOWN)
-    inputs = changed(inputs, "server: metadata.annotations", {"token": secret("hunter2")})
-    wanted = deepcopy(inputs["server"].props)
+def test_remedy_removes_replicas_and_nothing_else(count: object) -> None:
+    inputs = with_field(with_replicas(count), "spec.template.spec.containers.0.image", UNKNOWN)
+    inputs = with_field(inputs, "metadata.annotations", {"token": secret("hunter2")})
+    wanted = deepcopy(inputs.props)
     del wanted["spec"]["replicas"]
     sent = struct_pb2.Struct()
     sent.update(wanted)
-    assert mended(inputs["server"], ["ml-serving/*"]) == json_format.MessageToDict(sent)
+    assert mended(inputs, ["ml-serving/*"]) == json_format.MessageToDict(sent)
 
 
 @pytest.mark.parametrize(
@@ -58,29 +59,29 @@ def test_the_remedy_removes_replicas_and_keeps_secrets_and_unknown_values(count:
     [
         pytest.param(with_replicas(10), [], id="it is not listed"),
         pytest.param(with_replicas(10), ["ml-research/*"], id="another namespace is listed"),
-        pytest.param(platform.SERVER, ["*"], id="it has none"),
+        pytest.param(shared("server"), ["*"], id="it has none"),
         pytest.param(replace(with_replicas(10), type="kubernetes:apps/v1:DaemonSet"), ["*"], id="another kind"),
         pytest.param(replace(with_replicas(10), type="aws:ecs/service:Service"), ["*"], id="another provider"),
         pytest.param(replace(with_replicas(10), props={"spec": UNKNOWN}), ["*"], id="nothing is known of it"),
     ],
 )
-def test_the_remedy_does_not_change_workloads_that_are_not_listed(given: Sample, autoscaled: list[str]) -> None:
+def test_remedy_changes_listed_workloads_only(given: Sample, autoscaled: list[str]) -> None:
     assert mended(given, autoscaled) is None
 
 
-def test_replicas_without_a_field_manager_are_reported_as_unknown() -> None:
+def test_replicas_without_a_field_manager_are_unknown() -> None:
     server = with_replicas(3)
     server.props["metadata"]["managedFields"] = [
         {"operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
     ]
-    diagnostics = findings(serving.replicas_left_out, {"server": server, "hpa": platform.AUTOSCALER})
+    diagnostics = findings(serving.replicas_left_out, {"server": server, "hpa": shared("hpa")})
     assert messages(diagnostics, "unknown") == (
         doubt("Deployment ml-serving/chat", "spec.replicas", "may be set by the program or by the API server"),
     )
 
 
 @pytest.mark.parametrize("version", ["v3", "v4"])
-def test_a_chart_whose_inputs_the_engine_does_not_send_is_reported_as_unknown(version: str) -> None:
+def test_chart_without_inputs_is_unknown(version: str) -> None:
     diagnostics = findings(
         operators.charts_pinned, {"chart": Sample(f"kubernetes:helm.sh/{version}:Chart", {}, "kueue")}
     )

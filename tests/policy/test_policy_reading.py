@@ -22,10 +22,9 @@ from pulumi.runtime.proto import analyzer_pb2 as wire
 
 from rule_engine import MUST, Pack, Resource, Settings, Subject, kubernetes, quantity
 from rule_engine.evaluator import Evaluator
-from rule_engine.reading import SIGNATURE, Reader, View
+from rule_engine.reading import SIGNATURE, Reader, UnknownValueError, View
 from rule_engine.resources import read
 from rule_engine.secrets import Secrets
-from rule_engine.unknown_values import UnknownValueError
 
 # Secrets.
 
@@ -78,7 +77,7 @@ def test_a_secret_is_hidden_in_other_properties_and_in_pieces() -> None:
         (True, "1 GPU", "1 GPU"),
     ],
 )
-def test_a_secret_is_hidden_as_a_whole_and_in_pieces_but_no_common_words(kept: object, text: str, shown: str) -> None:
+def test_hides_secrets_and_their_pieces_but_no_common_words(kept: object, text: str, shown: str) -> None:
     secrets = Secrets()
     secrets.keep(kept)
     assert secrets.hide(text) == shown
@@ -90,7 +89,7 @@ def test_what_is_kept_as_a_whole_is_not_hidden_in_pieces() -> None:
     assert secrets.hide("quay.io/team of team") == "[secret] of team"
 
 
-def test_a_secret_of_one_resource_is_hidden_in_messages_about_another() -> None:
+def test_hides_secrets_of_other_resources() -> None:
     other = Sample("kubernetes:core/v1:ServiceAccount", {"metadata": {"name": secret("runner-7f")}}, "account")
     client = PackClient().analyze_stack(deployment(account="runner-7f-a"), other)
     assert client == [
@@ -98,7 +97,7 @@ def test_a_secret_of_one_resource_is_hidden_in_messages_about_another() -> None:
     ]
 
 
-def test_the_data_of_a_kubernetes_secret_is_hidden_without_a_mark() -> None:
+def test_hides_data_of_kubernetes_secrets() -> None:
     kept_value = Sample(
         "kubernetes:core/v1:Secret", {"metadata": {"name": "key"}, "stringData": {"key": "hunter2"}}
     ).resource()
@@ -160,7 +159,7 @@ _FAILED = (
 
 
 @pytest.mark.parametrize("level", [wire.ADVISORY, wire.MANDATORY])
-def test_an_internal_error_has_the_level_of_its_rule_and_the_other_rules_are_evaluated(level: int) -> None:
+def test_internal_error_has_its_rules_level_and_stops_no_other(level: int) -> None:
     client = PackClient(rule("divides", fails), FEW)
     client.configure(divides=(level, {}))
     assert client.analyze(deployment(replicas=5, key="hunter2")) == [
@@ -176,7 +175,7 @@ def test_an_internal_error_of_a_rule_with_a_remedy_is_enforced() -> None:
     assert client.analyze(deployment(replicas=1)) == [("divides", wire.MANDATORY, _FAILED)]
 
 
-def test_an_exempted_resource_is_not_stopped_by_an_internal_error() -> None:
+def test_exemption_covers_internal_errors() -> None:
     inputs = exempted(deployment(), "divides", "2026-12-31 waits for the fix of the rule")
     client = PackClient(rule("divides", fails))
     assert [(level, words) for _, level, words in client.analyze(inputs)] == [
@@ -184,7 +183,7 @@ def test_an_exempted_resource_is_not_stopped_by_an_internal_error() -> None:
     ]
 
 
-def test_an_internal_error_while_exemptions_are_read_exempts_from_nothing_and_is_enforced() -> None:
+def test_internal_error_of_exemptions_is_enforced() -> None:
     def unreadable(resource: Resource) -> dict[str, str]:
         raise RecursionError(resource.name)
 
@@ -195,7 +194,7 @@ def test_an_internal_error_while_exemptions_are_read_exempts_from_nothing_and_is
     ]
 
 
-def test_a_violation_of_a_part_with_an_unknown_name_is_a_violation_of_its_resource() -> None:
+def test_violation_of_an_unnamed_part_is_its_resources() -> None:
     class Nameless:
         @property
         def place(self) -> str:

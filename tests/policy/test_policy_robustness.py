@@ -8,9 +8,9 @@ from typing import Any, Final, cast
 
 import pytest
 import yaml
-from cases import all_cases
 from policy_builders import FOREIGN, UNKNOWN, Sample, foreign_program, secret
 from pulumi.runtime.proto import analyzer_pb2 as wire
+from samples import all_cases
 
 from gpu_tenancy.packs.configuration import RuleConfig
 from gpu_tenancy.packs.evaluation import Session
@@ -26,9 +26,9 @@ FOREIGN_RESOURCES: Final = [
     for resource in foreign_program(file.stem)
 ]
 WELL_MADE: Final[list[Sample]] = [
-    resource for case in all_cases() for resource in case.given.values()
+    resource for case in all_cases() if case.outcome == "allowed" for resource in case.program.values()
 ] + FOREIGN_RESOURCES
-"""What the rules' own cases start from, and programs of others: every type that a rule takes is among them."""
+"""Programs that rules allow, and programs of others: every type that a rule takes is among them."""
 
 WORDS: Final = re.compile(r"hush|7654321|76543")
 """What every secret here has in it, whatever a rule cuts out of it."""

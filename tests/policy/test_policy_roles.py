@@ -1,7 +1,7 @@
 """Rules for roles and bindings: roles of other stacks, patches, and what many bindings of one role say."""
 
 import pytest
-from policy_builders import Sample, changed, doubt, findings, manifest, messages
+from policy_builders import Sample, doubt, findings, manifest, messages, with_field
 
 from rule_engine.rules import AnyRule
 from workload_rules import access, roles
@@ -31,7 +31,7 @@ def unknown(rule: AnyRule, settings: dict[str, list[str]] | None = None, **given
 
 
 @pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.name) for rule in EVALUATING_BINDINGS])
-def test_a_role_that_is_not_in_the_stack_is_reported_until_it_is_reviewed(rule: AnyRule) -> None:
+def test_role_of_another_stack_is_unknown_until_reviewed(rule: AnyRule) -> None:
     why = "references ClusterRole of-another-stack, which is not in this stack"
     assert unknown(rule, binding=BINDING) == (doubt(PLACE, "roleRef.name", why),)
     assert unknown(rule, {"reviewed": ["of-another-*"]}, binding=BINDING) == ()
@@ -40,7 +40,7 @@ def test_a_role_that_is_not_in_the_stack_is_reported_until_it_is_reviewed(rule: 
 
 
 @pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.name) for rule in EVALUATING_BINDINGS])
-def test_a_role_that_selects_only_roles_of_other_stacks_is_reported(rule: AnyRule) -> None:
+def test_role_that_aggregates_other_stacks_roles_is_unknown(rule: AnyRule) -> None:
     role = manifest("""
     apiVersion: rbac.authorization.k8s.io/v1
     kind: ClusterRole
@@ -58,7 +58,7 @@ def test_a_patch_of_a_role_is_evaluated_as_the_role() -> None:
     metadata: {name: view}
     rules: [{apiGroups: ["*"], resources: ["*"], verbs: ["*"]}]
     """)
-    given = changed({"patch": patch, "binding": BINDING}, "binding: roleRef.name", "view")
+    given = {"patch": patch, "binding": with_field(BINDING, "roleRef.name", "view")}
     assert len(messages(findings(access.no_cluster_admin, given), "broken")) == 1
     assert len(messages(findings(roles.no_wildcard_roles, given), "broken")) == 1
 
@@ -77,10 +77,9 @@ def test_a_patch_of_a_binding_does_not_have_its_role() -> None:
     )
 
 
-def test_each_binding_of_a_role_is_reported_with_its_own_subjects() -> None:
-    second = changed({"it": BINDING}, "it: metadata.name", "second")
-    second = changed(second, "it: subjects.0.name", "ml-serving")["it"]
-    role = changed({"it": ROLE}, "it: rules.0", ALL)["it"]
+def test_reports_each_binding_of_a_role_with_its_subjects() -> None:
+    second = with_field(with_field(BINDING, "metadata.name", "second"), "subjects.0.name", "ml-serving")
+    role = with_field(ROLE, "rules.0", ALL)
     found = messages(findings(access.no_cluster_admin, {"a": BINDING, "b": second, "role": role}), "broken")
     assert [message.partition(";")[0] for message in found] == [
         f"ClusterRoleBinding {name}: binds ClusterRole of-another-stack, which can do everything, to Group {group}"
@@ -88,7 +87,7 @@ def test_each_binding_of_a_role_is_reported_with_its_own_subjects() -> None:
     ]
 
 
-def test_a_token_in_a_list_of_secrets_is_named_with_its_own_place() -> None:
+def test_reports_tokens_in_lists_of_secrets() -> None:
     secrets = manifest("""
     apiVersion: v1
     kind: SecretList

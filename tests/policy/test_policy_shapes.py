@@ -173,7 +173,7 @@ def test_gpus_of_a_claim_are_found_in_a_pod_of_any_kind(kind: str) -> None:
 
 
 @pytest.mark.parametrize("violation", _ANYWHERE)
-def test_a_violation_is_found_within_what_a_program_marks_as_secret(violation: str) -> None:
+def test_violation_is_found_within_a_secret_value(violation: str) -> None:
     spec = secret([{"alpha": None, "b": secret(pod(violation))}])
     metadata = {"name": "it", "namespace": NAMESPACE}
     held = Sample("kubernetes:example.com/v1:Anything", {"metadata": metadata, "spec": spec})
@@ -353,7 +353,7 @@ def test_settings_list_further_kinds_of_serving() -> None:
 
 
 @pytest.mark.parametrize("kind", ["batch/v1:JobPatch", "batch/v1:CronJobPatch"])
-def test_a_patch_with_gpus_of_batch_work_is_not_evaluated_without_its_queue(kind: str) -> None:
+def test_patch_of_batch_work_needs_its_queue(kind: str) -> None:
     """The label can be on the object that it patches."""
     version, _, name = kind.partition(":")
     spec = {"template": {"spec": {"containers": [{"name": "a", "resources": {"limits": {_GPU: 8}}}]}}}
@@ -424,7 +424,7 @@ def test_a_pod_beside_a_value_of_another_type_is_found(kind: str, spec: dict[str
         pytest.param({"spec": {"hostPID": True, "volumes": UNKNOWN}}, "spec.volumes", id="a field of a pod"),
     ],
 )
-def test_an_unknown_value_of_a_pod_of_an_operators_kind_is_reported(props: dict[str, Any], path: str) -> None:
+def test_unknown_values_of_operators_pods_are_reported(props: dict[str, Any], path: str) -> None:
     rule = security.no_host_paths if path.endswith("volumes") else security.no_privileged
     sample = Sample("kubernetes:example.com/v1:App", {"metadata": {"name": "a", "namespace": "ml"}, **props})
     (finding,) = findings(rule, {"it": sample})

@@ -26,7 +26,7 @@ def test_a_job_of_a_stack_is_fixed_by_the_key_of_the_stack() -> None:
 @pytest.mark.parametrize(
     "urn", [f"urn:pulumi:prod::gpu-tenancy::{JOB}::gpu-tenancy:nightly", f"urn:pulumi:prod::p::my:Team${JOB}::n", ""]
 )
-def test_a_job_of_another_program_is_fixed_by_the_field_of_kubernetes(urn: str) -> None:
+def test_fix_for_another_program_names_the_kubernetes_field(urn: str) -> None:
     assert workload_rules.PACK.message("gpu-jobs-end", TEXT, Resource(JOB, urn=urn)) == TEXT
 
 

@@ -42,7 +42,7 @@ def given(kind: str, name: str, namespace: str = "ml", **labels: Any) -> Resourc
     return Sample(f"kubernetes:core/v1:{kind}", {"metadata": metadata}, name).resource()
 
 
-def test_parts_of_different_subjects_with_the_same_keys_are_looked_up_apart() -> None:
+def test_lookups_keep_subjects_apart() -> None:
     stack = Stack([given("ConfigMap", "a"), given("Secret", "b")])
     for subject, name in ((MAPS, "a"), (SECRETS, "b"), (MAPS, "a")):
         found = stack.first(subject, _always, (_namespace, "ml"), (_name, name))
@@ -127,6 +127,6 @@ def test_what_the_cloud_sets_is_known_once_it_is_known() -> None:
         ("my-gpu-tenancy:index:Team$", False),
     ],
 )
-def test_a_resource_of_the_stacks_components_is_known_by_its_parents(parents: str, *, of_stack: bool) -> None:
+def test_parents_show_resources_of_a_stack(parents: str, *, of_stack: bool) -> None:
     sample = Sample("kubernetes:core/v1:ConfigMap", {}, parents=parents)
     assert sample.resource().of_stack is of_stack

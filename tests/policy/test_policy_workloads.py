@@ -4,8 +4,8 @@ from decimal import Decimal
 from typing import Any, Final
 
 import pytest
-from cases import clouds, platform
-from policy_builders import UNKNOWN, Sample, changed, findings, manifest, messages
+from policy_builders import UNKNOWN, Sample, findings, manifest, messages, with_field
+from samples import shared
 
 from rule_engine import MUST, Resource, Stack, UnknownValueError, View
 from rule_engine.evaluator import Evaluator
@@ -66,7 +66,7 @@ def outcomes(rule: AnyRule, *samples: Sample, **settings: Any) -> list[str]:
         ("{requests: {nvidia.com/gpu: 1}}", ["broken a"]),
     ],
 )
-def test_a_request_of_gpus_is_compared_with_the_limit_if_it_is_set(resources: str, expected: list[str]) -> None:
+def test_gpu_request_is_compared_with_the_limit_if_set(resources: str, expected: list[str]) -> None:
     assert outcomes(gpus.gpu_request_equals_limit, pod("a", f"resources: {resources}")) == expected
 
 
@@ -134,7 +134,7 @@ def test_work_is_volcanos_if_one_of_its_pods_with_gpus_is(
     assert outcomes(jobs.one_batch_scheduler, parsed(text), parsed(_OF_KUEUE)) == expected
 
 
-def test_each_work_of_volcano_is_compared_with_that_of_kueue_in_its_namespace_for_its_gpus() -> None:
+def test_schedulers_are_compared_by_namespace_and_gpus() -> None:
     given = [pod("a", "GPUS", "first"), pod("b", "GPUS"), pod("c", "resources: {limits: {amd.com/gpu: 1}}")]
     for sample in given:
         sample.props["spec"]["schedulerName"] = "volcano"
@@ -194,7 +194,7 @@ def test_a_gpu_of_a_device_class_has_the_taint_of_its_vendor() -> None:
     assert "does not tolerate nvidia.com/gpu;" in message
 
 
-def test_an_exclusive_topology_in_the_metadata_of_pods_is_reported() -> None:
+def test_exclusive_topology_of_pods_is_reported() -> None:
     job = parsed(
         "{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ml}, spec: {template: {metadata: {"
         "annotations: {alpha.jobset.sigs.k8s.io/exclusive-topology: rack}}, spec: {containers: [{name: b}]}}}}"
@@ -207,11 +207,11 @@ def test_a_percentage_is_of_the_total_and_rounded_up() -> None:
 
 
 def test_a_class_without_a_value_has_zero() -> None:
-    server = changed({"a": platform.SERVER}, "a: spec.template.spec.priorityClassName", "none")["a"]
-    work = changed({"a": platform.TRAINING}, "a: spec.template.spec.priorityClassName", "one")["a"]
-    none, one = (changed({"a": platform.LOW}, "a: metadata.name", name)["a"] for name in ("none", "one"))
-    none = changed({"a": none}, "a: value", None)["a"]
-    given = {"server": server, "work": work, "none": none, "one": changed({"a": one}, "a: value", 1)["a"]}
+    server = with_field(shared("server"), "spec.template.spec.priorityClassName", "none")
+    work = with_field(shared("training-job"), "spec.template.spec.priorityClassName", "one")
+    none, one = (with_field(shared("low-class"), "metadata.name", name) for name in ("none", "one"))
+    none = with_field(none, "value", None)
+    given = {"server": server, "work": work, "none": none, "one": with_field(one, "value", 1)}
     (message,) = messages(findings(priorities.training_not_above_serving, given), "broken")
     assert "has one (1), which is higher than none (0)" in message
 
@@ -239,7 +239,7 @@ def test_a_policy_without_types_denies_what_it_has_rules_for(spec: str, missing:
     assert len(found) == len(missing)
 
 
-def test_a_namespace_whose_name_is_generated_has_the_name_that_the_program_gives_it() -> None:
+def test_generated_namespace_has_its_pulumi_name() -> None:
     spaces = [Sample("kubernetes:core/v1:Namespace", {"metadata": {}}, name) for name in ("ml", "kube-system")]
     assert outcomes(tenancy.pod_security_level, *spaces) == ["broken ml"]
 
@@ -281,7 +281,7 @@ def test_a_claim_of_gpus_needs_a_quota(texts: list[str], settings: dict[str, Any
 def test_a_load_balancer_of_another_class_is_not_checked() -> None:
     service = parsed("{apiVersion: v1, kind: Service, metadata: {name: a, namespace: ml}, spec: {type: LoadBalancer}}")
     assert outcomes(exposure.load_balancers_internal, service) == ["broken a"]
-    other = changed({"a": service}, "a: spec.loadBalancerClass", "example.com/internal")["a"]
+    other = with_field(service, "spec.loadBalancerClass", "example.com/internal")
     assert outcomes(exposure.load_balancers_internal, other) == []
 
 
@@ -313,17 +313,17 @@ def test_a_patch_of_the_cohort_is_about_the_quotas_of_the_object(
         ("spec.cohortName", None, {"nvidia.com/*": 1}, 0),
     ],
 )
-def test_borrowing_is_bounded_in_a_cohort_by_the_maximum_of_its_resource(
+def test_borrowing_is_bounded_by_the_resources_maximum(
     at: str, to: str | None, maximum: dict[str, int], expected: int
 ) -> None:
     queue = parsed(
         "{apiVersion: kueue.x-k8s.io/v1beta2, kind: ClusterQueue, metadata: {name: a}, spec: {resourceGroups:"
         " [{flavors: [{name: b, resources: [{name: nvidia.com/gpu, nominalQuota: 1, borrowingLimit: 8}]}]}]}}"
     )
-    given = changed({"it": queue}, f"it: {at}", to)
+    given = {"it": with_field(queue, at, to) if to else queue}
     assert len(findings(borrowing.borrowing_bounded, given, {"maximum": maximum})) == expected
-    unlimited = "it: spec.resourceGroups.0.flavors.0.resources.0.borrowingLimit"
-    assert bool(findings(borrowing.borrowing_bounded, changed(given, unlimited, None))) is (to is not None)
+    unlimited = with_field(given["it"], "spec.resourceGroups.0.flavors.0.resources.0.borrowingLimit", None)
+    assert bool(findings(borrowing.borrowing_bounded, {"it": unlimited})) is (to is not None)
 
 
 # Roles and bindings.
@@ -353,7 +353,7 @@ _BINDING: Final = (
         ([("Role", "some", _ALL, "y"), ("ClusterRole", "other", _READ, "x")], []),
     ],
 )
-def test_an_aggregated_role_has_the_rules_of_the_cluster_roles_that_any_selector_selects(
+def test_aggregated_role_has_rules_of_any_selector(
     roles_of_stack: list[tuple[str, str, str, str]], expected: list[str]
 ) -> None:
     given = [
@@ -370,7 +370,7 @@ def test_an_aggregated_role_is_not_aggregated_into_itself() -> None:
     assert bindings.aggregating(one, stack) == []
 
 
-def test_the_subjects_of_a_role_that_grants_nothing_special_do_not_matter() -> None:
+def test_subjects_of_a_harmless_role_do_not_matter() -> None:
     binding = role("ClusterRoleBinding", "it", _BINDING.replace("NAME", "UNKNOWN"))
     assert outcomes(access.no_cluster_admin, binding, role("ClusterRole", "all", _READ)) == []
     assert outcomes(access.no_cluster_admin, binding, role("ClusterRole", "all", _ALL)) == ["unknown it"]
@@ -382,7 +382,7 @@ def _listed(sample: Sample) -> Resource:
     return resource
 
 
-def test_what_is_unknown_of_a_role_or_a_binding_in_a_list_is_named_where_it_is() -> None:
+def test_unknown_fields_of_listed_roles_are_named_in_place() -> None:
     binding = role("ClusterRoleBinding", "it", _BINDING.replace("NAME", "a"))
     stack = Stack([_listed(binding), _listed(role("ClusterRole", "all", _SELECTING))])
     (bound,) = stack.all(BINDINGS)
@@ -399,15 +399,15 @@ def test_what_is_unknown_of_a_role_or_a_binding_in_a_list_is_named_where_it_is()
 _RELEASE: Final = Sample("kubernetes:helm.sh/v3:Release", {"chart": "gpu-operator", "values": {}}, "operator")
 
 
-def test_a_release_without_a_chart_is_a_violation_and_a_chart_is_unknown() -> None:
+def test_release_without_a_chart_is_denied_and_a_chart_unknown() -> None:
     assert outcomes(operators.charts_pinned, Sample(_RELEASE.type, {}, "a")) == ["broken a"]
     assert outcomes(operators.charts_pinned, Sample("kubernetes:helm.sh/v3:Chart", {}, "a")) == ["unknown a"]
 
 
-def test_a_pool_has_the_driver_that_it_says_whatever_its_machines() -> None:
+def test_pool_has_the_driver_that_its_profile_names() -> None:
     props = {"vmSize": "Standard_D4s_v5", "gpuProfile": {"driver": "Install"}}
     assert (
-        outcomes(operators.gpu_operator_driver_mode, Sample(clouds.AKS_POOL.type, props, "a"), _RELEASE)
+        outcomes(operators.gpu_operator_driver_mode, Sample(shared("aks-pool").type, props, "a"), _RELEASE)
         == ["broken a"] * 2
     )
 
@@ -415,8 +415,8 @@ def test_a_pool_has_the_driver_that_it_says_whatever_its_machines() -> None:
 def test_a_node_label_does_not_excuse_a_driver_that_is_missing() -> None:
     labels = {"nvidia.com/gpu.deploy.driver": "false"}
     props = {"vmSize": "Standard_ND96isr_H100_v5", "gpuProfile": {"driver": "None"}, "nodeLabels": labels}
-    without = changed({"a": _RELEASE}, "a: values", {"driver": {"enabled": False}})["a"]
-    pool = Sample(clouds.AKS_POOL.type, props, "a")
+    without = with_field(_RELEASE, "values", {"driver": {"enabled": False}})
+    pool = Sample(shared("aks-pool").type, props, "a")
     assert outcomes(operators.gpu_operator_driver_mode, pool, without) == ["broken a"]
     assert outcomes(operators.gpu_operator_driver_mode, pool, _RELEASE) == []
     assert operators.gpu_operator_driver_mode.level is MUST
