@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from gpu_tenancy.base.errors import naming
 from gpu_tenancy.base.progress import Advance, Report, measured
-from gpu_tenancy.base.tables import read_table
+from gpu_tenancy.model.yaml import read_table
 
 _TABLE: Final = Path(__file__).parent / "official.yaml"
 REGISTRY: Final = "GPU_TENANCY_REGISTRY"

@@ -13,7 +13,7 @@ from gpu_tenancy.inspect.pods import Manifest, label, name_of, namespace_of, sch
 from gpu_tenancy.kueue.topology import PREFERRED, REQUIRED, UNCONSTRAINED
 from gpu_tenancy.model.kinds import Pods, WorkloadKind, kind_of, kinds, values_at
 from gpu_tenancy.model.names import COMPUTE_DOMAIN, GROUP_MINIMUM, PRIORITY_LABEL, QUEUE_LABEL, RAY_JOB
-from gpu_tenancy.model.written import UnreadableError, read_documents
+from gpu_tenancy.model.yaml import UnreadableError, read_documents
 
 
 @dataclass(frozen=True, slots=True)

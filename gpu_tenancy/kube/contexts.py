@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
-import yaml
-
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.model.yaml import UnreadableError, read_table
 
 _FILES: Final = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 """Keys of a kubeconfig with paths, which are relative to its folder."""
@@ -66,13 +65,12 @@ def entry_of(files: Path, context: str | None) -> Entry:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        config = yaml.safe_load(file.read_text(encoding="utf-8"))
+        config = read_table(file)
     except OSError as error:
         raise ConsoleError(f"{file}: {error.strerror}", f"make it readable, or {_ANOTHER}") from error
-    except (yaml.YAMLError, ValueError) as error:
-        # The parser's own message can have a line of the file, and so a credential.
-        mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
-        place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    except UnreadableError as error:
+        # The parser's own message can have a part of the file, and so a credential.
+        place = f" in line {error.line}" if error.line else ""
         raise ConsoleError(f"{file}: invalid YAML{place}", _ANOTHER) from None
     if not isinstance(config, dict):
         raise ConsoleError(f"{file}: the file is not a kubeconfig", _ANOTHER)

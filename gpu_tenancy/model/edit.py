@@ -8,6 +8,7 @@ import yaml
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import Path
+from gpu_tenancy.model.yaml import compose
 
 
 def with_numbers(text: str, changes: Mapping[Path, int], file: str) -> str:
@@ -21,7 +22,8 @@ def with_numbers(text: str, changes: Mapping[Path, int], file: str) -> str:
     Raises:
         ConsoleError: a place is not a number of its own: it is missing, or shared by an anchor, an alias or `<<`.
     """
-    root = yaml.compose(text, yaml.SafeLoader)
+    text = text.removeprefix("\ufeff")  # the parsers count it differently
+    root = compose(text)
     if root is None:
         raise ConsoleError(f"{file}: is empty", "add the keys")
     shared = Counter(id(node) for node in _nodes(root))

@@ -41,8 +41,8 @@ def expired(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("clusters: [a\n", "invalid YAML in line 2, column 1; specify another kubeconfig or context"),
-        ("a:\n\t- b\n", "invalid YAML in line 2, column 1; specify"),
+        ("clusters: [a\n", "invalid YAML in line 2; specify another kubeconfig or context"),
+        ("a:\n\t- b\n", "invalid YAML in line 2; specify"),
         ("- a\n", "the file is not a kubeconfig; specify another kubeconfig or context"),
         ("hello", "the file is not a kubeconfig; specify"),
         ("clusters: {a: b}", "the file is not a kubeconfig; specify"),

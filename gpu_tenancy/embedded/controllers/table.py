@@ -13,8 +13,8 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.model.catalogue.operators import operators
+from gpu_tenancy.model.yaml import read_table
 
 TABLE: Final = Path(__file__).with_name("controllers.yaml")
 

@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
-from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.embedded.definitions.pins import Pin
 from gpu_tenancy.kube.client import Manifest
+from gpu_tenancy.model.yaml import read_table
 
 _FORM: Final = 1
 """Of the copies; another number where other fields are left out."""

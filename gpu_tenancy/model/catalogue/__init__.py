@@ -11,11 +11,11 @@ from typing import Annotated, Final, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.model.catalogue.purchases import Purchase, PurchaseRow, purchase_of
 from gpu_tenancy.model.catalogue.reserved import Reserved
 from gpu_tenancy.model.catalogue.rows import HERE, Architecture, Fact, Row, known, known_price, read_rows
 from gpu_tenancy.model.fields import Bytes, Count, Cpu, Positive
+from gpu_tenancy.model.yaml import read_table
 
 Checked: TypeAlias = Literal["read", "remembered"]
 Fabric: TypeAlias = Literal["efa", "gpudirect-tcpx", "gpudirect-tcpxo", "gpudirect-rdma", "infiniband"]
