@@ -1,4 +1,7 @@
-"""The stack reference, docs/stack-reference.md: every section and key of a stack's file, from the model's schema."""
+"""The stack reference, docs/stack-reference.md: every section and key of a stack's file, from the model's schema.
+
+Renderers of JSON schemas know neither the examples of stacks, nor units, nor where a section is in the file.
+"""
 
 import re
 from collections import Counter
