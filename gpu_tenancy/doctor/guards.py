@@ -216,7 +216,6 @@ def _tried(cluster: Cluster, attempt: Attempt, place: _Place) -> _Answer | None:
 
 
 def _identity(member: Subject) -> tuple[str, str]:
-    """The user and the group to impersonate."""
     if member.kind == "ServiceAccount":
         return f"system:serviceaccount:{member.namespace}:{member.name}", ""
     return ("tenancy-doctor", member.name) if member.kind == "Group" else (member.name, "")
