@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 from builders import EXISTING, Data, pool, server, team
-from chart_repository import StandIn, repository
 from players import Kubelet, Operator, played
 from program_on_cli import OnCli, Step
-from stand_in_webhook import Asked, Webhook, webhook
-from stand_ins import stand_in, webhook_template
+from stand_ins import Asked, StandIn, Webhook, repository, stand_in, webhook, webhook_template
 
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.progress import Report
