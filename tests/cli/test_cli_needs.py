@@ -92,7 +92,7 @@ def with_server(**cluster: object) -> Data:
     return stack(cluster={"cloud": "existing", "provides": [], **cluster}, teams=teams)
 
 
-def test_a_need_without_a_provider_is_an_error_with_place_and_fix() -> None:
+def test_need_without_provider_is_error_with_place_and_fix() -> None:
     enforcing, scaling = errors(with_server())
     assert enforcing == (
         "cluster.provides: does not include networkPolicies, which NetworkPolicies of the teams' namespaces need"
@@ -181,7 +181,7 @@ def test_every_cloud_has_a_stack() -> None:
 @pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.parametrize("stack", ALL_STACKS)
-def test_the_preview_of_a_stack_needs_its_own_clouds_package_and_no_other(stack: str, tmp_path: Path) -> None:
+def test_preview_needs_only_the_package_of_its_cloud(stack: str, tmp_path: Path) -> None:
     own = [SDKS[ALL_STACKS[stack]]] if ALL_STACKS[stack] in SDKS else []
     done = preview_without(stack, [sdk for sdk in SDKS.values() if sdk not in own], "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
@@ -192,7 +192,7 @@ def test_the_preview_of_a_stack_needs_its_own_clouds_package_and_no_other(stack:
 
 @pytest.mark.process
 @pytest.mark.slow
-def test_a_package_that_is_missing_is_named_with_the_way_to_get_it() -> None:
+def test_names_missing_package_and_how_to_install_it() -> None:
     done = preview_without("prod-gcp", ["pulumi_gcp"])
     assert done.returncode == 1
     assert (
@@ -223,7 +223,7 @@ def test_each_extra_brings_its_clouds_package_and_no_other() -> None:
     assert not [entry for entry in project["dependencies"] if entry.startswith("pulumi")]
 
 
-def test_the_preview_ends_with_what_the_pools_cost_and_where_the_prices_come_from() -> None:
+def test_preview_ends_with_costs_and_their_sources() -> None:
     words = tenancy("preview", "prod-gcp").output
     assert "Node pools, USD per hour" in words
     assert f"prices: {price_table('gcp').region}" in words.replace("\n", " ")

@@ -93,7 +93,7 @@ def test_styles_of_this_program_still_work() -> None:
     st.lists(st.sampled_from([":", "::", "error", "\n", " ", "##", "[", "\x1b[2J", "x", "\u2028", "\r"]), max_size=12),
     st.integers(1, 12),
 )
-def test_no_text_is_a_command_however_it_is_split_into_parts_and_lines(parts: list[str], width: int) -> None:
+def test_text_is_no_command_however_it_is_split(parts: list[str], width: int) -> None:
     cells = Table.grid()
     cells.add_row(Text("".join(parts)))
     for line in printed(
@@ -253,7 +253,7 @@ def test_file_errors_are_one_line_with_a_fix(
     assert (ended.value.exit_code, capsys.readouterr().err) == (code, f"{words}\n")
 
 
-def test_an_error_of_the_system_that_no_user_can_correct_is_passed_on() -> None:
+def test_passes_on_errors_that_no_user_can_fix() -> None:
     with pytest.raises(OSError, match="bad descriptor"), terminal.errors():
         raise OSError(errno.EBADF, "bad descriptor")
 
@@ -323,9 +323,7 @@ def words(lines: list[str]) -> Iterator[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 60])
 @pytest.mark.parametrize("line", COMMANDS)
-def test_no_line_is_longer_than_the_terminal_and_no_word_is_broken(
-    line: str, width: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_fit_the_terminal_and_words_are_whole(line: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = on_a_terminal(line, width, monkeypatch).lines
     # Only a URL or a path alone may be longer.
     assert [text for text in shown if len(text.rstrip()) > width and " " in text.strip()] == []
@@ -335,7 +333,7 @@ def test_no_line_is_longer_than_the_terminal_and_no_word_is_broken(
     assert set(words(shown)) - whole - own - headings == set()
 
 
-def test_a_long_name_is_whole_where_only_a_line_for_each_column_fits(
+def test_long_name_is_whole_with_one_line_per_column(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = Project.at(tmp_path_factory.mktemp("long"))
@@ -363,7 +361,7 @@ def test_the_forms_for_programs_have_the_same_answer() -> None:
     assert tenancy("catalogue", "machines", "--json").stdout == made["json"]
 
 
-def test_machines_are_values_with_their_unit_in_the_key_for_programs() -> None:
+def test_machines_have_units_in_keys_for_programs() -> None:
     rows = {row["machine"]: row for row in json.loads(tenancy("catalogue", "machines", "-o", "json").stdout)}
     machine = rows["p5.48xlarge"]
     assert (machine["gpu"], machine["gpus"], machine["gpu_memory_bytes"]) == ("h100-80gb", 8, 80 * 2**30)
@@ -452,7 +450,7 @@ def test_a_file_and_its_folders_are_made(tmp_path: Path) -> None:
     assert list(file.parent.iterdir()) == [file]
 
 
-def test_a_write_that_fails_leaves_the_earlier_content_and_names_the_file(tmp_path: Path) -> None:
+def test_failed_write_keeps_earlier_content(tmp_path: Path) -> None:
     file = tmp_path / "stack.yaml"
     write_text(file, "earlier")
     with pytest.raises(UnicodeEncodeError):
@@ -478,7 +476,7 @@ def test_a_link_and_the_mode_of_a_file_stay(tmp_path: Path) -> None:
     assert (link.is_symlink(), file.read_text(), file.stat().st_mode & 0o777) == (True, "text", 0o640)
 
 
-def test_a_new_file_has_the_usual_mode_and_a_private_one_only_its_owners(tmp_path: Path) -> None:
+def test_new_file_has_usual_mode_and_private_file_0600(tmp_path: Path) -> None:
     usual = tmp_path / "usual"
     usual.touch()
     plain, private = tmp_path / "plain", tmp_path / "folder" / "private"

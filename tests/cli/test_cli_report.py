@@ -122,7 +122,7 @@ def test_terminal_and_page_count_what_was_not_checked(
     assert [text for text in texts if "checks passed" in text.lower()] == ([title] if "checks" in title else [])
 
 
-def test_next_steps_are_about_a_pending_workload_and_a_job_of_its_team(outcome: Outcome, tmp_path: Path) -> None:
+def test_next_steps_name_pending_workload_and_job(outcome: Outcome, tmp_path: Path) -> None:
     pending = replace(outcome, summary=replace(SUMMARY, pending=(("other", "x"), ("ml-research", "finetune"))))
     file = tmp_path / "job.yaml"
     assert next_steps(pending, tmp_path) == (

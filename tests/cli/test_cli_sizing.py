@@ -28,7 +28,7 @@ def test_without_a_stack_replicas_and_gpus_are_calculated() -> None:
     ]
 
 
-def test_nodes_that_are_missing_are_counted_beside_what_others_are_guaranteed() -> None:
+def test_counts_missing_nodes_beside_guarantees() -> None:
     replicas, _, promised, cost, hardware = lines("local", *LOAD, "--flavor", "l4", "--surge", "2")
     assert replicas.endswith("+ 4 for the loss of a node = 50")
     assert promised == "guaranteed: 50 l4 GPUs, limit: 52"
@@ -42,7 +42,7 @@ def test_a_server_of_a_stack_has_its_own_guarantee() -> None:
     assert shown[-1] == "hardware: 64 l4 GPUs at most, of which 4 are guaranteed to others: enough"
 
 
-def test_the_load_of_a_server_is_used_and_options_replace_parts_of_it(tmp_path: Path) -> None:
+def test_options_replace_parts_of_server_load(tmp_path: Path) -> None:
     project = Project.at(tmp_path)
     sections = small()
     load = {"rate": "200/s", "perReplica": "100/s"}
@@ -87,7 +87,7 @@ def _previewed(project: Project, out: Path, sections: dict[str, object]) -> tupl
     return " ".join(seen.stdout.split()), page, comment
 
 
-def test_warnings_about_servers_are_in_the_output_the_page_and_the_comment(project: Project, tmp_path: Path) -> None:
+def test_server_warnings_are_in_output_page_and_comment(project: Project, tmp_path: Path) -> None:
     sections = small()
     sections["teams"]["vision"]["serving"] = {"api": server(replicas=2, gpus=2)}
     printed, page, comment = _previewed(project, tmp_path, sections)

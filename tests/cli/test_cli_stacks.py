@@ -51,7 +51,7 @@ def raised() -> Data:
 # Validate.
 
 
-def test_all_stacks_are_validated_and_a_wrong_one_among_them_is_exit_code_1(project: Project) -> None:
+def test_validates_all_stacks_and_fails_for_one(project: Project) -> None:
     assert (run(project, "stack", "validate").stdout, run(project, "stack", "validate").exit_code) == ("✓ good\n", 0)
     wrong = small()
     wrong["teams"]["speech"]["gpus"] = {"l4": {"guaranteed": 9}}
@@ -65,7 +65,7 @@ def test_all_stacks_are_validated_and_a_wrong_one_among_them_is_exit_code_1(proj
 # Explain.
 
 
-def test_a_teams_numbers_are_explained_by_the_lines_of_the_only_stack_that_has_it(project: Project) -> None:
+def test_explains_numbers_of_team_by_lines_of_its_stack(project: Project) -> None:
     seen = run(project, "stack", "explain", "speech")
     assert (seen.exit_code, seen.stderr) == (0, "")
     text = Path(project.folder, "stacks/Pulumi.good.yaml").read_text(encoding="utf-8")
@@ -175,7 +175,7 @@ def test_a_missing_base_is_an_error_without_output(project: Project) -> None:
     assert "error: nowhere: git rev-parse failed: " in seen.stderr
 
 
-def test_a_file_in_the_way_of_the_report_is_an_error_and_not_a_trace(project: Project, tmp_path: Path) -> None:
+def test_file_in_the_way_of_report_is_an_error(project: Project, tmp_path: Path) -> None:
     file = tmp_path / "out"
     file.write_text("mine", encoding="utf-8")
     seen = run(project, "preview", "good", "--out", file)
@@ -190,13 +190,13 @@ IN_HTTP = ChartPin("keda", "keda", "", "2.20.2", DIGEST, "operators.keda.digest"
 IN_OCI = ChartPin("kueue", "oci://example.com/kueue", "", "0.19.2", DIGEST, "operators.kueue.digest")
 
 
-def test_the_archive_of_an_http_repository_is_compared_with_its_digest() -> None:
+def test_compares_archive_of_http_repository_with_digest() -> None:
     with serve([KEDA]) as address:
         (row,) = chart_rows([replace(IN_HTTP, repository=address)])
     assert (row.subject, row.needed, row.verdict, row.fix) == ("keda 2.20.2", DIGEST, "OK", "")
 
 
-def test_another_archive_of_the_same_version_is_an_error_with_both_digests() -> None:
+def test_reports_both_digests_of_changed_archive() -> None:
     with serve([KEDA]) as address:
         (row,) = chart_rows([replace(IN_HTTP, repository=address, digest=OTHER)])
     assert (row.verdict, row.needed) == ("missing", OTHER)
@@ -207,7 +207,7 @@ def test_another_archive_of_the_same_version_is_an_error_with_both_digests() -> 
     )
 
 
-def test_a_chart_without_a_digest_is_unknown_and_the_fix_names_the_one_that_it_has() -> None:
+def test_names_digest_of_chart_without_one() -> None:
     with serve([KEDA]) as address:
         (row,) = chart_rows([replace(IN_HTTP, repository=address, digest=None)])
     assert row.verdict == "unknown"
@@ -237,7 +237,7 @@ def test_a_chart_that_cannot_be_compared_is_an_error(change: dict[str, str], mes
 
 
 @pytest.mark.parametrize("stack", ["prod-aws", "prod-azure", "prod-gcp"])
-def test_every_release_of_a_stack_is_compared_with_the_digest_of_the_catalogue(stack: str) -> None:
+def test_compares_every_release_with_the_catalogue(stack: str) -> None:
     shown = preview(stack, ROOT)
     pins = chart_pins(shown.stack, helm_releases(shown.rendered))
     assert {pin.name for pin in pins} >= {"kueue", "kube-prometheus-stack", "keda"}

@@ -77,7 +77,7 @@ def loaded(module: str) -> set[str]:
 
 
 @pytest.mark.process
-def test_the_list_of_commands_is_shown_without_the_model_and_without_a_client() -> None:
+def test_help_loads_neither_model_nor_client() -> None:
     found = loaded("gpu_tenancy.cli.main")
     own = {name for name in found if name.startswith("gpu_tenancy.")}
     assert "gpu_tenancy.cli.main" in own
@@ -130,9 +130,7 @@ def test_patience_that_is_no_number_from_1_is_named(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("place", [".", "stacks", "stacks/of/a/team"])
-def test_a_project_is_found_from_its_folder_and_from_any_subfolder(
-    project: Project, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
+def test_finds_project_from_any_of_its_folders(project: Project, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     subfolder = project.folder / place
     subfolder.mkdir(parents=True, exist_ok=True)
     monkeypatch.chdir(subfolder)
@@ -191,7 +189,7 @@ def test_a_project_without_stacks_shows_how_to_add_one(tmp_path: Path) -> None:
         stack_names(folder)
 
 
-def test_a_stack_that_does_not_exist_names_the_nearest_and_its_file(project: Project) -> None:
+def test_unknown_stack_names_the_nearest_and_its_file(project: Project) -> None:
     with pytest.raises(ConsoleError) as refused:
         read_stack("god", project.folder)
     assert refused.value.what == "stack god does not exist"
@@ -199,7 +197,7 @@ def test_a_stack_that_does_not_exist_names_the_nearest_and_its_file(project: Pro
     assert refused.value.fix.endswith("or add stacks/Pulumi.god.yaml")
 
 
-def test_rights_on_the_embedded_platform_are_those_of_the_operators_that_the_stack_has(project: Project) -> None:
+def test_embedded_rights_follow_operators_of_stack(project: Project) -> None:
     """Also where no job of the stack needs the operator, as in a worker of MultiKueue."""
     only = {"name": "worker", "stack": "worker", "secret": "kubeconfig"}
     project.write("hub", {"cluster": dict(EXISTING), "multikueue": {"workers": [only]}})
@@ -213,7 +211,7 @@ def test_rights_on_the_embedded_platform_are_those_of_the_operators_that_the_sta
     assert "trainjobs" not in roles["gpu-tenancy-multikueue"]
 
 
-def test_a_stack_whose_storage_has_classes_and_snapshots_runs_on_the_embedded_platform(project: Project) -> None:
+def test_storage_classes_and_snapshots_run_embedded(project: Project) -> None:
     sections = small(cluster=CREATED)
     sections["teams"]["vision"]["storage"] = {
         "plain": {"size": "1Gi"},

@@ -123,7 +123,7 @@ def test_a_page_is_written_and_its_path_is_the_last_word(project: Project, tmp_p
     assert (tmp_path / "other" / "whatif.html").read_text(encoding="utf-8") == text
 
 
-def test_all_problems_of_a_scenario_are_reported_and_no_page_is_written(project: Project, tmp_path: Path) -> None:
+def test_reports_all_scenario_problems_and_writes_no_page(project: Project, tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     file.write_text("steps:\n- finish: [x]\n- submit: [{name: j, team: spech}]\n", encoding="utf-8")
     seen = whatif(project, "--workloads", file, "--out", tmp_path / "out")
@@ -201,7 +201,7 @@ def test_the_elastic_table_event_by_event() -> None:
     assert found[-1].startswith("InCohortReclamation: its quota was borrowed, and the team or group")
 
 
-def test_a_stack_without_a_scenario_plays_each_team_up_to_its_limits(project: Project) -> None:
+def test_without_scenario_each_team_plays_to_its_limits(project: Project) -> None:
     found = lines(demo("good", project=project.folder))
     assert found[0] == "good, each team up to its limits, in the simulation of Kueue"
     assert "● vision-h100-4 admitted: vision uses 4 h100 GPUs" in found
@@ -334,7 +334,5 @@ PREEMPTING_ONE = "couldn't assign flavors to pod set main: 8 more needed. Pendin
         (["", PREEMPTING_ONE], player.PREEMPTING),
     ],
 )
-def test_kueue_is_not_settled_while_it_preempts_or_has_not_considered_a_job(
-    messages: list[str], seconds: float
-) -> None:
+def test_kueue_is_unsettled_while_preempting_or_considering(messages: list[str], seconds: float) -> None:
     assert player.quiet(messages) == seconds

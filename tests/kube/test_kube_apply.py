@@ -58,9 +58,7 @@ def test_unchanged_objects_are_not_sent_again(
     assert actions(again) == [("gpus", "unchanged"), ("runner", "unchanged")]
 
 
-def test_without_the_inventory_an_object_is_still_ours_and_unchanged(
-    cluster: Cluster, namespace: str, inventory: Path
-) -> None:
+def test_object_is_ours_without_inventory(cluster: Cluster, namespace: str, inventory: Path) -> None:
     quota = an_object("v1", "ResourceQuota", "gpus", namespace, spec={"hard": {"requests.nvidia.com/gpu": "8"}})
     apply(cluster, [[quota]], inventory)
     inventory.unlink()
@@ -98,9 +96,7 @@ def test_a_job_with_another_image_is_replaced(cluster: Cluster, namespace: str, 
     assert actions(apply(cluster, [[job]], inventory)) == [("train", "unchanged")]
 
 
-def test_a_job_is_replaced_if_only_the_existing_one_forbids_a_new_field(
-    cluster: Cluster, namespace: str, inventory: Path
-) -> None:
+def test_replaces_job_if_only_existing_one_forbids_field(cluster: Cluster, namespace: str, inventory: Path) -> None:
     """The existing job has a default `podReplacementPolicy` that the API server forbids beside `podFailurePolicy`."""
     apply(cluster, [[a_job("train", namespace, "pytorch:1")]], inventory)
     job = a_job("train", namespace, "pytorch:1")
@@ -113,9 +109,7 @@ def test_a_job_is_replaced_if_only_the_existing_one_forbids_a_new_field(
     assert uid(cluster, job) not in {"", before}
 
 
-def test_a_replacement_that_would_be_refused_does_not_cost_the_object(
-    cluster: Cluster, namespace: str, inventory: Path
-) -> None:
+def test_refused_replacement_keeps_the_object(cluster: Cluster, namespace: str, inventory: Path) -> None:
     job = a_job("train", namespace, "pytorch:1")
     apply(cluster, [[job]], inventory)
     before = uid(cluster, job)
@@ -199,9 +193,7 @@ def test_a_replaced_object_of_others_is_refused(cluster: Cluster, namespace: str
         apply(cluster, [[account]], inventory)
 
 
-def test_all_errors_of_a_wave_are_reported_and_later_waves_are_skipped(
-    cluster: Cluster, namespace: str, inventory: Path
-) -> None:
+def test_reports_all_errors_of_wave_and_skips_later_ones(cluster: Cluster, namespace: str, inventory: Path) -> None:
     unknown = an_object("nobody.example.com/v1", "Widget", "one", namespace)
     misspelt = a_job("train", namespace, "pytorch:2")
     misspelt["spec"] = {"paralelism": 2}
@@ -329,9 +321,7 @@ def test_adopted_objects_are_deleted_with_the_stack(cluster: Cluster, namespace:
     assert not cluster.exists("v1", "ConfigMap", "settings", namespace)
 
 
-def test_an_adopted_object_is_never_deleted_for_an_immutable_field(
-    cluster: Cluster, namespace: str, inventory: Path
-) -> None:
+def test_adopted_object_is_never_replaced(cluster: Cluster, namespace: str, inventory: Path) -> None:
     theirs = created_by(cluster, "kubectl", a_job("train", namespace, "pytorch:1"))
     with pytest.raises(ApplyError, match="field is immutable"):
         apply(cluster, [[a_job("train", namespace, "pytorch:2")]], inventory, adopt=[f"Job.batch/{namespace}/train"])

@@ -118,7 +118,7 @@ def test_an_existing_object_is_not_created_again(cluster: Cluster, namespace: st
     assert (refused.value.status, refused.value.reason) == (409, "AlreadyExists")
 
 
-def test_an_unknown_kind_is_refused_by_name_and_found_once_it_is_defined(cluster: Cluster, namespace: str) -> None:
+def test_unknown_kind_is_refused_until_it_is_defined(cluster: Cluster, namespace: str) -> None:
     group = f"{namespace}.example.com"
     with pytest.raises(UnknownKindError, match=rf'no matches for kind "Widget" in version "{group}/v1"'):
         cluster.list(f"{group}/v1", "Widget")
@@ -131,7 +131,7 @@ def test_an_unknown_kind_is_refused_by_name_and_found_once_it_is_defined(cluster
         cluster.delete(Reference.of(definition))
 
 
-def test_a_kind_that_was_served_is_unknown_once_its_definition_is_deleted(cluster: Cluster, namespace: str) -> None:
+def test_kind_is_unknown_after_definition_is_deleted(cluster: Cluster, namespace: str) -> None:
     group = f"{namespace}.example.com"
     definition = a_definition(group)
     cluster.apply(definition)
@@ -168,9 +168,7 @@ def _served(cluster: Cluster, api_version: str) -> bool:
         ),
     ],
 )
-def test_a_manifest_of_the_wrong_scope_or_without_name_is_refused(
-    cluster: Cluster, manifest: Manifest, message: str
-) -> None:
+def test_refuses_wrong_scope_and_missing_name(cluster: Cluster, manifest: Manifest, message: str) -> None:
     with pytest.raises(ApiError, match=message):
         cluster.apply(manifest)
 
@@ -332,7 +330,7 @@ def test_the_stacks_own_cluster_is_accepted(cluster: Cluster, registered: list[s
 @pytest.mark.parametrize(
     ("more", "place"), [({"context": "gpu"}, "context gpu"), ({}, "the current context of the kubeconfig")]
 )
-def test_another_cluster_is_refused_before_anything_is_registered_there(
+def test_refuses_another_cluster_before_registering(
     cluster: Cluster, registered: list[str], tmp_path: Path, more: dict[str, str], place: str
 ) -> None:
     with pytest.raises(pulumi.RunError) as refused:

@@ -83,9 +83,7 @@ def test_a_user_entry_is_sent_as_kubectl_would(
 
 
 @pytest.mark.process
-def test_a_login_program_knows_what_it_is_asked_and_runs_once_while_its_token_is_valid(
-    server: str, tmp_path: Path
-) -> None:
+def test_login_program_runs_once_while_token_is_valid(server: str, tmp_path: Path) -> None:
     later = f"{datetime.now(UTC) + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"
     script = f'echo "$ZONE $1 $KUBERNETES_EXEC_INFO" >> {tmp_path}/runs\n' + answering(
         {"token": "got", "expirationTimestamp": later}
@@ -237,7 +235,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         Cluster(tmp_path)
 
 
-def test_a_context_that_is_not_there_is_named_with_those_that_are(platform: Platform) -> None:
+def test_missing_context_is_named_with_known_ones(platform: Platform) -> None:
     with pytest.raises(ConsoleError, match="context prod not found; specify --context gpu-tenancy-embedded"):
         Cluster(platform.kubeconfig, "prod")
 

@@ -86,7 +86,7 @@ def test_a_possibly_created_object_is_not_created_again(behind: Cluster, proxy: 
     assert len(proxy.times("POST")) == 1
 
 
-def test_a_failed_server_ends_the_apply_and_the_next_one_continues(
+def test_next_apply_continues_after_server_failure(
     behind: Cluster, cluster: Cluster, proxy: Proxy, namespace: str, inventory: Path
 ) -> None:
     waves = [[a_config_map(f"n{number}", namespace) for number in range(40)]]

@@ -64,9 +64,7 @@ def test_a_definition_is_pruned_after_its_objects(cluster: Cluster, namespace: s
     assert [one.kind for one in apply(cluster, [], inventory)] == []
 
 
-def test_objects_deleted_by_others_are_removed_from_the_inventory(
-    cluster: Cluster, namespace: str, inventory: Path
-) -> None:
+def test_forgets_objects_deleted_by_others(cluster: Cluster, namespace: str, inventory: Path) -> None:
     settings = a_config_map("settings", namespace)
     apply(cluster, [[settings]], inventory)
     cluster.delete(Reference.of(settings))
@@ -220,7 +218,7 @@ def test_only_objects_with_the_mark_are_leftovers(cluster: Cluster, namespace: s
     assert found == [Reference.of(left), Reference.of(bare)]
 
 
-def test_objects_without_the_mark_and_of_other_stacks_are_refused(cluster: Cluster, namespace: str) -> None:
+def test_refuses_objects_without_mark_or_of_other_stacks(cluster: Cluster, namespace: str) -> None:
     known, theirs, another = (a_config_map(name, namespace, a="1") for name in ("known", "theirs", "another"))
     created_by(cluster, "kubectl", theirs)
     created_by(cluster, "pulumi-kubernetes", marked(another, f"{MARK}-2"))

@@ -29,13 +29,11 @@ QUOTA = b'{"message":"Operation cannot be fulfilled on resourcequotas \\"budget\
         ("PATCH", 500, b"failed to create typed patch object", False),
     ],
 )
-def test_an_object_that_a_busy_server_refused_is_created_again_and_one_that_may_exist_is_not(
-    method: str, status: int, content: bytes, *, again: bool
-) -> None:
+def test_retries_create_only_if_nothing_was_stored(method: str, status: int, content: bytes, *, again: bool) -> None:
     assert transient(method, status, content) is again
 
 
-def test_an_outage_that_was_given_up_ends_when_nothing_failed_for_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_given_up_outage_ends_after_same_time_without_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     budget = RetryBudget(30)
@@ -104,7 +102,7 @@ def test_errors_beside_an_immutable_field_count() -> None:
     assert not immutable(ApiError(422, "Invalid", "spec.a: field is immutable, spec.b: must be positive", causes))
 
 
-def test_immutable_fields_in_the_one_message_of_a_webhook_are_understood() -> None:
+def test_reads_immutable_fields_in_webhook_message() -> None:
     """Kueue's webhook of LeaderWorkerSets answers so."""
     denied = 'admission webhook "vleaderworkerset.kb.io" denied the request: '
     first = "spec.size: Invalid value: 3: field is immutable"

@@ -120,7 +120,7 @@ def kind(cluster: Cluster) -> StoredKind:
     return found
 
 
-def test_objects_are_written_once_and_the_old_version_can_be_removed(cluster: Cluster, old: Reference) -> None:
+def test_rewrites_stored_objects_once(cluster: Cluster, old: Reference) -> None:
     def version() -> str:
         return text_at(cluster.get(*old) or {}, "metadata", "resourceVersion")
 
