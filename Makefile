@@ -86,7 +86,7 @@ fuzz: ready-clouds ## Load, render and apply (dry run) 10,000 changed stack file
 # Minutes of waiting: `up` killed at many points, a machine that is asleep, full disks.
 faults: ready-clouds ## Kill `tenancy local up` at 20 points, stop it for longer than its timeouts, fill its disk, and kill the Pulumi CLI where there is one; KILLS=N for N points
 	@GPU_TENANCY_FAULTS=1 GPU_TENANCY_KILLS=$(or $(KILLS),20) $(RUN) python -m pytest -n $(PROCESSES) --dist loadfile \
-	  tests/cli/test_cli_faults.py tests/kube/test_kube_killed.py \
+	  tests/cli/test_cli_faults.py tests/kube/test_kube_outages.py \
 	  tests/kube/test_kube_upgrade.py tests/embedded/test_embedded_faults.py \
 	  tests/cli/test_cli_pulumi_faults.py tests/deploy/test_deploy_repairing.py
 

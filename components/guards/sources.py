@@ -8,7 +8,6 @@ from string import Template
 from typing import Any, Final
 
 from gpu_tenancy.base.quantity import format_amounts
-from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.model.kinds import WorkloadKind
 from gpu_tenancy.model.manifests.labels import MARGIN, STAYS
 from gpu_tenancy.model.names import ACCOUNT, CHANNEL_CLASS
@@ -17,6 +16,7 @@ from gpu_tenancy.model.plan.identities import ACCOUNTS_OF_PODS
 from gpu_tenancy.model.plan.operators.kueue import UNCOVERED
 from gpu_tenancy.model.plan.pools import GPU_TAINT_VALUE
 from gpu_tenancy.model.plan.workloads import SHIPPED
+from gpu_tenancy.model.yaml import read_table
 
 from .cel import KINDS, gang_specs, key, literal, partitions, places_of_pods, queue_place, template_places
 

@@ -30,6 +30,7 @@ from gpu_tenancy.model.spec.clouds.existing import ExistingCluster
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
 from gpu_tenancy.model.spec.cluster import Cluster as Section
 from gpu_tenancy.model.spec.people import Person
+from gpu_tenancy.model.yaml import parse
 
 SECRETS: Final = ("client-key-data", "token", "password", "auth-provider")
 """Keys of a user entry with credentials in the file itself."""
@@ -218,7 +219,7 @@ def _aks(cluster: AzureCluster, run: Run) -> Server:
     done = run(("az", "aks", "get-credentials", *place, "--name", cluster.name, "--file", "-", "--only-show-errors"))
     if done.code:
         raise NoAnswerError(" ".join(done.stderr.split()))
-    (entry,) = yaml.safe_load(done.stdout)["clusters"]
+    (entry,) = parse(done.stdout)["clusters"]
     return Server(cluster.name, entry["cluster"]["server"], entry["cluster"]["certificate-authority-data"])
 
 

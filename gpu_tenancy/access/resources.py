@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import nearest
-from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.yaml import read_table
 
 TABLE: Final = Path(__file__).with_name("resources.yaml")
 VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")

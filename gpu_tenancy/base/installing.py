@@ -36,7 +36,6 @@ def _requirement(own: Distribution, package: str) -> str:
 
 
 def _of_extras(own: Distribution) -> Iterator[tuple[str, str, str]]:
-    """Name, requirement and extra of each package of an extra."""
     for entry in own.requires or ():
         if found := _REQUIREMENT.match(entry):
             yield found[2], found[1], found[3]

@@ -13,17 +13,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-import yaml
 from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.base.errors import ConsoleError
-from gpu_tenancy.base.tables import parse
 from gpu_tenancy.doctor.results import Row
 from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.catalogue.releases import cloud_charts
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.operators import releases
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.yaml import UnreadableError, parse
 
 if TYPE_CHECKING:
     from gpu_tenancy.engine.releases import HelmRelease
@@ -115,7 +114,7 @@ def _index(repository: str) -> Mapping[str, Any]:
     try:
         index: Any = parse(_download(address))
         return {name: list(versions) for name, versions in index["entries"].items()}
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+    except (UnreadableError, KeyError, TypeError, AttributeError) as error:
         raise ConsoleError(f"{address}: not the index of a Helm repository", "correct the repository") from error
 
 

@@ -1,4 +1,7 @@
-"""The command reference, docs/commands.md: every command with its arguments and options."""
+"""The command reference, docs/commands.md: every command with its arguments and options.
+
+`typer utils docs` writes examples as grey HTML, which cannot be copied or tested, and cuts summaries at 45 characters.
+"""
 
 from collections.abc import Iterator
 from typing import Any

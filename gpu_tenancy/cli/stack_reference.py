@@ -1,4 +1,7 @@
-"""The stack reference, docs/stack-reference.md: every section and key of a stack's file, from the model's schema."""
+"""The stack reference, docs/stack-reference.md: every section and key of a stack's file, from the model's schema.
+
+Renderers of JSON schemas know neither the examples of stacks, nor units, nor where a section is in the file.
+"""
 
 import re
 from collections import Counter
@@ -10,12 +13,12 @@ from typing import Any, Final, cast
 
 from pydantic.alias_generators import to_camel
 
-from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.cli.markdown import escaped, head
 from gpu_tenancy.cli.reference_values import Schema, default_text, flow, unit_of
 from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.schema import SECRET
 from gpu_tenancy.model.spec import NAMESPACE
+from gpu_tenancy.model.yaml import read_table
 
 EXAMPLES: Final = Path(__file__).with_name("documentation.yaml")
 """Examples of the keys that no stack of the repository sets, by section and key."""

@@ -22,7 +22,7 @@ from gpu_tenancy.model.names import (
     RAY_JOB,
     TRAINER_STEP,
 )
-from gpu_tenancy.model.written import UnreadableError, read_documents
+from gpu_tenancy.model.yaml import UnreadableError, read_documents
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from gpu_tenancy.deploy.states import State
 from gpu_tenancy.model.names import deployed_by
 from gpu_tenancy.model.plan.environment import KEY, is_part
 from gpu_tenancy.model.project import Declared, stack_file
+from gpu_tenancy.model.yaml import read_table
 
 _SALT: Final = "encryptionsalt"
 _ENVIRONMENT: Final = {
@@ -71,7 +72,7 @@ class Stacks:
 
     def __init__(self, read: Declared, parts: tuple[str, ...], folder: Path) -> None:
         self._file, self.folder, self.environment = stack_file(read.project, read.name), folder, read.name
-        self._settings: dict[str, Any] = yaml.safe_load(self._file.read_text(encoding="utf-8"))
+        self._settings: dict[str, Any] = read_table(self._file)
         self._parts = {f"{read.name}.{part}": part for part in parts}
         self.names = tuple(self._parts) or (read.name,)
         project = generated_project(read.project)
@@ -135,7 +136,7 @@ class Stacks:
         """Adds the salt of the passphrase to the environment's file, as `pulumi stack init` does."""
         if _SALT in self._settings:
             return
-        written = yaml.safe_load((self.folder / f"Pulumi.{name}.yaml").read_text(encoding="utf-8"))
+        written = read_table(self.folder / f"Pulumi.{name}.yaml")
         if salt := written.get(_SALT):
             self._settings[_SALT] = salt
             text = self._file.read_text(encoding="utf-8")

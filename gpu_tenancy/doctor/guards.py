@@ -16,7 +16,6 @@ from typing import Final, Literal, TypeAlias, cast
 from pydantic import BaseModel, ConfigDict
 
 from gpu_tenancy.base.json import Json, at, list_at, map_at, text_at
-from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.base.texts import plural
 from gpu_tenancy.doctor.results import Row, judged
 from gpu_tenancy.kube.client import Cluster, Manifest
@@ -26,6 +25,7 @@ from gpu_tenancy.kube.request import CONNECTIONS
 from gpu_tenancy.model.plan import Plan, TeamPlan
 from gpu_tenancy.model.plan.guards import Bounds, GuardsPlan
 from gpu_tenancy.model.plan.people import Subject, TeamRole
+from gpu_tenancy.model.yaml import read_table
 
 TABLE: Final = Path(__file__).with_name("attempts.yaml")
 POLICY: Final = "gpu-tenancy-"
@@ -216,7 +216,6 @@ def _tried(cluster: Cluster, attempt: Attempt, place: _Place) -> _Answer | None:
 
 
 def _identity(member: Subject) -> tuple[str, str]:
-    """The user and the group to impersonate."""
     if member.kind == "ServiceAccount":
         return f"system:serviceaccount:{member.namespace}:{member.name}", ""
     return ("tenancy-doctor", member.name) if member.kind == "Group" else (member.name, "")

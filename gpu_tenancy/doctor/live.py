@@ -45,7 +45,6 @@ def live_rows(
 
 
 def _compared(cluster: Cluster, wanted: Mapping[str, Json]) -> Iterator[Row]:
-    """The row of one policy or binding."""
     kind, name = text_at(wanted, "kind"), text_at(wanted, "metadata", "name")
     try:
         live = cluster.get(text_at(wanted, "apiVersion"), kind, name)

@@ -64,7 +64,6 @@ def _deployments(cluster: Cluster, release: ReleasePlan) -> list[Manifest]:
 
 
 def _version(release: ReleasePlan, installed: Iterable[Manifest]) -> Iterator[Row]:
-    """The step from the installed version to that of the stack."""
     known = {text: found for one in installed if (text := _tag(one)) and (found := _VERSION.match(text + "."))}
     if not known:
         raise NoAnswerError("the version is not in the images; compare it with the release notes")
@@ -160,7 +159,6 @@ def _pods(cluster: Cluster, release: ReleasePlan) -> Iterator[Row]:
 
 
 def _tried(cluster: Cluster, manifest: Manifest, row: "partial[Row]") -> Row:
-    """The row of a dry run, with what the API server answers."""
     try:
         cluster.create(manifest, dry_run=True)
     except ApiError as error:

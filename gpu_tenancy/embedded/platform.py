@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Final
 
 import platformdirs
-import yaml
 from pydantic import TypeAdapter
 
 from gpu_tenancy.base.errors import SPACE, ConsoleError
@@ -59,6 +58,7 @@ from gpu_tenancy.embedded.programs import Programs, find_programs, present_progr
 from gpu_tenancy.kube.apply import await_kinds
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.outcome import ApplyError
+from gpu_tenancy.model.yaml import parse_all
 
 _RBAC: Final = Path(__file__).parent / "kwok-rbac.yaml"
 READY_WITHIN: Final = 90.0
@@ -263,7 +263,7 @@ class Platform:
         # What starts later looks for kinds once: without one, a controller exits, and a quota rejects objects of it.
         if failures := await_kinds(cluster, definitions):
             raise ApplyError(failures, ())
-        for manifest in (*yaml.safe_load_all(_RBAC.read_text(encoding="utf-8")), *admission_objects(running.service)):
+        for manifest in (*parse_all(_RBAC.read_bytes()), *admission_objects(running.service)):
             cluster.apply(manifest)
         for part in (part for part in PARTS if part not in {ETCD, API_SERVER}):
             self._start_part(programs, running, part)

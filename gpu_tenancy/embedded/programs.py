@@ -21,10 +21,10 @@ from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from gpu_tenancy.base.errors import ConsoleError, naming
 from gpu_tenancy.base.progress import Advance, Report, measured
-from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.embedded.building import build, built
 from gpu_tenancy.embedded.parts import PARTS
 from gpu_tenancy.embedded.processes import alone
+from gpu_tenancy.model.yaml import read_table
 
 ASSETS: Final = "KUBEBUILDER_ASSETS"
 """Environment variable: a folder with programs, as from `setup-envtest`; they are used first."""

@@ -14,8 +14,8 @@ from typing import Final, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from gpu_tenancy.base.json import Json, text_at
-from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.engine.objects import KubernetesObject
+from gpu_tenancy.model.yaml import read_table
 
 GENERATED: Final = Path(__file__).parent / "scopes.yaml"
 DOCUMENTED: Final = Path(__file__).parent / "scopes_documented.yaml"

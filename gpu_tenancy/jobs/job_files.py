@@ -17,7 +17,7 @@ from gpu_tenancy.model.names import NO_LAUNCHER, Launched, Runtime
 from gpu_tenancy.model.plan.secrets import literals
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec.workloads import Training
-from gpu_tenancy.model.written import Data, UnreadableError, read_yaml
+from gpu_tenancy.model.yaml import Data, UnreadableError, read_yaml
 
 _TAKEN: Final = frozenset(
     {

@@ -12,6 +12,7 @@ from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import Path, nearest
 from gpu_tenancy.base.texts import counted
 from gpu_tenancy.model.source import Source, value_at
+from gpu_tenancy.model.yaml import compose
 
 _GPU: Final = "nvidia.com/gpu"
 
@@ -83,7 +84,8 @@ def with_numbers(text: str, changes: Mapping[Path, int], file: str) -> str:
     Raises:
         ConsoleError: a place is not a number of its own: it is missing, or shared by an anchor, an alias or `<<`.
     """
-    root = yaml.compose(text, yaml.SafeLoader)
+    text = text.removeprefix("\ufeff")  # the parsers count it differently
+    root = compose(text)
     if root is None:
         raise ConsoleError(f"{file}: is empty", "add the keys")
     shared = Counter(id(node) for node in _nodes(root))

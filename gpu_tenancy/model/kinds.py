@@ -14,7 +14,7 @@ from typing import Annotated, Final, Literal, TypeAlias, cast
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from gpu_tenancy.base.json import Json, at, int_at, text_at
-from gpu_tenancy.base.tables import read_table
+from gpu_tenancy.model.yaml import read_table
 
 TABLE: Final = Path(__file__).with_name("kinds.yaml")
 

@@ -18,7 +18,7 @@ from gpu_tenancy.model.schema import known_keys, meaning
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.workers import manager_problems, with_workers
-from gpu_tenancy.model.written import Places
+from gpu_tenancy.model.yaml import Places
 
 _MISSING: Final = object()
 

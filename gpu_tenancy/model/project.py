@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import yaml
-
 from gpu_tenancy.base.characters import shortened
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.problems import nearest
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import Source, read_file
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.yaml import read_table
 
 _FILE: Final = "Pulumi.yaml"
 """The file that marks a folder as a Pulumi project."""
@@ -94,7 +93,7 @@ def project_name(project: Path | None = None) -> str:
         ConsoleError: the project does not exist.
     """
     file = project_folder(project) / _FILE
-    return yaml.safe_load(file.read_text(encoding="utf-8"))["name"]
+    return read_table(file)["name"]
 
 
 def stack_file(project: Path, name: str) -> Path:

@@ -9,10 +9,9 @@ from typing import Any, Final, cast
 
 from gpu_tenancy.base.bounds import read_json
 from gpu_tenancy.base.problems import Path, Problem, StackError
-from gpu_tenancy.model.names import UNREAD
 from gpu_tenancy.model.spec import NAMESPACE
 from gpu_tenancy.model.spec.secrets import CONFIG
-from gpu_tenancy.model.written import Data, UnreadableError, Written, read_yaml
+from gpu_tenancy.model.yaml import UNREAD, Data, UnreadableError, Written, read_yaml
 
 SHARED_SECTIONS: Final = ("people", "teams")
 """Sections that can be in files of their own: for several stacks, or because they are long."""

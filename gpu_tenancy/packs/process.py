@@ -11,13 +11,13 @@ from tempfile import TemporaryFile
 from typing import IO, Any, Final, TypeAlias, cast
 
 import grpc
-import yaml
 from google.protobuf.empty_pb2 import Empty
 from pulumi.runtime.proto import analyzer_pb2 as wire
 from pulumi.runtime.proto.analyzer_pb2_grpc import AnalyzerStub
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.patience import patient
+from gpu_tenancy.model.yaml import read_table
 from gpu_tenancy.packs.findings import Outcome
 
 _TIMEOUT: Final = 60.0
@@ -130,7 +130,7 @@ def _interpreter(folder: Path) -> str:
         raise ConsoleError(
             f"{folder} is not a policy pack: PulumiPolicy.yaml is missing", "specify the folder of a policy pack"
         )
-    described: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
+    described: Any = read_table(file)
     runtime = _map(described).get("runtime")
     name = _map(runtime).get("name", runtime)
     if name != "python":

@@ -5,11 +5,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
-import yaml
-
 from gpu_tenancy.base.json import Json, text_at
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
+from gpu_tenancy.model.yaml import UnreadableError, parse
 from gpu_tenancy.review.replacements import cloud_type, forces_new, paths_in, without_indexes
 
 Action: TypeAlias = Literal["delete", "replace", "create", "update"]
@@ -240,8 +239,8 @@ def _parsed(value: _Side) -> "dict[str, Json] | None":
     """The map in a string of JSON or YAML, such as an operator's configuration; None for other values."""
     if not isinstance(value, str) or ("\n" not in value and not value.startswith("{")):
         return None
-    with suppress(yaml.YAMLError):
-        parsed: Json = yaml.safe_load(value)
+    with suppress(UnreadableError):
+        parsed: Json = parse(value)
         return parsed if isinstance(parsed, dict) else None
     return None
 

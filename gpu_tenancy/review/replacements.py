@@ -11,8 +11,8 @@ from typing import Any, Final, cast
 from pydantic import TypeAdapter
 
 from gpu_tenancy.base.json import Json
-from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.model.catalogue.rows import Fact, Row
+from gpu_tenancy.model.yaml import read_table
 
 _SELECTOR: Final = ("spec.selector",)
 

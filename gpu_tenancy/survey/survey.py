@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-import yaml
-
 from gpu_tenancy.base.json import Json, at, list_at, text_at
 from gpu_tenancy.cluster.facts import Names, Operator
 from gpu_tenancy.cluster.reading import KUEUE, VOLCANO, Kind, State, read
 from gpu_tenancy.cluster.supply import Facts, Pool, Total
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import FORBIDDEN, ApiError
+from gpu_tenancy.model.yaml import UnreadableError, parse
 from gpu_tenancy.survey import closed, defaults, promises, reach
 from gpu_tenancy.survey.findings import Finding, Level, Rule
 from gpu_tenancy.survey.preempting import Preemptions, preemptions
@@ -96,8 +95,8 @@ def _managed(cluster: Cluster) -> Json:
             raise
         return None
     try:
-        written: Json = yaml.safe_load(text_at(found or {}, "data", "controller_manager_config.yaml"))
-    except yaml.YAMLError:
+        written: Json = parse(text_at(found or {}, "data", "controller_manager_config.yaml"))
+    except UnreadableError:
         return None
     if not isinstance(written, dict) or written.get("manageJobsWithoutQueueName") is not True:
         return None

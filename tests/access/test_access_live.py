@@ -12,7 +12,6 @@ from gpu_tenancy.access.live import Caller, review
 from gpu_tenancy.access.planned import grants
 from gpu_tenancy.access.resources import TABLE, VERBS, Resource
 from gpu_tenancy.access.rules import WHOLE, Question, allowed, identity
-from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
@@ -25,6 +24,7 @@ from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack
 from gpu_tenancy.model.spec.people import person
+from gpu_tenancy.model.yaml import read_table
 
 OPERATORS = {"operators": dict.fromkeys(("kueue", "volcano", "trainer", "keda", "fluid"), "installed")}
 

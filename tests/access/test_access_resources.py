@@ -9,11 +9,11 @@ import pytest
 
 from gpu_tenancy.access.resources import TABLE
 from gpu_tenancy.base.json import text_at
-from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.request import DISCOVERY, Request
 from gpu_tenancy.kube.transport import Transport
+from gpu_tenancy.model.yaml import read_table
 
 ADDED = {"metrics.k8s.io"}
 """Groups that the API server serves only while another server runs."""

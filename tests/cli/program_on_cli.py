@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 from builders import EXISTING, Data
-from chart_repository import StandIn
 from repository import ROOT
+from stand_ins import StandIn
 from starts import GUARD
 
 from gpu_tenancy.model.project import project_name

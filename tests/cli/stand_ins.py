@@ -1,15 +1,139 @@
-"""Charts in place of the operators' own: real definitions, a Deployment, a webhook; no program behind them."""
+"""Stand-ins of operators: charts, a repository that serves them, and a webhook."""
 
-from collections.abc import Sequence
+import gzip
+import io
+import json
+import tarfile
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from threading import Lock
+from typing import Any, Final
 
 import yaml
-from chart_repository import StandIn
+from loopback import Handler, serving, serving_content
 
 from gpu_tenancy.embedded.definitions import fetch
 from gpu_tenancy.embedded.definitions.pins import read_pins
 from gpu_tenancy.model.catalogue.operators import charts
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """A chart in place of an operator's own.
+
+    Attributes:
+        name: under which a release asks for it.
+        version: the one that is asked for.
+        files: text by path within the chart, such as `templates/deployment.yaml`; `Chart.yaml` is written here.
+    """
+
+    name: str
+    version: str
+    files: Mapping[str, str]
+
+    @property
+    def archive(self) -> str:
+        """Name of its file in the repository."""
+        return f"{self.name}-{self.version}.tgz"
+
+    def packed(self) -> bytes:
+        """Its archive, as `helm package` would write it, with the same bytes each time."""
+        about = {"apiVersion": "v2", "name": self.name, "version": self.version, "type": "application"}
+        content = io.BytesIO()
+        with tarfile.open(fileobj=content, mode="w") as archive:
+            for path, text in {"Chart.yaml": yaml.safe_dump(about), **self.files}.items():
+                entry = tarfile.TarInfo(f"{self.name}/{path}")
+                entry.size = len(text.encode())
+                archive.addfile(entry, io.BytesIO(text.encode()))
+        return gzip.compress(content.getvalue(), mtime=0)
+
+
+def index(charts: Sequence[StandIn], address: str) -> str:
+    """What a repository says of its charts: https://helm.sh/docs/topics/chart_repository/"""
+    entries = {
+        chart.name: [
+            {
+                "apiVersion": "v2",
+                "name": chart.name,
+                "version": chart.version,
+                "urls": [f"{address}/{chart.archive}"],
+            }
+        ]
+        for chart in charts
+    }
+    return yaml.safe_dump({"apiVersion": "v1", "entries": entries})
+
+
+@contextmanager
+def repository(charts: Sequence[StandIn]) -> Generator[str]:
+    """Serves charts as long as it is open, at the address that it gives."""
+    served: dict[str, bytes] = {}
+
+    with serving_content(served.get) as address:
+        served |= {f"/{chart.archive}": chart.packed() for chart in charts}
+        served["/index.yaml"] = index(charts, address).encode()
+        yield address
+
+
+_OK, _UNAVAILABLE = 200, 503
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request to judge an object.
+
+    Attributes:
+        dry_run: nothing would have been kept of it.
+        allowed: False where the webhook did not judge yet, and so the API server refused.
+    """
+
+    kind: str
+    name: str
+    dry_run: bool
+    allowed: bool
+
+
+@dataclass
+class Webhook:
+    """What a webhook was asked, in that order.
+
+    Attributes:
+        address: its URL.
+        refusals: how many requests it does not answer at first.
+    """
+
+    address: str
+    refusals: int
+    asked: list[Asked] = field(default_factory=list[Asked])
+    _lock: Lock = field(default_factory=Lock)
+
+    def judge(self, request: Any) -> bool:
+        """Whether a request is answered, as a review's `request` says it; whatever is judged is allowed."""
+        with self._lock:
+            allowed = len(self.asked) >= self.refusals
+            name, kind = request.get("name", ""), request["kind"]["kind"]
+            self.asked.append(Asked(kind, name, bool(request.get("dryRun")), allowed))
+            return allowed
+
+
+@contextmanager
+def webhook(certificate: Path, key: Path, refusals: int) -> Generator[Webhook]:
+    """Serves a webhook on the loopback as long as it is open."""
+
+    class Judge(Handler):
+        def do_POST(self) -> None:  # noqa: N802 - the base class gives the name
+            review = json.loads(self.body())
+            allowed = found.judge(review["request"])
+            answer = {**review, "response": {"uid": review["request"]["uid"], "allowed": True}}
+            content = json.dumps(answer).encode() if allowed else b"starting"
+            self.answer(_OK if allowed else _UNAVAILABLE, content, ("Content-Type", "application/json"))
+
+    with serving(Judge, (certificate, key)) as address:
+        found = Webhook(f"{address}/judge", refusals)
+        yield found
+
 
 _VALUES: Final = "crds: {additionalAnnotations: {}}\n"
 """The one value of ours that a stand-in follows, under the name that KEDA's chart has for it."""

@@ -29,7 +29,7 @@ def files(folder: Path) -> dict[str, bytes]:
 # Preview.
 
 
-def test_the_preview_of_a_good_stack_shows_a_tree_and_writes_each_object(project: Project, tmp_path: Path) -> None:
+def test_preview_shows_tree_and_writes_each_object(project: Project, tmp_path: Path) -> None:
     seen = tenancy("preview", "good", "--out", tmp_path / "out", project=project.folder)
     assert (seen.exit_code, seen.stderr) == (0, "")
     assert "gpu-tenancy/good" in seen.stdout
@@ -42,9 +42,7 @@ def test_the_preview_of_a_good_stack_shows_a_tree_and_writes_each_object(project
     assert {"_cluster/namespace-vision.yaml", "_cluster/clusterqueue-speech.yaml"} <= written.keys()
 
 
-def test_the_same_stack_gives_the_same_bytes_and_an_edit_only_its_own_difference(
-    project: Project, tmp_path: Path
-) -> None:
+def test_previews_differ_only_by_the_edit(project: Project, tmp_path: Path) -> None:
     def written() -> dict[str, bytes]:
         assert tenancy("preview", "good", "--out", tmp_path / "out", project=project.folder).exit_code == 0
         return files(tmp_path / "out")
@@ -64,7 +62,7 @@ def test_the_same_stack_gives_the_same_bytes_and_an_edit_only_its_own_difference
     ]
 
 
-def test_an_invalid_stack_reports_every_error_and_writes_that_alone(project: Project, tmp_path: Path) -> None:
+def test_invalid_stack_reports_every_error_and_writes_no_object(project: Project, tmp_path: Path) -> None:
     sections = small()
     sections["teams"]["vision"]["gpus"]["h100"]["guaranteed"] = 24
     sections["teams"]["speech"]["teir"] = "critical"
@@ -220,7 +218,7 @@ def versions(home: Home, stack: str) -> Mapping[str, tuple[object, object]]:
         return found
 
 
-def test_up_again_changes_nothing_an_edit_is_applied_and_down_removes_everything(home: Home) -> None:
+def test_up_is_idempotent_and_down_removes_everything(home: Home) -> None:
     # One test: each step needs the one before it, and a platform of its own for each would take a minute more.
     comes_up(home)
     stays(home)

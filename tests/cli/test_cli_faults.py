@@ -104,7 +104,7 @@ def leaves_nothing(home: Home) -> None:
 
 
 @slow
-def test_after_a_kill_two_at_once_end_in_one_platform_and_down_waits_for_up(home: Home) -> None:
+def test_parallel_runs_after_a_kill_end_in_one_platform(home: Home) -> None:
     # One test, because each needs a platform, and the end of one is a good beginning for the next.
     kill(home, Point("applying", 0.1, "up"))
 

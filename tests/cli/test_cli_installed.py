@@ -122,15 +122,13 @@ def test_the_wheel_has_one_name_and_no_links(installed: Installed) -> None:
 
 
 @pytest.mark.slow
-def test_a_wheel_of_the_tree_is_the_same_as_that_of_the_source_distribution(
-    installed: Installed, tmp_path: Path
-) -> None:
+def test_wheel_of_tree_equals_wheel_of_sdist(installed: Installed, tmp_path: Path) -> None:
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path)
     (wheel,) = tmp_path.glob("*.whl")
     assert wheel.read_bytes() == installed.wheel.read_bytes()
 
 
-def test_a_new_project_has_a_program_a_stack_policy_settings_a_workflow_and_a_test(installed: Installed) -> None:
+def test_new_project_has_all_its_files(installed: Installed) -> None:
     files = {str(file.relative_to(installed.project)) for file in installed.project.rglob("*") if file.is_file()}
     assert files >= {
         "Pulumi.yaml",
@@ -150,9 +148,7 @@ def test_a_new_project_has_a_program_a_stack_policy_settings_a_workflow_and_a_te
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cloud", ["", "aws", "azure", "gcp"])
-def test_a_new_project_is_green_with_the_commands_that_are_printed_and_in_its_first_pull_request(
-    installed: Installed, tmp_path: Path, cloud: str
-) -> None:
+def test_new_project_passes_its_printed_commands_and_workflow(installed: Installed, tmp_path: Path, cloud: str) -> None:
     options = ("--cloud", cloud) if cloud else ()
     made = installed.run("tenancy", "stack", "init", "my-platform", *options, folder=tmp_path)
     commands = made.stdout.partition("\nnext:\n")[2]
@@ -340,9 +336,7 @@ def test_the_folder_of_a_pack_is_printed_for_pulumi(installed: Installed) -> Non
 
 
 @pytest.mark.slow
-def test_the_plugin_of_the_page_on_other_languages_serves_the_components_of_the_package(
-    installed: Installed, tmp_path: Path
-) -> None:
+def test_documented_plugin_serves_components_of_package(installed: Installed, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "languages.md").read_text(encoding="utf-8")
     files = re.findall(r"^```\w*\n# file: (\S+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert [name for name, _ in files] == ["__main__.py", "PulumiPlugin.yaml", "requirements.txt"]
@@ -393,7 +387,7 @@ def test_the_registry_of_images_is_that_of_the_example(tmp_path: Path) -> None:
         start(tmp_path / "other", Choices(registry="Docker Hub"))
 
 
-def test_workflows_of_a_new_project_are_right_and_pin_what_this_repositorys_do(tmp_path: Path, report: Report) -> None:
+def test_workflows_of_new_project_pin_what_ours_pin(tmp_path: Path, report: Report) -> None:
     start(tmp_path / "github", Choices())
     workflows = sorted((tmp_path / "github/.github/workflows").glob("*.yaml"))
     done = run_tool(actionlint(report), "-no-color", *workflows, cwd=tmp_path / "github")

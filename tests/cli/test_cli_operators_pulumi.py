@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 from builders import EXISTING, Data, pool, server, team
-from chart_repository import StandIn, repository
 from players import Kubelet, Operator, played
 from program_on_cli import OnCli, Step
-from stand_in_webhook import Asked, Webhook, webhook
-from stand_ins import stand_in, webhook_template
+from stand_ins import Asked, StandIn, Webhook, repository, stand_in, webhook, webhook_template
 
 from gpu_tenancy.base.json import text_at
 from gpu_tenancy.base.progress import Report
@@ -134,7 +132,7 @@ def begun(steps: list[Step], kind: str, name: str = "") -> int:
     return min(of(steps, kind, name))
 
 
-def test_objects_wait_for_a_successful_dry_run_of_the_operators_webhook(scene: Scene) -> None:
+def test_objects_wait_for_dry_run_of_operator_webhook(scene: Scene) -> None:
     probe = Asked("ResourceFlavor", "gpu-tenancy-gate", dry_run=True, allowed=False)
     asked = scene.webhook.asked
     assert asked[: REFUSALS + 1] == [probe] * REFUSALS + [Asked(probe.kind, probe.name, dry_run=True, allowed=True)]
@@ -151,7 +149,7 @@ def test_a_webhook_that_is_not_ready_is_retried(scene: Scene) -> None:
     assert len(refused) >= 1 + REFUSALS
 
 
-def test_the_next_operator_begins_when_the_gate_of_the_one_before_has_ended(scene: Scene) -> None:
+def test_next_operator_waits_for_gate_of_previous_one(scene: Scene) -> None:
     assert ended(scene.steps, ":Job", "kueue-gate") < begun(scene.steps, ":Release", "keda")
     assert ended(scene.steps, ":Release", "keda") < begun(scene.steps, ":ScaledObject")
     assert ended(scene.steps, ":Release", "kube-prometheus-stack") < begun(scene.steps, ":PrometheusRule")
@@ -167,7 +165,7 @@ def releases(cluster: Cluster) -> set[str]:
     return {text_at(one, "metadata", "labels", "name") for one in found}
 
 
-def test_a_release_that_leaves_the_stack_stays_with_its_definitions_and_their_objects(scene: Scene) -> None:
+def test_removed_release_keeps_definitions_and_objects(scene: Scene) -> None:
     cluster = scene.cluster
     definitions = names(cluster, *DEFINITION)
     before = {kind: names(cluster, KUEUE, kind) for kind in KUEUE_KINDS}
@@ -182,7 +180,7 @@ def test_a_release_that_leaves_the_stack_stays_with_its_definitions_and_their_ob
     assert {kind: names(cluster, KUEUE, kind) for kind in KUEUE_KINDS} == before
 
 
-def test_objects_are_deleted_before_the_operator_that_clears_their_finalizers(scene: Scene) -> None:
+def test_deletes_objects_before_operator_of_finalizers(scene: Scene) -> None:
     cluster = scene.cluster
     definitions = names(cluster, *DEFINITION)
     steps = scene.program.destroy()

@@ -124,7 +124,7 @@ def test_a_breach_of_our_own_pack_names_place_value_and_mend(project: Project, t
         ),
     ],
 )
-def test_an_invalid_configuration_is_exit_code_1_with_all_problems(
+def test_invalid_configuration_reports_all_problems(
     project: Project, theirs: Path, rules: dict[str, object], words: str
 ) -> None:
     seen = tenancy("preview", "good", "--policy", f"{theirs}={config(theirs, **rules)}", project=project.folder)

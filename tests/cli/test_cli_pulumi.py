@@ -132,7 +132,7 @@ def having(folder: Path, text: str) -> list[Path]:
 
 
 @pytest.mark.pulumi
-def test_a_secret_of_the_config_is_in_the_cluster_and_in_no_file_nor_output(
+def test_config_secret_is_in_cluster_but_no_file_or_output(
     platform: Platform, cluster: Cluster, project: Project
 ) -> None:
     def run(*arguments: str) -> tuple[int, str]:
@@ -180,7 +180,7 @@ def a_pulumi(folder: Path, events: str, code: int = 0) -> PulumiCli:
     return PulumiCli(str(program), folder / "own", ROOT)
 
 
-def test_its_state_and_config_are_in_a_folder_of_their_own_and_name_the_embedded_cluster(tmp_path: Path) -> None:
+def test_state_and_config_have_their_own_folder(tmp_path: Path) -> None:
     cli = a_pulumi(
         tmp_path, '{"resOutputsEvent": {"metadata": {"op": "create", "type": "kubernetes:core/v1:Namespace"}}}'
     )
@@ -204,7 +204,7 @@ def test_only_the_lock_of_a_run_that_has_ended_is_removed(tmp_path: Path) -> Non
     assert [call[0] for call in calls] == ["stack", "up", "stack", "cancel", "up"]
 
 
-def test_half_written_attributes_of_the_state_are_removed_only_after_a_killed_run(tmp_path: Path) -> None:
+def test_removes_partial_attributes_only_after_a_kill(tmp_path: Path) -> None:
     cli = a_pulumi(tmp_path, "")
     state = cli.folder / "state" / ".pulumi"
     lock, torn, whole = (
@@ -229,7 +229,7 @@ def ended() -> int:
     return int(done.stdout)
 
 
-def test_only_kubernetes_objects_are_counted_and_other_lines_passed_over(tmp_path: Path) -> None:
+def test_counts_only_kubernetes_objects(tmp_path: Path) -> None:
     events = """
         warning: not an event
         {"resOutputsEvent": {"metadata": {"op": "update", "type": "kubernetes:core/v1:ResourceQuota"}}}

@@ -81,7 +81,7 @@ def kill(cli: PulumiCli, platform: Platform, cluster: Cluster, objects: list[Ref
 
 @pytest.mark.official
 @pytest.mark.parametrize("after", Random(20).sample(range(1, 25), KILLS))  # noqa: S311 - the same points in each run
-def test_after_a_killed_deployment_the_next_one_ends_in_the_same_objects(
+def test_deployment_after_a_kill_ends_in_same_objects(
     platform: Platform, cluster: Cluster, project: Project, cli: PulumiCli, after: int
 ) -> None:
     objects = references(project)
@@ -97,7 +97,7 @@ def test_after_a_killed_deployment_the_next_one_ends_in_the_same_objects(
 
 
 @pytest.mark.official
-def test_objects_of_our_apply_are_refused_with_lines_to_adopt_them(
+def test_applied_objects_are_refused_with_lines_to_adopt(
     platform: Platform, cluster: Cluster, project: Project, cli: PulumiCli, tmp_path: Path
 ) -> None:
     objects = references(project)

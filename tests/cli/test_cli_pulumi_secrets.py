@@ -79,7 +79,7 @@ def checksum(cluster: Cluster) -> str:
 
 
 @pytest.mark.pulumi
-def test_values_of_the_config_reach_their_secret_and_no_file_nor_output(author: Author, cluster: Cluster) -> None:
+def test_config_values_reach_secret_but_no_file_or_output(author: Author, cluster: Cluster) -> None:
     author.pulumi("stack", "init")
     author.set(FIRST)
     author.pulumi("preview", "--diff")
@@ -136,9 +136,7 @@ def test_an_error_of_the_api_server_about_a_secret_has_no_value(author: Author) 
 
 
 @pytest.mark.pulumi
-def test_up_on_the_embedded_platform_has_a_placeholder_for_an_encrypted_value(
-    author: Author, cluster: Cluster, tmp_path: Path
-) -> None:
+def test_embedded_up_has_placeholder_for_encrypted_value(author: Author, cluster: Cluster, tmp_path: Path) -> None:
     author.pulumi("stack", "init")
     author.set(FIRST)
     program = find_pulumi()

@@ -52,7 +52,7 @@ def test_another_stack_stays_without_replace(laden: Platform, tmp_path: Path) ->
     assert files(laden) == before
 
 
-def test_another_stack_stays_where_the_new_one_is_wrong_or_its_programs_cannot_be_had(
+def test_other_stack_stays_if_new_one_cannot_run(
     laden: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project, before = Project.at(tmp_path / "project"), files(laden)

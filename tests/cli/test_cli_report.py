@@ -1,4 +1,4 @@
-"""The report of `tenancy local up`: one self-contained page."""
+"""`tenancy local up`: its report, one self-contained page, and the order of jobs in a queue."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,11 +9,14 @@ from builders import GPU, pool, server, stack, team
 from page_reader import Page, well_formed
 from rendered_stacks import stack_of_repository
 
+from gpu_tenancy.base.json import Json
 from gpu_tenancy.base.output import Output
+from gpu_tenancy.engine.objects import KubernetesObject
 from gpu_tenancy.local import show
 from gpu_tenancy.local.checks import Check
 from gpu_tenancy.local.next_steps import next_steps
 from gpu_tenancy.local.report import write_report
+from gpu_tenancy.local.settling import in_turns
 from gpu_tenancy.local.summary import Budget, Holding, Summary, Supply
 from gpu_tenancy.local.up import Outcome
 from gpu_tenancy.local.verdict import Composition
@@ -121,7 +124,7 @@ def test_terminal_and_page_count_what_was_not_checked(
     assert [text for text in texts if "checks passed" in text.lower()] == ([title] if "checks" in title else [])
 
 
-def test_next_steps_are_about_a_pending_workload_and_a_job_of_its_team(outcome: Outcome, tmp_path: Path) -> None:
+def test_next_steps_name_pending_workload_and_job(outcome: Outcome, tmp_path: Path) -> None:
     pending = replace(outcome, summary=replace(SUMMARY, pending=(("other", "x"), ("ml-research", "finetune"))))
     file = tmp_path / "job.yaml"
     assert next_steps(pending, tmp_path) == (
@@ -144,3 +147,15 @@ def test_next_steps_name_a_pending_burst(outcome: Outcome, tmp_path: Path) -> No
     summary = replace(SUMMARY, pending=(("a", "chat-burst"),))
     result = replace(outcome, preview=replace(outcome.preview, stack=loaded), summary=summary)
     assert next_steps(result, tmp_path)[:2] == ("usage a", "why a/chat-burst")
+
+
+def an_object(name: str, queue: str = "") -> KubernetesObject:
+    labels: dict[str, Json] = {"kueue.x-k8s.io/queue-name": queue} if queue else {}
+    return KubernetesObject({"kind": "Job", "metadata": {"name": name, "namespace": queue, "labels": labels}}, name)
+
+
+def test_workloads_of_a_queue_follow_one_another_in_their_order() -> None:
+    jobs = [an_object("first", "a"), an_object("second", "a"), an_object("other", "b"), an_object("third", "a")]
+    wave = [an_object("claim"), *jobs, an_object("service")]
+    names = [[item.name for item in turn] for turn in in_turns([[an_object("namespace")], wave])]
+    assert names == [["namespace"], ["claim", "first", "other", "service"], ["second"], ["third"]]

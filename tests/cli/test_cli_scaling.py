@@ -124,7 +124,7 @@ def test_metrics_server_runs_where_a_server_scales_on_cpu() -> None:
     assert "metrics-server" not in choosing.rows_of(Tree(load(Source(stack()))))
 
 
-def test_pods_use_a_tenth_of_their_requests_and_nodes_their_pods_and_a_little(metered: Metered) -> None:
+def test_simulated_use_of_pods_and_nodes(metered: Metered) -> None:
     # A rate over the 10 s between two measurements is wrong by as much as one of them comes late.
     request = metered.plan.teams[0].servers[0].pod.amounts["cpu"]
 
@@ -153,7 +153,7 @@ def test_the_api_server_checks_the_certificate_of_metrics_server(metered: Metere
     metered.cluster.wait_for(lambda: _available(metered.cluster), what="metrics-server to be served")
 
 
-def test_the_kinds_of_a_slow_server_are_served_once_it_is_brought(metered: Metered) -> None:
+def test_waits_for_kinds_of_slow_server(metered: Metered) -> None:
     service = metered.cluster.get(*API_SERVICE) or {}
     metered.cluster.delete(API_SERVICE)
     with stopped(metered):
@@ -209,7 +209,7 @@ def test_metrics_server_has_the_rights_of_its_chart_only(metered: Metered) -> No
             own.list("v1", "Secret")
 
 
-def test_a_server_grows_to_its_limit_and_shrinks_and_everything_is_as_before(metered: Metered) -> None:
+def test_server_scales_to_limit_and_is_restored(metered: Metered) -> None:
     (pod,) = metered.pods()
     metered.cluster.patch(Reference.of(pod), {"metadata": {"annotations": {USAGE: "1500m"}}})
     before = metered.cluster.get(*SCALER)
@@ -246,9 +246,7 @@ def _settled(scaler: Manifest) -> tuple[Json, list[Json]]:
     return at(scaler, "metadata", "annotations"), owners
 
 
-def test_a_server_that_does_not_grow_in_time_breaks_the_promise_and_is_restored(
-    metered: Metered, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_server_breaks_promise_and_is_restored(metered: Metered, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scaling, "PATIENCE", 1.0)  # less than between two measurements
     monkeypatch.setattr(scaling, "_OVERLOAD", 0.01)  # which one pod carries
     before = metered.cluster.get(*SCALER)
@@ -294,7 +292,7 @@ def test_a_run_that_was_killed_is_undone_by_the_next_one(metered: Metered) -> No
     assert metered.deploy() == {"unchanged"}
 
 
-def test_a_run_that_was_killed_is_undone_by_the_next_deployment_without_a_conflict(metered: Metered) -> None:
+def test_next_deployment_undoes_a_killed_run(metered: Metered) -> None:
     own = (metered.cluster.get(*SCALER) or {})["spec"]
     killed(metered)
     withdraw(metered.cluster)  # as `tenancy local up` does first

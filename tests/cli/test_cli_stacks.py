@@ -1,16 +1,29 @@
-"""Commands about stack files, as people and pipelines run them."""
+"""Commands about stack files, and `tenancy cluster charts`, as people and pipelines run them."""
 
+import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from builders import Data
 from cli_builders import Project, git, small, tenancy
 from object_server import serving
+from repository import ROOT
+from stand_ins import StandIn
+from stand_ins import repository as serve
 from typer.testing import Result
 
+from gpu_tenancy.base.answer import Form
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.cli.charts import ChartPin, chart_pins, chart_rows
 from gpu_tenancy.cluster.reading import KUEUE
+from gpu_tenancy.doctor import results
 from gpu_tenancy.embedded.platform import Carried, Platform
+from gpu_tenancy.engine.project import preview
+from gpu_tenancy.engine.releases import helm_releases
+from gpu_tenancy.model.catalogue.operators import charts
+from gpu_tenancy.model.catalogue.releases import cloud_charts
 from gpu_tenancy.model.names import STACK
 
 pytestmark = pytest.mark.process
@@ -38,7 +51,7 @@ def raised() -> Data:
 # Validate.
 
 
-def test_all_stacks_are_validated_and_a_wrong_one_among_them_is_exit_code_1(project: Project) -> None:
+def test_validates_all_stacks_and_fails_for_one(project: Project) -> None:
     assert (run(project, "stack", "validate").stdout, run(project, "stack", "validate").exit_code) == ("✓ good\n", 0)
     wrong = small()
     wrong["teams"]["speech"]["gpus"] = {"l4": {"guaranteed": 9}}
@@ -52,7 +65,7 @@ def test_all_stacks_are_validated_and_a_wrong_one_among_them_is_exit_code_1(proj
 # Explain.
 
 
-def test_a_teams_numbers_are_explained_by_the_lines_of_the_only_stack_that_has_it(project: Project) -> None:
+def test_explains_numbers_of_team_by_lines_of_its_stack(project: Project) -> None:
     seen = run(project, "stack", "explain", "speech")
     assert (seen.exit_code, seen.stderr) == (0, "")
     text = Path(project.folder, "stacks/Pulumi.good.yaml").read_text(encoding="utf-8")
@@ -162,9 +175,78 @@ def test_a_missing_base_is_an_error_without_output(project: Project) -> None:
     assert "error: nowhere: git rev-parse failed: " in seen.stderr
 
 
-def test_a_file_in_the_way_of_the_report_is_an_error_and_not_a_trace(project: Project, tmp_path: Path) -> None:
+def test_file_in_the_way_of_report_is_an_error(project: Project, tmp_path: Path) -> None:
     file = tmp_path / "out"
     file.write_text("mine", encoding="utf-8")
     seen = run(project, "preview", "good", "--out", file)
     assert (seen.exit_code, file.read_text(encoding="utf-8")) == (1, "mine")
     assert seen.stderr.startswith("error: ")
+
+
+KEDA = StandIn("keda", "2.20.2", {"values.yaml": "{}\n"})
+DIGEST = f"sha256:{hashlib.sha256(KEDA.packed()).hexdigest()}"
+OTHER = f"sha256:{'0' * 64}"
+IN_HTTP = ChartPin("keda", "keda", "", "2.20.2", DIGEST, "operators.keda.digest")
+IN_OCI = ChartPin("kueue", "oci://example.com/kueue", "", "0.19.2", DIGEST, "operators.kueue.digest")
+
+
+def test_compares_archive_of_http_repository_with_digest() -> None:
+    with serve([KEDA]) as address:
+        (row,) = chart_rows([replace(IN_HTTP, repository=address)])
+    assert (row.subject, row.needed, row.verdict, row.fix) == ("keda 2.20.2", DIGEST, "OK", "")
+
+
+def test_reports_both_digests_of_changed_archive() -> None:
+    with serve([KEDA]) as address:
+        (row,) = chart_rows([replace(IN_HTTP, repository=address, digest=OTHER)])
+    assert (row.verdict, row.needed) == ("missing", OTHER)
+    assert row.available == f"another archive: {address}/keda-2.20.2.tgz has {DIGEST}"
+    assert row.fix == (
+        "do not deploy; ask the publisher why the archive changed, and if it is right, set operators.keda.digest: "
+        f"{DIGEST}"
+    )
+
+
+def test_names_digest_of_chart_without_one() -> None:
+    with serve([KEDA]) as address:
+        (row,) = chart_rows([replace(IN_HTTP, repository=address, digest=None)])
+    assert row.verdict == "unknown"
+    assert row.fix == f"compare it with the publisher's digest, then set operators.keda.digest: {DIGEST}"
+    (row,) = chart_rows([replace(IN_OCI, digest=None)])
+    assert row.verdict == "unknown"
+    assert "`helm pull oci://example.com/kueue --version 0.19.2`" in row.fix
+
+
+def test_the_digest_of_an_oci_chart_is_left_to_helm() -> None:
+    (row,) = chart_rows([IN_OCI])
+    assert (row.verdict, row.available) == ("OK", "checked by Helm")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": "2.20.3"}, r": no chart keda 2\.20\.3; correct the version"),
+        ({"chart": "other"}, r": no chart other 2\.20\.2; correct the version"),
+        ({"repository": "http://example.com"}, r"http://example\.com/index\.yaml: not an https URL; use"),
+        ({"repository": "http://127.0.0.1:1"}, r"http://127\.0\.0\.1:1/index\.yaml: cannot be downloaded \(.*; check"),
+    ],
+)
+def test_a_chart_that_cannot_be_compared_is_an_error(change: dict[str, str], message: str) -> None:
+    with serve([KEDA]) as address, pytest.raises(ConsoleError, match=message):
+        list(chart_rows([replace(replace(IN_HTTP, repository=address), **change)]))
+
+
+@pytest.mark.parametrize("stack", ["prod-aws", "prod-azure", "prod-gcp"])
+def test_compares_every_release_with_the_catalogue(stack: str) -> None:
+    shown = preview(stack, ROOT)
+    pins = chart_pins(shown.stack, helm_releases(shown.rendered))
+    assert {pin.name for pin in pins} >= {"kueue", "kube-prometheus-stack", "keda"}
+    rows = {**cloud_charts(), **charts()}
+    for pin in pins:
+        assert (pin.digest, pin.version) == (rows[pin.name].digest, rows[pin.name].version), pin.name
+        assert pin.place
+
+
+def test_rows_are_shown_as_those_of_the_preflight(capsys: pytest.CaptureFixture[str]) -> None:
+    results.conclude(list(chart_rows([IN_OCI])), Form.JSON)
+    assert json.loads(capsys.readouterr().out)[0]["verdict"] == "OK"

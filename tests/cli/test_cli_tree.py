@@ -1,14 +1,26 @@
-"""The tree of commands: groups, and the names that texts of the repository print."""
+"""The tree of commands, what each start loads, the project it is about, and kubectl's errors."""
 
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from subprocess import run
+from typing import Any, cast
 
 import pytest
-from cli_builders import tenancy
+from builders import EXISTING
+from cli_builders import Project, small, tenancy
 from command_lines import GROUPS, TREE
+from test_components_storage import CREATED
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.json import at
+from gpu_tenancy.base.patience import PATIENCE, patient
+from gpu_tenancy.cli.kubectl import Kubectl
+from gpu_tenancy.engine.project import preview
+from gpu_tenancy.model.project import project_folder, project_name, read_stack, stack_names
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,3 +64,165 @@ def test_every_command_that_a_text_names_exists() -> None:
         if first not in TREE.commands or (second and second not in GROUPS.get(first, {second})):
             wrong.add((name, line))
     assert wrong == set()
+
+
+LIGHT = ("gpu_tenancy.base", "gpu_tenancy.cli", "gpu_tenancy.model.names")
+"""What `tenancy --help` may load."""
+
+
+def loaded(module: str) -> set[str]:
+    """The modules that are loaded with one."""
+    code = f"import {module}, sys; print(*sys.modules)"
+    return {*run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()}
+
+
+@pytest.mark.process
+def test_help_loads_neither_model_nor_client() -> None:
+    found = loaded("gpu_tenancy.cli.main")
+    own = {name for name in found if name.startswith("gpu_tenancy.")}
+    assert "gpu_tenancy.cli.main" in own
+    assert {name for name in own if not name.startswith(LIGHT)} == {"gpu_tenancy.model"}
+    assert not {"kubernetes", "pulumi", "pydantic"} & found
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("module", ["explain.show", "explain.why", "explain.fit", "jobs.listing", "survey.survey"])
+def test_questions_to_a_cluster_load_no_schema_of_stacks(module: str) -> None:
+    found = loaded(f"gpu_tenancy.{module}")
+    assert f"gpu_tenancy.{module}" in found
+    assert not {name for name in found if name.startswith("gpu_tenancy.model.spec")}
+
+
+LOG = "E1127 05:12:01.123456   12345 websocket.go:296] Unknown stream id 1, discarding message"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (f"{LOG}\nerror: pod lab-0 has no container smi", ": error: pod lab-0 has no container smi"),
+        (LOG, ""),
+        ("E1127 is not a container", ": E1127 is not a container"),
+    ],
+    ids=["log and reason", "log", "no log"],
+)
+def test_a_reason_is_what_kubectl_answers_and_not_what_it_logs(tmp_path: Path, said: str, reason: str) -> None:
+    program = tmp_path / "kubectl"
+    program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{said}\nEND\nexit 1\n", encoding="utf-8")
+    program.chmod(0o755)
+    with pytest.raises(ConsoleError) as raised:
+        Kubectl(tmp_path / "kubeconfig", (str(program),)).run("exec", "lab-0", fix="see `tenancy logs`")
+    assert raised.value.what == f"`{program} exec lab-0` failed{reason}"
+
+
+def test_who_has_patience_waits_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(PATIENCE)
+    assert patient(60) == 60
+    monkeypatch.setenv(PATIENCE, "2.5")
+    assert patient(60) == 150
+
+
+@pytest.mark.parametrize("given", ["0.5", "-3", "nan", "inf", "long"])
+def test_patience_that_is_no_number_from_1_is_named(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    monkeypatch.setenv(PATIENCE, given)
+    with pytest.raises(ConsoleError, match=f"GPU_TENANCY_PATIENCE is '{given}', not a number from 1"):
+        patient(60)
+
+
+@pytest.mark.parametrize("place", [".", "stacks", "stacks/of/a/team"])
+def test_finds_project_from_any_of_its_folders(project: Project, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    subfolder = project.folder / place
+    subfolder.mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(subfolder)
+    assert project_folder() == project.folder
+    assert stack_names() == ["good"]
+
+
+def test_the_nearest_of_nested_projects_is_taken(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = Project.at(project.folder / "inner")
+    monkeypatch.chdir(inner.folder / "stacks")
+    assert project_folder() == inner.folder
+
+
+def test_without_a_project_the_error_names_the_ways_to_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConsoleError) as refused:
+        project_folder()
+    assert refused.value.what == f"{tmp_path}: no Pulumi.yaml in this folder or its parents"
+    assert refused.value.fix.startswith("change to a Pulumi project, specify one with --project")
+    assert "`tenancy stack init FOLDER`" in refused.value.fix
+
+
+def test_a_folder_named_pulumi_yaml_is_not_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "Pulumi.yaml").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConsoleError, match=r"no Pulumi\.yaml"):
+        project_folder()
+
+
+def test_a_specified_folder_is_taken_from_anywhere(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert project_folder(project.folder) == project.folder
+    assert project_name(project.folder) == "gpu-tenancy"
+
+
+def test_a_specified_folder_must_be_a_project_itself(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither its parents nor the working directory are searched then."""
+    monkeypatch.chdir(project.folder)
+    stacks = project.folder / "stacks"
+    with pytest.raises(ConsoleError) as refused:
+        project_folder(stacks)
+    assert str(refused.value) == (
+        f"{stacks}: no Pulumi.yaml in this folder; specify the folder of a Pulumi project with --project"
+    )
+
+
+def test_a_project_without_stacks_shows_how_to_add_one(tmp_path: Path) -> None:
+    folder = Project.at(tmp_path / "project").folder
+    with pytest.raises(ConsoleError) as refused:
+        stack_names(folder)
+    assert str(refused.value) == f"{folder / 'stacks'}: no stack files; add a file stacks/Pulumi.NAME.yaml"
+    (folder / "stacks").rmdir()
+    with pytest.raises(ConsoleError, match="no stack files"):
+        stack_names(folder)
+
+
+def test_unknown_stack_names_the_nearest_and_its_file(project: Project) -> None:
+    with pytest.raises(ConsoleError) as refused:
+        read_stack("god", project.folder)
+    assert refused.value.what == "stack god does not exist"
+    assert "did you mean 'good'?" in refused.value.fix
+    assert refused.value.fix.endswith("or add stacks/Pulumi.god.yaml")
+
+
+def test_embedded_rights_follow_operators_of_stack(project: Project) -> None:
+    """Also where no job of the stack needs the operator, as in a worker of MultiKueue."""
+    only = {"name": "worker", "stack": "worker", "secret": "kubeconfig"}
+    project.write("hub", {"cluster": dict(EXISTING), "multikueue": {"workers": [only]}})
+    project.write("worker", {**small(), "operators": {"lws": "installed"}, "multikueue": {"manager": "hub"}})
+    roles = {
+        item.name: {resource for rule in cast("Any", item.manifest)["rules"] for resource in rule["resources"]}
+        for item in preview("worker", project.folder, onto=project.folder / "kubeconfig").objects
+        if item.kind == "ClusterRole"
+    }
+    assert "leaderworkersets" in roles["gpu-tenancy-multikueue"]
+    assert "trainjobs" not in roles["gpu-tenancy-multikueue"]
+
+
+def test_storage_classes_and_snapshots_run_embedded(project: Project) -> None:
+    sections = small(cluster=CREATED)
+    sections["teams"]["vision"]["storage"] = {
+        "plain": {"size": "1Gi"},
+        "named": {"size": "1Gi", "class": "gp3", "keep": False},
+        "taken": {"size": "1Gi", "snapshots": "0 3 * * *"},
+    }
+    project.write("good", sections)
+    found = preview("good", project.folder, onto=project.folder / "kubeconfig").objects
+    classes = {
+        one.name: at(one.manifest, "spec", "storageClassName") for one in found if one.kind == "PersistentVolumeClaim"
+    }
+    assert classes == {"plain": None, "named": "gpu-tenancy-gp3-deleted", "taken": "gpu-tenancy-gp3"}
+    (cron_job,) = (one for one in found if one.kind == "CronJob")
+    assert "gpu-tenancy-gp3" in str(cron_job.manifest)

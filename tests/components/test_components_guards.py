@@ -15,7 +15,7 @@ from components.guards import DEFAULTS, sources
 from components.guards.cel import KINDS, literal, queue_place
 from components.guards.sources import mutation
 from components.guards.sources import spec as filled
-from gpu_tenancy.base.tables import read_table
+from gpu_tenancy.model.yaml import read_table
 
 PODS = [
     "amount",

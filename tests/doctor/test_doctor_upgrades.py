@@ -8,8 +8,7 @@ from builders import stack
 
 from gpu_tenancy.doctor.results import Row
 from gpu_tenancy.doctor.upgrades import upgrade_rows
-from gpu_tenancy.kube.client import Cluster
-from gpu_tenancy.kube.discovery import Resource
+from gpu_tenancy.kube.client import Cluster, Resource
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.model.catalogue.operators import Probe
 from gpu_tenancy.model.load import load

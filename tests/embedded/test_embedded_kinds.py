@@ -7,10 +7,10 @@ import platformdirs
 import pytest
 
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.embedded.definitions import fetch
 from gpu_tenancy.embedded.definitions.pins import read_pins
 from gpu_tenancy.model.kinds import Step, WorkloadKind, kinds
+from gpu_tenancy.model.yaml import read_table
 
 OF_FORM = {"[]": "items", "{}": "additionalProperties"}
 

@@ -12,7 +12,7 @@ from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.jobs.job_files import read_job
 from gpu_tenancy.jobs.submitting import Wish, job_of
 from gpu_tenancy.model.source import read_file
-from gpu_tenancy.model.written import read_yaml
+from gpu_tenancy.model.yaml import read_yaml
 
 JOB = """\
 nightly:

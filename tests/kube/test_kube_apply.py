@@ -1,3 +1,5 @@
+"""Objects that are applied, replaced, refused or taken over."""
+
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Timer
@@ -10,10 +12,11 @@ from cluster_builders import (
     a_definition,
     a_job,
     an_object,
+    created_by,
     live,
 )
 
-from gpu_tenancy.base.json import text_at
+from gpu_tenancy.base.json import at, text_at
 from gpu_tenancy.kube.apply import ApplyError, Change, apply
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.inventory import Entry, Inventory
@@ -55,9 +58,7 @@ def test_unchanged_objects_are_not_sent_again(
     assert actions(again) == [("gpus", "unchanged"), ("runner", "unchanged")]
 
 
-def test_without_the_inventory_an_object_is_still_ours_and_unchanged(
-    cluster: Cluster, namespace: str, inventory: Path
-) -> None:
+def test_object_is_ours_without_inventory(cluster: Cluster, namespace: str, inventory: Path) -> None:
     quota = an_object("v1", "ResourceQuota", "gpus", namespace, spec={"hard": {"requests.nvidia.com/gpu": "8"}})
     apply(cluster, [[quota]], inventory)
     inventory.unlink()
@@ -95,9 +96,7 @@ def test_a_job_with_another_image_is_replaced(cluster: Cluster, namespace: str, 
     assert actions(apply(cluster, [[job]], inventory)) == [("train", "unchanged")]
 
 
-def test_a_job_is_replaced_if_only_the_existing_one_forbids_a_new_field(
-    cluster: Cluster, namespace: str, inventory: Path
-) -> None:
+def test_replaces_job_if_only_existing_one_forbids_field(cluster: Cluster, namespace: str, inventory: Path) -> None:
     """The existing job has a default `podReplacementPolicy` that the API server forbids beside `podFailurePolicy`."""
     apply(cluster, [[a_job("train", namespace, "pytorch:1")]], inventory)
     job = a_job("train", namespace, "pytorch:1")
@@ -110,9 +109,7 @@ def test_a_job_is_replaced_if_only_the_existing_one_forbids_a_new_field(
     assert uid(cluster, job) not in {"", before}
 
 
-def test_a_replacement_that_would_be_refused_does_not_cost_the_object(
-    cluster: Cluster, namespace: str, inventory: Path
-) -> None:
+def test_refused_replacement_keeps_the_object(cluster: Cluster, namespace: str, inventory: Path) -> None:
     job = a_job("train", namespace, "pytorch:1")
     apply(cluster, [[job]], inventory)
     before = uid(cluster, job)
@@ -196,9 +193,7 @@ def test_a_replaced_object_of_others_is_refused(cluster: Cluster, namespace: str
         apply(cluster, [[account]], inventory)
 
 
-def test_all_errors_of_a_wave_are_reported_and_later_waves_are_skipped(
-    cluster: Cluster, namespace: str, inventory: Path
-) -> None:
+def test_reports_all_errors_of_wave_and_skips_later_ones(cluster: Cluster, namespace: str, inventory: Path) -> None:
     unknown = an_object("nobody.example.com/v1", "Widget", "one", namespace)
     misspelt = a_job("train", namespace, "pytorch:2")
     misspelt["spec"] = {"paralelism": 2}
@@ -283,3 +278,52 @@ def test_objects_of_a_killed_run_are_recognised(cluster: Cluster, namespace: str
     entered.save()
     pruned = apply(cluster, [[account]], inventory)
     assert actions(pruned) == [("runner", "unchanged"), ("settings", "pruned")]
+
+
+def test_only_named_objects_are_adopted(cluster: Cluster, namespace: str, inventory: Path) -> None:
+    theirs = {
+        name: created_by(cluster, "kubectl", a_config_map(name, namespace, a="theirs", b="kept"))
+        for name in ("ours", "no")
+    }
+    wave = [a_config_map(name, namespace, a="ours") for name in theirs]
+    with pytest.raises(ApplyError) as refused:
+        apply(cluster, [wave], inventory, adopt=[f"ConfigMap/{namespace}/ours"])
+    assert [str(failure) for failure in refused.value.failures] == [
+        (
+            f"ConfigMap {namespace}/no: already exists, owned by kubectl; rename it in the stack, delete the existing"
+            f" object, or add ConfigMap/{namespace}/no to cluster.adopt to take it over"
+        )
+    ]
+    assert [(change.name, change.action) for change in refused.value.changes] == [("ours", "changed")]
+    ours, no = (cluster.get("v1", "ConfigMap", name, namespace) or {} for name in theirs)
+    assert at(ours, "data") == {"a": "ours", "b": "kept"}
+    assert text_at(ours, "metadata", "uid") == text_at(theirs["ours"], "metadata", "uid")
+    assert no == theirs["no"]
+
+
+def test_adopted_objects_are_deleted_with_the_stack(cluster: Cluster, namespace: str, inventory: Path) -> None:
+    created_by(cluster, "kubectl", a_config_map("settings", namespace, a="theirs"))
+    account = a_bare_account("runner", namespace)
+    cluster.create(account)
+    wave, names = (
+        [a_config_map("settings", namespace, a="ours"), account],
+        [
+            f"ConfigMap/{namespace}/settings",
+            f"ServiceAccount/{namespace}/runner",
+        ],
+    )
+    apply(cluster, [wave], inventory, adopt=names)
+    assert {change.action for change in apply(cluster, [wave], inventory)} == {"unchanged"}
+    assert {(change.name, change.action) for change in apply(cluster, [], inventory)} == {
+        ("settings", "pruned"),
+        ("runner", "pruned"),
+    }
+    assert not cluster.exists("v1", "ConfigMap", "settings", namespace)
+
+
+def test_adopted_object_is_never_replaced(cluster: Cluster, namespace: str, inventory: Path) -> None:
+    theirs = created_by(cluster, "kubectl", a_job("train", namespace, "pytorch:1"))
+    with pytest.raises(ApplyError, match="field is immutable"):
+        apply(cluster, [[a_job("train", namespace, "pytorch:2")]], inventory, adopt=[f"Job.batch/{namespace}/train"])
+    live = cluster.get("batch/v1", "Job", "train", namespace) or {}
+    assert text_at(live, "metadata", "uid") == text_at(theirs, "metadata", "uid")

@@ -1,14 +1,26 @@
-from collections.abc import Iterator
-from pathlib import Path
+"""Requests, watches and the identity of a cluster."""
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pulumi
 import pytest
+from cli_builders import Project, small
 from cluster_builders import Manifest, a_config_map, a_definition, a_job, a_kubeconfig, an_object
+from google.protobuf.struct_pb2 import Struct
+from pulumi.runtime.proto import resource_pb2
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at, text_at
-from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.base.problems import StackError
+from gpu_tenancy.engine.project import preview
+from gpu_tenancy.engine.recording import RecordingMonitor
+from gpu_tenancy.kube.client import Cluster, Event
 from gpu_tenancy.kube.errors import ApiError, UnknownKindError, UnreachableError, WaitTimeoutError
 from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.source import Source
 
 
 @pytest.fixture
@@ -106,7 +118,7 @@ def test_an_existing_object_is_not_created_again(cluster: Cluster, namespace: st
     assert (refused.value.status, refused.value.reason) == (409, "AlreadyExists")
 
 
-def test_an_unknown_kind_is_refused_by_name_and_found_once_it_is_defined(cluster: Cluster, namespace: str) -> None:
+def test_unknown_kind_is_refused_until_it_is_defined(cluster: Cluster, namespace: str) -> None:
     group = f"{namespace}.example.com"
     with pytest.raises(UnknownKindError, match=rf'no matches for kind "Widget" in version "{group}/v1"'):
         cluster.list(f"{group}/v1", "Widget")
@@ -119,7 +131,7 @@ def test_an_unknown_kind_is_refused_by_name_and_found_once_it_is_defined(cluster
         cluster.delete(Reference.of(definition))
 
 
-def test_a_kind_that_was_served_is_unknown_once_its_definition_is_deleted(cluster: Cluster, namespace: str) -> None:
+def test_kind_is_unknown_after_definition_is_deleted(cluster: Cluster, namespace: str) -> None:
     group = f"{namespace}.example.com"
     definition = a_definition(group)
     cluster.apply(definition)
@@ -156,9 +168,7 @@ def _served(cluster: Cluster, api_version: str) -> bool:
         ),
     ],
 )
-def test_a_manifest_of_the_wrong_scope_or_without_name_is_refused(
-    cluster: Cluster, manifest: Manifest, message: str
-) -> None:
+def test_refuses_wrong_scope_and_missing_name(cluster: Cluster, manifest: Manifest, message: str) -> None:
     with pytest.raises(ApiError, match=message):
         cluster.apply(manifest)
 
@@ -210,3 +220,134 @@ def test_a_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
 def test_a_kubeconfig_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConsoleError, match="kubeconfig: No such file or directory; make it readable, or specify ano"):
         Cluster(tmp_path / "kubeconfig")
+
+
+def own(events: Iterator[Event]) -> Iterator[Event]:
+    """Without bookmarks, and the ConfigMap that the controller manager makes in each namespace at any time."""
+    return (event for event in events if seen(event)[1] not in {"", "kube-root-ca.crt"})
+
+
+def seen(event: Event) -> tuple[str, str]:
+    return event.type, text_at(event.object, "metadata", "name")
+
+
+def test_a_watch_starts_with_existing_objects(cluster: Cluster, namespace: str) -> None:
+    cluster.apply(a_config_map("first", namespace))
+    events = own(cluster.watch("v1", "ConfigMap", namespace=namespace))
+    assert seen(next(events)) == ("ADDED", "first")
+    cluster.apply(a_config_map("second", namespace))
+    assert seen(next(events)) == ("ADDED", "second")
+    cluster.apply(a_config_map("first", namespace, a="1"))
+    changed = next(events)
+    assert seen(changed) == ("MODIFIED", "first")
+    assert changed.object["data"] == {"a": "1"}
+    cluster.delete(Reference("v1", "ConfigMap", "first", namespace))
+    assert seen(next(events)) == ("DELETED", "first")
+
+
+def test_a_watch_continues_after_the_last_known_event(cluster: Cluster, namespace: str) -> None:
+    first = cluster.apply(a_config_map("first", namespace))
+    cluster.apply(a_config_map("second", namespace))
+    since = text_at(first, "metadata", "resourceVersion")
+    events = own(cluster.watch("v1", "ConfigMap", namespace=namespace, since=since))
+    assert seen(next(events)) == ("ADDED", "second")
+
+
+def test_a_watch_ends_after_its_seconds(cluster: Cluster, namespace: str) -> None:
+    cluster.apply(a_config_map("first", namespace))
+    events = cluster.watch("v1", "ConfigMap", namespace=namespace, seconds=1)
+    assert ("ADDED", "first") in {seen(event) for event in events}
+
+
+def test_a_watch_has_bookmarks_to_continue_from(cluster: Cluster, namespace: str) -> None:
+    bookmark = next(cluster.watch("v1", "LimitRange", namespace=namespace, seconds=5))
+    assert bookmark.type == "BOOKMARK"
+    assert text_at(bookmark.object, "metadata", "resourceVersion")
+
+
+def test_a_watch_from_a_forgotten_version_is_an_error(cluster: Cluster, namespace: str) -> None:
+    with pytest.raises(ApiError) as raised:
+        next(cluster.watch("kueue.x-k8s.io/v1beta2", "LocalQueue", namespace=namespace, since="1"))
+    assert raised.value.status == 410
+
+
+def test_a_watch_from_an_invalid_version_is_an_error(cluster: Cluster, namespace: str) -> None:
+    with pytest.raises(ApiError, match='resourceVersion: Invalid value: "yesterday"'):
+        next(cluster.watch("v1", "ConfigMap", namespace=namespace, since="yesterday"))
+
+
+def test_only_a_known_kind_can_be_watched(cluster: Cluster, namespace: str) -> None:
+    with pytest.raises(UnknownKindError):
+        next(cluster.watch("example.com/v1", "Nothing", namespace=namespace))
+
+
+OTHER: Final = "00000000-0000-4000-8000-000000000000"
+
+
+@pytest.fixture
+def registered(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The types of what a program registers while it can read the API server, as by Pulumi's provider."""
+    types: list[str] = []
+    reading: Callable[..., resource_pb2.ReadResourceResponse] = RecordingMonitor.ReadResource
+    registering: Callable[..., resource_pb2.RegisterResourceResponse] = RecordingMonitor.RegisterResource
+
+    def read(monitor: RecordingMonitor, request: resource_pb2.ReadResourceRequest) -> resource_pb2.ReadResourceResponse:
+        known = Struct()
+        known.update(cluster.get("v1", "Namespace", request.id) or {})
+        return resource_pb2.ReadResourceResponse(urn=reading(monitor, request).urn, properties=known)
+
+    def register(
+        monitor: RecordingMonitor, request: resource_pb2.RegisterResourceRequest
+    ) -> resource_pb2.RegisterResourceResponse:
+        types.append(request.type)
+        return registering(monitor, request)
+
+    monkeypatch.setattr(RecordingMonitor, "ReadResource", read)
+    monkeypatch.setattr(RecordingMonitor, "RegisterResource", register)
+    return types
+
+
+def with_uid(folder: Path, uid: str, **more: str) -> Path:
+    project = Project.at(folder / "project")
+    project.write("good", small(cluster={**small()["cluster"], **more, "uid": uid}))
+    return project.folder
+
+
+def own_uid(cluster: Cluster) -> str:
+    return text_at(cluster.get("v1", "Namespace", "kube-system") or {}, "metadata", "uid")
+
+
+def test_the_stacks_own_cluster_is_accepted(cluster: Cluster, registered: list[str], tmp_path: Path) -> None:
+    with_it = preview("good", with_uid(tmp_path, own_uid(cluster), context="gpu"))
+    (provider,) = [one for one in with_it.rendered.registrations if one.name == "cluster"]
+    assert provider.inputs["context"] == "gpu"
+    assert "kubernetes:core/v1:Namespace" in registered
+    without = Project.at(tmp_path / "without")
+    without.write("good", small(cluster={**small()["cluster"], "context": "gpu"}))
+    assert {one.name for one in with_it.objects} == {one.name for one in preview("good", without.folder).objects}
+
+
+@pytest.mark.parametrize(
+    ("more", "place"), [({"context": "gpu"}, "context gpu"), ({}, "the current context of the kubeconfig")]
+)
+def test_refuses_another_cluster_before_registering(
+    cluster: Cluster, registered: list[str], tmp_path: Path, more: dict[str, str], place: str
+) -> None:
+    with pytest.raises(pulumi.RunError) as refused:
+        preview("good", with_uid(tmp_path, OTHER, **more))
+    assert str(refused.value) == (
+        f"cluster.uid: {OTHER} is not the cluster of {place}, whose namespace kube-system has UID {own_uid(cluster)};"
+        " select the context of the stack's cluster (cluster.context), or correct cluster.uid"
+    )
+    assert not [one for one in registered if one.startswith("kubernetes:")]
+
+
+def test_a_preview_without_a_cluster_leaves_it_open(tmp_path: Path) -> None:
+    seen = preview("good", with_uid(tmp_path, OTHER))
+    assert seen.objects
+    assert "kube-system" not in {one.name for one in seen.objects}
+
+
+def test_a_uid_has_the_form_of_one() -> None:
+    with pytest.raises(StackError, match=r"cluster\.uid: prod "):
+        load(Source(small(cluster={**small()["cluster"], "uid": "prod"})))

@@ -69,7 +69,7 @@ def test_replicas_set_by_an_autoscaler_are_kept(cluster: Cluster, namespace: str
     assert at(live(cluster, server), "spec", "replicas") == 0
 
 
-def test_a_field_that_a_controller_set_is_a_conflict_by_field_and_manager(
+def test_controller_field_is_conflict_by_field_and_manager(
     cluster: Cluster, namespace: str, inventory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = a_config_map("settings", namespace, a="1", b="1")
@@ -85,7 +85,7 @@ def test_a_field_that_a_controller_set_is_a_conflict_by_field_and_manager(
     assert at(live(cluster, settings), "data") == {"a": "theirs", "b": "by hand"}
 
 
-def test_a_field_that_a_controller_owns_with_the_same_value_is_not_a_correction(
+def test_shared_field_with_same_value_is_no_correction(
     cluster: Cluster, namespace: str, inventory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tolerations: list[Any] = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
@@ -101,7 +101,7 @@ def test_a_field_that_a_controller_owns_with_the_same_value_is_not_a_correction(
     assert at(live(cluster, job), *path) == tolerations
 
 
-def test_a_list_that_kueue_wrote_into_a_job_stays_until_the_stack_changes_the_job(
+def test_list_written_by_kueue_stays_until_stack_changes(
     cluster: Cluster, namespace: str, inventory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def a_ray_job(image: str) -> Manifest:

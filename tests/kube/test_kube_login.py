@@ -1,4 +1,4 @@
-"""The kinds of logins and places of a kubeconfig, as a server on the loopback sees them."""
+"""Kubeconfigs: logins, proxies and certificates, and errors of those that cannot be used."""
 
 import base64
 import json
@@ -10,15 +10,20 @@ from typing import ClassVar, Final
 from unittest import mock
 
 import pytest
+import yaml
 from cluster_builders import a_kubeconfig
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from loopback import Handler, serving
+from typer.testing import CliRunner
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import Json
+from gpu_tenancy.cli.main import app
 from gpu_tenancy.embedded import certificates
+from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster
 
-pytestmark = pytest.mark.process
 VERSION: Final = "client.authentication.k8s.io/v1"
 
 
@@ -69,6 +74,7 @@ def answering(status: Json) -> str:
     ],
     ids=["nobody", "token", "file", "password", "oidc", "token before a program"],
 )
+@pytest.mark.process
 def test_a_user_entry_is_sent_as_kubectl_would(
     server: str, tmp_path: Path, user: dict[str, Json], authorization: str
 ) -> None:
@@ -76,9 +82,8 @@ def test_a_user_entry_is_sent_as_kubectl_would(
     assert sent(tmp_path / "config", {"server": server}, user) == [authorization]
 
 
-def test_a_login_program_knows_what_it_is_asked_and_runs_once_while_its_token_is_valid(
-    server: str, tmp_path: Path
-) -> None:
+@pytest.mark.process
+def test_login_program_runs_once_while_token_is_valid(server: str, tmp_path: Path) -> None:
     later = f"{datetime.now(UTC) + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"
     script = f'echo "$ZONE $1 $KUBERNETES_EXEC_INFO" >> {tmp_path}/runs\n' + answering(
         {"token": "got", "expirationTimestamp": later}
@@ -97,6 +102,7 @@ def test_a_login_program_knows_what_it_is_asked_and_runs_once_while_its_token_is
     }
 
 
+@pytest.mark.process
 def test_a_token_that_expired_is_got_again(server: str, tmp_path: Path) -> None:
     script = f"echo >> {tmp_path}/runs\n" + answering({"token": "old", "expirationTimestamp": "2026-01-01T00:00:00Z"})
     assert sent(tmp_path / "config", {"server": server}, helper(tmp_path, script), 2) == ["Bearer old"] * 2
@@ -113,6 +119,7 @@ def test_a_token_that_expired_is_got_again(server: str, tmp_path: Path) -> None:
     ],
     ids=["failed", "no JSON", "empty", "missing"],
 )
+@pytest.mark.process
 def test_a_login_program_that_fails_is_named(
     server: str, tmp_path: Path, script: str, more: dict[str, Json], problem: str
 ) -> None:
@@ -120,6 +127,7 @@ def test_a_login_program_that_fails_is_named(
         sent(tmp_path / "config", {"server": server}, helper(tmp_path, script, **more))
 
 
+@pytest.mark.process
 def test_a_certificate_of_a_login_program_is_presented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     places = certificates.Places(tmp_path / "pki")
     certificates.make_certificates(places)
@@ -144,6 +152,7 @@ def test_a_certificate_of_a_login_program_is_presented(tmp_path: Path, monkeypat
     ],
     ids=["environment", "kubeconfig", "excepted", "network"],
 )
+@pytest.mark.process
 def test_a_proxy_is_used_as_kubectl_would(
     tmp_path: Path, server: str, environment: dict[str, str], entry: dict[str, str], by_proxy: object
 ) -> None:
@@ -156,6 +165,7 @@ def test_a_proxy_is_used_as_kubectl_would(
     assert [path for _, path in Seen.requests] == [f"{server if by_proxy else ''}/readyz"]
 
 
+@pytest.mark.process
 def test_a_proxy_of_another_kind_is_refused(tmp_path: Path) -> None:
     cluster: Json = {"server": "https://gpu.example.com", "proxy-url": "socks5://127.0.0.1:1"}
     with pytest.raises(ConsoleError, match=r"proxy socks5://127\.0\.0\.1:1 is not supported; use a proxy with http"):
@@ -172,8 +182,117 @@ def test_a_proxy_of_another_kind_is_refused(tmp_path: Path) -> None:
     ],
     ids=["base64", "PEM", "no file", "client"],
 )
+@pytest.mark.process
 def test_certificates_that_cannot_be_used_are_named(
     tmp_path: Path, entry: dict[str, Json], user: dict[str, Json], problem: str
 ) -> None:
     with pytest.raises(ConsoleError, match=problem):
         Cluster(a_kubeconfig(tmp_path / "config", {"server": "https://127.0.0.1:1", **entry}, dict(user)))
+
+
+EXPIRED = timedelta(minutes=-30)
+"""Certificates begin an hour ago, so they were valid for half an hour."""
+
+
+def with_user(platform: Platform, file: Path, user: Mapping[str, str]) -> Path:
+    """The platform's kubeconfig with other credentials."""
+    config = yaml.safe_load(platform.kubeconfig.read_text())
+    config["users"][0]["user"] = dict(user)
+    file.write_text(yaml.safe_dump(config))
+    return file
+
+
+def expired(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """An expired certificate for loopback, and its key."""
+    monkeypatch.setattr(certificates, "_VALIDITY", EXPIRED)
+    made = certificates.make_webhook_certificates(folder / "expired", [], "")
+    assert all(made.values())
+    return folder / "expired" / "tls.crt", folder / "expired" / "tls.key"
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("clusters: [a\n", "invalid YAML in line 2; specify another kubeconfig or context"),
+        ("a:\n\t- b\n", "invalid YAML in line 2; specify"),
+        ("- a\n", "the file is not a kubeconfig; specify another kubeconfig or context"),
+        ("hello", "the file is not a kubeconfig; specify"),
+        ("clusters: {a: b}", "the file is not a kubeconfig; specify"),
+        ("", "the file is not a kubeconfig; specify"),
+        ("\udcff\udcfe", "invalid YAML; specify"),
+    ],
+    ids=["no YAML", "tab", "list", "text", "other YAML", "empty", "binary"],
+)
+def test_an_invalid_kubeconfig_is_named(tmp_path: Path, content: str, problem: str) -> None:
+    file = tmp_path / "config"
+    file.write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(ConsoleError, match=f"{file}: {problem}"):
+        Cluster(file)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConsoleError, match=f"{tmp_path}: Is a directory; make it readable, or specify another kube"):
+        Cluster(tmp_path)
+
+
+def test_missing_context_is_named_with_known_ones(platform: Platform) -> None:
+    with pytest.raises(ConsoleError, match="context prod not found; specify --context gpu-tenancy-embedded"):
+        Cluster(platform.kubeconfig, "prod")
+
+
+def asked(kubeconfig: Path) -> str:
+    """The error of a command that reads the cluster."""
+    seen = CliRunner(env={"COLUMNS": "400"}).invoke(app, ["usage", "--kubeconfig", str(kubeconfig)])
+    assert (seen.exit_code, seen.stdout) == (1, ""), seen.stdout
+    assert seen.stderr.count("\n") == 1
+    return seen.stderr
+
+
+def test_a_rejected_token_is_reported_as_credentials(platform: Platform, tmp_path: Path) -> None:
+    said = asked(with_user(platform, tmp_path / "config", {"token": "canary-canary"}))
+    assert "rejected the credentials; a token is missing, invalid or expired (401 Unauthorized); log in again" in said
+    assert str(tmp_path / "config") in said
+    assert "canary" not in said
+
+
+def test_an_expired_client_certificate_has_its_date(
+    platform: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = expired(tmp_path, monkeypatch)
+    user = {"client-certificate": str(certificate), "client-key": str(key)}
+    said = asked(with_user(platform, tmp_path / "config", user))
+    assert "the client certificate expired on 20" in said
+    assert "log in again, or specify another kubeconfig or context" in said
+
+
+def test_a_client_certificate_of_another_cluster_is_reported(platform: Platform, tmp_path: Path) -> None:
+    places = certificates.Places(tmp_path / "other")
+    certificates.make_certificates(places)
+    user = {"client-certificate": places.certificate("admin"), "client-key": places.key("admin")}
+    assert "the server does not trust the client certificate" in asked(with_user(platform, tmp_path / "config", user))
+
+
+def trusting(server: str, authority: Path, file: Path) -> Path:
+    return a_kubeconfig(file, {"server": server, "certificate-authority": str(authority)}, {"token": "one"})
+
+
+@pytest.mark.process
+def test_an_expired_server_certificate_is_reported_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = certificates._authority("tests")  # pyright: ignore[reportPrivateUsage]
+    private = ec.generate_private_key(ec.SECP256R1())
+    monkeypatch.setattr(certificates, "_VALIDITY", EXPIRED)
+    (tmp_path / "ca.crt").write_text(authority.pem)
+    (tmp_path / "tls.crt").write_text(authority.issue({NameOID.COMMON_NAME: "server"}, private))
+    (tmp_path / "tls.key").write_text(certificates._key_pem(private))  # pyright: ignore[reportPrivateUsage]
+    with serving(Handler, (tmp_path / "tls.crt", tmp_path / "tls.key")) as server:
+        said = asked(trusting(server, tmp_path / "ca.crt", tmp_path / "config"))
+    fix = "renew the server's certificate, and check the clock of this machine"
+    assert f"the API server at {server} is not reachable: certificate has expired; {fix}" in said
+
+
+def test_a_server_of_another_cluster_is_reported(platform: Platform, tmp_path: Path) -> None:
+    places = certificates.Places(tmp_path / "other")
+    certificates.make_certificates(places)
+    with platform.cluster() as cluster:
+        said = asked(trusting(cluster.server, Path(places.certificate("authority")), tmp_path / "config"))
+    assert "the kubeconfig may be of another cluster; get it again from the owner of the cluster" in said

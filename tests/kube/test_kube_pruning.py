@@ -1,12 +1,17 @@
+"""Pruned objects, the inventory, and objects that a killed run of the Pulumi CLI left."""
+
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster_builders import Manifest, a_bare_account, a_config_map, a_definition, a_namespace, an_object
+from cluster_builders import Manifest, a_bare_account, a_config_map, a_definition, a_namespace, an_object, created_by
 
 from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.deploy.states import exported_keys, keys, leftovers
 from gpu_tenancy.kube.apply import ApplyError, Change, apply
 from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.inventory import Entry, Inventory
 from gpu_tenancy.kube.pruning import check_prunable
 from gpu_tenancy.kube.references import Reference
 
@@ -59,9 +64,7 @@ def test_a_definition_is_pruned_after_its_objects(cluster: Cluster, namespace: s
     assert [one.kind for one in apply(cluster, [], inventory)] == []
 
 
-def test_objects_deleted_by_others_are_removed_from_the_inventory(
-    cluster: Cluster, namespace: str, inventory: Path
-) -> None:
+def test_forgets_objects_deleted_by_others(cluster: Cluster, namespace: str, inventory: Path) -> None:
     settings = a_config_map("settings", namespace)
     apply(cluster, [[settings]], inventory)
     cluster.delete(Reference.of(settings))
@@ -118,3 +121,120 @@ def test_a_queue_with_kueues_finalizer_is_named_before_waiting(
     finally:
         cluster.patch(reference, {"metadata": {"finalizers": None}})
     assert [change.action for change in apply(cluster, [], inventory)] == ["pruned"]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "applied" / "local.json"
+
+
+def an_entry(name: str, wave: int = 0) -> Entry:
+    return Entry(Reference.of(a_config_map(name, "ml")), wave, uid="u", digest="d", mark="m")
+
+
+def test_a_file_that_is_not_there_is_an_empty_inventory(file: Path) -> None:
+    assert len(Inventory.load(file)) == 0
+    assert not file.exists()
+
+
+def test_the_inventory_is_read_back(file: Path) -> None:
+    inventory = Inventory(file)
+    inventory.put(an_entry("settings", wave=3))
+    inventory.save()
+    assert Inventory.load(file).get(("", "ConfigMap", "ml", "settings")) == an_entry("settings", wave=3)
+    assert [path.name for path in file.parent.iterdir()] == ["local.json"]
+
+
+def test_the_inventory_is_private(file: Path) -> None:
+    inventory = Inventory(file)
+    inventory.put(an_entry("settings"))
+    inventory.save()
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_it_is_written_only_where_something_changed(file: Path) -> None:
+    inventory = Inventory(file)
+    inventory.put(an_entry("settings"))
+    inventory.save()
+    file.unlink()
+    inventory.put(an_entry("settings"))
+    inventory.remove(("", "ConfigMap", "ml", "other"))
+    inventory.save()
+    assert not file.exists()
+
+
+def test_the_last_applied_stack_is_listed_first(file: Path) -> None:
+    inventory = Inventory(file)
+    for name, wave in (("first", 0), ("third", 2), ("second", 1), ("kept", 1)):
+        inventory.put(an_entry(name, wave))
+    others = inventory.others({an_entry("kept").reference.key})
+    assert [one.reference.name for one in others] == ["third", "second", "first"]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("{", "Expecting property name"),
+        ("[]", "schema must be 1"),
+        ('{"schema": 2, "objects": []}', "schema must be 1"),
+        ('{"schema": 1}', "invalid entry: "),
+        ('{"schema": 1, "objects": [{"kind": "ConfigMap"}]}', "invalid entry: "),
+        ('{"schema": 1, "objects": ["settings"]}', "invalid entry: "),
+    ],
+)
+def test_a_damaged_file_is_refused_with_its_name(file: Path, content: str, reason: str) -> None:
+    file.parent.mkdir()
+    file.write_text(content)
+    with pytest.raises(
+        ConsoleError, match=rf"local\.json: the inventory of applied objects cannot be used: .*{reason}"
+    ):
+        Inventory.load(file)
+
+
+MARK = "gpu-tenancy/prod"
+
+
+def marked(manifest: Manifest, mark: str = MARK) -> Manifest:
+    metadata = manifest["metadata"]
+    assert isinstance(metadata, dict)
+    return {**manifest, "metadata": {**metadata, "annotations": {"gpu-tenancy.dev/deployed-by": mark}}}
+
+
+def resources(*manifests: Manifest) -> list[Manifest]:
+    component: Manifest = {"type": "gpu-tenancy:tenancy:Tenancy", "urn": "urn:x"}
+    release: Manifest = {"type": "kubernetes:helm.sh/v3:Release", "inputs": {"chart": "kueue"}}
+    return [component, release, *({"type": "kubernetes:core/v1:Thing", "inputs": manifest} for manifest in manifests)]
+
+
+def test_only_objects_with_the_mark_are_leftovers(cluster: Cluster, namespace: str) -> None:
+    known, left, new, adopted = (a_config_map(name, namespace, a="1") for name in ("known", "left", "new", "adopted"))
+    bare = marked(a_bare_account("bare", namespace))
+    created_by(cluster, "pulumi-kubernetes", marked(known))
+    created_by(cluster, "pulumi-kubernetes", marked(left))
+    created_by(cluster, "kubectl", adopted)
+    cluster.create(bare)
+    objects = [Reference.of(manifest) for manifest in (known, left, new, adopted, bare)]
+    found = leftovers(cluster, objects, keys(resources(known)), [f"ConfigMap/{namespace}/adopted"], MARK)
+    assert found == [Reference.of(left), Reference.of(bare)]
+
+
+def test_refuses_objects_without_mark_or_of_other_stacks(cluster: Cluster, namespace: str) -> None:
+    known, theirs, another = (a_config_map(name, namespace, a="1") for name in ("known", "theirs", "another"))
+    created_by(cluster, "kubectl", theirs)
+    created_by(cluster, "pulumi-kubernetes", marked(another, f"{MARK}-2"))
+    objects = [Reference.of(manifest) for manifest in (theirs, another)]
+    with pytest.raises(ApplyError) as refused:
+        leftovers(cluster, objects, keys(resources(known)), (), MARK)
+    assert [str(failure) for failure in refused.value.failures] == [
+        f"ConfigMap {namespace}/{name}: already exists, owned by {owner}; rename it in the stack, delete the existing"
+        f" object, or add ConfigMap/{namespace}/{name} to cluster.adopt to take it over"
+        for name, owner in (("theirs", "kubectl"), ("another", "pulumi-kubernetes"))
+    ]
+
+
+def test_a_stack_that_was_never_deployed_has_an_empty_state() -> None:
+    assert exported_keys('{"version": 3, "deployment": {"manifest": {}}}') == frozenset()
+    assert exported_keys('{"version": 3}') == frozenset()
+    known: Manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}}
+    exported = json.dumps({"deployment": {"resources": resources(known)}})
+    assert exported_keys(exported) == {Reference.of(known).key}

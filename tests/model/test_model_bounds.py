@@ -18,7 +18,7 @@ from gpu_tenancy.base.problems import ANY, Path, StackError
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.source import Source, read_config, read_file
 from gpu_tenancy.model.spec import Stack
-from gpu_tenancy.model.written import Places
+from gpu_tenancy.model.yaml import Places
 
 FILE = "stacks/Pulumi.x.yaml"
 HEAD = """config:
@@ -284,7 +284,7 @@ def test_ordinary_mistakes_are_not_compared_with_one_another(monkeypatch: pytest
     def compared(*_: object) -> bool:
         pytest.fail("each mistake is compared with each other one")
 
-    monkeypatch.setattr("gpu_tenancy.model.written._match", compared)
+    monkeypatch.setattr("gpu_tenancy.model.yaml._match", compared)
     teams = {f"team-{number}": {"ownr": "research", "costCenter": -1} for number in range(300)}
     problems = errors(stack(teams=teams))
     assert len([problem for problem in problems if "unknown key 'ownr'" in problem]) == 300

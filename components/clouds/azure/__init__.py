@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import pulumi
 import pulumi_azure_native as azure_native
-import yaml
 from pulumi_azure_native.compute import ProximityPlacementGroup
 from pulumi_azure_native.containerservice import (
     AgentPool,
@@ -20,6 +19,7 @@ from pydantic import BaseModel, Field
 from gpu_tenancy.model.kubeconfig import Server, aks_helper, of_helper
 from gpu_tenancy.model.plan.cluster import ClusterPlan, NodePool
 from gpu_tenancy.model.spec.clouds.azure import CLIENT_ID_OF, AzureCluster
+from gpu_tenancy.model.yaml import parse
 
 from ..api import Api
 from .control_plane import AksControlPlane
@@ -189,6 +189,6 @@ def own_kubeconfig(credentials: ListManagedClusterUserCredentialsResult) -> str:
         message = "AKS gave no kubeconfig; whoever deploys needs the role Azure Kubernetes Service Cluster User"
         raise pulumi.RunError(message)
     text = base64.b64decode(credentials.kubeconfigs[0].value).decode()
-    entry = _Kubeconfig.model_validate(yaml.safe_load(text)).clusters[0]
+    entry = _Kubeconfig.model_validate(parse(text)).clusters[0]
     server = Server(entry.name, entry.cluster.server, entry.cluster.authority)
     return json.dumps(of_helper(server, aks_helper(), "kubelogin"))

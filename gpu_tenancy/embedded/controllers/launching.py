@@ -13,7 +13,6 @@ from typing import Final, TypeAlias, cast
 
 from gpu_tenancy.base.json import Json, map_at, text_at
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.base.tables import parse_all
 from gpu_tenancy.base.writing import write_private
 from gpu_tenancy.embedded.certificates import make_webhook_certificates, write_account_config
 from gpu_tenancy.embedded.controllers.adapting import (
@@ -46,6 +45,7 @@ from gpu_tenancy.kube.errors import UnknownKindError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import holders, is_true, wait_for
 from gpu_tenancy.model.plan.operators import ReleasePlan
+from gpu_tenancy.model.yaml import parse_all
 
 _PARALLEL: Final = 8
 _PORTS: Final = ("health", "metrics", "webhook", "api")
@@ -160,7 +160,7 @@ class Launch:
         if listed := self.item.row.then:
             for item in self.objects:
                 if item["kind"] == "ConfigMap" and text_at(item, "metadata", "name") == listed.config_map:
-                    yield from parse_all(text_at(item, "data", listed.key).encode())
+                    yield from parse_all(text_at(item, "data", listed.key))
 
 
 def prepare(cluster: Cluster, item: Wanted, places: Places, cache: Path, report: Report) -> Launch:

@@ -19,7 +19,6 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.embedded.building import KUBERNETES, required_version, source_folder
 from gpu_tenancy.embedded.definitions import module_folders
 from gpu_tenancy.embedded.definitions.pins import Module
@@ -27,6 +26,7 @@ from gpu_tenancy.embedded.toolchain import find_go
 from gpu_tenancy.kube.client import Manifest
 from gpu_tenancy.model.catalogue.operators import operators
 from gpu_tenancy.model.plan.operators import ReleasePlan
+from gpu_tenancy.model.yaml import read_table
 
 TABLE: Final = Path(__file__).with_name("controllers.yaml")
 

@@ -14,8 +14,8 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, StringConstraints, model_validator
 from pydantic.alias_generators import to_camel
 
-from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.model.catalogue.operators import operators
+from gpu_tenancy.model.yaml import read_table
 
 PINS: Final = Path(__file__).parent / "pins.yaml"
 

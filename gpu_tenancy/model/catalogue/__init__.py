@@ -11,10 +11,10 @@ from typing import Annotated, Final, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.model.catalogue.machines import Purchase, PurchaseRow, Reserved, purchase_of
 from gpu_tenancy.model.catalogue.rows import HERE, Architecture, Fact, Row, known, known_price, read_rows
 from gpu_tenancy.model.fields import Bytes, Count, Cpu, Positive
+from gpu_tenancy.model.yaml import read_table
 
 Checked: TypeAlias = Literal["read", "remembered"]
 Fabric: TypeAlias = Literal["efa", "gpudirect-tcpx", "gpudirect-tcpxo", "gpudirect-rdma", "infiniband"]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, cast
 
-from gpu_tenancy.base.tables import parse_all
 from gpu_tenancy.model.catalogue.rows import HERE, Fact, read_rows
+from gpu_tenancy.model.yaml import parse_all
 
 OLD: Final = dt.timedelta(days=183)
 """The age from which a fact is reported: half a year."""
@@ -53,8 +53,8 @@ def _dated(part: object, table: str, keys: tuple[str, ...]) -> Iterator[DatedFac
     if not isinstance(part, dict):
         return
     row = cast("dict[str, Any]", part)
-    if isinstance(date := row.get("date"), dt.date) and isinstance(row.get("source"), str):
-        yield DatedFact(" ".join((table, *keys)), table, date)
+    if isinstance(date := row.get("date"), str) and isinstance(row.get("source"), str):
+        yield DatedFact(" ".join((table, *keys)), table, dt.date.fromisoformat(date))
     for key, inner in row.items():
         yield from _dated(inner, table, (*keys, str(key)))
 

@@ -6,8 +6,8 @@ from typing import Annotated, Final, Self, TypeAlias
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from gpu_tenancy.base.tables import Url
 from gpu_tenancy.model.catalogue.rows import Architecture, Fact, known, read_rows
+from gpu_tenancy.model.yaml import Url
 
 Version: TypeAlias = Annotated[str, Field(pattern=r"^v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$")]
 Digest: TypeAlias = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]

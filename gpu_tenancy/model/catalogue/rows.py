@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 from pydantic.alias_generators import to_camel
 
-from gpu_tenancy.base.tables import Url, read_table
+from gpu_tenancy.model.yaml import Url, read_table
 
 HERE: Final = Path(__file__).parent
 Architecture: TypeAlias = Literal["amd64", "arm64"]

@@ -10,12 +10,12 @@ from zlib import crc32
 from jinja2 import Environment, StrictUndefined, Template
 
 from gpu_tenancy.base.quantity import CPU, MEMORY
-from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.model.observability.dashboards import Dashboard, Variable, to_json
 from gpu_tenancy.model.observability.expressions import Expressions
 from gpu_tenancy.model.observability.levels import levels, promises, quantile, rate, series
 from gpu_tenancy.model.observability.panels import Panel, Target
 from gpu_tenancy.model.spec.serving import NO_METRICS
+from gpu_tenancy.model.yaml import read_table
 
 if TYPE_CHECKING:  # The plan imports this package, so importing it at run time would be a cycle.
     from gpu_tenancy.model.plan.shares import Tree

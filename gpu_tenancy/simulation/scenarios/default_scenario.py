@@ -8,7 +8,7 @@ from gpu_tenancy.base.quantity import CPU, MEMORY, format_amount
 from gpu_tenancy.model.fields import WorkloadName
 from gpu_tenancy.model.plan.shares import Share, Tree
 from gpu_tenancy.model.plan.supply import Flavor
-from gpu_tenancy.model.written import Data
+from gpu_tenancy.model.yaml import Data
 
 TEAMS: Final = 8
 """The most teams of the scenario."""

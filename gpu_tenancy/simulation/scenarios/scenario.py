@@ -15,7 +15,7 @@ from gpu_tenancy.model.plan.pods import choices, pod_size
 from gpu_tenancy.model.plan.shares import Tree
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec.workloads import Training
-from gpu_tenancy.model.written import Data, UnreadableError, read_yaml
+from gpu_tenancy.model.yaml import Data, UnreadableError, read_yaml
 from gpu_tenancy.simulation.scenarios.scenario_form import MOST_JOBS, Scenario, ScenarioStep, Submitted
 from gpu_tenancy.simulation.scenarios.stage import Job, JobStep
 

@@ -15,7 +15,6 @@ import pytest
 import yaml
 
 from gpu_tenancy.base.progress import Report
-from gpu_tenancy.base.tables import read_table
 from gpu_tenancy.base.writing import write_text
 from gpu_tenancy.embedded import definitions
 from gpu_tenancy.embedded.building import SOURCE, build, built
@@ -26,6 +25,7 @@ from gpu_tenancy.embedded.definitions.pins import Module, Pin, read_pins
 from gpu_tenancy.embedded.toolchain import find_go
 from gpu_tenancy.local import up as deploying
 from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.yaml import read_table
 
 MODULE: Final = "sigs.k8s.io/kueue"
 VERSION: Final = "v0.18.4"

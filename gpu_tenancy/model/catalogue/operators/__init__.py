@@ -13,10 +13,10 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from gpu_tenancy.base.tables import parse_all
 from gpu_tenancy.model.catalogue.releases import Chart
 from gpu_tenancy.model.catalogue.rows import Row
 from gpu_tenancy.model.fields import Bytes, Cpu
+from gpu_tenancy.model.yaml import parse_all
 
 FOLDER: Final = Path(__file__).parent
 

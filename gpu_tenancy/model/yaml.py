@@ -1,14 +1,18 @@
-"""YAML source: a file as data with the line of each place, so that errors can show the line."""
+"""YAML: files of users within bounds and with the line of each place, and files that are kept beside the code.
+
+Plain scalars have the types that Pulumi gives them: `yes`, `on`, dates and `10:30` of YAML 1.1 stay strings.
+"""
 
 import importlib
 import re
-from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any, Final, TypeAlias, cast
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, cast
 
 import yaml
+from pydantic import Field
 from yaml.composer import Composer
 from yaml.constructor import SafeConstructor
 from yaml.reader import ReaderError
@@ -20,6 +24,10 @@ from gpu_tenancy.base.problems import ANY, Path, Problem, dotted
 from gpu_tenancy.model.names import UNREAD
 
 Data: TypeAlias = dict[str, Any]
+Url: TypeAlias = Annotated[str, Field(pattern=r"^https://\S+$")]
+"""A source of facts."""
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +62,7 @@ class UnreadableError(Exception):
 
 
 def read_yaml(file: FilePath, shown: str, *, instead: str) -> Written:
-    """Reads a file, with plain scalars typed as Pulumi types them.
+    """Reads a file of a user, and the line of each place.
 
     The time is bounded: `gpu_tenancy/base/bounds.py` limits the size, the nesting and the number of values.
 
@@ -67,10 +75,8 @@ def read_yaml(file: FilePath, shown: str, *, instead: str) -> Written:
         UnreadableError: the file cannot be opened, is too large, is not valid UTF-8, or is invalid YAML.
     """
     reader = _Reader(shown)
-    text = _text(file, instead)
-    with _reading(text):
-        root = _composed(text)
-        data = reader.value(root, ()) if root else None
+    root = compose(_text(file, instead))
+    data = reader.value(root, ()) if root else None
     return Written(data, reader.lines, tuple(reader.unread), tuple(reader.problems))
 
 
@@ -82,11 +88,53 @@ def read_documents(file: FilePath, shown: str, *, instead: str) -> list[Any]:
     """
     reader = _Reader(shown, encrypted="")
     text = _text(file, instead)
-    with _reading(text):
-        documents = [reader.value(root, ()) for root in yaml.compose_all(text, _Loader)]
+    roots = _loaded(text, lambda loader: list(yaml.compose_all(text, loader)))
+    documents = [reader.value(root, ()) for root in roots]
     for problem in reader.problems:
         raise UnreadableError(problem.line, f"{dotted(problem.path)}: {problem.rule}", problem.fix)
     return documents
+
+
+def read_table(file: FilePath) -> Any:
+    """The content of a YAML file of ours, as plain data; its reader validates the rows.
+
+    Raises:
+        OSError: the file cannot be read.
+        UnreadableError: the file is not YAML.
+    """
+    return parse(file.read_bytes())
+
+
+def parse(content: str | bytes) -> Any:
+    """The plain data of a YAML text of any size; the last of several equal keys has the value.
+
+    Raises:
+        UnreadableError: the text is not YAML, is nested too deeply, or has an alias inside the value of its anchor.
+    """
+    text = content if isinstance(content, str) else _decoded(content)
+    return _loaded(text, lambda loader: yaml.load(text, loader))  # noqa: S506 - a safe loader
+
+
+def parse_all(content: str | bytes) -> Iterator[Any]:
+    """The plain data of each document of such a text, without empty documents; each is read when it is asked for.
+
+    Raises:
+        UnreadableError: as `parse`.
+    """
+    text = content if isinstance(content, str) else _decoded(content)
+    try:
+        yield from (document for document in yaml.load_all(text, _FAST) if document is not None)
+    except yaml.YAMLError as error:
+        raise _unreadable(text, error) from error
+
+
+def compose(text: str) -> yaml.Node | None:
+    """The root of a YAML text, with the place of each value in the text; None for an empty text.
+
+    Raises:
+        UnreadableError: as `parse`.
+    """
+    return _loaded(text, lambda loader: yaml.compose(text, loader))
 
 
 def _text(file: FilePath, instead: str) -> str:
@@ -95,34 +143,37 @@ def _text(file: FilePath, instead: str) -> str:
             raise UnreadableError(
                 None, f"is larger than {LARGEST // 2**20} MiB", "split it, or remove what is not used"
             )
-        return file.read_text(encoding="utf-8")
+        return _decoded(file.read_bytes())
     except OSError as error:
         raise UnreadableError(None, f"cannot read the file: {error.strerror}", instead) from error
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        return content.decode()
     except UnicodeDecodeError as error:
         raise UnreadableError(None, "is not valid UTF-8", "save the file as UTF-8") from error
 
 
-def _composed(text: str) -> yaml.Node | None:
-    """The root of a text, with libyaml where it reads the same; errors are those of PyYAML's own parser."""
-    if not _READ_DIFFERENTLY.search(text):
-        with suppress(yaml.YAMLError, UnreadableError):  # libyaml counts bytes in errors, and has other texts.
-            return yaml.compose(text, _FAST)
-    return yaml.compose(text, _Loader)
-
-
-@contextmanager
-def _reading(text: str) -> Generator[None]:
-    """Raises PyYAML's errors as `UnreadableError`, with the line."""
+def _loaded(text: str, load: Callable[[Any], _T]) -> _T:
+    """What a function reads by libyaml, ten times as fast; PyYAML's own parser has the better errors."""
+    with suppress(yaml.YAMLError, ValueError):
+        return load(_FAST)
     try:
-        yield
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else None
-        problem = visible(str(error.problem))
-        raise UnreadableError(line, f"invalid YAML: {problem}", "fix the YAML syntax on this line") from error
-    except ReaderError as error:
+        return load(_Loader)
+    except (yaml.YAMLError, ValueError) as error:
+        raise _unreadable(text, error) from error
+
+
+def _unreadable(text: str, error: Exception) -> UnreadableError:
+    if isinstance(error, ReaderError):
         line = text.count("\n", 0, error.position) + 1
         code = error.character if isinstance(error.character, int) else ord(error.character)
-        raise UnreadableError(line, f"contains the invisible character U+{code:04X}", "remove it") from error
+        return UnreadableError(line, f"contains the invisible character U+{code:04X}", "remove it")
+    mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+    problem = error.problem if isinstance(error, yaml.MarkedYAMLError) else error
+    rule = f"invalid YAML: {visible(str(problem))}"
+    return UnreadableError(mark.line + 1 if mark else None, rule, "fix the YAML syntax on this line")
 
 
 class _Bounded(Composer):
@@ -146,15 +197,13 @@ class _Bounded(Composer):
 
 
 class _Loader(_Bounded, yaml.SafeLoader):
-    """Types plain scalars as Pulumi's reader does: `yes`, `on`, dates and `10:30` of YAML 1.1 stay strings."""
-
     def __init__(self, stream: str) -> None:
         yaml.SafeLoader.__init__(self, stream)
         self._around = []
 
 
 def _by_libyaml() -> Any:
-    """The same loader on the parser of libyaml, three times as fast; PyYAML can be built without it."""
+    """The same loader on the parser of libyaml; PyYAML can be built without it."""
     if not yaml.__with_libyaml__:
         return _Loader
     parser: Any = importlib.import_module("yaml.cyaml").CParser
@@ -170,9 +219,6 @@ def _by_libyaml() -> Any:
     return Fast
 
 
-_READ_DIFFERENTLY: Final = re.compile("[\t!?\x85\u2028\u2029\ufeff]|[|>][-+0-9]*#")
-"""libyaml accepts tabs in plain text, `?` in flow mappings, a lone `!`, a byte order mark after a line break, and a
-comment right after `>`."""
 _FLOAT: Final = r"[-+]?([0-9][0-9_]*\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
 _PLAIN: Final = (
     ("null", r"~|null|Null|NULL|", ("~", "n", "N", "")),
