@@ -103,7 +103,7 @@ def platform(sections: Data) -> Program:
 
 def tenancy(sections: Data) -> Program:
     """The whole tenancy of a stack."""
-    rendered = program(sections, 'from components.tenancy import Tenancy\nTenancy("tenancy", made)')
+    rendered = program_once(sections, 'from components.tenancy import Tenancy\nTenancy("tenancy", made)')
     assert problems(rendered.rendered) == ()
     return rendered
 
