@@ -274,7 +274,8 @@ def _of_file(file: Path) -> Iterator[Any]:
     sections = base if "cluster" in base else patched(smallest(), base)
     sections = {**sections, "cluster": {**PROVIDED, **sections["cluster"]}}
     places: dict[str, str] = table.get("places", {})
-    for name, row in table["cases"].items():
+    rows: dict[str, Data] = table["cases"]
+    for name, row in rows.items():
         made, expected = sections, dict[str, Any]()
         named: str | list[str] = row.get("with", [])
         for change in [named] if isinstance(named, str) else named:
@@ -283,7 +284,7 @@ def _of_file(file: Path) -> Iterator[Any]:
             if key in _WORDS or key[0].isupper() or key.startswith(_SELECTORS):
                 expected[key] = value
             else:
-                made = patched(made, _placed(places.get(key, key), value))
+                made = patched(made, _placed(places.get(str(key), str(key)), value))
         slow = [pytest.mark.slow] if expected.pop("slow", False) else []
         expected.pop("with", None)
         yield pytest.param(Case(table["program"], made, expected), id=f"{file.stem}: {name}", marks=slow)

@@ -4,9 +4,9 @@ from typing import Final
 
 import pytest
 from builders import Data
+from cloud_stacks import eks_creation, eks_section, eks_stack
 from components_builders import platform, program
 from dependency_graph import Graph
-from eks_stacks import creation, section, stack
 from pulumi.runtime.proto.resource_pb2 import RegisterResourceRequest, RegisterResourceResponse, Result
 from rendered_stacks import stack_of_repository
 
@@ -36,7 +36,7 @@ def test_a_pool_without_capacity_blocks_nothing_in_the_cluster(name: str) -> Non
 
 
 def on_karpenter() -> Data:
-    return stack(creation(section(autoscaler="karpenter")))
+    return eks_stack(eks_creation(eks_section(autoscaler="karpenter")))
 
 
 def test_the_program_goes_on_where_the_engine_reports_failed_pools(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 import yaml
 from builders import Data
-from eks_stacks import creation, machine_pool, resources, section, stack
+from cloud_stacks import eks_creation, eks_pool, eks_section, eks_stack, sent
 from rendered_charts import of_upstream, rendered, requested, templates
 
 from gpu_tenancy.base.json import Json, map_at, maps_at, text_at
@@ -31,10 +31,10 @@ Objects = Callable[[str], list[Manifest]]
 
 def with_fabric(cluster: Data) -> Data:
     wired = {"fabric": True, "zones": ["eu-central-1a"]}
-    return stack(
+    return eks_stack(
         cluster,
-        gpu=machine_pool("p5.48xlarge", {"min": 1, "max": 2}, taints=[TAINT], **wired),
-        slices=machine_pool("p4de.24xlarge", {"min": 0, "max": 1}, sharing={"mig": {"profile": "1g.10gb"}}),
+        gpu=eks_pool("p5.48xlarge", {"min": 1, "max": 2}, taints=[TAINT], **wired),
+        slices=eks_pool("p4de.24xlarge", {"min": 0, "max": 1}, sharing={"mig": {"profile": "1g.10gb"}}),
     )
 
 
@@ -42,8 +42,8 @@ def with_fabric(cluster: Data) -> Data:
 def releases() -> dict[str, ReleasePlan]:
     """The releases of clusters with either autoscaler."""
     made: dict[str, ReleasePlan] = {}
-    for cluster in (creation(), section(autoscaler="karpenter")):
-        for resource in resources(with_fabric(cluster)):
+    for cluster in (eks_creation(), eks_section(autoscaler="karpenter")):
+        for resource in sent(with_fabric(cluster)):
             if resource.type == "kubernetes:helm.sh/v3:Release":
                 given = resource.inputs
                 name, version = text_at(given, "name"), text_at(given, "version")
@@ -114,7 +114,7 @@ def test_every_object_of_karpenter_has_its_definition_and_its_version(objects: O
     }
     used = {
         (text_at(made.inputs, "apiVersion"), text_at(made.inputs, "kind"))
-        for made in resources(with_fabric(section(autoscaler="karpenter")))
+        for made in sent(with_fabric(eks_section(autoscaler="karpenter")))
         if "karpenter" in text_at(made.inputs, "apiVersion")
     }
     assert {kind for _, kind in used} == {"EC2NodeClass", "NodePool", "NodeOverlay"}

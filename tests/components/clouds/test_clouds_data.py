@@ -4,13 +4,11 @@ import json
 import re
 from typing import Any, Final, cast
 
-import aks_builders
-import eks_stacks
 import pytest
 from builders import Data, errors, planned, team
+from cloud_stacks import REGION, aks_creation, aks_stack, eks_creation, eks_stack, gke_creation, gke_stack, sent
 from eks_shapes import service
 from iam_policies import allowed
-from test_clouds_people import creation, gke, of_cloud
 
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.wire import UNKNOWN
@@ -31,13 +29,13 @@ def with_datasets(sections: Data, **datasets: Any) -> Data:
     return {**sections, "teams": teams, "datasets": named}
 
 
-def data(made: list[Registration] | tuple[Registration, ...], token: str) -> list[Any]:
+def data(made: list[Registration], token: str) -> list[Any]:
     """Inputs of all resources of a type that are for data."""
     return [cast("Any", one.inputs) for one in made if one.type == token and "-data" in one.name]
 
 
 def eks(**datasets: Any) -> list[Registration]:
-    return eks_stacks.resources(with_datasets(eks_stacks.stack(eks_stacks.creation()), **datasets))
+    return sent(with_datasets(eks_stack(eks_creation()), **datasets))
 
 
 def policy(**datasets: Any) -> str:
@@ -101,7 +99,7 @@ def test_on_s3_of_all_actions_that_exist_a_reader_has_two_and_a_writer_three_mor
 
 
 def test_on_s3_the_key_of_a_bucket_is_usable_through_s3_alone_and_to_encrypt_by_writers_alone() -> None:
-    through = {"kms:ViaService": f"s3.{eks_stacks.REGION}.amazonaws.com"}
+    through = {"kms:ViaService": f"s3.{REGION}.amazonaws.com"}
     reads = policy(corpus={"bucket": "s3://ml-corpus/v3", "key": KEY})
     assert allowed(reads, "kms:Decrypt", KEY, through)
     assert not allowed(reads, "kms:Decrypt", KEY)
@@ -116,14 +114,12 @@ def test_on_eks_only_accounts_of_the_teams_pods_have_the_role_and_a_team_without
     accounts = {(one["namespace"], one["serviceAccount"]) for one in data(made, ASSOCIATION)}
     assert accounts == {("a", "default"), ("a", "workload")}
     assert [role["name"] for role in data(made, "aws:iam/role:Role")] == ["ml_a"]
-    (volume,) = (
-        planned(with_datasets(eks_stacks.stack(eks_stacks.creation()), corpus={"bucket": "s3://b"})).teams[0].volumes
-    )
+    (volume,) = planned(with_datasets(eks_stack(eks_creation()), corpus={"bucket": "s3://b"})).teams[0].volumes
     assert volume.attributes["authenticationSource"] == "pod"
 
 
 def test_a_long_name_of_a_team_keeps_its_identity_apart_from_that_of_another() -> None:
-    sections = eks_stacks.stack(eks_stacks.creation())
+    sections = eks_stack(eks_creation())
     teams = {f"{'x' * 60}{end}": sections["teams"]["a"] for end in "ab"}
     made = planned({**sections, "teams": teams, "datasets": {"corpus": "s3://ml-corpus"}}).cluster.identities
     names = [identity.name for identity in made]
@@ -133,11 +129,11 @@ def test_a_long_name_of_a_team_keeps_its_identity_apart_from_that_of_another() -
 
 def test_on_gke_a_folder_is_a_managed_folder_and_a_bucket_gets_members_alone() -> None:
     sections = with_datasets(
-        gke(create=creation()),
+        gke_stack(create=gke_creation()),
         corpus={"bucket": "gs://ml-corpus/v3"},
         out={"bucket": "gs://ml-out", "writers": ["a"]},
     )
-    made = of_cloud(sections)
+    made = sent(sections)
     folders = data(made, "gcp:storage/managedFolderIamMember:ManagedFolderIamMember")
     assert {(one["bucket"], one["managedFolder"], one["role"]) for one in folders} == {
         ("ml-corpus", "v3/", "roles/storage.objectViewer")
@@ -149,7 +145,7 @@ def test_on_gke_a_folder_is_a_managed_folder_and_a_bucket_gets_members_alone() -
 
 
 def test_on_gke_the_principals_are_the_service_accounts_of_the_teams_pods() -> None:
-    cluster = load(Source(gke())).cluster
+    cluster = load(Source(gke_stack())).cluster
     assert isinstance(cluster, GcpCluster)
     assert cluster.principal("123", "a", "workload") == (
         "principal://iam.googleapis.com/projects/123/locations/global/workloadIdentityPools/example-ml.svc.id.goog"
@@ -157,8 +153,8 @@ def test_on_gke_the_principals_are_the_service_accounts_of_the_teams_pods() -> N
     )
 
 
-def aks(**datasets: Any) -> tuple[Registration, ...]:
-    return aks_builders.sent(with_datasets(aks_builders.stack(aks_builders.creation()), **datasets))
+def aks(**datasets: Any) -> list[Registration]:
+    return sent(with_datasets(aks_stack(aks_creation()), **datasets))
 
 
 def blob_request(condition: str, action: str, *, listing: str | None = None, path: str = "") -> bool:
@@ -202,16 +198,16 @@ def test_on_azure_the_identity_is_that_of_the_accounts_of_the_teams_pods_and_vol
     (assignment,) = data(made, "azure-native:authorization:RoleAssignment")
     assert assignment["roleDefinitionId"].endswith("/2a2b9908-6ea1-4ae2-8e65-a410df84e7d1")
     assert "condition" not in assignment
-    sections = with_datasets(aks_builders.stack(aks_builders.creation()), corpus={"bucket": "az://mlcorpus/corpus"})
+    sections = with_datasets(aks_stack(aks_creation()), corpus={"bucket": "az://mlcorpus/corpus"})
     (volume,) = planned(sections).teams[0].volumes
     assert volume.attributes["clientID"] == "client-id-of-ml_a"
     assert planned(sections).cluster.late_users == ("client-id-of-ml_a",)
 
 
 CREATED: Final = {
-    "aws": (eks_stacks.stack(eks_stacks.creation(), "prod"), "s3://ml-out", eks_stacks.resources),
-    "gcp": ({**gke(create=creation()), "environment": "prod"}, "gs://ml-out/x", of_cloud),
-    "azure": (aks_builders.stack(aks_builders.creation(), "prod"), "az://mlout/out", aks_builders.sent),
+    "aws": (eks_stack(eks_creation(), "prod"), "s3://ml-out", sent),
+    "gcp": ({**gke_stack(create=gke_creation()), "environment": "prod"}, "gs://ml-out/x", sent),
+    "azure": (aks_stack(aks_creation(), "prod"), "az://mlout/out", sent),
 }
 
 
@@ -234,7 +230,7 @@ def test_a_bucket_that_is_made_is_private_encrypted_and_versioned() -> None:
     assert all(private[switch] for switch in switches)
     (versions,) = data(made, "aws:s3/bucketVersioning:BucketVersioning")
     assert versions["versioningConfiguration"] == {"status": "Enabled"}
-    gcs = of_cloud(with_datasets(gke(create=creation()), out={"bucket": "gs://ml-out", "create": True}))
+    gcs = sent(with_datasets(gke_stack(create=gke_creation()), out={"bucket": "gs://ml-out", "create": True}))
     (bucket,) = data(gcs, "gcp:storage/bucket:Bucket")
     assert (bucket["publicAccessPrevention"], bucket["uniformBucketLevelAccess"]) == ("enforced", True)
     (account,) = data(aks(out={"bucket": "az://mlout/out", "create": True}), "azure-native:storage:StorageAccount")
@@ -242,9 +238,9 @@ def test_a_bucket_that_is_made_is_private_encrypted_and_versioned() -> None:
 
 
 def test_an_existing_cluster_grants_nothing_and_creates_no_bucket() -> None:
-    sections = with_datasets(eks_stacks.stack(), corpus={"bucket": "s3://ml-corpus/v3"})
+    sections = with_datasets(eks_stack(), corpus={"bucket": "s3://ml-corpus/v3"})
     assert planned(sections).cluster.identities == ()
-    (problem,) = errors(with_datasets(eks_stacks.stack(), out={"bucket": "s3://ml-out", "create": True}))
+    (problem,) = errors(with_datasets(eks_stack(), out={"bucket": "s3://ml-out", "create": True}))
     assert problem == (
         "datasets.out.create: true needs cluster.cloud aws with cluster.create, whose provider creates the bucket;"
         " remove create, and create s3://ml-out where its cloud is managed"
@@ -252,12 +248,12 @@ def test_an_existing_cluster_grants_nothing_and_creates_no_bucket() -> None:
 
 
 def test_a_cache_has_the_right_of_its_teams_in_a_namespace_of_its_own_and_they_have_none() -> None:
-    sections = with_datasets(eks_stacks.stack(eks_stacks.creation()), corpus={"bucket": "s3://ml-corpus/v3"})
+    sections = with_datasets(eks_stack(eks_creation()), corpus={"bucket": "s3://ml-corpus/v3"})
     name, pool = "gpu", sections["pools"]["gpu"]
     sections["pools"][name] = {**pool, "nodes": {"min": 2, "max": 2}}
     cache = {"runtime": "juicefs", "cache": "10Gi", "flavor": name, "medium": "ssd", "secret": "metadata"}
     sections["datasets"]["corpus"]["accelerate"] = cache
-    made = eks_stacks.resources(sections)
+    made = sent(sections)
     (association,) = data(made, ASSOCIATION)
     assert (association["namespace"], association["serviceAccount"]) == ("dataset-caches", "default")
     (inline,) = data(made, POLICY)
@@ -270,9 +266,9 @@ def test_a_cache_has_the_right_of_its_teams_in_a_namespace_of_its_own_and_they_h
 
 def test_eks_gets_the_snapshot_controller_only_for_snapshots() -> None:
     def addons(**storage: Data) -> set[str]:
-        sections = eks_stacks.stack(eks_stacks.creation())
+        sections = eks_stack(eks_creation())
         owner = {**sections["teams"]["a"], "storage": storage}
-        found = of_cloud({**sections, "teams": {"a": owner}})
+        found = sent({**sections, "teams": {"a": owner}})
         return {str(one.inputs.get("addonName")) for one in found if one.type == "aws:eks/addon:Addon"}
 
     assert "snapshot-controller" in addons(ck={"size": "1Gi", "snapshots": "0 3 * * *"})

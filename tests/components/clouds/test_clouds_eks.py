@@ -11,23 +11,24 @@ from typing import Any, Final, cast
 import pytest
 import yaml
 from builders import Data, planned
-from components_builders import program
-from eks_calls import CALLS
-from eks_description import DESCRIPTION, DOCUMENTED
-from eks_shapes import service
-from eks_stacks import (
+from cloud_stacks import (
     DEPLOYER,
     LIST,
     READ,
     REGION,
     RESERVATION,
-    creation,
-    machine_pool,
+    eks_creation,
+    eks_pool,
+    eks_section,
+    eks_stack,
     one,
-    resources,
-    section,
-    stack,
+    sent,
+    typed,
 )
+from components_builders import program
+from eks_calls import CALLS
+from eks_description import DESCRIPTION, DOCUMENTED
+from eks_shapes import service
 from iam_policies import allowed
 from pulumi.runtime.proto.resource_pb2 import ResourceInvokeRequest, ResourceInvokeResponse
 from pulumi_aws.eks.outputs import (
@@ -52,7 +53,7 @@ from components.clouds.aws.policies import (
     trust,
 )
 from components.clouds.aws.pools import auto_scaling_group_name
-from gpu_tenancy.engine.recording import RecordingMonitor, Registration
+from gpu_tenancy.engine.recording import NO_ANSWERS, RecordingMonitor, Registration
 from gpu_tenancy.engine.wire import UNKNOWN
 from gpu_tenancy.model.catalogue.releases import Chart, cloud_charts
 
@@ -64,20 +65,16 @@ ADDON: Final = "aws:eks/addon:Addon"
 RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 ATTACHMENT: Final = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
 ADMINS: Final = "arn:aws:iam::111122223333:role/aws-reserved/admins"
-KARPENTER: Final = section(autoscaler="karpenter")
+KARPENTER: Final = eks_section(autoscaler="karpenter")
 H100: Final[Data] = {"cpu": 192, "memory": "2Ti", "gpu": "h100-80gb", "gpus": 8}
 
 
-def typed(made: list[Registration], token: str) -> list[Any]:
-    return [cast("Any", resource) for resource in made if resource.type == token]
-
-
 def group(sections: Data) -> Any:
-    return one(resources(sections), GROUP, "cluster-pool-gpu-group").inputs
+    return one(sent(sections), GROUP, "cluster-pool-gpu-group").inputs
 
 
 def template(sections: Data) -> Any:
-    return one(resources(sections), TEMPLATE, "cluster-pool-gpu-template").inputs
+    return one(sent(sections), TEMPLATE, "cluster-pool-gpu-template").inputs
 
 
 # Tags and user data of nodes
@@ -85,12 +82,12 @@ def template(sections: Data) -> Any:
 
 def hints(sections: Data) -> dict[str, str]:
     """Tags that the GPU pool's Auto Scaling group gets."""
-    tags = [resource.inputs["tag"] for resource in typed(resources(sections), TAG) if "pool-gpu" in resource.name]
+    tags = [resource.inputs["tag"] for resource in typed(sent(sections), TAG) if "pool-gpu" in resource.name]
     return {tag["key"].removeprefix("k8s.io/cluster-autoscaler/node-template/"): tag["value"] for tag in tags}
 
 
 def test_node_template_tags_describe_nodes_of_an_empty_group() -> None:
-    assert hints(stack(gpu=machine_pool(nodes={"min": 0, "max": 4}, fabric=True, disk={"size": "300Gi"}))) == {
+    assert hints(eks_stack(gpu=eks_pool(nodes={"min": 0, "max": 4}, fabric=True, disk={"size": "300Gi"}))) == {
         "label/nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
         "label/gpu-tenancy.dev/pool": "gpu",
         "label/gpu-tenancy.dev/capacity": "on-demand",
@@ -103,37 +100,37 @@ def test_node_template_tags_describe_nodes_of_an_empty_group() -> None:
     }
 
 
-PARTS: Final = {"sharing": {"mig": {"profile": "1g.10gb"}}}
+PARTS: Final = eks_stack(gpu=eks_pool(sharing={"mig": {"profile": "1g.10gb"}}))
 HINTS: Final[dict[str, tuple[Data, str, str | None]]] = {
-    "partitions are a resource": (stack(gpu=machine_pool(**PARTS)), "resources/nvidia.com/mig-1g.10gb", "56"),
-    "partitions are no whole GPUs": (stack(gpu=machine_pool(**PARTS)), "resources/nvidia.com/gpu", "0"),
+    "partitions are a resource": (PARTS, "resources/nvidia.com/mig-1g.10gb", "56"),
+    "partitions are no whole GPUs": (PARTS, "resources/nvidia.com/gpu", "0"),
     "partitions have no accelerator": (
-        stack(gpu=machine_pool(**PARTS)),
+        PARTS,
         "label/k8s.amazonaws.com/accelerator",
         None,
     ),
     "time slices are GPUs": (
-        stack(gpu=machine_pool(sharing={"timeSlicing": {"turns": 4, "trusting": ["a"]}})),
+        eks_stack(gpu=eks_pool(sharing={"timeSlicing": {"turns": 4, "trusting": ["a"]}})),
         "resources/nvidia.com/gpu",
         "32",
     ),
     "a stack without local disks has the boot disk": (
-        stack(section(localDisks=False), gpu=machine_pool(disk={"size": "300Gi"})),
+        eks_stack(eks_section(localDisks=False), gpu=eks_pool(disk={"size": "300Gi"})),
         "resources/ephemeral-storage",
         "300Gi",
     ),
     "a machine of the stack keeps the local disks of the catalogue": (
-        stack() | {"machines": {"p5.48xlarge": H100}},
+        eks_stack() | {"machines": {"p5.48xlarge": H100}},
         "resources/ephemeral-storage",
         "29687500000Ki",
     ),
     "a machine of the stack can have other local disks": (
-        stack() | {"machines": {"p5.48xlarge": {**H100, "localDisk": "900G"}}},
+        eks_stack() | {"machines": {"p5.48xlarge": {**H100, "localDisk": "900G"}}},
         "resources/ephemeral-storage",
         "878906250Ki",
     ),
     "alternatives have the GPUs of the machine": (
-        stack(gpu=machine_pool("g6.12xlarge", capacity="spot", alternatives=["g6.24xlarge"])),
+        eks_stack(gpu=eks_pool("g6.12xlarge", capacity="spot", alternatives=["g6.24xlarge"])),
         "resources/nvidia.com/gpu",
         "4",
     ),
@@ -157,11 +154,11 @@ def user_data(sections: Data) -> Any:
 
 
 def test_local_disks_hold_images_and_ephemeral_storage() -> None:
-    assert user_data(stack()) == {"instance": {"localStorage": {"strategy": "RAID0"}}}
+    assert user_data(eks_stack()) == {"instance": {"localStorage": {"strategy": "RAID0"}}}
 
 
 def test_bottlerocket_binds_its_directories_to_local_disks() -> None:
-    (command,) = user_data(stack(gpu=machine_pool(driver="bottlerocket")))["bootstrap-commands"].values()
+    (command,) = user_data(eks_stack(gpu=eks_pool(driver="bottlerocket")))["bootstrap-commands"].values()
     assert command["commands"][0] == ["apiclient", "ephemeral-storage", "init"]
     assert {"/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods"} <= set(command["commands"][1])
     assert command["essential"]
@@ -171,7 +168,7 @@ def test_bottlerocket_binds_its_directories_to_local_disks() -> None:
 @pytest.mark.parametrize("disks", [False, True])
 @pytest.mark.parametrize("driver", ["image", "bottlerocket"])
 def test_kubelets_align_with_numa_beside_local_disks(driver: str, *, disks: bool, numa: str | None) -> None:
-    sections = stack(section(localDisks=disks), gpu=machine_pool(driver=driver, numa=numa))
+    sections = eks_stack(eks_section(localDisks=disks), gpu=eks_pool(driver=driver, numa=numa))
     if not disks and not numa:
         assert "userData" not in template(sections)
         return
@@ -187,22 +184,22 @@ def test_kubelets_align_with_numa_beside_local_disks(driver: str, *, disks: bool
 
 
 def test_each_card_of_a_pool_with_fabric_has_an_efa() -> None:
-    wired = template(stack(gpu=machine_pool(fabric=True)))["networkInterfaces"]
+    wired = template(eks_stack(gpu=eks_pool(fabric=True)))["networkInterfaces"]
     first, *others = [(each["networkCardIndex"], each["deviceIndex"], each["interfaceType"]) for each in wired]
     assert first == (0, 0, "interface")
     assert others == [(0, 1, "efa-only"), *((card, 0, "efa-only") for card in range(1, 32))]
 
 
 def test_no_node_has_a_public_address() -> None:
-    first, *others = template(stack(gpu=machine_pool(fabric=True)))["networkInterfaces"]
+    first, *others = template(eks_stack(gpu=eks_pool(fabric=True)))["networkInterfaces"]
     assert first["associatePublicIpAddress"] == "false"
     assert not any("associatePublicIpAddress" in interface for interface in others)
     assert {tuple(interface["securityGroups"]) for interface in (first, *others)} == {(UNKNOWN,)}
 
 
 def test_pods_are_planned_for_the_first_machine_type() -> None:
-    spot = machine_pool("g6.12xlarge", capacity="spot")
-    alone, several = (planned(stack(gpu=pool)) for pool in (spot, {**spot, "alternatives": ["g6.24xlarge"]}))
+    spot = eks_pool("g6.12xlarge", capacity="spot")
+    alone, several = (planned(eks_stack(gpu=pool)) for pool in (spot, {**spot, "alternatives": ["g6.24xlarge"]}))
     assert alone.queues == several.queues
 
 
@@ -210,7 +207,7 @@ def test_pods_are_planned_for_the_first_machine_type() -> None:
 
 
 def test_all_aws_resources_have_the_provider_of_the_stack() -> None:
-    providers = {made.provider.split("::")[2] for made in resources(stack()) if made.type.startswith("aws:")}
+    providers = {made.provider.split("::")[2] for made in sent(eks_stack()) if made.type.startswith("aws:")}
     assert providers == {"pulumi:providers:aws"}
 
 
@@ -256,24 +253,24 @@ def test_words_of_the_documentation_are_in_it() -> None:
     ],
 )
 def test_invalid_inputs_fail_the_comparison(change: Mapping[str, Any], problem: str) -> None:
-    inputs = {**group(stack()), **change}
+    inputs = {**group(eks_stack()), **change}
     assert any(problem in text for text in DESCRIPTION.problems(GROUP, inputs))
 
 
 def test_inputs_of_every_kind_of_pool_match_awss_model() -> None:
     block = {"kind": "capacity-block", "reservation": RESERVATION}
-    sections = stack(
-        gpu=machine_pool(fabric=True, compact=True, zones=[f"{REGION}a"]),
-        block=machine_pool("p5en.48xlarge", capacity=block, zones=[f"{REGION}b"], nodes={"min": 0, "max": 1}),
-        spot=machine_pool("g6.12xlarge", capacity="spot", disk={"size": "100Gi"}),
+    sections = eks_stack(
+        gpu=eks_pool(fabric=True, compact=True, zones=[f"{REGION}a"]),
+        block=eks_pool("p5en.48xlarge", capacity=block, zones=[f"{REGION}b"], nodes={"min": 0, "max": 1}),
+        spot=eks_pool("g6.12xlarge", capacity="spot", disk={"size": "100Gi"}),
     )
-    assert refused(resources(sections)) == []
+    assert refused(sent(sections)) == []
 
 
 @pytest.mark.parametrize("autoscaler", ["cluster-autoscaler", "karpenter"])
 def test_inputs_of_a_created_cluster_match_awss_model(autoscaler: str) -> None:
-    cluster = creation({"autoscaler": autoscaler}, admins=[ADMINS], allowFrom=["203.0.113.0/24"])
-    registrations = resources(stack(cluster))
+    cluster = eks_creation({"autoscaler": autoscaler}, admins=[ADMINS], allowFrom=["203.0.113.0/24"])
+    registrations = sent(eks_stack(cluster))
     assert {made.type for made in registrations if made.type.startswith("aws:")} <= DESCRIPTION.types
     assert refused(registrations) == []
 
@@ -300,18 +297,18 @@ https://docs.aws.amazon.com/aws-managed-policy/latest/reference/policy-list.html
 
 
 def test_attached_policies_are_those_of_aws() -> None:
-    made = resources(stack(creation(section_={"sessionManager": True})))
+    made = sent(eks_stack(eks_creation(section={"sessionManager": True})))
     arns = [str(attachment.inputs["policyArn"]) for attachment in typed(made, ATTACHMENT)]
     assert {arn.removeprefix("arn:aws:iam::aws:policy/") for arn in arns} == POLICIES
 
 
 def test_a_deployer_who_is_an_administrator_has_one_access_entry() -> None:
-    entries = typed(resources(stack(creation(admins=[DEPLOYER, ADMINS]))), "aws:eks/accessEntry:AccessEntry")
+    entries = typed(sent(eks_stack(eks_creation(admins=[DEPLOYER, ADMINS]))), "aws:eks/accessEntry:AccessEntry")
     assert sorted(entry.inputs["principalArn"] for entry in entries) == sorted([DEPLOYER, ADMINS])
 
 
 def test_objects_in_the_cluster_wait_for_the_deployers_access() -> None:
-    registrations = resources(stack(creation({"autoscaler": "karpenter"}), gpu=machine_pool(fabric=True)))
+    registrations = sent(eks_stack(eks_creation({"autoscaler": "karpenter"}), gpu=eks_pool(fabric=True)))
     access = one(registrations, "aws:eks/accessPolicyAssociation:AccessPolicyAssociation").urn
     first = ["kubernetes:storage.k8s.io/v1:StorageClass", "gpu-tenancy:clouds:Karpenter"]
     waiting = [resource for resource in registrations if resource.type in first or resource.name == "cluster-efa"]
@@ -320,7 +317,7 @@ def test_objects_in_the_cluster_wait_for_the_deployers_access() -> None:
 
 
 def test_the_network_add_on_is_there_before_any_node() -> None:
-    registrations = resources(stack(creation()))
+    registrations = sent(eks_stack(eks_creation()))
     network = one(registrations, ADDON, "cluster-first-addons-vpc-cni").urn
     groups = typed(registrations, "gpu-tenancy:clouds:NodeGroup")
     assert len(groups) == 3
@@ -328,7 +325,7 @@ def test_the_network_add_on_is_there_before_any_node() -> None:
 
 
 def test_pools_follow_the_add_ons_and_these_the_control_plane() -> None:
-    registrations = resources(stack(creation()))
+    registrations = sent(eks_stack(eks_creation()))
     addons = typed(registrations, ADDON)
     pools = [resource for resource in registrations if resource.name in {"cluster-pool-gpu", "cluster-pool-cpu"}]
     assert (len(addons), len(pools)) == (7, 2)
@@ -350,7 +347,7 @@ Addons("alone", context, BEFORE_NODES, pulumi.Output.from_input("1.36"))
 
 def test_the_version_of_an_add_on_is_the_answer_of_eks() -> None:
     answers = {"aws:eks/getAddonVersion:getAddonVersion": {"version": "v1.2.3-eksbuild.4"}}
-    registrations = program(stack(creation()), ADDONS_ALONE, answers).rendered.registrations
+    registrations = program(eks_stack(eks_creation()), ADDONS_ALONE, answers).rendered.registrations
     versions = {addon.inputs["addonVersion"] for addon in typed(list(registrations), ADDON)}
     assert versions == {"v1.2.3-eksbuild.4"}
 
@@ -363,7 +360,7 @@ def statements(policy: str) -> list[dict[str, Any]]:
 
 
 def test_the_autoscaler_handles_requests_of_kueue_for_queued_pools() -> None:
-    plain, queued = resources(stack()), resources(stack(gpu=machine_pool(capacity={"kind": "queued"})))
+    plain, queued = sent(eks_stack()), sent(eks_stack(gpu=eks_pool(capacity={"kind": "queued"})))
     flags, of_queued = (cast("Any", one(made, RELEASE).inputs)["values"]["extraArgs"] for made in (plain, queued))
     added = {"enable-provisioning-requests": True, "kube-api-content-type": "application/json"}
     assert of_queued == flags | added
@@ -383,19 +380,19 @@ def test_the_autoscalers_policy_requires_the_clusters_tag() -> None:
 
 
 def test_karpenters_charts_have_one_version() -> None:
-    charts = typed(resources(stack(KARPENTER)), RELEASE)
+    charts = typed(sent(eks_stack(KARPENTER)), RELEASE)
     assert len({chart.inputs["version"] for chart in charts}) == 1
 
 
 def test_karpenters_static_nodes_have_the_template_of_the_pool() -> None:
-    made = resources(stack(KARPENTER, gpu=machine_pool(nodes={"min": 1, "max": 4})))
+    made = sent(eks_stack(KARPENTER, gpu=eks_pool(nodes={"min": 1, "max": 4})))
     pools = [cast("Any", each.inputs) for each in made if each.inputs.get("kind") == "NodePool"]
     templates = {pool["metadata"]["name"]: pool["spec"]["template"] for pool in pools}
     assert templates["gpu-base"] == templates["gpu"]
 
 
 def test_each_rule_of_interruptions_has_a_target() -> None:
-    kinds = [made.type.rpartition(":")[2] for made in resources(stack(KARPENTER))]
+    kinds = [made.type.rpartition(":")[2] for made in sent(eks_stack(KARPENTER))]
     assert (kinds.count("EventRule"), kinds.count("EventTarget")) == (5, 5)
 
 
@@ -409,7 +406,7 @@ def test_only_eventbridge_writes_to_the_queue_with_tls() -> None:
 @pytest.mark.parametrize("role", [None, "arn:aws:iam::111122223333:role/x/nodes"])
 def test_karpenter_hands_no_other_role_to_nodes(role: str | None) -> None:
     more: Data = {"nodeRole": role} if role else {}
-    made = resources(stack(section(autoscaler="karpenter", **more)))
+    made = sent(eks_stack(eks_section(autoscaler="karpenter", **more)))
     profiles = one(made, "aws:iam/rolePolicy:RolePolicy", "cluster-karpenter-role-identity-profiles").inputs
     (passes,) = [each for each in statements(str(profiles["policy"])) if each["Action"] == "iam:PassRole"]
     assert passes["Resource"] == (role or "arn:aws:iam::*:role/ml-node")
@@ -431,7 +428,7 @@ def test_karpenters_permissions_are_limited_to_the_cluster() -> None:
 @pytest.mark.parametrize(("capacity", "may"), [("spot", True), ("on-demand", False)])
 def test_in_a_new_account_ec2_can_create_its_role_for_spot(capacity: str, *, may: bool) -> None:
     """As for Auto Scaling, whose own policy allows it; a stack of a second cluster cannot create the role again."""
-    made = resources(stack(KARPENTER, gpu=machine_pool(nodes={"min": 0, "max": 4}, capacity=capacity)))
+    made = sent(eks_stack(KARPENTER, gpu=eks_pool(nodes={"min": 0, "max": 4}, capacity=capacity)))
     policies = [str(each.inputs["policy"]) for each in typed(made, "aws:iam/rolePolicy:RolePolicy")]
     role = "arn:aws:iam::111122223333:role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
     of_ec2, of_others = ({"iam:AWSServiceName": f"{name}.amazonaws.com"} for name in ("spot", "eks"))
@@ -471,7 +468,12 @@ def test_a_role_trusts_its_service_and_tags_its_sessions() -> None:
 
 def registered(sections: Data, live: Mapping[str, int] | None = None) -> Registration:
     """The GPU pool's node group, as the program registers it."""
-    return one(resources(sections, live), GROUP, "cluster-pool-gpu-group")
+    return one(sent(sections, answers(live)), GROUP, "cluster-pool-gpu-group")
+
+
+def answers(live: Mapping[str, int] | None) -> Mapping[str, Mapping[str, Any]]:
+    """What AWS answers of the Auto Scaling group of the pool; None before it exists."""
+    return {LIST: {"names": ["eks-gpu-1"], "arns": []}, READ: live} if live else NO_ANSWERS
 
 
 def after_ignoring(inputs: Mapping[str, Any], stored: Mapping[str, Any], ignored: Sequence[str]) -> dict[str, Any]:
@@ -535,7 +537,7 @@ class NodeGroup:
 
 def gpus(minimum: int, maximum: int, **more: Any) -> Data:
     """A stack with bounds of its GPU pool."""
-    return stack(gpu=machine_pool(nodes={"min": minimum, "max": maximum}, **more))
+    return eks_stack(gpu=eks_pool(nodes={"min": minimum, "max": maximum}, **more))
 
 
 @pytest.mark.parametrize(
@@ -609,7 +611,7 @@ def test_live_queries_use_the_stacks_region(monkeypatch: pytest.MonkeyPatch) -> 
         return invoke(monitor, request)
 
     monkeypatch.setattr(RecordingMonitor, "Invoke", recorded)
-    registrations = resources(gpus(0, 8), {"minSize": 0, "maxSize": 4, "desiredCapacity": 2})
+    registrations = sent(gpus(0, 8), answers({"minSize": 0, "maxSize": 4, "desiredCapacity": 2}))
     own = one(registrations, "pulumi:providers:aws")
     assert {token for token, _ in asked} == {LIST, READ}
     assert all(provider.startswith(own.urn) for _, provider in asked)
@@ -622,12 +624,12 @@ def test_the_desired_size_is_the_current_one() -> None:
 
 def fixed() -> Data:
     """A stack without an autoscaler."""
-    return stack(section(autoscaler="none"))
+    return eks_stack(eks_section(autoscaler="none"))
 
 
 def test_without_an_autoscaler_the_number_is_the_stacks() -> None:
     live = {"minSize": 1, "maxSize": 1, "desiredCapacity": 1}
-    sections = stack(section(autoscaler="none"), gpu=machine_pool(nodes=3))
+    sections = eks_stack(eks_section(autoscaler="none"), gpu=eks_pool(nodes=3))
     registration = registered(sections, live)
     assert registration.ignore_changes == ()
     assert registration.inputs["scalingConfig"] == {"minSize": 3, "maxSize": 3, "desiredSize": 3}

@@ -13,9 +13,9 @@ from typing import Final
 import pytest
 from aws_emulator import LOGIN, Emulator, emulated
 from builders import Data
+from cloud_stacks import REGION
 from components_builders import cluster
 from dependency_graph import Graph
-from eks_stacks import REGION
 from rendered_stacks import stack_of_repository
 from repository import ROOT
 from test_clouds_names import STACKS

@@ -3,17 +3,15 @@
 import json
 from typing import Any, Final, cast
 
-import aks_builders
-import eks_stacks
 import pytest
 from builders import Data, errors, planned
+from cloud_stacks import SUBNETS, aks_creation, aks_stack, eks_creation, eks_stack, gke_creation, gke_stack, sent
 from components_builders import platform
 from dependency_graph import Graph
 from eks_description import DESCRIPTION
 from eks_shapes import service
 from gke_description import DESCRIPTION as GKE
 from iam_policies import allowed
-from test_clouds_people import creation, gke, of_cloud
 
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.wire import UNKNOWN
@@ -43,7 +41,7 @@ def with_storage(sections: Data, storage: Data) -> Data:
 
 
 def eks(storage: Data, environment: str = "dev") -> list[Registration]:
-    return eks_stacks.resources(with_storage(eks_stacks.stack(eks_stacks.creation(), environment), storage))
+    return sent(with_storage(eks_stack(eks_creation(), environment), storage))
 
 
 def inputs(made: list[Registration], token: str) -> list[Any]:
@@ -79,7 +77,7 @@ def test_without_shared_storage_there_is_no_file_system_and_no_driver_of_one() -
 def test_on_eks_a_file_system_is_encrypted_with_an_address_in_each_subnet_of_the_cluster() -> None:
     made = eks(EFS)
     assert only(made, FILE_SYSTEM).inputs["encrypted"] is True
-    assert [one["subnetId"] for one in inputs(made, TARGET)] == list(eks_stacks.SUBNETS.values())
+    assert [one["subnetId"] for one in inputs(made, TARGET)] == list(SUBNETS.values())
 
 
 def test_on_eks_a_file_system_admits_only_nfs_from_nodes() -> None:
@@ -177,7 +175,7 @@ def test_on_eks_lustre_is_admitted_in_both_directions_and_the_group_of_kept_file
 
 
 def test_on_eks_storage_classes_use_ids_of_the_cloud() -> None:
-    sections = with_storage(eks_stacks.stack(eks_stacks.creation()), {**EFS, **FSX})
+    sections = with_storage(eks_stack(eks_creation()), {**EFS, **FSX})
     rendered = platform(sections).rendered
     classes = {
         one.inputs["metadata"]["name"]: one.inputs
@@ -191,13 +189,13 @@ def test_on_eks_storage_classes_use_ids_of_the_cloud() -> None:
     }
     lustre = classes["gpu-tenancy-fsx-lustre"]["parameters"]
     assert lustre["securityGroupIds"] == UNKNOWN
-    assert lustre["subnetId"] == eks_stacks.SUBNETS["eu-central-1a"]
+    assert lustre["subnetId"] == SUBNETS["eu-central-1a"]
     assert lustre["extraTags"] == "gpu-tenancy-cluster=ml"
     assert planned(sections).cluster.late_users == ("file-system.of.storage.invalid", "lustre-group.of.storage.invalid")
 
 
 def test_on_eks_the_driver_and_the_addresses_of_a_file_system_outlive_claims() -> None:
-    graph = Graph(platform(with_storage(eks_stacks.stack(eks_stacks.creation()), EFS)).rendered)
+    graph = Graph(platform(with_storage(eks_stack(eks_creation()), EFS)).rendered)
     (claim,) = graph.find("kubernetes:core/v1:PersistentVolumeClaim", "files")
     before = [graph.known[urn] for urn in graph.all_needs(claim)]
     assert "aws-efs-csi-driver" in [one.inputs.get("addonName") for one in before if one.type == ADDON]
@@ -216,7 +214,7 @@ def test_on_gke_drivers_are_enabled_for_the_claims_that_need_them() -> None:
         (FILES, True, True),
         ({"files": FILES["files"]}, True, False),
     ):
-        made = list(of_cloud(with_storage(gke(create=creation()), storage)))
+        made = list(sent(with_storage(gke_stack(create=gke_creation()), storage)))
         cluster = only(made, "gcp:container/cluster:Cluster")
         addons = cast("Any", cluster.inputs)["addonsConfig"]
         assert addons["gcpFilestoreCsiDriverConfig"] == {"enabled": filestore}
@@ -225,7 +223,7 @@ def test_on_gke_drivers_are_enabled_for_the_claims_that_need_them() -> None:
 
 
 def test_on_gke_file_systems_are_in_the_network_of_the_cluster() -> None:
-    own = planned(with_storage(gke(create=creation()), FILES)).storage_classes
+    own = planned(with_storage(gke_stack(create=gke_creation()), FILES)).storage_classes
     assert {made.kind: dict(made.parameters) for made in own} == {
         "filestore": {"tier": "zonal", "network": "ml", "connect-mode": "DIRECT_PEERING"},
         "managed-lustre": {
@@ -237,25 +235,25 @@ def test_on_gke_file_systems_are_in_the_network_of_the_cluster() -> None:
         ("network-host", "PRIVATE_SERVICE_ACCESS", "projects/network-host/global/networks/ml"),
         ("example-ml", "DIRECT_PEERING", "ml"),
     ):
-        named = {**creation(), "network": f"projects/{project}/global/networks/ml"}
-        (filestore,) = planned(with_storage(gke(create=named), {"files": FILES["files"]})).storage_classes
+        named = {**gke_creation(), "network": f"projects/{project}/global/networks/ml"}
+        (filestore,) = planned(with_storage(gke_stack(create=named), {"files": FILES["files"]})).storage_classes
         assert filestore.parameters["connect-mode"] == mode
         assert filestore.parameters["network"] == network
 
 
 REFUSED: Final = {
     "a size between those of Filestore": (
-        gke(create=creation()),
+        gke_stack(create=gke_creation()),
         {"size": "1100Gi"},
         "size: 1100Gi is not a size of Filestore (zonal); set 1280Gi",
     ),
     "more than the largest Filestore": (
-        gke(create=creation()),
+        gke_stack(create=gke_creation()),
         {"size": "101Ti"},
         "size: 101Ti is more than 100Ti, the maximum of Filestore (zonal); lower it, or use several claims",
     ),
     "a driver that the version of the cluster does not have": (
-        gke(create={**creation(), "version": "1.32"}),
+        gke_stack(create={**gke_creation(), "version": "1.32"}),
         {"size": "9000Gi", "class": "managed-lustre"},
         (
             "class: managed-lustre needs Kubernetes 1.33 or later, but the cluster has 1.32; set"
@@ -263,7 +261,7 @@ REFUSED: Final = {
         ),
     ),
     "a class that needs more than a StorageClass": (
-        aks_builders.stack(aks_builders.creation()),
+        aks_stack(aks_creation()),
         {"size": "1Ti", "class": "netapp-files"},
         (
             "class: netapp-files needs Trident, a NetApp account and a capacity pool, which are not made here; set"
@@ -280,12 +278,12 @@ def test_unsupported_settings_of_a_service_are_refused(case: str) -> None:
 
 
 def test_needs_of_the_network_are_in_the_report() -> None:
-    shared = {**creation(), "network": "projects/network-host/global/networks/ml"}
-    made = outlook(load(Source(with_storage(gke(create=shared), FILES))))
+    shared = {**gke_creation(), "network": "projects/network-host/global/networks/ml"}
+    made = outlook(load(Source(with_storage(gke_stack(create=shared), FILES))))
     network = "the network projects/network-host/global/networks/ml needs private services access"
     assert made.network_needs == (
         f"Filestore (zonal): {network}",
         f"Managed Lustre: {network}, and a firewall rule that admits TCP port 988 from its range",
     )
-    own = outlook(load(Source(with_storage(gke(create=creation()), {"files": FILES["files"]}))))
+    own = outlook(load(Source(with_storage(gke_stack(create=gke_creation()), {"files": FILES["files"]}))))
     assert own.network_needs == ()

@@ -8,16 +8,14 @@ from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any, Final
 
-import aks_builders
-import eks_stacks
 import pulumi
 import pytest
 import test_clouds_network
 from builders import Data
 from cloud_names import KEYS, LOG_GROUP, Clouds, TakenError, rows
+from cloud_stacks import SUBNETS, aks_creation, aks_stack, eks_creation, eks_section, eks_stack, gke_creation, gke_stack
 from components_builders import cluster
 from dependency_graph import Graph
-from test_clouds_people import creation, gke
 
 import components.clouds
 from gpu_tenancy.base.json import Json
@@ -35,7 +33,7 @@ SHARED: Final = {
 
 def eks(zones: Sequence[str] = (), **cluster: Any) -> Data:
     create = {"zones": zones} if zones else {}
-    sections = eks_stacks.stack(eks_stacks.creation(eks_stacks.section(**cluster), **create))
+    sections = eks_stack(eks_creation(eks_section(**cluster), **create))
     sections["teams"]["a"] |= {"storage": SHARED, "secrets": {"wandb": {"from": "aws://eu-central-1/a/wandb"}}}
     return with_bucket(sections, "s3://ml-out")
 
@@ -46,11 +44,11 @@ def with_bucket(sections: Data, bucket: str) -> Data:
 
 STACKS: Final[Mapping[str, Data]] = {
     "node groups": eks(autoscaler="cluster-autoscaler"),
-    "created network": eks(subnets={}, zones=list(eks_stacks.SUBNETS)),
+    "created network": eks(subnets={}, zones=list(SUBNETS)),
     "karpenter": eks(autoscaler="karpenter"),
-    "gke": with_bucket(gke(create=creation()), "gs://ml-out/v1"),
+    "gke": with_bucket(gke_stack(create=gke_creation()), "gs://ml-out/v1"),
     "gke network": with_bucket(test_clouds_network.gke(), "gs://ml-out/v1"),
-    "aks": with_bucket(aks_builders.stack(aks_builders.creation()), "az://mlout/out"),
+    "aks": with_bucket(aks_stack(aks_creation()), "az://mlout/out"),
     "aks network": with_bucket(test_clouds_network.aks(), "az://mlout/out"),
 }
 

@@ -6,21 +6,20 @@ from ipaddress import IPv4Network, ip_network
 from itertools import combinations
 from typing import Any, Final, cast
 
-import aks_builders
-import eks_stacks
 import pytest
 from builders import PROVIDED, Data, errors, team
+from cloud_stacks import REGION, aks_creation, aks_stack, eks_creation, eks_stack
 from components_builders import cluster as cluster_of
 
 from gpu_tenancy.engine.recording import Registration
 
-ZONES: Final = [f"{eks_stacks.REGION}{zone}" for zone in "abc"]
+ZONES: Final = [f"{REGION}{zone}" for zone in "abc"]
 
 
 def eks(environment: str = "dev", **more: Any) -> Data:
     """A cluster on EKS with its network."""
-    cluster = eks_stacks.creation({"subnets": {}}, **({"zones": ZONES} | more))
-    return eks_stacks.stack(cluster, environment)
+    cluster = eks_creation({"subnets": {}}, **({"zones": ZONES} | more))
+    return eks_stack(cluster, environment)
 
 
 def gke(environment: str = "dev", **more: Any) -> Data:
@@ -37,9 +36,9 @@ def gke(environment: str = "dev", **more: Any) -> Data:
 
 def aks(environment: str = "dev", **more: Any) -> Data:
     """A cluster on AKS with its network, and egress through NAT."""
-    cluster = aks_builders.creation(**({"egress": "nat-gateway"} | more))
+    cluster = aks_creation(**({"egress": "nat-gateway"} | more))
     del cluster["subnet"]
-    return aks_builders.stack(cluster, environment)
+    return aks_stack(cluster, environment)
 
 
 @dataclass(frozen=True)
@@ -153,7 +152,7 @@ def test_on_eks_each_subnet_has_a_route_out_and_one_to_s3() -> None:
     (route,) = _of(registrations, "Route")
     assert route["destinationCidrBlock"] == "0.0.0.0/0"
     (endpoint,) = _of(registrations, "VpcEndpoint")
-    assert endpoint["serviceName"] == f"com.amazonaws.{eks_stacks.REGION}.s3"
+    assert endpoint["serviceName"] == f"com.amazonaws.{REGION}.s3"
 
 
 def test_on_gke_a_created_network_has_jumbo_frames_and_private_access_to_google() -> None:
@@ -180,8 +179,8 @@ def test_on_aks_without_nat_the_cluster_s_load_balancer_is_the_way_out() -> None
         (eks(zones=["us-east-1a", "us-east-1b"]), "is not a zone of eu-central-1"),
         (eks(addresses="10.0.0.0/8"), "needs /16 to /20"),
         (eks(addresses="8.8.0.0/16"), "is not a private IPv4 network"),
-        (eks_stacks.stack(eks_stacks.creation(zones=ZONES)), "sets subnets and also create.zones"),
-        (eks_stacks.stack(eks_stacks.creation(addresses="10.0.0.0/16")), "names an existing network"),
+        (eks_stack(eks_creation(zones=ZONES)), "sets subnets and also create.zones"),
+        (eks_stack(eks_creation(addresses="10.0.0.0/16")), "names an existing network"),
         (gke(network="ml"), "sets network without subnetwork, podRange, serviceRange"),
         (aks(egress="routes"), "a created network has no routes"),
         (aks(addresses="10.244.0.0/15"), "overlaps with 10.244.0.0/16"),

@@ -7,9 +7,9 @@ from typing import Any, Final
 import pytest
 import yaml
 from builders import AKS, EKS, Data, job, planned, pool
+from cloud_stacks import one
 from components_builders import Program
 from components_builders import cluster as cluster_of
-from eks_stacks import one
 from fabric_builders import GKE, wired
 
 from gpu_tenancy.model.catalogue import machines

@@ -2,16 +2,26 @@
 
 from typing import Any, Final, cast
 
-import aks_builders
-import eks_stacks
 import pytest
 from aks_description import CLUSTER as AKS
-from builders import PROVIDED, Data, errors, planned, stack, team
-from components_builders import cluster, texts
+from builders import Data, errors, planned, stack
+from cloud_stacks import (
+    DEPLOYER,
+    GROUPS,
+    aks_creation,
+    aks_stack,
+    eks_creation,
+    eks_section,
+    eks_stack,
+    gke_creation,
+    gke_stack,
+    one,
+    sent,
+)
+from components_builders import texts
 from rendered_stacks import stack_of_repository
 
 from components.clouds.azure.identities import ROLES
-from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.model.spec.clouds.azure import USER_ROLE
 
 RESEARCH: Final = "arn:aws:iam::111122223333:role/teams/research"
@@ -21,7 +31,6 @@ MEMBER: Final = "gcp:projects/iAMMember:IAMMember"
 ASSIGNMENT: Final = "azure-native:authorization:RoleAssignment"
 GROUP: Final = "2b6e4a10-93a5-4b7c-8f21-0d6c5a1e7b06"
 GUEST: Final = "2b6e4a10-93a5-4b7c-8f21-0d6c5a1e7b07"
-GOOGLE: Final[Data] = {"cloud": "gcp", "name": "ml", "project": "example-ml", "location": "us-central1-a"}
 GOOGLES_PEOPLE: Final = [
     "group:research@example.com",
     "user:ci@example-ml.iam.gserviceaccount.com",
@@ -38,65 +47,44 @@ def with_people(sections: Data, *entries: str, **people: Any) -> Data:
 
 def eks(*entries: str, cluster: Data | None = None, **people: Any) -> dict[str, Any]:
     """The access entries of a stack, by their principal."""
-    rendered = eks_stacks.resources(with_people(eks_stacks.stack(cluster or eks_stacks.creation()), *entries, **people))
+    rendered = sent(with_people(eks_stack(cluster or eks_creation()), *entries, **people))
     entries_ = [cast("Any", resource.inputs) for resource in rendered if resource.type == ENTRY]
     by_principal = {entry["principalArn"]: entry for entry in entries_}
     assert len(by_principal) == len(entries_)
     return by_principal
 
 
-def gke(**cluster: Any) -> Data:
-    pools: Data = {"l4": {"machine": "g2-standard-48", "nodes": {"min": 0, "max": 4}}}
-    return {"cluster": {**GOOGLE, **PROVIDED, **cluster}, "pools": pools, "teams": {"a": team(gpus={})}}
-
-
-def creation() -> Data:
-    return {
-        "version": "1.35",
-        "network": "ml",
-        "subnetwork": "ml-sub",
-        "podRange": "pods",
-        "serviceRange": "services",
-        "securityGroup": "gke-security-groups@example.com",
-        "system": {"machine": "n2-standard-16"},
-    }
-
-
-def of_cloud(sections: Data) -> tuple[Registration, ...]:
-    return cluster(sections).rendered.registrations
-
-
-@pytest.mark.parametrize("section", [eks_stacks.section(), eks_stacks.creation()], ids=["existing", "created"])
+@pytest.mark.parametrize("section", [eks_section(), eks_creation()], ids=["existing", "created"])
 def test_each_principal_has_an_entry_with_the_group_that_its_role_binding_names(section: Data) -> None:
     entries = eks(RESEARCH, ROSA, cluster=section)
     groups = {RESEARCH: ["gpu-tenancy:111122223333:role/teams/research"], ROSA: ["gpu-tenancy:111122223333:user/rosa"]}
     assert {arn: entry["kubernetesGroups"] for arn, entry in entries.items() if arn in groups} == groups
     assert {entry["type"] for entry in entries.values()} == {"STANDARD"}
-    made = planned(with_people(eks_stacks.stack(section), RESEARCH, ROSA))
+    made = planned(with_people(eks_stack(section), RESEARCH, ROSA))
     (binding,) = made.teams[0].namespace.bindings
     assert {subject.name for subject in binding.subjects} == {group for names in groups.values() for group in names}
 
 
 def test_an_administrator_who_is_a_member_too_has_one_entry_with_the_group() -> None:
-    entries = eks(eks_stacks.DEPLOYER, RESEARCH, admins=[eks_stacks.DEPLOYER])
-    assert entries.keys() == {eks_stacks.DEPLOYER, RESEARCH}
-    assert entries[eks_stacks.DEPLOYER]["kubernetesGroups"] == ["gpu-tenancy:111122223333:role/deployer"]
+    entries = eks(DEPLOYER, RESEARCH, admins=[DEPLOYER])
+    assert entries.keys() == {DEPLOYER, RESEARCH}
+    assert entries[DEPLOYER]["kubernetesGroups"] == ["gpu-tenancy:111122223333:role/deployer"]
 
 
 def test_members_have_no_policies_of_eks() -> None:
-    registrations = eks_stacks.resources(with_people(eks_stacks.stack(eks_stacks.creation()), RESEARCH))
-    policy = eks_stacks.one(registrations, "aws:eks/accessPolicyAssociation:AccessPolicyAssociation")
-    assert policy.inputs["principalArn"] == eks_stacks.DEPLOYER
+    registrations = sent(with_people(eks_stack(eks_creation()), RESEARCH))
+    policy = one(registrations, "aws:eks/accessPolicyAssociation:AccessPolicyAssociation")
+    assert policy.inputs["principalArn"] == DEPLOYER
 
 
 def test_the_role_of_nodes_is_not_a_person() -> None:
-    cluster = eks_stacks.section(nodeRole=RESEARCH)
-    (problem,) = errors(with_people(eks_stacks.stack(cluster), RESEARCH))
+    cluster = eks_section(nodeRole=RESEARCH)
+    (problem,) = errors(with_people(eks_stack(cluster), RESEARCH))
     assert problem.startswith(f"teams.a.members.researchers[0]: {RESEARCH} is the role of the nodes")
 
 
 def test_a_created_gke_cluster_is_found_by_its_people() -> None:
-    registrations = of_cloud(with_people(gke(create=creation()), *GOOGLES_PEOPLE))
+    registrations = sent(with_people(gke_stack(create=gke_creation()), *GOOGLES_PEOPLE))
     members = {
         str(resource.inputs["member"]): resource.inputs
         for resource in registrations
@@ -111,7 +99,7 @@ def test_a_created_gke_cluster_is_found_by_its_people() -> None:
 
 
 def test_the_owner_of_an_existing_gke_cluster_gets_the_commands() -> None:
-    sections = with_people(gke(), *GOOGLES_PEOPLE)
+    sections = with_people(gke_stack(), *GOOGLES_PEOPLE)
     access = planned(sections).access
     assert access is not None
     assert access.commands[0] == (
@@ -119,33 +107,31 @@ def test_the_owner_of_an_existing_gke_cluster_gets_the_commands() -> None:
         " --role=roles/container.clusterViewer"
     )
     assert len(access.commands) == 3
-    assert not [resource for resource in of_cloud(sections) if "clusterViewer" in str(resource.inputs)]
+    assert not [resource for resource in sent(sections) if "clusterViewer" in str(resource.inputs)]
 
 
 def assignments(sections: Data) -> dict[str, Any]:
     """The role assignments of people by their object ids."""
-    found = [cast("Any", one.inputs) for one in aks_builders.sent(sections) if one.type == ASSIGNMENT]
+    found = [cast("Any", one.inputs) for one in sent(sections) if one.type == ASSIGNMENT]
     return {one["principalId"]: one for one in found if one["roleDefinitionId"].endswith(ROLES[USER_ROLE])}
 
 
 def test_a_created_aks_cluster_lets_its_people_list_user_credentials() -> None:
-    sections = with_people(
-        aks_builders.stack(aks_builders.creation()), f"group:{GROUP}", f"user:{GUEST}", "user:rosa@example.com"
-    )
+    sections = with_people(aks_stack(aks_creation()), f"group:{GROUP}", f"user:{GUEST}", "user:rosa@example.com")
     made = assignments(sections)
     assert {principal: one["principalType"] for principal, one in made.items()} == {GROUP: "Group", GUEST: "User"}
-    (cluster,) = (one for one in aks_builders.sent(sections) if one.type == AKS)
-    assert all(cluster.urn in one.dependencies for one in aks_builders.sent(sections) if one.inputs in made.values())
+    (cluster,) = (one for one in sent(sections) if one.type == AKS)
+    assert all(cluster.urn in one.dependencies for one in sent(sections) if one.inputs in made.values())
     access = planned(sections).access
     assert access is not None
-    scope = f"{aks_builders.GROUPS}/ml-group/providers/Microsoft.ContainerService/managedClusters/ml"
+    scope = f"{GROUPS}/ml-group/providers/Microsoft.ContainerService/managedClusters/ml"
     assert access.commands == (
         f'az role assignment create --assignee rosa@example.com --role "{USER_ROLE}" --scope {scope}',
     )
 
 
 def test_an_existing_aks_cluster_is_only_read() -> None:
-    sections = with_people(aks_builders.stack(), f"group:{GROUP}")
+    sections = with_people(aks_stack(), f"group:{GROUP}")
     assert assignments(sections) == {}
     access = planned(sections).access
     assert access is not None

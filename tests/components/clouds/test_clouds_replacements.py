@@ -10,11 +10,11 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, cast
 
-import aks_builders
 import pulumi
 import pytest
 from builders import Data
 from cli_builders import Project, git, tenancy
+from cloud_stacks import aks_creation, aks_stack
 from rendered_stacks import stack_of_repository
 from repository import ROOT
 
@@ -179,7 +179,7 @@ def test_a_key_of_a_stack_says_what_it_replaces(tmp_path: Path, key: str) -> Non
 
 
 def test_the_machine_of_the_system_nodes_of_aks_can_never_be_changed(tmp_path: Path) -> None:
-    before = aks_builders.stack(aks_builders.creation())
+    before = aks_stack(aks_creation())
     after = set_at(before, "cluster.create.system.machine", "Standard_D32s_v5")
     result = reviewed(tmp_path, before, after)
     assert result.title == "Blocked"
@@ -199,7 +199,7 @@ def test_the_machine_of_the_system_nodes_of_aks_can_never_be_changed(tmp_path: P
     ],
 )
 def test_a_preview_fails_for_a_change_that_is_blocked(tmp_path: Path, path: str, value: str, code: int) -> None:
-    project, before = Project.at(tmp_path / "project"), aks_builders.stack(aks_builders.creation())
+    project, before = Project.at(tmp_path / "project"), aks_stack(aks_creation())
     project.write("s", before)
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
         git(project.folder, *words)

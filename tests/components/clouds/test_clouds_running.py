@@ -4,7 +4,7 @@ import json
 from typing import Any, Final, cast
 
 import pytest
-from eks_stacks import RESERVATION, machine_pool, resources, section, stack
+from cloud_stacks import RESERVATION, eks_pool, eks_section, eks_stack, sent
 from rendered_stacks import stack_of_repository
 from repository import ROOT
 
@@ -54,8 +54,8 @@ def test_autoscalers_and_upgrades_of_a_stack_end_no_running_job(name: str) -> No
 )
 @pytest.mark.parametrize("drift", [None, {}])
 def test_karpenter_removes_only_empty_nodes_and_drains_no_node_for_ever(capacity: Any, drain: str, drift: Any) -> None:
-    cluster = section(autoscaler="karpenter", **({} if drift is None else {"drift": drift}))
-    made = resources(stack(cluster, gpu=machine_pool(**capacity)))
+    cluster = eks_section(autoscaler="karpenter", **({} if drift is None else {"drift": drift}))
+    made = sent(eks_stack(cluster, gpu=eks_pool(**capacity)))
     pools = [cast("Any", one.inputs)["spec"] for one in made if one.inputs.get("kind") == "NodePool"]
     assert pools
     drains = {one["template"]["spec"]["terminationGracePeriod"] for one in pools}

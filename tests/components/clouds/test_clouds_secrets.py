@@ -5,13 +5,11 @@ import re
 from fnmatch import fnmatchcase
 from typing import Any, Final, cast
 
-import aks_builders
-import eks_stacks
 import pytest
 from builders import Data
+from cloud_stacks import aks_creation, aks_stack, eks_creation, eks_section, eks_stack, gke_creation, gke_stack, sent
 from components_builders import platform
 from eks_description import DESCRIPTION
-from test_clouds_people import creation, gke, of_cloud
 from test_clouds_service_accounts import inputs
 
 from components.clouds.aws.policies import account_trust
@@ -45,9 +43,9 @@ def reader(sections: Data) -> Any:
 AWS = ("aws://eu-central-1/ml/wandb", "aws://eu-central-1/ml/s3")
 
 
-@pytest.fixture(params=[eks_stacks.section(), eks_stacks.creation()], ids=["existing", "created"])
+@pytest.fixture(params=[eks_section(), eks_creation()], ids=["existing", "created"])
 def eks(request: pytest.FixtureRequest) -> Data:
-    return with_secrets(eks_stacks.stack(request.param), *AWS)
+    return with_secrets(eks_stack(request.param), *AWS)
 
 
 def allowed(policy: str, action: str, arn: str) -> bool:
@@ -61,7 +59,7 @@ def allowed(policy: str, action: str, arn: str) -> bool:
 
 
 def test_on_eks_the_role_of_a_team_reads_its_secrets_and_no_others(eks: Data) -> None:
-    policy = inputs(eks_stacks.resources(eks), POLICY, "secrets")["policy"]
+    policy = inputs(sent(eks), POLICY, "secrets")["policy"]
     for name in ("ml/wandb", "ml/s3"):
         assert allowed(policy, READ, f"{SECRETS}{name}-Ab12Cd")
         assert allowed(policy, "secretsmanager:DescribeSecret", f"{SECRETS}{name}-Ab12Cd")
@@ -88,10 +86,10 @@ def test_on_eks_only_tokens_of_the_teams_account_assume_the_role() -> None:
 
 def test_on_eks_the_issuer_is_registered_for_created_clusters_only() -> None:
     providers = {
-        kind: [one for one in eks_stacks.resources(with_secrets(sections, *AWS)) if "OpenIdConnectProvider" in one.type]
+        kind: [one for one in sent(with_secrets(sections, *AWS)) if "OpenIdConnectProvider" in one.type]
         for kind, sections in {
-            "existing": eks_stacks.stack(),
-            "created": eks_stacks.stack(eks_stacks.creation()),
+            "existing": eks_stack(),
+            "created": eks_stack(eks_creation()),
         }.items()
     }
     assert providers["existing"] == []
@@ -108,16 +106,16 @@ def test_on_eks_the_account_names_the_role_which_the_cloud_decides(eks: Data) ->
 
 
 def test_inputs_match_awss_model(eks: Data) -> None:
-    made = [one for one in eks_stacks.resources(eks) if "secrets" in one.name and one.type in {ROLE, POLICY}]
+    made = [one for one in sent(eks) if "secrets" in one.name and one.type in {ROLE, POLICY}]
     assert len(made) == 2
     assert [problem for one in made for problem in DESCRIPTION.problems(one.type, cast("Any", one.inputs))] == []
 
 
 def test_on_gke_the_account_itself_reads_each_secret() -> None:
-    sections = with_secrets(gke(create=creation()), "gcp://example-ml/wandb", "gcp://shared-ml/s3")
+    sections = with_secrets(gke_stack(create=gke_creation()), "gcp://example-ml/wandb", "gcp://shared-ml/s3")
     grants = [
         cast("Any", one.inputs)
-        for one in of_cloud(sections)
+        for one in sent(sections)
         if one.type == "gcp:secretmanager/secretIamMember:SecretIamMember"
     ]
     assert [(one["project"], one["secretId"]) for one in grants] == [("example-ml", "wandb"), ("shared-ml", "s3")]
@@ -136,8 +134,8 @@ AZURE = ("azure://keys/ml-vault/wandb", "azure://keys/ml-vault/s3")
 
 
 def test_on_aks_the_identity_of_a_team_reads_each_secret_and_not_the_vault() -> None:
-    sections = with_secrets(aks_builders.stack(aks_builders.creation()), *AZURE)
-    made = aks_builders.sent(sections)
+    sections = with_secrets(aks_stack(aks_creation()), *AZURE)
+    made = sent(sections)
     credential = inputs(made, "azure-native:managedidentity:FederatedIdentityCredential", "secrets")
     assert credential["subject"] == "system:serviceaccount:a:secret-reader"
     assert credential["audiences"] == ["api://AzureADTokenExchange"]
@@ -150,7 +148,7 @@ def test_on_aks_the_identity_of_a_team_reads_each_secret_and_not_the_vault() -> 
 
 
 def test_on_aks_the_account_names_the_identity_which_the_cloud_decides() -> None:
-    sections = with_secrets(aks_builders.stack(aks_builders.creation()), *AZURE)
+    sections = with_secrets(aks_stack(aks_creation()), *AZURE)
     account = reader(sections)
     assert account.inputs["metadata"]["annotations"] == {
         "azure.workload.identity/client-id": UNKNOWN,
@@ -162,9 +160,7 @@ def test_on_aks_the_account_names_the_identity_which_the_cloud_decides() -> None
     assert [one.urn in account.dependencies for one in identities] == [True]
 
 
-@pytest.mark.parametrize(
-    "sections", [eks_stacks.stack(eks_stacks.creation()), gke(), aks_builders.stack()], ids=["aws", "gcp", "azure"]
-)
+@pytest.mark.parametrize("sections", [eks_stack(eks_creation()), gke_stack(), aks_stack()], ids=["aws", "gcp", "azure"])
 def test_a_team_without_secrets_of_the_cloud_has_no_identity(sections: Data) -> None:
     none = with_secrets(sections)
     none["teams"]["a"]["secrets"] = {"given": {"existing": True}, "typed": {"config": {"A": "a"}}}
@@ -181,7 +177,7 @@ def test_nodes_get_the_right_to_pull_from_named_registries() -> None:
     repository = "projects/shared-ml/locations/europe-west4/repositories/ml"
     (grant,) = (
         cast("Any", one.inputs)
-        for one in of_cloud({**gke(), "images": {"registries": [repository]}})
+        for one in sent({**gke_stack(), "images": {"registries": [repository]}})
         if one.type == "gcp:artifactregistry/repositoryIamMember:RepositoryIamMember"
     )
     assert (grant["project"], grant["location"], grant["repository"]) == ("shared-ml", "europe-west4", "ml")
@@ -190,8 +186,8 @@ def test_nodes_get_the_right_to_pull_from_named_registries() -> None:
         f"/subscriptions/{'0' * 8}-0000-0000-0000-{'0' * 12}/resourceGroups/ml"
         "/providers/Microsoft.ContainerRegistry/registries/mlimages"
     )
-    for section, number in ((aks_builders.creation(), 1), (None, 0)):
-        made = aks_builders.sent({**aks_builders.stack(section), "images": {"registries": [registry]}})
+    for section, number in ((aks_creation(), 1), (None, 0)):
+        made = sent({**aks_stack(section), "images": {"registries": [registry]}})
         roles = [cast("Any", one.inputs) for one in made if one.type.endswith("RoleAssignment") and "pull" in one.name]
         assert len(roles) == number
         assert all(one["scope"] == registry and one["roleDefinitionId"].endswith(ROLES["AcrPull"]) for one in roles)

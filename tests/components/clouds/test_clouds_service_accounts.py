@@ -3,14 +3,23 @@
 import json
 from typing import Any, Final, cast
 
-import aks_builders
-import eks_stacks
 import pytest
 from aks_description import CLUSTER as AKS
 from builders import Data, errors, planned, stack
+from cloud_stacks import (
+    REGION,
+    aks_creation,
+    aks_stack,
+    eks_creation,
+    eks_section,
+    eks_stack,
+    gke_creation,
+    gke_stack,
+    sent,
+)
 from components_builders import platform
 from eks_description import DESCRIPTION
-from test_clouds_people import ENTRY, MEMBER, creation, gke, of_cloud
+from test_clouds_people import ENTRY, MEMBER
 
 from components.clouds.azure.identities import ROLES
 from gpu_tenancy.engine.recording import Registration
@@ -37,7 +46,7 @@ def with_robot(sections: Data, provider: str | None = None, subject: str | None 
     }
 
 
-def inputs(registrations: list[Registration] | tuple[Registration, ...], token: str, name: str = "") -> Any:
+def inputs(registrations: list[Registration], token: str, name: str = "") -> Any:
     """The inputs of the only resource of a type whose name has a part."""
     (found,) = (one for one in registrations if one.type == token and name in one.name)
     return cast("Any", found.inputs)
@@ -50,13 +59,13 @@ def bound(sections: Data) -> list[tuple[str, str]]:
     return [(subject.kind, subject.name) for subject in binding.subjects]
 
 
-@pytest.fixture(params=[eks_stacks.section(), eks_stacks.creation()], ids=["existing", "created"])
+@pytest.fixture(params=[eks_section(), eks_creation()], ids=["existing", "created"])
 def eks(request: pytest.FixtureRequest) -> Data:
-    return with_robot(eks_stacks.stack(request.param), EKS_PROVIDER)
+    return with_robot(eks_stack(request.param), EKS_PROVIDER)
 
 
 def test_on_eks_exactly_one_subject_of_the_issuer_may_assume_the_role(eks: Data) -> None:
-    role = inputs(eks_stacks.resources(eks), "aws:iam/role:Role", "robot")
+    role = inputs(sent(eks), "aws:iam/role:Role", "robot")
     assert role["name"] == "ml_a_ci"
     (statement,) = json.loads(role["assumeRolePolicy"])["Statement"]
     assert statement == {
@@ -68,10 +77,10 @@ def test_on_eks_exactly_one_subject_of_the_issuer_may_assume_the_role(eks: Data)
 
 
 def test_on_eks_the_role_may_only_read_the_cluster_and_its_entry_has_the_group_that_is_bound(eks: Data) -> None:
-    made = eks_stacks.resources(eks)
+    made = sent(eks)
     (statement,) = json.loads(inputs(made, "aws:iam/rolePolicy:RolePolicy", "robot")["policy"])["Statement"]
     assert statement["Action"] == ["eks:DescribeCluster"]
-    assert statement["Resource"] == f"arn:aws:eks:{eks_stacks.REGION}:*:cluster/ml"
+    assert statement["Resource"] == f"arn:aws:eks:{REGION}:*:cluster/ml"
     assert not [one for one in made if "PolicyAttachment" in one.type and "robot" in one.name]
     entry = inputs(made, ENTRY, "robot")
     assert entry["kubernetesGroups"] == ["gpu-tenancy:111122223333:role/ml_a_ci"]
@@ -80,14 +89,14 @@ def test_on_eks_the_role_may_only_read_the_cluster_and_its_entry_has_the_group_t
 
 
 def test_on_eks_the_entry_follows_the_role_and_the_cluster() -> None:
-    made = eks_stacks.resources(with_robot(eks_stacks.stack(eks_stacks.creation()), EKS_PROVIDER))
+    made = sent(with_robot(eks_stack(eks_creation()), EKS_PROVIDER))
     (entry,) = (one for one in made if one.type == ENTRY and "robot" in one.name)
     needs = {one.type for one in made if one.urn in entry.dependencies}
     assert needs >= {"aws:eks/cluster:Cluster", "aws:iam/role:Role"}
 
 
 def test_inputs_of_ci_identities_match_awss_model(eks: Data) -> None:
-    made = [one for one in eks_stacks.resources(eks) if "robot" in one.name and one.type.startswith("aws:")]
+    made = [one for one in sent(eks) if "robot" in one.name and one.type.startswith("aws:")]
     assert {one.type for one in made} == {ENTRY, "aws:iam/role:Role", "aws:iam/rolePolicy:RolePolicy"}
     assert [problem for one in made for problem in DESCRIPTION.problems(one.type, cast("Any", one.inputs))] == []
     (role,) = (one for one in made if one.type == "aws:iam/role:Role")
@@ -95,8 +104,8 @@ def test_inputs_of_ci_identities_match_awss_model(eks: Data) -> None:
 
 
 def test_on_gke_exactly_one_subject_may_impersonate_an_account_that_finds_clusters() -> None:
-    sections = with_robot(gke(create=creation()), GKE_PROVIDER)
-    made = of_cloud(sections)
+    sections = with_robot(gke_stack(create=gke_creation()), GKE_PROVIDER)
+    made = sent(sections)
     account = inputs(made, "gcp:serviceaccount/account:Account", "robot")
     assert 6 <= len(account["accountId"]) <= 30
     grant = inputs(made, "gcp:serviceaccount/iAMMember:IAMMember")
@@ -114,15 +123,15 @@ def test_on_gke_exactly_one_subject_may_impersonate_an_account_that_finds_cluste
 
 def test_robots_of_two_clusters_of_a_project_have_their_own_accounts() -> None:
     names = {
-        bound(with_robot(gke(**cluster), GKE_PROVIDER))[1][1]
+        bound(with_robot(gke_stack(**cluster), GKE_PROVIDER))[1][1]
         for cluster in ({}, {"name": "other"}, {"location": "us-central1-b"})
     }
     assert len(names) == 3
 
 
 def test_on_an_existing_gke_cluster_an_administrator_of_the_project_lets_the_robot_find_it() -> None:
-    sections = with_robot(gke(), GKE_PROVIDER)
-    assert not [one for one in of_cloud(sections) if one.type == MEMBER and "robot" in one.name]
+    sections = with_robot(gke_stack(), GKE_PROVIDER)
+    assert not [one for one in sent(sections) if one.type == MEMBER and "robot" in one.name]
     access = planned(sections).access
     assert access is not None
     (_, (_, email)) = bound(sections)
@@ -131,8 +140,8 @@ def test_on_an_existing_gke_cluster_an_administrator_of_the_project_lets_the_rob
 
 
 def test_on_aks_exactly_one_subject_may_log_in_as_an_identity_that_lists_user_credentials() -> None:
-    sections = with_robot(aks_builders.stack(aks_builders.creation()), AKS_PROVIDER)
-    made = aks_builders.sent(sections)
+    sections = with_robot(aks_stack(aks_creation()), AKS_PROVIDER)
+    made = sent(sections)
     identity = inputs(made, "azure-native:managedidentity:UserAssignedIdentity", "robot")
     assert identity["resourceName"] == "ml_a_ci"
     credential = inputs(made, "azure-native:managedidentity:FederatedIdentityCredential")
@@ -149,8 +158,8 @@ def test_on_aks_exactly_one_subject_may_log_in_as_an_identity_that_lists_user_cr
 
 
 def test_on_an_existing_aks_cluster_its_owner_assigns_the_role() -> None:
-    sections = with_robot(aks_builders.stack(), AKS_PROVIDER)
-    assert not [one for one in aks_builders.sent(sections) if one.type.endswith("RoleAssignment")]
+    sections = with_robot(aks_stack(), AKS_PROVIDER)
+    assert not [one for one in sent(sections) if one.type.endswith("RoleAssignment")]
     access = planned(sections).access
     assert access is not None
     (command,) = access.commands
@@ -159,8 +168,8 @@ def test_on_an_existing_aks_cluster_its_owner_assigns_the_role() -> None:
 
 
 def test_a_robot_without_a_subject_has_no_cloud_identity() -> None:
-    sections = with_robot(eks_stacks.stack(), EKS_PROVIDER, subject=None)
-    assert not [one for one in eks_stacks.resources(sections) if "robot" in one.name]
+    sections = with_robot(eks_stack(), EKS_PROVIDER, subject=None)
+    assert not [one for one in sent(sections) if "robot" in one.name]
     assert bound(sections) == [("ServiceAccount", "ci")]
 
 
@@ -171,29 +180,29 @@ def test_a_robot_without_a_subject_has_no_cloud_identity() -> None:
             with_robot(stack()),
             "needs a cloud, which gives service accounts identities; remove it, and use tokens of `tenancy",
         ),
-        (with_robot(eks_stacks.stack()), "needs the issuer of the CI system's tokens; set cluster.identityProvider"),
-        (with_robot(gke()), "needs the issuer of the CI system's tokens; set cluster.identityProvider"),
-        (with_robot(aks_builders.stack()), "needs the issuer of the CI system's tokens; set cluster.identityProvider"),
+        (with_robot(eks_stack()), "needs the issuer of the CI system's tokens; set cluster.identityProvider"),
+        (with_robot(gke_stack()), "needs the issuer of the CI system's tokens; set cluster.identityProvider"),
+        (with_robot(aks_stack()), "needs the issuer of the CI system's tokens; set cluster.identityProvider"),
         (
-            with_robot(eks_stacks.stack(), EKS_PROVIDER, name="c" * 60),
+            with_robot(eks_stack(), EKS_PROVIDER, name="c" * 60),
             (
                 f"needs an identity ml_a_{'c' * 60}, which is longer than 64 characters; shorten the service account's"
                 " name"
             ),
         ),
         (
-            with_robot(eks_stacks.stack(), EKS_PROVIDER, "repository_owner:example"),
+            with_robot(eks_stack(), EKS_PROVIDER, "repository_owner:example"),
             "is not the subject of one repository of GitHub; write repo:OWNER/REPOSITORY:..., such as",
         ),
         (
-            with_robot(aks_builders.stack(), AKS_PROVIDER, "repo:example/vision"),
+            with_robot(aks_stack(), AKS_PROVIDER, "repo:example/vision"),
             "is not the subject of one repository of GitHub; write repo:OWNER/REPOSITORY:..., such as",
         ),
         (
-            with_robot(eks_stacks.stack(), EKS_PROVIDER, "repo:example/*:main"),
+            with_robot(eks_stack(), EKS_PROVIDER, "repo:example/*:main"),
             "has a wildcard, but a service account is one",
         ),
-        (with_robot(gke(), GKE_PROVIDER, "repo:example/vision:a b"), "is not the subject of a CI system's token"),
+        (with_robot(gke_stack(), GKE_PROVIDER, "repo:example/vision:a b"), "is not the subject of a CI system's token"),
     ],
     ids=["existing", "aws", "gcp", "azure", "long", "owner", "repository", "wildcard", "blank"],
 )
@@ -205,11 +214,11 @@ def test_subjects_that_no_cloud_identity_can_have_are_refused(sections: Data, pr
 
 def test_with_gitlab_other_subjects_are_right() -> None:
     gitlab = f"{ACCOUNT}:oidc-provider/gitlab.com"
-    assert errors(with_robot(eks_stacks.stack(), gitlab, "project_path:ml/vision:ref_type:branch:ref:main")) == []
+    assert errors(with_robot(eks_stack(), gitlab, "project_path:ml/vision:ref_type:branch:ref:main")) == []
 
 
 def test_on_aks_the_binding_has_the_object_id_that_the_cloud_decides() -> None:
-    sections = with_robot(aks_builders.stack(), AKS_PROVIDER)
+    sections = with_robot(aks_stack(), AKS_PROVIDER)
     registrations = platform(sections).rendered.registrations
     (binding,) = (one for one in registrations if one.type.endswith(":RoleBinding"))
     subjects = {subject["kind"]: subject["name"] for subject in cast("Any", binding.inputs)["subjects"]}
