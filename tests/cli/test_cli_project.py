@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 from builders import EXISTING
 from cli_builders import Project, small
-from test_components_storage import CREATED
+from components_builders import CREATED
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at

@@ -13,9 +13,10 @@ The keys of a case are places or sections of the stack, whose values are JSON me
     refused: the problems of the stack: a part of each, or several parts with ` ... ` between them. `refused among
         others` names some of the problems.
 
-A path has keys, `[0]`, `[KEY=VALUE]`, `[KEY]` for keys with dots, and `[]` for each item; `pod` is the first pod spec,
-`pods` are all, `template` is the first pod template, and `@NAME` an attribute of the registration. Texts are parsed
-where a path goes on. Expected values are compared, or checked by tag: `!absent`, `!has`, `!lacks`, `!keys`, `!count`.
+A path has keys, `[0]`, `[KEY=VALUE]`, `[KEY]` for keys with dots, and `[]` for each item. `pods` are all pod specs,
+`pod` and `template` the value that all pods or their templates have, `@NAME` an attribute of the registration. Texts
+are parsed where a path goes on. Expected values are compared, or checked by tag: `!absent`, `!has`, `!lacks`, `!keys`,
+`!count`.
 """
 
 import re
@@ -215,8 +216,10 @@ def look(one: Registration, path: str) -> Any:
     if first in {"pod", "pods", "template"}:
         templates = list(pod_templates(one.inputs))
         pods = [template["spec"] for template in templates]
-        start: Any = {"pod": pods[:1], "pods": [pods], "template": templates[:1]}[first]
-        return _follow(start[0], rest)
+        if first == "pods":
+            return _follow(pods, rest)
+        values = [_follow(start, rest) for start in (templates if first == "template" else pods)]
+        return values[0] if all(value == values[0] for value in values) else values
     return _follow(one.inputs, steps)
 
 

@@ -11,10 +11,9 @@ from typing import Any, cast
 
 import pytest
 from builders import Data, planned, stack, team
-from components_builders import Program, tenancy
+from components_builders import CREATED, Program, tenancy
 from loopback import Handler, serving
 from starts import GUARD
-from test_components_storage import CREATED
 
 from components import notebook_server
 from gpu_tenancy.model.names import NOTEBOOK, NOTEBOOKS

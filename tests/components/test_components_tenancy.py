@@ -1,17 +1,21 @@
-"""The whole tenancy: what must be there, and, after everything has registered, what must not."""
+"""The whole tenancy: objects, people, egress, and managers and workers of MultiKueue."""
 
 import json
 import re
 from functools import cache
-from typing import Any, cast
+from ipaddress import ip_network
+from typing import Any, Final, TypeAlias, cast
 
 import pytest
-from builders import GPU, Data, job, pool, server, stack, team
+from builders import EXISTING, GPU, Data, job, pool, server, stack, team
+from cli_builders import Project
 from components_builders import Program, pod_specs, tenancy, texts
 from repository import ROOT
 
 from gpu_tenancy.base.quantity import parse_bytes
 from gpu_tenancy.engine.objects import KubernetesObject, waves
+from gpu_tenancy.engine.project import preview
+from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.plan.notebooks import NOTEBOOK_STOPS
 from gpu_tenancy.model.source import read_file
 
@@ -345,3 +349,263 @@ def test_jobs_are_guarded_where_a_container_gets_0_gpus_by_default_and_nowhere_e
     unbound = tenancy(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}})}))
     assert unbound.every("ValidatingAdmissionPolicy", "gpu-tenancy-gpu-requests") == []
     assert unbound.every("ValidatingAdmissionPolicyBinding", "gpu-tenancy-gpu-requests") == []
+
+
+# Bindings and roles as the program declares them
+
+
+EVERYBODY = {"system:authenticated", "system:unauthenticated", "system:serviceaccounts"}
+
+
+def made(**sections: Any) -> Program:
+    members: Data = {"leads": ["group:heads"], "researchers": ["user:ann"], "viewers": ["serviceaccount:ci/robot"]}
+    teams = {"a": team(gpus={"h100": {"guaranteed": 8}}, members=members, workloadSecrets=["s3"]), "b": team()}
+    people: Data = {"admins": ["group:platform"], "auditors": ["group:audit"]}
+    return tenancy(stack(**{"teams": teams, "people": people, **sections}))
+
+
+def binding(program: Program, kind: str, name: str, namespace: str = "") -> tuple[str, list[Data]]:
+    """The role and the subjects of a binding."""
+    body = cast("Any", program.only(kind, name, namespace).manifest)
+    assert body["roleRef"]["kind"] == "ClusterRole"
+    return body["roleRef"]["name"], body["subjects"]
+
+
+def test_there_is_one_binding_for_each_role_that_people_have_in_a_namespace() -> None:
+    program = made()
+    assert [(one.namespace, one.name) for one in program.every("RoleBinding")] == [
+        ("a", "gpu-tenancy-leads"),
+        ("a", "gpu-tenancy-researchers"),
+        ("a", "gpu-tenancy-viewers"),
+    ]
+    group = {"apiGroup": "rbac.authorization.k8s.io"}
+    assert binding(program, "RoleBinding", "gpu-tenancy-leads", "a") == (
+        "gpu-tenancy-lead",
+        [{**group, "kind": "Group", "name": "heads"}],
+    )
+    assert binding(program, "RoleBinding", "gpu-tenancy-researchers", "a") == (
+        "gpu-tenancy-researcher",
+        [{**group, "kind": "User", "name": "ann"}],
+    )
+    assert binding(program, "RoleBinding", "gpu-tenancy-viewers", "a") == (
+        "gpu-tenancy-viewer",
+        [{"kind": "ServiceAccount", "name": "robot", "namespace": "ci"}],
+    )
+
+
+def test_in_the_whole_cluster_only_listed_people_are_bound() -> None:
+    program = made()
+    names = {name: binding(program, "ClusterRoleBinding", f"gpu-tenancy-{name}") for name in bound(program)}
+    assert {name: (role, [one["name"] for one in subjects]) for name, (role, subjects) in names.items()} == {
+        "people-admins": ("cluster-admin", ["platform"]),
+        "auditors": ("gpu-tenancy-auditor", ["audit"]),
+        "members": ("gpu-tenancy-member", ["heads", "robot", "ann"]),
+    }
+
+
+def bound(program: Program) -> list[str]:
+    return [one.name.removeprefix("gpu-tenancy-") for one in program.every("ClusterRoleBinding")]
+
+
+def test_every_bound_role_is_made_and_nobody_binds_everybody() -> None:
+    program = made()
+    roles = {one.name for one in program.every("ClusterRole")} | {"cluster-admin"}
+    bindings: list[Any] = [
+        one.manifest for kind in ("RoleBinding", "ClusterRoleBinding") for one in program.every(kind)
+    ]
+    assert {one["roleRef"]["name"] for one in bindings} == roles
+    assert not {subject["name"] for one in bindings for subject in one["subjects"]} & EVERYBODY
+
+
+def test_roles_as_declared_have_no_wildcards_and_no_rights_to_give_rights() -> None:
+    rules: list[Any] = [rule for one in made().every("ClusterRole") for rule in cast("Any", one.manifest)["rules"]]
+    assert rules
+    for rule in rules:
+        values = {value for values in rule.values() for value in values}
+        assert not values & {"*", "escalate", "bind", "impersonate"}
+
+
+def test_without_people_nobody_is_bound() -> None:
+    program = made(teams={"a": team()}, people={})
+    assert [one for kind in ("ClusterRole", "RoleBinding") for one in program.every(kind)] == []
+    assert bound(program) == []
+
+
+RULES = {"accounts", "priority", "secrets", "tokens", "queue-objects"}
+
+
+def test_rules_about_people_deny_whatever_the_action_of_the_guards() -> None:
+    for action in ("warn", "off"):
+        program = made(guards=action)
+        for rule in RULES:
+            spec = program.spec("ValidatingAdmissionPolicyBinding", f"gpu-tenancy-{rule}")
+            assert spec["validationActions"] == ["Deny"], rule
+
+
+def test_without_members_there_are_no_rules_about_people() -> None:
+    program = made(teams={"a": team()})
+    names = {one.name.removeprefix("gpu-tenancy-") for one in program.every("ValidatingAdmissionPolicy")}
+    assert names & RULES == {"queue-objects"}
+    spec = program.spec("ValidatingAdmissionPolicyBinding", "gpu-tenancy-queue-objects")
+    assert spec["validationActions"] == ["Warn", "Audit"]
+
+
+def test_secrets_that_researchers_may_use_are_a_fact_of_the_namespace() -> None:
+    metadata = cast("Any", made().only("Namespace", "a").manifest)["metadata"]
+    assert metadata["annotations"]["guards.gpu-tenancy.dev/workload-secrets"] == "s3"
+
+
+# Egress of teams' pods to link-local addresses of nodes, on each cloud's stack
+
+
+Peer: TypeAlias = tuple[str, int, str]
+POD_IDENTITY: Final = {("169.254.170.23/32", 80, "TCP"), ("fd00:ec2::23/128", 80, "TCP")}
+METADATA: Final = {
+    ("169.254.169.254/32", 80, "TCP"),
+    ("169.254.169.254/32", 8080, "TCP"),
+    ("169.254.169.252/32", 987, "TCP"),
+    ("169.254.169.252/32", 988, "TCP"),
+}
+
+
+def dns(*cidrs: str) -> set[Peer]:
+    return {(cidr, 53, protocol) for cidr in cidrs for protocol in ("UDP", "TCP")}
+
+
+@cache
+def of_stack(name: str) -> Program:
+    return tenancy(read_file(ROOT / "stacks" / f"Pulumi.{name}.yaml").sections)
+
+
+def link_local(program: Program, policy: str, namespace: str) -> set[Peer]:
+    """Addresses, ports and protocols that a policy of a namespace allows; none if the namespace has no such policy."""
+    return {
+        (peer["ipBlock"]["cidr"], port["port"], port["protocol"])
+        for resource in program.every("NetworkPolicy", policy, namespace)
+        for rule in spec_of(resource)["egress"]
+        for peer in rule["to"]
+        if "ipBlock" in peer
+        for port in rule["ports"]
+    }
+
+
+def spec_of(resource: Any) -> Any:
+    return resource.manifest["spec"]
+
+
+@pytest.mark.parametrize(
+    ("name", "identity", "names"),
+    [
+        ("prod-aws", POD_IDENTITY, dns("169.254.20.10/32")),
+        ("prod-gcp", METADATA, dns("169.254.169.254/32", "169.254.20.10/32")),
+        ("prod-azure", set[Peer](), dns("169.254.10.0/24")),
+        ("local", set[Peer](), set[Peer]()),
+    ],
+)
+def test_pods_of_each_team_reach_credentials_and_dns_of_their_node_and_nothing_else_of_it(
+    name: str, identity: set[Peer], names: set[Peer]
+) -> None:
+    namespaces = [resource.name for resource in of_stack(name).every("Namespace")]
+    assert namespaces
+    for namespace in namespaces:
+        assert link_local(of_stack(name), "allow-identity", namespace) == identity
+        assert link_local(of_stack(name), "allow-dns", namespace) == names
+
+
+@pytest.mark.parametrize(("provider", "identity"), [("gcp", set[Peer]()), ("aws", POD_IDENTITY)])
+def test_nodes_of_others_do_not_give_their_own_credentials_to_teams(provider: str, identity: set[Peer]) -> None:
+    cluster: Data = {**EXISTING, "provider": provider}
+    cluster["provides"] = [need for need in cluster["provides"] if need != "resourceMetrics" or provider == "aws"]
+    sections = stack(cluster=cluster, pools={"cpu": {"cpu": 8, "memory": "32Gi", "nodes": 1}}, teams={"a": team()})
+    assert link_local(tenancy(sections), "allow-identity", "a") == identity
+
+
+@pytest.mark.parametrize("cloud", clouds())
+def test_addresses_of_nodes_are_link_local_so_that_no_other_host_is_open(cloud: str) -> None:
+    for endpoint in clouds()[cloud].node_endpoints:
+        for cidr in endpoint.cidrs:
+            # fd00:ec2::/32 is EC2's own range for such addresses.
+            assert ip_network(cidr).is_link_local or cidr.startswith("fd00:ec2::"), cidr
+
+
+# Objects of a MultiKueue manager and of its worker, as their previews have them
+
+
+CHECK = "gpu-tenancy-multikueue"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    made = Project.at(tmp_path_factory.mktemp("multikueue") / "project")
+    pools = {"h100": pool(), "cpu": pool("m7i.8xlarge", 1, labels={"node-type": "cpu"})}
+    teams = {name: team(gpus={"h100": {"guaranteed": 4, "limit": 16}}) for name in ("a", "b")}
+    running: Data = {"operators": {"trainer": "installed"}, "cluster": dict(EXISTING)}
+    made.write("west", {**running, "pools": pools, "teams": teams, "multikueue": {"manager": "hub"}})
+    named = {"name": "west", "stack": "west", "secret": "west-kubeconfig"}
+    jobs = {"plain": job(gpus=8), **{one: job(gpus=8, framework=one) for one in ("pytorch", "jobset")}}
+    hub = {"teams": {"a": {"training": jobs}}, "multikueue": {"workers": [named]}}
+    made.write("hub", {**running, **hub})
+    return made
+
+
+def objects(project: Project, stack: str, kind: str) -> list[KubernetesObject]:
+    return [one for one in preview(stack, project.folder).objects if one.kind == kind]
+
+
+def spec(one: KubernetesObject) -> Any:
+    return cast("Any", one.manifest)["spec"]
+
+
+@pytest.mark.slow
+def test_a_manager_refers_to_the_secret_of_a_worker_and_has_none(project: Project) -> None:
+    (cluster,) = objects(project, "hub", "MultiKueueCluster")
+    assert cluster.name == "west"
+    assert spec(cluster)["clusterSource"]["kubeConfig"] == {"locationType": "Secret", "location": "west-kubeconfig"}
+    (config,) = objects(project, "hub", "MultiKueueConfig")
+    assert spec(config) == {"clusters": ["west"]}
+    (check,) = objects(project, "hub", "AdmissionCheck")
+    assert spec(check)["controllerName"] == "kueue.x-k8s.io/multikueue"
+    assert spec(check)["parameters"]["name"] == config.name
+    assert objects(project, "hub", "Secret") == []
+    for queue in objects(project, "hub", "ClusterQueue"):
+        assert spec(queue)["admissionChecksStrategy"] == {"admissionChecks": [{"name": CHECK}]}
+    for queue in objects(project, "west", "ClusterQueue"):
+        assert "admissionChecksStrategy" not in spec(queue)
+
+
+def test_jobs_of_a_manager_are_managed_by_multikueue(project: Project) -> None:
+    for kind in ("Job", "TrainJob", "JobSet"):
+        (found,) = objects(project, "hub", kind)
+        assert spec(found)["managedBy"] == "kueue.x-k8s.io/multikueue", kind
+
+
+def test_a_train_job_of_a_manager_has_trainers_own_runtime(project: Project) -> None:
+    (torch,) = objects(project, "hub", "TrainJob")
+    assert spec(torch)["runtimeRef"] == {"name": "torch-distributed", "kind": "ClusterTrainingRuntime"}
+    assert objects(project, "hub", "TrainingRuntime") == []
+
+
+@pytest.mark.slow
+def test_namespaces_queues_and_flavors_of_both_agree(project: Project) -> None:
+    for kind in ("Namespace", "LocalQueue", "WorkloadPriorityClass"):
+        names = [{(one.namespace, one.name) for one in objects(project, stack, kind)} for stack in ("hub", "west")]
+        assert names[0] == names[1], kind
+    labels = [
+        {one.name: spec(one).get("nodeLabels") for one in objects(project, stack, "ResourceFlavor")}
+        for stack in ("hub", "west")
+    ]
+    assert labels[0] == labels[1]
+
+
+@pytest.mark.slow
+def test_a_manager_writes_in_the_namespaces_of_teams_only(project: Project) -> None:
+    (bound,) = objects(project, "west", "ClusterRoleBinding")
+    assert cast("Any", bound.manifest)["roleRef"]["name"] == CHECK
+    roles = {one.name: cast("Any", one.manifest)["rules"] for one in objects(project, "west", "ClusterRole")}
+    assert {verb for rule in roles[CHECK] for verb in rule["verbs"]} == {"get", "list", "watch"}
+    writers = objects(project, "west", "RoleBinding")
+    assert {(one.namespace, one.name) for one in writers} == {("a", CHECK), ("b", CHECK)}
+    assert {cast("Any", one.manifest)["roleRef"]["name"] for one in writers} == {f"{CHECK}-team"}
+    (account,) = [one for one in objects(project, "west", "ServiceAccount") if one.namespace == "kueue-system"]
+    assert cast("Any", account.manifest)["automountServiceAccountToken"] is False
+    assert objects(project, "hub", "RoleBinding") == []

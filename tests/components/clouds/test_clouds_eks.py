@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 import pytest
 import yaml
 from builders import Data, planned
+from cloud_descriptions import allowed
 from cloud_stacks import (
     DEPLOYER,
     LIST,
@@ -29,7 +30,6 @@ from components_builders import program
 from eks_calls import CALLS
 from eks_description import DESCRIPTION, DOCUMENTED
 from eks_shapes import service
-from iam_policies import allowed
 from pulumi.runtime.proto.resource_pb2 import ResourceInvokeRequest, ResourceInvokeResponse
 from pulumi_aws.eks.outputs import (
     ClusterCertificateAuthority,

@@ -1,21 +1,28 @@
-"""Operators come before what they judge, go after it, and answer before anything is asked of them."""
+"""The order of a deployment: operators before their objects, stacks in parts, and adopted objects."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final, cast
 
+import pulumi
 import pytest
 import yaml
-from builders import Data, pool, stack, team
-from components_builders import Program, program
-from dependency_graph import Graph, name_of
+from builders import EXISTING, Data, errors, pool, stack, team
+from components_builders import Graph, Program, name_of, program
 from rendered_stacks import stack_of_repository
 from repository import ROOT
 
 from gpu_tenancy.base.json import text_at
-from gpu_tenancy.engine.checks import problems
+from gpu_tenancy.engine.checks import adoption_problems, problems
+from gpu_tenancy.engine.objects import is_object, kubernetes_objects
 from gpu_tenancy.engine.recording import Registration
-from gpu_tenancy.engine.render import render
+from gpu_tenancy.engine.render import Rendered, render
+from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.model.catalogue.operators import charts
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan import Plan, plan
+from gpu_tenancy.model.project import read_stack
 from gpu_tenancy.model.source import Source, to_config
 
 RELEASE: Final = "kubernetes:helm.sh/v3:Release"
@@ -220,3 +227,167 @@ def test_a_cluster_that_exists_gets_dashboards_only_where_the_stack_says_that_pr
             registration for registration in rendered.registrations if name_of(registration).startswith("dashboard-")
         ]
         assert len(pages) == count
+
+
+# An environment in several Pulumi stacks has the same objects as in one
+
+
+STACKS_PARTS: Final = (
+    *("dev-aws", "example-shared-queue", "example-three-teams", "example-tree"),
+    *("local", "prod-aws", "prod-azure", "prod-gcp"),
+)
+CONNECTION: Final[dict[str, Any]] = {"kubeconfig": "{}", "identifier": "eu-central-1/ml"}
+ANSWERS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "pulumi:pulumi:StackReference": {"outputs": {"connection": CONNECTION}}
+}
+
+
+def divided(name: str) -> tuple[Source, Plan]:
+    source = read_stack(name, ROOT)
+    source = replace(source, sections={**source.sections, "split": {}})
+    return source, plan(load(source))
+
+
+def rendered_part(name: str, source: Source, part: str) -> Rendered:
+    config = {**to_config(source), "gpu-tenancy:part": part}
+    return render(ROOT, project="gpu-tenancy", stack=f"{name}.{part}", config=config, answers=ANSWERS)
+
+
+def resources(rendered: Rendered, name: str) -> dict[str, Registration]:
+    """Real resources by URN, with the environment in place of the stack."""
+    return {
+        one.urn.replace(f"urn:pulumi:{rendered.stack}::", f"urn:pulumi:{name}::"): one
+        for one in rendered.registrations
+        if one.custom and not one.type.startswith("pulumi:")
+    }
+
+
+@cache
+def in_parts(name: str) -> dict[str, dict[str, Registration]]:
+    """The real resources of each part."""
+    source, planned = divided(name)
+    return {part: resources(rendered_part(name, source, part), name) for part in planned.parts}
+
+
+@pytest.mark.parametrize("name", STACKS_PARTS)
+def test_the_parts_have_each_resource_of_the_whole_once_with_the_same_content(name: str) -> None:
+    whole = resources(stack_of_repository(name).rendered, name)
+    urns = [urn for own in in_parts(name).values() for urn in own]
+    assert len(urns) == len(set(urns))
+    found = {urn: one.inputs for own in in_parts(name).values() for urn, one in own.items()}
+    assert found == {urn: one.inputs for urn, one in whole.items()}
+
+
+@pytest.mark.parametrize("name", STACKS_PARTS)
+def test_what_an_object_depends_on_is_in_its_part_or_in_one_that_is_deployed_before(name: str) -> None:
+    home = {urn: number for number, own in enumerate(in_parts(name).values()) for urn in own}
+    for urn, one in resources(stack_of_repository(name).rendered, name).items():
+        for needed in set(one.dependencies) & set(home):
+            assert home[needed] <= home[urn], (urn, needed)
+
+
+def test_objects_of_each_part_use_the_providers_of_the_cluster_of_another_stack() -> None:
+    source, planned = divided("prod-aws")
+    assert planned.parts == ("cluster", "operators", "tenancy")
+    rendered = rendered_part("prod-aws", source, "tenancy")
+    provider, reference = (
+        next(one for one in rendered.registrations if one.type == kind)
+        for kind in ("pulumi:providers:kubernetes", "pulumi:pulumi:StackReference")
+    )
+    assert provider.inputs["kubeconfig"] == CONNECTION["kubeconfig"]
+    assert provider.inputs["clusterIdentifier"] == CONNECTION["identifier"]
+    assert reference.external_id == "organization/gpu-tenancy/prod-aws.cluster"
+    used = {one.provider.rpartition("::")[0] for one in rendered.registrations if is_object(one)}
+    assert used == {provider.urn}
+
+
+def test_a_divided_environment_is_not_deployed_as_one_stack_by_accident() -> None:
+    source, _ = divided("example-tree")
+    with pytest.raises(pulumi.RunError) as refused:
+        render(ROOT, project="gpu-tenancy", stack="example-tree", config=to_config(source))
+    assert str(refused.value) == (
+        "split: example-tree is divided into the stacks example-tree.tenancy;"
+        " run `tenancy up example-tree`, or remove split"
+    )
+
+
+def test_a_part_that_the_environment_does_not_have_is_refused_with_those_that_it_has() -> None:
+    source, _ = divided("example-tree")
+    with pytest.raises(pulumi.RunError, match=r"cohort\.gone is not a part of example-tree; known: tenancy;"):
+        rendered_part("example-tree", source, "cohort.gone")
+
+
+def test_cohorts_get_no_stacks() -> None:
+    (error,) = errors(stack(split={"cohorts": ["org"]}))
+    assert error == "split.cohorts: unknown key 'cohorts'; remove it: no key is defined"
+
+
+# Objects that a stack adopts have another provider under Pulumi's engine; all others keep theirs
+
+
+ADOPTED = ("Namespace/vision", "LocalQueue.kueue.x-k8s.io/vision/vision", "ResourceQuota/vision/budget")
+
+
+def adopting(*names: str) -> Data:
+    vision = team(gpus={"h100": {"guaranteed": 8}}, objects={"services": 3})
+    return stack(cluster={**EXISTING, "adopt": list(names)}, teams={"vision": vision})
+
+
+def rendered(sections: Data) -> Rendered:
+    return render(ROOT, project="p", stack="s", config=to_config(Source(sections)))
+
+
+def by_provider(program: Rendered, provider: str) -> set[str]:
+    """The objects with this provider, by the names under which they can be adopted."""
+    urns = {one.urn for one in program.registrations if is_object(one) and f"::{provider}::" in one.provider}
+    return {Reference.of(one.manifest).adoptable for one in kubernetes_objects(program) if one.urn in urns}
+
+
+def names(program: Rendered) -> set[str]:
+    return {Reference.of(one.manifest).adoptable for one in kubernetes_objects(program)}
+
+
+def test_the_named_objects_have_the_provider_that_takes_over_and_the_rest_has_not() -> None:
+    program = rendered(adopting(*ADOPTED))
+    assert by_provider(program, "cluster-adopting") == {*ADOPTED}
+    assert by_provider(program, "cluster") == names(program) - {*ADOPTED}
+    plain, takes_over = sorted(
+        (one for one in program.registrations if one.type == "pulumi:providers:kubernetes"), key=lambda one: one.urn
+    )
+    assert takes_over.inputs == {**plain.inputs, "upsertExistingObjects": "true", "enablePatchForce": "true"}
+    # The engine replaces resources whose provider changes, unless this is the same.
+    assert plain.inputs["clusterIdentifier"]
+
+
+def test_without_names_there_is_no_second_provider() -> None:
+    program = rendered(adopting())
+    assert [one.urn.rpartition("::")[2] for one in program.registrations if "providers" in one.type] == ["cluster"]
+
+
+def test_every_object_of_a_stack_can_be_named() -> None:
+    every = names(rendered(adopting()))
+    assert by_provider(rendered(adopting(*every)), "cluster-adopting") == every
+
+
+def test_a_name_that_no_object_has_is_told_with_the_nearest_one() -> None:
+    sections = adopting("Namespace/visoin", *ADOPTED)
+    source = Source(sections)
+    (problem,) = adoption_problems(source, load(source), rendered(sections))
+    assert str(problem).startswith(
+        "cluster.adopt[0]: Namespace/visoin is no object that this stack can adopt; remove it, or correct it: did you"
+        " mean 'Namespace/vision'?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "rule"),
+    [
+        (["vision"], "cluster.adopt[0]: vision is not the name of one object; use KIND/NAME or"),
+        (["Namespace/*"], "cluster.adopt[0]: Namespace/* is not the name of one object"),
+        (["Job.batch/v1/vision/train"], "cluster.adopt[0]: Job.batch/v1/vision/train is not the name of one object"),
+        (["Namespace/vision"] * 2, "lists Namespace/vision twice; remove one of them"),
+    ],
+)
+def test_a_name_is_that_of_exactly_one_object(written: Sequence[str], rule: str) -> None:
+    (error,) = errors(adopting(*written))
+    assert rule in error

@@ -1,14 +1,30 @@
-"""Each component used alone by another program, as its docstring shows."""
+"""Components in the programs of others, registrations of a large stack, and the images that components name."""
 
 import inspect
 import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
 
 import pytest
 from builders import GPU, Data, job, pool, server, stack, team
 from components_builders import HEADER, Program, program
+from pulumi.runtime.proto import resource_pb2
 from repository import ROOT
 
 from components import caches, guards, namespace, queues, serving, storage, tenancy, training
+from components.clouds.azure.memory import IMAGE
+from components.clouds.gcp.daemons import PAUSE
+from components.cron_jobs import KUBECTL_AND_SHELL
+from components.tenancy import AT_ONCE
+from gpu_tenancy.base.json import Json
+from gpu_tenancy.engine import lean
+from gpu_tenancy.engine import render as rendering
+from gpu_tenancy.engine.recording import STACK_TYPE, RecordingMonitor
+from gpu_tenancy.model.catalogue.fabrics import fabrics
+from gpu_tenancy.model.names import KUBECTL
+from gpu_tenancy.model.source import Source, to_config
 
 ALL = stack(
     pools={"cpu": pool("m7i.8xlarge", 3), "a100": pool("p4de.24xlarge", 4), "l4": pool("g6.12xlarge", 16)},
@@ -182,3 +198,135 @@ def test_a_server_of_a_fixed_number_has_no_autoscaler() -> None:
 def test_the_header_reads_the_same_stack_that_the_test_wrote() -> None:
     assert "read_config" in HEADER
     assert GPU in str(alone("Queues").only("ClusterQueue").manifest)
+
+
+# How the program registers the teams of a large stack: a few at a time, and without the stack of its own calls
+
+
+TEAMS = 3 * AT_ONCE
+
+
+class Listening(RecordingMonitor):
+    """Notes the order of registrations, and the frames of the program's stack that come with them."""
+
+    def __init__(self, project: str, stack: str, answers: Mapping[str, Mapping[str, Json]]) -> None:
+        super().__init__(project, stack, answers)
+        self.order: list[str] = []
+        self.frames = 0
+        MONITORS.append(self)
+
+    def RegisterResource(  # noqa: N802 - the protocol's name
+        self, request: resource_pb2.RegisterResourceRequest
+    ) -> resource_pb2.RegisterResourceResponse:
+        self.order.append(f"{request.type.rpartition(':')[2]} {request.name}")
+        if request.type != STACK_TYPE:  # it is registered before the program runs
+            self.frames += request.HasField("stackTrace") and len(cast("Any", request).stackTrace.frames)
+        return super().RegisterResource(request)
+
+
+MONITORS: list[Listening] = []
+
+
+@pytest.fixture
+def listened(monkeypatch: pytest.MonkeyPatch) -> Listening:
+    """The program on a stack of many teams."""
+    monkeypatch.setattr(rendering, "RecordingMonitor", Listening)
+    monkeypatch.setattr(lean, "_supported", lambda: False)  # the SDK as it is under the engine
+    teams: Data = {f"t{n}": team(gpus={"h100": {"guaranteed": 0, "limit": 1}}) for n in range(TEAMS)}
+    rendering.render(ROOT, project="p", stack="s", config=to_config(Source(stack(teams=teams))))
+    return MONITORS.pop()
+
+
+def test_a_team_is_registered_when_the_namespaces_of_all_but_a_few_before_it_are_whole(listened: Listening) -> None:
+    last_of: dict[str, int] = {}
+    starts: list[tuple[int, str]] = []
+    for at, line in enumerate(listened.order):
+        kind, _, name = line.partition(" ")
+        if kind == "Team":
+            starts.append((at, name))
+        elif "-space" in name:
+            last_of[name.partition("-space")[0]] = at
+    assert [name for _, name in starts] == sorted(f"t{n}" for n in range(TEAMS))
+    for number, (at, _) in enumerate(starts):
+        whole = [name for _, name in starts[:number] if last_of[name] < at]
+        assert len(whole) > number - AT_ONCE
+
+
+def test_registrations_have_no_stack_of_calls_and_errors_of_the_program_have_theirs(listened: Listening) -> None:
+    assert listened.frames == 0
+    assert not hasattr(sys, "tracebacklimit")
+
+
+ANY_PROGRAM = """
+import pulumi
+
+class Made(pulumi.CustomResource):
+    def __init__(self):
+        super().__init__("a:b:Made", "made", {})
+
+Made()
+"""
+
+
+def test_the_sdk_sends_the_stack_of_calls_by_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(rendering, "RecordingMonitor", Listening)
+    monkeypatch.setattr(lean, "_supported", lambda: False)
+    (tmp_path / "__main__.py").write_text(ANY_PROGRAM)
+    rendering.render(tmp_path, project="p", stack="s", config={})
+    assert MONITORS.pop().frames > 0
+
+
+# Every image that this program names has a digest, or is listed here with the reason why it has none
+
+
+UNKNOWN: Final = {
+    "cos-nvidia-installer:fixed": "it is part of the node image and never pulled",
+    "nvcr.io/nvidia/mellanox/doca-driver:doca3.4.1-26.04-1.1.0.0-1": (
+        "the Network Operator appends the operating system and architecture of each node to the tag"
+    ),
+    "us-docker.pkg.dev/gce-ai-infra/gpudirect-tcpx/tcpgpudmarxd-dev:v2.0.12": "in no public file",
+    "us-docker.pkg.dev/gce-ai-infra/gpudirect-tcpx/nccl-plugin-gpudirecttcpx-dev:v3.1.9": "in no public file",
+    "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib:v1.1.1": "in no public file",
+    "us-docker.pkg.dev/gce-ai-infra/gpudirect-gib/nccl-plugin-gib-arm64:v1.1.0": "in no public file",
+}
+"""Images without a digest, and why."""
+
+_IMAGE: Final = re.compile(r"(?<![\w./@-])[a-z0-9][\w.-]*(?:/[\w.-]+)*:(?:v?\d[\w.-]*|fixed)(?:@sha256:[0-9a-f]{64})?")
+_DIGEST: Final = re.compile(r"@sha256:[0-9a-f]{64}$")
+
+
+def of_fabrics() -> Iterator[str]:
+    for row in fabrics().values():
+        # pyrefly: ignore[invalid-yield]
+        yield from (image for image in (row.injector, row.daemon and row.daemon.image) if image)
+        if row.installer:
+            yield from (
+                image for image in (row.installer.image, row.installer.node_image, row.installer.arm64) if image
+            )
+        for image in (row.driver, row.plugin):
+            if image:
+                mark = "@" if image.version.startswith("sha256:") else ":"
+                yield f"{image.repository}/{image.image}{mark}{image.version}"
+
+
+NAMED: Final = {KUBECTL, KUBECTL_AND_SHELL, IMAGE, str(PAUSE.get("image")), "cos-nvidia-installer:fixed", *of_fabrics()}
+
+
+@pytest.mark.parametrize("image", sorted(NAMED))
+def test_an_image_has_a_digest_or_a_reason(image: str) -> None:
+    assert bool(_DIGEST.search(image)) != (image in UNKNOWN)
+
+
+def test_no_image_is_listed_that_is_not_used() -> None:
+    assert set(UNKNOWN) <= NAMED
+
+
+def test_components_name_no_other_image() -> None:
+    """Literals in the source that look like an image: a registry or `fixed`, and a tag."""
+    found = {
+        image
+        for file in (*(ROOT / "components").rglob("*.py"), ROOT / "gpu_tenancy" / "model" / "names.py")
+        for image in _IMAGE.findall(re.sub(r'"\s*\n\s*"', "", file.read_text(encoding="utf-8")))
+        if ("." in image.partition("/")[0] and "/" in image) or image.endswith(":fixed")
+    }
+    assert found == {KUBECTL, KUBECTL_AND_SHELL, IMAGE, str(PAUSE.get("image")), "cos-nvidia-installer:fixed"}
