@@ -61,7 +61,7 @@ def release(found: Graph, name: str) -> Registration:
 
 
 @pytest.mark.parametrize("name", STACKS)
-def test_every_custom_resource_waits_for_the_release_of_its_operator(name: str) -> None:
+def test_custom_resources_wait_for_the_release_of_their_operator(name: str) -> None:
     dependencies = graph(name)
     resources = judged(dependencies)
     assert {group_of(resource) for resource in resources} >= {"kueue.x-k8s.io", "scheduling.volcano.sh"}
@@ -89,7 +89,7 @@ def test_it_waits_for_the_webhook_too_and_not_for_its_pods_alone(name: str) -> N
 
 
 @pytest.mark.parametrize("name", STACKS)
-def test_on_the_way_down_what_holds_finalizers_goes_before_who_clears_them(name: str) -> None:
+def test_objects_with_finalizers_go_before_their_operator(name: str) -> None:
     dependencies = graph(name)
     gone = {urn: number for number, urn in enumerate(reversed(dependencies.order()))}
     for resource in judged(dependencies):
@@ -130,7 +130,7 @@ def operators(**sections: Any) -> Program:
     )
 
 
-def test_a_gate_asks_the_webhook_by_a_dry_run_of_one_object_until_it_is_let_pass() -> None:
+def test_a_gate_asks_the_webhook_by_a_dry_run_until_it_passes() -> None:
     rendered = operators()
     (gate,) = (resource for resource in rendered.every("Job") if resource.name.startswith("kueue-gate-"))
     spec = cast("Any", gate.manifest)["spec"]
@@ -166,7 +166,7 @@ def test_another_version_has_a_gate_of_its_own() -> None:
     assert before.isdisjoint(after)
 
 
-def test_a_release_whose_definitions_would_go_with_it_is_never_deleted() -> None:
+def test_a_release_with_definitions_is_never_deleted() -> None:
     dependencies = Graph(operators().rendered)
     assert release(dependencies, "kueue").retain_on_delete
     assert not release(dependencies, "kube-prometheus-stack").retain_on_delete
@@ -188,9 +188,7 @@ QUOTA: Final = "kubernetes:core/v1:ResourceQuota"
         ),
     ],
 )
-def test_where_pods_can_have_a_class_of_the_system_the_quota_that_gke_wants_comes_first(
-    sections: Data, critical: set[str]
-) -> None:
+def test_the_quota_for_critical_pods_comes_first_on_gke(sections: Data, critical: set[str]) -> None:
     found = Graph(operators(**sections).rendered)
     quotas = {text_at(one.inputs, "metadata", "namespace"): one for one in found.find(QUOTA)}
     assert set(quotas) == {"gpu-operator", *critical}
@@ -220,7 +218,7 @@ def test_dashboards_go_where_prometheus_is_whoever_installed_it(said: str) -> No
     assert ("monitoring" in read) == (said == "installed")
 
 
-def test_a_cluster_that_exists_gets_dashboards_only_where_the_stack_says_that_prometheus_is_there() -> None:
+def test_an_existing_cluster_has_dashboards_with_prometheus() -> None:
     for operators, count in (({}, 0), ({"prometheus": "installed"}, 5)):
         rendered = render(ROOT, project="gpu-tenancy", stack="x", config=to_config(Source(stack(operators=operators))))
         pages = [
@@ -270,7 +268,7 @@ def in_parts(name: str) -> dict[str, dict[str, Registration]]:
 
 
 @pytest.mark.parametrize("name", STACKS_PARTS)
-def test_the_parts_have_each_resource_of_the_whole_once_with_the_same_content(name: str) -> None:
+def test_the_parts_have_each_resource_of_the_whole_once(name: str) -> None:
     whole = resources(stack_of_repository(name).rendered, name)
     urns = [urn for own in in_parts(name).values() for urn in own]
     assert len(urns) == len(set(urns))
@@ -279,14 +277,14 @@ def test_the_parts_have_each_resource_of_the_whole_once_with_the_same_content(na
 
 
 @pytest.mark.parametrize("name", STACKS_PARTS)
-def test_what_an_object_depends_on_is_in_its_part_or_in_one_that_is_deployed_before(name: str) -> None:
+def test_dependencies_are_in_the_same_or_an_earlier_part(name: str) -> None:
     home = {urn: number for number, own in enumerate(in_parts(name).values()) for urn in own}
     for urn, one in resources(stack_of_repository(name).rendered, name).items():
         for needed in set(one.dependencies) & set(home):
             assert home[needed] <= home[urn], (urn, needed)
 
 
-def test_objects_of_each_part_use_the_providers_of_the_cluster_of_another_stack() -> None:
+def test_objects_of_a_part_use_the_provider_of_its_cluster() -> None:
     source, planned = divided("prod-aws")
     assert planned.parts == ("cluster", "operators", "tenancy")
     rendered = rendered_part("prod-aws", source, "tenancy")
@@ -301,7 +299,7 @@ def test_objects_of_each_part_use_the_providers_of_the_cluster_of_another_stack(
     assert used == {provider.urn}
 
 
-def test_a_divided_environment_is_not_deployed_as_one_stack_by_accident() -> None:
+def test_a_divided_environment_is_not_deployed_as_one_stack() -> None:
     source, _ = divided("example-tree")
     with pytest.raises(pulumi.RunError) as refused:
         render(ROOT, project="gpu-tenancy", stack="example-tree", config=to_config(source))
@@ -311,7 +309,7 @@ def test_a_divided_environment_is_not_deployed_as_one_stack_by_accident() -> Non
     )
 
 
-def test_a_part_that_the_environment_does_not_have_is_refused_with_those_that_it_has() -> None:
+def test_an_unknown_part_is_refused_with_the_known_ones() -> None:
     source, _ = divided("example-tree")
     with pytest.raises(pulumi.RunError, match=r"cohort\.gone is not a part of example-tree; known: tenancy;"):
         rendered_part("example-tree", source, "cohort.gone")
@@ -347,7 +345,7 @@ def names(program: Rendered) -> set[str]:
     return {Reference.of(one.manifest).adoptable for one in kubernetes_objects(program)}
 
 
-def test_the_named_objects_have_the_provider_that_takes_over_and_the_rest_has_not() -> None:
+def test_adopted_objects_have_the_adopting_provider() -> None:
     program = rendered(adopting(*ADOPTED))
     assert by_provider(program, "cluster-adopting") == {*ADOPTED}
     assert by_provider(program, "cluster") == names(program) - {*ADOPTED}

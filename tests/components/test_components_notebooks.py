@@ -40,7 +40,7 @@ def manifest(program: Program, kind: str, name: str, namespace: str = "") -> Any
     return cast("Any", program.only(kind, name, namespace).manifest)
 
 
-def test_a_team_is_offered_sizes_with_all_amounts_and_a_home_of_its_storage() -> None:
+def test_notebooks_have_sizes_with_all_amounts_and_a_home() -> None:
     made = tenancy(sections(CREATED))
     data = manifest(made, "ConfigMap", NOTEBOOKS, "a")["data"]
     assert json.loads(data["notebooks.json"]) == {
@@ -58,7 +58,7 @@ def test_a_team_is_offered_sizes_with_all_amounts_and_a_home_of_its_storage() ->
     assert made.every("ConfigMap", NOTEBOOKS, "b") == []
 
 
-def test_one_job_stops_notebooks_of_the_teams_that_have_some_with_a_right_in_these_alone() -> None:
+def test_one_job_stops_notebooks_in_teams_that_have_some() -> None:
     made = tenancy(sections())
     pod = made.spec("CronJob", "stop")["jobTemplate"]["spec"]["template"]["spec"]
     assert pod["serviceAccountName"] == "stop"
@@ -91,7 +91,7 @@ def hosted(**expose: Any) -> Program:
     return tenancy(made)
 
 
-def test_a_host_leads_to_the_pod_of_its_notebook_alone_and_only_from_the_gateway() -> None:
+def test_only_the_gateway_reaches_the_pod_of_a_notebooks_host() -> None:
     made = hosted()
     (route,) = made.every("HTTPRoute")
     assert (route.namespace, route.name) == ("a", "ann")
@@ -120,7 +120,7 @@ def test_without_hosts_nothing_leads_to_notebooks() -> None:
     assert not [one for one in made.every("NetworkPolicy") if one.name.startswith("allow-notebook")]
 
 
-def test_a_gateway_outside_of_the_cluster_reaches_notebooks_from_its_addresses() -> None:
+def test_a_gateway_outside_of_the_cluster_has_addresses() -> None:
     (ingress,) = hosted(fromCidrs=["10.129.0.0/23"]).spec("NetworkPolicy", "allow-notebook-ann")["ingress"]
     assert ingress["from"] == [{"ipBlock": {"cidr": "10.129.0.0/23"}}]
 
@@ -244,9 +244,7 @@ def test_a_server_that_does_not_answer_is_not_idle(jupyter: Jupyter) -> None:
 
 
 @pytest.mark.process
-def test_jupyterlab_listens_on_the_loopback_without_a_host_with_a_token_that_only_its_user_can_read(
-    jupyter: Jupyter, tmp_path: Path
-) -> None:
+def test_jupyterlab_listens_on_the_loopback_with_a_private_token(jupyter: Jupyter, tmp_path: Path) -> None:
     """A program `jupyter` says how it was started."""
     programs = tmp_path / "bin"
     programs.mkdir()

@@ -117,7 +117,7 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("kind", COMPONENTS)
-def test_the_docstrings_example_runs_and_declares_its_children_and_nothing_else(kind: str) -> None:
+def test_the_docstrings_example_declares_its_children_alone(kind: str) -> None:
     rendered = alone(kind)
     assert {child.type.rpartition(":")[2] for child in rendered.children(kind)} == EXPECTED[kind]
     strays = [
@@ -148,7 +148,7 @@ def test_names_are_known_without_a_cluster(kind: str) -> None:
     assert [resource.urn for resource in rendered.objects if not resource.name or resource.unknown_paths] == []
 
 
-def test_a_component_has_typed_attributes_that_others_can_depend_on() -> None:
+def test_components_have_typed_attributes_to_depend_on() -> None:
     rendered = program(
         ALL,
         IMPORTS
@@ -178,7 +178,7 @@ pulumi.export("claim", volume.claim.metadata.name)
     }
 
 
-def test_the_provider_has_the_kubeconfigs_path_and_never_its_content() -> None:
+def test_the_provider_has_the_path_of_the_kubeconfig_alone() -> None:
     sections = stack(cluster={"cloud": "existing", "kubeconfig": "/etc/kube/config", "context": "gpu"})
     rendered = program(sections, IMPORTS)
     (provider,) = rendered.rendered.registrations
@@ -237,7 +237,7 @@ def listened(monkeypatch: pytest.MonkeyPatch) -> Listening:
     return MONITORS.pop()
 
 
-def test_a_team_is_registered_when_the_namespaces_of_all_but_a_few_before_it_are_whole(listened: Listening) -> None:
+def test_teams_are_registered_a_few_at_a_time(listened: Listening) -> None:
     last_of: dict[str, int] = {}
     starts: list[tuple[int, str]] = []
     for at, line in enumerate(listened.order):
@@ -252,7 +252,7 @@ def test_a_team_is_registered_when_the_namespaces_of_all_but_a_few_before_it_are
         assert len(whole) > number - AT_ONCE
 
 
-def test_registrations_have_no_stack_of_calls_and_errors_of_the_program_have_theirs(listened: Listening) -> None:
+def test_registrations_have_no_stack_of_calls(listened: Listening) -> None:
     assert listened.frames == 0
     assert not hasattr(sys, "tracebacklimit")
 

@@ -115,7 +115,7 @@ SHOWN = [
 
 @pytest.mark.parametrize("value", [CANARY, "{}"], ids=["text", "mapping"])
 @pytest.mark.parametrize("path", SHOWN, ids=".".join)
-def test_a_secret_that_objects_would_show_is_refused_with_its_line(
+def test_a_secret_that_objects_show_is_refused_with_its_line(
     project: Project, path: tuple[str, ...], value: str
 ) -> None:
     with pytest.raises(pulumi.RunError) as refused:
@@ -124,7 +124,7 @@ def test_a_secret_that_objects_would_show_is_refused_with_its_line(
     assert str(refused.value) == f"stacks/Pulumi.good.yaml:{source.line(path)}: {'.'.join(path)}: {REASON}"
 
 
-def test_all_are_refused_at_once_with_the_other_problems_of_the_stack(project: Project) -> None:
+def test_secrets_are_refused_with_the_other_problems(project: Project) -> None:
     with pytest.raises(pulumi.RunError) as refused:
         run(project, ("teams", "vision", "costCenter"), ("pools", "l4", "nodes"), ("teams", "vision", "ownr"))
     problems = str(refused.value).splitlines()
@@ -136,7 +136,7 @@ def test_all_are_refused_at_once_with_the_other_problems_of_the_stack(project: P
     assert CANARY not in str(refused.value)
 
 
-def test_the_text_of_a_section_that_only_the_engine_knows_as_secret_is_not_shown(project: Project) -> None:
+def test_a_secret_section_is_not_shown_in_errors(project: Project) -> None:
     """Where a section can be the name of a file, its text is in the error about the file."""
     main = project.folder / "__main__.py"
     main.write_text(LANGUAGE_HOST + main.read_text())
@@ -232,7 +232,7 @@ def test_each_kind_of_pod_refers_to_secrets_and_has_no_value(kinds: Program) -> 
 
 
 @pytest.mark.parametrize("framework", ["pytorch", "jax"])
-def test_a_train_job_has_what_it_can_set_and_its_runtime_the_rest(kinds: Program, framework: str) -> None:
+def test_a_train_job_and_its_runtime_refer_to_secrets(kinds: Program, framework: str) -> None:
     spec = kinds.spec("TrainJob", framework)
     variables = {one["name"]: one for one in spec["trainer"]["env"]}
     assert variables["TOKEN"]["valueFrom"] == {"secretKeyRef": {"name": "wandb", "key": "TOKEN"}}
@@ -252,7 +252,7 @@ def test_all_pods_of_a_team_pull_with_its_secrets(kinds: Program) -> None:
     assert account["imagePullSecrets"] == [{"name": "hub"}]
 
 
-def test_a_secret_of_the_cloud_is_copied_by_the_teams_own_account(kinds: Program) -> None:
+def test_a_secret_of_the_cloud_is_copied_by_the_team(kinds: Program) -> None:
     external = kinds.only("ExternalSecret")
     assert cast("Any", external.manifest)["spec"] == {
         "refreshInterval": "900s",

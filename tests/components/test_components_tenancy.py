@@ -82,7 +82,7 @@ def test_a_team_waits_for_its_own_queue_and_for_no_other_teams() -> None:
         assert not {urn for name, urn in queues.items() if name != resource.namespace} & set(resource.depends_on)
 
 
-def test_a_cohort_comes_after_its_parent_and_queues_after_their_cohort_and_flavors() -> None:
+def test_cohorts_follow_their_parent_and_queues_their_cohort() -> None:
     order = {resource.urn: index for index, wave in enumerate(waves(local().objects)) for resource in wave}
     flavors = [order[resource.urn] for resource in local().every("ResourceFlavor")]
     for resource in (*local().every("Cohort"), *local().every("ClusterQueue")):
@@ -103,7 +103,7 @@ def test_gpu_requests_and_limits_are_equal_whole_and_always_both() -> None:
     assert len([resources for resources in requests if int(resources["requests"].get(GPU, 0)) > 0]) >= 6
 
 
-def test_pods_land_on_nodes_of_their_model_alone_and_tolerate_their_taint() -> None:
+def test_pods_land_on_nodes_of_their_model_alone() -> None:
     products = {"model-server": "NVIDIA-L4", "rank-server": "NVIDIA-H100-80GB-HBM3", "nightly": "NVIDIA-A100-SXM4-80GB"}
     specs = {resource.name: spec for resource in workloads() for spec in pod_specs(resource)}
     for name, product in products.items():
@@ -120,7 +120,7 @@ def test_pods_land_on_nodes_of_their_model_alone_and_tolerate_their_taint() -> N
     assert patched["tolerations"][0]["key"] == GPU
 
 
-def test_pods_mount_no_token_drop_all_rights_and_run_as_the_teams_account() -> None:
+def test_pods_have_no_token_and_no_rights() -> None:
     for resource in workloads():
         for spec in pod_specs(resource):
             assert spec["automountServiceAccountToken"] is False
@@ -128,7 +128,7 @@ def test_pods_mount_no_token_drop_all_rights_and_run_as_the_teams_account() -> N
             assert spec["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
-def test_workloads_carry_their_queue_and_priority_where_kueue_looks_for_them() -> None:
+def test_workloads_carry_queue_and_priority_for_kueue() -> None:
     for resource in workloads():
         if resource.api_version.startswith("batch.volcano.sh"):
             assert "kueue.x-k8s.io/queue-name" not in repr(resource.manifest), "one GPU is promised by one scheduler"
@@ -149,7 +149,7 @@ def test_a_gang_starts_whole_in_its_queue_of_volcanos() -> None:
 
 
 @pytest.mark.parametrize("workload", ["Job nightly", "Job gang", "Deployment rank-server", "TrainJob finetune"])
-def test_pods_whose_gpus_work_together_have_a_quarter_of_their_memory_to_share(workload: str) -> None:
+def test_pods_of_a_group_share_a_quarter_of_their_memory(workload: str) -> None:
     kind, name = workload.split()
     (registration,) = [resource for resource in local().objects if (resource.kind, resource.name) == (kind, name)]
     text = json.dumps(registration.manifest)
@@ -166,7 +166,7 @@ def test_a_pod_of_one_gpu_by_itself_shares_nothing() -> None:
     assert "shared-memory" not in json.dumps(registration.manifest)
 
 
-def test_a_deadline_ends_a_gangs_pods_since_volcanos_job_has_none() -> None:
+def test_a_deadline_ends_the_pods_of_a_gang() -> None:
     (gang,) = [resource for resource in local().objects if (resource.kind, resource.name) == ("Job", "gang")]
     tasks = cast("Any", gang.manifest)["spec"]["tasks"]
     assert [task["template"]["spec"]["activeDeadlineSeconds"] for task in tasks] == [6 * 3600] * 2
@@ -216,7 +216,7 @@ def test_a_server_is_asked_when_the_reference_says() -> None:
     assert container["ports"] == [{"name": "http", "containerPort": 8080}]
 
 
-def test_a_rollout_stays_within_the_quota_and_pods_spread_over_hosts() -> None:
+def test_rollouts_stay_within_quota_and_pods_spread_over_hosts() -> None:
     spec = local().spec("Deployment", "model-server")
     assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": "2%"}
     assert spec["progressDeadlineSeconds"] == 600 + 300
@@ -227,7 +227,7 @@ def test_a_rollout_stays_within_the_quota_and_pods_spread_over_hosts() -> None:
     assert local().spec("Service", "model-server")["selector"] == spec["selector"]["matchLabels"]
 
 
-def test_the_network_is_closed_but_for_dns_the_team_callers_of_its_servers_and_kuberay() -> None:
+def test_the_network_is_closed_but_for_dns_team_and_callers() -> None:
     registrations = {
         resource.name: body(resource)["spec"] for resource in local().every("NetworkPolicy", namespace="ml-serving")
     }
@@ -242,7 +242,7 @@ def test_the_network_is_closed_but_for_dns_the_team_callers_of_its_servers_and_k
     assert len(registrations) == 5
 
 
-def test_a_hole_to_the_internet_is_there_only_where_the_stack_makes_one() -> None:
+def test_egress_to_the_internet_is_closed_by_default() -> None:
     assert "allow-https" not in {resource.name for resource in local().every("NetworkPolicy")}
     rendered = tenancy(stack(teams={"a": team(network={"egress": ["0.0.0.0/0"], "clients": "team"})}))
     (rule,) = rendered.spec("NetworkPolicy", "allow-https")["egress"]
@@ -280,7 +280,7 @@ def test_no_limits_of_an_extended_resource_stand_in_any_quota() -> None:
     assert any(text == f"requests.{GPU}" for _, text in named)
 
 
-def test_kueues_objects_are_of_v1beta2_and_say_no_admission_checks() -> None:
+def test_kueue_objects_are_v1beta2_without_admission_checks() -> None:
     kueues = [resource for resource in local().objects if resource.group == "kueue.x-k8s.io"]
     assert {resource.kind for resource in kueues} == {
         "ClusterQueue",
@@ -295,7 +295,7 @@ def test_kueues_objects_are_of_v1beta2_and_say_no_admission_checks() -> None:
     assert keys.isdisjoint({"admissionChecks", "cohort", "kueue.x-k8s.io/v1beta1"})
 
 
-def test_every_cluster_queue_names_its_namespaces_since_without_a_selector_it_admits_nothing() -> None:
+def test_every_cluster_queue_names_its_namespaces() -> None:
     for resource in local().every("ClusterQueue"):
         (selector,) = body(resource)["spec"]["namespaceSelector"]["matchExpressions"]
         assert selector["values"] == [resource.name]
@@ -308,13 +308,13 @@ def test_no_image_has_a_moving_tag() -> None:
 
 
 @pytest.mark.parametrize("name", ["dns", "team", "https"])
-def test_a_server_takes_no_hole_of_the_network_away_whatever_its_name(name: str) -> None:
+def test_names_of_servers_do_not_replace_network_policies(name: str) -> None:
     spec = team(gpus={"h100": {"guaranteed": 8}}, serving={name: server()}, network={"egress": ["10.0.0.0/8"]})
     rendered = tenancy(stack(teams={"a": spec}))
     assert len(rendered.every("NetworkPolicy")) == 5
 
 
-def test_two_teams_whose_names_run_together_have_resources_of_their_own() -> None:
+def test_teams_with_similar_names_have_their_own_resources() -> None:
     gpus: Data = {"h100": {"guaranteed": 2}}
     teams = {
         "ml": team(gpus=gpus, serving={"a-b": server()}),
@@ -342,7 +342,7 @@ def test_a_node_label_reaches_every_kind_of_pod_as_it_is_written() -> None:
             assert spec["nodeSelector"].items() >= label.items(), resource.urn
 
 
-def test_jobs_are_guarded_where_a_container_gets_0_gpus_by_default_and_nowhere_else() -> None:
+def test_jobs_are_guarded_where_containers_get_0_gpus() -> None:
     spaces = {each.name: body(each)["metadata"].get("annotations", {}) for each in local().every("Namespace")}
     assert local().every("ValidatingAdmissionPolicy", "gpu-tenancy-gpu-requests") != []
     assert [name for name, facts in spaces.items() if "guards.gpu-tenancy.dev/default-gpus" in facts] == ["ml-research"]
@@ -371,7 +371,7 @@ def binding(program: Program, kind: str, name: str, namespace: str = "") -> tupl
     return body["roleRef"]["name"], body["subjects"]
 
 
-def test_there_is_one_binding_for_each_role_that_people_have_in_a_namespace() -> None:
+def test_each_role_in_a_namespace_has_one_binding() -> None:
     program = made()
     assert [(one.namespace, one.name) for one in program.every("RoleBinding")] == [
         ("a", "gpu-tenancy-leads"),
@@ -417,7 +417,7 @@ def test_every_bound_role_is_made_and_nobody_binds_everybody() -> None:
     assert not {subject["name"] for one in bindings for subject in one["subjects"]} & EVERYBODY
 
 
-def test_roles_as_declared_have_no_wildcards_and_no_rights_to_give_rights() -> None:
+def test_roles_have_no_wildcards_and_no_rights_to_give_rights() -> None:
     rules: list[Any] = [rule for one in made().every("ClusterRole") for rule in cast("Any", one.manifest)["rules"]]
     assert rules
     for rule in rules:
@@ -434,7 +434,7 @@ def test_without_people_nobody_is_bound() -> None:
 RULES = {"accounts", "priority", "secrets", "tokens", "queue-objects"}
 
 
-def test_rules_about_people_deny_whatever_the_action_of_the_guards() -> None:
+def test_rules_about_people_deny_for_every_action_of_guards() -> None:
     for action in ("warn", "off"):
         program = made(guards=action)
         for rule in RULES:
@@ -450,7 +450,7 @@ def test_without_members_there_are_no_rules_about_people() -> None:
     assert spec["validationActions"] == ["Warn", "Audit"]
 
 
-def test_secrets_that_researchers_may_use_are_a_fact_of_the_namespace() -> None:
+def test_usable_secrets_are_an_annotation_of_the_namespace() -> None:
     metadata = cast("Any", made().only("Namespace", "a").manifest)["metadata"]
     assert metadata["annotations"]["guards.gpu-tenancy.dev/workload-secrets"] == "s3"
 
@@ -502,9 +502,7 @@ def spec_of(resource: Any) -> Any:
         ("local", set[Peer](), set[Peer]()),
     ],
 )
-def test_pods_of_each_team_reach_credentials_and_dns_of_their_node_and_nothing_else_of_it(
-    name: str, identity: set[Peer], names: set[Peer]
-) -> None:
+def test_pods_reach_only_credentials_and_dns_of_their_node(name: str, identity: set[Peer], names: set[Peer]) -> None:
     namespaces = [resource.name for resource in of_stack(name).every("Namespace")]
     assert namespaces
     for namespace in namespaces:
@@ -513,7 +511,7 @@ def test_pods_of_each_team_reach_credentials_and_dns_of_their_node_and_nothing_e
 
 
 @pytest.mark.parametrize(("provider", "identity"), [("gcp", set[Peer]()), ("aws", POD_IDENTITY)])
-def test_nodes_of_others_do_not_give_their_own_credentials_to_teams(provider: str, identity: set[Peer]) -> None:
+def test_nodes_of_others_give_no_credentials_to_teams(provider: str, identity: set[Peer]) -> None:
     cluster: Data = {**EXISTING, "provider": provider}
     cluster["provides"] = [need for need in cluster["provides"] if need != "resourceMetrics" or provider == "aws"]
     sections = stack(cluster=cluster, pools={"cpu": {"cpu": 8, "memory": "32Gi", "nodes": 1}}, teams={"a": team()})
@@ -521,7 +519,7 @@ def test_nodes_of_others_do_not_give_their_own_credentials_to_teams(provider: st
 
 
 @pytest.mark.parametrize("cloud", clouds())
-def test_addresses_of_nodes_are_link_local_so_that_no_other_host_is_open(cloud: str) -> None:
+def test_addresses_of_nodes_are_link_local(cloud: str) -> None:
     for endpoint in clouds()[cloud].node_endpoints:
         for cidr in endpoint.cidrs:
             # fd00:ec2::/32 is EC2's own range for such addresses.

@@ -114,9 +114,7 @@ def test_a_change_of_a_runtime_replaces_its_train_job() -> None:
 @pytest.mark.parametrize("role", ["launcher", "worker"])
 def test_a_variable_of_one_role_replaces_the_train_job(role: str) -> None:
     fields = {"framework": "mpi", "command": ["mpirun", "/one"]}
-    first, other = (
-        spec("TrainJob", "j", **fields, roles={role: {"env": {"LEADER_WORKER_SET": token}}}) for token in ("a", "b")
-    )
+    first, other = (spec("TrainJob", "j", **fields, roles={role: {"env": {"TOKEN": token}}}) for token in ("a", "b"))
     assert first["runtimePatches"] != other["runtimePatches"]
 
 
@@ -365,7 +363,7 @@ def stays(template: Mapping[str, Json]) -> bool:
 
 
 @pytest.mark.parametrize("name", STACKS)
-def test_pods_of_each_job_of_a_stack_stay_and_replicas_of_servers_may_move(name: str) -> None:
+def test_jobs_of_a_stack_stay_and_replicas_of_servers_may_move(name: str) -> None:
     wrong: list[str] = []
     objects = kubernetes_objects(stack_of_repository(name).rendered)
     teams = {made.namespace for made in objects if made.kind == "LocalQueue"}
@@ -389,7 +387,7 @@ def built(**fields: Any) -> list[bool]:
 
 
 @pytest.mark.parametrize("framework", get_args(Framework))
-def test_a_job_of_each_framework_stays_unless_its_owner_lets_it_move(framework: str) -> None:
+def test_a_job_stays_unless_its_owner_lets_it_move(framework: str) -> None:
     plain = job(framework=framework, flavor="h100", command=["python", "/train.py"])
     for fields, expected in (({}, True), ({"movable": True}, False)):
         found = built(training={"j": plain | fields})

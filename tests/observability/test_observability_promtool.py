@@ -169,12 +169,12 @@ def _board(world: dict[str, Any]) -> list[Data]:
     return [{"interval": "1m", "input_series": series(world, 120), "promql_expr_test": checks}]
 
 
-def test_every_expression_of_a_dashboard_gives_the_answer_worked_out_by_hand(tmp_path: Path) -> None:
+def test_dashboard_expressions_give_the_expected_answers(tmp_path: Path) -> None:
     passed, said = tried(_board(WORLD), {"groups": []}, tmp_path)
     assert passed, said
 
 
-def test_latency_of_a_histogram_is_that_of_the_slowest_pod_in_seconds(tmp_path: Path) -> None:
+def test_the_latency_of_a_histogram_is_that_of_the_slowest_pod(tmp_path: Path) -> None:
     sections = watched() | {"metrics": {"histogram": "latency_seconds"}}
     name = "gpu-tenancy-serving/Latency/A"
     (expr,) = (expr for panel, expr, _ in panels(observed(sections)) if panel == name)
@@ -233,7 +233,7 @@ def test_every_alert_is_tried() -> None:
     }
 
 
-def test_every_recording_rule_gives_the_answer_worked_out_by_hand(tmp_path: Path) -> None:
+def test_recording_rules_give_the_expected_answers(tmp_path: Path) -> None:
     (group,) = (group for group in observed(watched()).rules if group["name"] == "gpu-tenancy-usage")
     names = [rule["record"].removeprefix("gpu_tenancy:gpus_") for rule in group["rules"]]
     assert names == list(RECORDED)
@@ -307,7 +307,7 @@ def _queue(name: str, reserved: int, pending: int, workloads: int) -> dict[str, 
     }
 
 
-def test_demand_is_within_the_guarantee_if_all_that_is_pending_fits_into_what_is_left(tmp_path: Path) -> None:
+def test_demand_is_within_the_guarantee_if_all_pending_fits(tmp_path: Path) -> None:
     queues = {"fits": (4, 4, 1), "idle": (0, 0, 0), "exceeds": (4, 5, 1), "borrows": (9, 0, 0), "no-gpus": (4, 0, 1)}
     world = {key: value for name, state in queues.items() for key, value in _queue(name, *state).items()}
     world |= {key: 0 if "nominal" in key else value for key, value in _queue("unguaranteed", 0, 0, 0).items()}
@@ -362,7 +362,7 @@ def test_admissions_count_once_and_those_after_the_time_are_late(tmp_path: Path)
     assert passed, said
 
 
-def test_a_restart_of_kueue_is_no_loss_and_one_of_prometheus_no_gain(tmp_path: Path) -> None:
+def test_restarts_of_kueue_and_prometheus_change_no_count(tmp_path: Path) -> None:
     world: dict[str, Any] = {
         **_histogram("a", {"+Inf": "9 9 2 2 3 3"}),  # reset, and two since
         **_histogram("b", {"+Inf": "_ _ _ 1 1 1"}, pod="2"),  # a series begins with 1
@@ -504,7 +504,7 @@ def test_every_alert_of_servers_is_tried_above() -> None:
     }
 
 
-def test_a_server_that_names_no_metrics_has_no_such_alerts_and_panels() -> None:
+def test_a_server_without_metrics_has_no_alerts_and_panels() -> None:
     found = observed(serving(engine="custom", model=None, serviceLevel={}))
     assert "gpu-tenancy-servers" not in {group["name"] for group in found.rules}
     titles = {name.split("/")[1] for name, _, _ in panels(found)}

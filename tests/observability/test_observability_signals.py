@@ -114,7 +114,7 @@ def test_the_autoscaler_has_the_names_that_the_adapter_serves() -> None:
     assert not program.every("ScaledObject")
 
 
-def test_keda_compares_averages_with_targets_and_a_query_of_ones_own_by_what_a_replica_carries() -> None:
+def test_keda_compares_averages_with_targets() -> None:
     program = tenancy(sections(queue=5, query=ASKED))
     assert not program.every("HorizontalPodAutoscaler")
     queue, own = program.spec("ScaledObject")["triggers"]
@@ -123,7 +123,7 @@ def test_keda_compares_averages_with_targets_and_a_query_of_ones_own_by_what_a_r
     assert own["metadata"]["query"] == ASKED["expr"]
 
 
-def test_a_server_can_have_no_replicas_where_a_query_tells_that_it_is_asked() -> None:
+def test_a_server_with_a_query_can_have_no_replicas() -> None:
     found = sections(replicas={"min": 0, "max": 4}, query=ASKED)
     spec = tenancy(found).spec("ScaledObject")
     assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (0, 4)

@@ -373,7 +373,7 @@ def test_documented_rules_of_aks_are_checked(
 # GKE: the driver installer, numbers of nodes, kubeconfigs, and what the program imports
 
 
-def test_the_driver_installer_runs_only_on_nodes_without_a_driver() -> None:
+def test_the_driver_installer_spares_nodes_with_a_driver() -> None:
     sections = gke_stack() | {"operators": {"driver": "operator"}}
     sections["pools"]["l4"]["driver"] = "operator"
     spec = cluster(sections).spec("DaemonSet")["template"]["spec"]

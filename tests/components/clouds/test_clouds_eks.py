@@ -27,9 +27,8 @@ from cloud_stacks import (
     typed,
 )
 from components_builders import program
-from eks_calls import CALLS
 from eks_description import DESCRIPTION, DOCUMENTED
-from eks_shapes import service
+from eks_shapes import CALLS, service
 from pulumi.runtime.proto.resource_pb2 import ResourceInvokeRequest, ResourceInvokeResponse
 from pulumi_aws.eks.outputs import (
     ClusterCertificateAuthority,
@@ -359,7 +358,7 @@ def statements(policy: str) -> list[dict[str, Any]]:
     return json.loads(policy)["Statement"]
 
 
-def test_the_autoscaler_handles_requests_of_kueue_for_queued_pools() -> None:
+def test_the_autoscaler_handles_requests_of_kueue() -> None:
     plain, queued = sent(eks_stack()), sent(eks_stack(gpu=eks_pool(capacity={"kind": "queued"})))
     flags, of_queued = (cast("Any", one(made, RELEASE).inputs)["values"]["extraArgs"] for made in (plain, queued))
     added = {"enable-provisioning-requests": True, "kube-api-content-type": "application/json"}

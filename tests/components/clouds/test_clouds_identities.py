@@ -63,7 +63,7 @@ def eks(*entries: str, cluster: Data | None = None, **people: Any) -> dict[str, 
 
 
 @pytest.mark.parametrize("section", [eks_section(), eks_creation()], ids=["existing", "created"])
-def test_each_principal_has_an_entry_with_the_group_that_its_role_binding_names(section: Data) -> None:
+def test_each_principal_has_an_entry_with_its_bound_group(section: Data) -> None:
     entries = eks(RESEARCH, ROSA, cluster=section)
     groups = {RESEARCH: ["gpu-tenancy:111122223333:role/teams/research"], ROSA: ["gpu-tenancy:111122223333:user/rosa"]}
     assert {arn: entry["kubernetesGroups"] for arn, entry in entries.items() if arn in groups} == groups
@@ -73,7 +73,7 @@ def test_each_principal_has_an_entry_with_the_group_that_its_role_binding_names(
     assert {subject.name for subject in binding.subjects} == {group for names in groups.values() for group in names}
 
 
-def test_an_administrator_who_is_a_member_too_has_one_entry_with_the_group() -> None:
+def test_an_administrator_and_member_has_one_entry() -> None:
     entries = eks(DEPLOYER, RESEARCH, admins=[DEPLOYER])
     assert entries.keys() == {DEPLOYER, RESEARCH}
     assert entries[DEPLOYER]["kubernetesGroups"] == ["gpu-tenancy:111122223333:role/deployer"]
@@ -124,7 +124,7 @@ def assignments(sections: Data) -> dict[str, Any]:
     return {one["principalId"]: one for one in found if one["roleDefinitionId"].endswith(ROLES[USER_ROLE])}
 
 
-def test_a_created_aks_cluster_lets_its_people_list_user_credentials() -> None:
+def test_people_of_a_created_aks_cluster_list_user_credentials() -> None:
     sections = with_people(aks_stack(aks_creation()), f"group:{GROUP}", f"user:{GUEST}", "user:rosa@example.com")
     made = assignments(sections)
     assert {principal: one["principalType"] for principal, one in made.items()} == {GROUP: "Group", GUEST: "User"}
@@ -201,7 +201,7 @@ def eks_robot(request: pytest.FixtureRequest) -> Data:
     return with_robot(eks_stack(request.param), EKS_PROVIDER)
 
 
-def test_on_eks_exactly_one_subject_of_the_issuer_may_assume_the_role(eks_robot: Data) -> None:
+def test_on_eks_one_subject_of_the_issuer_assumes_the_role(eks_robot: Data) -> None:
     role = inputs(sent(eks_robot), "aws:iam/role:Role", "robot")
     assert role["name"] == "ml_a_ci"
     (statement,) = json.loads(role["assumeRolePolicy"])["Statement"]
@@ -213,11 +213,11 @@ def test_on_eks_exactly_one_subject_of_the_issuer_may_assume_the_role(eks_robot:
     }
 
 
-def test_on_eks_the_role_may_only_read_the_cluster_and_its_entry_has_the_group_that_is_bound(eks_robot: Data) -> None:
+def test_on_eks_the_role_of_a_robot_only_reads_the_cluster(eks_robot: Data) -> None:
     made = sent(eks_robot)
     (statement,) = json.loads(inputs(made, "aws:iam/rolePolicy:RolePolicy", "robot")["policy"])["Statement"]
     assert statement["Action"] == ["eks:DescribeCluster"]
-    assert statement["Resource"] == f"arn:aws:eks_robot:{REGION}:*:cluster/ml"
+    assert statement["Resource"] == f"arn:aws:eks:{REGION}:*:cluster/ml"
     assert not [one for one in made if "PolicyAttachment" in one.type and "robot" in one.name]
     entry = inputs(made, ENTRY, "robot")
     assert entry["kubernetesGroups"] == ["gpu-tenancy:111122223333:role/ml_a_ci"]
@@ -229,7 +229,7 @@ def test_on_eks_the_entry_follows_the_role_and_the_cluster() -> None:
     made = sent(with_robot(eks_stack(eks_creation()), EKS_PROVIDER))
     (entry,) = (one for one in made if one.type == ENTRY and "robot" in one.name)
     needs = {one.type for one in made if one.urn in entry.dependencies}
-    assert needs >= {"aws:eks_robot/cluster:Cluster", "aws:iam/role:Role"}
+    assert needs >= {"aws:eks/cluster:Cluster", "aws:iam/role:Role"}
 
 
 def test_inputs_of_ci_identities_match_awss_model(eks_robot: Data) -> None:
@@ -240,7 +240,7 @@ def test_inputs_of_ci_identities_match_awss_model(eks_robot: Data) -> None:
     assert DESCRIPTION.problems(role.type, {**cast("Any", role.inputs), "name": "x" * 65})
 
 
-def test_on_gke_exactly_one_subject_may_impersonate_an_account_that_finds_clusters() -> None:
+def test_on_gke_one_subject_impersonates_the_account() -> None:
     sections = with_robot(gke_stack(create=gke_creation()), GKE_PROVIDER)
     made = sent(sections)
     account = inputs(made, "gcp:serviceaccount/account:Account", "robot")
@@ -258,7 +258,7 @@ def test_on_gke_exactly_one_subject_may_impersonate_an_account_that_finds_cluste
     assert access.commands == ()
 
 
-def test_robots_of_two_clusters_of_a_project_have_their_own_accounts() -> None:
+def test_robots_of_two_clusters_have_their_own_accounts() -> None:
     names = {
         bound(with_robot(gke_stack(**cluster), GKE_PROVIDER))[1][1]
         for cluster in ({}, {"name": "other"}, {"location": "us-central1-b"})
@@ -266,7 +266,7 @@ def test_robots_of_two_clusters_of_a_project_have_their_own_accounts() -> None:
     assert len(names) == 3
 
 
-def test_on_an_existing_gke_cluster_an_administrator_of_the_project_lets_the_robot_find_it() -> None:
+def test_an_existing_gke_cluster_needs_a_command_for_robots() -> None:
     sections = with_robot(gke_stack(), GKE_PROVIDER)
     assert not [one for one in sent(sections) if one.type == MEMBER and "robot" in one.name]
     access = planned(sections).access
@@ -276,7 +276,7 @@ def test_on_an_existing_gke_cluster_an_administrator_of_the_project_lets_the_rob
     assert command.endswith(f" --member=serviceAccount:{email} --role=roles/container.clusterViewer")
 
 
-def test_on_aks_exactly_one_subject_may_log_in_as_an_identity_that_lists_user_credentials() -> None:
+def test_on_aks_one_subject_logs_in_as_the_identity() -> None:
     sections = with_robot(aks_stack(aks_creation()), AKS_PROVIDER)
     made = sent(sections)
     identity = inputs(made, "azure-native:managedidentity:UserAssignedIdentity", "robot")
@@ -354,7 +354,7 @@ def test_with_gitlab_other_subjects_are_right() -> None:
     assert errors(with_robot(eks_stack(), gitlab, "project_path:ml/vision:ref_type:branch:ref:main")) == []
 
 
-def test_on_aks_the_binding_has_the_object_id_that_the_cloud_decides() -> None:
+def test_on_aks_the_binding_has_the_object_id_of_the_cloud() -> None:
     sections = with_robot(aks_stack(), AKS_PROVIDER)
     registrations = platform(sections).rendered.registrations
     (binding,) = (one for one in registrations if one.type.endswith(":RoleBinding"))
@@ -408,7 +408,7 @@ def allowed(policy: str, action: str, arn: str) -> bool:
     )
 
 
-def test_on_eks_the_role_of_a_team_reads_its_secrets_and_no_others(eks_secrets: Data) -> None:
+def test_on_eks_the_role_of_a_team_reads_its_secrets_alone(eks_secrets: Data) -> None:
     policy = inputs(sent(eks_secrets), POLICY, "secrets")["policy"]
     for name in ("ml/wandb", "ml/s3"):
         assert allowed(policy, READ, f"{SECRETS}{name}-Ab12Cd")
@@ -434,7 +434,7 @@ def test_on_eks_only_tokens_of_the_teams_account_assume_the_role() -> None:
     }
 
 
-def test_on_eks_the_issuer_is_registered_for_created_clusters_only() -> None:
+def test_on_eks_only_created_clusters_register_the_issuer() -> None:
     providers = {
         kind: [one for one in sent(with_secrets(sections, *AWS)) if "OpenIdConnectProvider" in one.type]
         for kind, sections in {
@@ -447,7 +447,7 @@ def test_on_eks_the_issuer_is_registered_for_created_clusters_only() -> None:
     assert cast("Any", made.inputs)["clientIdLists"] == ["sts.amazonaws.com"]
 
 
-def test_on_eks_the_account_names_the_role_which_the_cloud_decides(eks_secrets: Data) -> None:
+def test_on_eks_the_account_names_the_role_of_the_cloud(eks_secrets: Data) -> None:
     account = reader(eks_secrets)
     assert account.inputs["metadata"]["annotations"] == {"eks.amazonaws.com/role-arn": UNKNOWN}
     (role,) = (one for one in registered(eks_secrets) if one.type == ROLE and "secrets" in one.name)
@@ -483,7 +483,7 @@ def test_on_gke_the_account_itself_reads_each_secret() -> None:
 AZURE = ("azure://keys/ml-vault/wandb", "azure://keys/ml-vault/s3")
 
 
-def test_on_aks_the_identity_of_a_team_reads_each_secret_and_not_the_vault() -> None:
+def test_on_aks_the_identity_reads_secrets_and_not_the_vault() -> None:
     sections = with_secrets(aks_stack(aks_creation()), *AZURE)
     made = sent(sections)
     credential = inputs(made, "azure-native:managedidentity:FederatedIdentityCredential", "secrets")
@@ -497,7 +497,7 @@ def test_on_aks_the_identity_of_a_team_reads_each_secret_and_not_the_vault() -> 
     assert all(found)
 
 
-def test_on_aks_the_account_names_the_identity_which_the_cloud_decides() -> None:
+def test_on_aks_the_account_names_the_identity_of_the_cloud() -> None:
     sections = with_secrets(aks_stack(aks_creation()), *AZURE)
     account = reader(sections)
     assert account.inputs["metadata"]["annotations"] == {

@@ -133,7 +133,7 @@ def test_parts_of_a_created_network_are_apart_and_inside_of_it(cloud: Cloud, add
 
 
 @pytest.mark.parametrize("cloud", CLOUDS.values(), ids=CLOUDS)
-def test_cluster_and_nodes_are_in_the_created_network_which_only_lets_out(cloud: Cloud) -> None:
+def test_cluster_and_nodes_are_in_the_created_network(cloud: Cloud) -> None:
     registrations = made(cloud.stack())
     assert len(list(_of(registrations, cloud.egress))) == 1
     for kind, path in cloud.placed.items():
@@ -163,7 +163,7 @@ def test_on_eks_each_subnet_has_a_route_out_and_one_to_s3() -> None:
     assert endpoint["serviceName"] == f"com.amazonaws.{REGION}.s3"
 
 
-def test_on_gke_a_created_network_has_jumbo_frames_and_private_access_to_google() -> None:
+def test_on_gke_a_created_network_has_jumbo_frames() -> None:
     registrations = made(gke())
     (vpc,) = _of(registrations, "Network")
     assert (vpc["mtu"], vpc["autoCreateSubnetworks"]) == (8896, False)
@@ -171,7 +171,7 @@ def test_on_gke_a_created_network_has_jumbo_frames_and_private_access_to_google(
     assert subnetwork["privateIpGoogleAccess"] is True
 
 
-def test_on_aks_without_nat_the_cluster_s_load_balancer_is_the_way_out() -> None:
+def test_on_aks_without_nat_egress_uses_the_load_balancer() -> None:
     registrations = made(aks(egress="load-balancer"))
     assert not list(_of(registrations, "NatGateway"))
     (cluster,) = _of(registrations, "ManagedCluster")
@@ -230,7 +230,7 @@ def variables(container: Any) -> dict[str, str]:
     ],
     ids=["job", "gang"],
 )
-def test_pods_on_eks_request_efa_and_huge_pages_as_request_and_limit(kind: str, sections: Data) -> None:
+def test_pods_on_eks_request_efa_and_huge_pages(kind: str, sections: Data) -> None:
     pod = template(tenancy(sections), kind, "fit")
     (container,) = pod["spec"]["containers"]
     assert container["resources"]["requests"] == container["resources"]["limits"]
@@ -254,7 +254,7 @@ def test_a_train_job_has_them_in_its_trainer() -> None:
     assert spec["runtimeRef"] == {"kind": "TrainingRuntime", "name": "job-fit"}, "the TrainJob has its own"
 
 
-def test_pods_on_gke_have_networks_libraries_and_the_daemon_as_a_sidecar() -> None:
+def test_pods_on_gke_have_networks_libraries_and_a_daemon() -> None:
     pod = template(tenancy(wired(GKE, A3_MEGA, **PRIVILEGED, training={"fit": WHOLE})), "Job", "fit")
     assert {key for key in pod["metadata"]["annotations"] if "gke.io/" in key} == {
         "networking.gke.io/default-interface",
@@ -273,7 +273,7 @@ def test_pods_on_gke_have_networks_libraries_and_the_daemon_as_a_sidecar() -> No
     assert not any("/" in name and "nvidia.com" not in name for name in container["resources"]["limits"])
 
 
-def test_the_sidecar_of_a_train_job_is_in_its_runtime_because_no_patch_adds_a_container() -> None:
+def test_the_sidecar_of_a_train_job_is_in_its_runtime() -> None:
     made = tenancy(wired(GKE, A3_MEGA, **PRIVILEGED, training={"fit": {**WHOLE, "framework": "pytorch"}}))
     spec = made.spec("TrainJob", "fit")
     assert spec["runtimeRef"] == {"kind": "TrainingRuntime", "name": "job-fit"}
@@ -294,7 +294,7 @@ def test_pods_on_aks_request_infiniband_and_no_capability() -> None:
     assert variables(container)["NCCL_IB_DISABLE"] == "0"
 
 
-def test_gke_has_an_object_for_each_network_that_pods_name_and_installs_the_plugin_on_its_pools() -> None:
+def test_gke_has_network_objects_and_installs_the_plugin() -> None:
     made = cluster(wired(GKE, A3_MEGA))
     for index in range(8):
         parameters, network = (made.only(kind, f"sub-{index}") for kind in ("GKENetworkParamSet", "Network"))
@@ -315,7 +315,7 @@ def test_gke_has_an_object_for_each_network_that_pods_name_and_installs_the_plug
         assert {mount["name"] for item in containers for mount in item.get("volumeMounts", [])} == mounts
 
 
-def test_networks_with_rdma_have_its_mode_and_those_of_the_nodes_second_card_no_object() -> None:
+def test_networks_with_rdma_have_its_mode() -> None:
     networks = [{"network": "rdma", "subnetwork": f"sub-{index}"} for index in range(9)]
     pools = {"machine": "a3-ultragpu-8g", "nodes": 1, "fabric": True, "zones": ["us-central1-b"], "capacity": "spot"}
     made = cluster(wired({**GKE, "fabricNetworks": networks}, pools))
@@ -326,7 +326,7 @@ def test_networks_with_rdma_have_its_mode_and_those_of_the_nodes_second_card_no_
 
 
 @pytest.mark.parametrize("framework", ["job", "pytorch"])
-def test_with_dranet_pods_and_their_container_claim_all_interfaces_of_their_node(framework: str) -> None:
+def test_with_dranet_pods_claim_all_interfaces_of_their_node(framework: str) -> None:
     training = {"fit": {**WHOLE, "framework": framework}}
     made = tenancy(wired(UNWIRED, DRANET, **PRIVILEGED, training=training))
     (request,) = made.spec("ResourceClaimTemplate", "rdma-8")["spec"]["devices"]["requests"]
@@ -352,7 +352,7 @@ def test_with_dranet_pods_and_their_container_claim_all_interfaces_of_their_node
     assert (counted["h100"], set(counted.values()) - {counted["h100"]}) == ("1M", {"0"})
 
 
-def test_with_dranet_the_cluster_has_the_plugin_but_no_objects_of_networks() -> None:
+def test_with_dranet_the_cluster_has_no_network_objects() -> None:
     made = cluster(wired(UNWIRED, DRANET))
     assert made.every("Network") == made.every("GKENetworkParamSet") == []
     assert [item.name for item in made.every("DaemonSet")] == ["nccl-rdma-installer"]
@@ -378,7 +378,7 @@ def test_without_fabric_gke_has_none_of_it() -> None:
     assert made.every("Network") == made.every("DaemonSet") == []
 
 
-def test_aks_lets_containers_lock_memory_on_the_pools_with_infiniband_alone() -> None:
+def test_containers_lock_memory_on_pools_with_infiniband() -> None:
     (daemons,) = cluster(wired(AKS, INFINIBAND)).every("DaemonSet")
     assert "'values': ['h100']" in repr(daemons.manifest)
     assert "prlimit" in repr(daemons.manifest)
@@ -386,7 +386,7 @@ def test_aks_lets_containers_lock_memory_on_the_pools_with_infiniband_alone() ->
     assert cluster(wired(AKS, {**INFINIBAND, "fabric": False})).every("DaemonSet") == []
 
 
-def test_the_network_operator_gets_its_policy_with_the_resource_that_pods_request() -> None:
+def test_the_network_operator_offers_the_requested_resource() -> None:
     body = 'from components.operators import Infiniband\nInfiniband("infiniband", made.infiniband)'
     spec = program(wired(AKS, INFINIBAND), body).spec("NicClusterPolicy")
     assert spec["ofedDriver"]["upgradePolicy"] == {"autoUpgrade": False}, "a new driver never drains a node"
@@ -432,7 +432,7 @@ def test_the_vendors_table_has_every_machine_with_a_fabric(cloud: str) -> None:
 
 
 @of("aws")
-def test_each_efa_interface_is_on_a_card_that_has_efa_and_no_card_has_too_many(machine: str, facts: Data) -> None:
+def test_each_efa_interface_is_on_a_card_that_has_efa(machine: str, facts: Data) -> None:
     capacity: Data = {}
     section, zones = EKS, ["eu-central-1a"]
     if machine.startswith("p6e"):
@@ -454,7 +454,7 @@ def test_each_efa_interface_is_on_a_card_that_has_efa_and_no_card_has_too_many(m
 
 
 @of("gcp")
-def test_each_interface_of_a_gke_node_has_a_network_and_each_of_its_pods_too(machine: str, facts: int) -> None:
+def test_each_interface_of_a_gke_node_has_a_network(machine: str, facts: int) -> None:
     zones = {"a3-ultragpu-8g": ["us-central1-b"], "a4-highgpu-8g": ["us-central1-b"]}.get(machine, ["us-central1-a"])
     networks = [{"network": f"vpc-{index}", "subnetwork": f"sub-{index}"} for index in range(facts - 1)]
     capacity = {"kind": "reserved", "reservation": "gpus"}

@@ -60,7 +60,7 @@ def _resolved(dotted: str, names: dict[str, Any]) -> object:
     return found
 
 
-def test_each_type_that_the_program_constructs_has_a_row_with_inputs_of_its_sdk() -> None:
+def test_each_cloud_type_has_a_row_with_inputs_of_its_sdk() -> None:
     classes = dict(declared())
     assert classes.keys() == cloud_types().keys()
     for token, made in classes.items():
@@ -185,7 +185,7 @@ def test_a_key_of_a_stack_says_what_it_replaces(tmp_path: Path, key: str) -> Non
     assert any(sentence.startswith(reason) for sentence in result.sentences), result.sentences
 
 
-def test_the_machine_of_the_system_nodes_of_aks_can_never_be_changed(tmp_path: Path) -> None:
+def test_the_machine_of_aks_system_nodes_cannot_be_changed(tmp_path: Path) -> None:
     before = aks_stack(aks_creation())
     after = set_at(before, "cluster.create.system.machine", "Standard_D32s_v5")
     result = reviewed(tmp_path, before, after)
@@ -227,7 +227,7 @@ def test_the_deletion_of_a_key_says_what_it_encrypts() -> None:
     )
 
 
-def test_what_uses_an_output_of_a_replaced_resource_is_replaced_with_it() -> None:
+def test_users_of_a_replaced_output_are_replaced_with_it() -> None:
     rendered = stack_of_repository("dev-aws").rendered
     role = next(one for one in rendered.registrations if one.inputs.get("name") == "ml-dev-system")
     renamed = replace(role, inputs={**role.inputs, "path": "/others/"})
@@ -313,7 +313,7 @@ def _token(resource: type[pulumi.CustomResource]) -> str:
 
 
 @pytest.mark.slow
-def test_of_each_resource_that_a_stack_can_have_it_is_known_whether_its_name_is_free_again() -> None:
+def test_each_cloud_type_says_whether_its_name_is_free_again() -> None:
     assert rows().keys() == declared_again()
     assert all(row.source for row in rows().values() if row.after != "free")
     played = {one.type for sections in STACKS_AGAIN.values() for one in sent(sections, Clouds())}
@@ -321,7 +321,7 @@ def test_of_each_resource_that_a_stack_can_have_it_is_known_whether_its_name_is_
 
 
 @pytest.mark.parametrize("name", STACKS_AGAIN)
-def test_a_stack_is_created_destroyed_and_created_again_under_the_same_names(name: str) -> None:
+def test_a_destroyed_stack_can_be_created_again(name: str) -> None:
     sections, clouds = STACKS_AGAIN[name], Clouds()
     first = sent(sections, clouds)
     clouds.destroy(reversed(first), clouds.create(first))
@@ -334,7 +334,7 @@ def test_a_stack_is_created_destroyed_and_created_again_under_the_same_names(nam
 
 
 @pytest.mark.parametrize(("name", "cloud"), [("node groups", "aws"), ("gke", "gcp")])
-def test_a_key_that_encrypts_something_is_never_scheduled_for_deletion(name: str, cloud: str) -> None:
+def test_a_key_in_use_is_never_scheduled_for_deletion(name: str, cloud: str) -> None:
     """With `secretsKey` set later, the program registers no key any more."""
     clouds, changed = Clouds(), deepcopy(STACKS_AGAIN[name])
     first = sent(STACKS_AGAIN[name], clouds)

@@ -128,7 +128,7 @@ def text_at(inputs: Inputs, place: Place) -> str:
 
 
 @pytest.mark.parametrize("stack", CLOUD_OF)
-def test_all_inputs_of_a_stack_are_described_or_listed_as_undescribed(stack: str) -> None:
+def test_all_inputs_are_described_or_listed_as_undescribed(stack: str) -> None:
     description = DESCRIPTIONS[CLOUD_OF[stack]]
     assert described(stack)
     assert {resource.resource.type for resource in sent_to(CLOUD_OF[stack], stack)} <= description.types | set(
@@ -218,7 +218,7 @@ def on_karpenter() -> Data:
     return eks_stack(eks_creation(eks_section(autoscaler="karpenter")))
 
 
-def test_the_program_goes_on_where_the_engine_reports_failed_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_program_goes_on_after_failed_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     """As with `--continue-on-error`: all else is registered, with the inputs that it has anyway."""
     body = "from components.platform import build\nbuild(made)"
     expected = program(on_karpenter(), body).rendered.registrations
@@ -284,7 +284,7 @@ def test_autoscalers_and_upgrades_of_a_stack_end_no_running_job(name: str) -> No
     ],
 )
 @pytest.mark.parametrize("drift", [None, {}])
-def test_karpenter_removes_only_empty_nodes_and_drains_no_node_for_ever(capacity: Any, drain: str, drift: Any) -> None:
+def test_karpenter_removes_only_empty_nodes_and_ends_drains(capacity: Any, drain: str, drift: Any) -> None:
     cluster = eks_section(autoscaler="karpenter", **({} if drift is None else {"drift": drift}))
     made = sent(eks_stack(cluster, gpu=eks_pool(**capacity)))
     pools = [cast("Any", one.inputs)["spec"] for one in made if one.inputs.get("kind") == "NodePool"]

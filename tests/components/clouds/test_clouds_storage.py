@@ -57,7 +57,7 @@ def policy(**datasets: Any) -> str:
     return inline["policy"]
 
 
-def test_the_evaluator_decides_aws_own_example_as_its_documentation_does() -> None:
+def test_the_evaluator_decides_the_example_of_aws() -> None:
     """https://docs.aws.amazon.com/AmazonS3/latest/userguide/amazon-s3-policy-keys.html, on `s3:prefix`."""
     example = json.dumps(
         {
@@ -97,7 +97,7 @@ def test_on_s3_a_reader_can_only_read_its_folder() -> None:
     assert not allowed(rights, "s3:GetObject", "arn:aws:s3:::ml-corpus-v3/v3/0.tar")
 
 
-def test_on_s3_of_all_actions_that_exist_a_reader_has_two_and_a_writer_three_more() -> None:
+def test_a_reader_on_s3_has_two_actions_and_a_writer_three_more() -> None:
     """The operations of S3 are those of botocore's description; some have another action, which is listed here."""
     operations = {f"s3:{name}" for name in service("s3")["operations"]}
     actions = operations | {"s3:ListBucket", "s3:PutObjectAcl", "s3:BypassGovernanceRetention", "s3:PutBucketPolicy"}
@@ -112,7 +112,7 @@ def test_on_s3_of_all_actions_that_exist_a_reader_has_two_and_a_writer_three_mor
     assert writing == {*reading, "s3:PutObject", "s3:AbortMultipartUpload", "s3:DeleteObject"}
 
 
-def test_on_s3_the_key_of_a_bucket_is_usable_through_s3_alone_and_to_encrypt_by_writers_alone() -> None:
+def test_the_key_of_a_bucket_is_usable_through_s3_alone() -> None:
     through = {"kms:ViaService": f"s3.{REGION}.amazonaws.com"}
     reads = policy(corpus={"bucket": "s3://ml-corpus/v3", "key": KEY})
     assert allowed(reads, "kms:Decrypt", KEY, through)
@@ -123,7 +123,7 @@ def test_on_s3_the_key_of_a_bucket_is_usable_through_s3_alone_and_to_encrypt_by_
     assert not allowed(writes, "kms:Decrypt", KEY.replace("0a1b", "0a1c"), through)
 
 
-def test_on_eks_only_accounts_of_the_teams_pods_have_the_role_and_a_team_without_datasets_has_none() -> None:
+def test_only_accounts_of_the_teams_pods_have_the_role() -> None:
     made = eks(corpus={"bucket": "s3://ml-corpus/v3"})
     accounts = {(one["namespace"], one["serviceAccount"]) for one in data(made, ASSOCIATION)}
     assert accounts == {("a", "default"), ("a", "workload")}
@@ -132,7 +132,7 @@ def test_on_eks_only_accounts_of_the_teams_pods_have_the_role_and_a_team_without
     assert volume.attributes["authenticationSource"] == "pod"
 
 
-def test_a_long_name_of_a_team_keeps_its_identity_apart_from_that_of_another() -> None:
+def test_long_team_names_keep_their_identities_apart() -> None:
     sections = eks_stack(eks_creation())
     teams = {f"{'x' * 60}{end}": sections["teams"]["a"] for end in "ab"}
     made = planned({**sections, "teams": teams, "datasets": {"corpus": "s3://ml-corpus"}}).cluster.identities
@@ -141,7 +141,7 @@ def test_a_long_name_of_a_team_keeps_its_identity_apart_from_that_of_another() -
     assert all(len(name) <= 64 for name in names)
 
 
-def test_on_gke_a_folder_is_a_managed_folder_and_a_bucket_gets_members_alone() -> None:
+def test_on_gke_a_folder_is_managed_and_a_bucket_has_members() -> None:
     sections = with_datasets(
         gke_stack(create=gke_creation()),
         corpus={"bucket": "gs://ml-corpus/v3"},
@@ -158,7 +158,7 @@ def test_on_gke_a_folder_is_a_managed_folder_and_a_bucket_gets_members_alone() -
     assert not [one for one in made if re.search(r"iAM(Binding|Policy)|IamBinding|IamPolicy", one.type)]
 
 
-def test_on_gke_the_principals_are_the_service_accounts_of_the_teams_pods() -> None:
+def test_on_gke_principals_are_service_accounts_of_pods() -> None:
     cluster = load(Source(gke_stack())).cluster
     assert isinstance(cluster, GcpCluster)
     assert cluster.principal("123", "a", "workload") == (
@@ -205,7 +205,7 @@ def test_on_azure_a_folders_condition_admits_only_the_folder() -> None:
             assert blob_request(condition, action, path=path) is holds
 
 
-def test_on_azure_the_identity_is_that_of_the_accounts_of_the_teams_pods_and_volumes_name_it() -> None:
+def test_on_azure_the_identity_is_that_of_the_teams_accounts() -> None:
     made = aks(corpus={"bucket": "az://mlcorpus/corpus"})
     subjects = {one["subject"] for one in data(made, "azure-native:managedidentity:FederatedIdentityCredential")}
     assert subjects == {"system:serviceaccount:a:default", "system:serviceaccount:a:workload"}
@@ -237,7 +237,7 @@ def test_a_bucket_is_created_only_on_request_and_never_deleted(cloud: str) -> No
     assert all(one.retain_on_delete and one.protect for one in made)
 
 
-def test_a_bucket_that_is_made_is_private_encrypted_and_versioned() -> None:
+def test_a_created_bucket_is_private_encrypted_and_versioned() -> None:
     made = eks(out={"bucket": "s3://ml-out", "create": True})
     (private,) = data(made, "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock")
     switches = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
@@ -251,7 +251,7 @@ def test_a_bucket_that_is_made_is_private_encrypted_and_versioned() -> None:
     assert (account["allowBlobPublicAccess"], account["allowSharedKeyAccess"]) == (False, False)
 
 
-def test_an_existing_cluster_grants_nothing_and_creates_no_bucket() -> None:
+def test_an_existing_cluster_grants_and_creates_nothing() -> None:
     sections = with_datasets(eks_stack(), corpus={"bucket": "s3://ml-corpus/v3"})
     assert planned(sections).cluster.identities == ()
     (problem,) = errors(with_datasets(eks_stack(), out={"bucket": "s3://ml-out", "create": True}))
@@ -261,7 +261,7 @@ def test_an_existing_cluster_grants_nothing_and_creates_no_bucket() -> None:
     )
 
 
-def test_a_cache_has_the_right_of_its_teams_in_a_namespace_of_its_own_and_they_have_none() -> None:
+def test_a_cache_has_the_rights_of_its_teams_in_its_namespace() -> None:
     sections = with_datasets(eks_stack(eks_creation()), corpus={"bucket": "s3://ml-corpus/v3"})
     name, pool = "gpu", sections["pools"]["gpu"]
     sections["pools"][name] = {**pool, "nodes": {"min": 2, "max": 2}}
@@ -300,7 +300,7 @@ TARGET: Final = "aws:efs/mountTarget:MountTarget"
 GROUP: Final = "aws:ec2/securityGroup:SecurityGroup"
 INGRESS: Final = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 EGRESS: Final = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
-ADDON: Final = "aws:eks_files/addon:Addon"
+ADDON: Final = "aws:eks/addon:Addon"
 ARN: Final = "arn:aws:elasticfilesystem:eu-central-1:111122223333:"
 POINT: Final = {
     "elasticfilesystem:AccessPointArn": f"{ARN}access-point/fsap-0a1b",
@@ -340,14 +340,14 @@ def test_inputs_match_awss_model(storage: Data) -> None:
     assert {one.name: found for one in made if (found := DESCRIPTION.problems(one.type, cast("Any", one.inputs)))} == {}
 
 
-def test_without_shared_storage_there_is_no_file_system_and_no_driver_of_one() -> None:
+def test_without_shared_storage_there_is_no_file_system() -> None:
     made = eks_files({"ck": {"size": "1Gi"}})
     tokens = {FILE_SYSTEM, POLICY_FILES, TARGET, GROUP, INGRESS, EGRESS}
     assert not [one.name for one in made if one.type in tokens]
     assert not {one["addonName"] for one in inputs(made, ADDON)} & {"aws-efs-csi-driver", "aws-fsx-csi-driver"}
 
 
-def test_on_eks_a_file_system_is_encrypted_with_an_address_in_each_subnet_of_the_cluster() -> None:
+def test_on_eks_a_file_system_is_encrypted_and_in_each_subnet() -> None:
     made = eks_files(EFS)
     assert only(made, FILE_SYSTEM).inputs["encrypted"] is True
     assert [one["subnetId"] for one in inputs(made, TARGET)] == list(SUBNETS.values())
@@ -367,7 +367,7 @@ def test_on_eks_a_file_system_admits_only_nfs_from_nodes() -> None:
     assert not {"ingress", "egress"} & group.inputs.keys()
 
 
-def test_on_eks_clients_mount_access_points_over_tls_and_never_the_root_of_all_teams() -> None:
+def test_on_eks_clients_mount_access_points_over_tls() -> None:
     policy = str(only(eks_files(EFS), POLICY_FILES).inputs["policy"])
     place = f"{ARN}file-system/fs-0a1b"
     for action in ("ClientMount", "ClientWrite"):
@@ -381,7 +381,7 @@ def test_on_eks_clients_mount_access_points_over_tls_and_never_the_root_of_all_t
         assert not allowed(policy, action, place, POINT)
 
 
-def test_on_eks_a_file_system_stays_and_is_protected_in_production_but_its_addresses_go() -> None:
+def test_on_eks_a_file_system_stays_but_its_addresses_go() -> None:
     made = eks_files(EFS, "prod")
     for token in (FILE_SYSTEM, POLICY_FILES):
         assert only(made, token).retain_on_delete
@@ -402,7 +402,7 @@ def test_on_eks_drivers_run_with_a_role_of_their_own() -> None:
     assert "arn:aws:iam::aws:policy/service-role/AmazonEFSCSIDriverPolicy" in attached
 
 
-def test_on_eks_the_lustre_driver_changes_file_systems_with_the_tag_of_the_cluster_alone() -> None:
+def test_the_lustre_driver_changes_file_systems_of_the_cluster() -> None:
     made = eks_files(FSX)
     (inline,) = (one for one in inputs(made, "aws:iam/rolePolicy:RolePolicy") if "fsx:" in json.dumps(one["policy"]))
     policy, place = inline["policy"], "arn:aws:fsx:eu-central-1:111122223333:file-system/fs-0a1b"
@@ -427,7 +427,7 @@ def test_on_eks_the_lustre_driver_changes_file_systems_with_the_tag_of_the_clust
     assert not allowed(policy, "iam:CreateServiceLinkedRole", "*", {"iam:AWSServiceName": "ec2.amazonaws.com"})
 
 
-def test_on_eks_lustre_is_admitted_in_both_directions_and_the_group_of_kept_file_systems_stays() -> None:
+def test_on_eks_lustre_is_admitted_in_both_directions() -> None:
     made, lustre = eks_files(FSX), {(988, 988), (1018, 1023)}
     for token, name in (
         (INGRESS, "from-servers"),
@@ -467,7 +467,7 @@ def test_on_eks_storage_classes_use_ids_of_the_cloud() -> None:
     assert planned(sections).cluster.late_users == ("file-system.of.storage.invalid", "lustre-group.of.storage.invalid")
 
 
-def test_on_eks_the_driver_and_the_addresses_of_a_file_system_outlive_claims() -> None:
+def test_on_eks_driver_and_addresses_outlive_claims() -> None:
     graph = Graph(platform(with_storage(eks_stack(eks_creation()), EFS)).rendered)
     (claim,) = graph.find("kubernetes:core/v1:PersistentVolumeClaim", "files")
     before = [graph.known[urn] for urn in graph.all_needs(claim)]
@@ -481,7 +481,7 @@ FILES: Final[Data] = {
 }
 
 
-def test_on_gke_drivers_are_enabled_for_the_claims_that_need_them() -> None:
+def test_on_gke_drivers_are_enabled_for_claims_that_need_them() -> None:
     for storage, filestore, lustre in (
         ({}, False, False),
         (FILES, True, True),

@@ -77,7 +77,7 @@ RUNS: Final = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_each_call_of_a_stack_is_accepted_with_what_the_calls_before_it_answered(server: str, name: str) -> None:
+def test_each_call_is_accepted_with_the_answers_before_it(server: str, name: str) -> None:
     region, rendered = RUNS[name]
     emulator = created(server, region, rendered())
     assert [refused for refused in emulator.refused if not any(operation in refused for operation in REFUSED)] == []
@@ -171,7 +171,7 @@ def test_every_value_that_is_set_is_one_of_the_charts(chart: str, releases: dict
 
 
 @pytest.mark.parametrize("chart", cloud_charts())
-def test_pods_are_critical_in_the_namespace_that_needs_no_quota_for_it(chart: str, objects: Objects) -> None:
+def test_pods_are_critical_in_kube_system(chart: str, objects: Objects) -> None:
     for owner, pod in templates(objects(chart)):
         assert pod.get("priorityClassName") in CRITICAL
         assert text_at(owner, "metadata", "namespace") in {"", "kube-system"}
@@ -182,7 +182,7 @@ def test_they_are_released_to_the_namespace_of_the_system(releases: dict[str, Re
 
 
 @pytest.mark.parametrize("chart", cloud_charts())
-def test_deployments_fit_on_one_system_node_and_are_not_on_the_nodes_of_karpenter(chart: str, objects: Objects) -> None:
+def test_deployments_fit_on_one_system_node(chart: str, objects: Objects) -> None:
     cpu, memory = allocatable(machines()["aws", SYSTEM])
     for owner, pod in templates(objects(chart)):
         asked = {resource: list(requested(pod, resource)) for resource in (CPU, MEMORY)}
@@ -192,7 +192,7 @@ def test_deployments_fit_on_one_system_node_and_are_not_on_the_nodes_of_karpente
             assert {"key": "karpenter.sh/nodepool", "operator": "DoesNotExist"} in list(_required(pod))
 
 
-def test_the_efa_plugin_runs_on_tainted_nodes_with_efa_and_on_no_others(objects: Objects) -> None:
+def test_the_efa_plugin_runs_on_nodes_with_efa_alone(objects: Objects) -> None:
     ((_, pod),) = templates(objects("aws-efa-k8s-device-plugin"))
     types = [row["values"] for row in _required(pod) if row["key"] == "node.kubernetes.io/instance-type"]
     assert types == [["p5.48xlarge"]]
@@ -205,7 +205,7 @@ def test_no_webhook_of_theirs_fails_closed(objects: Objects) -> None:
     assert [hook for hook in hooks if text_at(hook, "failurePolicy") != "Ignore"] == []
 
 
-def test_every_object_of_karpenter_has_its_definition_and_its_version(objects: Objects) -> None:
+def test_every_object_of_karpenter_has_its_definition(objects: Objects) -> None:
     """The chart's own folder `crds` is skipped: Helm would never update it."""
     served = {
         (f"{text_at(made, 'spec', 'group')}/{text_at(version, 'name')}", text_at(made, "spec", "names", "kind"))
