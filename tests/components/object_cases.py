@@ -1,7 +1,8 @@
 """Tables of cases in YAML: a change of a stack, and the fields of the resources that the stack becomes.
 
 The file is a mapping with `program` (tenancy, cluster or platform), `stack`, `places` (short names of places of the
-stack), `with` (named changes) and `cases` by name. A `stack` without a cluster changes that of `builders.stack`.
+stack), `with` (named changes) and `cases` by name. A `stack` is the name of a stack of the repository, a stack, or,
+without a cluster, a change of `builders.stack`.
 
 The keys of a case are places or sections of the stack, whose values are JSON merge patches (RFC 7396), or:
     with: the names of changes that are made first.
@@ -33,9 +34,11 @@ import yaml
 from builders import PROVIDED, Data, errors
 from builders import stack as smallest
 from components_builders import Program, cluster, platform, tenancy
+from repository import ROOT
 
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.wire import UNKNOWN
+from gpu_tenancy.model.source import read_file
 
 _PROGRAMS: Final[Mapping[str, Callable[[Data], Program]]] = {
     "cluster": cluster,
@@ -273,9 +276,12 @@ def cases(folder: Path) -> list[Any]:
 
 def _of_file(file: Path) -> Iterator[Any]:
     table: Data = yaml.load(file.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a SafeLoader
-    base: Data = table.get("stack", {})
+    base: Any = table.get("stack", {})
+    if isinstance(base, str):
+        base = dict(read_file(ROOT / "stacks" / f"Pulumi.{base}.yaml").sections)
     sections = base if "cluster" in base else patched(smallest(), base)
-    sections = {**sections, "cluster": {**PROVIDED, **sections["cluster"]}}
+    if "provides" not in sections["cluster"]:
+        sections = {**sections, "cluster": {**PROVIDED, **sections["cluster"]}}
     places: dict[str, str] = table.get("places", {})
     rows: dict[str, Data] = table["cases"]
     for name, row in rows.items():

@@ -83,48 +83,6 @@ def test_nothing_is_made_without_notebooks() -> None:
     assert made.every("Namespace", NOTEBOOK_STOPS) == made.every("CronJob") == []
 
 
-def hosted(**expose: Any) -> Program:
-    """A team whose notebook `ann` has a host."""
-    own = {"domain": "lab.example.com", "gateway": "infra/edge", "names": ["ann"], **expose}
-    made = sections(expose=own)
-    made["teams"]["a"]["network"] = {"expose": {"hosts": ["*.lab.example.com"], "classes": ["infra/edge"]}}
-    return tenancy(made)
-
-
-def test_only_the_gateway_reaches_the_pod_of_a_notebooks_host() -> None:
-    made = hosted()
-    (route,) = made.every("HTTPRoute")
-    assert (route.namespace, route.name) == ("a", "ann")
-    spec: Any = route.manifest["spec"]
-    assert spec["hostnames"] == ["ann.lab.example.com"]
-    assert spec["parentRefs"] == [{"namespace": "infra", "name": "edge", "sectionName": "https"}]
-    (rule,) = spec["rules"]
-    assert rule["backendRefs"] == [{"name": "ann", "port": 80}]
-    assert rule["timeouts"] == {"request": "0s"}  # of WebSockets, too
-    service: Any = made.spec("Service", "ann")
-    assert (service["type"], service["selector"]) == ("ClusterIP", {NOTEBOOK: "ann"})
-    assert service["publishNotReadyAddresses"]
-    (port,) = service["ports"]
-    policy = made.spec("NetworkPolicy", "allow-notebook-ann")
-    assert policy["podSelector"] == {"matchLabels": service["selector"]}
-    (ingress,) = policy["ingress"]
-    assert ingress["ports"] == [{"port": port["targetPort"], "protocol": "TCP"}]
-    assert ingress["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "infra"}}}]
-    offer = json.loads(manifest(made, "ConfigMap", NOTEBOOKS, "a")["data"]["notebooks.json"])
-    assert offer["hosts"] == {"ann": "ann.lab.example.com"}
-
-
-def test_without_hosts_nothing_leads_to_notebooks() -> None:
-    made = tenancy(sections())
-    assert made.every("HTTPRoute") == made.every("Service") == []
-    assert not [one for one in made.every("NetworkPolicy") if one.name.startswith("allow-notebook")]
-
-
-def test_a_gateway_outside_of_the_cluster_has_addresses() -> None:
-    (ingress,) = hosted(fromCidrs=["10.129.0.0/23"]).spec("NetworkPolicy", "allow-notebook-ann")["ingress"]
-    assert ingress["from"] == [{"ipBlock": {"cidr": "10.129.0.0/23"}}]
-
-
 def ago(seconds: float) -> str:
     """A time as Jupyter writes it."""
     return (datetime.now(UTC) - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

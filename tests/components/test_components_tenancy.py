@@ -103,21 +103,12 @@ def test_gpu_requests_and_limits_are_equal_whole_and_always_both() -> None:
     assert len([resources for resources in requests if int(resources["requests"].get(GPU, 0)) > 0]) >= 6
 
 
-def test_pods_land_on_nodes_of_their_model_alone() -> None:
-    products = {"model-server": "NVIDIA-L4", "rank-server": "NVIDIA-H100-80GB-HBM3", "nightly": "NVIDIA-A100-SXM4-80GB"}
-    specs = {resource.name: spec for resource in workloads() for spec in pod_specs(resource)}
-    for name, product in products.items():
-        assert specs[name]["nodeSelector"] == {"nvidia.com/gpu.product": product}
-    on_gpus = [spec for spec in specs.values() if GPU in spec["containers"][0]["resources"]["requests"]]
-    assert len(on_gpus) >= len(products)
+def test_pods_with_gpus_tolerate_their_taint() -> None:
+    specs = [spec for resource in workloads() for spec in pod_specs(resource)]
+    on_gpus = [spec for spec in specs if GPU in spec["containers"][0]["resources"]["requests"]]
+    assert len(on_gpus) >= 3
     for spec in on_gpus:
         assert (GPU, "NoSchedule") in {(toleration["key"], toleration["effect"]) for toleration in spec["tolerations"]}
-    place = body(local().only("TrainJob", "finetune"))["spec"]["runtimePatches"][0]["trainingRuntimeSpec"]["template"][
-        "spec"
-    ]
-    patched = place["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-    assert patched["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
-    assert patched["tolerations"][0]["key"] == GPU
 
 
 def test_pods_have_no_token_and_no_rights() -> None:
@@ -141,13 +132,6 @@ def test_workloads_carry_queue_and_priority_for_kueue() -> None:
             assert pods["kueue.x-k8s.io/queue-name"] == resource.namespace
 
 
-def test_a_gang_starts_whole_in_its_queue_of_volcanos() -> None:
-    (gang,) = (resource for resource in local().every("Job") if resource.api_version == "batch.volcano.sh/v1alpha1")
-    spec = body(gang)["spec"]
-    assert (spec["schedulerName"], spec["queue"], spec["minAvailable"]) == ("volcano", "ml-research-l4", 4)
-    assert {task["name"]: task["replicas"] for task in spec["tasks"]} == {"master": 1, "worker": 3}
-
-
 @pytest.mark.parametrize("workload", ["Job nightly", "Job gang", "Deployment rank-server", "TrainJob finetune"])
 def test_pods_of_a_group_share_a_quarter_of_their_memory(workload: str) -> None:
     kind, name = workload.split()
@@ -159,19 +143,6 @@ def test_pods_of_a_group_share_a_quarter_of_their_memory(workload: str) -> None:
     assert parse_bytes(size) == parse_bytes(memory) // 4
 
 
-def test_a_pod_of_one_gpu_by_itself_shares_nothing() -> None:
-    (registration,) = [
-        resource for resource in local().objects if (resource.kind, resource.name) == ("Deployment", "model-server")
-    ]
-    assert "shared-memory" not in json.dumps(registration.manifest)
-
-
-def test_a_deadline_ends_the_pods_of_a_gang() -> None:
-    (gang,) = [resource for resource in local().objects if (resource.kind, resource.name) == ("Job", "gang")]
-    tasks = cast("Any", gang.manifest)["spec"]["tasks"]
-    assert [task["template"]["spec"]["activeDeadlineSeconds"] for task in tasks] == [6 * 3600] * 2
-
-
 def test_the_deployment_has_no_replicas_under_its_autoscaler() -> None:
     for scaler in local().every("HorizontalPodAutoscaler"):
         target = body(scaler)["spec"]["scaleTargetRef"]
@@ -179,67 +150,8 @@ def test_the_deployment_has_no_replicas_under_its_autoscaler() -> None:
         assert "replicas" not in body(deployment)["spec"]
 
 
-def test_the_autoscaler_behaves_as_the_reference_says() -> None:
-    spec = local().spec("HorizontalPodAutoscaler", "model-server")
-    assert (spec["minReplicas"], spec["maxReplicas"]) == (3, 50)
-    assert spec["behavior"] == {
-        "scaleUp": {
-            "stabilizationWindowSeconds": 30,
-            "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}],
-        },
-        "scaleDown": {
-            "stabilizationWindowSeconds": 300,
-            "policies": [{"type": "Percent", "value": 10, "periodSeconds": 60}],
-        },
-    }
-
-
-def test_100_ms_are_100m_of_a_metric_in_seconds() -> None:
-    assert local().spec("HorizontalPodAutoscaler", "model-server")["metrics"] == [
-        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 70}}},
-        {
-            "type": "Pods",
-            "pods": {
-                "metric": {"name": "inference_latency_p99_seconds"},
-                "target": {"type": "AverageValue", "averageValue": "100m"},
-            },
-        },
-    ]
-
-
-def test_a_server_is_asked_when_the_reference_says() -> None:
-    (container,) = local().spec("Deployment", "model-server")["template"]["spec"]["containers"]
-    ready, alive, startup = (container[f"{kind}Probe"] for kind in ("readiness", "liveness", "startup"))
-    assert (ready["initialDelaySeconds"], alive["initialDelaySeconds"]) == (30, 60)
-    assert startup["periodSeconds"] * startup["failureThreshold"] == 600
-    assert {probe["httpGet"]["path"] for probe in (ready, alive, startup)} == {"/health"}
-    assert container["ports"] == [{"name": "http", "containerPort": 8080}]
-
-
-def test_rollouts_stay_within_quota_and_pods_spread_over_hosts() -> None:
-    spec = local().spec("Deployment", "model-server")
-    assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": "2%"}
-    assert spec["progressDeadlineSeconds"] == 600 + 300
-    anti = spec["template"]["spec"]["affinity"]["podAntiAffinity"]
-    (term,) = anti["preferredDuringSchedulingIgnoredDuringExecution"]
-    assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
-    assert local().spec("PodDisruptionBudget", "model-server")["selector"] == spec["selector"]
-    assert local().spec("Service", "model-server")["selector"] == spec["selector"]["matchLabels"]
-
-
-def test_the_network_is_closed_but_for_dns_team_and_callers() -> None:
-    registrations = {
-        resource.name: body(resource)["spec"] for resource in local().every("NetworkPolicy", namespace="ml-serving")
-    }
-    assert registrations["default-deny"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
-    (dns,) = registrations["allow-dns"]["egress"]
-    assert {(port["port"], port["protocol"]) for port in dns["ports"]} == {(53, "UDP"), (53, "TCP")}
-    assert registrations["allow-team"]["ingress"] == [{"from": [{"podSelector": {}}]}]
-    to_server = registrations["allow-server-model-server"]
-    assert to_server["podSelector"] == {"matchLabels": {"app.kubernetes.io/name": "model-server"}}
-    assert to_server["ingress"][0]["ports"] == [{"port": 8080, "protocol": "TCP"}]
-    assert registrations["allow-ray-dashboard"]["podSelector"] == {"matchLabels": {"ray.io/node-type": "head"}}
-    assert len(registrations) == 5
+def test_a_team_with_a_server_has_five_network_policies() -> None:
+    assert len(local().every("NetworkPolicy", namespace="ml-serving")) == 5
 
 
 def test_egress_to_the_internet_is_closed_by_default() -> None:
@@ -255,23 +167,6 @@ def test_the_labels_that_others_read_are_on_every_namespace() -> None:
         assert labels["environment"] == "local"
         of_team = () if resource.name == NOTEBOOK_STOPS else ("owner", "cost-center", "gpu-tier")
         assert {*of_team, "pod-security.kubernetes.io/enforce"} <= set(labels)
-
-
-def test_pods_and_workloads_of_a_class_have_the_same_value() -> None:
-    pods = {resource.name: body(resource)["value"] for resource in local().every("PriorityClass")}
-    queued = {resource.name: body(resource)["value"] for resource in local().every("WorkloadPriorityClass")}
-    assert pods == queued == {"ml-critical": 1000000, "ml-high": 100000, "ml-low": 1000}
-    assert body(local().only("PriorityClass", "ml-low"))["preemptionPolicy"] == "Never"
-
-
-def test_a_dataset_is_a_volume_that_only_its_claim_can_bind() -> None:
-    volume = body(local().only("PersistentVolume", "ml-research-corpus"))["spec"]
-    claim = body(local().only("PersistentVolumeClaim", "corpus", "ml-research"))["spec"]
-    assert volume["claimRef"] == {"namespace": "ml-research", "name": "corpus"}
-    assert claim["volumeName"] == "ml-research-corpus"
-    assert volume["accessModes"] == claim["accessModes"] == ["ReadOnlyMany"]
-    assert volume["csi"]["readOnly"] is True
-    assert volume["persistentVolumeReclaimPolicy"] == "Retain"
 
 
 def test_no_limits_of_an_extended_resource_stand_in_any_quota() -> None:
@@ -364,49 +259,6 @@ def made(**sections: Any) -> Program:
     return tenancy(stack(**{"teams": teams, "people": people, **sections}))
 
 
-def binding(program: Program, kind: str, name: str, namespace: str = "") -> tuple[str, list[Data]]:
-    """The role and the subjects of a binding."""
-    body = cast("Any", program.only(kind, name, namespace).manifest)
-    assert body["roleRef"]["kind"] == "ClusterRole"
-    return body["roleRef"]["name"], body["subjects"]
-
-
-def test_each_role_in_a_namespace_has_one_binding() -> None:
-    program = made()
-    assert [(one.namespace, one.name) for one in program.every("RoleBinding")] == [
-        ("a", "gpu-tenancy-leads"),
-        ("a", "gpu-tenancy-researchers"),
-        ("a", "gpu-tenancy-viewers"),
-    ]
-    group = {"apiGroup": "rbac.authorization.k8s.io"}
-    assert binding(program, "RoleBinding", "gpu-tenancy-leads", "a") == (
-        "gpu-tenancy-lead",
-        [{**group, "kind": "Group", "name": "heads"}],
-    )
-    assert binding(program, "RoleBinding", "gpu-tenancy-researchers", "a") == (
-        "gpu-tenancy-researcher",
-        [{**group, "kind": "User", "name": "ann"}],
-    )
-    assert binding(program, "RoleBinding", "gpu-tenancy-viewers", "a") == (
-        "gpu-tenancy-viewer",
-        [{"kind": "ServiceAccount", "name": "robot", "namespace": "ci"}],
-    )
-
-
-def test_in_the_whole_cluster_only_listed_people_are_bound() -> None:
-    program = made()
-    names = {name: binding(program, "ClusterRoleBinding", f"gpu-tenancy-{name}") for name in bound(program)}
-    assert {name: (role, [one["name"] for one in subjects]) for name, (role, subjects) in names.items()} == {
-        "people-admins": ("cluster-admin", ["platform"]),
-        "auditors": ("gpu-tenancy-auditor", ["audit"]),
-        "members": ("gpu-tenancy-member", ["heads", "robot", "ann"]),
-    }
-
-
-def bound(program: Program) -> list[str]:
-    return [one.name.removeprefix("gpu-tenancy-") for one in program.every("ClusterRoleBinding")]
-
-
 def test_every_bound_role_is_made_and_nobody_binds_everybody() -> None:
     program = made()
     roles = {one.name for one in program.every("ClusterRole")} | {"cluster-admin"}
@@ -423,12 +275,6 @@ def test_roles_have_no_wildcards_and_no_rights_to_give_rights() -> None:
     for rule in rules:
         values = {value for values in rule.values() for value in values}
         assert not values & {"*", "escalate", "bind", "impersonate"}
-
-
-def test_without_people_nobody_is_bound() -> None:
-    program = made(teams={"a": team()}, people={})
-    assert [one for kind in ("ClusterRole", "RoleBinding") for one in program.every(kind)] == []
-    assert bound(program) == []
 
 
 RULES = {"accounts", "priority", "secrets", "tokens", "queue-objects"}
@@ -448,11 +294,6 @@ def test_without_members_there_are_no_rules_about_people() -> None:
     assert names & RULES == {"queue-objects"}
     spec = program.spec("ValidatingAdmissionPolicyBinding", "gpu-tenancy-queue-objects")
     assert spec["validationActions"] == ["Warn", "Audit"]
-
-
-def test_usable_secrets_are_an_annotation_of_the_namespace() -> None:
-    metadata = cast("Any", made().only("Namespace", "a").manifest)["metadata"]
-    assert metadata["annotations"]["guards.gpu-tenancy.dev/workload-secrets"] == "s3"
 
 
 # Egress of teams' pods to link-local addresses of nodes, on each cloud's stack

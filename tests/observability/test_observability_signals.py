@@ -114,34 +114,9 @@ def test_the_autoscaler_has_the_names_that_the_adapter_serves() -> None:
     assert not program.every("ScaledObject")
 
 
-def test_keda_compares_averages_with_targets() -> None:
-    program = tenancy(sections(queue=5, query=ASKED))
-    assert not program.every("HorizontalPodAutoscaler")
-    queue, own = program.spec("ScaledObject")["triggers"]
-    assert (queue["metricType"], queue["metadata"]["threshold"]) == ("Value", "5")
-    assert (own["metricType"], own["metadata"]["threshold"]) == ("AverageValue", "5")
-    assert own["metadata"]["query"] == ASKED["expr"]
-
-
-def test_a_server_with_a_query_can_have_no_replicas() -> None:
-    found = sections(replicas={"min": 0, "max": 4}, query=ASKED)
-    spec = tenancy(found).spec("ScaledObject")
-    assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (0, 4)
-    assert spec["fallback"]["replicas"] == 1, "no answer of Prometheus must not keep it at nothing"
-    both = tenancy(sections(replicas={"min": 0, "max": 4}, query=ASKED, queue=5)).spec("ScaledObject")["triggers"]
-    null = {trigger["name"]: trigger["metadata"]["ignoreNullValues"] for trigger in both}
-    assert null == {"query": "false", "vllm_num_requests_waiting_queue": "true"}, "no pod measures its queue"
-    assert cold_starts(load(Source(found))) == ["a/chat up to 784s"]
+def test_cold_starts_are_those_of_servers_without_replicas() -> None:
+    assert cold_starts(load(Source(sections(replicas={"min": 0, "max": 4}, query=ASKED)))) == ["a/chat up to 784s"]
     assert cold_starts(load(Source(sections(query=ASKED)))) == []
-
-
-def test_pods_that_an_autoscaler_removes_complete_their_requests() -> None:
-    program = tenancy(sections(queue=5))
-    down = program.spec("ScaledObject")["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]["scaleDown"]
-    assert down["stabilizationWindowSeconds"] == 300
-    pod = program.spec("Deployment")["template"]["spec"]
-    assert pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"] > 0
-    assert pod["terminationGracePeriodSeconds"] > 120
 
 
 def test_every_target_that_prometheus_measures_is_a_signal() -> None:
