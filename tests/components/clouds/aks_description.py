@@ -380,7 +380,7 @@ class AksDescription:
         "azure-native:compute:ProximityPlacementGroup": UNDESCRIBED,
         "azure-native:managedidentity:UserAssignedIdentity": UNDESCRIBED,
         "azure-native:monitor:DiagnosticSetting": UNDESCRIBED,
-        "azure-native:containerservice:MaintenanceConfiguration": "compared with the model in test_clouds_azure_made",
+        "azure-native:containerservice:MaintenanceConfiguration": "compared with the model in test_clouds_aks_gke",
     }
 
     def problems(self, token: str, inputs: Inputs) -> list[str]:
