@@ -18,9 +18,9 @@ import pytest
 import yaml
 from acceptance_builders import Manifest, declared, flat, in_waves, only, refusal
 from builders import Data, stack, team
+from components_builders import CREATED
 from removing import remove
 from starts import GUARD
-from test_components_storage import CREATED
 
 from components.snapshots import OF
 from gpu_tenancy.base.json import map_at, text_at

@@ -13,7 +13,7 @@ import pytest
 from builders import EXISTING
 from cli_builders import Project, small, tenancy
 from command_lines import GROUPS, TREE
-from test_components_storage import CREATED
+from components_builders import CREATED
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.json import at

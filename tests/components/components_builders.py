@@ -1,15 +1,15 @@
-"""Renders tiny programs that use one component, as somebody else's Pulumi program would."""
+"""Programs that use components of this project, what they declare, and which resources wait for which."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import dedent
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from builders import Data
+from builders import EKS, PROVIDED, Data
 
 from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine.checks import problems
@@ -18,6 +18,17 @@ from gpu_tenancy.engine.recording import NO_ANSWERS, Registration
 from gpu_tenancy.engine.render import Rendered, render
 from gpu_tenancy.model.source import Source, to_config
 
+CREATED: Final[Data] = {
+    **EKS,
+    **PROVIDED,
+    "subnets": {"eu-central-1a": "subnet-0123456789abcdef0", "eu-central-1b": "subnet-0123456789abcdef1"},
+    "create": {
+        "version": "1.35",
+        "admins": ["arn:aws:iam::111122223333:role/deploy"],
+        "system": {"machine": "m7i.4xlarge"},
+    },
+}
+"""A cluster on EKS that is created, with all that a stack may need."""
 HEADER = """
 import json
 import pulumi
@@ -103,7 +114,7 @@ def platform(sections: Data) -> Program:
 
 def tenancy(sections: Data) -> Program:
     """The whole tenancy of a stack."""
-    rendered = program(sections, 'from components.tenancy import Tenancy\nTenancy("tenancy", made)')
+    rendered = program_once(sections, 'from components.tenancy import Tenancy\nTenancy("tenancy", made)')
     assert problems(rendered.rendered) == ()
     return rendered
 
@@ -138,3 +149,70 @@ def pod_specs(one: KubernetesObject) -> list[Any]:
         return [templates[key]["spec"] for key in ("leaderTemplate", "workerTemplate") if key in templates]
     templates = [task["template"] for task in spec["tasks"]] if "tasks" in spec else [spec.get("template")]
     return [template["spec"] for template in templates if template]
+
+
+# Which resources wait for which, by the rules of Pulumi's engine, for tests of order
+
+
+class Graph:
+    """The resources of a stack; a dependency on a component is one on all that is below it."""
+
+    def __init__(self, rendered: Rendered) -> None:
+        self.known = {registration.urn: registration for registration in rendered.registrations}
+
+    def needs(self, one: Registration) -> set[str]:
+        """What a resource waits for directly: what it names, its provider, and its parent's URN."""
+        named = {*one.dependencies, one.provider.rpartition("::")[0], one.parent} & self.known.keys()
+        return {urn for item in named for urn in (item, *(self._below(item) if item != one.parent else ()))} - {one.urn}
+
+    def _below(self, urn: str) -> Iterable[str]:
+        for child in self._children.get(urn, ()):
+            yield child
+            yield from self._below(child)
+
+    @cached_property
+    def _children(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for registration in self.known.values():
+            found.setdefault(registration.parent, []).append(registration.urn)
+        return found
+
+    def all_needs(self, one: Registration) -> set[str]:
+        """All that is there before a resource is."""
+        found: set[str] = set()
+        left = [one.urn]
+        while left:
+            for urn in self.needs(self.known[left.pop()]) - found:
+                found.add(urn)
+                left.append(urn)
+        return found
+
+    def order(self) -> list[str]:
+        """The resources in an order of their making; destruction is its reverse.
+
+        Raises:
+            AssertionError: some wait for each other.
+        """
+        left: dict[str, set[str]] = {urn: self.needs(value) for urn, value in self.known.items()}
+        made: list[str] = []
+        while left:
+            there = set(made)
+            ready = sorted(urn for urn, needs in left.items() if needs <= there)
+            assert ready, f"these wait for each other: {sorted(left)}"
+            made += ready
+            left = {urn: needs for urn, needs in left.items() if urn not in ready}
+        return made
+
+    def find(self, type_: str, name: str = "") -> list[Registration]:
+        """Resources of a type, by their name in the cluster."""
+        return [
+            registration
+            for registration in self.known.values()
+            if registration.type == type_ and name in {"", name_of(registration)}
+        ]
+
+
+def name_of(one: Registration) -> str:
+    """A resource's name in the cluster: of a release its own, of an object its metadata's."""
+    metadata = one.inputs.get("metadata")
+    return str(metadata.get("name", "") if isinstance(metadata, dict) else one.inputs.get("name", ""))

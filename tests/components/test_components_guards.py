@@ -64,35 +64,33 @@ def test_each_rule_is_a_policy_with_a_binding() -> None:
 @pytest.mark.parametrize(
     ("action", "in_the_apis_words"), {"deny": ["Deny"], "warn": ["Warn", "Audit"], "audit": ["Audit"]}.items()
 )
-def test_the_action_is_each_bindings_but_of_what_the_queue_would_count_wrongly(
-    action: str, in_the_apis_words: list[str]
-) -> None:
+def test_bindings_have_the_action_but_of_wrong_counts(action: str, in_the_apis_words: list[str]) -> None:
     program = made(guards=action)
     for name in RULES:
         assert spec(program, BINDING, name)["validationActions"] == in_the_apis_words
     assert spec(program, BINDING, "gpu-requests")["validationActions"] == ["Deny"]
 
 
-def test_where_they_are_off_only_what_the_queue_would_count_wrongly_is_refused() -> None:
+def test_without_guards_only_wrong_counts_are_refused() -> None:
     program = made(guards="off")
     assert names(program, POLICY) == names(program, BINDING) == ["gpu-requests"]
 
 
 @pytest.mark.parametrize("action", ["deny", "warn", "off"])
-def test_claims_of_devices_are_always_refused_where_kueue_admits_pods_with_claims(action: str) -> None:
+def test_device_claims_are_refused_where_kueue_admits_them(action: str) -> None:
     pools = {"cpu": pool("m7i.8xlarge", 2, labels={"node-type": "cpu"}), "gb200": pool("p6e-gb200.36xlarge", 2)}
     program = made(pools=pools, teams={"a": team(gpus={"gb200": {"guaranteed": 8}})}, guards=action)
     assert spec(program, BINDING, "device-claims")["validationActions"] == ["Deny"]
 
 
-def test_a_channel_is_no_gpu_for_which_a_pod_may_tolerate_a_taint() -> None:
+def test_a_channel_allows_no_toleration_of_a_taint() -> None:
     pools = {"cpu": pool("m7i.8xlarge", 2, labels={"node-type": "cpu"}), "gb200": pool("p6e-gb200.36xlarge", 2)}
     connected = made(pools=pools, teams={"a": team(gpus={"gb200": {"guaranteed": 8}})})
     reads = {program: expressions(program, "toleration")["claimsAreGpus"] for program in (connected, made())}
     assert list(reads.values()) == ["false", "true"]
 
 
-def test_grace_periods_are_those_of_the_stack_and_servers_take_longer_by_default() -> None:
+def test_grace_periods_are_those_of_the_stack() -> None:
     read = [expressions(program, "grace")["maximum"] for program in (made(), made(guards={"grace": {"jobs": "15m"}}))]
     assert [text.rpartition(" ? ")[2] for text in read] == ["3600 : 600", "3600 : 900"]
     for kind in (
@@ -113,7 +111,7 @@ def test_a_rule_that_has_nothing_to_judge_is_not_there() -> None:
     assert names(made(teams={}), POLICY) == []
 
 
-def test_they_are_bound_to_the_teams_namespaces_by_the_label_that_these_carry() -> None:
+def test_policies_are_bound_to_the_namespaces_of_teams() -> None:
     program = made()
     labels: Any = program.only("Namespace").manifest["metadata"]
     for name in sorted({*RULES} - {"namespace"}):
@@ -131,7 +129,7 @@ def test_they_are_bound_to_the_teams_namespaces_by_the_label_that_these_carry() 
     assert all(literal(text) in of_team for text in ("app.kubernetes.io/managed-by", "gpu-tenancy", "kube-system"))
 
 
-def test_what_fails_to_be_judged_is_refused_and_no_parameter_can_be_missing() -> None:
+def test_errors_of_policies_refuse_and_no_parameter_is_missing() -> None:
     program = made()
     for name in RULES:
         policy, reference = spec(program, POLICY, name), spec(program, BINDING, name).get("paramRef")
@@ -140,7 +138,7 @@ def test_what_fails_to_be_judged_is_refused_and_no_parameter_can_be_missing() ->
         assert reference in (None, {"selector": {}, "parameterNotFoundAction": "Allow"})
 
 
-def test_status_and_binding_of_pods_are_never_judged_nor_deletions_but_of_what_keeps_gpus() -> None:
+def test_policies_spare_status_binding_and_most_deletions() -> None:
     for name in PODS:
         rules = spec(made(), POLICY, name)["matchConstraints"]["resourceRules"]
         parts = {item for rule in rules for item in rule["resources"] if "/" in item or "*" in item}
@@ -193,7 +191,7 @@ def test_the_policies_are_the_same_for_one_team_and_for_many() -> None:
     assert [spec(few, BINDING, name) for name in RULES] == [spec(many, BINDING, name) for name in RULES]
 
 
-def test_only_what_kueue_counts_by_its_template_must_keep_its_pods() -> None:
+def test_objects_counted_by_template_must_keep_their_pods() -> None:
     rules: Any = spec(made(), POLICY, "release")["matchConstraints"]["resourceRules"]
     deleted = {group for rule in rules if "DELETE" in rule["operations"] for group in rule["apiGroups"]}
     assert deleted == {"", "apps", "batch", "jobset.x-k8s.io", "keda.sh", "trainer.kubeflow.org"}
@@ -203,7 +201,7 @@ def test_only_what_kueue_counts_by_its_template_must_keep_its_pods() -> None:
     assert "ray.io" in counted["api_groups"]
 
 
-def test_kueue_counts_each_kind_that_it_integrates_by_its_template_unless_the_row_says_otherwise() -> None:
+def test_kueue_counts_integrated_kinds_by_template() -> None:
     by_pods = {kind.kind for kind in KINDS if kind.integration and not kind.counts_template}
     assert by_pods == {"Pod", "Deployment"}
     frameworks = tuple(kind.integration for kind in KINDS)
@@ -217,7 +215,7 @@ def test_kueue_counts_each_kind_that_it_integrates_by_its_template_unless_the_ro
     assert "leaderworkersets/scale" not in scaled["resources"], "each of its groups is counted when it is there"
 
 
-def test_where_kueue_integrates_a_kind_its_queue_is_on_the_object() -> None:
+def test_integrated_kinds_have_their_queue_on_the_object() -> None:
     by_name = {kind.kind: kind for kind in KINDS}
     ray, sets = by_name["RayCluster"], by_name["LeaderWorkerSet"]
     assert (queue_place(ray, ()), queue_place(sets, ())) == ("templates", "never")
@@ -225,7 +223,7 @@ def test_where_kueue_integrates_a_kind_its_queue_is_on_the_object() -> None:
     assert (queue_place(ray, frameworks), queue_place(sets, frameworks)) == ("object", "object")
 
 
-def test_policies_ask_one_question_per_variable_and_carry_none_that_nobody_reads() -> None:
+def test_variables_of_policies_are_read_once_defined() -> None:
     plan = planned(stack(images={"allowed": ["registry.example.com"]})).guards
     wrong: list[str] = []
     for name in SOURCES:
@@ -254,7 +252,7 @@ def test_own_variables_of_a_policy_do_not_hide_shared_ones() -> None:
     assert {name: names for name, names in hidden.items() if names} == {}
 
 
-def test_policies_read_of_an_object_only_what_updates_are_compared_by() -> None:
+def test_policies_read_only_fields_that_updates_compare() -> None:
     judging = {name: read_table(POLICIES / f"{name}.yaml") for name in SOURCES}
     texts = {
         name: json.dumps([source.get("variables", {}), source["violations"]])
@@ -271,7 +269,7 @@ def test_policies_read_of_an_object_only_what_updates_are_compared_by() -> None:
 ON_136 = {"cloud": "existing", "version": "1.36"}
 
 
-def test_defaults_are_there_from_kubernetes_136_on_whatever_the_action_of_the_guards() -> None:
+def test_defaults_exist_from_kubernetes_136_on() -> None:
     for action in ("deny", "off"):
         program = made(cluster=ON_136, guards=action)
         assert names(program, MUTATION) == [f"default-{name}" for name in sorted(DEFAULTS)]
@@ -283,7 +281,7 @@ def test_defaults_are_there_from_kubernetes_136_on_whatever_the_action_of_the_gu
     assert names(without_gpus, MUTATION) == [f"default-{name}" for name in sorted(DEFAULTS) if name != "tolerations"]
 
 
-def test_defaults_complete_what_the_guards_evaluate_and_never_refuse() -> None:
+def test_defaults_complete_guards_and_never_refuse() -> None:
     program = made(cluster=ON_136)
     (guarded,) = {json.dumps(spec(program, BINDING, "queue")["matchResources"])}
     for name in DEFAULTS:

@@ -11,10 +11,9 @@ from typing import Any, cast
 
 import pytest
 from builders import Data, planned, stack, team
-from components_builders import Program, tenancy
+from components_builders import CREATED, Program, tenancy
 from loopback import Handler, serving
 from starts import GUARD
-from test_components_storage import CREATED
 
 from components import notebook_server
 from gpu_tenancy.model.names import NOTEBOOK, NOTEBOOKS
@@ -41,7 +40,7 @@ def manifest(program: Program, kind: str, name: str, namespace: str = "") -> Any
     return cast("Any", program.only(kind, name, namespace).manifest)
 
 
-def test_a_team_is_offered_sizes_with_all_amounts_and_a_home_of_its_storage() -> None:
+def test_notebooks_have_sizes_with_all_amounts_and_a_home() -> None:
     made = tenancy(sections(CREATED))
     data = manifest(made, "ConfigMap", NOTEBOOKS, "a")["data"]
     assert json.loads(data["notebooks.json"]) == {
@@ -59,7 +58,7 @@ def test_a_team_is_offered_sizes_with_all_amounts_and_a_home_of_its_storage() ->
     assert made.every("ConfigMap", NOTEBOOKS, "b") == []
 
 
-def test_one_job_stops_notebooks_of_the_teams_that_have_some_with_a_right_in_these_alone() -> None:
+def test_one_job_stops_notebooks_in_teams_that_have_some() -> None:
     made = tenancy(sections())
     pod = made.spec("CronJob", "stop")["jobTemplate"]["spec"]["template"]["spec"]
     assert pod["serviceAccountName"] == "stop"
@@ -82,48 +81,6 @@ def test_one_job_stops_notebooks_of_the_teams_that_have_some_with_a_right_in_the
 def test_nothing_is_made_without_notebooks() -> None:
     made = tenancy(stack())
     assert made.every("Namespace", NOTEBOOK_STOPS) == made.every("CronJob") == []
-
-
-def hosted(**expose: Any) -> Program:
-    """A team whose notebook `ann` has a host."""
-    own = {"domain": "lab.example.com", "gateway": "infra/edge", "names": ["ann"], **expose}
-    made = sections(expose=own)
-    made["teams"]["a"]["network"] = {"expose": {"hosts": ["*.lab.example.com"], "classes": ["infra/edge"]}}
-    return tenancy(made)
-
-
-def test_a_host_leads_to_the_pod_of_its_notebook_alone_and_only_from_the_gateway() -> None:
-    made = hosted()
-    (route,) = made.every("HTTPRoute")
-    assert (route.namespace, route.name) == ("a", "ann")
-    spec: Any = route.manifest["spec"]
-    assert spec["hostnames"] == ["ann.lab.example.com"]
-    assert spec["parentRefs"] == [{"namespace": "infra", "name": "edge", "sectionName": "https"}]
-    (rule,) = spec["rules"]
-    assert rule["backendRefs"] == [{"name": "ann", "port": 80}]
-    assert rule["timeouts"] == {"request": "0s"}  # of WebSockets, too
-    service: Any = made.spec("Service", "ann")
-    assert (service["type"], service["selector"]) == ("ClusterIP", {NOTEBOOK: "ann"})
-    assert service["publishNotReadyAddresses"]
-    (port,) = service["ports"]
-    policy = made.spec("NetworkPolicy", "allow-notebook-ann")
-    assert policy["podSelector"] == {"matchLabels": service["selector"]}
-    (ingress,) = policy["ingress"]
-    assert ingress["ports"] == [{"port": port["targetPort"], "protocol": "TCP"}]
-    assert ingress["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "infra"}}}]
-    offer = json.loads(manifest(made, "ConfigMap", NOTEBOOKS, "a")["data"]["notebooks.json"])
-    assert offer["hosts"] == {"ann": "ann.lab.example.com"}
-
-
-def test_without_hosts_nothing_leads_to_notebooks() -> None:
-    made = tenancy(sections())
-    assert made.every("HTTPRoute") == made.every("Service") == []
-    assert not [one for one in made.every("NetworkPolicy") if one.name.startswith("allow-notebook")]
-
-
-def test_a_gateway_outside_of_the_cluster_reaches_notebooks_from_its_addresses() -> None:
-    (ingress,) = hosted(fromCidrs=["10.129.0.0/23"]).spec("NetworkPolicy", "allow-notebook-ann")["ingress"]
-    assert ingress["from"] == [{"ipBlock": {"cidr": "10.129.0.0/23"}}]
 
 
 def ago(seconds: float) -> str:
@@ -245,9 +202,7 @@ def test_a_server_that_does_not_answer_is_not_idle(jupyter: Jupyter) -> None:
 
 
 @pytest.mark.process
-def test_jupyterlab_listens_on_the_loopback_without_a_host_with_a_token_that_only_its_user_can_read(
-    jupyter: Jupyter, tmp_path: Path
-) -> None:
+def test_jupyterlab_listens_on_the_loopback_with_a_private_token(jupyter: Jupyter, tmp_path: Path) -> None:
     """A program `jupyter` says how it was started."""
     programs = tmp_path / "bin"
     programs.mkdir()

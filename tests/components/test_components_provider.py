@@ -120,14 +120,14 @@ def test_it_names_the_package_its_version_and_two_components(package: Any) -> No
         assert sorted(component["properties"]) == ["environment", "gpuOperatorValues", "namespaces", "queues"]
 
 
-def test_platform_has_every_section_of_a_stack_and_tenancy_those_of_its_objects(package: Any) -> None:
+def test_platform_has_all_sections_and_tenancy_those_of_objects(package: Any) -> None:
     of_model = set(Stack.model_json_schema(by_alias=True)["properties"]) - {"split"}  # which is of a Pulumi stack
     platform, tenancy = (package["resources"][f"gpu-tenancy:index:{kind}"] for kind in ("Platform", "Tenancy"))
     assert set(platform["inputProperties"]) == of_model
     assert of_model - set(tenancy["inputProperties"]) == {"prices"}
 
 
-def test_every_section_of_the_model_is_a_type_with_the_same_keys_and_a_description_of_each(package: Any) -> None:
+def test_each_section_is_a_type_with_keys_and_descriptions(package: Any) -> None:
     sections = Stack.model_json_schema(by_alias=True)["$defs"]
     assert set(sections) - {name.rpartition(":")[2] for name in package["types"]} == {"Split"}
     for name in set(sections) - {"Split"}:
@@ -166,13 +166,13 @@ def test_every_type_is_of_one_kind_and_every_reference_resolves(package: Any) ->
 
 
 @pytest.mark.parametrize("name", STACKS)
-def test_an_sdk_of_the_schema_accepts_every_stack_of_this_repository(package: Any, name: str) -> None:
+def test_the_schema_accepts_every_stack_of_this_repository(package: Any, name: str) -> None:
     sections = sections_of(name)
     assert misfits(package, "gpu-tenancy:index:Platform", sections) == []
     assert misfits(package, "gpu-tenancy:index:Tenancy", for_tenancy(sections)) == []
 
 
-def test_an_sdk_of_the_schema_refuses_a_misspelt_key_a_missing_key_and_a_value_of_no_enum(package: Any) -> None:
+def test_the_schema_refuses_wrong_keys_and_values(package: Any) -> None:
     sections = stack()
     sections["teams"]["a"] |= {"costCentre": "rd", "podSecurity": "odd"}
     del sections["teams"]["a"]["owner"]
@@ -216,7 +216,7 @@ def facts(registrations: tuple[Registration, ...], *, around: str = "") -> dict[
 
 
 @pytest.mark.parametrize("name", ["local", "prod-aws", "example-tree"])
-def test_a_platform_registers_what_the_program_of_this_project_registers(running: Plugin, name: str) -> None:
+def test_a_platform_registers_the_resources_of_the_program(running: Plugin, name: str) -> None:
     rendered = stack_of_repository(name).rendered
     made = running.construct("Platform", sections_of(name), preview=True)
     assert made.urn.endswith("::gpu-tenancy:index:Platform::ml")
@@ -225,7 +225,7 @@ def test_a_platform_registers_what_the_program_of_this_project_registers(running
     assert made.warnings == ()
 
 
-def test_a_tenancy_registers_the_tenancy_of_the_program_of_this_project(running: Plugin) -> None:
+def test_a_tenancy_registers_the_tenancy_of_the_program(running: Plugin) -> None:
     rendered = stack_of_repository("local").rendered
     (root,) = (one for one in rendered.registrations if one.type == "gpu-tenancy:tenancy:Tenancy")
     expected = facts(tuple(one for one in rendered.registrations if "gpu-tenancy:tenancy:Tenancy$" in one.urn))
@@ -241,7 +241,7 @@ def test_a_tenancy_registers_the_tenancy_of_the_program_of_this_project(running:
     assert made.outputs == rendered.outputs
 
 
-def test_two_tenancies_of_one_program_have_no_name_in_common_even_if_their_names_begin_alike(running: Plugin) -> None:
+def test_two_tenancies_of_one_program_have_no_name_in_common(running: Plugin) -> None:
     def urns(name: str, team_name: str) -> set[str]:
         sections = stack(teams={team_name: team(gpus={"h100": {"guaranteed": 8}})})
         return {one.urn for one in running.construct("Tenancy", sections, name=name).registrations}
@@ -264,7 +264,7 @@ def test_without_a_provider_the_engine_chooses_the_default_one(running: Plugin) 
     assert {one.provider for one in made.registrations} == {""}
 
 
-def test_the_parent_and_the_dependencies_of_the_options_are_those_of_the_component(running: Plugin) -> None:
+def test_parent_and_dependencies_are_those_of_the_options(running: Plugin) -> None:
     parent = f"urn:pulumi:{STACK}::{PROJECT}::acme:index:Site::eu"
     made = running.construct("Tenancy", stack(), parent=parent, needs=[BUCKET])
     assert made.urn == f"urn:pulumi:{STACK}::{PROJECT}::acme:index:Site$gpu-tenancy:index:Tenancy::ml"
@@ -274,7 +274,7 @@ def test_the_parent_and_the_dependencies_of_the_options_are_those_of_the_compone
 
 
 @pytest.mark.parametrize("nested", [True, False], ids=["nested output", "dependencies of the input"])
-def test_the_component_depends_on_resources_whose_outputs_are_inputs(running: Plugin, *, nested: bool) -> None:
+def test_the_component_depends_on_resources_of_its_inputs(running: Plugin, *, nested: bool) -> None:
     sections = stack()
     if nested:
         sections["teams"]["a"]["owner"] = output("research", needs=[BUCKET])
@@ -293,7 +293,7 @@ def container(made: Constructed, kind: str = "v1:Deployment") -> Any:
     return inputs["spec"]["template"]["spec"]["containers"][0]
 
 
-def test_an_image_that_a_preview_does_not_know_is_unknown_in_its_pods_and_all_else_is_previewed(
+def test_an_unknown_image_is_unknown_in_its_pods_alone(
     running: Plugin,
 ) -> None:
     known = running.construct("Tenancy", with_server(env={"A": "b"}), preview=True)
@@ -317,9 +317,7 @@ def test_a_deployment_uses_the_real_image_and_checks_it(running: Plugin) -> None
 
 
 @pytest.mark.parametrize("unknown", [output(), "04da6b54-80e4-46f7-96ec-b56ff0331ba9"], ids=["output", "computed"])
-def test_an_unknown_amount_leaves_out_the_objects_with_a_warning_that_names_its_place(
-    running: Plugin, unknown: object
-) -> None:
+def test_an_unknown_amount_leaves_out_objects_with_a_warning(running: Plugin, unknown: object) -> None:
     sections = stack()
     sections["pools"]["h100"]["nodes"] = unknown
     made = running.construct("Tenancy", sections, preview=True)
@@ -336,7 +334,7 @@ def test_a_whole_section_that_is_unknown_is_named(running: Plugin) -> None:
     assert [one.type for one in made.registrations] == ["gpu-tenancy:index:Platform"]
 
 
-def test_problems_beside_an_unknown_value_are_reported_in_the_preview_already(running: Plugin) -> None:
+def test_a_preview_reports_problems_beside_an_unknown_value(running: Plugin) -> None:
     sections = stack()
     sections["pools"]["h100"]["nodes"] = output()
     sections["pools"]["a100"]["nodes"] = -1
@@ -359,9 +357,7 @@ TOKEN: Final = "hunter-2-token"  # noqa: S105 - made up
 
 
 @pytest.mark.parametrize("preview", [True, False], ids=["preview", "deployment"])
-def test_a_secret_of_a_workload_is_secret_where_its_pods_have_it_and_nowhere_else(
-    running: Plugin, *, preview: bool
-) -> None:
+def test_a_secret_of_a_workload_is_secret_in_its_pods_alone(running: Plugin, *, preview: bool) -> None:
     hidden = output(TOKEN, hidden=True)
     sections = with_server(env={"PLAIN": "x", "TOKEN": hidden}, args=["--key", hidden])
     sections["teams"]["a"]["training"] = {"fit": job(command=output(["run", TOKEN], hidden=True))}
@@ -377,7 +373,7 @@ def test_a_secret_of_a_workload_is_secret_where_its_pods_have_it_and_nowhere_els
     assert TOKEN not in json.dumps(made.outputs)
 
 
-def test_a_secret_that_a_plan_would_show_is_refused_with_place_rule_and_fix_and_without_its_value(
+def test_a_secret_that_a_plan_would_show_is_refused(
     running: Plugin,
 ) -> None:
     sections = stack(environment=output(TOKEN, hidden=True))
@@ -399,7 +395,7 @@ def test_a_secret_that_a_plan_would_show_is_refused_with_place_rule_and_fix_and_
     assert "987654" not in refused.value.text
 
 
-def test_a_problem_at_a_map_with_a_secret_has_no_property_because_the_engine_would_print_it(running: Plugin) -> None:
+def test_problems_at_a_map_with_a_secret_name_no_property(running: Plugin) -> None:
     sections = with_server(env={"TOKEN": output(TOKEN, hidden=True)})
     sections["teams"]["a"]["serving"]["chat"] |= {"replicas": {"min": 3, "max": 1}, "gpus": 99}
     with pytest.raises(ConstructError) as refused:
@@ -409,7 +405,7 @@ def test_a_problem_at_a_map_with_a_secret_has_no_property_because_the_engine_wou
     assert TOKEN not in refused.value.text
 
 
-def test_a_secret_of_an_engine_without_output_values_is_refused_at_its_section(running: Plugin) -> None:
+def test_a_secret_without_output_values_is_refused_by_section(running: Plugin) -> None:
     sections = stack()
     sections["teams"]["a"]["owner"] = secret(TOKEN)
     with pytest.raises(ConstructError) as refused:
@@ -421,7 +417,7 @@ def test_a_secret_of_an_engine_without_output_values_is_refused_at_its_section(r
 # Errors
 
 
-def test_all_problems_are_reported_at_once_as_for_the_file_of_a_stack(running: Plugin) -> None:
+def test_all_problems_are_reported_at_once_as_for_a_file(running: Plugin) -> None:
     sections = stack()
     sections["pools"]["h100"]["labels"] = {"example.com/a b": "x"}
     sections["teams"]["a"] |= {"gpus": {"h100": {"guaranted": 8}}, "priority": "none", "tier": "?", "owner": 5}
@@ -437,7 +433,7 @@ def test_all_problems_are_reported_at_once_as_for_the_file_of_a_stack(running: P
 
 
 @pytest.mark.slow
-def test_an_error_of_the_user_leaves_no_traceback_in_the_status_nor_on_standard_error() -> None:
+def test_an_error_of_the_user_leaves_no_traceback() -> None:
     with plugin() as started:
         with pytest.raises(ConstructError) as refused:
             started.construct("Tenancy", stack(teams={"A": {}}))
@@ -446,7 +442,7 @@ def test_an_error_of_the_user_leaves_no_traceback_in_the_status_nor_on_standard_
     assert 'File "' not in refused.value.text + words
 
 
-def test_nothing_is_registered_for_invalid_inputs_and_the_plugin_goes_on(running: Plugin) -> None:
+def test_invalid_inputs_register_nothing_and_end_no_plugin(running: Plugin) -> None:
     with pytest.raises(ConstructError):
         running.construct("Tenancy", {})
     assert running.construct("Tenancy", stack()).outputs["namespaces"] == ["a"]
@@ -477,7 +473,7 @@ def test_a_tenancy_refuses_what_only_a_platform_has(running: Plugin) -> None:
 
 
 @pytest.mark.slow
-def test_a_cloud_whose_sdk_is_not_installed_is_an_error_with_the_fix(tmp_path: Path) -> None:
+def test_a_missing_sdk_of_a_cloud_is_an_error_with_the_fix(tmp_path: Path) -> None:
     (tmp_path / "pulumi_aws.py").write_text(
         "raise ModuleNotFoundError(\"No module named 'pulumi_aws'\", name='pulumi_aws')\n", encoding="utf-8"
     )

@@ -1,17 +1,21 @@
-"""The whole tenancy: what must be there, and, after everything has registered, what must not."""
+"""The whole tenancy: objects, people, egress, and managers and workers of MultiKueue."""
 
 import json
 import re
 from functools import cache
-from typing import Any, cast
+from ipaddress import ip_network
+from typing import Any, Final, TypeAlias, cast
 
 import pytest
-from builders import GPU, Data, job, pool, server, stack, team
+from builders import EXISTING, GPU, Data, job, pool, server, stack, team
+from cli_builders import Project
 from components_builders import Program, pod_specs, tenancy, texts
 from repository import ROOT
 
 from gpu_tenancy.base.quantity import parse_bytes
 from gpu_tenancy.engine.objects import KubernetesObject, waves
+from gpu_tenancy.engine.project import preview
+from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.plan.notebooks import NOTEBOOK_STOPS
 from gpu_tenancy.model.source import read_file
 
@@ -78,7 +82,7 @@ def test_a_team_waits_for_its_own_queue_and_for_no_other_teams() -> None:
         assert not {urn for name, urn in queues.items() if name != resource.namespace} & set(resource.depends_on)
 
 
-def test_a_cohort_comes_after_its_parent_and_queues_after_their_cohort_and_flavors() -> None:
+def test_cohorts_follow_their_parent_and_queues_their_cohort() -> None:
     order = {resource.urn: index for index, wave in enumerate(waves(local().objects)) for resource in wave}
     flavors = [order[resource.urn] for resource in local().every("ResourceFlavor")]
     for resource in (*local().every("Cohort"), *local().every("ClusterQueue")):
@@ -99,24 +103,15 @@ def test_gpu_requests_and_limits_are_equal_whole_and_always_both() -> None:
     assert len([resources for resources in requests if int(resources["requests"].get(GPU, 0)) > 0]) >= 6
 
 
-def test_pods_land_on_nodes_of_their_model_alone_and_tolerate_their_taint() -> None:
-    products = {"model-server": "NVIDIA-L4", "rank-server": "NVIDIA-H100-80GB-HBM3", "nightly": "NVIDIA-A100-SXM4-80GB"}
-    specs = {resource.name: spec for resource in workloads() for spec in pod_specs(resource)}
-    for name, product in products.items():
-        assert specs[name]["nodeSelector"] == {"nvidia.com/gpu.product": product}
-    on_gpus = [spec for spec in specs.values() if GPU in spec["containers"][0]["resources"]["requests"]]
-    assert len(on_gpus) >= len(products)
+def test_pods_with_gpus_tolerate_their_taint() -> None:
+    specs = [spec for resource in workloads() for spec in pod_specs(resource)]
+    on_gpus = [spec for spec in specs if GPU in spec["containers"][0]["resources"]["requests"]]
+    assert len(on_gpus) >= 3
     for spec in on_gpus:
         assert (GPU, "NoSchedule") in {(toleration["key"], toleration["effect"]) for toleration in spec["tolerations"]}
-    place = body(local().only("TrainJob", "finetune"))["spec"]["runtimePatches"][0]["trainingRuntimeSpec"]["template"][
-        "spec"
-    ]
-    patched = place["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-    assert patched["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
-    assert patched["tolerations"][0]["key"] == GPU
 
 
-def test_pods_mount_no_token_drop_all_rights_and_run_as_the_teams_account() -> None:
+def test_pods_have_no_token_and_no_rights() -> None:
     for resource in workloads():
         for spec in pod_specs(resource):
             assert spec["automountServiceAccountToken"] is False
@@ -124,7 +119,7 @@ def test_pods_mount_no_token_drop_all_rights_and_run_as_the_teams_account() -> N
             assert spec["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
-def test_workloads_carry_their_queue_and_priority_where_kueue_looks_for_them() -> None:
+def test_workloads_carry_queue_and_priority_for_kueue() -> None:
     for resource in workloads():
         if resource.api_version.startswith("batch.volcano.sh"):
             assert "kueue.x-k8s.io/queue-name" not in repr(resource.manifest), "one GPU is promised by one scheduler"
@@ -137,15 +132,8 @@ def test_workloads_carry_their_queue_and_priority_where_kueue_looks_for_them() -
             assert pods["kueue.x-k8s.io/queue-name"] == resource.namespace
 
 
-def test_a_gang_starts_whole_in_its_queue_of_volcanos() -> None:
-    (gang,) = (resource for resource in local().every("Job") if resource.api_version == "batch.volcano.sh/v1alpha1")
-    spec = body(gang)["spec"]
-    assert (spec["schedulerName"], spec["queue"], spec["minAvailable"]) == ("volcano", "ml-research-l4", 4)
-    assert {task["name"]: task["replicas"] for task in spec["tasks"]} == {"master": 1, "worker": 3}
-
-
 @pytest.mark.parametrize("workload", ["Job nightly", "Job gang", "Deployment rank-server", "TrainJob finetune"])
-def test_pods_whose_gpus_work_together_have_a_quarter_of_their_memory_to_share(workload: str) -> None:
+def test_pods_of_a_group_share_a_quarter_of_their_memory(workload: str) -> None:
     kind, name = workload.split()
     (registration,) = [resource for resource in local().objects if (resource.kind, resource.name) == (kind, name)]
     text = json.dumps(registration.manifest)
@@ -155,19 +143,6 @@ def test_pods_whose_gpus_work_together_have_a_quarter_of_their_memory_to_share(w
     assert parse_bytes(size) == parse_bytes(memory) // 4
 
 
-def test_a_pod_of_one_gpu_by_itself_shares_nothing() -> None:
-    (registration,) = [
-        resource for resource in local().objects if (resource.kind, resource.name) == ("Deployment", "model-server")
-    ]
-    assert "shared-memory" not in json.dumps(registration.manifest)
-
-
-def test_a_deadline_ends_a_gangs_pods_since_volcanos_job_has_none() -> None:
-    (gang,) = [resource for resource in local().objects if (resource.kind, resource.name) == ("Job", "gang")]
-    tasks = cast("Any", gang.manifest)["spec"]["tasks"]
-    assert [task["template"]["spec"]["activeDeadlineSeconds"] for task in tasks] == [6 * 3600] * 2
-
-
 def test_the_deployment_has_no_replicas_under_its_autoscaler() -> None:
     for scaler in local().every("HorizontalPodAutoscaler"):
         target = body(scaler)["spec"]["scaleTargetRef"]
@@ -175,70 +150,11 @@ def test_the_deployment_has_no_replicas_under_its_autoscaler() -> None:
         assert "replicas" not in body(deployment)["spec"]
 
 
-def test_the_autoscaler_behaves_as_the_reference_says() -> None:
-    spec = local().spec("HorizontalPodAutoscaler", "model-server")
-    assert (spec["minReplicas"], spec["maxReplicas"]) == (3, 50)
-    assert spec["behavior"] == {
-        "scaleUp": {
-            "stabilizationWindowSeconds": 30,
-            "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}],
-        },
-        "scaleDown": {
-            "stabilizationWindowSeconds": 300,
-            "policies": [{"type": "Percent", "value": 10, "periodSeconds": 60}],
-        },
-    }
+def test_a_team_with_a_server_has_five_network_policies() -> None:
+    assert len(local().every("NetworkPolicy", namespace="ml-serving")) == 5
 
 
-def test_100_ms_are_100m_of_a_metric_in_seconds() -> None:
-    assert local().spec("HorizontalPodAutoscaler", "model-server")["metrics"] == [
-        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 70}}},
-        {
-            "type": "Pods",
-            "pods": {
-                "metric": {"name": "inference_latency_p99_seconds"},
-                "target": {"type": "AverageValue", "averageValue": "100m"},
-            },
-        },
-    ]
-
-
-def test_a_server_is_asked_when_the_reference_says() -> None:
-    (container,) = local().spec("Deployment", "model-server")["template"]["spec"]["containers"]
-    ready, alive, startup = (container[f"{kind}Probe"] for kind in ("readiness", "liveness", "startup"))
-    assert (ready["initialDelaySeconds"], alive["initialDelaySeconds"]) == (30, 60)
-    assert startup["periodSeconds"] * startup["failureThreshold"] == 600
-    assert {probe["httpGet"]["path"] for probe in (ready, alive, startup)} == {"/health"}
-    assert container["ports"] == [{"name": "http", "containerPort": 8080}]
-
-
-def test_a_rollout_stays_within_the_quota_and_pods_spread_over_hosts() -> None:
-    spec = local().spec("Deployment", "model-server")
-    assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": "2%"}
-    assert spec["progressDeadlineSeconds"] == 600 + 300
-    anti = spec["template"]["spec"]["affinity"]["podAntiAffinity"]
-    (term,) = anti["preferredDuringSchedulingIgnoredDuringExecution"]
-    assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
-    assert local().spec("PodDisruptionBudget", "model-server")["selector"] == spec["selector"]
-    assert local().spec("Service", "model-server")["selector"] == spec["selector"]["matchLabels"]
-
-
-def test_the_network_is_closed_but_for_dns_the_team_callers_of_its_servers_and_kuberay() -> None:
-    registrations = {
-        resource.name: body(resource)["spec"] for resource in local().every("NetworkPolicy", namespace="ml-serving")
-    }
-    assert registrations["default-deny"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
-    (dns,) = registrations["allow-dns"]["egress"]
-    assert {(port["port"], port["protocol"]) for port in dns["ports"]} == {(53, "UDP"), (53, "TCP")}
-    assert registrations["allow-team"]["ingress"] == [{"from": [{"podSelector": {}}]}]
-    to_server = registrations["allow-server-model-server"]
-    assert to_server["podSelector"] == {"matchLabels": {"app.kubernetes.io/name": "model-server"}}
-    assert to_server["ingress"][0]["ports"] == [{"port": 8080, "protocol": "TCP"}]
-    assert registrations["allow-ray-dashboard"]["podSelector"] == {"matchLabels": {"ray.io/node-type": "head"}}
-    assert len(registrations) == 5
-
-
-def test_a_hole_to_the_internet_is_there_only_where_the_stack_makes_one() -> None:
+def test_egress_to_the_internet_is_closed_by_default() -> None:
     assert "allow-https" not in {resource.name for resource in local().every("NetworkPolicy")}
     rendered = tenancy(stack(teams={"a": team(network={"egress": ["0.0.0.0/0"], "clients": "team"})}))
     (rule,) = rendered.spec("NetworkPolicy", "allow-https")["egress"]
@@ -253,30 +169,13 @@ def test_the_labels_that_others_read_are_on_every_namespace() -> None:
         assert {*of_team, "pod-security.kubernetes.io/enforce"} <= set(labels)
 
 
-def test_pods_and_workloads_of_a_class_have_the_same_value() -> None:
-    pods = {resource.name: body(resource)["value"] for resource in local().every("PriorityClass")}
-    queued = {resource.name: body(resource)["value"] for resource in local().every("WorkloadPriorityClass")}
-    assert pods == queued == {"ml-critical": 1000000, "ml-high": 100000, "ml-low": 1000}
-    assert body(local().only("PriorityClass", "ml-low"))["preemptionPolicy"] == "Never"
-
-
-def test_a_dataset_is_a_volume_that_only_its_claim_can_bind() -> None:
-    volume = body(local().only("PersistentVolume", "ml-research-corpus"))["spec"]
-    claim = body(local().only("PersistentVolumeClaim", "corpus", "ml-research"))["spec"]
-    assert volume["claimRef"] == {"namespace": "ml-research", "name": "corpus"}
-    assert claim["volumeName"] == "ml-research-corpus"
-    assert volume["accessModes"] == claim["accessModes"] == ["ReadOnlyMany"]
-    assert volume["csi"]["readOnly"] is True
-    assert volume["persistentVolumeReclaimPolicy"] == "Retain"
-
-
 def test_no_limits_of_an_extended_resource_stand_in_any_quota() -> None:
     named = [(resource.urn, text) for resource in local().objects for _, text in texts(resource.manifest)]
     assert [urn for urn, text in named if text.startswith("limits.") and "/" in text] == []
     assert any(text == f"requests.{GPU}" for _, text in named)
 
 
-def test_kueues_objects_are_of_v1beta2_and_say_no_admission_checks() -> None:
+def test_kueue_objects_are_v1beta2_without_admission_checks() -> None:
     kueues = [resource for resource in local().objects if resource.group == "kueue.x-k8s.io"]
     assert {resource.kind for resource in kueues} == {
         "ClusterQueue",
@@ -291,7 +190,7 @@ def test_kueues_objects_are_of_v1beta2_and_say_no_admission_checks() -> None:
     assert keys.isdisjoint({"admissionChecks", "cohort", "kueue.x-k8s.io/v1beta1"})
 
 
-def test_every_cluster_queue_names_its_namespaces_since_without_a_selector_it_admits_nothing() -> None:
+def test_every_cluster_queue_names_its_namespaces() -> None:
     for resource in local().every("ClusterQueue"):
         (selector,) = body(resource)["spec"]["namespaceSelector"]["matchExpressions"]
         assert selector["values"] == [resource.name]
@@ -304,13 +203,13 @@ def test_no_image_has_a_moving_tag() -> None:
 
 
 @pytest.mark.parametrize("name", ["dns", "team", "https"])
-def test_a_server_takes_no_hole_of_the_network_away_whatever_its_name(name: str) -> None:
+def test_names_of_servers_do_not_replace_network_policies(name: str) -> None:
     spec = team(gpus={"h100": {"guaranteed": 8}}, serving={name: server()}, network={"egress": ["10.0.0.0/8"]})
     rendered = tenancy(stack(teams={"a": spec}))
     assert len(rendered.every("NetworkPolicy")) == 5
 
 
-def test_two_teams_whose_names_run_together_have_resources_of_their_own() -> None:
+def test_teams_with_similar_names_have_their_own_resources() -> None:
     gpus: Data = {"h100": {"guaranteed": 2}}
     teams = {
         "ml": team(gpus=gpus, serving={"a-b": server()}),
@@ -338,10 +237,214 @@ def test_a_node_label_reaches_every_kind_of_pod_as_it_is_written() -> None:
             assert spec["nodeSelector"].items() >= label.items(), resource.urn
 
 
-def test_jobs_are_guarded_where_a_container_gets_0_gpus_by_default_and_nowhere_else() -> None:
+def test_jobs_are_guarded_where_containers_get_0_gpus() -> None:
     spaces = {each.name: body(each)["metadata"].get("annotations", {}) for each in local().every("Namespace")}
     assert local().every("ValidatingAdmissionPolicy", "gpu-tenancy-gpu-requests") != []
     assert [name for name, facts in spaces.items() if "guards.gpu-tenancy.dev/default-gpus" in facts] == ["ml-research"]
     unbound = tenancy(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}})}))
     assert unbound.every("ValidatingAdmissionPolicy", "gpu-tenancy-gpu-requests") == []
     assert unbound.every("ValidatingAdmissionPolicyBinding", "gpu-tenancy-gpu-requests") == []
+
+
+# Bindings and roles as the program declares them
+
+
+EVERYBODY = {"system:authenticated", "system:unauthenticated", "system:serviceaccounts"}
+
+
+def made(**sections: Any) -> Program:
+    members: Data = {"leads": ["group:heads"], "researchers": ["user:ann"], "viewers": ["serviceaccount:ci/robot"]}
+    teams = {"a": team(gpus={"h100": {"guaranteed": 8}}, members=members, workloadSecrets=["s3"]), "b": team()}
+    people: Data = {"admins": ["group:platform"], "auditors": ["group:audit"]}
+    return tenancy(stack(**{"teams": teams, "people": people, **sections}))
+
+
+def test_every_bound_role_is_made_and_nobody_binds_everybody() -> None:
+    program = made()
+    roles = {one.name for one in program.every("ClusterRole")} | {"cluster-admin"}
+    bindings: list[Any] = [
+        one.manifest for kind in ("RoleBinding", "ClusterRoleBinding") for one in program.every(kind)
+    ]
+    assert {one["roleRef"]["name"] for one in bindings} == roles
+    assert not {subject["name"] for one in bindings for subject in one["subjects"]} & EVERYBODY
+
+
+def test_roles_have_no_wildcards_and_no_rights_to_give_rights() -> None:
+    rules: list[Any] = [rule for one in made().every("ClusterRole") for rule in cast("Any", one.manifest)["rules"]]
+    assert rules
+    for rule in rules:
+        values = {value for values in rule.values() for value in values}
+        assert not values & {"*", "escalate", "bind", "impersonate"}
+
+
+RULES = {"accounts", "priority", "secrets", "tokens", "queue-objects"}
+
+
+def test_rules_about_people_deny_for_every_action_of_guards() -> None:
+    for action in ("warn", "off"):
+        program = made(guards=action)
+        for rule in RULES:
+            spec = program.spec("ValidatingAdmissionPolicyBinding", f"gpu-tenancy-{rule}")
+            assert spec["validationActions"] == ["Deny"], rule
+
+
+def test_without_members_there_are_no_rules_about_people() -> None:
+    program = made(teams={"a": team()})
+    names = {one.name.removeprefix("gpu-tenancy-") for one in program.every("ValidatingAdmissionPolicy")}
+    assert names & RULES == {"queue-objects"}
+    spec = program.spec("ValidatingAdmissionPolicyBinding", "gpu-tenancy-queue-objects")
+    assert spec["validationActions"] == ["Warn", "Audit"]
+
+
+# Egress of teams' pods to link-local addresses of nodes, on each cloud's stack
+
+
+Peer: TypeAlias = tuple[str, int, str]
+POD_IDENTITY: Final = {("169.254.170.23/32", 80, "TCP"), ("fd00:ec2::23/128", 80, "TCP")}
+METADATA: Final = {
+    ("169.254.169.254/32", 80, "TCP"),
+    ("169.254.169.254/32", 8080, "TCP"),
+    ("169.254.169.252/32", 987, "TCP"),
+    ("169.254.169.252/32", 988, "TCP"),
+}
+
+
+def dns(*cidrs: str) -> set[Peer]:
+    return {(cidr, 53, protocol) for cidr in cidrs for protocol in ("UDP", "TCP")}
+
+
+@cache
+def of_stack(name: str) -> Program:
+    return tenancy(read_file(ROOT / "stacks" / f"Pulumi.{name}.yaml").sections)
+
+
+def link_local(program: Program, policy: str, namespace: str) -> set[Peer]:
+    """Addresses, ports and protocols that a policy of a namespace allows; none if the namespace has no such policy."""
+    return {
+        (peer["ipBlock"]["cidr"], port["port"], port["protocol"])
+        for resource in program.every("NetworkPolicy", policy, namespace)
+        for rule in spec_of(resource)["egress"]
+        for peer in rule["to"]
+        if "ipBlock" in peer
+        for port in rule["ports"]
+    }
+
+
+def spec_of(resource: Any) -> Any:
+    return resource.manifest["spec"]
+
+
+@pytest.mark.parametrize(
+    ("name", "identity", "names"),
+    [
+        ("prod-aws", POD_IDENTITY, dns("169.254.20.10/32")),
+        ("prod-gcp", METADATA, dns("169.254.169.254/32", "169.254.20.10/32")),
+        ("prod-azure", set[Peer](), dns("169.254.10.0/24")),
+        ("local", set[Peer](), set[Peer]()),
+    ],
+)
+def test_pods_reach_only_credentials_and_dns_of_their_node(name: str, identity: set[Peer], names: set[Peer]) -> None:
+    namespaces = [resource.name for resource in of_stack(name).every("Namespace")]
+    assert namespaces
+    for namespace in namespaces:
+        assert link_local(of_stack(name), "allow-identity", namespace) == identity
+        assert link_local(of_stack(name), "allow-dns", namespace) == names
+
+
+@pytest.mark.parametrize(("provider", "identity"), [("gcp", set[Peer]()), ("aws", POD_IDENTITY)])
+def test_nodes_of_others_give_no_credentials_to_teams(provider: str, identity: set[Peer]) -> None:
+    cluster: Data = {**EXISTING, "provider": provider}
+    cluster["provides"] = [need for need in cluster["provides"] if need != "resourceMetrics" or provider == "aws"]
+    sections = stack(cluster=cluster, pools={"cpu": {"cpu": 8, "memory": "32Gi", "nodes": 1}}, teams={"a": team()})
+    assert link_local(tenancy(sections), "allow-identity", "a") == identity
+
+
+@pytest.mark.parametrize("cloud", clouds())
+def test_addresses_of_nodes_are_link_local(cloud: str) -> None:
+    for endpoint in clouds()[cloud].node_endpoints:
+        for cidr in endpoint.cidrs:
+            # fd00:ec2::/32 is EC2's own range for such addresses.
+            assert ip_network(cidr).is_link_local or cidr.startswith("fd00:ec2::"), cidr
+
+
+# Objects of a MultiKueue manager and of its worker, as their previews have them
+
+
+CHECK = "gpu-tenancy-multikueue"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    made = Project.at(tmp_path_factory.mktemp("multikueue") / "project")
+    pools = {"h100": pool(), "cpu": pool("m7i.8xlarge", 1, labels={"node-type": "cpu"})}
+    teams = {name: team(gpus={"h100": {"guaranteed": 4, "limit": 16}}) for name in ("a", "b")}
+    running: Data = {"operators": {"trainer": "installed"}, "cluster": dict(EXISTING)}
+    made.write("west", {**running, "pools": pools, "teams": teams, "multikueue": {"manager": "hub"}})
+    named = {"name": "west", "stack": "west", "secret": "west-kubeconfig"}
+    jobs = {"plain": job(gpus=8), **{one: job(gpus=8, framework=one) for one in ("pytorch", "jobset")}}
+    hub = {"teams": {"a": {"training": jobs}}, "multikueue": {"workers": [named]}}
+    made.write("hub", {**running, **hub})
+    return made
+
+
+def objects(project: Project, stack: str, kind: str) -> list[KubernetesObject]:
+    return [one for one in preview(stack, project.folder).objects if one.kind == kind]
+
+
+def spec(one: KubernetesObject) -> Any:
+    return cast("Any", one.manifest)["spec"]
+
+
+@pytest.mark.slow
+def test_a_manager_refers_to_the_secret_of_a_worker_and_has_none(project: Project) -> None:
+    (cluster,) = objects(project, "hub", "MultiKueueCluster")
+    assert cluster.name == "west"
+    assert spec(cluster)["clusterSource"]["kubeConfig"] == {"locationType": "Secret", "location": "west-kubeconfig"}
+    (config,) = objects(project, "hub", "MultiKueueConfig")
+    assert spec(config) == {"clusters": ["west"]}
+    (check,) = objects(project, "hub", "AdmissionCheck")
+    assert spec(check)["controllerName"] == "kueue.x-k8s.io/multikueue"
+    assert spec(check)["parameters"]["name"] == config.name
+    assert objects(project, "hub", "Secret") == []
+    for queue in objects(project, "hub", "ClusterQueue"):
+        assert spec(queue)["admissionChecksStrategy"] == {"admissionChecks": [{"name": CHECK}]}
+    for queue in objects(project, "west", "ClusterQueue"):
+        assert "admissionChecksStrategy" not in spec(queue)
+
+
+def test_jobs_of_a_manager_are_managed_by_multikueue(project: Project) -> None:
+    for kind in ("Job", "TrainJob", "JobSet"):
+        (found,) = objects(project, "hub", kind)
+        assert spec(found)["managedBy"] == "kueue.x-k8s.io/multikueue", kind
+
+
+def test_a_train_job_of_a_manager_has_trainers_own_runtime(project: Project) -> None:
+    (torch,) = objects(project, "hub", "TrainJob")
+    assert spec(torch)["runtimeRef"] == {"name": "torch-distributed", "kind": "ClusterTrainingRuntime"}
+    assert objects(project, "hub", "TrainingRuntime") == []
+
+
+@pytest.mark.slow
+def test_namespaces_queues_and_flavors_of_both_agree(project: Project) -> None:
+    for kind in ("Namespace", "LocalQueue", "WorkloadPriorityClass"):
+        names = [{(one.namespace, one.name) for one in objects(project, stack, kind)} for stack in ("hub", "west")]
+        assert names[0] == names[1], kind
+    labels = [
+        {one.name: spec(one).get("nodeLabels") for one in objects(project, stack, "ResourceFlavor")}
+        for stack in ("hub", "west")
+    ]
+    assert labels[0] == labels[1]
+
+
+@pytest.mark.slow
+def test_a_manager_writes_in_the_namespaces_of_teams_only(project: Project) -> None:
+    (bound,) = objects(project, "west", "ClusterRoleBinding")
+    assert cast("Any", bound.manifest)["roleRef"]["name"] == CHECK
+    roles = {one.name: cast("Any", one.manifest)["rules"] for one in objects(project, "west", "ClusterRole")}
+    assert {verb for rule in roles[CHECK] for verb in rule["verbs"]} == {"get", "list", "watch"}
+    writers = objects(project, "west", "RoleBinding")
+    assert {(one.namespace, one.name) for one in writers} == {("a", CHECK), ("b", CHECK)}
+    assert {cast("Any", one.manifest)["roleRef"]["name"] for one in writers} == {f"{CHECK}-team"}
+    (account,) = [one for one in objects(project, "west", "ServiceAccount") if one.namespace == "kueue-system"]
+    assert cast("Any", account.manifest)["automountServiceAccountToken"] is False
+    assert objects(project, "hub", "RoleBinding") == []

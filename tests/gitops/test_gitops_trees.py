@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dependency_graph import Graph
+from components_builders import Graph
 from gitops_builders import (
     STACKS,
     WITH_RELEASES,

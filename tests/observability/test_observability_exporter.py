@@ -98,7 +98,7 @@ def _documented(exporter: str) -> dict[str, set[str]]:
     return {name: set(labels) for table in tables for name, labels in table.items()}
 
 
-def test_objects_have_the_metrics_and_labels_of_kube_state_metrics() -> None:
+def test_objects_have_the_metrics_of_kube_state_metrics() -> None:
     replayed = {"kube_job_spec_parallelism": {"namespace", "job_name"}}
     assert _labels(tuple(state_samples(_listed))) == _documented("kube-state-metrics") | replayed
 
@@ -140,7 +140,7 @@ def test_a_pod_keeps_its_gpus_and_those_of_an_ended_one_are_free() -> None:
     assert _holders(tuple(devices.samples(nodes, [third, ended, second], 60))) == ["p3", "p2", "p2", "p3"]
 
 
-def test_gpus_without_a_running_pod_are_idle_and_no_gpu_has_more_memory_than_its_model() -> None:
+def test_gpus_without_a_pod_are_idle_and_memory_fits_the_model() -> None:
     pods = [_pod("p1", "n1", 1), _pod("p2", "n1", 1, "Pending")]
     for now in range(0, 6000, 60):
         values: dict[str, list[float]] = {}
@@ -164,9 +164,7 @@ def test_without_a_stack_the_command_names_the_one_to_run(tmp_path: Path, monkey
     assert (seen.exit_code, seen.stderr) == (1, "error: the embedded platform has no stack; run `tenancy local up`\n")
 
 
-def test_the_command_says_where_it_serves_until_it_is_interrupted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_prints_its_address_until_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
 

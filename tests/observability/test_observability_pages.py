@@ -79,11 +79,11 @@ def _selected() -> list[tuple[str, list[str]]]:
     return [(name, labels) for name, labels in every if not name.startswith(mine) and name not in WORDS]
 
 
-def test_every_metric_of_an_expression_is_in_the_table_and_each_of_the_table_is_used() -> None:
+def test_metrics_of_expressions_are_those_of_the_table() -> None:
     assert {name for name, _ in _selected()} == set(METRICS)
 
 
-def test_every_recorded_metric_of_an_expression_has_a_rule_and_is_used_but_what_only_people_and_costs_read() -> None:
+def test_recorded_metrics_are_defined_and_used() -> None:
     plan = observed(budgeted())
     rules = {rule["record"] for group in plan.rules for rule in group["rules"] if "record" in rule}
     asked = {name for expr in _expressions(plan) for name, _ in _selectors(expr) if name.startswith(RECORDED)}
@@ -117,7 +117,7 @@ def test_no_two_panels_share_an_id_or_a_place(board: Any) -> None:
     assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in board["panels"])
 
 
-def test_every_target_has_an_expression_a_letter_and_the_chosen_data_source(board: Any) -> None:
+def test_every_target_has_expression_letter_and_data_source(board: Any) -> None:
     assert board["templating"]["list"][0]["type"] == "datasource"
     for panel in _asking(board):
         letters = [target["refId"] for target in panel["targets"]]
@@ -133,20 +133,20 @@ def test_every_variable_of_an_expression_is_one_of_its_page(board: Any) -> None:
     assert used <= there
 
 
-def test_all_teams_are_those_of_the_stack_and_not_every_namespace(board: Any) -> None:
+def test_the_teams_of_a_page_are_those_of_the_stack(board: Any) -> None:
     named = [variable for variable in board["templating"]["list"] if variable["type"] == "custom"]
     assert all("allValue" not in variable for variable in named)
     assert [variable["query"] for variable in named if variable["name"] == "team"] in ([], ["a,b"])
 
 
-def test_no_number_is_coloured_by_the_thresholds_that_grafana_would_fill_in(board: Any) -> None:
+def test_no_number_is_coloured_by_default_thresholds(board: Any) -> None:
     fields = [panel["fieldConfig"]["defaults"] for panel in _asking(board) if panel["type"] != "timeseries"]
     assert all(field["thresholds"]["steps"][0]["value"] is None for field in fields)
     red = [panel["title"] for panel in _asking(board) if "red" in json.dumps(panel["fieldConfig"]["defaults"])]
     assert set(red) <= {"Unhealthy GPU nodes"}
 
 
-def test_a_table_names_each_column_of_its_targets_and_gives_it_a_place_of_its_own(board: Any) -> None:
+def test_a_table_names_and_places_each_column(board: Any) -> None:
     for panel in (panel for panel in board["panels"] if panel["type"] == "table"):
         merged, organised = panel["transformations"]
         assert merged == {"id": "merge", "options": {}}
@@ -171,7 +171,7 @@ def test_resources_have_a_column_where_there_are_several() -> None:
     assert columns(two_vendors()) == ["Team", "GPU model", "Resource"]
 
 
-def test_a_server_that_no_autoscaler_has_gets_no_panel_of_replicas() -> None:
+def test_a_server_without_autoscaler_has_no_panel_of_replicas() -> None:
     def titles(served: Any) -> list[str]:
         sections = watched() | {"teams": {"b": team(gpus={"h100": {"guaranteed": 4}}, serving={"api": served})}}
         (page,) = (json.loads(text) for name, text in observed(sections).dashboards if "serving" in name)
@@ -221,7 +221,7 @@ def test_a_stack_without_gpus_has_the_quotas_and_alerts_of_cpus() -> None:
     assert 'resource=~"cpu"' in found.dashboards[0][1].replace('\\"', '"')
 
 
-def test_servers_without_gpus_have_a_page_without_gpu_utilisation() -> None:
+def test_servers_without_gpus_have_no_gpu_utilisation() -> None:
     served = server(gpus=0, replicas={"min": 1, "max": 4}, scaleOn={"cpu": 70})
     (_, page) = (json.loads(text) for _, text in observed(without_gpus(serving={"api": served})).dashboards)
     assert [panel["title"] for panel in page["panels"]][2:] == ["a/api", "Replicas", "CPUs"]
@@ -233,7 +233,7 @@ def test_every_alert_has_severity_and_action() -> None:
     assert all(len(rule["annotations"]["description"]) > len(rule["annotations"]["summary"]) for rule in rules)
 
 
-def test_the_component_declares_a_configmap_a_page_and_one_rule_in_the_given_namespace(
+def test_the_component_declares_pages_and_one_rule(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "__main__.py").write_text(PROGRAM)
@@ -271,7 +271,7 @@ def test_prometheus_operator_accepts_the_rules() -> None:
     assert list(validator.iter_errors(rule))
 
 
-def test_each_panel_of_the_table_in_the_docs_exists_and_has_its_metrics() -> None:
+def test_panels_of_the_docs_exist_and_have_their_metrics() -> None:
     page = (Path(__file__).parents[2] / "docs" / "dashboards.md").read_text(encoding="utf-8")
     part = page.partition("## Each panel and its metrics")[2].partition("## Alerts")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line[:2] == "| "][1:]
@@ -317,7 +317,7 @@ def _of_teams() -> ObservabilityPlan:
     return observed(sections)
 
 
-def test_a_team_has_a_folder_with_its_own_queue_namespace_and_servers() -> None:
+def test_a_team_has_a_folder_with_its_own_pages() -> None:
     plan, without = _of_teams(), observed(watched())
     assert plan.dashboards[:5] == without.dashboards
     own = {file: folder for file, folder in plan.folders.items() if file not in without.folders}

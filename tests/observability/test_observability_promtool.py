@@ -1,10 +1,11 @@
-"""Every expression through Prometheus' own promtool, on made-up series whose answers were worked out by hand."""
+"""Expressions through Prometheus' own promtool, on made-up series whose answers were worked out by hand."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import Data, pool, stack, team
+from builders import Data, pool, server, stack, team
 from observability_builders import asks, budgeted, firing, observed, panels, series, tried, watched
 from observability_world import ANSWERS, CHOSEN, RECORDED, WORLD
 
@@ -168,12 +169,12 @@ def _board(world: dict[str, Any]) -> list[Data]:
     return [{"interval": "1m", "input_series": series(world, 120), "promql_expr_test": checks}]
 
 
-def test_every_expression_of_a_dashboard_gives_the_answer_worked_out_by_hand(tmp_path: Path) -> None:
+def test_dashboard_expressions_give_the_expected_answers(tmp_path: Path) -> None:
     passed, said = tried(_board(WORLD), {"groups": []}, tmp_path)
     assert passed, said
 
 
-def test_latency_of_a_histogram_is_that_of_the_slowest_pod_in_seconds(tmp_path: Path) -> None:
+def test_the_latency_of_a_histogram_is_that_of_the_slowest_pod(tmp_path: Path) -> None:
     sections = watched() | {"metrics": {"histogram": "latency_seconds"}}
     name = "gpu-tenancy-serving/Latency/A"
     (expr,) = (expr for panel, expr, _ in panels(observed(sections)) if panel == name)
@@ -232,7 +233,7 @@ def test_every_alert_is_tried() -> None:
     }
 
 
-def test_every_recording_rule_gives_the_answer_worked_out_by_hand(tmp_path: Path) -> None:
+def test_recording_rules_give_the_expected_answers(tmp_path: Path) -> None:
     (group,) = (group for group in observed(watched()).rules if group["name"] == "gpu-tenancy-usage")
     names = [rule["record"].removeprefix("gpu_tenancy:gpus_") for rule in group["rules"]]
     assert names == list(RECORDED)
@@ -276,3 +277,235 @@ def test_without_gpus_the_panels_show_cpus(tmp_path: Path) -> None:
     case = {"interval": "1m", "input_series": series(world, 20), "promql_expr_test": checks}
     passed, said = tried([case], rules, tmp_path)
     assert passed, said
+
+
+# Waiting times of Kueue's histograms through Prometheus' own promtool: what counts as a guarantee given back
+
+
+_BOUNDS: tuple[float | str, ...] = (*(2.5 * 2.0**power for power in range(7, 11)), "+Inf")
+"""320 to 2560 seconds: the buckets that this test needs."""
+_SHARE = 'flavor="h100", resource="nvidia.com/gpu"'
+
+
+def _group(name: str) -> Data:
+    (group,) = (group for group in observed(budgeted()).rules if group["name"] == f"gpu-tenancy-{name}")
+    return {"groups": [{"name": name, "rules": group["rules"]}]}
+
+
+def _queue(name: str, reserved: int, pending: int, workloads: int) -> dict[str, Any]:
+    """A queue that is guaranteed 8 GPUs and may use 12; 8 others of a flavor that it has, but may not use."""
+    of = f'cluster_queue="{name}"'
+    return {
+        f"kueue_cluster_queue_nominal_quota{{{of}, {_SHARE}}}": 8,
+        f"kueue_cluster_queue_borrowing_limit{{{of}, {_SHARE}}}": 4,
+        f"kueue_cluster_queue_resource_reservation{{{of}, {_SHARE}}}": reserved,
+        f'kueue_cluster_queue_nominal_quota{{{of}, flavor="cpu", resource="nvidia.com/gpu"}}': 0,
+        f'kueue_cluster_queue_borrowing_limit{{{of}, flavor="cpu", resource="nvidia.com/gpu"}}': 0,
+        f'kueue_cluster_queue_resource_reservation{{{of}, flavor="cpu", resource="nvidia.com/gpu"}}': 0,
+        f'kueue_pending_workloads{{{of}, status="inadmissible"}}': workloads,
+        **({f'kueue_cluster_queue_resource_pending{{{of}, resource="nvidia.com/gpu"}}': pending} if pending else {}),
+    }
+
+
+def test_demand_is_within_the_guarantee_if_all_pending_fits(tmp_path: Path) -> None:
+    queues = {"fits": (4, 4, 1), "idle": (0, 0, 0), "exceeds": (4, 5, 1), "borrows": (9, 0, 0), "no-gpus": (4, 0, 1)}
+    world = {key: value for name, state in queues.items() for key, value in _queue(name, *state).items()}
+    world |= {key: 0 if "nominal" in key else value for key, value in _queue("unguaranteed", 0, 0, 0).items()}
+    found = "gpu_tenancy:demand_within_guarantee"
+    expected = {f'{found}{{cluster_queue="{name}"}}': 1.0 for name in ("fits", "idle")}
+    case = {"interval": "1m", "input_series": series(world, 5), "promql_expr_test": [asks(found, "5m", expected)]}
+    passed, said = tried([case], _group("demand"), tmp_path)
+    assert passed, said
+
+
+def _histogram(queue: str, steps: Mapping[float | str, str], pod: str = "1") -> dict[str, Any]:
+    name = "kueue_admission_wait_time_seconds_bucket"
+    of = f'cluster_queue="{queue}", priority_class="production", pod="{pod}"'
+    return {
+        f'{name}{{{of}, le="{bound:g}"}}' if bound != "+Inf" else f'{name}{{{of}, le="+Inf"}}': values
+        for bound, values in steps.items()
+    }
+
+
+def _ask(recorded: str, at: str, expected: dict[str, float]) -> Data:
+    return asks(recorded, at, {f"{recorded.partition('{')[0]}{labels}": value for labels, value in expected.items()})
+
+
+def test_admissions_count_once_and_those_after_the_time_are_late(tmp_path: Path) -> None:
+    """In the interval to 20 minutes, a workload that waited 320 to 640 s, and one that waited longer, of each queue."""
+    steps = dict(zip(_BOUNDS, ("7x10", "7x3 8x6", "7x3 9x6", "7x3 9x6", "7x3 9x6"), strict=True))
+    world: dict[str, Any] = {
+        **_histogram("clean", steps),
+        **_histogram("unclean", steps),
+        'gpu_tenancy:demand_within_guarantee{cluster_queue="clean"}': 1,
+        'gpu_tenancy:demand_within_guarantee{cluster_queue="unclean"}': "1 1 _ 1x10",
+        f'kueue_cluster_queue_nominal_quota{{cluster_queue="clean", {_SHARE}}}': 8,
+    }
+    rules = _group("promises")
+    for rule in rules["groups"][0]["rules"]:  # One evaluation every 5 minutes here, 15 samples of a minute there.
+        rule["expr"] = rule["expr"].replace("[899s]) >= 15", "[899s]) >= 3")
+    labels = 'cluster_queue="{}", level="{}"{}'
+    waiting = ', priority_class="production"'
+    # Within 600 s: nothing of what waited to 320, seven eighths of what waited to 640.
+    guarantee = {"{" + labels.format("clean", "guarantee", "") + "}": 2.0}
+    # Within 1800 s: all that waited to 1280.
+    both = {"{" + labels.format(queue, "waiting", waiting) + "}": 2.0 for queue in ("clean", "unclean")}
+    checks = [
+        _ask('gpu_tenancy:admissions{level="guarantee"}', "20m", guarantee),
+        _ask('gpu_tenancy:admissions_late{level="guarantee"}', "20m", dict.fromkeys(guarantee, 2 - 0.875)),
+        _ask('gpu_tenancy:admissions{level="waiting"}', "20m", both),
+        _ask('gpu_tenancy:admissions_late{level="waiting"}', "20m", dict.fromkeys(both, 0.0)),
+        _ask('gpu_tenancy:admissions{level="waiting"}', "25m", dict.fromkeys(both, 0.0)),
+    ]
+    case = {"interval": "5m", "input_series": series(world, 10), "promql_expr_test": checks}
+    passed, said = tried([case], rules, tmp_path, every="5m")
+    assert passed, said
+
+
+def test_restarts_of_kueue_and_prometheus_change_no_count(tmp_path: Path) -> None:
+    world: dict[str, Any] = {
+        **_histogram("a", {"+Inf": "9 9 2 2 3 3"}),  # reset, and two since
+        **_histogram("b", {"+Inf": "_ _ _ 1 1 1"}, pod="2"),  # a series begins with 1
+        f'kueue_cluster_queue_nominal_quota{{cluster_queue="a", {_SHARE}}}': 8,
+    }
+    found = 'sum by (cluster_queue) (sum_over_time(gpu_tenancy:wait_seconds_bucket{le="+Inf"}[1h]))'
+    checks = [asks(found, "25m", {'{cluster_queue="a"}': 3.0, '{cluster_queue="b"}': 1.0})]
+    case = {"interval": "5m", "input_series": series(world, 5), "promql_expr_test": checks}
+    passed, said = tried([case], _group("promises"), tmp_path, every="5m")
+    assert passed, said
+
+
+# Panels and alerts of servers through Prometheus' own promtool: what an engine measures, and its service level
+
+
+OF = 'namespace="a", service="chat", pod="chat-5f-x1"'
+VLLM = f'{OF}, model_name="llama", engine="0"'
+
+
+def serving(**fields: Any) -> Data:
+    chat = {
+        "engine": "vllm",
+        "model": {"dataset": "weights"},
+        "serviceLevel": {"firstToken": "500ms", "latency": "10s"},
+        **fields,
+    }
+    of_team = team(gpus={"h100": {"guaranteed": 8}}, serving={"chat": server(**chat)})
+    return stack(teams={"a": of_team}, datasets={"weights": "s3://ml-weights"})
+
+
+def histogram(name: str, bound: str, good: int, of: int) -> Data:
+    """Requests of each minute, of which so many are below a bound, and all below infinity."""
+    return {
+        f'vllm:{name}_bucket{{{VLLM}, le="0.3"}}': "0x5000",
+        f'vllm:{name}_bucket{{{VLLM}, le="{bound}"}}': f"0+{good}x5000",
+        f'vllm:{name}_bucket{{{VLLM}, le="+Inf"}}': f"0+{of}x5000",
+        f"vllm:{name}_count{{{VLLM}}}": f"0+{of}x5000",
+    }
+
+
+def world(late: int = 0, slow: int = 0, failed: int = 0, waiting: int = 0, cache: float = 0.5) -> Data:
+    """60 requests a minute, of which so many are late, slow or failed."""
+    return {
+        **histogram("time_to_first_token_seconds", "0.5", 60 - late, 60),
+        **histogram("e2e_request_latency_seconds", "10.0", 60 - slow, 60),
+        f'http_requests_total{{{OF}, handler="/v1/completions", method="POST", status="2xx"}}': f"0+{60 - failed}x5000",
+        f'http_requests_total{{{OF}, handler="/v1/completions", method="POST", status="5xx"}}': f"0+{failed}x5000",
+        f"vllm:num_requests_running{{{VLLM}}}": "8x5000",
+        f"vllm:num_requests_waiting{{{VLLM}}}": f"{waiting}x5000",
+        f"vllm:kv_cache_usage_perc{{{VLLM}}}": f"{cache}x5000",
+        f"vllm:generation_tokens_total{{{VLLM}}}": "0+6000x5000",
+        # Another server's, which counts nowhere.
+        'vllm:num_requests_waiting{namespace="b", service="chat", pod="x"}': "99x5000",
+    }
+
+
+def rule(alert: str, sections: Data) -> Data:
+    rules = [one for group in observed(sections).rules for one in group["rules"] if one.get("alert") == alert]
+    return {"groups": [{"name": "tried", "rules": rules}]}
+
+
+def alarmed(alert: str, found: Data, at: str, folder: Path, expected: int) -> None:
+    """Asserts that so many alerts of a name fire at a moment."""
+    count = f'count(ALERTS{{alertname="{alert}", alertstate="firing", namespace="a", server="chat"}}) or vector(0)'
+    case = {
+        "interval": "1m",
+        "input_series": series(found, 5000),
+        "promql_expr_test": [asks(count, at, {"{}": expected})],
+    }
+    passed, said = tried([case], rule(alert, serving()), folder, every="5m")
+    assert passed, said
+
+
+ANSWERS_SERVERS = {
+    "Time to the first token/A": 0.4,
+    "Time to the first token/B": 0.498,
+    "Time to the whole answer/A": 5.15,
+    "Time to the whole answer/B": 9.903,
+    "Requests in progress/A": 8,
+    "Requests in progress/B": 3,
+    "Tokens per second/A": 100,
+    "KV cache/A": 50,
+    "Requests per second/A": 1,
+    "Requests per second/B": 0.1,
+}
+
+
+def test_panels_show_what_the_engine_measures(tmp_path: Path) -> None:
+    shown = {name.removeprefix("gpu-tenancy-serving/"): expr for name, expr, _ in panels(observed(serving()))}
+    checks = [asks(f"round({shown[name]}, 0.001)", "90m", {"{}": answer}) for name, answer in ANSWERS_SERVERS.items()]
+    found = series(world(failed=6, waiting=3), 100)
+    passed, said = tried(
+        [{"interval": "1m", "input_series": found, "promql_expr_test": checks}], {"groups": []}, tmp_path
+    )
+    assert passed, said
+
+
+@pytest.mark.parametrize("bad", ["late", "slow", "failed"])
+def test_a_service_level_that_burns_fast_is_said_within_the_hour(tmp_path: Path, bad: str) -> None:
+    """A quarter of the requests, where 1 % may be bad in 30 days."""
+    alarmed("ServiceLevelBurnsFast", world(**{bad: 15}), "15m", tmp_path, 1)
+
+
+@pytest.mark.slow
+def test_a_slow_burn_is_a_warning_only(tmp_path: Path) -> None:
+    """One of 30 requests: more than 3 times the budget, and less than 6 times."""
+    alarmed("ServiceLevelBurnsFast", world(failed=2), "60h", tmp_path, 0)
+    alarmed("ServiceLevelBurnsSlowly", world(failed=2), "60h", tmp_path, 1)
+
+
+def test_a_burn_that_is_over_is_not_said_any_more(tmp_path: Path) -> None:
+    failures = f'http_requests_total{{{OF}, handler="/v1/completions", method="POST", status="5xx"}}'
+    ended = {**world(), failures: "0+15x60 900x5000"}
+    alarmed("ServiceLevelBurnsFast", ended, "30m", tmp_path, 1)
+    alarmed("ServiceLevelBurnsFast", ended, "100m", tmp_path, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alert", ["ServiceLevelBurnsFast", "ServiceLevelBurnsSlowly", "RequestsWait", "KvCacheFull"])
+def test_a_server_that_answers_in_time_is_quiet(tmp_path: Path, alert: str) -> None:
+    alarmed(alert, world(waiting=8, cache=0.9), "60h", tmp_path, 0)
+
+
+def test_more_waiting_than_running_requests_are_said(tmp_path: Path) -> None:
+    alarmed("RequestsWait", world(waiting=9), "40m", tmp_path, 1)
+
+
+def test_a_full_cache_is_said(tmp_path: Path) -> None:
+    alarmed("KvCacheFull", world(cache=0.99), "40m", tmp_path, 1)
+
+
+def test_every_alert_of_servers_is_tried_above() -> None:
+    (group,) = (group for group in observed(serving()).rules if group["name"] == "gpu-tenancy-servers")
+    assert {one["alert"] for one in group["rules"]} == {
+        "ServiceLevelBurnsFast",
+        "ServiceLevelBurnsSlowly",
+        "RequestsWait",
+        "KvCacheFull",
+    }
+
+
+def test_a_server_without_metrics_has_no_alerts_and_panels() -> None:
+    found = observed(serving(engine="custom", model=None, serviceLevel={}))
+    assert "gpu-tenancy-servers" not in {group["name"] for group in found.rules}
+    titles = {name.split("/")[1] for name, _, _ in panels(found)}
+    assert titles.isdisjoint(name.partition("/")[0] for name in ANSWERS_SERVERS)

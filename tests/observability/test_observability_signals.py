@@ -1,12 +1,17 @@
-"""What servers scale on besides CPU and latency: as KEDA and an adapter get it, and what Prometheus says of it."""
+"""What servers scale on besides CPU and latency, and who receives which alert."""
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from builders import Data, planned, server, stack, team
 from components_builders import tenancy
-from observability_builders import asks, series, tried
+from observability_builders import asks, series, tried, watched
+from operators_builders import made_here, release
+from prometheus_tool import amtool
+from starts import GUARD
 
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.environment import Environment
@@ -110,36 +115,88 @@ def test_the_autoscaler_has_the_names_that_the_adapter_serves() -> None:
     assert not program.every("ScaledObject")
 
 
-def test_keda_compares_averages_with_targets_and_a_query_of_ones_own_by_what_a_replica_carries() -> None:
-    program = tenancy(sections(queue=5, query=ASKED))
-    assert not program.every("HorizontalPodAutoscaler")
-    queue, own = program.spec("ScaledObject")["triggers"]
-    assert (queue["metricType"], queue["metadata"]["threshold"]) == ("Value", "5")
-    assert (own["metricType"], own["metadata"]["threshold"]) == ("AverageValue", "5")
-    assert own["metadata"]["query"] == ASKED["expr"]
-
-
-def test_a_server_can_have_no_replicas_where_a_query_tells_that_it_is_asked() -> None:
-    found = sections(replicas={"min": 0, "max": 4}, query=ASKED)
-    spec = tenancy(found).spec("ScaledObject")
-    assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (0, 4)
-    assert spec["fallback"]["replicas"] == 1, "no answer of Prometheus must not keep it at nothing"
-    both = tenancy(sections(replicas={"min": 0, "max": 4}, query=ASKED, queue=5)).spec("ScaledObject")["triggers"]
-    null = {trigger["name"]: trigger["metadata"]["ignoreNullValues"] for trigger in both}
-    assert null == {"query": "false", "vllm_num_requests_waiting_queue": "true"}, "no pod measures its queue"
-    assert cold_starts(Environment(load(Source(found)))) == ["a/chat up to 784s"]
+def test_cold_starts_are_those_of_servers_without_replicas() -> None:
+    assert cold_starts(Environment(load(Source(sections(replicas={"min": 0, "max": 4}, query=ASKED))))) == [
+        "a/chat up to 784s"
+    ]
     assert cold_starts(Environment(load(Source(sections(query=ASKED))))) == []
-
-
-def test_pods_that_an_autoscaler_removes_complete_their_requests() -> None:
-    program = tenancy(sections(queue=5))
-    down = program.spec("ScaledObject")["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]["scaleDown"]
-    assert down["stabilizationWindowSeconds"] == 300
-    pod = program.spec("Deployment")["template"]["spec"]
-    assert pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"] > 0
-    assert pod["terminationGracePeriodSeconds"] > 120
 
 
 def test_every_target_that_prometheus_measures_is_a_signal() -> None:
     every = ScaleOn.model_validate({"latencyP99": "1s", "query": ASKED, **TARGETS})
     assert set(every.measured) == {"latency_p99", "query", *KINDS}
+
+
+# Who gets which alert, by Alertmanager's own amtool, and that no address is in a stack
+
+
+_GPUS: Data = {"h100": {"guaranteed": 4}}
+
+
+def _sent(*, platform: bool = True) -> Data:
+    """Team `a` has a receiver, `b` has none."""
+    alerts: Data = {"deadMansSwitch": {"secret": "alerts", "key": "alive"}}
+    if platform:
+        alerts["receiver"] = {"kind": "pagerduty", "secret": "on-call", "key": "routing"}
+    teams = {"a": team(gpus=_GPUS, alerts={"kind": "slack", "secret": "alerts", "key": "a"}), "b": team(gpus=_GPUS)}
+    return made_here(metrics={"alerts": alerts}, teams=teams, pools=watched()["pools"])
+
+
+def _alertmanager(sections: Data) -> Any:
+    return release(sections, "kube-prometheus-stack").values["alertmanager"]
+
+
+def test_addresses_are_files_of_mounted_secrets() -> None:
+    values = _alertmanager(_sent())
+    assert values["alertmanagerSpec"]["secrets"] == ["alerts", "on-call"]
+    folder = "/etc/alertmanager/secrets"
+    assert values["config"]["receivers"] == [
+        {"name": "null"},
+        {"name": "platform", "pagerduty_configs": [{"routing_key_file": f"{folder}/on-call/routing"}]},
+        {
+            "name": "dead-mans-switch",
+            "webhook_configs": [{"url_file": f"{folder}/alerts/alive", "send_resolved": False}],
+        },
+        {"name": "team-a", "slack_configs": [{"api_url_file": f"{folder}/alerts/a"}]},
+    ]
+
+
+def test_without_a_receiver_the_chart_has_its_own_configuration() -> None:
+    assert "config" not in release(made_here(), "kube-prometheus-stack").values.get("alertmanager", {})
+
+
+_ALERTS = {
+    "on a team's queue": ({"alertname": "TeamAtLimit", "cluster_queue": "a"}, "team-a,platform"),
+    "on a team's object": ({"alertname": "AutoscalerAtMaximum", "namespace": "a"}, "team-a"),
+    "on the queue of a team without a receiver": ({"alertname": "TeamAtLimit", "cluster_queue": "b"}, "platform"),
+    "on a node": ({"alertname": "GpuNodeUnhealthy", "node": "n1"}, "platform"),
+    "that always fires": ({"alertname": "Watchdog", "severity": "none"}, "dead-mans-switch"),
+    "for inhibitions, in a team's namespace": ({"alertname": "InfoInhibitor", "namespace": "a"}, "null"),
+}
+
+
+def _receivers(sections: Data, labels: dict[str, str], folder: Path) -> str:
+    """By amtool, whose older versions do not know `url_file`."""
+    file = folder / "alertmanager.yaml"
+    config = _alertmanager(sections)["config"]
+    for receiver in config["receivers"]:
+        for webhook in receiver.get("webhook_configs", ()):
+            webhook["url"] = f"file://{webhook.pop('url_file')}"
+    file.write_text(yaml.safe_dump(config).replace("file://", "http://file"), encoding="utf-8")
+    asked = [f"{name}={value}" for name, value in labels.items()]
+    command = [str(amtool()), "config", "routes", "test", f"--config.file={file}", *asked]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=GUARD).stdout.strip()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("alert", _ALERTS)
+def test_an_alert_goes_to_those_who_can_act_on_it(tmp_path: Path, alert: str) -> None:
+    labels, receivers = _ALERTS[alert]
+    assert _receivers(_sent(), labels, tmp_path) == receivers
+
+
+@pytest.mark.process
+def test_without_a_platform_receiver_only_teams_get_theirs(tmp_path: Path) -> None:
+    sections = _sent(platform=False)
+    found = [_receivers(sections, {"alertname": "TeamAtLimit", "cluster_queue": queue}, tmp_path) for queue in "ab"]
+    assert found == ["team-a", "null"]

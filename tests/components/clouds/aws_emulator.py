@@ -22,8 +22,8 @@ import botocore.exceptions as botocore_exceptions
 import botocore.parsers as botocore_parsers
 import botocore.session as botocore_session
 import jmespath
-from eks_calls import CALLS, Call
 from eks_description import request_of
+from eks_shapes import CALLS, Call
 from loopback import LOOPBACK
 from starts import GUARD
 

@@ -1,7 +1,18 @@
-"""What a cloud says of its own API, as a test may ask it: the same questions for all three."""
+"""Questions that a test asks a cloud's description of its API, IAM policies, and names that clouds keep."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+import json
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+import yaml
+from pydantic import BaseModel, ConfigDict
+
+from gpu_tenancy.engine.recording import Registration
 
 Inputs: TypeAlias = Mapping[str, Any]
 """Inputs of one resource as Pulumi sends them: plain JSON, camelCase keys."""
@@ -35,3 +46,169 @@ class Description(Protocol):
     def enumerated(self, token: str, inputs: Inputs) -> list[Place]:
         """Places of the inputs whose values are one of a few words."""
         ...
+
+
+# IAM policies as AWS evaluates them: an evaluator of its own, which shares nothing with the code that writes policies
+
+
+_EVERYONE: Final = {"AWS": "*"}
+
+
+def allowed(policy: str, action: str, resource: str, context: Mapping[str, str] | None = None) -> bool:
+    """Whether a policy allows a request.
+
+    Args:
+        policy: the JSON document.
+        action: such as `s3:GetObject`.
+        resource: the ARN.
+        context: the request's values of condition keys.
+
+    Raises:
+        KeyError: the policy has an element or an operator that this evaluator does not know.
+    """
+    effects = [
+        statement["Effect"]
+        for statement in json.loads(policy)["Statement"]
+        if statement.get("Principal", _EVERYONE) == _EVERYONE and _applies(statement, action, resource, context or {})
+    ]
+    return "Allow" in effects and "Deny" not in effects
+
+
+def _applies(statement: Mapping[str, Any], action: str, resource: str, context: Mapping[str, str]) -> bool:
+    if unknown := statement.keys() - {"Sid", "Effect", "Principal", "Action", "Resource", "Condition"}:
+        raise KeyError(*unknown)
+    return (
+        any(_matches(pattern.lower(), action.lower()) for pattern in _list(statement["Action"]))
+        and any(_matches(pattern, resource) for pattern in _list(statement["Resource"]))
+        and all(
+            key in context and any(OPERATORS[name](value, context[key]) for value in _list(values))
+            for name, of_operator in statement.get("Condition", {}).items()
+            for key, values in of_operator.items()
+        )
+    )
+
+
+def _matches(pattern: str, text: str) -> bool:
+    parts = {"*": ".*", "?": "."}
+    return re.fullmatch("".join(parts.get(char, re.escape(char)) for char in pattern), text) is not None
+
+
+OPERATORS: Final[Mapping[str, Callable[[str, str], bool]]] = {
+    "Bool": operator.eq,
+    "StringEquals": operator.eq,
+    "StringLike": _matches,
+}
+
+
+def _list(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+# A model of what clouds keep of a stack that was destroyed: the names that are in use when it is created again
+
+
+LISTED: Final = "aws:cloudwatch/getLogGroups:getLogGroups"
+"""Pulumi's function that lists log groups."""
+LOG_GROUP: Final = "aws:cloudwatch/logGroup:LogGroup"
+KEYS: Final = {"aws:kms/key:Key", "gcp:kms/cryptoKey:CryptoKey"}
+"""Types of encryption keys: without one, what it encrypted is lost."""
+Name: TypeAlias = tuple[str, ...]
+
+
+class Row(BaseModel):
+    """A row of names.yaml."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: list[str] = []
+    after: Literal["free", "kept", "returns"] = "free"
+    empty: bool = False
+    source: str = ""
+
+
+@cache
+def rows() -> Mapping[str, Row]:
+    """The rows by type of resource."""
+    table: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "names.yaml").read_text(encoding="utf-8"))
+    return {type_: Row.model_validate(row) for type_, row in table.items()}
+
+
+class InUseError(Exception):
+    """What is to be deleted has something in it that stays."""
+
+
+class TakenError(Exception):
+    """A name is in use, or what has it is not what the stack declares."""
+
+
+@dataclass
+class Clouds:
+    """All accounts: inputs of what exists, by type and name."""
+
+    exist: dict[Name, Mapping[str, Any]] = field(default_factory=dict[Name, Mapping[str, Any]])
+    scheduled: list[str] = field(default_factory=list[str])
+    """Keys whose deletion was scheduled, by name in the program."""
+    _made: int = 0
+
+    def answers(self) -> Mapping[str, Mapping[str, Any]]:
+        """What the program can ask before it registers anything."""
+        return {LISTED: {"logGroupNames": [name[1] for name in self.exist if name[0] == LOG_GROUP], "arns": []}}
+
+    def create(self, stack: Iterable[Registration]) -> dict[str, Name | None]:
+        """Creates what a stack registers, and takes over what it imports; returns the state: names by URN.
+
+        Raises:
+            TakenError: a name is in use.
+        """
+        state: dict[str, Name | None] = {}
+        for one in stack:
+            state[one.urn] = self._create(one, state)
+        return state
+
+    def _create(self, one: Registration, state: Mapping[str, Name | None]) -> Name | None:
+        row = rows()[one.type]
+        if not row.name:
+            return None
+        parts = dict(one.inputs)
+        if "name" in row.name and "name" not in parts:
+            self._made += 1  # Pulumi adds hexadecimal digits, which the state keeps
+            parts["name"] = f"{one.name}-{self._made:07x}"
+        for key, needed in one.property_dependencies.items():  # its real value is that of the resource
+            parts[key] = "/".join("/".join(state.get(urn) or ()) for urn in needed)
+        name = (one.type, *(str(parts[key]) for key in row.name))
+        if name in self.exist:
+            self._take_over(name, one)
+        self.exist[name] = parts
+        return name
+
+    def _take_over(self, name: Name, one: Registration) -> None:
+        if one.import_id != name[-1]:
+            raise TakenError(f"{name} exists")
+        differing = {key for key, value in one.inputs.items() if self.exist[name].get(key) != value}
+        if differing - {*one.ignore_changes}:
+            raise TakenError(f"inputs to import do not match {name}: {differing}")
+
+    def destroy(self, stack: Iterable[Registration], state: Mapping[str, Name | None]) -> None:
+        """Destroys what a stack registered, in the order that is given.
+
+        Raises:
+            InUseError: something stays in a network that is deleted.
+        """
+        ordered = list(stack)
+        inside: dict[str, set[str]] = {}  # for each resource, in which of those that are deleted empty it is
+        for one in reversed(ordered):
+            needed = {urn for urns in one.property_dependencies.values() for urn in urns}
+            inside[one.urn] = {outer for urn in needed for outer in (urn, *inside.get(urn, ()))}
+        emptied = {one.urn for one in ordered if rows()[one.type].empty and not one.retain_on_delete}
+        for one in ordered:
+            if one.retain_on_delete and (left := inside[one.urn] & emptied):
+                raise InUseError(f"{one.urn} stays in {left}")
+            row, name = rows()[one.type], state[one.urn]
+            if one.retain_on_delete:
+                continue
+            if one.type in KEYS:
+                self.scheduled.append(one.name)
+            if name and row.after == "free":
+                del self.exist[name]
+            elif name and row.after == "returns":
+                self.exist[name] = {"name": name[-1]}

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from cloud_descriptions import Description, Inputs, Place
-from eks_calls import CALLS, WHOLE, Call, Steps, big
-from eks_shapes import Shape, input_of, refusals, shape_of
+from eks_shapes import CALLS, WHOLE, Call, Shape, Steps, big, input_of, refusals, shape_of
 
 from gpu_tenancy.engine.recording import UNKNOWN
 

@@ -1,12 +1,53 @@
-"""The shapes of AWS' APIs, by botocore's service models: the files from which AWS makes its SDKs."""
+"""The calls of AWS' APIs by `eks_calls.yaml`, and their shapes by botocore's service models.
 
-from collections.abc import Mapping
+AWS makes its SDKs from these models.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, Final, TypeAlias, cast
 
+import yaml
 from botocore import loaders, model, validate
-from eks_calls import Call
+
+Steps: TypeAlias = tuple[str, ...]
+WHOLE: Final = "-"
+"""The input goes nowhere in this call."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One API call of a resource.
+
+    Attributes:
+        inputs: where each input goes: a path of member names. An input that is not here goes nowhere.
+        fixed: members that the provider fills in by itself.
+    """
+
+    service: str
+    operation: str
+    inputs: Mapping[str, Steps]
+    fixed: Mapping[str, Any]
+
+
+def big(name: str) -> str:
+    """A name with a capital, as EC2 and the older APIs write it."""
+    return name[0].upper() + name[1:]
+
+
+def _call(row: Mapping[str, Any]) -> Call:
+    service_, operation = row["call"].split()
+    inputs = {name: (name,) for name in row.get("same", "").split()}
+    inputs |= {name: (big(name),) for name in row.get("big", "").split()}
+    inputs |= {name: tuple(path.split()) for name, path in row.get("inputs", {}).items()}
+    return Call(service_, operation, inputs, row.get("fixed", {}))
+
+
+_ROWS: Final = yaml.safe_load(Path(__file__).with_name("eks_calls.yaml").read_text(encoding="utf-8"))
+CALLS: Final[Mapping[str, Sequence[Call]]] = {token: [_call(row) for row in rows] for token, rows in _ROWS.items()}
+"""The calls by Pulumi's type token."""
 
 
 @dataclass(frozen=True)

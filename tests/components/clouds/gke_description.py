@@ -2,22 +2,88 @@
 
 Pulumi's inputs become the message of a CreateCluster or CreateNodePool request, by the table of names that differ; an
 input that maps to no field does not parse. Those messages carry no word on what is required, and some fields of a few
-words are plain strings there: both are small tables in `gke_rules`, each with the page that says so.
+words are plain strings there: `gke_rules.yaml` has both, each with its source.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from ipaddress import ip_network
-from typing import Any, Final, cast
+from pathlib import Path
+from typing import Any, Final, TypeAlias, cast
 
+import yaml
 from cloud_descriptions import Inputs, Place
-from gke_rules import CLUSTER, KEYED, NEEDS, OF_PROVIDER, PATTERNS, POOL, RENAMED, SINGLE, WORDS, Names, Need
 from google.cloud.container_v1 import types
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import Message
 
 from gpu_tenancy.engine.recording import UNKNOWN
+
+Names: TypeAlias = tuple[str, ...]
+"""A place without list positions."""
+
+CLUSTER: Final = "gcp:container/cluster:Cluster"
+POOL: Final = "gcp:container/nodePool:NodePool"
+KEYED: Final[Mapping[Names, str]] = {("maintenancePolicy", "maintenanceExclusions"): "exclusionName"}
+"""Lists of Pulumi that are maps in the API, with the input that is the key."""
+SINGLE: Final[frozenset[Names]] = frozenset(
+    {("maintenancePolicies",), ("maintenancePolicies", "exclusionUntilEndOfSupports")}
+)
+"""Lists of Pulumi that are one message in the API."""
+OF_PROVIDER: Final[Mapping[str, Mapping[str, type]]] = {
+    POOL: {"cluster": str, "location": str, "project": str},
+    CLUSTER: {
+        "location": str,
+        "project": str,
+        "deletionProtection": bool,
+        "removeDefaultNodePool": bool,
+        "networkingMode": str,
+    },
+}
+"""Inputs that are in the request's path, or only the provider's."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """A field that must exist wherever the message that it is in exists.
+
+    Attributes:
+        within: names that lead to that message.
+        key: the field.
+        when: another field of the message with a value, without which there is no need.
+    """
+
+    within: Names
+    key: str
+    when: tuple[str, object] | None = None
+
+
+def _names_of(place: str) -> Names:
+    return tuple(place.split(".")) if place else ()
+
+
+def _need(row: Mapping[str, Any]) -> Need:
+    when = row.get("when")
+    return Need(_names_of(row["in"]), row["key"], (when[0], when[1]) if when else None)
+
+
+_FILE: Final = Path(__file__).with_name("gke_rules.yaml")
+_TABLES: Final[Mapping[str, Any]] = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
+_RULES: Final[Mapping[str, Any]] = {POOL: _TABLES["pool"], CLUSTER: _TABLES["cluster"]}
+
+
+def _by_place(table: str) -> Mapping[str, Mapping[Names, Any]]:
+    return {token: {_names_of(key): value for key, value in rules[table].items()} for token, rules in _RULES.items()}
+
+
+RENAMED: Final[Mapping[str, Mapping[Names, Names]]] = {
+    token: {place: _names_of(name) for place, name in names.items()} for token, names in _by_place("renamed").items()
+}
+WORDS: Final[Mapping[str, Mapping[Names, Sequence[str]]]] = _by_place("words")
+PATTERNS: Final[Mapping[str, Mapping[Names, str]]] = _by_place("patterns")
+NEEDS: Final = {token: tuple(_need(row) for row in rules["needs"]) for token, rules in _RULES.items()}
 
 MESSAGES: Final[Mapping[str, Any]] = {CLUSTER: types.Cluster, POOL: types.NodePool}
 

@@ -1,23 +1,30 @@
-"""A change that replaces or deletes cloud resources is never OK, and says what lies on them."""
+"""Changes that replace or delete cloud resources, and stacks that are created again."""
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from typing import Any, cast
+from pkgutil import walk_packages
+from typing import Any, Final, cast
 
-import aks_builders
 import pulumi
 import pytest
 from builders import Data
 from cli_builders import Project, git, tenancy
+from cloud_descriptions import KEYS, LOG_GROUP, Clouds, TakenError, rows
+from cloud_stacks import SUBNETS, aks_creation, aks_stack, eks_creation, eks_section, eks_stack, gke_creation, gke_stack
+from components_builders import Graph, cluster
 from rendered_stacks import stack_of_repository
 from repository import ROOT
+from test_clouds_networks import aks as network_aks
+from test_clouds_networks import gke as network_gke
 
+import components.clouds
+from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine.project import preview
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
@@ -53,7 +60,7 @@ def _resolved(dotted: str, names: dict[str, Any]) -> object:
     return found
 
 
-def test_each_type_that_the_program_constructs_has_a_row_with_inputs_of_its_sdk() -> None:
+def test_each_cloud_type_has_a_row_with_inputs_of_its_sdk() -> None:
     classes = dict(declared())
     assert classes.keys() == cloud_types().keys()
     for token, made in classes.items():
@@ -127,7 +134,7 @@ def reviewed(folder: Path, before: Data, after: Data) -> Verdict:
     return verdict(outlook(now.stack), Comparison("main", "abc1234", outlook(was.stack), ()), found, None)
 
 
-KEYS: dict[str, tuple[object, str, str]] = {
+CHANGES: dict[str, tuple[object, str, str]] = {
     "prod-gcp cluster.create.podRange": (
         "others",
         "Blocked",
@@ -168,18 +175,18 @@ KEYS: dict[str, tuple[object, str, str]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", CHANGES)
 def test_a_key_of_a_stack_says_what_it_replaces(tmp_path: Path, key: str) -> None:
     stack, path = key.split()
-    value, title, reason = KEYS[key]
+    value, title, reason = CHANGES[key]
     sections = dict(read_stack(stack).sections)
     result = reviewed(tmp_path, sections, set_at(sections, path, value))
     assert result.title == title
     assert any(sentence.startswith(reason) for sentence in result.sentences), result.sentences
 
 
-def test_the_machine_of_the_system_nodes_of_aks_can_never_be_changed(tmp_path: Path) -> None:
-    before = aks_builders.stack(aks_builders.creation())
+def test_the_machine_of_aks_system_nodes_cannot_be_changed(tmp_path: Path) -> None:
+    before = aks_stack(aks_creation())
     after = set_at(before, "cluster.create.system.machine", "Standard_D32s_v5")
     result = reviewed(tmp_path, before, after)
     assert result.title == "Blocked"
@@ -199,7 +206,7 @@ def test_the_machine_of_the_system_nodes_of_aks_can_never_be_changed(tmp_path: P
     ],
 )
 def test_a_preview_fails_for_a_change_that_is_blocked(tmp_path: Path, path: str, value: str, code: int) -> None:
-    project, before = Project.at(tmp_path / "project"), aks_builders.stack(aks_builders.creation())
+    project, before = Project.at(tmp_path / "project"), aks_stack(aks_creation())
     project.write("s", before)
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
         git(project.folder, *words)
@@ -220,7 +227,7 @@ def test_the_deletion_of_a_key_says_what_it_encrypts() -> None:
     )
 
 
-def test_what_uses_an_output_of_a_replaced_resource_is_replaced_with_it() -> None:
+def test_users_of_a_replaced_output_are_replaced_with_it() -> None:
     rendered = stack_of_repository("dev-aws").rendered
     role = next(one for one in rendered.registrations if one.inputs.get("name") == "ml-dev-system")
     renamed = replace(role, inputs={**role.inputs, "path": "/others/"})
@@ -229,3 +236,131 @@ def test_what_uses_an_output_of_a_replaced_resource_is_replaced_with_it() -> Non
     nodes = found["cluster-system-group"]
     assert (nodes.action, nodes.effect.label, nodes.effect.deleted_first) == ("replace", "system nodes", True)
     assert [without_indexes(field.path.split(".")) for field in nodes.fields] == ["nodeRoleArn"]
+
+
+# A stack can be destroyed and created again under the same names, and keys that encrypt something stay
+
+
+OWN_KEY: Final = {
+    "aws": "arn:aws:kms:eu-central-1:111122223333:key/0a1b2c3d-4e5f-6a7b-8c9d-0e1f2a3b4c5d",
+    "gcp": "projects/p/locations/us-central1/keyRings/r/cryptoKeys/k",
+}
+SHARED: Final = {
+    "efs": {"size": "2Ti", "mode": "shared"},
+    "fast": {"size": "4800Gi", "mode": "shared", "class": "fsx-lustre"},
+}
+
+
+def eks(zones: Sequence[str] = (), **cluster: Any) -> Data:
+    create = {"zones": zones} if zones else {}
+    sections = eks_stack(eks_creation(eks_section(**cluster), **create))
+    sections["teams"]["a"] |= {"storage": SHARED, "secrets": {"wandb": {"from": "aws://eu-central-1/a/wandb"}}}
+    return with_bucket(sections, "s3://ml-out")
+
+
+def with_bucket(sections: Data, bucket: str) -> Data:
+    return {**sections, "datasets": {"out": {"bucket": bucket, "create": True}}}
+
+
+STACKS_AGAIN: Final[Mapping[str, Data]] = {
+    "node groups": eks(autoscaler="cluster-autoscaler"),
+    "created network": eks(subnets={}, zones=list(SUBNETS)),
+    "karpenter": eks(autoscaler="karpenter"),
+    "gke": with_bucket(gke_stack(create=gke_creation()), "gs://ml-out/v1"),
+    "gke network": with_bucket(network_gke(), "gs://ml-out/v1"),
+    "aks": with_bucket(aks_stack(aks_creation()), "az://mlout/out"),
+    "aks network": with_bucket(network_aks(), "az://mlout/out"),
+}
+
+
+def sent(sections: Data, clouds: Clouds) -> list[Registration]:
+    """What a stack registers in its cloud, in an order in which it is created."""
+    graph = Graph(cluster(sections, clouds.answers()).rendered)
+    ordered = [graph.known[urn] for urn in graph.order()]
+    return [one for one in ordered if one.type.startswith(("aws:", "gcp:", "azure-native:")) and not one.external_id]
+
+
+def declared_again() -> set[str]:
+    """Types of all resources of clouds that a module of components/clouds names."""
+    found: set[str] = set()
+    for module in walk_packages(components.clouds.__path__, "components.clouds."):
+        names = vars(import_module(module.name))
+        source = Path(names["__file__"]).read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(source)):
+            found |= _types(names, node)
+    return found
+
+
+def _types(names: Mapping[str, Any], node: ast.AST) -> set[str]:
+    """The type of a resource that an expression such as `aws.iam.Role` is."""
+    value: Any = None
+    match node:
+        case ast.Name(id=name):
+            value = names.get(name)
+        case ast.Attribute():
+            steps = ast.unparse(node).split(".")
+            value = names.get(steps[0]) if all(step.isidentifier() for step in steps) else None
+            for step in steps[1:]:
+                value = getattr(value, step, None)
+        case _:
+            return set()
+    token = _token(value) if isinstance(value, type) and issubclass(value, pulumi.CustomResource) else ""
+    return {token} if token.startswith(("aws:", "gcp:", "azure-native:")) else set()
+
+
+def _token(resource: type[pulumi.CustomResource]) -> str:
+    return str(getattr(resource, "pulumi_type", ""))
+
+
+@pytest.mark.slow
+def test_each_cloud_type_says_whether_its_name_is_free_again() -> None:
+    assert rows().keys() == declared_again()
+    assert all(row.source for row in rows().values() if row.after != "free")
+    played = {one.type for sections in STACKS_AGAIN.values() for one in sent(sections, Clouds())}
+    assert {type_ for type_, row in rows().items() if row.after != "free"} <= played
+
+
+@pytest.mark.parametrize("name", STACKS_AGAIN)
+def test_a_destroyed_stack_can_be_created_again(name: str) -> None:
+    sections, clouds = STACKS_AGAIN[name], Clouds()
+    first = sent(sections, clouds)
+    clouds.destroy(reversed(first), clouds.create(first))
+    assert clouds.scheduled == []
+    again = deepcopy(sections)
+    with pytest.raises(TakenError, match=r"ml-?out"):  # a bucket with its data is not the stack's
+        deepcopy(clouds).create(sent(again, clouds))
+    del again["datasets"]["out"]["create"]
+    clouds.create(sent(again, clouds))
+
+
+@pytest.mark.parametrize(("name", "cloud"), [("node groups", "aws"), ("gke", "gcp")])
+def test_a_key_in_use_is_never_scheduled_for_deletion(name: str, cloud: str) -> None:
+    """With `secretsKey` set later, the program registers no key any more."""
+    clouds, changed = Clouds(), deepcopy(STACKS_AGAIN[name])
+    first = sent(STACKS_AGAIN[name], clouds)
+    state = clouds.create(first)
+    changed["cluster"]["create"]["secretsKey"] = OWN_KEY[cloud]
+    left = {one.urn for one in sent(changed, clouds)}
+    gone = [one for one in first if one.urn not in left]
+    assert KEYS & {one.type for one in gone}
+    clouds.destroy(reversed(gone), state)
+    assert clouds.scheduled == []
+
+
+def registration(type_: str, **inputs: Json) -> Registration:
+    return Registration("urn", type_, "one", custom=True, inputs=inputs)
+
+
+def test_the_model_refuses_what_clouds_refuse() -> None:
+    """What the program did before: a ring with a fixed name, a log group that is deleted, and a key that goes."""
+    ring = registration("gcp:kms/keyRing:KeyRing", name="r", project="p", location="l")
+    log = registration(LOG_GROUP, name="/aws/eks/ml/cluster", retentionInDays=365)
+    key = registration("aws:kms/key:Key")
+    for one in (ring, log):
+        clouds = Clouds()
+        clouds.destroy([one], clouds.create([one]))
+        with pytest.raises(TakenError):
+            clouds.create([one])
+    clouds = Clouds()
+    clouds.destroy([key], clouds.create([key]))
+    assert clouds.scheduled == ["one"]

@@ -1,0 +1,414 @@
+"""Jobs and servers: retries, deadlines, shared memory, what restarts, scales and evicts them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast, get_args
+
+import pytest
+from builders import Data, job, pool, server, stack, team
+from components_builders import Program, pod_specs, tenancy
+from rendered_stacks import stack_of_repository
+from repository import ROOT
+
+from components.leader_worker_sets import REPLACED
+from gpu_tenancy.base.json import Json, at, map_at, maps_at
+from gpu_tenancy.engine.details import details
+from gpu_tenancy.engine.objects import KubernetesObject, kubernetes_objects, waves
+from gpu_tenancy.model.kinds import kind_of
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.signals import adapter_rules
+from gpu_tenancy.model.source import Source
+from gpu_tenancy.model.spec.roles import Framework
+from gpu_tenancy.review.replacements import forces_new
+
+CHANNEL: Final = "compute-domain.nvidia.com/channel"
+LONGEST = "kueue.x-k8s.io/max-exec-time-seconds"
+KINDS = {
+    "pytorch": ("TrainingRuntime", "job-j"),
+    "jax": ("TrainingRuntime", "job-j"),
+    "mpi": ("TrainingRuntime", "job-j"),
+    "deepspeed": ("TrainingRuntime", "job-j"),
+    "jobset": ("JobSet", "j"),
+}
+"""The object of each framework that has its pods' JobSet."""
+
+
+def object_kind(framework: str) -> str:
+    """The kind of the object that has a job's pods."""
+    kinds = {"job": "Job", "jobset": "JobSet", "ray": "RayJob", "leader-worker": "LeaderWorkerSet"}
+    return kinds.get(framework, "TrainJob")
+
+
+def sections(**fields: Any) -> Data:
+    gpus = {"h100": {"guaranteed": 8, "limit": 32}}
+    return stack(pools={"h100": pool(nodes=4)}, teams={"a": team(gpus=gpus, training={"j": job(**fields)})})
+
+
+def spec(kind: str, name: str, **fields: Any) -> Any:
+    return tenancy(sections(**fields)).spec(kind, name)
+
+
+def set_of(framework: str, **fields: Any) -> Any:
+    """The spec of the JobSet that a job becomes: its own, or that of its runtime."""
+    kind, name = KINDS[framework]
+    found = spec(kind, name, framework=framework, **fields)
+    return found if kind == "JobSet" else found["template"]["spec"]
+
+
+@pytest.mark.parametrize("framework", KINDS)
+def test_an_eviction_restarts_all_pods_and_uses_up_no_retry(framework: str) -> None:
+    found = set_of(framework, retries=2)
+    assert found["failurePolicy"]["maxRestarts"] == 2
+    evicted = found["failurePolicy"]["rules"][0]
+    assert (evicted["action"], evicted["onJobFailureReasons"]) == (
+        "RestartJobSetAndIgnoreMaxRestarts",
+        ["PodFailurePolicy"],
+    )
+    for replicated in found["replicatedJobs"]:
+        one = replicated["template"]["spec"]
+        assert one["backoffLimit"] == 0
+        assert one["template"]["spec"]["restartPolicy"] == "Never", "the API server accepts the policy for no other"
+        (rule,) = one["podFailurePolicy"]["rules"]
+        assert (rule["action"], rule["onPodConditions"][0]["type"]) == ("FailJob", "DisruptionTarget")
+
+
+def empty(value: Any) -> list[str]:
+    """The keys of empty lists and objects anywhere in a spec."""
+    if isinstance(value, list):
+        return [key for item in cast("list[Any]", value) for key in empty(item)]
+    if not isinstance(value, dict):
+        return []
+    items = cast("dict[str, Any]", value).items()
+    return [key for key, inner in items if inner in ([], {})] + [key for _, inner in items for key in empty(inner)]
+
+
+@pytest.mark.parametrize("framework", ["job", *KINDS, "ray", "leader-worker"])
+def test_a_job_without_gpus_has_no_empty_fields(framework: str) -> None:
+    """Kueue removes them from a job that it starts, and `up` would take them for changed outside the stack."""
+    plain = {"cpu": pool("m7i.8xlarge", nodes=2)}
+    own = job(framework=framework, flavor="cpu", gpus=0, cpu=1, memory="1Gi", workers=2, command=["/train"])
+    sections = stack(pools=plain, teams={"a": team(training={"j": own})})
+    assert [key for key in empty(tenancy(sections).spec(object_kind(framework), "j")) if key != "rayStartParams"] == []
+
+
+@pytest.mark.parametrize("framework", ["job", *KINDS, "ray"])
+def test_kueue_ends_jobs_after_their_deadline(framework: str) -> None:
+    kind = object_kind(framework)
+    fields = {"framework": framework, "command": ["/train"]}
+    found = cast("Any", tenancy(sections(**fields, deadline="1h")).only(kind).manifest)
+    assert found["metadata"]["labels"][LONGEST] == "3660"
+    of_team = sections(**fields)
+    of_team["teams"]["a"]["deadline"] = "2h"
+    assert cast("Any", tenancy(of_team).only(kind).manifest)["metadata"]["labels"][LONGEST] == "7260"
+    endless = cast("Any", tenancy(sections(**fields)).only(kind).manifest)
+    assert LONGEST not in endless["metadata"]["labels"]
+
+
+def test_a_change_of_a_runtime_replaces_its_train_job() -> None:
+    """Webhooks reject changes of a TrainJob, and a running one does not read its runtime again."""
+    first = spec("TrainJob", "j", framework="mpi", command=["mpirun", "/one"])
+    other = spec("TrainJob", "j", framework="mpi", command=["mpirun", "/other"])
+    assert first["runtimePatches"] != other["runtimePatches"]
+    assert first == spec("TrainJob", "j", framework="mpi", command=["mpirun", "/one"])
+
+
+@pytest.mark.parametrize("role", ["launcher", "worker"])
+def test_a_variable_of_one_role_replaces_the_train_job(role: str) -> None:
+    fields = {"framework": "mpi", "command": ["mpirun", "/one"]}
+    first, other = (spec("TrainJob", "j", **fields, roles={role: {"env": {"TOKEN": token}}}) for token in ("a", "b"))
+    assert first["runtimePatches"] != other["runtimePatches"]
+
+
+@pytest.mark.parametrize("framework", KINDS)
+def test_pods_of_a_rack_are_annotated_in_the_pod_template(framework: str) -> None:
+    of_team = team(
+        gpus={"h100": {"guaranteed": 8, "limit": 32}},
+        training={"j": job(framework=framework, gpus=4, workers=2, together="rack")},
+    )
+    pools = {"h100": pool(nodes=4, topology={"rack": "example.com/rack"})}
+    objects = tenancy(stack(pools=pools, teams={"a": of_team}))
+    if framework in {"pytorch", "jax"}:  # the node's template of the runtime is patched
+        (patch,) = objects.spec("TrainJob", "j")["runtimePatches"]
+        found = patch["trainingRuntimeSpec"]["template"]["spec"]
+    else:
+        found = objects.spec(*KINDS[framework])
+        found = found if framework == "jobset" else found["template"]["spec"]
+    templates = {one["name"]: one["template"]["spec"]["template"] for one in found["replicatedJobs"]}
+    annotations = templates.pop("worker" if framework == "jobset" else "node")["metadata"]["annotations"]
+    assert annotations["kueue.x-k8s.io/podset-required-topology"] == "example.com/rack"
+    for launcher in templates.values():
+        assert launcher["metadata"]["annotations"]["kueue.x-k8s.io/podset-unconstrained-topology"] == "true"
+
+
+# Shared memory between machines
+
+CLAIM = [{"name": "channel", "resourceClaimTemplateName": "fit-channel"}]
+ROLES: dict[str, tuple[str, tuple[str | int, ...]]] = {
+    "job": ("Job", ("template", "spec")),
+    "pytorch": ("TrainingRuntime", ("template", "spec", "replicatedJobs", 0, "template", "spec", "template", "spec")),
+    "jax": ("TrainingRuntime", ("template", "spec", "replicatedJobs", 0, "template", "spec", "template", "spec")),
+    "mpi": ("TrainingRuntime", ("template", "spec", "replicatedJobs", 0, "template", "spec", "template", "spec")),
+    "deepspeed": ("TrainingRuntime", ("template", "spec", "replicatedJobs", 0, "template", "spec", "template", "spec")),
+    "jobset": ("JobSet", ("replicatedJobs", 0, "template", "spec", "template", "spec")),
+    "ray": ("RayJob", ("rayClusterSpec", "workerGroupSpecs", 0, "template", "spec")),
+    "leader-worker": ("LeaderWorkerSet", ("leaderWorkerTemplate", "workerTemplate", "spec")),
+}
+"""The object with the pods of each framework's workers, and their place in it."""
+
+
+def domain(**of_job: Any) -> Data:
+    training = {"fit": job(**{"workers": 2, "gpus": 4, "computeDomain": True, "flavor": "gb200", **of_job})}
+    gpus = {"gb200": {"guaranteed": 8, "limit": 12}, "h100": {"guaranteed": 8}}
+    return stack(
+        pools={
+            "cpu": pool("m7i.8xlarge", 3, labels={"node-type": "cpu"}),
+            "gb200": pool("p6e-gb200.36xlarge", 4),
+            "h100": pool(),
+        },
+        teams={"a": team(gpus=gpus, training=training), "b": team(gpus={"h100": {"guaranteed": 8}})},
+    )
+
+
+def pod_of(framework: str, **fields: Any) -> Any:
+    kind, path = ROLES[framework]
+    found = tenancy(domain(framework=framework, command=["/train"], **fields)).spec(kind)
+    for key in path:
+        found = found[key]
+    return found
+
+
+@pytest.mark.parametrize("framework", ROLES)
+def test_each_pod_and_its_container_claim_a_channel(framework: str) -> None:
+    pod = pod_of(framework)
+    assert pod["resourceClaims"] == CLAIM
+    (container,) = pod["containers"]
+    assert container["resources"]["claims"] == [{"name": "channel"}]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "4"
+
+
+@pytest.mark.parametrize("framework", ROLES)
+def test_without_a_domain_pods_claim_nothing(framework: str) -> None:
+    pod = pod_of(framework, computeDomain=False)
+    assert "resourceClaims" not in pod
+    assert "claims" not in pod["containers"][0].get("resources", {})
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "jax"])
+def test_train_jobs_leave_resources_with_claims_to_the_runtime(framework: str) -> None:
+    """Trainer 2.3 would merge requests and limits, and drop the claims."""
+    made = tenancy(domain(framework=framework))
+    assert "resourcesPerNode" not in made.spec("TrainJob")["trainer"]
+    plain = tenancy(domain(framework=framework, computeDomain=False))
+    assert plain.spec("TrainJob")["trainer"]["resourcesPerNode"]["limits"]["nvidia.com/gpu"] == "4"
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "jax"])
+def test_runtimes_with_claims_pass_the_policy_packs(framework: str) -> None:
+    pod = pod_of(framework)
+    assert pod["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-GB200"}
+    assert [one["key"] for one in pod["tolerations"]] == ["nvidia.com/gpu"]
+    assert [one["mountPath"] for one in pod["containers"][0]["volumeMounts"]] == ["/dev/shm"]  # noqa: S108 - of the pod
+
+
+def test_quota_for_channels_never_binds() -> None:
+    made = tenancy(domain())
+    (group,) = made.spec("ClusterQueue", "a")["resourceGroups"]
+    assert group["coveredResources"] == ["cpu", "memory", "nvidia.com/gpu", CHANNEL]
+    quotas = {flavor["name"]: flavor["resources"][-1] for flavor in group["flavors"]}
+    assert quotas == {
+        "cpu": {"name": CHANNEL, "nominalQuota": "0"},
+        "gb200": {"name": CHANNEL, "nominalQuota": "1M"},
+        "h100": {"name": CHANNEL, "nominalQuota": "0"},
+    }
+    assert all([one["name"] for one in flavor["resources"]] == group["coveredResources"] for flavor in group["flavors"])
+
+
+def test_other_queues_and_cohorts_have_no_channels() -> None:
+    made = tenancy(domain())
+    others = [made.spec("ClusterQueue", "b"), *(cast("Any", one.manifest)["spec"] for one in made.every("Cohort"))]
+    assert CHANNEL not in str(others)
+
+
+# Servers: what replaces them, what scales them, and what a stack with a histogram has beside others
+
+
+LEADER_WORKER_SET: Final = "kubernetes:leaderworkerset.x-k8s.io/v1:LeaderWorkerSet"
+WORKER: Final = "spec.leaderWorkerTemplate.workerTemplate.spec"
+HISTOGRAM: Final = "inference_latency_seconds"
+SERVED: Final[Data] = {"latencyP99": "inference_latency_p99_seconds"}
+KEDA: Final[Data] = {"histogram": HISTOGRAM}
+ADAPTER: Final[Data] = {"histogram": HISTOGRAM, "by": "adapter"}
+
+
+@pytest.mark.parametrize(
+    ("path", "replaces"),
+    [
+        ("spec.leaderWorkerTemplate.size", True),
+        (f"{WORKER}.containers.0.resources.limits.cpu", True),
+        (f"{WORKER}.nodeSelector", True),
+        ("spec.leaderWorkerTemplate.leaderTemplate.spec.containers.0.ports", True),
+        (f"{WORKER}.containers.0.image", False),
+        (f"{WORKER}.containers.0.command", False),
+        ("spec.replicas", False),
+    ],
+)
+def test_changes_that_kueue_counts_replace_a_group(path: str, *, replaces: bool) -> None:
+    chat = server(nodes=3, gpus=8, replicas={"min": 1, "max": 2}, command=["serve"])
+    owner = team(gpus={"h100": {"guaranteed": 72}}, serving={"chat": chat})
+    program = tenancy(stack(pools={"h100": pool(nodes=9)}, teams={"a": owner}))
+    (made,) = (one for one in program.rendered.registrations if one.type == LEADER_WORKER_SET)
+    assert made.replace_on_changes == REPLACED
+    assert forces_new(LEADER_WORKER_SET, path, made.replace_on_changes, {}) is replaces
+
+
+def sections_server(metrics: Data) -> Data:
+    """A server that scales on CPU and latency, and one that scales on CPU alone."""
+    scaled = server(replicas={"min": 3, "max": 8}, scaleOn={"cpu": 70, "latencyP99": "100ms"})
+    serving = {"s": scaled, "cpu": server(replicas={"min": 1, "max": 2})}
+    return stack(metrics=metrics, teams={"a": team(gpus={"h100": {"guaranteed": 16}}, serving=serving)})
+
+
+def made(metrics: Data) -> Program:
+    return tenancy(sections_server(metrics))
+
+
+def autoscaler(metrics: Data) -> Any:
+    return made(metrics).only("HorizontalPodAutoscaler", "s").manifest
+
+
+def test_keda_behaves_as_an_autoscaler_does() -> None:
+    config = made(KEDA).spec("ScaledObject")["advanced"]["horizontalPodAutoscalerConfig"]
+    assert config == {"name": "s", "behavior": autoscaler(SERVED)["spec"]["behavior"]}
+
+
+def test_the_adapter_serves_the_metric_of_the_autoscaler() -> None:
+    assert autoscaler(ADAPTER) == autoscaler(SERVED)
+    (rule,) = cast("list[Any]", adapter_rules(Environment(load(Source(sections_server(ADAPTER))))))
+    names = [each["pods"]["metric"]["name"] for each in autoscaler(ADAPTER)["spec"]["metrics"] if "pods" in each]
+    assert names == [rule["name"]["as"]]
+
+
+def test_a_histogram_adds_a_monitor_and_changes_no_object() -> None:
+    before, after = (
+        {(one.kind, one.namespace, one.name): one.manifest for one in made(metrics).objects}
+        for metrics in (SERVED, ADAPTER)
+    )
+    assert after.keys() - before.keys() == {("ServiceMonitor", "a", "s"), ("NetworkPolicy", "a", "allow-metrics-s")}
+    assert {key: after[key] for key in before} == before
+
+
+def test_the_preview_shows_bounds_triggers_and_monitors() -> None:
+    assert details(made(KEDA).only("ScaledObject").manifest) == "s 3 → 8 on cpu, prometheus"
+    assert details(made(KEDA).only("ServiceMonitor").manifest) == "http/metrics"
+    for kind, api in (("ScaledObject", "keda.sh/v1alpha1"), ("ServiceMonitor", "monitoring.coreos.com/v1")):
+        assert details({"apiVersion": api, "kind": kind, "spec": "[unknown]"}) == ""
+
+
+def test_server_and_burst_run_the_same_container() -> None:
+    pools = {"l4": pool("g6.12xlarge", 4), "spot": pool("g6.12xlarge", {"min": 0, "max": 4}, capacity="spot")}
+    pools["l4"]["labels"], pools["spot"]["labels"] = {"capacity": "reserved"}, {"capacity": "spot"}
+    chat = server(flavor="l4", replicas=10, burst={"flavor": "spot", "max": 8})
+    gpus = {"l4": {"guaranteed": 12}, "spot": {"guaranteed": 0, "limit": 8}}
+    cpus = {"cpu": pool("m7i.8xlarge", 3)}
+    program = tenancy(stack(pools=cpus | pools, teams={"a": team(gpus=gpus, serving={"chat": chat})}))
+    (base,), (burst,) = (pod_specs(program.only("Deployment", name)) for name in ("chat", "chat-burst"))
+    assert base["containers"] == burst["containers"]
+
+
+def test_each_pod_of_a_cache_requests_its_limits() -> None:
+    accelerate = {"cache": "100Gi", "flavor": "h100", "secret": "keys"}
+    datasets = {"corpus": {"bucket": "s3://ml-corpus/v3", "accelerate": accelerate}}
+    jobs = {"w": job(flavor="h100", datasets={"corpus": "/data/corpus"})}
+    program = tenancy(
+        stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, training=jobs)}, datasets=datasets),
+    )
+    spec = program.spec("AlluxioRuntime")
+    for part in ("master", "jobMaster", "worker", "jobWorker", "fuse"):
+        assert spec[part]["resources"]["requests"] == spec[part]["resources"]["limits"]
+        assert any(option.startswith("-Xmx") for option in spec[part]["jvmOptions"])
+
+
+def test_teams_refer_to_a_cache_that_exists() -> None:
+    accelerate = {"cache": "100Gi", "flavor": "h100", "secret": "keys"}
+    datasets = {"corpus": {"bucket": "s3://ml-corpus/v3", "accelerate": accelerate}}
+    program = tenancy(stack(datasets=datasets))
+    order = [f"{one.kind} {one.namespace}" for wave in waves(program.objects) for one in wave]
+    places = [order.index(name) for name in ("Dataset dataset-caches", "AlluxioRuntime dataset-caches", "Dataset a")]
+    assert places == sorted(places)
+
+
+# Running work stays: pods of jobs, and of servers with one replica, are not evicted by node autoscalers
+
+
+STAYS = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
+STACKS = sorted(file.name.split(".")[1] for file in (ROOT / "stacks").glob("Pulumi.*.yaml"))
+SERVES = "livenessProbe"
+"""Only containers of servers have it."""
+
+
+def templates(made: KubernetesObject) -> Iterator[Mapping[str, Json]]:
+    """The pod templates of a workload; of a TrainJob, the patches of those of its runtime."""
+    kind = kind_of(made.manifest)
+    if kind is None:
+        return
+    own: list[Mapping[str, Json]] = [pods.template for pods in kind.pod_sets(made.manifest) if "spec" in pods.template]
+    for patch in maps_at(made.manifest, "spec", "runtimePatches"):
+        jobs = maps_at(patch, "trainingRuntimeSpec", "template", "spec", "replicatedJobs")
+        own += [map_at(one, "template", "spec", "template") for one in jobs]
+    yield from own
+
+
+def stays(template: Mapping[str, Json]) -> bool:
+    found = map_at(template, "metadata", "annotations")
+    return STAYS.items() <= found.items()
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_jobs_of_a_stack_stay_and_replicas_of_servers_may_move(name: str) -> None:
+    wrong: list[str] = []
+    objects = kubernetes_objects(stack_of_repository(name).rendered)
+    teams = {made.namespace for made in objects if made.kind == "LocalQueue"}
+    for made in objects:
+        # Runtimes of a priority class are for TrainJobs of users, whose JobSet is completed.
+        of_class = made.kind == "TrainingRuntime" and not made.name.startswith("job-")
+        for template in templates(made) if made.namespace in teams and not of_class else ():
+            of_runtime = made.kind == "TrainingRuntime" and not at(template, "metadata", "annotations")
+            moves = SERVES in str(template)
+            if stays(template) == moves and not of_runtime:
+                wrong.append(f"{made.kind}/{made.name}")
+    assert wrong == []
+
+
+def built(**fields: Any) -> list[bool]:
+    """Whether each pod template of a workload of a stack stays."""
+    gpus = {"h100": {"guaranteed": 8, "limit": 16}}
+    program = tenancy(stack(teams={"a": team(gpus=gpus, gangs={"h100": {"limit": 8}}, **fields)}))
+    found = {made.kind: [stays(one) for one in templates(made)] for made in program.objects}
+    return found.get("TrainJob") or found.get("TrainingRuntime") or [one for kind in found.values() for one in kind]
+
+
+@pytest.mark.parametrize("framework", get_args(Framework))
+def test_a_job_stays_unless_its_owner_lets_it_move(framework: str) -> None:
+    plain = job(framework=framework, flavor="h100", command=["python", "/train.py"])
+    for fields, expected in (({}, True), ({"movable": True}, False)):
+        found = built(training={"j": plain | fields})
+        assert found
+        assert {*found} == {expected}
+
+
+def test_a_gang_stays() -> None:
+    assert {*built(training={"j": job(scheduler="volcano", flavor="h100", tasks={"master": 1, "worker": 1})})} == {True}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"replicas": 1}, [True]),
+        ({"replicas": 1, "movable": True}, [False]),
+        ({"replicas": 2}, [False]),
+        ({"replicas": {"min": 1, "max": 2}}, [False]),
+        ({"replicas": 2, "movable": False}, [True]),
+    ],
+)
+def test_a_server_stays_if_no_other_replica_answers_meanwhile(fields: Any, expected: list[bool]) -> None:
+    assert built(serving={"s": job(flavor="h100") | fields}) == expected
