@@ -268,18 +268,6 @@ def test_each_number_of_a_stack_has_both_bounds() -> None:
     assert len(numbers) > 50
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
-        ("cpu", "99999999999", "99999999999 exceeds the maximum of 100,000,000 CPUs; lower it"),
-        ("memory", "9999Ei", "9999Ei exceeds the maximum of 1Ei; lower it"),
-    ],
-)
-def test_an_amount_beyond_any_cluster_is_refused_in_its_unit(key: str, value: str, message: str) -> None:
-    [problem] = errors(stack(teams={"a": team(compute={"requests": {key: value}})}))
-    assert problem == f"teams.a.compute.requests.{key}: {message}"
-
-
 def test_ordinary_mistakes_are_not_compared_with_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
     # A file of 800 kB with 10,000 of them took a minute, and one of 4 MiB half an hour.
     def compared(*_: object) -> bool:
@@ -301,11 +289,6 @@ def test_a_set_of_places_touches_what_one_of_them_touches(several: list[Path], p
         return all(a == b or ANY in {a, b} for a, b in zip(one, place, strict=False))
 
     assert Places(several).touch(place) == any(touches(one) for one in several)
-
-
-def test_the_largest_amounts_are_read() -> None:
-    requests = {"cpu": "100000000", "memory": "1Ei"}
-    assert errors(stack(teams={"a": team(compute={"requests": requests})})) == []
 
 
 # Any text.

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from builders import EKS, EXISTING, GPU, Data, amounts, cohort_of, errors, job, planned, pool, stack, team
+from builders import EKS, GPU, Data, amounts, cohort_of, errors, job, planned, stack, team
 
 from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.model.catalogue.caches import caches
@@ -100,14 +100,6 @@ def test_all_gpus_can_be_guaranteed_beside_a_cache() -> None:
     assert nominal >= 0
 
 
-def test_a_guarantee_of_memory_that_the_cache_has_is_refused_with_the_calculation() -> None:
-    sections = cached()
-    sections["teams"]["a"]["quota"] = {"a100": {"memory": {"guaranteed": "4Ti"}}}
-    (problem,) = errors(sections)
-    assert problem.startswith("teams.a.quota.a100.memory.guaranteed: 4Ti exceeds the ")
-    assert "for caches of datasets)" in problem
-
-
 def test_a_cache_on_disks_takes_no_memory_of_its_size() -> None:
     tree = Tree(stack_of(cached(medium="ssd")))
     assert tree.flavors["a100"].caches.total[MEMORY] == 4 * (memory("worker") + memory("fuse")) + memory("master")
@@ -173,48 +165,6 @@ def test_teams_write_through_a_cache_only_if_they_may_write() -> None:
     assert [team.cached[0].writable for team in planned(sections).teams] == [False, True]
 
 
-def test_an_unknown_flavor_and_a_missing_right_are_refused() -> None:
-    assert errors(cached(flavor="a10"))[0].startswith("datasets.corpus.accelerate.flavor: unknown flavor 'a10'")
-    (problem,) = errors(cached(secret=None))
-    assert problem.startswith("datasets.corpus.accelerate.secret: has no secret, which the cache needs to read s3://")
-    assert problem.endswith("create a Secret with accessKeyId and secretKey in namespace dataset-caches, and name it")
-
-
-def test_a_cache_needs_nodes_that_are_always_there_and_have_a_label() -> None:
-    pools = {"a100": pool("p4de.24xlarge", {"min": 0, "max": 4}), "cpu": pool("m7i.8xlarge", 3), "h100": pool()}
-    sections = cached() | {"cluster": {**EXISTING, "autoscaler": True}, "pools": pools}
-    assert errors(sections) == [
-        (
-            "datasets.corpus.accelerate.flavor: a100 has no nodes: flavor a100 always has 0; raise"
-            " pools.a100.nodes.min to 1, or use another flavor"
-        )
-    ]
-    assert errors(cached(flavor="cpu", cache="100Gi")) == [
-        (
-            "datasets.corpus.accelerate.flavor: cpu has no node labels of its own, by which flavor cpu could place the"
-            " cache; add a label under pools.cpu.labels"
-        )
-    ]
-
-
-def test_a_name_that_is_too_long_for_the_label_of_the_nodes_is_refused() -> None:
-    sections = cached()
-    for length, accepted in ((36, True), (37, False)):
-        sections["datasets"] = {"c" * length: sections["datasets"].popitem()[1]}
-        sections["teams"]["a"]["training"] = {}
-        assert (errors(sections) == []) is accepted
-    (problem,) = errors(sections)
-    assert "at most 36 characters" in problem
-
-
-def test_fluid_cannot_be_off_and_no_team_has_the_namespace_of_the_caches() -> None:
-    (problem,) = errors(cached() | {"operators": {"fluid": "off"}})
-    assert problem.startswith("operators.fluid: off is not possible because the stack needs the operator: it makes the")
-    sections = cached()
-    sections["teams"]["dataset-caches"] = team()
-    assert errors(sections)[0].startswith("teams.dataset-caches: dataset-caches is a reserved namespace")
-
-
 CREATED: Data = EKS | {
     "subnets": dict.fromkeys(("eu-central-1a", "eu-central-1b"), "subnet-0123456789abcdef0"),
     "create": {
@@ -228,19 +178,6 @@ CREATED: Data = EKS | {
 def created(**cache: Any) -> Data:
     """The teams and dataset of `cached` in a cluster that is created."""
     return cached(medium="ssd", **cache) | {"cluster": CREATED}
-
-
-def test_a_cache_on_disks_fits_the_disks_of_nodes_that_are_created() -> None:
-    assert errors(created(cache="20Ti")) == []
-    (problem,) = errors(created(cache="40Ti"))
-    assert problem.startswith("datasets.corpus.accelerate.cache: 40Ti needs 10Ti on each node, but those of pool a100")
-    assert problem.endswith("lower it, or use more replicas")
-    # JuiceFS has a folder on the boot disk.
-    (problem,) = errors(created(cache="1Ti", runtime="juicefs"))
-    assert problem == (
-        "datasets.corpus.accelerate.cache: 1Ti needs 256Gi on each node, but those of pool a100 have 200Gi; lower it,"
-        " or raise pools.a100.disk.size"
-    )
 
 
 def test_the_pods_of_caches_have_a_cloud_identity_of_their_own_where_the_cluster_is_created() -> None:

@@ -85,19 +85,6 @@ def test_the_pods_with_gpus_of_every_kind_claim_a_channel(fields: Data, claiming
     }
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"together": "anywhere"},
-        {"of_pool": {"nodes": 20, "topology": {"rack": "example.com/rack"}}, "together": "rack"},
-    ],
-)
-def test_a_job_says_how_it_uses_several_nvlink_domains(fields: Data) -> None:
-    declared = sections(**{"of_pool": {"nodes": 20}, **fields})
-    declared["teams"]["a"]["gpus"] = {"gb200": {"guaranteed": 16}, "h100": {"guaranteed": 8}}
-    assert errors(declared) == []
-
-
 def test_a_cluster_that_is_created_gets_the_driver_for_compute_domains_beside_the_device_plugin() -> None:
     made = driver(sections(cluster=DALLAS))
     assert made is not None

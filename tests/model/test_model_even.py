@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from builders import GPU, Data, cohort_of, errors, planned, pool, queue_of, stack, team
+from builders import GPU, Data, cohort_of, planned, pool, queue_of, stack, team
 
 from gpu_tenancy.kueue import PodSet, Step, Workload
 from gpu_tenancy.model.load import load
@@ -88,47 +88,11 @@ def test_a_limit_does_not_bind_where_the_groups_inside_have_lower_ones() -> None
     assert names(sections) == ["org", "g"]
 
 
-# What is refused.
-
-
-def test_a_guarantee_beyond_the_teams_needs_a_group_that_cannot_borrow() -> None:
-    (error,) = errors(grouped({"guaranteed": 6, "limit": 8}))
-    assert error == (
-        "cohorts.g.gpus.h100.guaranteed: 6 exceeds its children's guarantees (4 h100 GPUs), which fairness: even keeps"
-        " only for a group that cannot borrow; g can borrow h100 GPUs, cpu of h100, memory of h100; lower it to 4 and"
-        " guarantee the rest to teams, set limits of g to its guarantees, or set fairness: hierarchical"
-    )
-    assert errors(grouped({"guaranteed": 6, "limit": 6})) == []
+def test_a_group_that_cannot_borrow_is_a_cohort() -> None:
     assert names(grouped({"guaranteed": 6, "limit": 6})) == ["org", "g"]
 
 
-def test_cpus_of_other_pools_count_as_borrowed() -> None:
-    sections = grouped({"guaranteed": 6, "limit": 6})
-    sections["pools"]["cpu"] = pool("m7i.8xlarge", 2)
-    (error,) = errors(sections)
-    assert "; g can borrow cpu of cpu, memory of cpu; lower it to 4 " in error
-    share = {"cpu": {"guaranteed": 10, "limit": 10}, "memory": {"guaranteed": "64Gi", "limit": "64Gi"}}
-    sections["cohorts"]["g"]["quota"] = {"cpu": share}
-    assert errors(sections) == []
-
-
-def test_a_group_above_that_can_borrow_is_named() -> None:
-    sections = grouped({"guaranteed": 6, "limit": 6})
-    sections["cohorts"]["outer"] = {"parent": "org"}
-    sections["cohorts"]["g"]["parent"] = "outer"
-    sections["teams"]["c"]["cohort"] = "outer"
-    (error,) = errors(sections)
-    assert "; outer can borrow h100 GPUs, " in error
-
-
-def test_preempting_to_borrow_has_no_effect() -> None:
-    sections = grouped()
-    sections["teams"]["a"]["preemption"] = {"borrowWithinCohort": "LowerPriority"}
-    (error,) = errors(sections)
-    assert error == (
-        "teams.a.preemption.borrowWithinCohort: LowerPriority has no effect with fairness: even, in which shares decide"
-        " who preempts to borrow; remove it, or set fairness: hierarchical"
-    )
+# What is refused.
 
 
 # How groups share.

@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from builders import Data, errors, planned
 from repository import ROOT
 from test_model_refused import base, patched
@@ -42,16 +41,6 @@ def test_a_review_lists_hosts_of_notebooks_with_the_token_that_they_ask_for() ->
         ["token of the notebook", "notebook ann"],
         ["token of the notebook", "notebook ben"],
     ]
-
-
-@pytest.mark.parametrize("path", ["a.ml.example.com", "a.b.ml.example.com"])
-def test_a_pattern_allows_all_names_below_it(path: str) -> None:
-    """As the guard does, and unlike certificates: https://gateway-api.sigs.k8s.io/reference/spec/#hostname."""
-    assert errors(exposed(host=path)) == []
-
-
-def test_a_gateway_of_the_teams_own_namespace_needs_no_class() -> None:
-    assert errors(exposed(gateway="a/own")) == []
 
 
 def test_secrets_of_keys_are_among_those_that_a_server_uses() -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from builders import Data, errors, planned, pool, queue_of, stack, team
+from builders import Data, planned, pool, queue_of, team
 from operators_builders import kueue, made_here
 
 from gpu_tenancy.kueue import FairStrategy, Unmodelled
@@ -84,53 +84,6 @@ def test_the_simulation_reports_that_past_usage_is_unmodelled() -> None:
     assert Unmodelled.ADMISSION_FAIR_SHARING not in unmodelled_of(tree(shared("even")))
 
 
-def test_usage_is_refused_where_every_team_has_its_own_queue() -> None:
-    (error,) = errors(stack(fairness=WEEK))
-    assert error == (
-        "fairness.usage: has no effect: Kueue compares the past usage of teams that share a queue, and every team has"
-        " its own; set queue: TEAM in teams that share, or remove it"
-    )
-
-
-@pytest.mark.parametrize(
-    ("usage", "rule"),
-    [
-        ({"halfLife": "0s"}, "halfLife is 0, so past usage would never count; set a duration such as 7d"),
-        ({"halfLife": "7d", "sampling": "0s"}, "sampling is 0, which Kueue rejects; set a duration such as 5m, or"),
-        ({"halfLife": "1m"}, "sampling is longer than halfLife, so usage would be forgotten between samples; lower it"),
-    ],
-)
-def test_empty_intervals_are_refused(usage: Data, rule: str) -> None:
-    (error,) = errors(shared({"usage": usage}))
-    assert error.startswith(f"fairness.usage: {rule}")
-
-
-def test_weights_of_unknown_resources_and_weights_that_are_all_zero_are_refused() -> None:
-    weights = {"nvidia.com/gpus": 1, "nvidia.com/gpu": 0}
-    zero, unknown = errors(shared({"usage": {"halfLife": "7d", "weights": weights}}))
-    assert zero == (
-        "fairness.usage.weights: gives every resource the weight 0, so no usage is counted; raise the weight of a"
-        " resource"
-    )
-    assert unknown == (
-        "fairness.usage.weights.nvidia.com/gpus: is not a resource of the pools; use one of: cpu, memory,"
-        " nvidia.com/gpu"
-    )
-
-
-def test_a_weight_without_usage_or_alone_in_a_queue_is_refused() -> None:
-    assert errors(shared("even", usageWeight=2)) == [
-        "teams.b.usageWeight: 2 has no effect without fairness.usage; set fairness.usage, or remove it"
-    ]
-    sections = shared()
-    sections["teams"]["c"] |= {"usageWeight": 2}
-    (error,) = errors(sections)
-    assert error == (
-        "teams.c.usageWeight: 2 has no effect, because no other team uses the queue c; remove it, or let another team"
-        " use the queue"
-    )
-
-
 # Preemption by share.
 
 
@@ -144,15 +97,3 @@ def test_kueue_and_its_simulation_preempt_by_the_strategies_of_the_stack(strateg
 def test_the_long_form_of_a_kind_is_the_same_as_its_name() -> None:
     assert planned(made_here(fairness={"kind": "even"})) == planned(made_here(fairness="even"))
     assert queue_of(planned(made_here(fairness={"kind": "even"})), "a").spec.weight == 1.0
-
-
-def test_strategies_that_kueue_rejects_are_refused() -> None:
-    assert errors(stack(fairness={"strategies": ["LessThanInitialShare"]})) == [
-        "fairness: sets strategies without kind: even, which they belong to; set kind: even, or remove them"
-    ]
-    twice = {"kind": "even", "strategies": ["LessThanInitialShare", "LessThanOrEqualToFinalShare"]}
-    (error,) = errors(stack(fairness=twice))
-    assert error == (
-        "fairness: strategies are [LessThanInitialShare, LessThanOrEqualToFinalShare], which Kueue rejects; set"
-        " [LessThanOrEqualToFinalShare, LessThanInitialShare], or one of them"
-    )

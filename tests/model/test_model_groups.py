@@ -2,8 +2,7 @@
 
 from typing import Any
 
-import pytest
-from builders import EKS, GPU, PROVIDED, Data, errors, job, planned, pool, server, stack, team
+from builders import EKS, GPU, PROVIDED, Data, errors, planned, pool, server, stack, team
 
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import outlook
@@ -50,30 +49,9 @@ def test_workers_inherit_from_the_leader() -> None:
     assert (other.command, other.args, other.env) == (("serve", "--headless"), (), {"A": "1", "B": "2"})
 
 
-def test_a_servers_peak_is_that_of_all_nodes_of_its_groups() -> None:
-    assert errors(sections(limit=64, surge=1)) == []
-    (problem,) = errors(sections(limit=56, surge=1))
-    assert problem == (
-        "teams.a.serving.chat.replicas: the servers on flavor h100 need 64 nvidia.com/gpu at their peak (chat: 3 + 1"
-        " surge groups of 2 pods with 8 each), which exceeds the team's limit of 56: the last pods would stay pending;"
-        " lower replicas.max or surge, or raise teams.a.gpus.h100.limit"
-    )
-
-
 def test_reports_count_the_gpus_of_a_whole_group() -> None:
     (found,) = outlook(load(Source(sections(surge=1)))).serving
     assert (found.gpus, found.peak, found.limit) == (16, 64, 64)
-
-
-def test_the_budget_of_objects_covers_the_pods_of_all_groups_and_a_service_for_each() -> None:
-    def with_budget(**budget: int) -> list[str]:
-        made = sections(surge=1)
-        made["teams"]["a"]["objects"] = budget
-        return errors(made)
-
-    assert with_budget(pods=8, services=5) == []
-    assert [problem.partition(";")[2] for problem in with_budget(pods=7)] == [" raise it to 8"]
-    assert [problem.partition(";")[2] for problem in with_budget(services=4)] == [" raise it to 5"]
 
 
 def test_pods_of_a_group_use_the_network_between_gpus_and_shared_memory() -> None:
@@ -99,15 +77,6 @@ def test_topology_applies_to_each_group() -> None:
     assert dict(free.pod.topology) == {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
 
 
-def test_a_group_that_no_node_has_room_for_is_refused() -> None:
-    assert errors(sections(topology={"rack": RACK}, gpus=4, together="node")) == []
-    (problem,) = errors(sections(topology={"rack": RACK}, together="node"))
-    assert problem.startswith(
-        "teams.a.serving.chat.together: node one node of flavor h100 has room for 1 of the group's 2 pods, so the group"
-        " would stay pending; lower nodes to 1"
-    )
-
-
 def test_a_stack_with_a_group_needs_leader_worker_set() -> None:
     created = {**sections(), "cluster": CREATED}
     assert installed_by(Environment(load(Source(created))), "lws") == "here"
@@ -116,33 +85,6 @@ def test_a_stack_with_a_group_needs_leader_worker_set() -> None:
     assert installed_by(Environment(load(Source(alone))), "lws") == "off"
     (problem,) = errors({**created, "operators": {"lws": "off"}})
     assert "the stack needs the operator: server chat of team a is a LeaderWorkerSet" in problem
-
-
-@pytest.mark.parametrize(
-    ("fields", "problem"),
-    [
-        (
-            {"nodes": 1, "worker": {"command": ["x"]}},
-            "sets worker, which only applies to a server of several nodes; set nodes, or remove worker",
-        ),
-        (
-            {"nodes": 1, "together": "rack"},
-            "sets together, which only applies to a server of several nodes; set nodes, or remove together",
-        ),
-    ],
-)
-def test_keys_of_groups_are_refused_for_one_node(fields: Data, problem: str) -> None:
-    assert errors(sections(**fields)) == [f"teams.a.serving.chat: {problem}"]
-
-
-@pytest.mark.parametrize(
-    ("name", "refused"), [("chat-0", True), ("chat-2", True), ("chat-3", False), ("chat-x", False)]
-)
-def test_no_workload_has_the_name_of_a_group(name: str, refused: bool) -> None:  # noqa: FBT001 - a parameter
-    made = sections()
-    made["teams"]["a"]["training"] = {name: job(gpus=8)}
-    rule = "is also the name of a group of server chat, which has a Service of that name; rename one of them"
-    assert errors(made) == ([f"teams.a.training.{name}: {name} {rule}"] if refused else [])
 
 
 def test_a_credential_among_the_variables_of_workers_is_refused() -> None:

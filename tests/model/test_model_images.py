@@ -1,7 +1,6 @@
 """Registries of images."""
 
 import pytest
-from builders import AKS, Data, errors, job, pool, server, stack, team
 
 from gpu_tenancy.model.plan.images import is_allowed, own_images
 
@@ -29,45 +28,6 @@ IMAGES: dict[str, bool] = {
 @pytest.mark.parametrize(("image", "allowed"), IMAGES.items())
 def test_whole_segments_of_an_image_are_compared(image: str, *, allowed: bool) -> None:
     assert is_allowed(image, ALLOWED) is allowed
-
-
-def sections(**images: list[str]) -> Data:
-    roles = {"server": {}, "worker": {"image": "ghcr.io/org/tools:1.0"}}
-    training = {"label": job(framework="jobset", gpus=0, image="quay.io/org/label:1.0", roles=roles)}
-    of_team = team(gpus={"h100": {"guaranteed": 8}}, serving={"api": server()}, training=training)
-    of_team["quota"] = {"cpu": {"cpu": {"guaranteed": 8}}}
-    return stack(teams={"a": of_team}, images=images)
-
-
-def test_images_of_workloads_and_roles_come_from_an_allowed_registry() -> None:
-    assert errors(sections()) == []
-    fix = "use an image of registry.example.com, or add its registry to images.allowed"
-    assert errors(sections(allowed=["registry.example.com"])) == [
-        f"teams.a.training.label.image: quay.io/org/label:1.0 is not from an allowed registry; {fix}",
-        f"teams.a.training.label.roles.worker.image: ghcr.io/org/tools:1.0 is not from an allowed registry; {fix}",
-    ]
-    assert errors(sections(allowed=["registry.example.com", "*"])) == []
-
-
-@pytest.mark.parametrize(
-    "prefix", ["ml/train", "https://registry.example.com", "registry.example.com/ml/", "UPPER", ""]
-)
-def test_an_invalid_registry_is_refused(prefix: str) -> None:
-    (error,) = errors(sections(allowed=[prefix]))
-    assert "is not a registry or the start of a path in one; write the host first" in error
-
-
-def test_readers_of_a_registry_belong_to_the_cluster_of_its_cloud() -> None:
-    (error,) = errors(sections(registries=["projects/ml-images/locations/eu/repositories/ml"]))
-    assert error.startswith("images.registries[0]: projects/ml-images/locations/eu/repositories/ml has no effect")
-    acr = f"/subscriptions/{'0' * 8}-0000-0000-0000-{'0' * 12}/resourceGroups/ml/providers/Microsoft.ContainerRegistry"
-    here = stack(
-        cluster=AKS,
-        pools={"a": pool("Standard_ND96asr_v4", 1)},
-        teams={},
-        images={"registries": [f"{acr}/registries/mlimages"]},
-    )
-    assert [error for error in errors(here) if "registries" in error] == []
 
 
 def test_images_that_this_program_adds_to_pods_are_allowed() -> None:

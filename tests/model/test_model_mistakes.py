@@ -5,7 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from builders import GPU, Data, errors, job, planned, server, stack, team
+from builders import GPU, Data, planned, server, stack, team
 
 from gpu_tenancy import kueue
 from gpu_tenancy.kueue import FlavorQuotas, Policy, Preemption, Quota, ResourceGroup
@@ -150,32 +150,3 @@ def test_a_ratio_looser_than_max_to_min_is_left_out_since_the_api_server_refuses
     containers = {"default": {"cpu": 2}, "defaultRequest": {"cpu": 1}, "min": {"cpu": 1}, "max": {"cpu": 2}}
     limits = planned(with_team(compute=compute, containers=containers)).teams[0].namespace.limits
     assert limits.ratio == {}
-
-
-def test_pods_without_a_class_have_the_default_one_and_are_admitted() -> None:
-    sections = with_team(compute={"priorities": ["hi"]}, serving={"s": server()})
-    sections["priorities"] = {"hi": {"value": 5, "default": True}}
-    assert errors(sections) == []
-
-
-def test_servers_of_teams_that_share_a_queue_count_together_against_its_limit() -> None:
-    sections = {"serving": {"api": server(replicas=5)}}
-    owner = team(gpus={"h100": {"guaranteed": 8}}, **sections)
-    assert errors(stack(teams={"a": owner})) == []
-    shared = stack(teams={"a": owner, "b": team(queue="a", **sections)})
-    (problem,) = errors(shared)
-    assert problem == (
-        "teams.a.serving.api.replicas: the servers on flavor h100 need 10 nvidia.com/gpu at their peak (api: 5"
-        " pods with 1 each, api: 5 pods with 1 each), which exceeds the team's limit of 8: the last pods would"
-        " stay pending; lower replicas.max or surge, or raise teams.a.gpus.h100.limit"
-    )
-
-
-def test_shared_memory_beyond_the_pods_memory_is_refused_and_within_it_is_not() -> None:
-    fits = with_team(training={"j": job(memory="64Gi", sharedMemory="32Gi")})
-    assert errors(fits) == []
-    (problem,) = errors(with_team(training={"j": job(memory="64Gi", sharedMemory="65Gi")}))
-    assert problem == (
-        "teams.a.training.j.sharedMemory: 65Gi exceeds the pod's memory (64Gi), so the pod could be OOM-killed;"
-        " lower it, or raise memory"
-    )

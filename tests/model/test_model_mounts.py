@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from builders import EXISTING, Data, errors, planned, stack, team
+from builders import EXISTING, Data, planned, stack, team
 
 from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.model.load import load
@@ -89,41 +89,6 @@ def test_a_budget_by_default_includes_the_sidecars() -> None:
     sections = mounting(of_team={"compute": {}, "quota": quota})
     assert hard(sections)["requests.cpu"] == 4000 + 4 * 250
     assert hard(sections)["requests.memory"] == 9 * GIB
-
-
-def test_a_budget_that_would_reject_the_sidecars_is_refused() -> None:
-    quota = {"cpu": {"cpu": {"guaranteed": 8}, "memory": {"guaranteed": "8Gi"}}}
-    (problem,) = errors(mounting(of_team={"quota": quota}))
-    assert problem.startswith("teams.a.compute.requests.cpu: 8 is less than the 9 cpu that the team's queues can admit")
-    assert "sidecars of datasets 1" in problem
-    assert errors(mounting("s3://corpus", of_team={"quota": quota})) == []
-
-
-def test_a_dataset_that_does_not_exist_is_refused() -> None:
-    sections = mounting()
-    sections["teams"]["a"]["training"]["train"]["datasets"] = {"corpse": "/data"}
-    (problem,) = errors(sections)
-    assert problem.startswith(
-        "teams.a.training.train.datasets.corpse: unknown dataset 'corpse' (did you mean 'corpus'?)"
-    )
-
-
-def test_another_teams_dataset_is_refused() -> None:
-    sections = mounting()
-    sections["teams"]["b"] = team(gpus={})
-    sections["datasets"] = {"corpus": {"bucket": "gs://corpus", "teams": ["b"]}}
-    (problem,) = errors(sections)
-    assert problem == (
-        "teams.a.training.train.datasets.corpus: corpus is not a dataset of team a; add a to datasets.corpus.teams, or"
-        " remove it"
-    )
-
-
-def test_two_datasets_at_one_path_are_refused() -> None:
-    sections: Data = mounting() | {"datasets": {"corpus": "gs://corpus", "more": "gs://more"}}
-    sections["teams"]["a"]["training"]["train"]["datasets"] = {"corpus": "/data", "more": "/data"}
-    (problem,) = errors(sections)
-    assert "mounts two datasets at the same path; set different paths under datasets" in problem
 
 
 def test_network_needs_of_sidecars_are_listed() -> None:

@@ -6,7 +6,7 @@ from typing import Final, cast
 
 import pytest
 import yaml
-from builders import Data, errors
+from builders import Data
 from operators_builders import STACKS, every_release, made_here, plan_of
 from operators_builders import release as release_of
 from originals import original
@@ -17,11 +17,6 @@ from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.catalogue.operators import charts, operators
 from gpu_tenancy.model.catalogue.releases import cloud_charts
 from gpu_tenancy.model.plan.needs import CONDITIONS
-
-
-def test_any_key_is_accepted_below_a_free_map() -> None:
-    free = {"controllerManager": {"nodeSelector": {"example.com/any": "thing"}, "manager": {"resources": {"x": 1}}}}
-    assert errors(made_here(operators={"kueue": {"values": free}})) == []
 
 
 @pytest.mark.parametrize(

@@ -58,14 +58,6 @@ def test_row_nobodys_gpus_are_the_roots_own() -> None:
     assert amounts(root, "a100") == (32, None, None)
 
 
-def test_row_nobodys_gpus_below_0_are_an_error() -> None:
-    teams = {name: team(gpus={"h100": {"guaranteed": 9}}) for name in ("a", "b")}
-    assert one(stack(teams=teams)) == (
-        "pools.h100.nodes: guarantees of 18 in total exceed the 16 h100 GPUs of the pools (2 nodes with 8 each):"
-        " a 9, b 9; lower a guarantee, or raise pools.h100.nodes.max"
-    )
-
-
 TREE = stack(
     cohorts={
         "org": {},
@@ -93,38 +85,6 @@ def test_row_group_has_its_minimum_less_its_childrens() -> None:
         ("speech", "research"),
         ("vision", "research"),
     ]
-
-
-def test_row_group_guaranteed_less_than_its_children_is_an_error() -> None:
-    cohorts = {"org": {}, "g": {"parent": "org", "gpus": {"h100": {"guaranteed": 4}}}}
-    problems = errors(stack(cohorts=cohorts, teams={"a": team(cohort="g", gpus={"h100": {"guaranteed": 8}})}))
-    assert problems == [
-        (
-            "cohorts.g.gpus.h100.guaranteed: 4 is less than the 8 h100 GPUs guaranteed to its children: a 8;"
-            " raise it to 8, or lower one of them"
-        )
-    ]
-
-
-def test_row_group_of_a_teams_name_counts_beside_the_team() -> None:
-    cohorts = {"org": {}, "a": {"parent": "org", "gpus": {"h100": {"guaranteed": 8}}}}
-    assert "a 8, team a 16" in one(stack(cohorts=cohorts, teams={"a": team(gpus={"h100": {"guaranteed": 16}})}))
-
-
-def test_row_group_maximum_below_its_guarantees_is_an_error() -> None:
-    cohorts = {"org": {}, "g": {"parent": "org", "gpus": {"h100": {"limit": 4}}}}
-    problem = one(stack(cohorts=cohorts, teams={"a": team(cohort="g", gpus={"h100": {"guaranteed": 8}})}))
-    assert problem.startswith(
-        "cohorts.g.gpus.h100.guaranteed: 0 is less than the 8 h100 GPUs guaranteed to its children"
-    )
-
-
-def test_row_group_bound_is_never_on_the_root() -> None:
-    root = {"org": {"gpus": {"h100": {"guaranteed": 4, "limit": 8}}}}
-    assert one(stack(cohorts=root)) == (
-        "cohorts.org.gpus: must not be set for the root cohort, whose quota is the supply of the pools; remove"
-        " it, or set it for a cohort below the root"
-    )
 
 
 @pytest.mark.parametrize(
@@ -228,16 +188,6 @@ def test_row_cpu_and_memory_of_the_stack_win() -> None:
     assert amounts(queue_of(plan, "a"), "h100", "memory") == (4 * EIGHTH, 0, None)
 
 
-def test_row_cpu_and_memory_budget_below_what_the_queue_admits_is_an_error() -> None:
-    sections = stack(pools={"h100": pool()})
-    sections["teams"]["a"]["compute"] = {"requests": {"cpu": 100}}
-    assert one(sections) == (
-        "teams.a.compute.requests.cpu: 100 is less than the 191 cpu that the team's queues can admit (h100 191),"
-        " so the quota would reject admitted pods; raise it to 191, or lower the team's limit with"
-        " teams.a.quota.<flavor>.cpu"
-    )
-
-
 def test_row_work_without_gpus_has_the_cpu_pool_first_and_no_gpu_there() -> None:
     pools = {"h100": pool(), "cpu": pool("m7i.8xlarge", 3)}
     queue = queue_of(planned(stack(pools=pools)), "a")
@@ -258,33 +208,6 @@ def test_row_cpu_flavor_with_only_cpu_set_can_borrow_memory() -> None:
     queue = queue_of(planned(sections), "a")
     assert amounts(queue, "cpu", "cpu") == (8000, 8000, None)
     assert line(queue, "cpu", "memory").borrowing_limit
-
-
-def test_row_serving_peak_beyond_the_limit_is_an_error_surge_included() -> None:
-    def serving(surge: int) -> Data:
-        spec = server(replicas={"min": 1, "max": 8}, surge=surge)
-        return stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, serving={"s": spec})})
-
-    assert errors(serving(0)) == []
-    assert one(serving(1)) == (
-        "teams.a.serving.s.replicas: the servers on flavor h100 need 9 nvidia.com/gpu at their peak (s: 8 + 1"
-        " surge pods with 1 each), which exceeds the team's limit of 8: the last pods would stay pending; lower"
-        " replicas.max or surge, or raise teams.a.gpus.h100.limit"
-    )
-
-
-def test_row_serving_peak_within_a_limit_that_others_never_leave_is_an_error() -> None:
-    sections = stack(
-        pools=L4,
-        teams={
-            "keeps": team(gpus={"l4": {"guaranteed": 50}}, lends=False),
-            "wants": team(
-                gpus={"l4": {"guaranteed": 0, "limit": 64}}, serving={"s": server(replicas={"min": 1, "max": 20})}
-            ),
-        },
-    )
-    assert "teams.wants.serving.s.replicas: the servers on flavor l4 need 20 nvidia.com/gpu" in one(sections)
-    assert "the team can never get more than 14" in one(sections)
 
 
 def test_row_serving_pods_carry_the_queues_name_and_the_priority_of_the_team() -> None:
@@ -308,28 +231,6 @@ def test_row_volcano_is_taken_off_before_the_queues_share_the_rest() -> None:
     assert gangs.capability == {"cpu": 4 * 23875, "memory": 4 * EIGHTH, GPU: 4}
     assert line(cohort_of(plan, "org"), "h100").nominal == 0
     assert line(cohort_of(plan, "org"), "h100", "cpu").nominal == 0
-
-
-def test_row_volcano_leaves_less_to_promise() -> None:
-    teams = {"a": team(gangs={"h100": {"guaranteed": 4}}), "b": team(gpus={"h100": {"guaranteed": 13}})}
-    assert one(stack(teams=teams)) == (
-        "teams.b.gpus.h100.guaranteed: 13 exceeds the 12 h100 GPUs of the pools (2 nodes with 8 each, minus 4"
-        " for Volcano gangs); lower it, or raise pools.h100.nodes.max"
-    )
-
-
-def test_row_volcano_beyond_the_supply_is_an_error() -> None:
-    assert one(stack(teams={"a": team(gangs={"h100": {"guaranteed": 20}})})) == (
-        "teams.a.gangs.h100: gangs with 20 in total exceed the 16 h100 GPUs of the pools (2 nodes with 8 each):"
-        " a 20; lower them, or raise pools.h100.nodes.max"
-    )
-
-
-def test_row_volcano_has_no_gpus_of_a_pool_of_cpus() -> None:
-    assert one(stack(teams={"a": team(gangs={"cpu": {"guaranteed": 4}})})) == (
-        "teams.a.gangs.cpu: sets GPUs of flavor cpu, which has none; remove guaranteed and limit, and set cpu"
-        " and memory"
-    )
 
 
 SCALES = {"h100": pool(nodes={"min": 1, "max": 4})}

@@ -3,7 +3,6 @@
 import re
 from typing import Any
 
-import pytest
 from builders import Data, errors, pool, server, stack, team
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,28 +39,6 @@ def test_a_rate_is_exact() -> None:
         "10,000/s",
         "0.001/s",
     ]
-
-
-@pytest.mark.parametrize(
-    ("load", "fields", "max_replicas"),
-    [
-        ({"headroom": "none"}, {}, 46),
-        # 44 replicas, and the three that a node can have of 47 on 16 nodes; those of the surge are on top.
-        ({"rate": "9680/s"}, {"surge": 2}, 47),
-        # Each node has one replica, of four GPUs.
-        ({"rate": "1500/s"}, {"gpus": 4}, 8),
-        # A group of two nodes, of which a lost node takes one.
-        ({"rate": "660/s"}, {"gpus": 4, "nodes": 2}, 4),
-    ],
-)
-def test_the_least_replicas_that_carry_a_load_are_accepted_and_fewer_are_not(
-    load: Data, fields: Data, max_replicas: int
-) -> None:
-    own = {**fields, "replicas": {"min": 1, "max": max_replicas}}
-    assert errors(serving(load=load, **own)) == []
-    own["replicas"] = {"min": 1, "max": max_replicas - 1}
-    (problem,) = errors(serving(load=load, **own))
-    assert f"raise it to {max_replicas}" in problem
 
 
 @given(

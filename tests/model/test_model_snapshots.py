@@ -79,24 +79,6 @@ def test_cron_jobs_of_all_teams_have_names_of_their_own_that_are_short_enough() 
     assert max(map(len, names)) <= 52
 
 
-@pytest.mark.parametrize(
-    ("schedule", "rule"),
-    [
-        ("0 3 * *", "is not a schedule; set minute, hour, day, month and weekday"),
-        ("@daily", "is not a schedule"),
-        ("60 3 * * *", "has 60 as minute; set *, or numbers, ranges and steps from 0 to 59"),
-        ("0 5-3 * * *", "has 5-3 as hour"),
-        ("0 3 * * 7", "has 7 as weekday"),
-        ("0 */0 * * *", "has */0 as hour"),
-        ("0 3 * JAN *", "has JAN as month"),
-        ("0 $(id) * * *", "has $(id) as hour"),
-    ],
-)
-def test_an_invalid_schedule_is_an_error(schedule: str, rule: str) -> None:
-    (problem,) = errors(with_snapshots(snapshots=schedule))
-    assert problem.startswith(f"{PLACE}: {schedule} {rule}")
-
-
 @pytest.mark.parametrize("schedule", ["*/15 * * * *", "0,30 8-18/2 * * 1-5", "0 3 1 1,7 *"])
 def test_lists_ranges_and_steps_are_schedules(schedule: str) -> None:
     assert planned(with_snapshots(snapshots=schedule)).teams[0].snapshots[0].schedule == schedule
@@ -116,16 +98,6 @@ def test_a_class_that_is_not_made_here_must_be_named() -> None:
     assert (taken.snapshot_class, taken.keep, taken.kept) == ("csi", 2, False)
     assert made.snapshots
     assert made.snapshots.classes == ()
-
-
-def test_a_class_beside_the_one_that_is_made_is_refused() -> None:
-    (problem,) = errors(with_snapshots(snapshots={"schedule": NIGHTLY, "class": "csi"}))
-    assert problem == f"{PLACE}.class: csi is set, but a VolumeSnapshotClass is made for EBS gp3; remove it"
-
-
-def test_an_existing_cluster_must_have_the_snapshot_controller() -> None:
-    (problem,) = errors(with_snapshots(existing(), {"schedule": NIGHTLY, "class": "csi"}))
-    assert problem.startswith("cluster.provides: does not include volumeSnapshots, which snapshots of storage need")
 
 
 def test_snapshots_of_a_driver_that_takes_none_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from builders import AKS, EKS, EXISTING, Data, errors, job, planned, pool, server, stack, team
+from builders import EKS, Data, job, planned, pool, server, stack, team
 
 OWN: Data = {"block": "example.com/block", "rack": "example.com/rack"}
 REQUIRED = "kueue.x-k8s.io/podset-required-topology"
@@ -95,50 +95,3 @@ def test_a_role_without_gpus_runs_on_any_nodes() -> None:
     roles: Data = {"driver": {"gpus": 0}, "worker": {}}
     expected = {"driver": {UNCONSTRAINED: "true"}, "worker": {REQUIRED: "example.com/rack"}}
     assert roles_of(framework="jobset", roles=roles) == expected
-
-
-def test_roles_that_kueue_cannot_place_together_are_refused() -> None:
-    roles = {"driver": {"pods": 2}, "worker": {"pods": 2}}
-    of_job: Data = {"image": "registry.example.com/train:1", "framework": "jobset", "gpus": 4, "roles": roles}
-    own = team(gpus={"h100": {"guaranteed": 16}}, training={"fit": {**of_job, "together": "rack"}})
-    (problem,) = errors(stack(pools={"h100": pool(topology=OWN)}, teams={"a": own}))
-    assert problem == (
-        "teams.a.training.fit.together: rack Kueue places two roles of one flavor together, of which one has one pod,"
-        " but the job has driver, worker; remove together, or change roles"
-    )
-
-
-def test_an_elastic_job_may_be_larger_than_a_node_if_its_least_pods_are_not() -> None:
-    assert errors(sections(together="node", workers={"min": 2, "max": 4})) == []
-
-
-def test_a_preferred_node_may_be_too_small() -> None:
-    assert errors(sections(together={"preferred": "node"}, workers=3)) == []
-
-
-def test_nodes_that_only_an_autoscaler_would_add_are_refused() -> None:
-    cluster = {**EXISTING, "autoscaler": True}
-    grows = {**sections(of_pool={"nodes": {"min": 1, "max": 4}}), "cluster": cluster}
-    (problem,) = errors(grows)
-    assert problem == (
-        "pools.h100.topology: Kueue admits pods only to nodes that exist, so the autoscaler would never add the other 3"
-        " nodes; set pools.h100.nodes to one number, use queued capacity, or remove topology"
-    )
-
-
-def test_pools_of_one_flavor_have_one_topology() -> None:
-    pools = {"one": pool(flavor="h100", topology=OWN), "two": pool(flavor="h100")}
-    (problem,) = errors(stack(pools=pools))
-    assert problem.startswith("pools.two.topology: differs from that of pool one of the same flavor;")
-
-
-def test_a_flavor_without_node_labels_cannot_have_a_topology() -> None:
-    pools = {"cpu": pool("m7i.8xlarge", 3, topology="node")}
-    (problem,) = errors(stack(pools=pools, teams={}))
-    assert problem.startswith("pools.cpu.topology: Kueue requires a node label of flavor cpu")
-
-
-def test_aks_names_no_labels() -> None:
-    pools = {"big": pool("Standard_ND96isr_H100_v5", topology="cloud")}
-    (problem,) = errors(stack(cluster=AKS, pools=pools, teams={}))
-    assert problem.startswith("pools.big.topology: AKS sets no known labels of blocks and racks")
