@@ -47,47 +47,7 @@ def limited(gpus: int) -> Any:
     return spec
 
 
-def before(gpus: int) -> Any:
-    """A pod with an init container that ends before the others start."""
-    return pod_of(1, initContainers=[{**pod_of(gpus)["containers"][0], "name": "before"}])
-
-
-def device(name: str, number: str = "1") -> Any:
-    """A pod with another device."""
-    spec = pod_of(0)
-    for amounts in spec["containers"][0]["resources"].values():
-        amounts[name] = number
-    return spec
-
-
 MANY = "requests 16 nvidia.com/gpu in one pod, but the largest node has 8"
-
-
-@pytest.mark.parametrize(
-    ("attempt", "words", "twin"),
-    {
-        "GPUs of an init container": (before(16), MANY, before(8)),
-        "GPUs as limits only": (limited(16), MANY, limited(8)),
-        "a device that no queue has": (
-            device("example.com/fpga"),
-            "requests example.com/fpga in container c, which no queue has, so it would be pending for ever; request",
-            device("rdma/hca"),
-        ),
-        "none of a device that no queue has": (
-            device("example.com/fpga"),
-            "requests example.com/fpga in container c",
-            device("example.com/fpga", "0"),
-        ),
-        "a container without GPUs counts as none": (
-            pod_of(9),
-            "requests 9 nvidia.com/gpu in one pod",
-            pod_of(8, containers=[*pod_of(8)["containers"], asking()]),
-        ),
-    }.values(),
-)
-def test_amounts_up_to_the_largest_node_are_admitted(tenant: Person, attempt: Any, words: str, twin: Any) -> None:
-    assert words in tenant.refusal(job(EXPERIMENTS, EXPERIMENTS, attempt))
-    assert not tenant.refusal(job(EXPERIMENTS, EXPERIMENTS, twin))
 
 
 def test_gpus_that_are_requests_only_are_counted(tenant: Person) -> None:
@@ -194,76 +154,6 @@ def test_a_request_as_large_as_the_default_limit_is_admitted(tenant: Person) -> 
         job(RESEARCH, RESEARCH, bounded(cpu=("3", None)))
     )
     assert not tenant.refusal(job(RESEARCH, RESEARCH, bounded(cpu=("2", None))))
-
-
-def amounts(requests: Any, limits: Any, *, pod_level: Any = None, beside: Any = None) -> Any:
-    """A pod with these resources in one container, of itself, and in a container beside."""
-    spec = pod_of(0, **({"resources": pod_level} if pod_level else {}))
-    spec["containers"] = [
-        {"name": name, "image": "a:1", "resources": resources}
-        for name, resources in (("c", {"requests": requests, "limits": limits}), ("beside", beside))
-        if resources is not None
-    ]
-    return spec
-
-
-def of_pod(limit: str, name: str = "memory") -> Any:
-    return {"limits": {name: limit}}
-
-
-LARGEST = "in container c, but the maximum of LimitRange containers is"
-LOOSE = "but the maximum ratio in this namespace is"
-WITHIN: dict[str, tuple[Any, str, Any]] = {
-    "a limit": (
-        amounts({"cpu": "33"}, {"cpu": "33"}),
-        f"sets limits.cpu: 33 {LARGEST} 32",
-        amounts({"cpu": "32"}, {"cpu": "32"}),
-    ),
-    "a request without a limit": (
-        amounts({"memory": "129Gi"}, {}),
-        f"sets requests.memory: 129Gi {LARGEST} 128Gi",
-        amounts({"memory": "8Gi"}, {}),
-    ),
-    "the largest request without a limit": (
-        amounts({"memory": "128Gi"}, {}),
-        "sets no limit of memory for a request of 128Gi in container c",
-        amounts({"memory": "128Gi"}, {"memory": "128Gi"}),
-    ),
-    "a small request": (
-        amounts({"cpu": "99m"}, {"cpu": "99m"}),
-        "sets requests.cpu: 99m in container c, but the minimum of LimitRange containers is 100m",
-        amounts({"cpu": "100m"}, {"cpu": "100m"}),
-    ),
-    "CPUs": (
-        amounts({"cpu": "1"}, {"cpu": "2500m"}),
-        f"limits cpu to 2500m for a request of 1 in container c, {LOOSE} 2",
-        amounts({"cpu": "1"}, {"cpu": "2"}),
-    ),
-    "memory": (
-        amounts({"memory": "1Gi"}, {"memory": "3100Mi"}),
-        f"limits memory to 3100Mi for a request of 1Gi in container c, {LOOSE} 3",
-        amounts({"memory": "1Gi"}, {"memory": "3Gi"}),
-    ),
-    "memory of the whole pod": (
-        amounts({"memory": "1Gi"}, {"memory": "2Gi"}, pod_level=of_pod("5Gi"), beside={"limits": {"memory": "512Mi"}}),
-        f"limits memory of the whole pod to 5Gi for what its containers request, {LOOSE} 3",
-        amounts({"memory": "1Gi"}, {"memory": "2Gi"}, pod_level=of_pod("4Gi"), beside={"limits": {"memory": "512Mi"}}),
-    ),
-    "CPUs of the whole pod": (
-        amounts({"cpu": "1"}, {"cpu": "2"}, pod_level=of_pod("3", "cpu"), beside={}),
-        f"limits cpu of the whole pod to 3 for what its containers request, {LOOSE} 2",
-        # It requests what it limits.
-        amounts({}, {}, pod_level=of_pod("3", "cpu")),
-    ),
-}
-"""What is outside of the LimitRange of ml-research or of its ratio, and what is just inside."""
-
-
-@pytest.mark.parametrize("name", WITHIN)
-def test_amounts_are_within_the_limit_range_before_a_job_is_queued(tenant: Person, name: str) -> None:
-    attempt, words, twin = WITHIN[name]
-    assert words in tenant.refusal(job(RESEARCH, RESEARCH, attempt))
-    assert not tenant.refusal(job(RESEARCH, RESEARCH, twin))
 
 
 def test_a_deprecated_field_names_a_service_account_too(member: Any) -> None:

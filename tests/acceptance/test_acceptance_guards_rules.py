@@ -97,24 +97,6 @@ def test_no_gpus_need_neither_queue_nor_toleration(tenant: Person) -> None:
     assert not tenant.refusal(job(EXPERIMENTS, None, with_amounts("limits", "requests", gpus="0", tolerations=[])))
 
 
-@pytest.mark.parametrize(
-    ("tolerations", "tolerated"),
-    [
-        ([{**TOLERATION, "key": "dedicated"}], False),
-        ([{**TOLERATION, "effect": "NoExecute"}], False),
-        ([{**TOLERATION, "operator": "Equal", "value": "other"}], False),
-        ([{**TOLERATION, "operator": "Equal", "value": "present"}], True),
-        ([{"key": GPU, "operator": "Exists"}], True),
-        ([{**TOLERATION, "key": "dedicated"}, TOLERATION], True),
-    ],
-)
-def test_a_toleration_has_the_key_the_value_and_the_effect_of_the_taint(
-    tenant: Person, tolerations: Any, *, tolerated: bool
-) -> None:
-    message = tenant.refusal(job(RESEARCH, RESEARCH, pod_of(tolerations=tolerations)))
-    assert message == "" if tolerated else f"requests {GPU} but does not tolerate taint {GPU}" in message
-
-
 @pytest.mark.parametrize("at", ["patches", "jobs"])
 def test_one_of_several_parts_of_a_runtime_has_the_gpus(tenant: Person, at: str) -> None:
     training = train_job(RESEARCH, RESEARCH)
@@ -153,74 +135,6 @@ def test_a_gpu_of_zero_is_none_and_a_claim_of_a_device_is_one(tenant: Person) ->
     spec["containers"][0]["resources"]["limits"][GPU] = "0"
     assert "requests no GPU" in tenant.refusal(job(RESEARCH, RESEARCH, spec))
     assert NO_QUEUE in tenant.refusal(job(RESEARCH, None, CLAIMING))
-
-
-SIDECAR = {**pod_of(4)["containers"][0], "name": "beside", "restartPolicy": "Always"}
-REFUSED: list[tuple[Any, str]] = [
-    # Schedulers that no queue knows.
-    (
-        pod(RESEARCH, None, pod_of(0, schedulerName="mine")),
-        (
-            "sets schedulerName mine, which is not allowed in this namespace; set default-scheduler or volcano, or"
-            " remove it"
-        ),
-    ),
-    (
-        job(EXPERIMENTS, EXPERIMENTS, pod_of(schedulerName="volcano")),
-        "sets schedulerName volcano, which is not allowed in this namespace; set default-scheduler, or remove it",
-    ),
-    (
-        pod(RESEARCH, None, pod_of(0, nodeName="l4-0")),
-        "sets nodeName l4-0, which bypasses schedulers and taints; remove it and use nodeSelector",
-    ),
-    (
-        gang(RESEARCH, "ml-research-l4", pod_of(0), schedulerName="mine"),
-        "sets schedulerName mine, which is not allowed in this namespace",
-    ),
-    # Priority classes that the namespace may not name, before a queue admits them.
-    (
-        job(RESEARCH, RESEARCH, pod_of(priorityClassName="system-cluster-critical")),
-        (
-            "uses priority class system-cluster-critical, which is not allowed in this namespace; set one of"
-            " ml-critical, ml-high, ml-low"
-        ),
-    ),
-    (
-        job(PRODUCTION, PRODUCTION, pod_of(priorityClassName="ml-low")),
-        "uses priority class ml-low, which is not allowed in this namespace; set one of ml-critical, ml-high",
-    ),
-    (
-        job(PRODUCTION, PRODUCTION),
-        (
-            "sets no priority class, which the quota of this namespace requires; set priorityClassName: ml-critical or"
-            " ml-high"
-        ),
-    ),
-    (
-        gang(RESEARCH, "ml-research-l4", priorityClassName="theirs"),
-        "uses priority class theirs, which is not allowed in this namespace",
-    ),
-    # More GPUs in one pod than any node has, or in one container than the team may have.
-    (
-        job(EXPERIMENTS, EXPERIMENTS, pod_of(16)),
-        "requests 16 nvidia.com/gpu in one pod, but the largest node has 8; use more pods with 8 or fewer each",
-    ),
-    (job(RESEARCH, RESEARCH, pod_of(9)), "requests 9 nvidia.com/gpu in one pod, but the largest node has 8"),
-    (train_job(RESEARCH, RESEARCH, 16), "requests 16 nvidia.com/gpu in one pod"),
-    (job(EXPERIMENTS, EXPERIMENTS, pod_of(5, initContainers=[SIDECAR])), "requests 9 nvidia.com/gpu in one pod"),
-    (
-        job(PRODUCTION, PRODUCTION, pod_of(6, priorityClassName="ml-high")),
-        (
-            "requests 6 nvidia.com/gpu in container c, but the maximum of a container in this namespace is 4; use more"
-            " pods with 4 or fewer each"
-        ),
-    ),
-]
-
-
-@pytest.mark.parametrize(("manifest", "words"), REFUSED)
-def test_work_that_breaks_a_rule_is_refused(tenant: Person, manifest: Any, words: str) -> None:
-    assert words in tenant.refusal(manifest)
 
 
 def test_the_queues_own_class_is_bound_likewise(tenant: Person) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -38,18 +38,27 @@ TABLE: dict[str, dict[str, Data]] = yaml.safe_load(
 )
 
 
+def _named(value: Any, usual: str) -> Data:
+    """A value by name: a mapping, or one value under the usual name."""
+    return cast("Data", value) if isinstance(value, dict) else {usual: value}
+
+
 def _groups(quota: Any) -> tuple[ResourceGroup, ...]:
-    by_flavor: Data = quota if isinstance(quota, dict) else {"a100": quota}
-    return (ResourceGroup(tuple(FlavorQuotas(flavor, _resources(own)) for flavor, own in by_flavor.items())),)
+    flavors = _named(quota, "a100").items()
+    return (ResourceGroup(tuple(FlavorQuotas(flavor, _resources(own)) for flavor, own in flavors)),)
 
 
 def _resources(quota: Any) -> dict[str, Quota]:
-    by_resource: Data = quota if isinstance(quota, dict) else {GPU: quota}
-    return {name: Quota(*(own if isinstance(own, list) else [own])) for name, own in by_resource.items()}
+    return {name: _quota(own) for name, own in _named(quota, GPU).items()}
+
+
+def _quota(own: Any) -> Quota:
+    return Quota(*cast("list[int]", own)) if isinstance(own, list) else Quota(own)
 
 
 def _queue(name: str, own: Any) -> ClusterQueue:
-    data: Data = own if isinstance(own, dict) and "quota" in own else {"quota": own}
+    data = _named(own, "quota")
+    data = data if "quota" in data else {"quota": own}
     borrow = data.get("borrow")
     borrowing = None if borrow is None else BorrowWithinCohort(borrow if isinstance(borrow, int) else None)
     return ClusterQueue(

@@ -2,9 +2,9 @@
 
 import re
 
-from builders import Data, errors, planned
+from builders import Data, errors, patched, planned
 from repository import ROOT
-from test_model_refused import base, patched
+from test_model_refused import base
 
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import WayIn, outlook

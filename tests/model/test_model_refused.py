@@ -1,23 +1,13 @@
 """Stacks that are refused with their errors, and those that are accepted: `refused.yaml`."""
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import yaml
-from builders import PROVIDED, Data, errors
+from builders import PROVIDED, Data, errors, patched
 
 TABLE = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text(encoding="utf-8"))
-
-
-def patched(target: Any, patch: Any) -> Any:
-    """A JSON merge patch: https://www.rfc-editor.org/rfc/rfc7386."""
-    if not isinstance(patch, dict):
-        return patch
-    merged: Data = {**target} if isinstance(target, dict) else {}
-    for key, value in cast("Data", patch).items():
-        merged[key] = patched(merged.get(key), value)
-    return {key: value for key, value in merged.items() if value is not None}
 
 
 def base(name: str) -> Data:
