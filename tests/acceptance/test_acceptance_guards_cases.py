@@ -77,7 +77,7 @@ def _scaled_job() -> Any:
 
 
 def _replication_controller() -> Any:
-    found = {**replicas("ReplicaSet", RESEARCH, RESEARCH), "apiVersion": "v1", "kind": "ReplicationController"}
+    found: Any = {**replicas("ReplicaSet", RESEARCH, RESEARCH), "apiVersion": "v1", "kind": "ReplicationController"}
     return {**found, "spec": {"template": found["spec"]["template"]}}
 
 

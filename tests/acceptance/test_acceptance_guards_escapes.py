@@ -110,9 +110,7 @@ RAY = " of each pod template with GPUs"
 
 
 @pytest.mark.parametrize("make", [ray_cluster, ray_job, pytorch_job])
-def test_kinds_of_operators_that_kueue_does_not_queue_have_the_queue_on_their_pods(
-    foreign: None, tenant: Person, make: Callable[..., Any]
-) -> None:
+def test_unqueued_kinds_have_the_queue_on_their_pods(foreign: None, tenant: Person, make: Callable[..., Any]) -> None:
     assert foreign is None
     for attempt in (make(RESEARCH, None), make(RESEARCH, RESEARCH)):
         assert f"{NO_QUEUE} under metadata.labels{RAY}" in tenant.refusal(attempt)
@@ -169,9 +167,7 @@ def alone(place: str = " in container c") -> str:
     ],
     ids=["containers", "init containers", "sidecars"],
 )
-def test_gpus_as_limits_alone_are_refused_in_every_kind_that_kueue_counts_by_its_template(
-    tenant: Person, spec: Any, container: str
-) -> None:
+def test_gpus_as_limits_alone_are_refused_in_templates(tenant: Person, spec: Any, container: str) -> None:
     counted = replicas("StatefulSet", RESEARCH, RESEARCH, spec=spec)
     for attempt in (job(RESEARCH, RESEARCH, spec), job_set(RESEARCH, RESEARCH, spec), counted):
         assert alone(f" in container {container}") in tenant.refusal(attempt)
@@ -283,7 +279,7 @@ def workload(name: str = "w", **spec: Any) -> Any:
     }
 
 
-def test_workloads_are_kueues_own_but_for_whether_they_are_active(cluster: Cluster, tenant: Person) -> None:
+def test_only_spec_active_of_workloads_can_be_changed(cluster: Cluster, tenant: Person) -> None:
     words = "creates a Workload, which only Kueue may create; create a Job with the queue label"
     assert words in tenant.refusal(workload())
     own = workload("own")
@@ -377,9 +373,7 @@ def test_policies_of_network_plugins_are_the_platforms(
         ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
     ],
 )
-def test_an_owner_whose_children_kueue_leaves_alone_is_not_the_tenants_to_write(
-    tenant: Person, api: str, kind: str
-) -> None:
+def test_tenants_cannot_forge_owners_that_kueue_skips(tenant: Person, api: str, kind: str) -> None:
     owner = {"apiVersion": api, "kind": kind, "name": "x", "uid": "1", "controller": True}
     for attempt in (
         job(RESEARCH, RESEARCH, ownerReferences=[owner]),
@@ -413,7 +407,7 @@ def test_children_of_an_unevaluated_kind_are_evaluated(cluster: Cluster, door: D
         assert not volcano.refusal(of_queued)
 
 
-def test_the_class_of_a_teams_own_is_all_that_it_may_name_in_every_template(tenant: Person) -> None:
+def test_priority_classes_are_judged_in_every_template(tenant: Person) -> None:
     sets = job_set(PRODUCTION, PRODUCTION, pod_of(1, priorityClassName="ml-high"))
     assert not tenant.refusal(sets)
     inside: Any = sets["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
@@ -421,7 +415,7 @@ def test_the_class_of_a_teams_own_is_all_that_it_may_name_in_every_template(tena
     assert "uses priority class ml-low, which is not allowed in this namespace" in tenant.refusal(sets)
 
 
-def test_every_pod_names_a_class_that_a_quota_requires_but_those_of_a_runtime(tenant: Person) -> None:
+def test_pods_name_the_class_that_a_quota_requires(tenant: Person) -> None:
     sets = job_set(PRODUCTION, PRODUCTION, pod_of(1, priorityClassName="ml-high"))
     (other,) = job_set(PRODUCTION, PRODUCTION)["spec"]["replicatedJobs"]
     sets["spec"]["replicatedJobs"].append({**other, "name": "other"})

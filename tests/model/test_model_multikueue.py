@@ -109,7 +109,7 @@ def test_jobs_of_a_manager_are_left_to_multikueue(tmp_path: Path) -> None:
     assert (CONTROLLER, CHECK) == ("kueue.x-k8s.io/multikueue", "gpu-tenancy-multikueue")
 
 
-def test_train_jobs_of_a_manager_name_runtimes_that_its_workers_have(tmp_path: Path) -> None:
+def test_train_jobs_of_a_manager_name_runtimes_of_workers(tmp_path: Path) -> None:
     stacks = Stacks(tmp_path, **trained({one: job(framework=one, priority="high") for one in ("jax", "pytorch")}))
     named = {found.runtime for found in stacks.plan("hub").teams[0].jobs}
     assert named == {"jax-distributed-high", "torch-distributed-high"}
@@ -128,7 +128,7 @@ def test_flavors_of_a_manager_have_the_racks_of_its_workers(cloud: Data, tmp_pat
     assert near.pod.topology == {"kueue.x-k8s.io/podset-required-topology": "example.com/rack"}
 
 
-def test_the_rights_of_a_manager_have_no_wildcard_and_only_kinds_that_run(tmp_path: Path) -> None:
+def test_managers_have_no_wildcard_rights(tmp_path: Path) -> None:
     stacks = Stacks(tmp_path)
     access = stacks.plan("west").manager
     assert access
@@ -182,10 +182,7 @@ def test_the_rights_of_a_manager_have_no_wildcard_and_only_kinds_that_run(tmp_pa
             "teams.a.training.x.retries: has no effect: a TrainJob that MultiKueue dispatches",
         ),
         (
-            {
-                "west": worker(pools=placed("example.com/rack")),
-                "east": worker(pools=placed("example.com/other")),
-            },
+            {"west": worker(pools=placed("example.com/rack")), "east": worker(pools=placed("example.com/other"))},
             "pools.west-h100.topology: differs from that of pool east-h100 of the same flavor;",
         ),
         (

@@ -1,14 +1,16 @@
-"""What tutorials get wrong and an API server, Kueue or a scheduler rejects, or ignores in silence."""
+"""Quotas and limits of namespaces, counts of objects, and plans that an API server would reject."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from builders import GPU, Data, planned, server, stack, team
+from builders import GPU, Data, job, planned, pool, server, stack, team
 
 from gpu_tenancy import kueue
 from gpu_tenancy.kueue import FlavorQuotas, Policy, Preemption, Quota, ResourceGroup
+from gpu_tenancy.model.kinds import kinds
+from gpu_tenancy.model.plan.counts import DEFAULTS, WORKLOADS
 from gpu_tenancy.model.plan.namespaces import LimitRange, PriorityScope, ResourceQuota
 from gpu_tenancy.model.plan.queues import ClusterQueue, checked_cohort
 from gpu_tenancy.model.plan.workloads import Scaling
@@ -95,7 +97,7 @@ def test_a_piece_of_a_plan_that_makes_the_mistake_is_refused(make: Callable[[], 
     assert str(caught.value) == message
 
 
-def test_a_fixed_number_of_replicas_and_an_autoscaler_exclude_each_other_in_a_plan() -> None:
+def test_replicas_and_autoscaler_exclude_each_other() -> None:
     (plan,) = planned(with_team(serving={"s": server(replicas={"min": 1, "max": 2})})).teams[0].servers
     with pytest.raises(ValueError, match="set exactly one"):
         replace(plan, replicas=2)
@@ -117,7 +119,7 @@ def test_the_bound_of_gpus_gives_none_to_pods_that_ask_for_none() -> None:
     assert (limits.max[GPU], limits.default[GPU], limits.default_request[GPU]) == (8, 0, 0)
 
 
-def test_without_a_bound_of_gpus_a_namespace_has_no_default_that_a_queue_could_take_for_a_request() -> None:
+def test_no_default_of_gpus_without_a_bound() -> None:
     limits = planned(with_team()).teams[0].namespace.limits
     assert GPU not in {*limits.max, *limits.default, *limits.default_request}
 
@@ -138,15 +140,74 @@ def test_a_budget_of_requests_and_limits_bounds_the_ratio() -> None:
         {},
     ],
 )
-def test_the_defaults_of_a_container_lie_within_its_bounds_as_the_api_server_demands(containers: Data) -> None:
+def test_container_defaults_lie_within_bounds(containers: Data) -> None:
     limits = planned(with_team(containers=containers)).teams[0].namespace.limits
     for resource in ("cpu", "memory"):
         least, most = limits.min.get(resource, 0), limits.max.get(resource, 2**62)
         assert least <= limits.default_request[resource] <= limits.default[resource] <= most
 
 
-def test_a_ratio_looser_than_max_to_min_is_left_out_since_the_api_server_refuses_it() -> None:
+def test_a_ratio_beyond_max_to_min_is_left_out() -> None:
     compute = {"requests": {"cpu": 300}, "limits": {"cpu": 900}}
     containers = {"default": {"cpu": 2}, "defaultRequest": {"cpu": 1}, "min": {"cpu": 1}, "max": {"cpu": 2}}
     limits = planned(with_team(compute=compute, containers=containers)).teams[0].namespace.limits
     assert limits.ratio == {}
+
+
+# Counts of objects.
+
+GUARANTEE: Data = {"h100": {"guaranteed": 8}}
+
+
+def counts_of(sections: Data, name: str = "a") -> dict[str, int]:
+    namespace = next(made.namespace for made in planned(sections).teams if made.namespace.name == name)
+    return dict(namespace.quotas[0].hard)
+
+
+def test_teams_have_counts_of_every_kind_that_runs() -> None:
+    jobs = {
+        "t": job(framework="pytorch", workers=2),
+        "s": job(framework="jobset"),
+        "r": job(framework="ray", command=["true"]),
+    }
+    groups = {"g": server(nodes=2, gpus=1)}
+    counts = counts_of(stack(teams={"a": team(gpus=GUARANTEE, training=jobs, serving=groups)}))
+    assert {key: counts[key] for key in DEFAULTS if key != "jobs"} == {k: v for k, v in DEFAULTS.items() if k != "jobs"}
+    installed = {None, "trainer", "kuberay", "lws"}
+    own = {"", "apps", "batch"}
+    expected = {
+        f"count/{kind.resource}"
+        for kind in kinds().values()
+        if kind.guarded
+        and kind.resource != "pods"
+        and kind.operator in installed
+        and (kind.operator or kind.group in own)
+    }
+    assert {name for name in counts if name.startswith("count/")} == {*expected, WORKLOADS}
+    assert {
+        "count/jobs.batch",
+        "count/jobsets.jobset.x-k8s.io",
+        "count/leaderworkersets.leaderworkerset.x-k8s.io",
+    } <= expected
+
+
+def test_kinds_of_operators_that_do_not_run_are_not_counted() -> None:
+    off = {"trainer": {"install": "off"}, "kuberay": {"install": "off"}, "lws": {"install": "off"}}
+    counts = counts_of(stack(operators=off))
+    groups = {name.partition(".")[2] for name in counts if name.startswith("count/")}
+    assert groups == {"", "apps", "batch", "kueue.x-k8s.io"}
+
+
+def test_workloads_are_counted_as_all_kinds_and_pods() -> None:
+    counts = counts_of(stack(teams={"a": team(gpus=GUARANTEE, objects={"jobs": 7, "pods": 20})}))
+    of_kinds = {name: count for name, count in counts.items() if name.startswith("count/") and name != WORKLOADS}
+    assert counts[WORKLOADS] == 7 * len(of_kinds) + counts["pods"]
+    assert of_kinds["count/deployments.apps"] == of_kinds["count/cronjobs.batch"] == 7
+    assert of_kinds["count/jobs.batch"] == of_kinds["count/statefulsets.apps"] == 27, "controllers create them too"
+
+
+def test_default_counts_fit_the_stack_twice() -> None:
+    pools = {"cpu": pool("m7i.8xlarge", 500)}
+    many = server(gpus=0, replicas=4000, cpu=1, memory="1Gi")
+    sections = stack(pools=pools, teams={"a": team(quota={"cpu": {"cpu": {"guaranteed": 8000}}}, serving={"s": many})})
+    assert counts_of(sections)["pods"] == 8000

@@ -1,24 +1,16 @@
-"""Each row of the quota model is a test here, and its name says which."""
+"""Each row of the quota model, and its worked example."""
+
+from functools import cache
 
 import pytest
-from builders import (
-    GPU,
-    Data,
-    amounts,
-    cohort_of,
-    errors,
-    job,
-    line,
-    planned,
-    pool,
-    queue_of,
-    server,
-    stack,
-    team,
-)
+from builders import GPU, Data, amounts, cohort_of, errors, job, line, planned, pool, queue_of, server, stack, team
+from repository import ROOT
 
-from gpu_tenancy.model.plan import Plan
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.namespaces import PriorityScope, ResourceQuota
+from gpu_tenancy.model.plan.rollouts import Rollout
+from gpu_tenancy.model.source import read_file
 
 GIB = 2**30
 L4 = {"cpu": pool("m7i.8xlarge", 3), "l4": pool("g6.12xlarge", 16)}
@@ -102,7 +94,7 @@ def test_row_team_that_must_never_lend(sections: Data, lending: int | None) -> N
     assert amounts(queue_of(plan, "a"), "h100") == (8, 0, lending)
 
 
-def test_row_namespace_quota_is_all_limits_of_a_resource_and_its_gangs() -> None:
+def test_row_namespace_quota_is_the_sum_of_limits_and_gangs() -> None:
     plan = planned(
         stack(
             teams={
@@ -116,7 +108,7 @@ def test_row_namespace_quota_is_all_limits_of_a_resource_and_its_gangs() -> None
     assert quotas(plan)["budget"].hard[f"requests.{GPU}"] == 8 + 3 + 2
 
 
-def test_row_namespace_quota_has_a_line_for_each_kind_of_partition_and_0_for_those_of_others() -> None:
+def test_row_namespace_quota_has_a_line_for_each_partition() -> None:
     def cut(profile: str) -> Data:
         return pool("p4de.24xlarge", 1, sharing={"mig": {"profile": profile}}, labels={"cut": profile})
 
@@ -134,7 +126,7 @@ def test_row_namespace_quota_has_a_line_for_each_kind_of_partition_and_0_for_tho
     }
 
 
-def test_row_waiting_pods_have_room_in_the_namespace_quota_and_no_more_quota_in_the_queue() -> None:
+def test_row_waiting_pods_count_in_the_namespace_quota_only() -> None:
     compute = {"requests": {"cpu": 512, "memory": "2Ti"}, "limits": {"cpu": 1024}}
     sections = {"gpus": {"h100": {"guaranteed": 4, "limit": 8}}, "quota": {"h100": {"cpu": {"guaranteed": 16}}}}
     without, more = (
@@ -149,7 +141,7 @@ def test_row_waiting_pods_have_room_in_the_namespace_quota_and_no_more_quota_in_
     assert queue_of(more, "a") == queue_of(without, "a")
 
 
-def test_row_priority_budget_is_two_quotas_and_the_second_admits_no_other_pods() -> None:
+def test_row_priority_budget_is_two_quotas() -> None:
     plan = planned(
         stack(
             pools={"h100": pool()},
@@ -188,7 +180,7 @@ def test_row_cpu_and_memory_of_the_stack_win() -> None:
     assert amounts(queue_of(plan, "a"), "h100", "memory") == (4 * EIGHTH, 0, None)
 
 
-def test_row_work_without_gpus_has_the_cpu_pool_first_and_no_gpu_there() -> None:
+def test_row_work_without_gpus_uses_the_cpu_pool_first() -> None:
     pools = {"h100": pool(), "cpu": pool("m7i.8xlarge", 3)}
     queue = queue_of(planned(stack(pools=pools)), "a")
     assert list(dict.fromkeys(flavor for flavor, _ in queue.spec.quotas)) == ["cpu", "h100"]
@@ -210,14 +202,14 @@ def test_row_cpu_flavor_with_only_cpu_set_can_borrow_memory() -> None:
     assert line(queue, "cpu", "memory").borrowing_limit
 
 
-def test_row_serving_pods_carry_the_queues_name_and_the_priority_of_the_team() -> None:
+def test_row_serving_pods_carry_queue_and_priority() -> None:
     sections = stack(priorities={"hi": 5})
     sections["teams"]["a"] |= {"priority": "hi", "serving": {"s": server()}}
     (serving,) = planned(sections).teams[0].servers
     assert (serving.queue, serving.pod.priority) == ("a", "hi")
 
 
-def test_row_volcano_is_taken_off_before_the_queues_share_the_rest() -> None:
+def test_row_volcano_is_subtracted_before_queues() -> None:
     plan = planned(
         stack(
             teams={
@@ -240,7 +232,7 @@ def test_row_supply_is_the_most_nodes_where_an_autoscaler_runs() -> None:
     assert line(cohort_of(planned(stack(pools=SCALES)), "org"), "h100").nominal == 32 - 8
 
 
-def test_row_supply_is_the_nodes_that_are_always_there_where_none_does() -> None:
+def test_row_supply_without_an_autoscaler_is_min_nodes() -> None:
     cluster = {"cloud": "existing", "autoscaler": False}
     assert line(cohort_of(planned(stack(cluster=cluster, pools=SCALES)), "org"), "h100").nominal == 0
     too_many = {"a": team(gpus={"h100": {"guaranteed": 9}})}
@@ -257,7 +249,7 @@ def test_row_supply_counts_partitions() -> None:
     assert plan.queues.flavors[0].taints[0].key == GPU
 
 
-def test_row_supply_counts_turns_and_finds_nodes_as_they_label_themselves() -> None:
+def test_row_supply_counts_time_slices() -> None:
     pools = {"l4": pool("g6.12xlarge", 2, sharing={"timeSlicing": 4})}
     plan = planned(stack(pools=pools, teams={"a": team(gpus={"l4": {"guaranteed": 2}})}))
     assert line(cohort_of(plan, "org"), "l4").nominal == 2 * 4 * 4 - 2
@@ -296,7 +288,7 @@ def test_guarantees_are_reclaimed_by_default() -> None:
     assert preemption.borrow is None
 
 
-def test_a_shared_queue_admits_from_all_its_namespaces_and_each_may_hold_its_limit() -> None:
+def test_a_shared_queue_admits_from_all_its_namespaces() -> None:
     plan = planned(
         stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}), "b": team(queue="a", training={"j": job(gpus=8)})})
     )
@@ -304,3 +296,90 @@ def test_a_shared_queue_admits_from_all_its_namespaces_and_each_may_hold_its_lim
     assert queue.namespaces == ("a", "b")
     assert quotas(plan, "b")["budget"].hard[f"requests.{GPU}"] == 8
     assert plan.teams[1].namespace.queue == "a"
+
+
+# The worked example.
+
+LOCAL = ROOT / "stacks" / "Pulumi.local.yaml"
+
+
+@cache
+def local() -> Plan:
+    return plan(load(read_file(LOCAL)))
+
+
+@pytest.mark.parametrize(
+    ("team", "flavor", "expected"),
+    [
+        ("ml-production", "h100", (16, 0, 0)),
+        ("ml-research", "a100", (8, 24, None)),
+        ("ml-experiments", "a100", (0, 8, None)),
+        ("ml-serving", "l4", (50, 0, 0)),
+    ],
+)
+def test_each_team_has_its_row(team: str, flavor: str, expected: tuple[int, int, int | None]) -> None:
+    assert amounts(queue_of(local(), team), flavor) == expected
+
+
+@pytest.mark.parametrize(("flavor", "left"), [("a100", 24), ("h100", 0), ("l4", 10)])
+def test_the_root_cohort_has_the_unguaranteed_quota(flavor: str, left: int) -> None:
+    assert line(cohort_of(local(), "org"), flavor).nominal == left
+
+
+def test_the_gang_has_its_queue_of_volcanos() -> None:
+    (gangs,) = local().queues.gang_queues
+    assert (gangs.name, gangs.team, gangs.flavor) == ("ml-research-l4", "ml-research", "l4")
+    assert gangs.guarantee == gangs.capability == {"cpu": 4000, "memory": 16 * GIB, GPU: 4}
+
+
+@pytest.mark.parametrize(
+    ("team", "gpus"), [("ml-production", 16), ("ml-serving", 50), ("ml-research", 32 + 4), ("ml-experiments", 8)]
+)
+def test_each_namespace_may_hold_all_that_its_queues_admit(team: str, gpus: int) -> None:
+    (namespace,) = (each.namespace for each in local().teams if each.namespace.name == team)
+    assert namespace.quotas[0].hard[f"requests.{GPU}"] == gpus
+
+
+def test_the_references_namespace_budgets_are_there() -> None:
+    research = next(team.namespace for team in local().teams if team.namespace.name == "ml-research")
+    assert {name: amount for name, amount in research.quotas[0].hard.items() if not name.startswith("count/")} == {
+        "requests.cpu": 64_000,
+        "limits.cpu": 128_000,
+        "requests.memory": 256 * GIB,
+        "limits.memory": 512 * GIB,
+        f"requests.{GPU}": 36,
+        "pods": 50,
+        "services": 10,
+        "secrets": 50,
+        "configmaps": 50,
+        "persistentvolumeclaims": 20,
+        "requests.storage": 2048 * GIB,
+    }
+    assert research.labels["owner"] == "research"
+    assert research.labels["cost-center"] == "rd-001"
+    assert research.labels["gpu-tier"] == "high-priority"
+
+
+def test_the_references_container_bounds_are_there() -> None:
+    limits = next(team.namespace.limits for team in local().teams if team.namespace.name == "ml-research")
+    assert limits.default == {"cpu": 2000, "memory": 8 * GIB, GPU: 0}
+    assert limits.default_request == {"cpu": 1000, "memory": 4 * GIB, GPU: 0}
+    assert limits.min == {"cpu": 100, "memory": 128 * 2**20}
+    assert limits.max == {"cpu": 32_000, "memory": 128 * GIB, GPU: 8}
+    assert (limits.claim_min, limits.claim_max) == (1 * GIB, 500 * GIB)
+
+
+def test_the_references_servers_and_jobs_are_there() -> None:
+    teams = {team.namespace.name: team for team in local().teams}
+    (model_server,) = teams["ml-serving"].servers
+    assert model_server.scaling is not None
+    assert (model_server.scaling.minimum, model_server.scaling.maximum, model_server.scaling.cpu) == (3, 50, 70)
+    assert model_server.scaling.latency == ("inference_latency_p99_seconds", 0.1)
+    assert (model_server.port, model_server.health, model_server.rollout) == (8080, "/health", Rollout(1, "2%"))
+    nightly = next(job for job in teams["ml-research"].jobs if job.name == "nightly")
+    assert (nightly.workers, nightly.pod.amounts[GPU]) == (4, 8)
+    (gang,) = teams["ml-research"].gangs
+    assert [(role.name, role.pods, role.pod.amounts[GPU]) for role in gang.roles] == [
+        ("master", 1, 1),
+        ("worker", 3, 1),
+    ]

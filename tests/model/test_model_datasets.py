@@ -1,8 +1,8 @@
-"""Caches of datasets: what they take from their nodes and from what teams share, and what is refused."""
+"""Datasets in workloads, and their caches."""
 
 from typing import Any
 
-from builders import EKS, GPU, Data, amounts, cohort_of, errors, job, planned, stack, team
+from builders import EKS, EXISTING, GPU, Data, amounts, cohort_of, errors, job, planned, stack, team
 
 from gpu_tenancy.base.quantity import CPU, MEMORY
 from gpu_tenancy.model.catalogue.caches import caches
@@ -12,6 +12,7 @@ from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.identities import caches_grants, data_grants
 from gpu_tenancy.model.plan.needs import there
 from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.sidecars import DRIVERS
 from gpu_tenancy.model.source import Source
 from gpu_tenancy.model.spec import Stack
 
@@ -50,7 +51,7 @@ def memory(pod: str) -> int:
     return sum(container.memory for container in getattr(caches()["alluxio"].pods, pod).values())
 
 
-def test_a_cache_is_divided_between_the_nodes_that_its_flavor_always_has() -> None:
+def test_cache_is_divided_among_its_nodes() -> None:
     cache = the_cache(cached())
     assert (cache.replicas, cache.size) == (4, 200 * GIB)
     cache = the_cache(cached(replicas=3))
@@ -58,7 +59,7 @@ def test_a_cache_is_divided_between_the_nodes_that_its_flavor_always_has() -> No
     assert 800 * GIB <= cache.size * 3 < 800 * GIB + 3 * 2**20
 
 
-def test_fluid_is_needed_and_teams_get_a_reference_in_place_of_a_volume() -> None:
+def test_teams_get_references_to_cached_datasets() -> None:
     assert there(Environment(stack_of(cached())), "fluid")
     first, second = planned(cached()).teams
     assert (first.volumes, second.cached) == ((), ())
@@ -84,7 +85,7 @@ def test_resources_of_cache_pods_are_not_offered_to_teams() -> None:
 PLAIN: Data = {"corpus": {"bucket": "s3://ml-corpus/v3", "teams": ["a"]}}
 
 
-def test_no_flavor_is_reduced_where_no_team_of_the_dataset_can_run() -> None:
+def test_caches_reduce_only_flavors_of_their_teams() -> None:
     sections = cached()
     sections["teams"]["a"]["gpus"].pop("h100")
     flavors = Tree(stack_of(sections)).flavors
@@ -105,7 +106,7 @@ def test_a_cache_on_disks_takes_no_memory_of_its_size() -> None:
     assert tree.flavors["a100"].caches.total[MEMORY] == 4 * (memory("worker") + memory("fuse")) + memory("master")
 
 
-def test_pods_prefer_the_nodes_of_the_cache_if_they_run_on_its_flavor() -> None:
+def test_pods_prefer_nodes_of_the_cache() -> None:
     (train,) = planned(cached()).teams[0].jobs
     assert train.pod.caches == (node_label("corpus"),) == ("fluid.io/s-dataset-caches-corpus",)
     sections = cached()
@@ -127,7 +128,7 @@ def test_a_replaced_cache_is_loaded_again() -> None:
         assert other[0] != first[0]
 
 
-def test_each_kind_of_bucket_is_mounted_with_the_keys_of_the_secret_and_never_a_value() -> None:
+def test_buckets_are_mounted_with_keys_of_the_secret() -> None:
     s3 = the_cache(cached())
     assert s3.mount == "s3://ml-corpus/v3"
     assert s3.secret == {"aws.accessKeyId": ("keys", "accessKeyId"), "aws.secretKey": ("keys", "secretKey")}
@@ -140,7 +141,7 @@ def test_each_kind_of_bucket_is_mounted_with_the_keys_of_the_secret_and_never_a_
     assert (without.secret, without.options) == ({}, {})
 
 
-def test_juicefs_mounts_its_file_system_by_the_metadata_engine_of_the_secret() -> None:
+def test_juicefs_mounts_by_the_metadata_engine_of_the_secret() -> None:
     cache = the_cache(cached(runtime="juicefs", medium="ssd", filesystem="corpus-fs"))
     assert (cache.kind, cache.mount, cache.mount_name) == ("JuiceFSRuntime", "juicefs:///", "corpus-fs")
     assert cache.secret == {"metaurl": ("keys", "metaurl")}
@@ -148,7 +149,7 @@ def test_juicefs_mounts_its_file_system_by_the_metadata_engine_of_the_secret() -
     assert reference.mount == "dataset://dataset-caches/corpus"
 
 
-def test_the_cache_has_the_right_on_the_folder_and_its_teams_have_none() -> None:
+def test_the_cache_reads_the_folder_and_its_teams_do_not() -> None:
     sections = cached(runtime="juicefs", medium="ssd")
     (grant,) = caches_grants(stack_of(sections).datasets)
     assert (str(grant.folder), grant.writes) == ("s3://ml-corpus/v3", False)
@@ -180,10 +181,97 @@ def created(**cache: Any) -> Data:
     return cached(medium="ssd", **cache) | {"cluster": CREATED}
 
 
-def test_the_pods_of_caches_have_a_cloud_identity_of_their_own_where_the_cluster_is_created() -> None:
+def test_caches_of_created_clusters_have_a_cloud_identity() -> None:
     def owners(sections: Data) -> dict[str, tuple[str, ...]]:
         return {identity.team: identity.accounts for identity in planned(sections).cluster.identities}
 
     assert owners(created(runtime="juicefs", cache="400Gi")) == {"dataset-caches": ("default",)}
     assert owners(created()) == {}
     assert owners(cached(runtime="juicefs", medium="ssd")) == {}
+
+
+# What pods mount.
+
+IMAGE = "registry.example.com/train:1.0"
+
+
+def mounting_job(**fields: Any) -> Data:
+    return {"image": IMAGE, "gpus": 0, "cpu": 1, "memory": "1Gi", **fields}
+
+
+def mounting(bucket: str = "gs://corpus", of_team: Data | None = None, **fields: Any) -> Data:
+    """A job with four pods that mount a dataset."""
+    owner = team(
+        gpus={},
+        **{
+            "compute": {"requests": {"cpu": 8, "memory": "32Gi"}},
+            "training": {"train": mounting_job(workers=4, datasets={"corpus": "/data"}, **fields)},
+            **(of_team or {}),
+        },
+    )
+    return stack(
+        cluster=EXISTING,
+        pools={"cpu": {"cpu": 16, "memory": "64Gi", "nodes": 2}},
+        teams={"a": owner},
+        datasets={"corpus": bucket},
+    )
+
+
+def the_pod(sections: Data) -> Any:
+    (training,) = planned(sections).teams[0].jobs
+    return training.pod
+
+
+def hard(sections: Data) -> dict[str, int]:
+    (quota, *_) = planned(sections).teams[0].namespace.quotas
+    return dict(quota.hard)
+
+
+def test_datasets_are_mounted_read_only_unless_writable() -> None:
+    (mount,) = the_pod(mounting()).volumes.mounts
+    assert (mount.claim, mount.path, mount.read_only) == ("corpus", "/data", True)
+    sections = mounting() | {"datasets": {"corpus": {"bucket": "gs://corpus", "writable": True}}}
+    (mount,) = the_pod(sections).volumes.mounts
+    assert not mount.read_only
+
+
+def test_cloud_storage_fuse_gets_its_annotations() -> None:
+    assert the_pod(mounting()).volumes.annotations == {
+        "gke-gcsfuse/volumes": "true",
+        "gke-gcsfuse/cpu-limit": "250m",
+        "gke-gcsfuse/memory-limit": "256Mi",
+    }
+
+
+def test_other_object_storage_is_mounted_by_the_node() -> None:
+    for bucket in ("s3://corpus", "az://account/corpus"):
+        pod = the_pod(mounting(bucket))
+        assert pod.volumes.mounts
+        assert pod.volumes.annotations == {}
+
+
+def test_sidecars_are_at_least_the_container_minimum() -> None:
+    bounds = {"containers": {"min": {"cpu": "500m", "memory": "128Mi"}}}
+    annotations = the_pod(mounting(of_team=bounds)).volumes.annotations
+    assert (annotations["gke-gcsfuse/cpu-limit"], annotations["gke-gcsfuse/memory-limit"]) == ("500m", "256Mi")
+
+
+def test_the_queue_leaves_room_for_the_sidecars_in_the_budget() -> None:
+    quota, other = (
+        Tree(load(Source(sections))).team_shares["a"]["cpu"] for sections in (mounting(), mounting("s3://corpus"))
+    )
+    assert ((other[CPU].limit or 0) - (quota[CPU].limit or 0)) == 4 * 250
+    assert ((other[MEMORY].limit or 0) - (quota[MEMORY].limit or 0)) == GIB
+    assert hard(mounting())["requests.cpu"] == 8000
+
+
+def test_a_budget_by_default_includes_the_sidecars() -> None:
+    quota = {"cpu": {"cpu": {"guaranteed": 4}, "memory": {"guaranteed": "8Gi"}}}
+    sections = mounting(of_team={"compute": {}, "quota": quota})
+    assert hard(sections)["requests.cpu"] == 4000 + 4 * 250
+    assert hard(sections)["requests.memory"] == 9 * GIB
+
+
+def test_network_needs_of_sidecars_are_listed() -> None:
+    assert {scheme for scheme, driver in DRIVERS.items() if driver.from_pods} == {"gs"}
+    assert any("169.254.169.254" in need for need in DRIVERS["gs"].from_pods)

@@ -86,7 +86,7 @@ def test_a_step_of_many_jobs_shows_their_number(tmp_path: Path) -> None:
     assert four[0].label == "1. submit 4 jobs"
 
 
-def test_jobs_that_are_alike_are_one_entry_and_end_together_or_one_by_one(tmp_path: Path) -> None:
+def test_equal_jobs_end_together_or_one_by_one(tmp_path: Path) -> None:
     found = tree(sections())
     text = """
 steps:
@@ -113,7 +113,7 @@ steps:
     ]
 
 
-def test_a_job_without_gpus_is_the_default_of_a_team_or_flavor_without_gpus(tmp_path: Path) -> None:
+def test_cpu_jobs_are_the_default_without_gpus(tmp_path: Path) -> None:
     found = tree({**sections(), "teams": {**sections()["teams"], "d": team()}})
     jobs = [{"name": "of-team", "team": "d"}, {"name": "of-flavor", "team": "a", "flavor": "cpu"}]
     (step,) = told(tmp_path, found, json.dumps({"steps": [{"submit": jobs}]}))
@@ -291,7 +291,7 @@ def test_each_reason_of_kueue_is_explained(
     assert meaning("Another") == "Another"
 
 
-def test_queues_that_went_round_early_in_a_step_are_named_though_something_later_ended_it(tmp_path: Path) -> None:
+def test_a_livelock_that_ends_within_a_step_is_named(tmp_path: Path) -> None:
     found = tree(
         stack(
             fairness="even",
