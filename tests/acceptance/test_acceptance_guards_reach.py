@@ -162,7 +162,6 @@ def test_rights_come_from_the_policys_spec_alone(deployed: Waves) -> None:
 # Guards that are missing or weakened.
 
 METRICS: Final = ROOT / "tests" / "observability" / "metrics.yaml"
-API = "admissionregistration.k8s.io/v1"
 NAME = "gpu-tenancy-scheduling"
 BINDING = ("ValidatingAdmissionPolicyBinding", NAME)
 POLICY = ("ValidatingAdmissionPolicy", NAME)

@@ -192,11 +192,6 @@ def test_mps_is_a_configuration_of_the_plugin_for_that_pool(cloud: str) -> None:
     assert str(flavor.product).endswith("-SHARED")
 
 
-# Teams that trust each other.
-
-SHARED: Final = {"a": team(gpus={"h100": {"guaranteed": 8}}), "b": team(gpus={"h100": {"guaranteed": 8}})}
-
-
 # What goes on the nodes.
 
 

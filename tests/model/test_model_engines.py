@@ -15,7 +15,6 @@ from gpu_tenancy.model.catalogue.engines import engines
 from gpu_tenancy.model.plan.workloads import PodPlan, ServerPlan
 from gpu_tenancy.model.spec.serving import EngineName, ServerMetrics
 
-GIB = 2**30
 VLLM = engines()["vllm"]
 
 

@@ -88,9 +88,6 @@ def test_a_group_that_cannot_borrow_is_a_cohort() -> None:
     assert names(grouped({"guaranteed": 6, "limit": 6})) == ["org", "g"]
 
 
-# What is refused.
-
-
 # How groups share.
 
 
@@ -119,9 +116,6 @@ def shared(fairness: Any = WEEK, **second: Any) -> Data:
     """Teams a and b share a queue, c has its own."""
     teams = {"a": team(gpus={"h100": {"guaranteed": 8}}), "b": team(queue="a", **second), "c": team()}
     return made_here(teams=teams, fairness=fairness)
-
-
-# Usage over time.
 
 
 def test_kueue_measures_usage_in_gpus_by_default() -> None:

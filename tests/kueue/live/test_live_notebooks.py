@@ -35,7 +35,6 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no `kubectl` on the PATH"),
 ]
 LONG_AGO: Final = "2026-01-01T00:00:00Z"
-STOPPER: Final = Person("serviceaccount", f"{NOTEBOOK_STOPS}/stop")
 
 
 @pytest.fixture(scope="module", autouse=True)
