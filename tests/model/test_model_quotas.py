@@ -1,20 +1,23 @@
 """Each row of the quota model, and its worked example."""
 
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pytest
-from builders import GPU, Data, amounts, cohort_of, errors, job, line, planned, pool, queue_of, server, stack, team
+import yaml
+from builders import GPU, Data, amounts, cohort_of, job, line, patched, planned, pool, queue_of, server, stack, team
 from repository import ROOT
 
+from gpu_tenancy.base.quantity import parse_bytes, parse_cpu
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.namespaces import PriorityScope, ResourceQuota
 from gpu_tenancy.model.plan.rollouts import Rollout
 from gpu_tenancy.model.source import read_file
 
+CASES: Any = yaml.safe_load(Path(__file__).with_name("quotas.yaml").read_text(encoding="utf-8"))
 GIB = 2**30
-L4 = {"cpu": pool("m7i.8xlarge", 3), "l4": pool("g6.12xlarge", 16)}
-
 EIGHTH = 1911 * GIB // 8
 """A GPU's part of the memory that pods have of a p5.48xlarge."""
 
@@ -24,74 +27,28 @@ def quotas(made: Plan, name: str = "a") -> dict[str, ResourceQuota]:
     return {quota.name: quota for quota in namespace.quotas}
 
 
-def one(sections: Data) -> str:
-    (problem,) = errors(sections)
-    return problem
+def parsed(flavor_and_resource: str, expected: list[Any]) -> tuple[int | None, ...]:
+    parse = {"cpu": parse_cpu, "memory": parse_bytes}.get(flavor_and_resource.partition(" ")[2], int)
+    return tuple(amount if amount is None else parse(amount) for amount in expected)
 
 
-def test_row_team_has_its_guarantee_and_borrows_up_to_its_limit() -> None:
-    plan = planned(stack(teams={"a": team(gpus={"a100": {"guaranteed": 8, "limit": 32}})}))
-    assert amounts(queue_of(plan, "a"), "a100") == (8, 24, None)
-
-
-@pytest.mark.parametrize("share", [{"guaranteed": 16, "limit": 16}, {"guaranteed": 16}])
-def test_row_team_without_borrowing_has_borrowing_limit_0(share: Data) -> None:
-    plan = planned(stack(teams={"a": team(gpus={"h100": share})}))
-    assert amounts(queue_of(plan, "a"), "h100") == (16, 0, None)
-
-
-def test_row_nobodys_gpus_are_the_roots_own() -> None:
-    plan = planned(
-        stack(teams={"a": team(gpus={"h100": {"guaranteed": 5}}), "b": team(gpus={"h100": {"guaranteed": 3}})})
-    )
-    root = cohort_of(plan, "org")
-    assert root.parent is None
-    assert amounts(root, "h100") == (8, None, None)
-    assert amounts(root, "a100") == (32, None, None)
-
-
-TREE = stack(
-    cohorts={
-        "org": {},
-        "research": {"parent": "org", "gpus": {"a100": {"guaranteed": 24, "limit": 28}}},
-        "vision": {"parent": "research", "gpus": {"a100": {"guaranteed": 10, "limit": 20}}},
-        "speech": {"parent": "research"},
-    },
-    teams={
-        "detect": team(cohort="vision", gpus={"a100": {"guaranteed": 6, "limit": 20}}),
-        "segment": team(cohort="vision", gpus={"a100": {"guaranteed": 2}}),
-        "asr": team(cohort="speech", gpus={"a100": {"guaranteed": 8}}),
-    },
-)
-
-
-def test_row_group_has_its_minimum_less_its_childrens() -> None:
-    plan = planned(TREE)
-    assert amounts(cohort_of(plan, "vision"), "a100") == (2, 10, None)  # 10 - 6 - 2; 20 - 10
-    assert amounts(cohort_of(plan, "research"), "a100") == (6, 4, None)  # 24 - 10 - 8; 28 - 24
-    assert amounts(cohort_of(plan, "org"), "a100") == (8, None, None)  # 32 - 24
-    assert cohort_of(plan, "speech").groups == ()
-    assert [(cohort.name, cohort.parent) for cohort in plan.queues.cohorts] == [
-        ("org", None),
-        ("research", "org"),
-        ("speech", "research"),
-        ("vision", "research"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("sections", "lending"),
-    [
-        ({"serving": {"s": server()}}, 0),
-        ({}, None),
-        ({"lends": False}, 0),
-        ({"lends": True, "serving": {"s": server()}}, None),
-    ],
-    ids=["serving never lends", "others do", "unless they say not", "and serving that says so does"],
-)
-def test_row_team_that_must_never_lend(sections: Data, lending: int | None) -> None:
-    plan = planned(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}, **sections)}))
-    assert amounts(queue_of(plan, "a"), "h100") == (8, 0, lending)
+@pytest.mark.parametrize("case", CASES)
+def test_queues_and_cohorts_have_the_quota_of_the_stack(case: str) -> None:
+    expected = CASES[case]
+    made = planned(patched(stack(), expected["patch"]))
+    for name, quotas in expected["quotas"].items():
+        cohorts = {cohort.name for cohort in made.queues.cohorts}
+        owner = cohort_of(made, name) if name in cohorts else queue_of(made, name)
+        found = {key: amounts(owner, *key.split()) for key in quotas}
+        assert found == {key: parsed(key, amount) for key, amount in quotas.items()}
+        assert quotas or not getattr(owner, "groups", ())
+    if "parents" in expected:
+        assert {cohort.name: cohort.parent for cohort in made.queues.cohorts} == expected["parents"]
+    flavors = {flavor.name: flavor for flavor in made.queues.flavors}
+    for name, labels in expected.get("labels", {}).items():
+        assert flavors[name].node_labels == labels
+    for name, taints in expected.get("taints", {}).items():
+        assert [taint.key for taint in flavors[name].taints] == taints
 
 
 def test_row_namespace_quota_is_the_sum_of_limits_and_gangs() -> None:
@@ -165,33 +122,12 @@ def test_row_priority_budget_is_two_quotas() -> None:
     )
 
 
-def test_row_cpu_and_memory_follow_the_machine() -> None:
-    plan = planned(stack(teams={"a": team(gpus={"h100": {"guaranteed": 4, "limit": 6}})}))
-    # A node has 191 cpus and 1911Gi for pods, and 8 GPUs.
-    assert amounts(queue_of(plan, "a"), "h100", "cpu") == (4 * 23875, 2 * 23875, None)
-    assert amounts(queue_of(plan, "a"), "h100", "memory") == (4 * EIGHTH, 2 * EIGHTH, None)
-    assert line(cohort_of(plan, "org"), "h100", "cpu").nominal == 2 * 191_000 - 4 * 23875
-
-
-def test_row_cpu_and_memory_of_the_stack_win() -> None:
-    share = {"h100": {"cpu": {"guaranteed": 10, "limit": 12}}}
-    plan = planned(stack(teams={"a": team(gpus={"h100": {"guaranteed": 4}}, quota=share)}))
-    assert amounts(queue_of(plan, "a"), "h100", "cpu") == (10_000, 2000, None)
-    assert amounts(queue_of(plan, "a"), "h100", "memory") == (4 * EIGHTH, 0, None)
-
-
 def test_row_work_without_gpus_uses_the_cpu_pool_first() -> None:
     pools = {"h100": pool(), "cpu": pool("m7i.8xlarge", 3)}
     queue = queue_of(planned(stack(pools=pools)), "a")
     assert list(dict.fromkeys(flavor for flavor, _ in queue.spec.quotas)) == ["cpu", "h100"]
     assert amounts(queue, "cpu", GPU) == (0, 0, None)
     assert amounts(queue, "cpu", "cpu") == (0, 3 * 31_000, None)
-
-
-def test_row_cpu_flavor_gets_the_rest_of_the_budget() -> None:
-    sections = stack()
-    sections["teams"]["a"]["compute"] = {"requests": {"cpu": 200}}
-    assert amounts(queue_of(planned(sections), "a"), "cpu", "cpu") == (0, 9000, None)  # 200 - 191
 
 
 def test_row_cpu_flavor_with_only_cpu_set_can_borrow_memory() -> None:
@@ -221,46 +157,6 @@ def test_row_volcano_is_subtracted_before_queues() -> None:
     (gangs,) = plan.queues.gang_queues
     assert gangs.guarantee == {"cpu": 2 * 23875, "memory": 2 * EIGHTH, GPU: 2}
     assert gangs.capability == {"cpu": 4 * 23875, "memory": 4 * EIGHTH, GPU: 4}
-    assert line(cohort_of(plan, "org"), "h100").nominal == 0
-    assert line(cohort_of(plan, "org"), "h100", "cpu").nominal == 0
-
-
-SCALES = {"h100": pool(nodes={"min": 1, "max": 4})}
-
-
-def test_row_supply_is_the_most_nodes_where_an_autoscaler_runs() -> None:
-    assert line(cohort_of(planned(stack(pools=SCALES)), "org"), "h100").nominal == 32 - 8
-
-
-def test_row_supply_without_an_autoscaler_is_min_nodes() -> None:
-    cluster = {"cloud": "existing", "autoscaler": False}
-    assert line(cohort_of(planned(stack(cluster=cluster, pools=SCALES)), "org"), "h100").nominal == 0
-    too_many = {"a": team(gpus={"h100": {"guaranteed": 9}})}
-    assert one(stack(cluster=cluster, pools=SCALES, teams=too_many)) == (
-        "teams.a.gpus.h100.guaranteed: 9 exceeds the 8 h100 GPUs of the pools (1 node with 8); lower it, or"
-        " raise pools.h100.nodes.min (without an autoscaler, only the minimum number of nodes can be guaranteed)"
-    )
-
-
-def test_row_supply_counts_partitions() -> None:
-    pools = {"slices": pool(nodes=1, sharing={"mig": {"profile": "1g.10gb"}})}
-    plan = planned(stack(pools=pools, teams={"a": team(gpus={"slices": {"guaranteed": 6}})}))
-    assert line(cohort_of(plan, "org"), "slices", "nvidia.com/mig-1g.10gb").nominal == 8 * 7 - 6
-    assert plan.queues.flavors[0].taints[0].key == GPU
-
-
-def test_row_supply_counts_time_slices() -> None:
-    pools = {"l4": pool("g6.12xlarge", 2, sharing={"timeSlicing": 4})}
-    plan = planned(stack(pools=pools, teams={"a": team(gpus={"l4": {"guaranteed": 2}})}))
-    assert line(cohort_of(plan, "org"), "l4").nominal == 2 * 4 * 4 - 2
-    assert plan.queues.flavors[0].node_labels == {"nvidia.com/gpu.product": "NVIDIA-L4-SHARED"}
-
-
-def test_row_supply_of_a_flavor_is_that_of_all_its_pools() -> None:
-    pools = {"east": pool(flavor="h100"), "west": pool(nodes=1, flavor="h100", labels={"zone": "w"})}
-    plan = planned(stack(pools=pools))
-    assert line(cohort_of(plan, "org"), "h100").nominal == 24 - 8
-    assert plan.queues.flavors[0].node_labels == {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
 
 
 EVEN = {"org": {}, "g": {"parent": "org"}}
