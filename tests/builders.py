@@ -70,7 +70,7 @@ def patched(target: Any, patch: Any) -> Any:
     """A JSON merge patch, https://www.rfc-editor.org/rfc/rfc7386, which also changes entries of lists by number."""
     if not isinstance(patch, dict):
         return patch
-    changes = cast("Data", patch)
+    changes = cast("dict[Any, Any]", patch)
     if isinstance(target, list):
         entries = cast("list[Any]", target)
         return [patched(one, changes[number]) if number in changes else one for number, one in enumerate(entries)]
