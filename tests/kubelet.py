@@ -59,5 +59,4 @@ def kubelet(platform: Platform, cluster: Cluster, nodes: Iterable[str], ended: E
             cluster.patch(Reference("v1", "Node", node), {"status": status}, subresource="status")
         yield
         for node in nodes:
-            gone: Any = {"addresses": None, "daemonEndpoints": None}
-            cluster.patch(Reference("v1", "Node", node), {"status": gone}, subresource="status")
+            cluster.patch(Reference("v1", "Node", node), {"status": {"daemonEndpoints": None}}, subresource="status")

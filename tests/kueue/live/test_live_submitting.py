@@ -1,0 +1,237 @@
+"""What a researcher of the stack `local` submits: samples, jobs by one line, and jobs that follow others."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final
+
+import pytest
+import yaml
+from kubelet import kubelet
+from queueing import Queueing
+from researchers import TEAM, Researcher
+from typer.testing import CliRunner, Result
+
+from gpu_tenancy.base.json import at, text_at
+from gpu_tenancy.cli.main import app
+from gpu_tenancy.inspect.code import packed
+from gpu_tenancy.inspect.target import KINDS as TARGETS
+from gpu_tenancy.inspect.target import owners
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.manifests.code import ANNOTATION
+
+pytestmark = pytest.mark.platform
+KUEUE: Final = "kueue.x-k8s.io/v1beta2"
+SAMPLES: Final[list[Any]] = yaml.safe_load(Path(__file__).with_name("submitted.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=[sample["of"] for sample in SAMPLES])
+def test_examples_of_upstream_run_or_are_refused_with_a_fix(researcher: Researcher, sample: Any) -> None:
+    name = sample["object"]["metadata"]["name"]
+    if "refused" in sample:
+        with pytest.raises(ApiError) as refused:
+            researcher.submit(sample["object"])
+        assert str(refused.value).rpartition("denied request: ")[2].startswith(sample["refused"])
+        return
+    made = researcher.submit(sample["object"])
+    try:
+        _of_the_team(researcher.running(name, sample["pods"]), _priority(made, sample.get("priority")))
+    finally:
+        researcher.end(made)
+
+
+@pytest.mark.parametrize(("framework", "pods"), [("job", 2), ("pytorch", 2), ("jax", 2), ("ray", 2), ("job", 1)])
+def test_one_line_submits_a_job_that_runs_and_is_listed(researcher: Researcher, framework: str, pods: int) -> None:
+    words = ("--image", "registry.example.com/ml/train:3.0.1", "--gpus", "4", "--nodes", pods, "--framework", framework)
+    done = command(researcher, "submit", "--name", "by-word", *words, "--", "python", "train.py")
+    assert done.exit_code == 0, done.output
+    kind = {"job": "Job", "ray": "RayJob"}.get(framework, "TrainJob")
+    made: Manifest = {"apiVersion": api_of(kind), "kind": kind, "metadata": {"name": "by-word", "namespace": TEAM}}
+    try:
+        _of_the_team(researcher.running("by-word", pods + (framework == "ray")), _priority(made, None))
+        (listed,) = json.loads(command(researcher, "queue", TEAM, "-o", "json").stdout)["jobs"]
+        shown = {key: listed[key] for key in ("name", "kind", "state", "flavors", "user")}
+        assert shown == {"name": "by-word", "kind": kind, "state": "admitted", "flavors": ["a100"], "user": "rita"}
+        assert listed["requests"]["nvidia.com/gpu"] == 4 * pods
+    finally:
+        researcher.end(made)
+
+
+@pytest.mark.parametrize("framework", ["job", "pytorch"])
+def test_code_of_a_folder_comes_with_the_pods(researcher: Researcher, framework: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('step 1')", encoding="utf-8")
+    words = ("--name", "with-code", "--image", "registry.example.com/ml/train:3.0.1", "--gpus", "4", "--code", tmp_path)
+    done = command(researcher, "submit", *words, "--framework", framework, "--", "python", "train.py")
+    assert done.exit_code == 0, done.output
+    kind = "Job" if framework == "job" else "TrainJob"
+    made: Manifest = {"apiVersion": api_of(kind), "kind": kind, "metadata": {"name": "with-code", "namespace": TEAM}}
+    try:
+        (pod,) = researcher.running("with-code", 1)
+        assert at(pod, "metadata", "annotations", ANNOTATION) == packed(tmp_path)
+        (container,) = _containers(pod)
+        assert container["command"][-2:] == ["python", "train.py"]
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        assert {"code": "/code", "code-archive": "/gpu-tenancy"}.items() <= mounts.items()
+    finally:
+        researcher.end(made)
+
+
+@pytest.mark.usefixtures("restricted")
+@pytest.mark.parametrize(("framework", "pods"), [("job", 2), ("pytorch", 2), ("ray", 2)])
+def test_a_restricted_namespace_admits_submitted_jobs(researcher: Researcher, framework: str, pods: int) -> None:
+    words = ("--image", "registry.example.com/ml/train:3.0.1", "--gpus", "4", "--nodes", pods, "--framework", framework)
+    done = command(researcher, "submit", "--name", "rootless", *words, "--", "python", "train.py")
+    assert done.exit_code == 0, done.output
+    kind = {"job": "Job", "ray": "RayJob"}.get(framework, "TrainJob")
+    made: Manifest = {"apiVersion": api_of(kind), "kind": kind, "metadata": {"name": "rootless", "namespace": TEAM}}
+    try:
+        for pod in researcher.running("rootless", pods + (framework == "ray")):
+            assert at(pod, "spec", "securityContext", "runAsNonRoot") is True
+            assert at(pod, "spec", "serviceAccountName") == "workload"
+            assert at(pod, "spec", "automountServiceAccountToken") is False or framework == "pytorch"
+    finally:
+        researcher.end(made)
+
+
+@pytest.fixture
+def restricted(researcher: Researcher) -> Iterator[None]:
+    """The namespace of the team while it enforces the strictest level of Pod Security."""
+    level = "pod-security.kubernetes.io/enforce"
+    space = Reference("v1", "Namespace", TEAM)
+    found = researcher.cluster.get(*space) or {}
+    researcher.cluster.patch(space, {"metadata": {"labels": {level: "restricted"}}})
+    yield
+    researcher.cluster.patch(space, {"metadata": {"labels": {level: text_at(found, "metadata", "labels", level)}}})
+
+
+def test_scheduled_jobs_are_admitted_for_their_submitter(researcher: Researcher) -> None:
+    words = ("--name", "nightly", "--image", "registry.example.com/ml/train:3.0.1", "--gpus", "1")
+    done = command(researcher, "submit", *words, "--schedule", "0 2 * * *")
+    assert f"CronJob {TEAM}/nightly submitted" in done.stdout, done.output
+    cron = Reference("batch/v1", "CronJob", "nightly", TEAM)
+    try:
+        (listed,) = json.loads(command(researcher, "jobs", TEAM, "-o", "json").stdout)
+        assert (listed["state"], listed["user"]) == ("at 0 2 * * *", "rita")
+        researcher.own.patch(cron, {"spec": {"schedule": "* * * * *"}})
+        (pod,) = researcher.cluster.wait_for(
+            lambda: [one for one in researcher.pods("nightly") if at(one, "spec", "nodeName")] or None,
+            timeout=120,
+            what="the pod of the first run",
+        )
+        _of_the_team([pod], "ml-high")
+        jobs = json.loads(command(researcher, "queue", TEAM, "-o", "json").stdout)["jobs"]
+        assert {(job["kind"], job["state"], job["user"]) for job in jobs} == {("Job", "admitted", "rita")}
+    finally:
+        command(researcher, "cancel", f"{TEAM}/nightly", "--yes")
+        researcher.cluster.wait_for(lambda: not researcher.pods("nightly") or None, what="the end of its runs")
+
+
+def test_a_job_follows_another_and_is_followed(researcher: Researcher, queueing: Queueing) -> None:
+    image = ("--image", "registry.example.com/ml/train:3.0.1")
+    nodes = [f"a100-{number}" for number in range(4)]
+    assert command(researcher, "submit", "--name", "first", *image).exit_code == 0
+    second = ("submit", "--name", "second", *image, "--after", "first", "--follow")
+    followed: list[Result] = []
+    reader = Thread(target=lambda: followed.append(command(researcher, *second)))
+    with kubelet(queueing.platform, researcher.cluster, nodes):
+        reader.start()
+        for name in ("first", "second"):
+            (pod,) = researcher.running(name, 1)
+            assert name == "second" or researcher.pods("second") == []
+            status: Any = {"phase": "Succeeded", "conditions": [], "containerStatuses": []}
+            researcher.cluster.patch(Reference.of(pod), {"status": status}, subresource="status")
+        reader.join(60)
+    (done,) = followed
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[-3:] == [f"train of {text_at(pod, 'metadata', 'name')} starts", "step 1", "step 2"]
+    assert done.stderr.splitlines()[-1] == "second: complete"
+    assert command(researcher, "cancel", f"{TEAM}/first", f"{TEAM}/second", "-y").exit_code == 0
+
+
+def test_one_line_does_not_submit_what_can_never_be_admitted(researcher: Researcher) -> None:
+    done = command(researcher, "submit", "--name", "by-word", "--image", "i:1", "--gpus", "8", "--nodes", "400")
+    assert done.exit_code == 2, done.output
+    assert "exceeds the limit" in done.stdout
+    assert "not submitted, since it can never be admitted" in done.stderr
+    assert "no jobs" in command(researcher, "queue", TEAM).stdout
+
+
+@pytest.mark.parametrize("framework", ["mpi", "deepspeed"])
+def test_frameworks_without_rights_are_refused_with_a_fix(researcher: Researcher, framework: str) -> None:
+    done = command(researcher, "submit", "--name", "by-word", "--image", "i:1", "--framework", framework)
+    assert done.exit_code == 1, done.output
+    said = " ".join(done.stderr.split())
+    assert f"--framework {framework}: a TrainJob sets image and resources of the launcher only" in said
+    assert f"add the job to `training` of the stack with `framework: {framework}`" in said
+    runtime: Any = {"mlPolicy": {"numNodes": 1}, "template": {"spec": {"replicatedJobs": []}}}
+    with pytest.raises(ApiError, match="cannot create resource"):
+        researcher.submit(
+            {"apiVersion": api_of("TrainJob"), "kind": "TrainingRuntime", "metadata": {"name": "own"}, "spec": runtime}
+        )
+
+
+def command(researcher: Researcher, command: str, *words: object) -> Result:
+    place = ("--kubeconfig", str(researcher.kubeconfig), *(("-n", TEAM) if command == "submit" else ()))
+    return CliRunner(env={"COLUMNS": "80"}).invoke(app, [command, *place, *map(str, words)])
+
+
+def api_of(kind: str) -> str:
+    return next(version for version, name in TARGETS if name == kind)
+
+
+def _priority(made: Manifest, expected: str | None) -> str:
+    """The class of its pods; those of a TrainJob have none, but its Workload has."""
+    return expected if expected is not None else "" if made["kind"] == "TrainJob" else "ml-high"
+
+
+def _of_the_team(pods: list[Manifest], priority: str) -> None:
+    """Pods with GPUs are on nodes with GPUs, all others are not, and all have the same priority."""
+    for pod in pods:
+        resources = [container["resources"] for container in _containers(pod)]
+        has_gpus = any(each["limits"].get("nvidia.com/gpu", "0") != "0" for each in resources)
+        assert text_at(pod, "spec", "nodeName").startswith("a100-" if has_gpus else "cpu-")
+        assert text_at(pod, "spec", "priorityClassName") == priority
+
+
+def _containers(pod: Any) -> list[Any]:
+    return [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]
+
+
+def test_train_jobs_have_the_class_that_a_quota_requires(researcher: Researcher) -> None:
+    (sample,) = (one["object"] for one in SAMPLES if one["of"] == "Trainer, without resources")
+    production = Reference("v1", "Namespace", "ml-production")
+    config: Any = yaml.safe_load(researcher.kubeconfig.read_text(encoding="utf-8"))
+    config["users"][0]["user"] |= {"as-groups": [production.name]}
+    file = researcher.kubeconfig.with_name("production")
+    file.write_text(yaml.safe_dump(config), encoding="utf-8")
+    with Cluster(file) as own:
+        metadata = {**sample["metadata"], "namespace": production.name}
+        made = own.create({**sample, "metadata": metadata}, dry_run=True)
+    assert at(made, "spec", "runtimeRef", "name") == "torch-distributed-ml-critical"
+
+
+def test_cpu_work_waits_for_cpu_nodes(researcher: Researcher) -> None:
+    """The reason why flavors do not tolerate the taint of their nodes."""
+    (sample,) = (one["object"] for one in SAMPLES if one["of"] == "Kueue, sample-job")
+    spec: Any = {**sample["spec"], "parallelism": 30, "completions": 30}
+    made = researcher.submit({**sample, "metadata": {"name": "many"}, "spec": spec})
+    try:
+
+        def refused() -> str | None:
+            found = researcher.own.list(KUEUE, "Workload", namespace=TEAM)
+            (mine,) = [one for one in found if text_at(made, "metadata", "uid") in owners(one)] or [{}]
+            reasons: Any = at(mine, "status", "conditions") or []
+            return next((one["message"] for one in reasons if one["type"] == "QuotaReserved"), None)
+
+        reason = researcher.cluster.wait_for(refused, timeout=60, what="Kueue's answer")
+        assert "untolerated taint {nvidia.com/gpu present NoSchedule" in reason
+        assert researcher.pods("many") == []
+    finally:
+        researcher.end(made)
+
+
+def test_nobody_needs_to_write_a_toleration() -> None:
+    assert "tolerations" not in yaml.safe_dump([one["object"] for one in SAMPLES if one["of"][:6] != "NVIDIA"])
