@@ -1,6 +1,6 @@
 """Valid stacks as plain data, of which each test breaks one part."""
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from gpu_tenancy.base.problems import StackError
 from gpu_tenancy.kueue import Cohort, Quota
@@ -64,6 +64,20 @@ def stack(**sections: Any) -> Data:
         "teams": {"a": team(gpus={"h100": {"guaranteed": 8}})},
         **sections,
     }
+
+
+def patched(target: Any, patch: Any) -> Any:
+    """A JSON merge patch, https://www.rfc-editor.org/rfc/rfc7386, which also changes entries of lists by number."""
+    if not isinstance(patch, dict):
+        return patch
+    changes = cast("dict[Any, Any]", patch)
+    if isinstance(target, list):
+        entries = cast("list[Any]", target)
+        return [patched(one, changes[number]) if number in changes else one for number, one in enumerate(entries)]
+    merged: Data = {**target} if isinstance(target, dict) else {}
+    for key, value in changes.items():
+        merged[key] = patched(merged.get(key), value)
+    return {key: value for key, value in merged.items() if value is not None}
 
 
 def planned(sections: Data) -> Plan:

@@ -52,9 +52,7 @@ def ours() -> tuple[KubernetesObject, ...]:
     return declared(sections())
 
 
-def test_the_api_server_accepts_cache_objects_without_dropping_fields(
-    cluster: Cluster, ours: tuple[KubernetesObject, ...]
-) -> None:
+def test_cache_objects_are_accepted_with_all_fields(cluster: Cluster, ours: tuple[KubernetesObject, ...]) -> None:
     manifests = flat(in_waves(ours))
     try:
         for manifest in manifests:
@@ -107,7 +105,7 @@ def test_fluids_definitions_reject_unknown_fields(
     assert words in refusal(lambda: cluster.apply(manifest))
 
 
-def test_claims_as_fluid_makes_them_are_bound_and_go_with_the_cache(cluster: Cluster, namespace: str) -> None:
+def test_claims_of_caches_are_bound_and_removed(cluster: Cluster, namespace: str) -> None:
     cached = [
         CachedDataset(
             "m", namespace, "data.fluid.io/v1alpha1", "dataset://dataset-caches/m", writable=False, size=2**30

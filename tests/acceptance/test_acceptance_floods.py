@@ -48,7 +48,7 @@ def people(
         yield own, foreign
 
 
-def test_every_count_of_a_team_is_in_force_and_has_room_for_what_the_stack_created(cluster: Cluster) -> None:
+def test_counts_of_teams_have_room_for_the_stack(cluster: Cluster) -> None:
     used = {
         team: cluster.wait_for(lambda team=team: _used(cluster, team), what=f"the counts of {team}") for team in TEAMS
     }
@@ -66,7 +66,7 @@ def _used(cluster: Cluster, team: str) -> dict[str, int] | None:
     return {name: int(str(used[name])) for name in hard if name.startswith("count/")}
 
 
-def test_a_job_too_many_of_any_kind_is_refused_and_no_other_team_notices(cluster: Cluster) -> None:
+def test_a_job_beyond_the_count_of_its_team_is_refused(cluster: Cluster) -> None:
     made: list[Any] = []
     try:
         for flood, allowed in ((job, 3), (job_set, 3), (cron_job, 2)):
@@ -104,9 +104,7 @@ def _flow(person: Person, path: str) -> str:
     return answer.headers["X-Kubernetes-PF-FlowSchema-UID"]
 
 
-def test_requests_of_teams_have_their_own_level_and_those_of_operators_theirs(
-    cluster: Cluster, people: tuple[Person, Person]
-) -> None:
+def test_requests_of_teams_have_their_own_priority_level(cluster: Cluster, people: tuple[Person, Person]) -> None:
     own, foreign = people
     uids = {
         name: at(cluster.get(FLOWS, "FlowSchema", name) or {}, "metadata", "uid") for name in (NAME, "service-accounts")

@@ -133,9 +133,7 @@ def unclear(problem: Problem) -> str:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_a_changed_file_is_refused_with_place_and_fix_or_accepted_by_the_api_server_too(
-    stack: str, project: Project, server: Server
-) -> None:
+def test_changed_files_are_refused_or_accepted_everywhere(stack: str, project: Project, server: Server) -> None:
     file = project.folder / "stacks" / f"Pulumi.{stack}.yaml"
 
     @TRIED

@@ -28,7 +28,7 @@ def person(door: Door) -> Iterator[Person]:
         yield bob
 
 
-def test_outside_production_a_violation_is_a_warning_with_the_same_message(cluster: Cluster, person: Person) -> None:
+def test_violations_outside_production_are_warnings(cluster: Cluster, person: Person) -> None:
     guards = guards_of(sections_of("local"))
     with in_force(cluster, guards):
         status, warnings = person.warnings(BROKEN)
@@ -90,9 +90,7 @@ Namespace("first", metadata={"name": first.name, "labels": first.labels, "annota
 """
 
 
-def test_a_stack_of_three_thousand_teams_that_all_differ_is_judged(
-    cluster: Cluster, person: Person, tmp_path: Path
-) -> None:
+def test_guards_judge_three_thousand_teams(cluster: Cluster, person: Person, tmp_path: Path) -> None:
     bounds = {"requests": {"cpu": 1000, "memory": "8000Gi"}, "limits": {"cpu": 1500, "memory": "9000Gi"}}
     own = {
         "gpus": {"h100": {"guaranteed": 1}},

@@ -74,11 +74,7 @@ def mounting(path: str) -> Any:
             f"sets AMD_VISIBLE_DEVICES in container second, {COUNTED}",
             env("AMD_VISIBLE_DEVICES", value="void"),
         ),
-        "of an init container": (
-            starting("0"),
-            f"sets NVIDIA_VISIBLE_DEVICES in container i, {COUNTED}",
-            starting(""),
-        ),
+        "of an init container": (starting("0"), f"sets NVIDIA_VISIBLE_DEVICES in container i, {COUNTED}", starting("")),
         "of a container with a GPU": (
             first(env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]),
             f"sets NVIDIA_VISIBLE_DEVICES in container c, {COUNTED}",
@@ -90,11 +86,7 @@ def mounting(path: str) -> Any:
             first(env=[{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "all"}]),
         ),
         **{
-            f"by a mount at {path}": (
-                mounting(path),
-                MOUNTED,
-                mounting("/var/run/nvidia"),
-            )
+            f"by a mount at {path}": (mounting(path), MOUNTED, mounting("/var/run/nvidia"))
             for path in (
                 "/var/run/nvidia-container-devices/all",
                 "/var/run/x/../nvidia-container-devices/all",
@@ -112,9 +104,7 @@ def test_devices_past_the_scheduler_are_refused(tenant: Person, attempt: Any, wo
 
 
 @pytest.mark.parametrize("key", ["cdi.k8s.io/gpus", "nvidia.cdi.k8s.io/container.c"])
-def test_devices_by_an_annotation_are_refused_also_of_a_pod_that_exists(
-    cluster: Cluster, tenant: Person, key: str
-) -> None:
+def test_devices_by_annotation_are_refused(cluster: Cluster, tenant: Person, key: str) -> None:
     words = f"sets annotation {key}, which adds devices that no queue counts; remove it"
     own = pod(RESEARCH, None, pod_of(0))
     own["metadata"]["name"] = "plain"

@@ -206,7 +206,7 @@ def test_a_group_that_waits_keeps_its_pods_until_all_are_created(
         assert (words in person.patch_refusal(own, NEWER)) == refused
 
 
-def test_no_pod_of_a_group_outlives_it_by_a_finalizer_or_a_partition(person: Person) -> None:
+def test_no_pod_of_a_group_outlives_it(person: Person) -> None:
     def group(field: str, value: Any, gpus: int = 1) -> Any:
         found = leader_worker_set(TEAM, TEAM if gpus else None, pod_of(gpus))
         place = found["spec"]["leaderWorkerTemplate"]["workerTemplate"] if field == "metadata" else found["spec"]

@@ -1,6 +1,7 @@
-"""What work in a team's namespace may tolerate, name and ask for, beside its queue."""
+"""What work in a team's namespace may tolerate, name and request, and just how much."""
 
 import re
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
@@ -13,17 +14,22 @@ from acceptance_guards import (
     QUEUE,
     RESEARCH,
     TOLERATION,
+    Door,
     Person,
     bounded,
     gang,
     job,
     job_set,
+    labels,
+    network_policy,
     pod,
+    pod_group,
     pod_of,
     replicas,
     train_job,
 )
 
+from gpu_tenancy.base.json import text_at
 from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
@@ -38,9 +44,7 @@ ANY = {"operator": "Exists"}
         (ANY, "tolerates every taint but requests no GPU; set the keys of the taints, without those of GPU nodes"),
     ],
 )
-def test_work_without_gpus_that_tolerates_their_taint_is_refused_in_every_kind(
-    tenant: Person, toleration: Any, words: str
-) -> None:
+def test_gpu_tolerations_without_gpus_are_refused(tenant: Person, toleration: Any, words: str) -> None:
     spec = pod_of(0, tolerations=[{"key": "dedicated", "operator": "Exists"}, toleration])
     for manifest in (
         pod(RESEARCH, None, spec),
@@ -77,7 +81,7 @@ def with_amounts(*fields: str, gpus: str = "1", **spec: Any) -> Any:
     ],
     ids=["init containers", "limits", "requests"],
 )
-def test_gpus_are_those_of_any_container_under_limits_or_requests(tenant: Person, manifest: Any) -> None:
+def test_gpus_of_any_container_are_counted(tenant: Person, manifest: Any) -> None:
     tolerating = deepcopy(manifest)
     template = tolerating["spec"]
     if "replicatedJobs" in template:
@@ -97,24 +101,6 @@ def test_no_gpus_need_neither_queue_nor_toleration(tenant: Person) -> None:
     assert not tenant.refusal(job(EXPERIMENTS, None, with_amounts("limits", "requests", gpus="0", tolerations=[])))
 
 
-@pytest.mark.parametrize(
-    ("tolerations", "tolerated"),
-    [
-        ([{**TOLERATION, "key": "dedicated"}], False),
-        ([{**TOLERATION, "effect": "NoExecute"}], False),
-        ([{**TOLERATION, "operator": "Equal", "value": "other"}], False),
-        ([{**TOLERATION, "operator": "Equal", "value": "present"}], True),
-        ([{"key": GPU, "operator": "Exists"}], True),
-        ([{**TOLERATION, "key": "dedicated"}, TOLERATION], True),
-    ],
-)
-def test_a_toleration_has_the_key_the_value_and_the_effect_of_the_taint(
-    tenant: Person, tolerations: Any, *, tolerated: bool
-) -> None:
-    message = tenant.refusal(job(RESEARCH, RESEARCH, pod_of(tolerations=tolerations)))
-    assert message == "" if tolerated else f"requests {GPU} but does not tolerate taint {GPU}" in message
-
-
 @pytest.mark.parametrize("at", ["patches", "jobs"])
 def test_one_of_several_parts_of_a_runtime_has_the_gpus(tenant: Person, at: str) -> None:
     training = train_job(RESEARCH, RESEARCH)
@@ -131,11 +117,11 @@ def test_one_of_several_parts_of_a_runtime_has_the_gpus(tenant: Person, at: str)
 
 
 @pytest.mark.parametrize("spec", [STARTING, CLAIMING], ids=["of init containers", "by claims"])
-def test_pods_with_gpus_tolerate_the_taint_wherever_they_request_them(tenant: Person, spec: Any) -> None:
+def test_gpus_of_init_containers_and_claims_tolerate_taints(tenant: Person, spec: Any) -> None:
     assert not tenant.refusal(job(RESEARCH, RESEARCH, {**spec, "tolerations": [TOLERATION]}))
 
 
-def test_pods_with_gpus_that_do_not_tolerate_their_taint_are_told_where_to_write_it(tenant: Person) -> None:
+def test_missing_gpu_tolerations_are_refused_with_a_place(tenant: Person) -> None:
     words = f"requests {GPU} but does not tolerate taint {GPU} of its nodes, so it would be pending for ever; set"
     message = tenant.refusal(job(RESEARCH, RESEARCH, STARTING))
     assert words in message
@@ -155,74 +141,6 @@ def test_a_gpu_of_zero_is_none_and_a_claim_of_a_device_is_one(tenant: Person) ->
     assert NO_QUEUE in tenant.refusal(job(RESEARCH, None, CLAIMING))
 
 
-SIDECAR = {**pod_of(4)["containers"][0], "name": "beside", "restartPolicy": "Always"}
-REFUSED: list[tuple[Any, str]] = [
-    # Schedulers that no queue knows.
-    (
-        pod(RESEARCH, None, pod_of(0, schedulerName="mine")),
-        (
-            "sets schedulerName mine, which is not allowed in this namespace; set default-scheduler or volcano, or"
-            " remove it"
-        ),
-    ),
-    (
-        job(EXPERIMENTS, EXPERIMENTS, pod_of(schedulerName="volcano")),
-        "sets schedulerName volcano, which is not allowed in this namespace; set default-scheduler, or remove it",
-    ),
-    (
-        pod(RESEARCH, None, pod_of(0, nodeName="l4-0")),
-        "sets nodeName l4-0, which bypasses schedulers and taints; remove it and use nodeSelector",
-    ),
-    (
-        gang(RESEARCH, "ml-research-l4", pod_of(0), schedulerName="mine"),
-        "sets schedulerName mine, which is not allowed in this namespace",
-    ),
-    # Priority classes that the namespace may not name, before a queue admits them.
-    (
-        job(RESEARCH, RESEARCH, pod_of(priorityClassName="system-cluster-critical")),
-        (
-            "uses priority class system-cluster-critical, which is not allowed in this namespace; set one of"
-            " ml-critical, ml-high, ml-low"
-        ),
-    ),
-    (
-        job(PRODUCTION, PRODUCTION, pod_of(priorityClassName="ml-low")),
-        "uses priority class ml-low, which is not allowed in this namespace; set one of ml-critical, ml-high",
-    ),
-    (
-        job(PRODUCTION, PRODUCTION),
-        (
-            "sets no priority class, which the quota of this namespace requires; set priorityClassName: ml-critical or"
-            " ml-high"
-        ),
-    ),
-    (
-        gang(RESEARCH, "ml-research-l4", priorityClassName="theirs"),
-        "uses priority class theirs, which is not allowed in this namespace",
-    ),
-    # More GPUs in one pod than any node has, or in one container than the team may have.
-    (
-        job(EXPERIMENTS, EXPERIMENTS, pod_of(16)),
-        "requests 16 nvidia.com/gpu in one pod, but the largest node has 8; use more pods with 8 or fewer each",
-    ),
-    (job(RESEARCH, RESEARCH, pod_of(9)), "requests 9 nvidia.com/gpu in one pod, but the largest node has 8"),
-    (train_job(RESEARCH, RESEARCH, 16), "requests 16 nvidia.com/gpu in one pod"),
-    (job(EXPERIMENTS, EXPERIMENTS, pod_of(5, initContainers=[SIDECAR])), "requests 9 nvidia.com/gpu in one pod"),
-    (
-        job(PRODUCTION, PRODUCTION, pod_of(6, priorityClassName="ml-high")),
-        (
-            "requests 6 nvidia.com/gpu in container c, but the maximum of a container in this namespace is 4; use more"
-            " pods with 4 or fewer each"
-        ),
-    ),
-]
-
-
-@pytest.mark.parametrize(("manifest", "words"), REFUSED)
-def test_work_that_breaks_a_rule_is_refused(tenant: Person, manifest: Any, words: str) -> None:
-    assert words in tenant.refusal(manifest)
-
-
 def test_the_queues_own_class_is_bound_likewise(tenant: Person) -> None:
     jumping = job(PRODUCTION, PRODUCTION, pod_of(priorityClassName="ml-high"))
     assert not tenant.refusal(jumping)
@@ -230,7 +148,7 @@ def test_the_queues_own_class_is_bound_likewise(tenant: Person) -> None:
     assert "uses priority class ml-low, which is not allowed in this namespace" in tenant.refusal(jumping)
 
 
-def test_as_many_gpus_in_one_container_as_the_team_may_have_are_admitted(tenant: Person) -> None:
+def test_the_maximum_of_gpus_of_a_container_is_admitted(tenant: Person) -> None:
     assert not tenant.refusal(job(PRODUCTION, PRODUCTION, pod_of(4, priorityClassName="ml-high")))
 
 
@@ -248,7 +166,7 @@ def test_gpus_that_no_node_has_are_refused(tenant: Person) -> None:
     assert f"requests {part} in container c, which no node has; request nvidia.com/gpu" in message
 
 
-def test_a_limit_beyond_the_namespaces_ratio_is_refused_before_the_queue_admits_it(tenant: Person) -> None:
+def test_limits_beyond_the_ratio_are_refused_early(tenant: Person) -> None:
     # ml-research has requests of 64 cpus and limits of 128.
     assert not tenant.refusal(job(RESEARCH, RESEARCH, bounded(cpu=("2", "4"))))
     assert not tenant.refusal(job(RESEARCH, RESEARCH, bounded(cpu=("1500m", None))))
@@ -274,7 +192,7 @@ def test_a_limit_beyond_the_namespaces_ratio_is_refused_before_the_queue_admits_
         {"cpu": "6", "memory": "200Mi"},
     ],
 )
-def test_what_a_refusal_of_requests_without_limits_says_to_write_is_accepted(tenant: Person, requests: Any) -> None:
+def test_suggested_limits_are_accepted(tenant: Person, requests: Any) -> None:
     """As most examples of Kueue are written, where no defaults complete them."""
     for make in (job, job_set):
         spec = pod_of(0)
@@ -298,3 +216,270 @@ def test_a_running_pod_cannot_add_a_forbidden_toleration(cluster: Cluster, tenan
         tenant.cluster.patch(reference, tolerating)
     tenant.cluster.patch(reference, noted)
     cluster.delete(reference, grace=0)
+
+
+def test_a_forged_owner_reference_does_not_bypass_the_queue(cluster: Cluster, tenant: Person) -> None:
+    running = cluster.get("batch/v1", "Job", "nightly", RESEARCH) or {}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "nightly", "uid": text_at(running, "metadata", "uid")}
+    message = tenant.refusal(pod(RESEARCH, None, ownerReferences=[{**owner, "controller": True}]))
+    assert NO_QUEUE in message
+    message = tenant.refusal(pod(RESEARCH, RESEARCH, ownerReferences=[{**owner, "controller": True}]))
+    assert (
+        "sets Job nightly as its controller, so the queue would not count its GPUs; remove metadata.ownerReferences"
+        in message
+    )
+    # An owner that only deletes with itself, and one that Kueue does not know, change nothing of what is counted.
+    assert not tenant.refusal(pod(RESEARCH, RESEARCH, ownerReferences=[owner]))
+    other = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "c", "uid": "1", "controller": True}
+    assert not tenant.refusal(job(RESEARCH, RESEARCH, ownerReferences=[other]))
+
+
+def test_a_gang_that_was_in_its_queue_may_not_leave_it(cluster: Cluster, tenant: Person) -> None:
+    own = pod_group(RESEARCH, "ml-research-l4")
+    cluster.apply(own)
+    elsewhere: Any = {"spec": {"queue": "default"}}
+    with pytest.raises(ApiError, match="uses Volcano queue default"):
+        tenant.cluster.patch(Reference.of(own), elsewhere)
+    cluster.delete(Reference.of(own))
+
+
+# What is just inside of a guard, and just outside.
+
+GROUP = "scheduling.k8s.io/group-name"
+GANG_QUEUE = "scheduling.volcano.sh/queue-name"
+
+
+def asking(**limits: str) -> Any:
+    """A container with limits only."""
+    return {
+        "name": "more",
+        "image": "a:1",
+        "resources": {"limits": {key.replace("__", "/"): n for key, n in limits.items()}},
+    }
+
+
+def limited(gpus: int) -> Any:
+    """A pod whose GPUs are limits only, which the API server takes as requests."""
+    spec = pod_of(gpus)
+    spec["containers"] = [{**asking(), "resources": {"limits": {GPU: str(gpus)}}}]
+    return spec
+
+
+MANY = "requests 16 nvidia.com/gpu in one pod, but the largest node has 8"
+
+
+def test_gpus_that_are_requests_only_are_counted(tenant: Person) -> None:
+    def requesting(number: int) -> Any:
+        found = train_job(EXPERIMENTS, EXPERIMENTS, number)
+        del found["spec"]["trainer"]["resourcesPerNode"]["limits"]
+        return found
+
+    assert MANY in tenant.refusal(requesting(16))
+    assert not tenant.refusal(requesting(8))
+
+
+def test_gpus_as_limits_count_for_the_container_maximum(tenant: Person) -> None:
+    def serving(number: int) -> Any:
+        return replicas("Deployment", PRODUCTION, PRODUCTION, spec={**limited(number), "priorityClassName": "ml-high"})
+
+    assert "requests 6 nvidia.com/gpu in container more, but the maximum of a container" in tenant.refusal(serving(6))
+    assert not tenant.refusal(serving(4))
+
+
+OTHER: Any = "guards-of-facts"
+
+
+@pytest.fixture(scope="module")
+def newcomer(door: Door, tenant: Person) -> Iterator[Person]:
+    """Somebody who may edit a namespace with other facts than those of the stack's teams."""
+    assert tenant
+    facts = {
+        "default_limits": "cpu=1,memory=2Gi",
+        "max_gpus_per_container": "nvidia.com/gpu=4,nvidia.com/mig-1g.10gb=1",
+        "priority_classes": "ml-high",
+        "schedulers": "default-scheduler,volcano",
+        "volcano_queues": "one,two",
+    }
+    with door.newcomer("carl", "edit", OTHER, **facts) as carl:
+        yield carl
+
+
+FACTS: dict[str, tuple[Any, str, Any]] = {
+    "a maximum for two resources": (
+        job(OTHER, OTHER, pod_of(5)),
+        "requests 5 nvidia.com/gpu in container c, but the maximum of a container in this namespace is 4",
+        job(OTHER, OTHER, pod_of(4)),
+    ),
+    "default limits of their own": (
+        job(OTHER, None, bounded(cpu=("1500m", None))),
+        "sets no limit of cpu for a request of 1500m in container c, so LimitRange containers sets 1",
+        job(OTHER, None, bounded(cpu=("1", None))),
+    ),
+    "one priority class": (
+        job(OTHER, OTHER, pod_of(priorityClassName="ml-low")),
+        "uses priority class ml-low, which is not allowed in this namespace; set one of ml-high",
+        job(OTHER, OTHER, pod_of(priorityClassName="ml-high")),
+    ),
+    "two Volcano queues": (
+        gang(OTHER, "three"),
+        "uses Volcano queue three, which is not a queue of this namespace; set spec.queue: one or two",
+        gang(OTHER, "two"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_facts_of_a_namespace_are_lists_of_any_length(newcomer: Person, name: str) -> None:
+    attempt, words, twin = FACTS[name]
+    assert words in newcomer.refusal(attempt)
+    assert not newcomer.refusal(twin)
+
+
+def test_old_jobs_are_judged_when_their_pods_change(cluster: Cluster, newcomer: Person) -> None:
+    own = job(OTHER, OTHER, limited(1))
+    own["spec"]["suspend"] = True
+    newcomer.cluster.create(own)
+    namespace = Reference("v1", "Namespace", OTHER)
+    cluster.patch(namespace, {"metadata": {"annotations": {"guards.gpu-tenancy.dev/default-gpus": "0"}}})
+    words = "sets nvidia.com/gpu under limits only in container more, and Kueue would count 0"
+    newcomer.wait_for_refusal(job(OTHER, OTHER, limited(1)), words)
+    note: Any = {"metadata": {"annotations": {"note": "x"}}}
+    assert not newcomer.patch_refusal(own, note)
+    assert words in newcomer.patch_refusal(own, {"spec": {"template": note}})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("AMD_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES", "NVIDIA_MIG_CONFIG_DEVICES"),
+        "NVIDIA_MIG_MONITOR_DEVICES",
+    ],
+)
+def test_each_variable_that_selects_devices_is_refused(tenant: Person, name: str) -> None:
+    def setting(value: str) -> Any:
+        spec = pod_of(0)
+        spec["containers"][0]["env"] = [{"name": name, "value": value}]
+        return spec
+
+    assert f"sets {name} in container c" in tenant.refusal(job(RESEARCH, RESEARCH, setting("all")))
+    assert not tenant.refusal(job(RESEARCH, RESEARCH, setting("none")))
+
+
+def test_a_request_as_large_as_the_default_limit_is_admitted(tenant: Person) -> None:
+    assert "sets no limit of cpu for a request of 3" in tenant.refusal(
+        job(RESEARCH, RESEARCH, bounded(cpu=("3", None)))
+    )
+    assert not tenant.refusal(job(RESEARCH, RESEARCH, bounded(cpu=("2", None))))
+
+
+def test_a_deprecated_field_names_a_service_account_too(member: Any) -> None:
+    one: Person = member("researchers")
+    words = "sets service account ci, whose rights its pod would have; set serviceAccountName: workload"
+    assert words in one.refusal(job_set(RESEARCH, RESEARCH, pod_of(0, serviceAccount="ci")))
+    assert not one.refusal(job_set(RESEARCH, RESEARCH, pod_of(0, serviceAccount="workload")))
+
+
+def test_a_pod_without_gpus_names_no_queue_of_another_team(tenant: Person) -> None:
+    def queued(queue: str) -> Any:
+        return pod(RESEARCH, None, pod_of(0, schedulerName="volcano"), annotations={GANG_QUEUE: queue})
+
+    assert "uses Volcano queue ml-serving-l4" in tenant.refusal(queued("ml-serving-l4"))
+    assert not tenant.refusal(queued("ml-research-l4"))
+    assert not tenant.refusal(pod(RESEARCH, None, pod_of(0), annotations={GROUP: "podgroup-1"}))
+
+
+@pytest.fixture
+def plain(cluster: Cluster) -> Iterator[Any]:
+    """A pod without GPUs that is on a node."""
+    made = pod(RESEARCH, None, pod_of(0, nodeName="l4-0"))
+    made["metadata"]["name"] = "plain"
+    cluster.create(made)
+    yield made
+    cluster.delete(Reference.of(made), grace=0)
+
+
+def test_pods_stay_in_their_volcano_group(cluster: Cluster, tenant: Person) -> None:
+    def joining(group: str) -> Any:
+        return {GANG_QUEUE: "ml-research-l4", GROUP: group}
+
+    own = pod(RESEARCH, None, pod_of(schedulerName="volcano"), annotations=joining("podgroup-1"))
+    own["metadata"]["name"] = "member"
+    later = job(RESEARCH, RESEARCH)
+    later["metadata"]["name"] = "members"
+    later["spec"] |= {"suspend": True}
+    later["spec"]["template"]["metadata"] = {"annotations": {GROUP: "podgroup-1"}}
+    for manifest in (own, later):
+        cluster.create(manifest)
+    classed: Any = {"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "ml-low"}}}
+    refusals = [
+        tenant.patch_refusal(own, classed),
+        tenant.patch_refusal(own, {"metadata": {"annotations": {GROUP: "podgroup-2"}}}),
+        tenant.patch_refusal(later, {"spec": {"template": {"metadata": {"annotations": {"note": "x"}}}}}),
+    ]
+    for manifest in (own, later):
+        cluster.delete(Reference.of(manifest), grace=0)
+    assert not refusals[0]
+    assert "joins PodGroup podgroup-2, which Volcano created for another workload" in refusals[1]
+    assert "joins PodGroup podgroup-1, which Volcano created for another workload" in refusals[2]
+
+
+@pytest.mark.parametrize("seconds", [0, 601])
+def test_old_pods_of_any_grace_period_can_be_deleted(cluster: Cluster, tenant: Person, seconds: int) -> None:
+    own = pod(RESEARCH, RESEARCH, pod_of(terminationGracePeriodSeconds=seconds, nodeName="l4-0"))
+    own["metadata"] |= {"name": "ending", "labels": labels(RESEARCH, which="ending")}
+    cluster.create(own)
+    refusals = [tenant.patch_refusal(own, {"metadata": {"labels": {"note": "x"}}}), tenant.delete_refusal(own)]
+    status, answer = tenant.asked("DELETE", f"/api/v1/namespaces/{RESEARCH}/pods?labelSelector=which%3Dending")
+    cluster.delete(Reference.of(own), grace=0)
+    assert refusals == ["", ""]
+    assert status == 200, answer
+
+
+def test_owners_without_controller_do_not_count_pods(cluster: Cluster, tenant: Person) -> None:
+    counted: Any = cluster.get("batch/v1", "Job", "nightly", RESEARCH)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "nightly", "uid": counted["metadata"]["uid"]}
+    own = pod(RESEARCH, RESEARCH, ownerReferences=[owner])
+    own["metadata"]["name"] = "beside"
+    cluster.create(own)
+    refusal = tenant.patch_refusal(own, {"metadata": {"labels": {"app": "other"}}})
+    cluster.delete(Reference.of(own), grace=0)
+    assert not refusal
+
+
+def test_a_pod_that_exists_gets_no_device_by_a_later_annotation(tenant: Person, plain: Any) -> None:
+    words = "sets annotation cdi.k8s.io/x, which adds devices that no queue counts; remove it"
+    assert words in tenant.patch_refusal(plain, {"metadata": {"annotations": {"cdi.k8s.io/x": "nvidia.com/gpu=all"}}})
+    assert not tenant.patch_refusal(plain, {"metadata": {"annotations": {"note": "x"}}})
+
+
+def test_a_pod_without_gpus_changes_its_queue(tenant: Person, plain: Any) -> None:
+    assert "is in queue ml-serving" in tenant.patch_refusal(plain, {"metadata": {"labels": {QUEUE: "ml-serving"}}})
+    assert not tenant.patch_refusal(plain, {"metadata": {"labels": {QUEUE: RESEARCH}}})
+
+
+def test_a_tenant_changes_and_deletes_its_own_network_policies(cluster: Cluster, tenant: Person) -> None:
+    own = network_policy(RESEARCH, "of-a-tenant")
+    cluster.create(own)
+    assert not tenant.patch_refusal(own, {"metadata": {"labels": {"note": "x"}}})
+    assert not tenant.delete_refusal(own)
+    assert "allows traffic beyond the namespace" in tenant.patch_refusal(own, {"spec": {"ingress": [{}]}})
+    cluster.delete(Reference.of(own))
+
+
+def test_only_namespaces_of_teams_are_guarded(door: Door, tenant: Person) -> None:
+    assert tenant
+    # One of a team, a system namespace that says so, and one that does not.
+    names, marked = (RESEARCH, "kube-public", "guards-keeper"), Reference("v1", "Namespace", "kube-public")
+    with door.let_in("keeper", "cluster-admin", *names) as keeper:
+        changed: Any = {"metadata": {"labels": {"pod-security.kubernetes.io/warn": "baseline"}}}
+        theirs, system, other = (
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names
+        )
+        door.cluster.patch(marked, {"metadata": {"labels": {"app.kubernetes.io/managed-by": "gpu-tenancy"}}})
+        for one in (system, other):
+            door.cluster.wait_for(lambda one=one: not keeper.patch_refusal(one, changed), what="rights")
+        door.cluster.patch(marked, {"metadata": {"labels": {"app.kubernetes.io/managed-by": None}}})
+        words = "of the Namespace, which belongs to the platform"
+        assert f"changes pod-security.kubernetes.io/warn {words}" in keeper.patch_refusal(theirs, changed)
+        queue: Any = {"metadata": {"annotations": {GANG_QUEUE: "ml-serving-l4"}}}
+        assert f"changes {GANG_QUEUE} {words}" in keeper.patch_refusal(theirs, queue)

@@ -43,7 +43,7 @@ OWN_RIGHTS: Final[Any] = [
 OF_EVERYWHERE: Final = {"accounts", "priority", "secrets", "status", "tokens"}
 OF_PLATFORM: Final = {"disruption", "expose", "namespace", "network", "queue-objects"}
 OF_OWNED: Final = {
-    *("amount", "devices", "gpu-requests", "grace", "kueue-metadata", "queue", "ratio", "scheduling", "toleration"),
+    *("amount", "devices", "gpu-requests", "grace", "kueue-metadata", "queue", "ratio", "scheduling", "toleration")
 }
 """Those that do not judge what an operator creates for an owner that was judged."""
 OF_OPERATORS: Final = {"namespace", "network", "queue-objects", "release", "rollout", "status"}
@@ -151,9 +151,7 @@ def test_each_guard_binds_all_but_those_whom_its_conditions_name(
     assert refusing == messages.keys() - FREE[group]
 
 
-def test_who_may_use_accounts_secrets_and_priorities_anyway_is_not_bound_there(
-    door: Door, targets: dict[str, Any], clerk: Person
-) -> None:
+def test_guards_do_not_bind_those_with_the_right_by_rbac(door: Door, targets: dict[str, Any], clerk: Person) -> None:
     clerks = clerk.impersonating("clerks")
     kind, change, _ = PATCHES["priority"]
     role = {**_of(f"{RBAC}/v1", "ClusterRole", f"{CLERK}-with-tokens"), "rules": OWN_RIGHTS}
@@ -168,13 +166,13 @@ def test_who_may_use_accounts_secrets_and_priorities_anyway_is_not_bound_there(
     door.cluster.delete(Reference.of(role))
 
 
-def test_pod_groups_of_kubeflow_trainer_are_counted_by_their_train_job(clerk: Person) -> None:
+def test_pod_groups_of_trainer_are_counted_by_train_jobs(clerk: Person) -> None:
     queued = pod_group(RESEARCH, "default")
     assert "uses Volcano queue default" in clerk.impersonating("clerks").refusal(queued)
     assert not clerk.impersonating("system:serviceaccounts:kubeflow-system").refusal(queued)
 
 
-def test_what_an_operator_creates_for_its_owner_is_not_judged_again(clerk: Person) -> None:
+def test_children_of_judged_owners_are_not_judged_again(clerk: Person) -> None:
     operator, owner = clerk.impersonating("system:serviceaccounts:volcano-system"), ("batch.volcano.sh/v1alpha1", "Job")
     jobs = {guard: one.create for guard, one in attempts().items() if one.create.get("kind") == "Job"}
     judged = {guard for guard in jobs if guard in IN_FORCE and operator.refusal(owned(*owner, wrong(guard)))}
@@ -225,10 +223,7 @@ def test_a_container_that_is_added_to_a_pod_is_judged(
     assert refusals[1] == (refusals[0] if shell is SHELL else "")
 
 
-TOKEN: Final[Any] = {
-    **_of("v1", "Secret", "token", RESEARCH),
-    "type": "kubernetes.io/service-account-token",
-}
+TOKEN: Final[Any] = {**_of("v1", "Secret", "token", RESEARCH), "type": "kubernetes.io/service-account-token"}
 TOKEN["metadata"]["annotations"] = {"kubernetes.io/service-account.name": "default"}
 CHANGED: Final = {"metadata": {"labels": {"pod-security.kubernetes.io/warn": "baseline"}}}
 PLACE: Final = f"/api/v1/namespaces/{RESEARCH}"

@@ -42,7 +42,7 @@ def by_key(waves: Waves) -> dict[str, Manifest]:
     return {key(manifest): manifest for manifest in flat(waves)}
 
 
-def test_an_edit_changes_only_its_objects_and_prunes_removed_ones(cluster: Cluster, tmp_path: Path) -> None:
+def test_an_edit_changes_and_prunes_only_its_objects(cluster: Cluster, tmp_path: Path) -> None:
     # Before the fixture below: the last of its stacks stays until the end of this module.
     inventory = tmp_path / "inventory.json"
     sections = sections_of("local")
@@ -72,11 +72,7 @@ def test_an_edit_changes_only_its_objects_and_prunes_removed_ones(cluster: Clust
     assert (
         keys(changes, "pruned")
         == old.keys() - new.keys()
-        >= {
-            "Namespace /ml-experiments",
-            "ClusterQueue /ml-experiments",
-            "PersistentVolume /ml-experiments-corpus",
-        }
+        >= {"Namespace /ml-experiments", "ClusterQueue /ml-experiments", "PersistentVolume /ml-experiments-corpus"}
     )
     assert keys(changes, "replaced") == set()
     assert [name for name in old.keys() - new.keys() if cluster.exists(*Reference.of(old[name]))] == []
@@ -107,7 +103,7 @@ def test_the_same_stack_again_changes_nothing(cluster: Cluster, applied: Applied
     assert Counter(one.action for one in again) == {"unchanged": len(flat(applied.waves))}
 
 
-def test_the_api_server_itself_finds_nothing_to_change_in_the_same_object(cluster: Cluster, applied: Applied) -> None:
+def test_applying_an_object_again_changes_nothing(cluster: Cluster, applied: Applied) -> None:
     # The inventory spares what nobody touched; here each object is sent again.
     moved: list[str] = []
     for manifest in flat(applied.waves):

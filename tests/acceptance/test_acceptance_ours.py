@@ -73,9 +73,7 @@ def put(cluster: Cluster, quota: Any) -> None:
     cluster.wait_for(lambda: at(cluster.get(*Reference.of(quota)) or {}, "status", "hard"), what="the quota to count")
 
 
-def test_our_quota_counts_the_gpus_that_another_prefix_leaves_uncounted(
-    cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str
-) -> None:
+def test_quotas_count_gpus_as_requests(cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str) -> None:
     quota = moved(only(ours, "ResourceQuota", "budget"), home)
     assert quota["spec"]["hard"][f"requests.{GPU}"] == "16"
     uncounted: Any = {**quota, "spec": {"hard": {f"limits.{GPU}": "16", "pods": "9"}}}
@@ -103,7 +101,7 @@ def _used(cluster: Cluster, quota: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "resource", ["services", "requests.storage", "requests.ephemeral-storage", "persistentvolumeclaims"]
 )
-def test_our_scoped_quota_is_accepted_and_with_anything_but_pods_and_compute_refused(
+def test_scoped_quotas_have_only_pods_and_compute(
     cluster: Cluster, ours: tuple[KubernetesObject, ...], namespace: str, resource: str
 ) -> None:
     quota = moved(only(ours, "ResourceQuota", "budget-compute"), namespace)
@@ -112,9 +110,7 @@ def test_our_scoped_quota_is_accepted_and_with_anything_but_pods_and_compute_ref
     assert "unsupported scope applied to resource" in refusal(lambda: cluster.apply(quota, dry_run=True))
 
 
-def test_our_pair_of_scoped_quotas_admits_its_class_and_refuses_others_and_none(
-    cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str
-) -> None:
+def test_scoped_quotas_admit_only_their_class(cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str) -> None:
     pod = a_pod(home, limits={"cpu": 1, "memory": "1Gi", GPU: 1})
     put(cluster, moved(only(ours, "ResourceQuota", "budget-compute"), home))
     admitted(cluster, of_class(pod, LOW))  # alone, it leaves every other pod without a limit
@@ -156,7 +152,7 @@ def test_limit_ranges_add_no_gpus_because_of_their_defaults(
     ],
     ids=["another limit", "no limit", "half a GPU", "500m of a GPU"],
 )
-def test_gpus_of_our_workloads_are_whole_and_request_and_limit_alike_as_the_server_demands(
+def test_gpus_are_whole_and_equal_in_request_and_limit(
     cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str, asked: dict[str, Any], words: str
 ) -> None:
     deployment = moved(only(ours, "Deployment"), home)
@@ -220,9 +216,7 @@ def test_the_plan_rejects_what_only_kueues_webhook_would_reject(
         checked_cohort(Cohort("org", None, borrows))
 
 
-def test_reclaiming_from_no_cohort_is_accepted_in_silence_and_every_queue_of_ours_has_one(
-    cluster: Cluster, ours: tuple[KubernetesObject, ...]
-) -> None:
+def test_every_queue_has_a_cohort_to_reclaim_from(cluster: Cluster, ours: tuple[KubernetesObject, ...]) -> None:
     lone = only(ours, "ClusterQueue")
     lone["spec"] |= {"preemption": {"reclaimWithinCohort": "Any"}, "resourceGroups": []}
     del lone["spec"]["cohortName"]
@@ -239,7 +233,7 @@ def test_every_object_of_kueue_is_of_its_present_version(name: str) -> None:
     assert {version for version in versions if version.startswith(KUEUE)} == {f"{KUEUE}/v1beta2"}
 
 
-def test_stacks_reject_references_to_missing_objects_that_the_api_server_accepts(
+def test_references_to_missing_objects_are_rejected(
     cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str
 ) -> None:
     nowhere = moved(only(ours, "LocalQueue"), home)
@@ -273,9 +267,7 @@ def test_stacks_reject_references_to_missing_objects_that_the_api_server_accepts
     assert any(place.startswith("teams.c.compute.priorities") for place in places)
 
 
-def test_the_api_server_accepts_an_autoscaler_without_target_and_ours_has_one(
-    cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str
-) -> None:
+def test_autoscalers_have_a_target(cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str) -> None:
     scaler = moved(only(ours, "HorizontalPodAutoscaler"), home)
     assert scaler["spec"]["scaleTargetRef"]["name"] == only(ours, "Deployment")["metadata"]["name"]
     scaler["spec"]["scaleTargetRef"]["name"] = "nobodys"
@@ -288,9 +280,7 @@ def test_the_api_server_accepts_an_autoscaler_without_target_and_ours_has_one(
     assert "needs a latency metric, but the stack defines none" in problem
 
 
-def test_deploying_again_resets_the_scale_where_replicas_are_set_and_ours_are_not(
-    cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str
-) -> None:
+def test_deploying_again_keeps_the_scale(cluster: Cluster, ours: tuple[KubernetesObject, ...], home: str) -> None:
     deployment = moved(only(ours, "Deployment"), home)
     name = Reference.of(deployment)
 
@@ -316,9 +306,7 @@ def test_an_image_that_moves_is_accepted_in_silence_but_by_us(cluster: Cluster, 
     assert "has no fixed tag" in problem
 
 
-def test_more_than_the_pools_can_ever_have_is_accepted_in_silence_but_by_us(
-    cluster: Cluster, ours: tuple[KubernetesObject, ...]
-) -> None:
+def test_quotas_beyond_the_pools_are_rejected(cluster: Cluster, ours: tuple[KubernetesObject, ...]) -> None:
     queue = only(ours, "ClusterQueue")
     for line in queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"]:
         line["nominalQuota"] = "1000"

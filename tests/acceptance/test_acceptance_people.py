@@ -1,18 +1,28 @@
-"""Who may do what, as the API server decides it for each role and place, against the table `people.yaml`."""
+"""Who may do what, by roles, tokens of robots and Pod Security, as the API server decides."""
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 import yaml
 from acceptance_builders import Waves
-from acceptance_guards import EXPERIMENTS, PRODUCTION, RESEARCH, Person
+from acceptance_guards import EXPERIMENTS, PRODUCTION, RESEARCH, Person, job, pod_of
+from policy_builders import TODAY, Sample
+from violations import Json
 
 from gpu_tenancy.kube.client import Cluster
+from gpu_tenancy.kube.errors import ApiError
+from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.request import CONNECTIONS
 from gpu_tenancy.model.catalogue.roles import roles, rules_of
+from rule_engine import Resource, View
+from rule_engine.evaluator import Evaluator, Outcome
+from workload_rules import PACK
+from workload_rules.bindings import built_in_roles
+from workload_rules.rbac import ApiObject, rules
+from workload_rules.roles import FORBIDDEN
 
 PEOPLE = {
     "L": "leads",
@@ -130,7 +140,7 @@ AGGREGATED = {"metrics.k8s.io"}
 
 
 @pytest.mark.parametrize("role", roles())
-def test_each_resource_of_a_role_is_one_that_the_api_server_serves(member: Callable[[str], Person], role: str) -> None:
+def test_roles_name_resources_that_are_served(member: Callable[[str], Person], role: str) -> None:
     admin = member("admins")
     wanted = {
         (group, resource)
@@ -188,3 +198,238 @@ def test_real_requests_are_answered_as_the_reviews_say(
     one = member(who)
     statuses = {what: one.asked("GET", path)[0] for what, path in READS.items()}
     assert statuses == {what: 200 if what in answered else 403 for what in READS}
+
+
+# Bounded tokens of robots.
+
+NAME = "ci"
+"""The robot of ml-research in the stack `local`."""
+TOKEN = f"/api/v1/namespaces/{RESEARCH}/serviceaccounts/{NAME}/token"
+OTHERS = (EXPERIMENTS, PRODUCTION, "kube-system")
+
+
+@pytest.fixture(scope="module")
+def robot(cluster: Cluster, member: Callable[[str], Person], deployed: Waves) -> Person:
+    """Whoever has a bounded token of the robot."""
+    assert deployed
+    token = cluster.token(RESEARCH, NAME, seconds=600)
+    return Person(cluster, token, member("admins").authority)
+
+
+def test_its_account_gives_pods_no_token_and_has_no_stored_one(cluster: Cluster, deployed: Waves) -> None:
+    assert deployed
+    found = cluster.get("v1", "ServiceAccount", NAME, RESEARCH)
+    assert found is not None
+    assert found["automountServiceAccountToken"] is False
+    assert "secrets" not in found
+
+
+def test_a_token_does_in_its_team_what_a_researcher_does(robot: Person) -> None:
+    for path in ("pods", "events"):
+        assert robot.asked("GET", f"/api/v1/namespaces/{RESEARCH}/{path}")[0] == 200, path
+    assert not robot.refusal(job(RESEARCH, RESEARCH, pod_of(0)))
+    assert robot.asked("GET", f"/api/v1/namespaces/{RESEARCH}/secrets")[0] == 403
+    assert robot.asked("GET", "/apis/kueue.x-k8s.io/v1beta2/clusterqueues")[0] == 200
+
+
+@pytest.mark.parametrize("namespace", OTHERS)
+def test_a_token_does_nothing_in_another_namespace(robot: Person, namespace: str) -> None:
+    for path in ("pods", "secrets", "configmaps", "events"):
+        assert robot.asked("GET", f"/api/v1/namespaces/{namespace}/{path}")[0] == 403, path
+    assert "forbidden" in robot.refusal(job(namespace, namespace, pod_of(0)))
+    assert robot.asked("GET", "/api/v1/pods")[0] == 403
+
+
+@pytest.mark.parametrize("who", ["viewers", "researchers", "leads", "cohort-leads", "robot"])
+def test_members_cannot_create_tokens_of_the_ci_account(
+    robot: Person, member: Callable[[str], Person], who: str
+) -> None:
+    body: Any = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    one = robot if who == "robot" else member(who)
+    assert one.asked("POST", TOKEN, body)[0] == 403
+    assert member("admins").asked("POST", TOKEN, body)[0] == 201
+
+
+@pytest.mark.parametrize("who", ["researchers", "leads", "robot"])
+def test_members_cannot_run_pods_as_the_ci_account(robot: Person, member: Callable[[str], Person], who: str) -> None:
+    one = robot if who == "robot" else member(who)
+    refused = one.refusal(job(RESEARCH, RESEARCH, pod_of(0, serviceAccountName=NAME)))
+    assert f"sets service account {NAME}, whose rights its pod would have; set serviceAccountName: workload" in refused
+    assert not one.refusal(job(RESEARCH, RESEARCH, pod_of(0, serviceAccountName="workload")))
+
+
+# Roles that the workload pack knows.
+
+RBAC: Final = "rbac.authorization.k8s.io/v1"
+ODD: Final[dict[str, Any]] = {
+    "apiVersion": RBAC,
+    "kind": "ClusterRole",
+    "metadata": {"name": "odd-patterns"},
+    "rules": [
+        {"apiGroups": [""], "resources": ["*/token", "pods/*", "nodes"], "verbs": ["create", "get"]},
+        {"apiGroups": ["*"], "resources": ["networkpolicies", "roles"], "verbs": ["*"]},
+        {"apiGroups": ["kueue.x-k8s.io"], "resources": ["*"], "verbs": ["delete"]},
+        {"apiGroups": ["admissionregistration.k8s.io"], "resources": ["*/*"], "verbs": ["update"]},
+    ],
+}
+"""Patterns of resources that RBAC knows, and some that it does not."""
+
+
+def role(manifest: dict[str, Any]) -> ApiObject:
+    return ApiObject(Resource(f"kubernetes:{RBAC}:ClusterRole"), View(manifest), "ClusterRole")
+
+
+@pytest.fixture(scope="module")
+def bound(cluster: Cluster) -> Iterator[str]:
+    """A user who has the odd role in the whole cluster."""
+    binding: dict[str, Any] = {
+        "apiVersion": RBAC,
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "odd-patterns"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "odd-patterns"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "odd-user"}],
+    }
+    for manifest in (ODD, binding):
+        cluster.apply(manifest)
+    # The authorizer learns of a binding a moment later.
+    cluster.wait_for(lambda: allowed(cluster, "odd-user", "get", "", "nodes"), what="the role of odd-user")
+    yield "odd-user"
+    for kind in ("ClusterRoleBinding", "ClusterRole"):
+        cluster.delete(Reference(RBAC, kind, "odd-patterns"))
+
+
+def allowed(cluster: Cluster, user: str, verb: str, group: str, resource: str) -> bool:
+    name, _, subresource = resource.partition("/")
+    attributes = {"verb": verb, "group": group, "resource": name, "subresource": subresource}
+    review: dict[str, Any] = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": user, "resourceAttributes": attributes},
+    }
+    answer: Any = cluster.create(review)
+    return bool(answer["status"]["allowed"])
+
+
+def test_built_in_roles_are_those_of_the_api_server(cluster: Cluster) -> None:
+    """Without those of feature gates that are off by default, and rules that controllers aggregate."""
+    roles: Any = cluster.list(RBAC, "ClusterRole")
+    live: dict[str, Any] = {item["metadata"]["name"]: item for item in roles}
+    for name, known in ((known.name, known) for known in built_in_roles().values()):
+        assert isinstance(known.view.value, dict)
+        table: dict[str, Any] = known.view.value
+        assert table.get("aggregationRule") == live[name].get("aggregationRule"), name
+        if "rules" in table:
+            assert table["rules"] == live[name]["rules"], name
+        labels = {key: label for key, label in live[name]["metadata"]["labels"].items() if "aggregate-to" in key}
+        assert table["metadata"].get("labels", {}) == labels, name
+
+
+def test_a_rule_grants_what_the_api_server_decides(cluster: Cluster, bound: str) -> None:
+    granted = list(rules(role(ODD)))
+    decisions: dict[tuple[str, str], bool] = {}
+    expected: dict[tuple[str, str], bool] = {}
+    for text, verbs in FORBIDDEN.items():
+        path, slash, subresource = text.partition("/")
+        name, _, group = path.partition(".")
+        resource = f"{name}{slash}{subresource}"
+        for verb in verbs:
+            expected[text, verb] = any(rule.grants(verb) and rule.covers(group, resource) for rule in granted)
+            decisions[text, verb] = allowed(cluster, bound, verb, group, resource)
+    assert decisions == expected
+    assert {True, False} == set(decisions.values())
+
+
+# Pod Security and the policy pack.
+
+PLACE: Final = "test-pod-security"
+IMAGE: Final = "registry.example.com/ml/train:3.0.1"
+RULES: Final = frozenset({"no-privileged", "no-host-namespaces", "no-host-paths", "no-host-ports"})
+"""The rules that together forbid what the level `baseline` forbids, but for profiles and kernel parameters."""
+
+CONTEXTS: Final[list[Json]] = [
+    *({"privileged": flag} for flag in (True, False)),
+    {"procMount": "Default"},
+    *(
+        {"capabilities": {"add": [name], "drop": ["ALL"]}}
+        for name in ("CHOWN", "KILL", "NET_RAW", "SYS_ADMIN", "SYS_PTRACE", "ALL", "MKNOD")
+    ),
+    {"capabilities": {"add": ["CHOWN", "SYS_ADMIN"]}},
+]
+PROBES: Final[list[Json]] = [
+    {way: {"port": 80, **address}}
+    for way in ("httpGet", "tcpSocket")
+    for address in ({}, {"host": ""}, {"host": "127.0.0.1"}, {"host": "169.254.169.254"})
+]
+VOLUMES: Final[list[Json]] = [{"emptyDir": {}}, {"hostPath": {"path": "/"}}, {"configMap": {"name": "a"}}]
+
+
+def pods() -> Iterator[Json]:
+    """Pods that the API server takes as valid, whatever Pod Security says."""
+    main: Json = {"name": "main", "image": IMAGE}
+    of_main: list[Json] = [
+        *({"ports": [{"containerPort": 80, "hostPort": port}]} for port in (0, 80)),
+        *({"livenessProbe": probe} for probe in PROBES),
+        *({"lifecycle": {"preStop": probe}} for probe in PROBES),
+    ]
+    contexts = [{"securityContext": context} for context in CONTEXTS]
+    yield from ({"containers": [{**main, **fields}]} for fields in (*of_main, *contexts))
+    yield from (
+        {"containers": [main], "initContainers": [{**main, "name": "first", **fields}]}
+        for fields in (of_main[0], of_main[1], *contexts)
+    )
+    of_pod: list[Json] = [
+        *({field: flag} for field in ("hostPID", "hostIPC", "hostNetwork") for flag in (True, False)),
+        *({"volumes": [{"name": "a", **volume}]} for volume in VOLUMES),
+    ]
+    yield from ({"containers": [main], **fields} for fields in of_pod)
+
+
+@pytest.fixture(scope="module")
+def baseline(cluster: Cluster) -> Cluster:
+    """A cluster with a namespace that enforces the level."""
+    labels = {"pod-security.kubernetes.io/enforce": "baseline"}
+    namespace: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PLACE, "labels": labels}}
+    cluster.apply(namespace)
+    cluster.wait_for(lambda: cluster.exists("v1", "ServiceAccount", "default", PLACE), what="the service account")
+    return cluster
+
+
+def refused(cluster: Cluster, spec: Json) -> str:
+    """Why the API server refuses a pod; empty if it admits it."""
+    metadata = {"generateName": "it-", "namespace": PLACE}
+    pod: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    try:
+        cluster.create(pod, dry_run=True)
+    except ApiError as error:
+        return error.message
+    return ""
+
+
+def test_pod_security_and_the_pack_agree(baseline: Cluster) -> None:
+    verdicts: list[bool] = []
+    for spec in pods():
+        verdict = refused(baseline, spec)
+        assert not verdict or "violates PodSecurity" in verdict, verdict
+        metadata = {"name": "it", "namespace": "ml-research"}
+        resource = Sample("kubernetes:core/v1:Pod", {"metadata": metadata, "spec": spec}).resource()
+        found = Evaluator(PACK, TODAY).evaluate(resource)
+        broken = [one.message for one in found if one.rule.name in RULES and one.outcome is Outcome.BROKEN]
+        assert bool(broken) == bool(verdict), (spec, verdict, broken)
+        verdicts.append(bool(verdict))
+    assert {*verdicts} == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        pytest.param({"hostPID": True}, "host namespaces", id="a namespace of the host"),
+        pytest.param(
+            {"volumes": [{"name": "a", "hostPath": {"path": "/"}}]}, "hostPath volumes", id="a path of the host"
+        ),
+        pytest.param({}, "", id="nothing"),
+    ],
+)
+def test_the_api_server_enforces_the_level(baseline: Cluster, fields: Json, words: str) -> None:
+    verdict = refused(baseline, {"containers": [{"name": "main", "image": IMAGE}], **fields})
+    assert words in verdict
+    assert bool(verdict) == bool(words)

@@ -40,10 +40,7 @@ def bound(role: str, kind: str = "ClusterRole") -> Any:
     return named(RBAC, "RoleBinding", "mine", subjects=subjects, roleRef=reference)
 
 
-TOKEN_SECRET: Any = {
-    **named("v1", "Secret", "mine"),
-    "type": "kubernetes.io/service-account-token",
-}
+TOKEN_SECRET: Any = {**named("v1", "Secret", "mine"), "type": "kubernetes.io/service-account-token"}
 TOKEN_SECRET["metadata"]["annotations"] = {"kubernetes.io/service-account.name": "workload"}
 
 
@@ -222,7 +219,7 @@ def readers(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("way", readers(""))
-def test_who_may_not_read_secrets_does_not_read_them_by_a_workload(member: Member, way: str) -> None:
+def test_workloads_of_researchers_cannot_read_secrets(member: Member, way: str) -> None:
     researcher = member("researchers")
     words = "uses Secret robot, but you may not read Secrets in this namespace; ask a lead of the team to submit it"
     assert words in researcher.refusal(readers("robot")[way])
@@ -247,7 +244,7 @@ def test_a_train_job_does_not_begin_to_read_them(cluster: Cluster, member: Membe
     assert not refusals[1]
 
 
-def test_an_image_is_pulled_with_any_secret_since_no_container_reads_it(member: Member) -> None:
+def test_images_are_pulled_with_any_secret(member: Member) -> None:
     assert not member("researchers").refusal(pod(RESEARCH, None, pod_of(0, imagePullSecrets=[{"name": "registry"}])))
 
 
@@ -261,9 +258,7 @@ def secretive(cluster: Cluster, deployed: Waves) -> Iterator[Any]:
     cluster.delete(Reference.of(found), grace=0)
 
 
-def test_who_may_not_read_secrets_does_not_change_the_program_of_a_pod_that_has_one(
-    member: Member, secretive: Any
-) -> None:
+def test_researchers_cannot_change_pods_with_secrets(member: Member, secretive: Any) -> None:
     image: Any = {"spec": {"containers": [{**secretive["spec"]["containers"][0], "image": "registry.example.com/x:1"}]}}
     assert "uses Secret robot" in member("researchers").patch_refusal(secretive, image)
     assert not member("leads").patch_refusal(secretive, image)
@@ -307,7 +302,7 @@ def test_members_cannot_run_pods_with_another_service_account(member: Member, ro
         assert not member(who).refusal(running(serviceAccountName=own)[kind])
 
 
-def test_a_workload_in_a_siblings_namespace_is_only_of_who_is_a_member_there(member: Member) -> None:
+def test_workloads_need_membership_in_their_namespace(member: Member) -> None:
     for who, allowed in {"researchers": False, "leads": False, "cohort-leads": True, "auditors": False}.items():
         submitted = job(EXPERIMENTS, EXPERIMENTS)
         assert submitted["metadata"]["labels"][QUEUE] == EXPERIMENTS

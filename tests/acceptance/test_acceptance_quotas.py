@@ -138,7 +138,7 @@ def _name(manifest: Any) -> Any:
     return {key: manifest["metadata"][key] for key in ("name", "namespace")}
 
 
-def test_nodes_without_their_taint_or_with_anothers_labels_break_the_schedulers_promises(
+def test_nodes_with_wrong_taints_or_labels_fail_checks(
     cluster: Cluster, local: Tenancy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     labels = {f"check-{flavor.name}": flavor.node_labels for flavor in local.plan.queues.flavors}
@@ -157,7 +157,7 @@ def test_nodes_without_their_taint_or_with_anothers_labels_break_the_schedulers_
     }
 
 
-def test_a_class_that_does_not_preempt_breaks_the_promise_that_it_does(
+def test_a_class_that_does_not_preempt_fails_its_check(
     cluster: Cluster, local: Tenancy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(placement, "PATIENCE", 2.0)
@@ -181,7 +181,7 @@ def test_a_class_that_does_not_preempt_breaks_the_promise_that_it_does(
     assert "is not scheduled, ml-low is still running" in found[-1].seen
 
 
-def test_limit_ranges_add_no_gpus_and_reject_more_than_the_maximum(cluster: Cluster, local: Tenancy) -> None:
+def test_limit_ranges_add_no_gpus_and_enforce_the_maximum(cluster: Cluster, local: Tenancy) -> None:
     research = local.plan.teams[2].namespace
     assert (research.name, research.limits.max[GPU]) == ("ml-research", 8)
     none = resources(cluster.create(a_pod("ml-research", limits={"cpu": "100m", "memory": "128Mi"}), dry_run=True))
@@ -257,7 +257,7 @@ class Busy:
 
 
 @pytest.mark.parametrize("earlier", [4, 0])
-def test_a_quota_is_tried_again_if_the_api_server_knows_an_earlier_usage(earlier: int) -> None:
+def test_a_quota_is_tried_again_after_stale_usage(earlier: int) -> None:
     team = plan(load(Source(sections_of("local")))).teams[0].namespace
     cluster, known = Busy(8, [2]), [earlier, earlier]
 

@@ -85,7 +85,7 @@ def found(cluster: Cluster, api: str, kind: str, name: str) -> Any:
     return cast("Any", cluster.get(api, kind, name, TEAM))
 
 
-def test_copies_and_stores_are_accepted_by_the_definitions_of_external_secrets(applied: Cluster) -> None:
+def test_external_secrets_accepts_copies_and_stores(applied: Cluster) -> None:
     for store in ("aws-eu-central-1", "gcp-example-ml", "azure-ml-vault"):
         assert found(applied, "external-secrets.io/v1", "SecretStore", store)
     copy = found(applied, "external-secrets.io/v1", "ExternalSecret", "s3")
@@ -97,12 +97,12 @@ def test_copies_and_stores_are_accepted_by_the_definitions_of_external_secrets(a
     )
 
 
-def test_a_secret_of_the_config_has_a_placeholder_where_nothing_decrypts_it(applied: Cluster) -> None:
+def test_undecrypted_secrets_have_a_placeholder(applied: Cluster) -> None:
     data = found(applied, "v1", "Secret", "wandb")["data"]
     assert base64.b64decode(data["TOKEN"]).decode() == "unread-secret"
 
 
-def test_pods_of_a_server_refer_to_secrets_and_pull_with_those_of_the_account(applied: Cluster) -> None:
+def test_pods_of_a_server_refer_to_secrets(applied: Cluster) -> None:
     def pods() -> Any:
         listed = applied.list("v1", "Pod", namespace=TEAM)
         return [
@@ -155,7 +155,7 @@ def test_the_guard_admits_images_of_allowed_registries_only(person: Person) -> N
 FOREIGN: Final = "quay.io/a:1"
 
 
-def test_images_of_an_object_that_exists_are_judged_when_its_pods_change(cluster: Cluster, person: Person) -> None:
+def test_images_are_judged_when_pods_change(cluster: Cluster, person: Person) -> None:
     old, running = job(OF_IMAGES, None, using(FOREIGN)), pod(OF_IMAGES, None, using("python:3"))
     old["spec"]["suspend"] = True
     note: Any = {"metadata": {"annotations": {"note": "x"}}}
@@ -179,12 +179,9 @@ def test_images_of_an_object_that_exists_are_judged_when_its_pods_change(cluster
 
 
 @pytest.mark.parametrize(
-    ("home", "words"),
-    [("images-exempt", ""), ("fluid-system", ""), ("volcano-system", f"uses image {FOREIGN}")],
+    ("home", "words"), [("images-exempt", ""), ("fluid-system", ""), ("volcano-system", f"uses image {FOREIGN}")]
 )
-def test_images_of_exempt_accounts_and_of_what_operators_own_are_not_judged(
-    person: Person, door: Door, home: str, words: str
-) -> None:
+def test_images_of_exempt_accounts_are_not_judged(person: Person, door: Door, home: str, words: str) -> None:
     assert person
     manifest = job(OF_IMAGES, None, using(FOREIGN))
     with door.let_in("puller", "cluster-admin", home=home) as puller:

@@ -12,19 +12,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from acceptance_guards import (
-    PRODUCTION,
-    RESEARCH,
-    TEAMS,
-    TOLERATION,
-    Door,
-    bounded,
-    gang,
-    job,
-    pod,
-    pod_of,
-    train_job,
-)
+from acceptance_guards import PRODUCTION, RESEARCH, TEAMS, TOLERATION, Door, bounded, gang, job, pod, pod_of, train_job
 from cli_builders import Project
 from platforms import ending
 from prometheus_tool import running
@@ -91,9 +79,7 @@ def test_every_check_of_the_stack_passes(deployed: Outcome, platform_of_local: P
     assert simulated == ("nodes and their GPUs (kwok)", "CPU load", "inference_latency_p99_seconds")
 
 
-def test_the_guards_deny_what_each_is_for_and_admit_what_keeps_their_rules(
-    deployed: Outcome, platform_of_local: Platform, tmp_path: Path
-) -> None:
+def test_each_guard_denies_its_own_attempts(deployed: Outcome, platform_of_local: Platform, tmp_path: Path) -> None:
     with platform_of_local.cluster() as cluster:
         door = Door(cluster, deployed.kubeconfig, tmp_path)
         with door.let_in("alice", "edit", *TEAMS) as alice:
@@ -157,9 +143,7 @@ def test_each_panel_has_values_on_a_laptop(deployed: Outcome, platform_of_local:
     assert empty == {}
 
 
-def test_metrics_are_for_those_who_ask_the_loopback_by_its_name(
-    deployed: Outcome, platform_of_local: Platform, tmp_path: Path
-) -> None:
+def test_metrics_reject_other_host_headers(deployed: Outcome, platform_of_local: Platform, tmp_path: Path) -> None:
     with serving(platform_of_local, deployed.preview.stack, 0, tmp_path) as server:
         Thread(target=server.serve_forever, daemon=True).start()
 

@@ -47,11 +47,6 @@ def after(tenancy: Tenancy, *workloads: Workload, finish: Sequence[str] = ()) ->
     return run(tenancy, [Step(workloads), Step(finish=tuple(finish))])[-1]
 
 
-def after_steps(tenancy: Tenancy, *steps: Sequence[Workload]) -> Settled:
-    """The state after steps that submit workloads, with the preemptions of the last step."""
-    return run(tenancy, [Step(tuple(workloads)) for workloads in steps])[-1]
-
-
 def admitted(settled: Settled) -> list[str]:
     """Names of the admitted workloads."""
     return [workload.name for workload in settled.admitted]
@@ -65,3 +60,8 @@ def pending(settled: Settled) -> dict[str, str]:
 def evicted(settled: Settled) -> list[tuple[str, str, str]]:
     """The name, the preemptor and Kueue's reason of each preemption."""
     return [(eviction.name, eviction.by, eviction.reason) for eviction in settled.evicted]
+
+
+def evictions(settled: Settled) -> list[str]:
+    """The same as text."""
+    return [f"{name} by {preemptor}: {reason}" for name, preemptor, reason in evicted(settled)]

@@ -1,6 +1,7 @@
-"""`make agree` without a cluster: how it judges plays, and what it reports."""
+"""`make agree` without a cluster: its random scenarios, how it judges plays, and its report."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,10 +15,15 @@ from typer.testing import CliRunner
 
 from benchmarks.agree import __main__ as program
 from benchmarks.agree import kueue, reporting
+from benchmarks.agree.changing import changed_objects, nominal, with_change
 from benchmarks.agree.comparing import Compared, Verdict, compare, compared
+from benchmarks.agree.drawing import classes, draw
+from benchmarks.agree.objects import Objects
 from benchmarks.agree.playing import CAREFUL, QUICK, Pace, Played
 from benchmarks.agree.reporting import Run
-from gpu_tenancy.kueue.scenarios import observe
+from gpu_tenancy.cluster.pods import name_of
+from gpu_tenancy.kueue import run
+from gpu_tenancy.kueue.scenarios import observe, read_steps, read_tenancy
 from gpu_tenancy.model.catalogue.operators import charts
 
 Data = dict[str, Any]
@@ -67,7 +73,7 @@ def test_the_verdict_depends_on_all_plays(plays: Sequence[Played], verdict: Verd
     assert compared(scenario(), plays).verdict == verdict
 
 
-def test_livelock_in_both_is_skipped_in_simulation_only_differs() -> None:
+def test_livelocks_in_both_are_not_counted() -> None:
     lines = map(json.loads, LIVELOCKS.read_text(encoding="utf-8").splitlines())
     (restless,) = (one for one in lines if not one.get("settled", True))
     played = Played(restless["observed"], restless["trace"], settled=False, tie=False)
@@ -113,19 +119,19 @@ def test_only_disagreements_are_repeated() -> None:
 # What is reported.
 
 
-def run(*plays: Sequence[Played]) -> Run:
+def run_of(*plays: Sequence[Played]) -> Run:
     results = [compared(scenario(f"s{number}"), made) for number, made in enumerate(plays)]
     return Run(kueue="0.19.2", source="seed 1", date="2026-11-22", seconds=61, scenarios=results)
 
 
 def test_the_part_that_agrees_decides() -> None:
-    assert run(*[[RIGHT]] * 99, [WRONG] * 3).enough
-    assert not run(*[[RIGHT]] * 98, [WRONG] * 3).enough
-    assert not run([WRONG, RIGHT, WRONG]).enough, "nothing was counted"
+    assert run_of(*[[RIGHT]] * 99, [WRONG] * 3).enough
+    assert not run_of(*[[RIGHT]] * 98, [WRONG] * 3).enough
+    assert not run_of([WRONG, RIGHT, WRONG]).enough, "nothing was counted"
 
 
 def test_a_miss_is_a_recording_that_can_be_played_again(tmp_path: Path) -> None:
-    files = reporting.write(run([RIGHT], [WRONG] * 3, [WRONG, RIGHT, WRONG]), tmp_path)
+    files = reporting.write(run_of([RIGHT], [WRONG] * 3, [WRONG, RIGHT, WRONG]), tmp_path)
     assert [file.name for file in files] == ["report.json", "misses.jsonl", "unstable.jsonl"]
     (miss,) = map(json.loads, (tmp_path / "misses.jsonl").read_text(encoding="utf-8").splitlines())
     assert (miss["id"], miss["observed"], miss["trace"]) == ("s1", WRONG.observed, WRONG.trace)
@@ -146,7 +152,7 @@ def test_the_page_gets_the_result(tmp_path: Path) -> None:
         "before\n<!-- accuracy: written by `make agree DOCS=yes` -->\nold\n<!-- end of accuracy -->\nafter\n", "utf-8"
     )
     for _ in range(2):
-        reporting.update_page(run([RIGHT], [RIGHT], [WRONG] * 3), page)
+        reporting.update_page(run_of([RIGHT], [RIGHT], [WRONG] * 3), page)
     text = page.read_text(encoding="utf-8")
     assert text.startswith("before\n<!-- accuracy")
     assert text.endswith("<!-- end of accuracy -->\nafter\n")
@@ -158,7 +164,7 @@ def test_the_page_gets_the_result(tmp_path: Path) -> None:
 def test_a_page_without_a_place_for_the_result_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("nothing", "utf-8")
     with pytest.raises(ValueError, match=r"page.md: no lines `<!-- accuracy"):
-        reporting.update_page(run([RIGHT]), tmp_path / "page.md")
+        reporting.update_page(run_of([RIGHT]), tmp_path / "page.md")
 
 
 def test_the_docs_were_measured_with_the_kueue_that_is_installed() -> None:
@@ -167,7 +173,7 @@ def test_the_docs_were_measured_with_the_kueue_that_is_installed() -> None:
     assert f"were played on Kueue {version} " in " ".join(text.split()), "run `make agree DOCS=yes`"
 
 
-def test_agreement_plays_on_the_installed_kueue() -> None:
+def test_scenarios_play_on_the_installed_kueue() -> None:
     assert kueue.version() == charts()["kueue"].version
 
 
@@ -216,3 +222,75 @@ def test_a_run_ends_with_the_agreement_and_its_exit_code(monkeypatch: pytest.Mon
     for play, code, word in ((RIGHT, 0, "1 of 1"), (WRONG, 2, "differs: one: step 2")):
         monkeypatch.setattr(program, "_mode", partial(played, play))
         assert (command(*arguments)[0], word in command(*arguments)[1]) == (code, True)
+
+
+# The random scenarios.
+
+
+def test_a_seed_gives_the_same_scenarios() -> None:
+    assert draw(7, 50)[:30] == draw(7, 30)
+    assert draw(7, 21) != draw(8, 21)
+
+
+def test_every_class_is_drawn_equally_often() -> None:
+    drawn = Counter((one["class"], one["fairSharing"]) for one in draw(1, 3 * 21))
+    assert drawn == dict.fromkeys(classes(), 3)
+    assert len(drawn) == 21
+    assert len({one["id"] for one in draw(1, 210)}) == 210
+
+
+def test_queues_contend_in_what_is_drawn() -> None:
+    """A change of the shapes does not leave the comparison with scenarios in which everything fits."""
+    played = [run(read_tenancy(one), read_steps(one)) for one in draw(1, 210)]
+    assert sum(any(state.pending for state in states) for states in played) > 190
+    assert sum(any(state.evicted for state in states) for states in played) > 80
+
+
+def test_a_scenario_has_at_most_the_requested_workloads() -> None:
+    for one in draw(3, 42, workloads=6):
+        assert 1 <= sum(len(step.get("submit") or ()) for step in one["steps"]) <= 6
+        assert one["id"].endswith("-w6")
+
+
+def test_objects_have_all_that_the_scenario_has() -> None:
+    """Of the class that has everything: the object of a queue says it in Kueue's terms."""
+    for one in draw(1, 420):
+        if one["class"] == "mixed":
+            written = {str(item["metadata"]["name"]): item for item in _objects(one) if item["kind"] == "ClusterQueue"}
+            for queue in one["clusterQueues"]:
+                spec = written[f"s1-{queue['name']}"]["spec"]
+                assert spec["preemption"] == queue["preemption"]
+                assert spec["queueingStrategy"] == queue["strategy"]
+                assert spec.get("flavorFungibility") == queue.get("flavorFungibility")
+                assert float(spec.get("fairSharing", {}).get("weight", -1)) == queue.get("weight", -1)
+                assert _lines(spec) == queue["resources"]
+
+
+def _objects(one: Data) -> list[Data]:
+    return [dict[str, Any](item) for item in Objects(one, "s1").queues()]
+
+
+def _lines(spec: Data) -> list[Data]:
+    """The lines of a scenario, from the resource groups of an object."""
+    keys = {"nominalQuota": "nominal", "borrowingLimit": "borrowingLimit", "lendingLimit": "lendingLimit"}
+    return [
+        {
+            "flavor": flavor["name"],
+            "resource": quota["name"],
+            **{ours: int(quota[theirs]) for theirs, ours in keys.items() if theirs in quota},
+        }
+        for group in spec["resourceGroups"]
+        for flavor in group["flavors"]
+        for quota in flavor["resources"]
+    ]
+
+
+def test_a_change_gives_up_quota_before_another_queue_gets_it() -> None:
+    """Else Kueue admits, between two writes, what both queues have for a moment: a preview cannot foresee it."""
+    moved = 0
+    for scenario in map(with_change, draw(1, 210)):
+        before = {(one["kind"], name_of(one)): nominal(one) for one in Objects(scenario, "p").queues()}
+        steps = [nominal(one) - before[one["kind"], name_of(one)] for one in changed_objects(scenario, "p")]
+        assert steps == sorted(steps)
+        moved += len(steps) > 1
+    assert moved > 40

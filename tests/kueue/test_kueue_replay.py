@@ -64,7 +64,7 @@ def played(tenancy: Tenancy, *arrivals: tuple[int, Workload, int], checkpoint: i
     return log, replay
 
 
-def test_jobs_wait_for_earlier_jobs_and_the_next_retry() -> None:
+def test_jobs_wait_for_an_end_and_the_backoff_of_kueue() -> None:
     tenancy = Tenancy((queue("a", 8),))
     log, _ = played(
         tenancy,
@@ -98,7 +98,7 @@ def test_a_preempted_job_repeats_what_it_has_not_saved(checkpoint: int | None, r
     assert list(replay.pending) == []
 
 
-def test_impossible_job_blocks_only_a_strict_queue() -> None:
+def test_jobs_that_never_fit_block_strict_queues_only() -> None:
     for strategy, starts in ((Strategy.BEST_EFFORT, {"small": [1]}), (Strategy.STRICT, {})):
         tenancy = Tenancy((queue("a", 8, strategy=strategy),))
         log, replay = played(tenancy, (0, work("huge", "a", 9), 1), (1, work("small", "a", 1), 1))
@@ -143,9 +143,7 @@ def cases(draw: st.DrawFn) -> tuple[Tenancy, list[Arrival]]:
 
 @SLOW
 @given(cases(), st.none() | st.just(10_000))
-def test_each_job_runs_its_duration_and_repeated_work(
-    case: tuple[Tenancy, list[Arrival]], checkpoint: int | None
-) -> None:
+def test_each_job_runs_its_duration_and_repeats(case: tuple[Tenancy, list[Arrival]], checkpoint: int | None) -> None:
     tenancy, arrivals = case
     log = Log()
     replay = Replay(tenancy, log, checkpoint=checkpoint)
@@ -166,7 +164,7 @@ def test_each_job_runs_its_duration_and_repeated_work(
 
 @SLOW
 @given(cases())
-def test_endless_jobs_are_admitted_as_in_scenario_steps(case: tuple[Tenancy, list[Arrival]]) -> None:
+def test_endless_jobs_are_admitted_as_in_steps(case: tuple[Tenancy, list[Arrival]]) -> None:
     tenancy, arrivals = case
     states = run(tenancy, [Step((one.workload,)) for one in arrivals])
     if any(state.livelock for state in states):

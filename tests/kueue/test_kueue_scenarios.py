@@ -1,4 +1,4 @@
-"""Recordings of the real Kueue 0.19.2; the simulation agrees with them."""
+"""Recordings of the real Kueue 0.19.2, and features that the simulation does not model."""
 
 import json
 from collections import defaultdict
@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gpu_tenancy.cli.main import app
-from gpu_tenancy.kueue import Settled, Step, run
+from gpu_tenancy.kueue import Settled, Step, Unmodelled, run, unmodelled
 from gpu_tenancy.kueue.scenarios import observe, read_steps, read_tenancy
 
 RECORDINGS: Final = Path(__file__).parent / "recordings"
@@ -69,7 +69,7 @@ def test_each_class_agrees_with_the_real_kueue_in_both_modes() -> None:
     assert below(STEPS, steps) == {}
 
 
-def test_unsettled_recordings_are_livelocks_in_simulation() -> None:
+def test_unsettled_recordings_are_livelocks() -> None:
     livelocks = [scenario for scenario in scenarios() if not scenario.get("settled", True)]
     assert livelocks
     for scenario in livelocks:
@@ -100,7 +100,7 @@ def test_a_workload_that_finishes_during_a_livelock_is_removed() -> None:
         assert finished.name not in {workload.name for workload in (*after.admitted, *after.pending)}
 
 
-def test_observe_returns_workloads_after_each_step() -> None:
+def test_observe_returns_states_after_each_step() -> None:
     assert observe(MINIMAL) == {
         "id": "minimal",
         "observed": [
@@ -142,3 +142,48 @@ def test_the_command_reports_the_line_that_it_cannot_read(broken: str, message: 
     code, output = simulated(tmp_path, broken)
     assert (code, message in output) == (1, True), output
     assert not (tmp_path / "out").exists()
+
+
+# Features that are not modelled.
+
+
+def manifest(kind: str, **spec: Any) -> dict[str, Any]:
+    """An object that uses no such feature, except in `spec`."""
+    plain: dict[str, Any] = {"namespaceSelector": {}} if kind == "ClusterQueue" else {}
+    return {"kind": kind, "metadata": {"name": "x"}, "spec": {**plain, **spec}}
+
+
+def test_plain_objects_use_no_feature_that_is_not_modelled() -> None:
+    kinds = ("ClusterQueue", "LocalQueue", "Cohort", "ResourceFlavor", "Workload", "Job")
+    assert unmodelled([manifest(kind) for kind in kinds]) == ()
+    assert unmodelled([{"kind": "Configuration", "fairSharing": {}}]) == ()
+
+
+USED: list[tuple[dict[str, Any], Unmodelled]] = [
+    (manifest("ResourceFlavor", topologyName="racks"), Unmodelled.TOPOLOGY),
+    (manifest("Workload", podSets=[{"topologyRequest": {"required": "rack"}}]), Unmodelled.TOPOLOGY),
+    (manifest("Workload", podSets=[{"minCount": 1}]), Unmodelled.PARTIAL_ADMISSION),
+    (
+        manifest("ClusterQueue", admissionChecksStrategy={"admissionChecks": [{"name": "x"}]}),
+        Unmodelled.ADMISSION_CHECKS,
+    ),
+    (manifest("AdmissionCheck"), Unmodelled.ADMISSION_CHECKS),
+    (manifest("MultiKueueConfig"), Unmodelled.MULTIKUEUE),
+    (manifest("ClusterQueue", stopPolicy="Hold"), Unmodelled.STOPPED_QUEUES),
+    (manifest("LocalQueue", stopPolicy="HoldAndDrain"), Unmodelled.STOPPED_QUEUES),
+    (manifest("ClusterQueue", admissionScope={"admissionMode": "x"}), Unmodelled.ADMISSION_FAIR_SHARING),
+    (manifest("ClusterQueue", namespaceSelector={"matchLabels": {"team": "a"}}), Unmodelled.NAMESPACES),
+    ({"kind": "ClusterQueue", "spec": {}}, Unmodelled.NAMESPACES),
+    ({"kind": "Configuration", "waitForPodsReady": {"timeout": "5m"}}, Unmodelled.PODS_READY),
+    ({"kind": "Configuration", "featureGates": {"PartialAdmission": False}}, Unmodelled.FEATURE_GATES),
+    ({"kind": "Configuration", "resources": {"transformations": [{}]}}, Unmodelled.TRANSFORMATIONS),
+    (
+        {"kind": "Workload", "metadata": {"annotations": {"kueue.x-k8s.io/elastic-job": "true"}}},
+        Unmodelled.ELASTIC_JOBS,
+    ),
+]
+
+
+@pytest.mark.parametrize(("used", "feature"), USED)
+def test_each_used_feature_is_reported(used: dict[str, Any], feature: Unmodelled) -> None:
+    assert unmodelled([manifest("Job"), used]) == (feature,)

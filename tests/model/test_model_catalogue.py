@@ -1,14 +1,18 @@
+"""The catalogue of machines and GPUs, its sources and its age."""
+
 import copy
 import datetime as dt
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
 import yaml
 from pydantic import ValidationError
+from repository import ROOT
 
 from gpu_tenancy.model import catalogue
 from gpu_tenancy.model.catalogue import (
@@ -24,6 +28,8 @@ from gpu_tenancy.model.catalogue import (
     machines,
     price_table,
 )
+from gpu_tenancy.model.catalogue.ages import OLD, aging, dated_facts, kubernetes_versions
+from gpu_tenancy.model.catalogue.releases import cloud_charts
 
 GIB: Final = 2**30
 CLOUDS: Final = ("aws", "azure", "gcp")
@@ -103,7 +109,7 @@ def test_a_machine_is_found_by_its_name_in_its_cloud_alone(machine: Machine) -> 
 
 
 @every_machine
-def test_a_machine_type_is_the_name_but_for_n1_that_gpus_are_attached_to(machine: Machine) -> None:
+def test_machine_type_is_its_name_except_for_n1(machine: Machine) -> None:
     attached = re.fullmatch(r"(n1-standard-\d+)-([a-z]\d+)-(\d+)", machine.name)
     assert machine.type == (attached[1] if attached else machine.name)
     if attached:
@@ -231,7 +237,7 @@ def test_aks_keeps_a_quarter_of_a_small_machine_at_the_most() -> None:
 
 
 @pytest.mark.parametrize(("cpu", "gib"), [(4, 16), (32, 128), (192, 2048)])
-def test_of_a_machine_of_its_own_a_stack_may_promise_no_more_than_in_any_cloud(cpu: int, gib: int) -> None:
+def test_own_machines_promise_the_least_of_all_clouds(cpu: int, gib: int) -> None:
     sizes = [allocatable(Machine(name="own", cloud=cloud, cpu=cpu * 1000, memory=gib * GIB)) for cloud in ("", *CLOUDS)]
     assert sizes[0] == (min(millicores for millicores, _ in sizes[1:]), min(size for _, size in sizes[1:]))
 
@@ -357,3 +363,55 @@ def test_a_gpu_has_every_required_field(key: str) -> None:
     del good[key]
     with pytest.raises(ValidationError):
         Gpu.model_validate(good)
+
+
+# The age of the catalogue.
+
+TODAY = dt.date(2026, 11, 24)
+SCALER = cloud_charts()["cluster-autoscaler"]
+
+
+def test_every_fact_ages_and_the_day_after_half_a_year_is_old() -> None:
+    facts = dated_facts()
+    assert {fact.table.partition("/")[0] for fact in facts} >= {
+        "machines",
+        "operators",
+        "releases",
+        "gpus",
+        "kubernetes",
+    }
+    for fact in facts:
+        assert not fact.is_old(fact.date + OLD)
+        assert fact.is_old(fact.date + OLD + dt.timedelta(days=1))
+
+
+@pytest.mark.parametrize(
+    ("version", "today", "told"),
+    [
+        ("1.34", dt.date(2026, 12, 1), "standard support ends on 2026-12-02"),
+        ("1.34", dt.date(2026, 12, 3), "standard support ended on 2026-12-02"),
+        ("1.36", dt.date(2026, 12, 3), ""),
+        (None, dt.date(2026, 12, 3), ""),
+    ],
+)
+def test_a_preview_names_the_end_of_support(version: str | None, today: dt.date, told: str) -> None:
+    assert told in "; ".join(aging("aws", version, [], today))
+    assert bool(told) == ("Kubernetes" in "; ".join(aging("aws", version, [], today)))
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "stacks").glob("Pulumi.*.yaml")), ids=lambda file: file.name)
+def test_reference_stacks_have_half_a_year_of_support(file: Path) -> None:
+    cluster = cast("dict[str, Any]", yaml.safe_load(file.read_bytes()))["config"]["gpu-tenancy:cluster"]
+    if version := cluster.get("create", {}).get("version"):
+        table = kubernetes_versions()[cluster["cloud"]]
+        assert table.versions[version] > table.date + OLD
+
+
+def test_a_preview_names_only_old_facts_that_the_stack_uses() -> None:
+    later = SCALER.date + OLD + dt.timedelta(days=1)
+    assert any("cluster-autoscaler" in note for note in aging("aws", None, ["cluster-autoscaler"], later))
+    assert not any("cluster-autoscaler" in note for note in aging("aws", None, ["kueue"], later))
+    prices = next(fact for fact in dated_facts() if fact.name == "machines/azure prices")
+    assert any(prices.name in note for note in aging("azure", None, [], prices.date + OLD + dt.timedelta(days=1)))
+    assert not any(prices.name in note for note in aging("aws", None, [], prices.date + OLD + dt.timedelta(days=1)))
+    assert not replace(prices, date=TODAY).is_old(TODAY)

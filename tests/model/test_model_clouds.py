@@ -1,13 +1,15 @@
-"""Pools on each cloud: what the clouds refuse, what they must be told, and what follows for flavors and operators."""
+"""Pools on each cloud, networks that reach the API server, and what both cost."""
 
 from typing import Any, Final
 
 import pytest
 import yaml
-from builders import EXISTING, PROVIDED, Data, errors, job, line, planned, pool, queue_of, stack, team
+from builders import AKS, EKS, EXISTING, Data, errors, line, planned, pool, queue_of, stack, team
 
+from gpu_tenancy.model.catalogue import Price, find_machine
 from gpu_tenancy.model.catalogue.clouds import CloudRules, clouds
 from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan.costs import PoolCost, counted_on_demand, fixed_costs, pool_costs
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.source import Source
 
@@ -18,15 +20,6 @@ AWS: Final = {
     "subnets": {"eu-central-1a": "subnet-0123456789abcdef0", "eu-central-1b": "subnet-0123456789abcdef1"},
 }
 GCP: Final = {"cloud": "gcp", "name": "ml", "project": "ml-platform", "location": "us-central1-a"}
-REGIONAL: Final = {**GCP, "location": "us-central1"}
-GKE: Final = {
-    "version": "1.35",
-    "network": "ml",
-    "subnetwork": "ml",
-    "podRange": "pods",
-    "serviceRange": "services",
-    "system": {"machine": "n2-standard-16"},
-}
 AZURE: Final = {
     "cloud": "azure",
     "name": "ml",
@@ -35,14 +28,6 @@ AZURE: Final = {
     "location": "eastus",
     "subnet": ("/subscriptions/s/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/ml/subnets/nodes"),
 }
-OWN_H100: Final[Data] = {
-    "cpu": 208,
-    "memory": "1872Gi",
-    "gpu": "h100-80gb",
-    "gpus": 8,
-    "accelerator": "nvidia-h100-80gb",
-}
-"""A row of the stack for a machine of the catalogue."""
 CLUSTERS: Final = {"aws": AWS, "gcp": GCP, "azure": AZURE}
 H100: Final = {"aws": "p5.48xlarge", "gcp": "a3-highgpu-8g", "azure": "Standard_ND96isr_H100_v5"}
 RESERVATIONS: Final = {
@@ -64,65 +49,9 @@ def on(cloud: str, *, teams: Data | None = None, nodes: int | Data = 2, **fields
     )
 
 
-def gb200(nodes: int, **fields: Any) -> Data:
-    """A pool of machines that form an NVLink domain."""
-    return stack(
-        cluster=GCP,
-        pools={"gb200": pool("a4x-highgpu-4g", nodes, capacity={"kind": "reserved", "reservation": "gb200"}, **fields)},
-        teams={"a": team(gpus={"gb200": {"guaranteed": 8}})},
-    )
-
-
 def pool_of(sections: Data, name: str = "h100") -> Any:
     (pool_plan,) = (pool for pool in planned(sections).cluster.pools if pool.name == name)
     return pool_plan
-
-
-def test_zones_that_the_catalogue_does_not_know_are_not_checked() -> None:
-    row = {"cpu": 96, "memory": "1Ti", "gpu": "h100-80gb", "gpus": 8, "accelerator": "nvidia-h100-80gb"}
-    sections = on("gcp", zones=["us-central1-f"]) | {"cluster": {**REGIONAL, **PROVIDED}}
-    assert errors(sections) != []
-    assert errors(sections | {"machines": {H100["gcp"]: row}}) == []
-    known = {**row, "zones": ["us-central1-a"]}
-    (problem,) = errors(sections | {"machines": {H100["gcp"]: known}})
-    assert "us-central1-f does not have a3-highgpu-8g; set pools.h100.zones to one or more of: us-central1-a" in problem
-
-
-def test_node_locations_are_the_zones_of_pools_without_their_own() -> None:
-    located = {**REGIONAL, "create": {**GKE, "nodeLocations": ["us-central1-a", "us-central1-b"]}}
-    assert errors(on("gcp") | {"cluster": located}) == []
-
-
-def test_a_pool_without_gpus_leaves_its_zones_to_gke() -> None:
-    sections = stack(cluster={**REGIONAL, **PROVIDED}, pools={"cpu": pool("n2-standard-32", 3)}, teams={})
-    assert errors(sections) == []
-
-
-def test_a_compact_pool_may_name_the_policy_of_its_reservation() -> None:
-    reserved = {"kind": "reserved", "reservation": "ml-h100"}
-    assert errors(on("gcp", compact=True, placementPolicy="ml-h100", capacity=reserved)) == []
-
-
-def test_a_rack_of_gb200_is_a_pool() -> None:
-    assert errors(gb200(18)) == []
-
-
-def test_an_exclusion_may_be_a_date_of_yaml() -> None:
-    text = "{start: 2026-12-18, end: 2026-12-31}"
-    creation = {**GKE, "maintenance": {"exclusions": {"launch": yaml.safe_load(text)}}}
-    assert errors(on("gcp") | {"cluster": {**GCP, "create": creation}}) == []
-
-
-def test_scratch_space_on_gke_is_on_the_local_ssds_of_the_machine() -> None:
-    def problems(scratch: str, **row: Any) -> list[str]:
-        owner = team(gpus={"h100": {"guaranteed": 8}}, training={"t": job(flavor="h100", scratch=scratch)})
-        machines = {"machines": {H100["gcp"]: {**OWN_H100, **row}}} if row else {}
-        return errors(on("gcp", teams={"a": owner}) | machines)
-
-    assert problems("5Ti") == []
-    (problem,) = problems("6Ti")
-    assert problem.endswith("6Ti is more than the 6000Gi of the largest disk of nodes of h100; lower it")
-    assert problems("6Ti", localDisk="12000Gi") == []
 
 
 @EVERY
@@ -150,11 +79,7 @@ def test_each_kind_of_capacity_is_either_made_or_refused_by_name(cloud: str, kin
         assert problems == []
 
 
-REFUSED: Final = {
-    "aws": {"flex-start"},
-    "gcp": {"capacity-block"},
-    "azure": {"flex-start"},
-}
+REFUSED: Final = {"aws": {"flex-start"}, "gcp": {"capacity-block"}, "azure": {"flex-start"}}
 
 
 @EVERY
@@ -172,71 +97,6 @@ def test_a_machine_of_another_cloud_is_refused(cloud: str) -> None:
             f"pools.h100.machine: {H100[other]} is a machine type of {theirs}, but the cluster is on {title}; use a"
             f" machine type of {title}, such as "
         )
-
-
-def test_a_pool_that_is_to_be_made_names_its_machine() -> None:
-    sections = on("gcp") | {
-        "pools": {"h100": {"cpu": 200, "memory": "1Ti", "gpu": "h100-80gb", "gpusPerNode": 8, "nodes": 2}}
-    }
-    assert errors(sections) == [
-        (
-            "pools.h100: has no machine type, which GKE needs to create the pool; set machine; if it is not in"
-            " the catalogue, add it under machines"
-        )
-    ]
-
-
-def test_a_pools_name_is_one_that_its_cloud_takes() -> None:
-    sections = on("azure", teams={}) | {"pools": {"gpu-h100": pool(H100["azure"])}}
-    assert errors(sections) == [
-        (
-            "pools.gpu-h100: is not a valid pool name on AKS; use at most 12 lowercase letters and digits,"
-            " starting with a letter"
-        )
-    ]
-
-
-def test_drivers_that_exclude_each_other_cannot_be_in_one_cluster() -> None:
-    pools = {"a": pool(H100["azure"]), "b": pool("Standard_ND96asr_v4", driver="operator")}
-    (problem,) = errors(stack(cluster=AZURE, pools=pools, teams={}))
-    assert problem.startswith("pools.b.driver: operator needs other GPU Operator values than driver managed of pool a,")
-    assert "; set the same driver for both pools" in problem
-
-
-def test_drivers_that_agree_on_the_operator_can_be_in_one_cluster() -> None:
-    pools = {"a": pool(), "b": pool("p4de.24xlarge", driver="bottlerocket")}
-    assert errors(stack(cluster=AWS, pools=pools, teams={})) == []
-
-
-def test_another_driver_than_the_usual_is_approved_by_a_second_word() -> None:
-    sections = on("azure", driver="operator")
-    assert errors(sections) == []
-    assert errors(sections | {"operators": {}}) == [
-        (
-            "pools.h100.driver: operator needs other GPU Operator values than managed, and the change removes"
-            " the driver from running nodes; drain the nodes, then set operators.driver: operator to confirm the"
-            " change"
-        )
-    ]
-
-
-def test_the_way_back_is_approved_too() -> None:
-    (problem,) = errors(on("azure") | {"operators": {"driver": "operator"}})
-    assert problem.startswith("pools.h100.driver: managed needs other GPU Operator values than operator,")
-
-
-def test_modes_that_want_the_same_of_the_operator_need_no_approval() -> None:
-    assert errors(on("aws", driver="bottlerocket") | {"operators": {}}) == []
-
-
-def test_whoever_installs_the_operator_elsewhere_approves_there() -> None:
-    assert errors(on("azure", driver="operator") | {"operators": {"gpuOperator": "installed"}}) == []
-
-
-def test_what_is_approved_is_a_mode_of_the_cloud() -> None:
-    assert errors(on("azure") | {"operators": {"driver": "bottlerocket"}}) == [
-        "operators.driver: unknown AKS driver mode 'bottlerocket'; use one of: managed, operator"
-    ]
 
 
 # What a pool's driver mode becomes, on both of its sides.
@@ -263,12 +123,12 @@ def test_the_operator_tolerates_every_taint_of_the_gpu_nodes() -> None:
     assert values["node-feature-discovery"]["worker"]["tolerations"] == values["daemonsets"]["tolerations"]
 
 
-def test_a_stack_without_nvidias_gpus_has_no_values_for_their_operator() -> None:
+def test_no_values_of_the_gpu_operator_without_nvidia_gpus() -> None:
     sections = stack(cluster=AWS, pools={"cpu": pool("m7i.8xlarge", labels={"node-type": "cpu"})}, teams={})
     assert planned(sections).cluster.gpu_operator == {}
 
 
-def test_partitions_by_the_operator_are_a_label_of_the_node_and_keep_their_own_resource() -> None:
+def test_partitions_by_the_operator_are_a_node_label() -> None:
     sections = on("aws", teams={"a": team(gpus={"h100": {"guaranteed": 56}})}, sharing=SEVENTHS)
     plan = planned(sections)
     assert pool_of(sections).labels["nvidia.com/mig.config"] == "all-1g.10gb"
@@ -278,7 +138,7 @@ def test_partitions_by_the_operator_are_a_label_of_the_node_and_keep_their_own_r
     assert line(queue_of(plan, "a"), "h100", "nvidia.com/mig-1g.10gb").nominal == 56
 
 
-def test_partitions_by_aks_are_an_input_of_the_pool_and_keep_their_own_resource() -> None:
+def test_partitions_by_aks_are_an_input_of_the_pool() -> None:
     sections = on(
         "azure", teams={"a": team(gpus={"h100": {"guaranteed": 56}})}, sharing={"mig": {"profile": "1g.10gb"}}
     )
@@ -297,7 +157,7 @@ def test_gkes_partitions_are_requested_as_gpus_with_a_label() -> None:
     assert flavor.capacity["nvidia.com/gpu"] == 2 * 8 * 7
 
 
-def test_turns_by_the_operator_are_a_configuration_of_the_plugin_for_that_pool() -> None:
+def test_time_slices_by_the_operator_configure_the_plugin() -> None:
     sections = on("aws", sharing={"timeSlicing": 4})
     config = planned(sections).cluster.gpu_operator["devicePlugin"]["config"]
     assert pool_of(sections).labels["nvidia.com/device-plugin.config"] == "h100"
@@ -332,75 +192,6 @@ def test_mps_is_a_configuration_of_the_plugin_for_that_pool(cloud: str) -> None:
     assert str(flavor.product).endswith("-SHARED")
 
 
-@pytest.mark.parametrize(("driver", "reason"), [("managed", "need hostIPC"), ("operator", "is not known")])
-def test_mps_is_refused_on_gke_with_the_reason(driver: str, reason: str) -> None:
-    problems = errors(on("gcp", driver=driver, sharing={"mps": 4}, teams={}))
-    (problem,) = [one for one in problems if "sharing.mps" in one]
-    assert problem.startswith("pools.h100.sharing.mps: is not supported on GKE with this driver mode (")
-    assert reason in problem
-    assert problem.endswith("; remove it")
-
-
-def test_a_container_gets_one_part_of_a_gpu_that_is_shared_by_mps() -> None:
-    def with_gpus(gpus: int) -> list[str]:
-        quota = {"h100": {"guaranteed": 8}}
-        return errors(on("aws", sharing={"mps": 4}, teams={"a": team(gpus=quota, training={"fit": job(gpus=gpus)})}))
-
-    assert with_gpus(1) == []
-    assert with_gpus(2) == [
-        (
-            "teams.a.training.fit.gpus: 2 exceeds 1, the most that a container gets of GPUs shared with mps (h100); set"
-            " gpus: 1, lower pools.h100.sharing.mps, or use another flavor"
-        )
-    ]
-
-
-def test_faults_of_mps_reach_only_teams_that_accept_it() -> None:
-    assert errors(on("aws", teams=SHARED, sharing={"mps": 4})) == [
-        (
-            "pools.h100.sharing.mps: pods of a and b share a GPU without isolation of faults; use mig, give the flavor"
-            " to one team, or confirm that the teams trust each other with trusting: [a, b]"
-        )
-    ]
-    assert errors(on("aws", teams=SHARED, sharing={"mps": {"clients": 4, "trusting": ["a", "b"]}})) == []
-
-
-def test_a_gpu_is_shared_in_one_way() -> None:
-    (problem,) = errors(on("aws", sharing={"mps": 4, "timeSlicing": 4}))
-    assert problem == (
-        "pools.h100.sharing: must set exactly one of mig, timeSlicing and mps; set one of them, and remove the others"
-    )
-
-
-# Teams that trust each other.
-
-SHARED: Final = {"a": team(gpus={"h100": {"guaranteed": 8}}), "b": team(gpus={"h100": {"guaranteed": 8}})}
-
-
-def test_time_slicing_between_teams_requires_trust() -> None:
-    assert errors(on("aws", teams=SHARED, sharing={"timeSlicing": 4})) == [
-        (
-            "pools.h100.sharing.timeSlicing: pods of a and b share a GPU without memory isolation; use mig, give"
-            " the flavor to one team, or confirm that the teams trust each other with trusting: [a, b]"
-        )
-    ]
-    assert errors(on("aws", teams=SHARED, sharing={"timeSlicing": {"turns": 4, "trusting": ["a", "b"]}})) == []
-
-
-def test_one_team_may_take_turns_with_itself() -> None:
-    assert errors(on("aws", sharing={"timeSlicing": 4})) == []
-
-
-def test_a_stranger_among_those_who_trust_each_other_is_refused() -> None:
-    problems = errors(on("aws", teams=SHARED, sharing={"timeSlicing": {"turns": 4, "trusting": ["a"]}}))
-    assert len(problems) == 1
-
-
-def test_who_is_trusted_is_a_team() -> None:
-    problems = errors(on("aws", sharing={"timeSlicing": {"turns": 4, "trusting": ["ab"]}}))
-    assert problems == ["pools.h100.sharing.timeSlicing.trusting[0]: unknown team 'ab' (did you mean 'a'?); use a"]
-
-
 # What goes on the nodes.
 
 
@@ -412,14 +203,14 @@ def test_a_pools_nodes_carry_model_pool_and_capacity(cloud: str) -> None:
     assert labels["gpu-tenancy.dev/capacity"] == "spot"
 
 
-def test_the_taint_that_aks_puts_on_spot_nodes_is_tolerated_by_their_flavor() -> None:
+def test_flavor_tolerates_the_spot_taint_of_aks() -> None:
     (flavor,) = planned(on("azure", capacity="spot")).queues.flavors
     assert [(taint.key, taint.value) for taint in flavor.tolerated] == [
         ("kubernetes.azure.com/scalesetpriority", "spot")
     ]
 
 
-def test_the_resource_of_another_vendors_gpus_follows_from_the_machine() -> None:
+def test_resource_of_amd_gpus_follows_from_the_machine() -> None:
     sections = stack(
         cluster=AZURE,
         pools={"mi300x": pool("Standard_ND96isr_MI300X_v5")},
@@ -448,7 +239,7 @@ def test_an_existing_clusters_pools_are_described_and_not_made() -> None:
     assert planned(stack()).cluster.pools == ()
 
 
-def test_an_existing_cluster_of_a_known_service_follows_its_rules() -> None:
+def test_existing_clusters_follow_the_rules_of_their_cloud() -> None:
     sections = on("azure", capacity="spot") | {"cluster": {**EXISTING, "provider": "azure"}}
     plan = planned(sections)
     assert plan.cluster.pools == ()
@@ -466,7 +257,7 @@ def queued(**fields: Any) -> Data:
     return on("gcp", nodes={"min": 0, "max": 2}, capacity={"kind": "queued", "maxRun": "2d"}, **fields)
 
 
-def test_a_queued_pools_flavor_is_held_by_a_check_until_its_nodes_are_there() -> None:
+def test_queued_pools_have_an_admission_check() -> None:
     plan = planned(queued())
     (check,) = plan.queues.checks
     assert (check.flavor, check.resource) == ("h100", "nvidia.com/gpu")
@@ -476,7 +267,7 @@ def test_a_queued_pools_flavor_is_held_by_a_check_until_its_nodes_are_there() ->
 
 
 @pytest.mark.parametrize("cloud", ["aws", "azure"])
-def test_queues_request_all_nodes_of_a_workload_from_cluster_autoscaler(cloud: str) -> None:
+def test_cluster_autoscaler_adds_all_nodes_of_a_workload(cloud: str) -> None:
     sections = on(cloud, nodes={"min": 1, "max": 2}, capacity={"kind": "queued"})
     (check,) = planned(sections).queues.checks
     assert check.provisioning.provisioning_class == "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
@@ -486,42 +277,10 @@ def test_queues_request_all_nodes_of_a_workload_from_cluster_autoscaler(cloud: s
     assert problem.startswith("pools.h100.capacity.maxRun: 7d is not supported on ")
 
 
-@pytest.mark.parametrize("cloud", ["aws", "azure"])
-def test_a_cluster_declares_that_its_autoscaler_knows_requests_of_the_queue(cloud: str) -> None:
-    sections = on(cloud, nodes={"min": 0, "max": 2}, capacity={"kind": "queued"})
-    sections["cluster"] = {**sections["cluster"], "provides": ["networkPolicies"]}
-    (problem,) = errors(sections)
-    assert problem.startswith("cluster.provides: does not include provisioningRequests, which pools ")
-
-
-def test_gke_requires_the_lifetime_of_queued_nodes() -> None:
-    (problem,) = errors(on("gcp", nodes={"min": 0, "max": 2}, capacity={"kind": "queued"}))
-    assert problem == ("pools.h100.capacity: queued has no maxRun, which GKE requires; set {kind: queued, maxRun: 7d}")
-
-
-@pytest.mark.parametrize(("autoscaler", "who"), [("karpenter", "Karpenter ignores"), ("none", "no autoscaler handles")])
-def test_queued_nodes_need_an_autoscaler_that_handles_requests(autoscaler: str, who: str) -> None:
-    sections = on("aws", nodes={"min": 0, "max": 2}, capacity={"kind": "queued"}, teams={})
-    sections["cluster"] = {**sections["cluster"], "autoscaler": autoscaler}
-    (problem,) = errors(sections)
-    assert problem == (
-        f"pools.h100.capacity: queued is not available: {who} requests of Kueue for nodes; set cluster.autoscaler:"
-        " cluster-autoscaler, or another kind of capacity"
-    )
-
-
 def test_no_other_pool_needs_a_check() -> None:
     plan = planned(on("gcp", nodes={"min": 0, "max": 2}, capacity={"kind": "flex-start", "maxRun": "2d"}))
     assert plan.queues.checks == ()
     assert queue_of(plan, "a").checks == ()
-
-
-def test_all_pools_of_a_flavor_are_provisioned_alike() -> None:
-    sections = queued(flavor="gpus")
-    sections["pools"]["more"] = pool(H100["gcp"], flavor="gpus")
-    sections["teams"] = {}
-    (problem,) = errors(sections)
-    assert problem.startswith("pools.more.capacity: on-demand differs from pool h100 (queued)")
 
 
 # Machines and prices of a stack's own.
@@ -542,16 +301,11 @@ def test_a_stack_may_add_a_machine_and_its_price() -> None:
     assert pool_plan.supply.node["nvidia.com/gpu"] == 16
 
 
-def test_a_machine_type_has_gpu_and_count_together() -> None:
-    sections = on("aws") | {"machines": {"p9.metal": {"cpu": 256, "memory": "4Ti", "gpu": "h100-80gb"}}}
-    assert errors(sections) == ["machines.p9.metal: sets only one of gpu and gpus; set both or remove both"]
-
-
 # The table itself.
 
 
 @pytest.mark.parametrize("cloud", clouds())
-def test_every_kind_of_capacity_has_a_rule_and_every_refusal_a_mend(cloud: str) -> None:
+def test_every_kind_of_capacity_has_a_rule(cloud: str) -> None:
     rules: CloudRules = clouds()[cloud]
     assert set(rules.capacity) == {"on-demand", "spot", "reserved", "capacity-block", "flex-start", "queued"}
     assert set(rules.compact) <= {kind for kind, rule in rules.capacity.items() if not rule.refused}
@@ -559,3 +313,164 @@ def test_every_kind_of_capacity_has_a_rule_and_every_refusal_a_mend(cloud: str) 
         assert (rule.refused is None) == (rule.instead is None)
     for mode in rules.drivers.values():
         assert mode.source.startswith("https://")
+
+
+# Networks of the API server.
+
+REACHED = {"version": "1.35", "system": {"machine": "m7i.large"}, "admins": ["arn:aws:iam::123456789012:role/platform"]}
+
+
+def reached_from(*networks: str) -> list[str]:
+    subnets = {"eu-central-1a": "subnet-0123456789abcdef0", "eu-central-1b": "subnet-0123456789abcdef1"}
+    cluster = {**EKS, "subnets": subnets, "create": {**REACHED, "allowFrom": list(networks)}}
+    return [problem for problem in errors(stack(cluster=cluster)) if "allowFrom" in problem]
+
+
+@pytest.mark.parametrize(
+    ("networks", "words"),
+    [
+        (("0.0.0.0/1", "128.0.0.0/1"), "IPv4 addresses than a /7 network"),
+        (("0.0.0.0/1",), "IPv4 addresses than a /7 network"),
+        (tuple(f"{first}.0.0.0/8" for first in range(1, 255)), "IPv4 addresses than a /7 network"),
+        (("::/1", "8000::/1"), "IPv6 addresses than a /16 network"),
+        (("10.0.0.0/8", "2000::/3"), "IPv6 addresses than a /16 network"),
+    ],
+)
+def test_networks_that_together_are_the_internet_are_refused(networks: tuple[str, ...], words: str) -> None:
+    [problem] = reached_from(*networks)
+    assert problem == (
+        f"cluster.create.allowFrom: opens the API server to more public {words} has;"
+        " list only the networks that need access, such as 203.0.113.0/24"
+    )
+
+
+def test_networks_of_an_organisation_are_allowed() -> None:
+    private = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fd00::/8")
+    assert reached_from("17.0.0.0/8", "203.0.113.0/24", "2a01:4f8::/29", *private) == []
+
+
+# Costs.
+
+MACHINE = "a2-ultragpu-8g"
+
+
+def priced(
+    nodes: int | Data = 2, *, cluster: Data | None = None, prices: Data | None = None, **fields: Any
+) -> PoolCost:
+    where = cluster or {"cloud": "existing", "provider": "gcp"}
+    sections = stack(cluster=where, pools={"a100": pool(MACHINE, nodes, **fields)}, teams={}, prices=prices or {})
+    (pool_cost,) = pool_costs(Environment(load(Source(sections))))
+    return pool_cost
+
+
+def find_price(machine_type: str) -> Price:
+    machine = find_machine(machine_type)
+    assert machine
+    return machine.price
+
+
+def listed(kind: str) -> float:
+    price = find_price(MACHINE)
+    amount = price.on_demand if kind == "on-demand" else price.spot
+    assert amount
+    return amount
+
+
+def test_a_pool_costs_from_its_least_nodes_to_its_most() -> None:
+    cost_range = priced({"min": 1, "max": 3})
+    assert (cost_range.floor, cost_range.ceiling) == (listed("on-demand"), 3 * listed("on-demand"))
+
+
+def test_spot_has_a_price_of_its_own() -> None:
+    assert priced(capacity="spot").node == listed("spot") != listed("on-demand")
+
+
+def test_spot_without_a_price_costs_at_most_the_price_on_demand() -> None:
+    assert priced(prices={MACHINE: {"onDemand": 20.0}}, capacity="spot").node == 20.0
+    aws = {"cloud": "existing", "provider": "aws"}
+    sections = stack(cluster=aws, pools={"l4": pool("g6.12xlarge", 1, capacity="spot")}, teams={})
+    environment = Environment(load(Source(sections)))
+    (pool_cost,) = pool_costs(environment)
+    assert pool_cost.node == find_price("g6.12xlarge").on_demand
+    assert counted_on_demand(environment.stack, environment.pools["l4"])
+
+
+def test_a_reservation_costs_its_machines() -> None:
+    assert priced(capacity={"kind": "reserved", "reservation": "ml"}).node == listed("on-demand")
+
+
+@pytest.mark.parametrize("kind", ["flex-start", "queued"])
+def test_capacity_with_an_unlisted_price_is_unknown(kind: str) -> None:
+    cost_range = priced({"min": 0, "max": 2}, capacity={"kind": kind, "maxRun": "1d"})
+    assert (cost_range.node, cost_range.ceiling) == (None, None)
+    assert cost_range.floor == 0.0  # No node costs nothing, at whatever price.
+
+
+def test_the_stacks_own_price_comes_first() -> None:
+    prices = {MACHINE: {"onDemand": 20.0}}
+    assert priced(prices=prices).node == 20.0
+    assert priced(prices={MACHINE: {"onDemand": 20.0, "spot": 5.0}}, capacity="spot").node == 5.0
+    assert priced({"min": 0, "max": 2}, prices=prices, capacity={"kind": "flex-start", "maxRun": "1d"}).node == 20.0
+
+
+def test_a_described_machine_has_no_price() -> None:
+    sections = stack(pools={"cpu": {"cpu": 8, "memory": "32Gi", "nodes": 2}}, teams={})
+    (pool_cost,) = pool_costs(Environment(load(Source(sections))))
+    assert (pool_cost.node, pool_cost.floor) == (None, None)
+
+
+def test_costs_without_an_autoscaler_are_those_of_min() -> None:
+    cost_range = priced({"min": 1, "max": 3}, cluster={"cloud": "existing", "provider": "gcp", "autoscaler": False})
+    assert cost_range.ceiling == cost_range.floor
+
+
+CREATED: Data = {"version": "1.35", "system": {"machine": "m7i.4xlarge", "nodes": {"min": 3, "max": 3}}}
+EKS_MADE: Data = {
+    **{key: value for key, value in EKS.items() if key != "subnets"},
+    "create": {
+        **CREATED,
+        "admins": ["arn:aws:iam::111122223333:role/admins"],
+        "zones": ["eu-central-1a", "eu-central-1b"],
+    },
+}
+
+
+def fixed(cluster: Data, **sections: Any) -> dict[str, tuple[int, float | None, str]]:
+    declared = load(Source(stack(cluster=cluster, **sections)))
+    return {cost.name: (cost.number, cost.hour, cost.source) for cost in fixed_costs(declared)}
+
+
+def test_costs_of_a_created_cluster() -> None:
+    costs = fixed(EKS_MADE)
+    assert list(costs) == ["eks-control-plane", "m7i.4xlarge", "aws-nat-gateway"]
+    assert costs["m7i.4xlarge"][:2] == (3, find_price("m7i.4xlarge").on_demand)
+    assert costs["aws-nat-gateway"][0] == 2, "one for each zone"
+    assert all("https://" in source and "2026" in source for _, _, source in costs.values())
+
+
+def test_the_stacks_own_price_of_a_fixed_part_comes_first() -> None:
+    costs = fixed(EKS_MADE, prices={"eks-control-plane": {"onDemand": 0.09}, "aws-nat-gateway": {"onDemand": 0.04}})
+    assert costs["eks-control-plane"] == (1, 0.09, "prices")
+    assert costs["aws-nat-gateway"] == (2, 0.04, "prices")
+
+
+def test_a_part_without_a_price_is_unknown() -> None:
+    group = "/subscriptions/5a1d2c3b-0e4f-4a6b-9c8d-7e6f5a4b3c2d/resourceGroups/ml/providers"
+    created: Data = {
+        **CREATED,
+        "system": {"machine": "Standard_D16s_v5"},
+        "tenant": "1b2c3d4e-0e4f-4a6b-9c8d-7e6f5a4b3c2d",
+        "admins": ["2b2c3d4e-0e4f-4a6b-9c8d-7e6f5a4b3c2d"],
+        "secretsKey": "https://ml.vault.azure.net/keys/secrets/0a1b2c",
+        "vault": f"{group}/Microsoft.KeyVault/vaults/ml",
+        "logs": f"{group}/Microsoft.OperationalInsights/workspaces/ml",
+    }
+    machines = {"cpu": pool("Standard_D32s_v5", 3)}
+    costs = fixed({**AKS, "create": created}, pools=machines, teams={})
+    assert {name: number for name, (number, hour, _) in costs.items() if hour is None} == {"azure-load-balancer": 1}
+    routed = {**AKS, "create": {**created, "egress": "routes"}}
+    assert "azure-load-balancer" not in fixed(routed, pools=machines, teams={})
+
+
+def test_a_cluster_that_exists_costs_its_owner() -> None:
+    assert fixed(EKS) == {}

@@ -15,7 +15,6 @@ from gpu_tenancy.model.catalogue.engines import engines
 from gpu_tenancy.model.plan.workloads import PodPlan, ServerPlan
 from gpu_tenancy.model.spec.serving import EngineName, ServerMetrics
 
-GIB = 2**30
 VLLM = engines()["vllm"]
 
 
@@ -98,7 +97,7 @@ def test_a_large_model_has_more_time_to_start() -> None:
     assert chat(model={"dataset": "weights", "size": "100Gi"}, startup="20m").startup == 1200
 
 
-def test_a_custom_server_has_the_same_keys_and_no_defaults_of_an_engine() -> None:
+def test_custom_servers_have_no_defaults_of_an_engine() -> None:
     plan = chat(engine="custom", command=["serve"], drain="1m", metrics={"waiting": "queue_length"})
     assert (plan.port, plan.pod.command, plan.pod.args) == (8080, ("serve",), ())
     assert plan.pod.ends == (15, 90)
@@ -183,7 +182,7 @@ def _default(folder: Path, owner: str, field: str) -> Any:
     raise AssertionError((owner, field))
 
 
-def test_the_package_has_the_port_and_the_share_of_memory_of_the_table(package: Path) -> None:
+def test_package_has_the_port_and_memory_share_of_the_table(package: Path) -> None:
     assert _default(package / "vllm/entrypoints", "FrontendArgs", "port") == VLLM.port
     assert _default(package / "vllm/config", "CacheConfig", "gpu_memory_utilization") == VLLM.gpu_memory / 100
 
@@ -224,7 +223,7 @@ def test_the_package_has_the_bounds_of_the_histograms(package: Path) -> None:
     assert VLLM.buckets["latency"] == bounds["REQUEST_LATENCY_BUCKETS"]
 
 
-def test_the_package_asks_for_the_key_of_the_table_on_the_paths_of_the_table(package: Path) -> None:
+def test_package_guards_the_paths_of_the_table(package: Path) -> None:
     folder = package / "vllm/entrypoints/serve/middleware"
     read = {node.attr for tree in _trees(folder) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     assert VLLM.api_key.env in read

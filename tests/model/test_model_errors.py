@@ -1,7 +1,56 @@
+"""Errors of stacks: `refused.yaml`, how they are written, and the schema for editors."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
 import pytest
-from builders import EXISTING, Data, errors, job, pool, server, stack, team
+import yaml
+from builders import PROVIDED, Data, errors, job, patched, pool, server, stack, team
+from jsonschema import Draft202012Validator
+from repository import ROOT
 
 from gpu_tenancy.base.problems import listed, nearest, unknown
+from gpu_tenancy.model.schema import file_schema, known_keys, meaning
+from gpu_tenancy.model.spec import NAMESPACE
+
+TABLE = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text(encoding="utf-8"))
+
+
+def base(name: str) -> Data:
+    sections = TABLE[name]["stack"]
+    return {**sections, "cluster": {**PROVIDED, **sections["cluster"]}}
+
+
+def cases(kind: str) -> list[Any]:
+    return [pytest.param(name, case, id=f"{name}: {case}") for name in TABLE for case in TABLE[name].get(kind, ())]
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_stack_that_cases_change_is_valid(name: str) -> None:
+    assert errors(base(name)) == []
+
+
+@pytest.mark.parametrize(("name", "case"), cases("refused"))
+def test_a_stack_is_refused_with_place_rule_and_fix(name: str, case: str) -> None:
+    refused = TABLE[name]["refused"][case]
+    problems = errors(patched(base(name), refused["patch"]))
+    if "error" in refused:
+        assert problems == [refused["error"]]
+    elif "only" in refused:
+        assert [problem[: len(refused["only"])] for problem in problems] == [refused["only"]]
+    elif "errors" in refused:
+        assert problems == refused["errors"]
+    else:
+        assert any(problem.startswith(refused["begins"]) for problem in problems), problems
+
+
+@pytest.mark.parametrize(("name", "case"), cases("accepted"))
+def test_a_stack_is_accepted(name: str, case: str) -> None:
+    assert errors(patched(base(name), TABLE[name]["accepted"][case])) == []
+
+
+# How errors are written.
 
 
 def one(sections: Data) -> str:
@@ -14,38 +63,7 @@ def test_a_valid_stack_has_no_errors() -> None:
     assert errors(stack()) == []
 
 
-def test_a_cycle_of_cohorts_which_kueue_accepts_in_silence_is_refused() -> None:
-    problems = errors(stack(cohorts={"org": {}, "b": {"parent": "c"}, "c": {"parent": "b"}}))
-    assert problems == [
-        f"cohorts.{name}.parent: {parent} creates a cycle of cohorts, in which Kueue admits no workloads;"
-        " set a parent that is closer to the root"
-        for name, parent in (("b", "c"), ("c", "b"))
-    ]
-
-
-def test_all_errors_come_at_once_of_shape_and_of_coherence_in_every_section() -> None:
-    problems = errors(
-        {
-            "cluster": EXISTING,
-            "pools": {"h100": pool(), "l4": pool("g6.12xlarge", "many")},
-            "priorities": {"hi": {"value": 2000000000}},
-            "teams": {
-                "a": team(gpus={"h100": {"guaranteed": 24}}),
-                "b": team(priority="low", ownr="x"),
-            },
-        }
-    )
-    places = [message.partition(": ")[0] for message in problems]
-    assert places == [
-        "pools.l4.nodes",
-        "priorities.hi.value",
-        "teams.a.gpus.h100.guaranteed",
-        "teams.b.ownr",
-        "teams.b.priority",
-    ]
-
-
-def test_a_short_list_of_names_is_complete_and_a_long_one_is_cut_to_the_nearest_five() -> None:
+def test_long_lists_of_names_show_the_nearest_five() -> None:
     flavors = [f"flavor-{letter}" for letter in "abcdefgh"]
     assert listed("flavor-h", flavors) == ", ".join(flavors)
     assert unknown("flavor", "flavour-h", flavors) == (
@@ -72,7 +90,7 @@ def test_an_unknown_name_without_candidates_is_reported() -> None:
     [("aws", "tenancy catalogue machines --cloud aws"), (None, "tenancy catalogue machines")],
     ids=["aws", "existing"],
 )
-def test_an_unknown_machine_type_lists_the_nearest_and_the_command_for_all(cloud: str | None, command: str) -> None:
+def test_unknown_machine_type_names_the_nearest(cloud: str | None, command: str) -> None:
     cluster = {"cloud": "existing", "provider": cloud} if cloud else {"cloud": "existing"}
     message = one(stack(cluster=cluster, pools={"h100": pool("p5.48xlarg")}, teams={}))
     assert message.startswith("pools.h100.machine: unknown machine type 'p5.48xlarg' (did you mean 'p5.48xlarge'?); ")
@@ -80,75 +98,90 @@ def test_an_unknown_machine_type_lists_the_nearest_and_the_command_for_all(cloud
     assert len(message) < 300
 
 
-def test_an_unknown_kind_of_a_choice_lists_the_kinds() -> None:
-    assert one(stack(pools={"h100": pool(capacity="sport")}, teams={})) == (
-        "pools.h100.capacity: unknown kind 'sport' (did you mean 'spot'?); use one of: capacity-block, flex-start,"
-        " on-demand, queued, reserved, spot"
-    )
-    assert one(stack(cluster={"name": "ml"})) == (
-        "cluster: required key 'cloud' is missing; add it: The cluster: created here, or an existing one"
-    )
+# The schema for editors.
+
+STACK_FILES = sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))
 
 
-def test_an_empty_value_is_shown_in_quotes() -> None:
-    assert one(stack(operators={"kueue": {"install": "here", "version": ""}})).startswith(
-        'operators.kueue.version: "" '
-    )
+def complaints(content: Any) -> list[str]:
+    validator = cast("Any", Draft202012Validator(file_schema()))
+    return [error.message for error in validator.iter_errors(content)]
 
 
-GPUS = {"h100": {"guaranteed": 8}}
-CASCADES = {
-    "a malformed pool does not make references to it false": stack(
-        pools={"h100": pool(nodes="two")}, teams={"a": team(gpus=GPUS, training={"j": job(flavor="h100")})}
-    ),
-    "nor to the flavor that it names": stack(
-        pools={"big": pool(nodes="two", flavor="h100")}, teams={"a": team(gpus=GPUS)}
-    ),
-    "nor does an unknown machine": stack(
-        pools={"h100": pool("p5.48xlarg")}, teams={"a": team(gpus=GPUS, serving={"s": server()})}
-    ),
-    "a misspelt section does not make its names unknown": stack(
-        priorites={"hi": 5}, teams={"a": team(gpus=GPUS, priority="hi")}
-    ),
-    "a malformed root does not make the other a second one": stack(cohorts={"b": {"parent": 5}, "org": {}}),
-    "a malformed team does not make its datasets' false": stack(
-        teams={"a": team(owner="no good!")}, datasets={"d": {"bucket": "s3://b", "teams": ["a"]}}
-    ),
-    "too many GPUs are not also too many of the cpus that they bring": stack(
-        teams={"a": team(gpus={"h100": {"guaranteed": 24}})}
-    ),
-    "too many together neither": stack(
-        teams={"a": team(gpus={"h100": {"guaranteed": 9}}), "b": team(gpus={"h100": {"guaranteed": 9}})}
-    ),
-    "a job too large is said once": stack(
-        teams={"a": team(gpus=GPUS, training={"j": job(gpus=8, workers=2)})},
-    ),
-    "gangs beyond the supply do not make others' guarantees false": stack(
-        teams={"a": team(gangs={"h100": {"guaranteed": 20}}), "b": team(gpus=GPUS)}
-    ),
-    "a flavor of two kinds is said of its pool": stack(
-        pools={"h100": pool(), "cpu": pool("m7i.8xlarge", 1, flavor="h100")}, teams={"a": team(gangs=GPUS)}
-    ),
-}
+def as_file(sections: Data) -> Data:
+    return {"config": {f"{NAMESPACE}:{key}": value for key, value in sections.items()}}
 
 
-@pytest.mark.parametrize("sections", CASCADES.values(), ids=CASCADES.keys())
-def test_an_error_never_cascades(sections: Data) -> None:
-    assert len(errors(sections)) == 1, errors(sections)
+def test_the_schema_itself_is_one() -> None:
+    cast("Any", Draft202012Validator).check_schema(file_schema())
 
 
-def test_a_shorthand_equals_its_long_form() -> None:
-    assert errors(stack(pools={"h100": pool(nodes={"min": 2, "max": 2})})) == errors(stack(pools={"h100": pool()}))
-    for sections in (stack(priorities={"hi": 5}), stack(priorities={"hi": {"value": 5}})):
-        assert errors(sections) == []
-    for sections in (stack(datasets={"d": "s3://b/Path/V1"}), stack(datasets={"d": {"bucket": "s3://b/Path/V1"}})):
-        assert errors(sections) == []
+@pytest.mark.parametrize("file", STACK_FILES, ids=lambda file: file.stem)
+def test_the_schema_accepts_every_stack_of_the_repository(file: Path) -> None:
+    assert complaints(yaml.safe_load(file.read_text())) == []
 
 
-def test_an_unknown_reference_does_not_hide_an_overcommitted_team() -> None:
-    problems = errors(stack(teams={"a": team(gpus={"h100": {"guaranteed": 24}}, priority="hgih", cohort="nowhere")}))
-    assert [line.split(":")[0] for line in problems] == [
-        "teams.a.cohort",
-        "teams.a.gpus.h100.guaranteed",
-        "teams.a.priority",
-    ]
+def test_schema_accepts_secrets_and_keys_of_other_programs() -> None:
+    secret = {"secure": "AAAB"}
+    hidden = server(env={"TOKEN": secret}, args=["--key", secret], command=[secret], image=secret)
+    trained = job(env={"TOKEN": secret})
+    values = {"kueue": {"values": {"managerConfig": {"controllerManagerConfigYaml": secret}}}}
+    sections = stack(teams={"a": team(serving={"api": hidden}, training={"fit": trained})}, operators=values)
+    content = as_file(sections)
+    content["config"]["aws:region"] = "eu-west-1"
+    assert complaints(content) == []
+
+
+@pytest.mark.parametrize("shown", [{"teams": {"secure": "AAAB"}}, {"environment": {"secure": "AAAB"}}])
+def test_the_schema_refuses_secrets_that_objects_would_show(shown: Data) -> None:
+    assert complaints(as_file(stack(**shown))) != []
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        stack(teem={}),
+        stack(teams={"a": team(teir="critical")}),
+        stack(teams={"a": team(gpus={"h100": {"guarantee": 1}})}),
+        stack(teams={"a": team(compute={"requests": {"memory": "5K"}})}),
+        {"teams": {}},
+    ],
+    ids=["section", "key", "key below", "suffix that no quantity has", "missing pools"],
+)
+def test_the_schema_refuses_what_the_program_refuses(sections: Data) -> None:
+    assert complaints(as_file(sections)) != []
+
+
+def test_every_key_has_a_description() -> None:
+    assert [place for place, schema in properties(file_schema(), "") if "description" not in schema] == []
+
+
+def properties(schema: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every property with its place; those of `secure: …` are Pulumi's own."""
+    if isinstance(schema, list):
+        for item in cast("list[Any]", schema):
+            yield from properties(item, place)
+    if not isinstance(schema, dict):
+        return
+    entries = cast("dict[str, Any]", schema)
+    named = entries.get("properties", {})
+    for key, value in named.items():
+        if key not in {"secure", "config"}:
+            yield f"{place}.{key}", resolved(value)
+    for key, value in entries.items():
+        yield from properties(value, f"{place}.{key}")
+
+
+def resolved(schema: dict[str, Any]) -> dict[str, Any]:
+    """A property's own words, or those of what it refers to, as editors show them."""
+    branches = [schema, *schema.get("anyOf", []), *schema.get("allOf", [])]
+    names = [branch["$ref"].rpartition("/")[2] for branch in branches if "$ref" in branch]
+    described = [each for each in (schema, *(file_schema()["$defs"][name] for name in names)) if "description" in each]
+    return described[0] if described else schema
+
+
+def test_the_words_of_an_error_come_from_the_schema() -> None:
+    assert "gpus" in known_keys(("teams", "any"))
+    assert known_keys(("teams", "any", "containers", "max")) == ["cpu", "gpu", "memory"]
+    assert meaning(("pools", "any", "nodes", "max")) == "Maximum number of nodes with an autoscaler"
+    assert meaning(("nothing", "there")) == ""

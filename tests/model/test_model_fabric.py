@@ -30,7 +30,7 @@ def fabric_of(sections: Data) -> PodFabric | None:
 
 
 @pytest.mark.parametrize(("gpus", "interfaces"), [(8, 32), (4, 16), (2, 8), (1, 4)])
-def test_the_pods_of_a_distributed_job_request_their_gpus_share_of_the_machine(gpus: int, interfaces: int) -> None:
+def test_pods_request_interfaces_by_their_share_of_gpus(gpus: int, interfaces: int) -> None:
     fabric = fabric_of(with_job(gpus=gpus))
     assert fabric
     assert fabric.devices == {EFA: interfaces, HUGEPAGES: 5 * GIB * gpus // 8}
@@ -67,7 +67,7 @@ def test_a_gang_uses_it_too() -> None:
     assert fabric.devices[EFA] == 32
 
 
-def test_without_fabric_in_all_pools_of_the_flavor_no_pod_requests_it() -> None:
+def test_no_pod_requests_fabric_that_a_pool_lacks() -> None:
     more = {"slow": pool(flavor="h100")}
     assert fabric_of(wired(pools=more, training={"fit": job(workers=2, gpus=8)})) is None
     assert fabric_of(wired(h100=pool(), training={"fit": job(workers=2, gpus=8)})) is None
@@ -98,7 +98,7 @@ def test_gke_attaches_the_networks_and_gives_the_daemon_the_gpus() -> None:
     assert {mount.host for mount in fabric.host_mounts} >= {"/home/kubernetes/bin/nvidia/lib64", "/sys", "/proc/sys"}
 
 
-def test_with_rdma_the_network_of_the_nodes_second_card_is_not_the_pods() -> None:
+def test_rdma_skips_the_network_of_the_second_card() -> None:
     networks = [{"network": f"vpc-{index}", "subnetwork": f"sub-{index}"} for index in range(9)]
     pools = pool("a3-ultragpu-8g", fabric=True, zones=["us-central1-b"], capacity="spot")
     gke = {**GKE, "fabricNetworks": networks}
@@ -109,7 +109,7 @@ def test_with_rdma_the_network_of_the_nodes_second_card_is_not_the_pods() -> Non
     assert interfaces[0]["interfaceName"] == "eth2"
 
 
-def test_with_dranet_pods_claim_the_interfaces_and_name_no_network() -> None:
+def test_dranet_pods_claim_interfaces_without_networks() -> None:
 
     fabric = fabric_of(wired(UNWIRED, DRANET, podSecurity="privileged", training={"fit": job(workers=2, gpus=8)}))
     assert fabric
@@ -123,7 +123,7 @@ def test_with_dranet_pods_claim_the_interfaces_and_name_no_network() -> None:
     [({}, True), ({"workers": 1}, False), ({"gpus": 4}, False), ({"fabric": False}, False), ({"gang": True}, False)],
     ids=str,
 )
-def test_only_pods_of_several_nodes_with_all_their_gpus_claim_interfaces(fields: Data, *, claims: bool) -> None:
+def test_only_pods_with_all_gpus_of_nodes_claim_interfaces(fields: Data, *, claims: bool) -> None:
     training = {"fit": job(**{"workers": 2, "gpus": 8, **fields})}
     fabric = fabric_of(wired(UNWIRED, DRANET, podSecurity="privileged", training=training))
     assert (fabric is not None) == claims
@@ -146,7 +146,7 @@ def test_kueue_counts_interfaces_that_pods_can_claim(of_pool: Data) -> None:
     assert viewer is None or claims == any("resourceclaims" in rule.resources for rule in viewer.rules)
 
 
-def test_infiniband_is_a_resource_of_the_network_operator_which_is_installed() -> None:
+def test_infiniband_installs_the_network_operator() -> None:
     made = planned(wired(AKS, INFINIBAND, training={"fit": job(workers=2, gpus=4)}))
     fabric = made.teams[0].jobs[0].pod.fabric
     assert fabric
@@ -165,7 +165,7 @@ def test_infiniband_policies_need_infiniband_and_our_operator() -> None:
 
 
 @pytest.mark.parametrize("name", fabrics())
-def test_kueue_counts_no_resource_of_a_fabric_so_it_admits_its_pods(name: str) -> None:
+def test_kueue_counts_no_resource_of_a_fabric(name: str) -> None:
     # Kueue never admits a workload that requests a resource that is neither covered by its queue nor excluded.
     row = fabrics()[name]
     requested = [*([row.resource] if row.resource else []), *([HUGEPAGES] if row.hugepages else [])]
@@ -178,7 +178,7 @@ def test_kueue_counts_no_resource_of_a_fabric_so_it_admits_its_pods(name: str) -
     assert [resource for resource in requested if not resource.startswith(prefixes)] == []
 
 
-def test_neither_the_namespaces_quota_nor_its_guards_count_the_devices() -> None:
+def test_quotas_and_guards_count_no_fabric_devices() -> None:
     made = planned(with_job())
     (of_team,) = made.teams
     limited = {resource for quota in of_team.namespace.quotas for resource in quota.hard}
@@ -194,7 +194,7 @@ MACHINES: Final = [row for row in machines().values() if row.network and row.net
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
-def test_the_pods_of_a_machine_never_request_more_pages_than_it_reserves(machine: Machine) -> None:
+def test_pods_request_at_most_the_reserved_pages(machine: Machine) -> None:
     # Bottlerocket reserves 110 pages of 2 MiB for each CPU; AL2023 at least 5128 on large machines.
     assert machine.network
     pages = node_pages(machine, machine.network.fabric or "")

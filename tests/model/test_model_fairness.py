@@ -1,17 +1,112 @@
-"""The key `fairness`: preemption by share, and usage over time of teams that share a queue."""
+"""The key `fairness`: shares of groups, preemption by share, and usage over time."""
 
 from typing import Any
 
 import pytest
-from builders import Data, errors, planned, pool, queue_of, stack, team
+from builders import GPU, Data, cohort_of, planned, pool, queue_of, stack, team
 from operators_builders import kueue, made_here
 
-from gpu_tenancy.kueue import FairStrategy, Unmodelled
+from gpu_tenancy.kueue import FairStrategy, PodSet, Step, Unmodelled, Workload
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.queues import tenancy
-from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.plan.shares import Measure, Tree
 from gpu_tenancy.model.source import Source
-from gpu_tenancy.simulation.scenarios import unmodelled_of
+from gpu_tenancy.simulation.scenarios import play, unmodelled_of
+
+H100 = Measure("h100", GPU)
+
+
+def tree(sections: Data) -> Tree:
+    return Tree(load(Source(sections)))
+
+
+def h100(guaranteed: int, limit: int) -> Data:
+    return {"h100": {"guaranteed": guaranteed, "limit": limit}}
+
+
+def grouped(share: Data | None = None, **group: Any) -> Data:
+    """16 H100s, a group `g` of teams a and b (2 to 8 each), and team c (2 to 8) beside it."""
+    cohorts = {"org": {}, "g": {"parent": "org", **group, **({"gpus": {"h100": share}} if share else {})}}
+    teams = {name: team(cohort="g" if name < "c" else "org", gpus=h100(2, 8)) for name in "abc"}
+    return stack(fairness="even", pools={"h100": pool()}, cohorts=cohorts, teams=teams)
+
+
+def names(sections: Data) -> list[str]:
+    return [cohort.name for cohort in planned(sections).queues.cohorts]
+
+
+# Which groups are Cohorts.
+
+
+@pytest.mark.parametrize(
+    "share", [None, {"guaranteed": 4}, {"guaranteed": 4, "limit": 16}, {"guaranteed": 4, "limit": 99}]
+)
+def test_a_group_with_derived_bounds_has_no_cohort(share: Data | None) -> None:
+    found = planned(grouped(share))
+    assert [cohort.name for cohort in found.queues.cohorts] == ["org"]
+    assert {queue.spec.cohort for queue in found.queues.cluster_queues} == {"org"}
+
+
+def test_a_limit_of_all_gpus_of_the_pools_does_not_bind() -> None:
+    sections = grouped({"guaranteed": 4, "limit": 16})
+    sections["teams"]["d"] = team(cohort="g", gpus=h100(0, 8))
+    assert names(sections) == ["org"]
+
+
+def test_a_group_with_a_binding_limit_is_a_cohort() -> None:
+    found = planned(grouped({"guaranteed": 4, "limit": 10}))
+    group = cohort_of(found, "g")
+    assert (group.parent, group.weight) == ("org", 2.0)
+    assert group.quotas["h100", GPU].borrowing_limit == 6
+    assert {queue.name: queue.spec.cohort for queue in found.queues.cluster_queues} == {"a": "g", "b": "g", "c": "org"}
+    assert cohort_of(found, "org").quotas["h100", GPU].nominal == 16 - 6
+
+
+def test_a_group_with_a_weight_is_a_cohort_with_this_weight() -> None:
+    group = cohort_of(planned(grouped(weight=1)), "g")
+    assert (group.parent, group.weight, group.groups) == ("org", 1.0, ())
+
+
+def test_the_teams_of_a_group_inside_a_cohort_are_in_the_cohort() -> None:
+    sections = grouped({"guaranteed": 4, "limit": 10})
+    sections["cohorts"]["inner"] = {"parent": "g"}
+    sections["teams"]["b"]["cohort"] = "inner"
+    found = planned(sections)
+    assert queue_of(found, "b").spec.cohort == "g"
+    assert cohort_of(found, "g").weight == 2.0
+
+
+def test_limit_does_not_bind_above_lower_ones() -> None:
+    sections = grouped({"guaranteed": 4, "limit": 10})
+    sections["cohorts"]["outer"] = {"parent": "org", "gpus": h100(4, 10)}
+    sections["cohorts"]["g"]["parent"] = "outer"
+    assert names(sections) == ["org", "g"]
+
+
+def test_a_group_that_cannot_borrow_is_a_cohort() -> None:
+    assert names(grouped({"guaranteed": 6, "limit": 6})) == ["org", "g"]
+
+
+# How groups share.
+
+
+def test_teams_of_a_weighted_group_use_its_idle_quota_first() -> None:
+    """Without, all teams do: `a` asks for all, then `b` in the same group is idle and `c` asks for all."""
+
+    def used(**group: Any) -> dict[str, int]:
+        sections = grouped(**group)
+        sections["teams"] |= {name: team(cohort="g", gpus=h100(4, 12)) for name in "ab"}
+        sections["teams"]["c"] = team(cohort="org", gpus=h100(4, 12))
+        found = tree(sections)
+        gpu = PodSet({GPU: 1}, flavors=frozenset({"h100"}))
+        steps = [("", Step(tuple(Workload(f"{name}{index}", name, (gpu,)) for index in range(12)))) for name in "ac"]
+        return {name: play(found, steps)[-1].amount(name, H100) for name in "ac"}
+
+    assert used() == {"a": 8, "c": 8}
+    assert used(weight=2) == {"a": 11, "c": 5}
+
+
+# Usage over time and strategies.
 
 WEEK: Data = {"usage": {"halfLife": "7d"}}
 
@@ -22,14 +117,7 @@ def shared(fairness: Any = WEEK, **second: Any) -> Data:
     return made_here(teams=teams, fairness=fairness)
 
 
-def tree(sections: Data) -> Tree:
-    return Tree(load(Source(sections)))
-
-
-# Usage over time.
-
-
-def test_kueue_measures_usage_in_gpus_unless_the_stack_says_otherwise() -> None:
+def test_kueue_measures_usage_in_gpus_by_default() -> None:
     assert kueue(shared())["admissionFairSharing"] == {
         "usageHalfLifeTime": "604800s",
         "usageSamplingInterval": "300s",
@@ -44,7 +132,7 @@ def test_kueue_measures_usage_in_gpus_unless_the_stack_says_otherwise() -> None:
     assert "admissionFairSharing" not in kueue(shared("even"))
 
 
-def test_a_partition_counts_its_part_of_a_gpu_and_whole_gpus_of_another_pool_count_as_one() -> None:
+def test_a_partition_counts_as_its_part_of_a_gpu() -> None:
     sections = shared()
     sections["pools"]["h100"] |= {"labels": {"gpu": "whole"}}
     sections["pools"]["parts"] = pool(sharing={"mig": {"profile": "1g.10gb"}}, labels={"gpu": "parts"})
@@ -66,7 +154,7 @@ def test_long_durations_are_written_as_go_reads_them() -> None:
     assert (written["usageHalfLifeTime"], written["usageSamplingInterval"]) == ("31536000s", "0.5s")
 
 
-def test_only_queues_of_several_teams_compare_usage_and_only_their_local_queues_have_a_weight() -> None:
+def test_only_shared_queues_compare_usage() -> None:
     found = planned(shared(usageWeight=2.5))
     assert {queue.name: queue.by_usage for queue in found.queues.cluster_queues} == {"a": True, "c": False}
     weights = {team_plan.namespace.name: team_plan.namespace.usage_weight for team_plan in found.teams}
@@ -84,58 +172,11 @@ def test_the_simulation_reports_that_past_usage_is_unmodelled() -> None:
     assert Unmodelled.ADMISSION_FAIR_SHARING not in unmodelled_of(tree(shared("even")))
 
 
-def test_usage_is_refused_where_every_team_has_its_own_queue() -> None:
-    (error,) = errors(stack(fairness=WEEK))
-    assert error == (
-        "fairness.usage: has no effect: Kueue compares the past usage of teams that share a queue, and every team has"
-        " its own; set queue: TEAM in teams that share, or remove it"
-    )
-
-
-@pytest.mark.parametrize(
-    ("usage", "rule"),
-    [
-        ({"halfLife": "0s"}, "halfLife is 0, so past usage would never count; set a duration such as 7d"),
-        ({"halfLife": "7d", "sampling": "0s"}, "sampling is 0, which Kueue rejects; set a duration such as 5m, or"),
-        ({"halfLife": "1m"}, "sampling is longer than halfLife, so usage would be forgotten between samples; lower it"),
-    ],
-)
-def test_empty_intervals_are_refused(usage: Data, rule: str) -> None:
-    (error,) = errors(shared({"usage": usage}))
-    assert error.startswith(f"fairness.usage: {rule}")
-
-
-def test_weights_of_unknown_resources_and_weights_that_are_all_zero_are_refused() -> None:
-    weights = {"nvidia.com/gpus": 1, "nvidia.com/gpu": 0}
-    zero, unknown = errors(shared({"usage": {"halfLife": "7d", "weights": weights}}))
-    assert zero == (
-        "fairness.usage.weights: gives every resource the weight 0, so no usage is counted; raise the weight of a"
-        " resource"
-    )
-    assert unknown == (
-        "fairness.usage.weights.nvidia.com/gpus: is not a resource of the pools; use one of: cpu, memory,"
-        " nvidia.com/gpu"
-    )
-
-
-def test_a_weight_without_usage_or_alone_in_a_queue_is_refused() -> None:
-    assert errors(shared("even", usageWeight=2)) == [
-        "teams.b.usageWeight: 2 has no effect without fairness.usage; set fairness.usage, or remove it"
-    ]
-    sections = shared()
-    sections["teams"]["c"] |= {"usageWeight": 2}
-    (error,) = errors(sections)
-    assert error == (
-        "teams.c.usageWeight: 2 has no effect, because no other team uses the queue c; remove it, or let another team"
-        " use the queue"
-    )
-
-
 # Preemption by share.
 
 
 @pytest.mark.parametrize("strategy", ["LessThanOrEqualToFinalShare", "LessThanInitialShare"])
-def test_kueue_and_its_simulation_preempt_by_the_strategies_of_the_stack(strategy: str) -> None:
+def test_preemption_strategies_are_those_of_the_stack(strategy: str) -> None:
     sections = made_here(fairness={"kind": "even", "strategies": [strategy]})
     assert kueue(sections)["fairSharing"] == {"preemptionStrategies": [strategy]}
     assert tenancy(tree(sections)).fair_sharing == (FairStrategy(strategy),)
@@ -144,15 +185,3 @@ def test_kueue_and_its_simulation_preempt_by_the_strategies_of_the_stack(strateg
 def test_the_long_form_of_a_kind_is_the_same_as_its_name() -> None:
     assert planned(made_here(fairness={"kind": "even"})) == planned(made_here(fairness="even"))
     assert queue_of(planned(made_here(fairness={"kind": "even"})), "a").spec.weight == 1.0
-
-
-def test_strategies_that_kueue_rejects_are_refused() -> None:
-    assert errors(stack(fairness={"strategies": ["LessThanInitialShare"]})) == [
-        "fairness: sets strategies without kind: even, which they belong to; set kind: even, or remove them"
-    ]
-    twice = {"kind": "even", "strategies": ["LessThanInitialShare", "LessThanOrEqualToFinalShare"]}
-    (error,) = errors(stack(fairness=twice))
-    assert error == (
-        "fairness: strategies are [LessThanInitialShare, LessThanOrEqualToFinalShare], which Kueue rejects; set"
-        " [LessThanOrEqualToFinalShare, LessThanInitialShare], or one of them"
-    )

@@ -1,9 +1,79 @@
-"""What the guards are told of a stack, and which exemptions are none."""
+"""Production, and what the guards know of a stack."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from builders import GPU, Data, errors, job, planned, pool, stack, team
+from repository import ROOT
 
-from gpu_tenancy.model.plan.guards import Bounds, GuardsPlan
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.outlook import outlook
+from gpu_tenancy.model.plan.guards import Bounds, GuardsPlan, is_allowed, own_images
+from gpu_tenancy.model.source import Source
+
+DEFINITION = ROOT / "gpu_tenancy" / "model" / "spec" / "__init__.py"
+
+
+@pytest.mark.parametrize(
+    ("sections", "production"),
+    [
+        ({"environment": "prod"}, True),
+        ({"environment": "prod-us"}, True),
+        ({"environment": "production-eu"}, True),
+        ({"environment": "live"}, True),
+        ({"environment": "dev"}, False),
+        ({}, False),
+        ({"environment": "prod-us", "production": False}, False),
+        ({"environment": "eu", "production": True}, True),
+        ({"environment": "eu", "production": "true"}, True),
+    ],
+)
+def test_protection_guards_and_summary_agree(sections: Data, production: bool) -> None:  # noqa: FBT001
+    given = stack(**sections)
+    loaded, plan = load(Source(given)), planned(given)
+    action = "deny" if production else "warn"
+    assert (loaded.is_production, plan.cluster.protect, plan.guards.action) == (production, production, action)
+    kind = (
+        f"production (protected, guards {action})" if production else f"not production (not protected, guards {action})"
+    )
+    assert outlook(loaded).standing == f"environment {loaded.environment}: {kind}"
+
+
+def judges(tree: ast.AST) -> Iterator[int]:
+    """Lines that judge an environment by its name: compare it with a constant, or call a method of its string."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            constants = (ast.unparse(side).isupper() or any(_text(part) for part in ast.walk(side)) for side in sides)
+            if any(map(_environment, sides)) and any(constants):
+                yield node.lineno
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _environment(node.func.value):
+            yield node.lineno
+
+
+def _text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _environment(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "environment"
+
+
+def test_only_the_definition_judges_an_environment_by_its_name() -> None:
+    files = [file for folder in ("gpu_tenancy", "components", "policy", "provider") for file in _sources(ROOT / folder)]
+    found = [f"{file}:{line}" for file in files for line in judges(ast.parse(file.read_text(encoding="utf-8")))]
+    assert not found
+    old = "stack.environment == PROTECTED; stack.environment == 'prod'; stack.environment.startswith('prod')"
+    assert len(list(judges(ast.parse(old)))) == len(old.split("; "))
+
+
+def _sources(folder: Path) -> list[Path]:
+    return [file for file in folder.rglob("*.py") if file != DEFINITION]
+
+
+# The guards.
 
 
 def guards(**sections: object) -> GuardsPlan:
@@ -26,32 +96,8 @@ def guards(**sections: object) -> GuardsPlan:
         ({"environment": "prod", "guards": {"exempt": ["ci"]}}, "deny"),
     ],
 )
-def test_production_denies_and_others_warn_unless_the_stack_says_otherwise(sections: Data, action: str) -> None:
+def test_production_denies_and_others_warn_by_default(sections: Data, action: str) -> None:
     assert guards(**sections).action == action
-
-
-@pytest.mark.parametrize("account", ["", " ci", "system:*"])
-def test_an_exemption_that_names_no_account_is_refused(account: str) -> None:
-    (error,) = errors(stack(guards={"exempt": [account]}))
-    assert "is not an account name; set a user, group or service account by its API server name" in error
-
-
-@pytest.mark.parametrize("account", ["system:authenticated", "system:serviceaccounts", "system:unauthenticated"])
-def test_an_exemption_of_all_users_is_refused(account: str) -> None:
-    (error,) = errors(stack(guards={"exempt": ["ci", account]}))
-    assert error == (
-        f"guards.exempt[1]: {account} would exempt everyone;"
-        " list only the accounts to exempt, or set guards.action: off"
-    )
-
-
-@pytest.mark.parametrize("account", ["system:serviceaccounts:a", "system:serviceaccount:a:builder"])
-def test_an_exemption_of_a_tenants_own_accounts_is_refused(account: str) -> None:
-    (error,) = errors(stack(guards={"exempt": [account]}))
-    assert error == (
-        f"guards.exempt[0]: {account} is in the namespace of team a: anyone who can edit that namespace can use it;"
-        " exempt an account in a namespace that belongs to no team"
-    )
 
 
 def test_other_exemptions_are_accepted() -> None:
@@ -119,7 +165,7 @@ def bounds(**sections: object) -> Bounds:
     return guards(priorities=priorities, teams={"a": team(**own)}).teams["a"]
 
 
-def test_a_team_may_name_the_stacks_classes_or_those_that_its_budget_counts() -> None:
+def test_teams_name_the_classes_that_their_budget_counts() -> None:
     assert (bounds().classes, bounds().must_name) == (("high", "low"), False)
     counted = bounds(compute={"priorities": ["high"]})
     assert (counted.classes, counted.must_name) == (("high",), True)
@@ -127,7 +173,7 @@ def test_a_team_may_name_the_stacks_classes_or_those_that_its_budget_counts() ->
     assert (with_default.classes, with_default.must_name) == (("low",), False)
 
 
-def test_volcano_is_for_teams_with_gangs_or_jobs_that_start_together() -> None:
+def test_only_teams_with_gangs_use_volcano() -> None:
     assert (bounds().gangs, bounds().volcano) == ((), False)
     with_gangs = bounds(gangs={"a100": {"guaranteed": 1}})
     assert (with_gangs.gangs, with_gangs.volcano) == (("a-a100",), True)
@@ -135,7 +181,7 @@ def test_volcano_is_for_teams_with_gangs_or_jobs_that_start_together() -> None:
     assert (together.gangs, together.volcano) == ((), True)
 
 
-def test_the_bounds_of_a_container_are_those_of_the_namespaces_limits() -> None:
+def test_bounds_of_containers_are_those_of_the_limits() -> None:
     assert (bounds().gpus, bounds().ratios) == ({}, {})
     assert bounds(containers={"max": {"gpu": 4}}).gpus == {GPU: 4}
     budget = {"requests": {"cpu": 256, "memory": "2000Gi"}, "limits": {"cpu": 384}}
@@ -143,7 +189,7 @@ def test_the_bounds_of_a_container_are_those_of_the_namespaces_limits() -> None:
     assert (team_bounds.ratios, team_bounds.defaults) == ({"cpu": 1.5}, {"cpu": 1500, "memory": 8 * 2**30})
 
 
-def test_only_namespaces_with_a_default_of_gpus_need_requests_beside_limits() -> None:
+def test_only_a_default_of_gpus_needs_requests_beside_limits() -> None:
     two = {"b": team(gpus={"a100": {"guaranteed": 8}}, containers={"max": {"gpu": 4}}), "a": team()}
     assert {name: bounds.default_gpus for name, bounds in guards(teams=two).teams.items()} == {"a": False, "b": True}
 
@@ -173,3 +219,36 @@ def test_the_facts_of_a_team_are_annotations_of_its_namespace() -> None:
         }.items()
     }
     assert second == {}, "all is as in most namespaces"
+
+
+# Registries of images.
+
+ALLOWED = ["registry.example.com", "*.pkg.dev/ml-prod", "docker.io/library", "ghcr.io/org/a*", "localhost:5000/x"]
+IMAGES: dict[str, bool] = {
+    "registry.example.com/a:1": True,
+    "registry.example.com:5000/a:1": False,
+    "sub.registry.example.com/a:1": False,
+    "registry.example.community/a:1": False,
+    "evil.com/registry.example.com/a:1": False,
+    "eu-docker.pkg.dev/ml-prod/x/y:2": True,
+    f"eu-docker.pkg.dev/ml-prod/x@sha256:{'0' * 64}": True,
+    "eu-docker.pkg.dev/ml-prod-test/y:1": False,
+    "python:3.12": True,
+    "docker.io/python:3.12": True,
+    "index.docker.io/python:3.12": True,
+    "org/x:1": False,
+    "ghcr.io/org/abc/d:1": True,
+    "ghcr.io/org/b:1": False,
+    "localhost:5000/x:1": True,
+    "localhost:5000/xy:1": False,
+}
+
+
+@pytest.mark.parametrize(("image", "allowed"), IMAGES.items())
+def test_whole_segments_of_an_image_are_compared(image: str, *, allowed: bool) -> None:
+    assert is_allowed(image, ALLOWED) is allowed
+
+
+def test_images_that_this_program_adds_to_pods_are_allowed() -> None:
+    assert own_images()
+    assert all("/" in image and "@" not in image for image in own_images())

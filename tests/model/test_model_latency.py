@@ -71,7 +71,7 @@ def test_a_histogram_is_scraped_and_queried_by_keda() -> None:
     assert rules(sections) == []
 
 
-def test_an_adapter_serves_the_histogram_under_the_autoscalers_name() -> None:
+def test_adapter_serves_the_metric_of_the_autoscaler() -> None:
     sections = measured({"histogram": HISTOGRAM, "by": "adapter"})
     assert scaling(sections).query is None
     assert the_server(sections).monitor == Monitor(8080, "kube-prometheus-stack", "monitoring")

@@ -1,43 +1,212 @@
-"""Names that no team can have, on any cluster."""
+"""Quotas and limits of namespaces, counts of objects, and plans that an API server would reject."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
 
 import pytest
-from builders import errors, stack, team
+from builders import GPU, Data, job, planned, pool, server, stack, team
+
+from gpu_tenancy import kueue
+from gpu_tenancy.kueue import FlavorQuotas, Policy, Preemption, Quota, ResourceGroup
+from gpu_tenancy.model.kinds import kinds
+from gpu_tenancy.model.plan.namespaces import DEFAULTS, WORKLOADS, LimitRange, PriorityScope, ResourceQuota
+from gpu_tenancy.model.plan.queues import ClusterQueue, checked_cohort
+from gpu_tenancy.model.plan.workloads import Scaling
+
+BORROWS = (ResourceGroup((FlavorQuotas("h100", {GPU: Quota(8, 8)}),)),)
+LENDS_MORE = (ResourceGroup((FlavorQuotas("h100", {GPU: Quota(8, 0, 9)}),)),)
+H100 = {"h100": {"guaranteed": 8}}
+
+
+def with_team(**sections: object) -> Data:
+    return stack(priorities={"hi": 5, "lo": 1}, teams={"a": team(gpus=H100, **sections)})
+
+
+def queue(**changes: object) -> ClusterQueue:
+    spec = kueue.ClusterQueue("a", BORROWS, "org", preemption=Preemption(reclaim=Policy.ANY))
+    # pyrefly: ignore[bad-argument-type]
+    return ClusterQueue(replace(spec, **changes), ("a",))
+
+
+IN_A_PLAN: dict[str, tuple[Callable[[], object], str]] = {
+    "limits of an extended resource in a quota": (
+        lambda: ResourceQuota("b", {"limits.nvidia.com/gpu": 8}),
+        "ResourceQuota b: limits.nvidia.com/gpu is never counted; use requests.nvidia.com/gpu",
+    ),
+    "an extended resource in a quota without its prefix": (
+        lambda: ResourceQuota("b", {"nvidia.com/gpu": 8}),
+        "ResourceQuota b: nvidia.com/gpu is never counted; use requests.nvidia.com/gpu",
+    ),
+    "services under a priority scope": (
+        lambda: ResourceQuota("b", {"services": 8}, PriorityScope("In", ("hi",))),
+        "ResourceQuota b: services is not supported with a PriorityClass scope; use only pods, cpu and memory",
+    ),
+    "storage under a priority scope": (
+        lambda: ResourceQuota("b", {"requests.storage": 8}, PriorityScope("NotIn", ("hi",))),
+        "ResourceQuota b: requests.storage is not supported with a PriorityClass scope; use only pods, cpu and memory",
+    ),
+    "a GPU maximum without defaults of 0": (
+        lambda: LimitRange(default={}, default_request={}, max={GPU: 8}),
+        f"LimitRange: {GPU} would be added to pods without it; set default and defaultRequest to 0",
+    ),
+    "a GPU default": (
+        lambda: LimitRange(default={GPU: 1}, default_request={GPU: 1}),
+        f"LimitRange: {GPU} would be added to pods without it; set default and defaultRequest to 0",
+    ),
+    "a GPU minimum": (
+        lambda: LimitRange(default={}, default_request={}, min={GPU: 1}),
+        f"LimitRange: {GPU} would be added to pods without it; set default and defaultRequest to 0",
+    ),
+    "a cpu maximum without defaults": (
+        lambda: LimitRange(default={}, default_request={}, max={"cpu": 32_000}),
+        "LimitRange: pods without cpu would get its max; set default and defaultRequest",
+    ),
+    "a borrowing limit without a cohort": (
+        lambda: queue(cohort=None, preemption=Preemption()),
+        "ClusterQueue a: Kueue rejects a borrowingLimit without a cohort; set cohort",
+    ),
+    "reclaiming without a cohort": (
+        lambda: queue(cohort=None, groups=()),
+        "ClusterQueue a: reclaimWithinCohort needs a cohort; set it to Never",
+    ),
+    "a borrowing limit on a root cohort": (
+        lambda: checked_cohort(kueue.Cohort("org", None, BORROWS)),
+        "Cohort org: Kueue rejects a borrowingLimit for a root cohort; remove it",
+    ),
+    "lending more than one has": (
+        lambda: queue(groups=LENDS_MORE),
+        f"ClusterQueue a: h100 {GPU}: lendingLimit 9 exceeds nominalQuota 8, which Kueue rejects; lower lendingLimit",
+    ),
+    "an autoscaler without a target": (
+        lambda: Scaling(1, 2, None, None),
+        "the autoscaler has no target; set cpu, latency or both",
+    ),
+    "a metric whose name does not say its unit": (
+        lambda: Scaling(1, 2, None, ("latency", 0.1)),
+        "metric latency does not end in _seconds, so its unit is unknown; serve it in seconds",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "message"), IN_A_PLAN.values(), ids=IN_A_PLAN.keys())
+def test_a_piece_of_a_plan_that_makes_the_mistake_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=r"\w") as caught:
+        make()
+    assert str(caught.value) == message
+
+
+def test_replicas_and_autoscaler_exclude_each_other() -> None:
+    (plan,) = planned(with_team(serving={"s": server(replicas={"min": 1, "max": 2})})).teams[0].servers
+    with pytest.raises(ValueError, match="set exactly one"):
+        replace(plan, replicas=2)
+    with pytest.raises(ValueError, match="set exactly one"):
+        replace(plan, scaling=None)
+
+
+@pytest.mark.parametrize("resource", [GPU, "amd.com/gpu", "gpu.intel.com/i915"])
+def test_gpu_pools_are_always_tainted(resource: str) -> None:
+    machine = {"cpu": 64, "memory": "512Gi", "gpu": "model-x", "gpusPerNode": 8, "nodes": 1, "resource": resource}
+    plan = planned(stack(pools={"h100": machine}, teams={"a": team(gpus={"h100": {"guaranteed": 8}})}))
+    (flavor,) = plan.queues.flavors
+    assert [(taint.key, taint.value, taint.effect) for taint in flavor.taints] == [(resource, "present", "NoSchedule")]
+    assert plan.teams[0].namespace.quotas[0].hard[f"requests.{resource}"] == 8
+
+
+def test_the_bound_of_gpus_gives_none_to_pods_that_ask_for_none() -> None:
+    limits = planned(with_team(containers={"max": {"gpu": 8}})).teams[0].namespace.limits
+    assert (limits.max[GPU], limits.default[GPU], limits.default_request[GPU]) == (8, 0, 0)
+
+
+def test_no_default_of_gpus_without_a_bound() -> None:
+    limits = planned(with_team()).teams[0].namespace.limits
+    assert GPU not in {*limits.max, *limits.default, *limits.default_request}
+
+
+def test_a_budget_of_requests_and_limits_bounds_the_ratio() -> None:
+    compute = {"requests": {"cpu": 300, "memory": "4Ti"}, "limits": {"cpu": 450, "memory": "8Ti"}}
+    limits = planned(with_team(compute=compute)).teams[0].namespace.limits
+    assert limits.ratio == {"cpu": Fraction(3, 2), "memory": Fraction(2)}
+    assert limits.default["cpu"] <= limits.default_request["cpu"] * Fraction(3, 2)
 
 
 @pytest.mark.parametrize(
-    ("name", "owner"),
+    "containers",
     [
-        ("kueue-system", "operator kueue"),
-        ("volcano-system", "operator volcano"),
-        ("monitoring", "operator kube-prometheus-stack"),
-        ("gpu-operator", "operator gpu-operator"),
-        ("cert-manager", "operator cert-manager"),
-        ("kube-anything", "Kubernetes"),
-        ("default", "Kubernetes"),
-        ("gmp-system", "Google Cloud Managed Service for Prometheus"),
-        ("gke-managed-volumepopulator", "GKE"),
-        ("amazon-cloudwatch", "EKS CloudWatch Observability"),
-        ("aks-istio-ingress", "AKS Istio"),
-        ("argocd", "Argo CD"),
+        {"default": {"memory": "8Gi"}, "max": {"cpu": 1}},
+        {"defaultRequest": {"memory": "4Gi"}, "min": {"cpu": 2}},
+        {"default": {}, "defaultRequest": {}, "min": {"cpu": 3}, "max": {"cpu": 3, "memory": "1Gi"}},
+        {},
     ],
 )
-def test_a_team_in_a_namespace_of_the_cluster_is_refused_on_an_existing_cluster(name: str, owner: str) -> None:
-    assert errors(stack(teams={name: team()})) == [
-        f"teams.{name}: {name} is a reserved namespace of {owner}; rename the team"
-    ]
+def test_container_defaults_lie_within_bounds(containers: Data) -> None:
+    limits = planned(with_team(containers=containers)).teams[0].namespace.limits
+    for resource in ("cpu", "memory"):
+        least, most = limits.min.get(resource, 0), limits.max.get(resource, 2**62)
+        assert least <= limits.default_request[resource] <= limits.default[resource] <= most
 
 
-@pytest.mark.parametrize(
-    "name", ["recommender-system", "gke-research", "monitoring-ml", "gpu-operators", "azure-ml", "kueue", "kubeflow"]
-)
-def test_a_team_with_a_similar_name_is_allowed(name: str) -> None:
-    assert errors(stack(teams={name: team()})) == []
+def test_a_ratio_beyond_max_to_min_is_left_out() -> None:
+    compute = {"requests": {"cpu": 300}, "limits": {"cpu": 900}}
+    containers = {"default": {"cpu": 2}, "defaultRequest": {"cpu": 1}, "min": {"cpu": 1}, "max": {"cpu": 2}}
+    limits = planned(with_team(compute=compute, containers=containers)).teams[0].namespace.limits
+    assert limits.ratio == {}
 
 
-def test_a_team_in_the_namespace_of_the_stacks_own_prometheus_is_refused() -> None:
-    metrics = {"histogram": "latency_seconds", "prometheus": {"namespace": "observing"}}
-    [problem] = errors(stack(teams={"observing": team()}, metrics=metrics))
-    assert problem == (
-        "teams.observing: observing is a reserved namespace of Prometheus (metrics.prometheus.namespace);"
-        " rename the team"
-    )
+# Counts of objects.
+
+GUARANTEE: Data = {"h100": {"guaranteed": 8}}
+
+
+def counts_of(sections: Data, name: str = "a") -> dict[str, int]:
+    namespace = next(made.namespace for made in planned(sections).teams if made.namespace.name == name)
+    return dict(namespace.quotas[0].hard)
+
+
+def test_teams_have_counts_of_every_kind_that_runs() -> None:
+    jobs = {
+        "t": job(framework="pytorch", workers=2),
+        "s": job(framework="jobset"),
+        "r": job(framework="ray", command=["true"]),
+    }
+    groups = {"g": server(nodes=2, gpus=1)}
+    counts = counts_of(stack(teams={"a": team(gpus=GUARANTEE, training=jobs, serving=groups)}))
+    assert {key: counts[key] for key in DEFAULTS if key != "jobs"} == {k: v for k, v in DEFAULTS.items() if k != "jobs"}
+    installed = {None, "trainer", "kuberay", "lws"}
+    own = {"", "apps", "batch"}
+    expected = {
+        f"count/{kind.resource}"
+        for kind in kinds().values()
+        if kind.guarded
+        and kind.resource != "pods"
+        and kind.operator in installed
+        and (kind.operator or kind.group in own)
+    }
+    assert {name for name in counts if name.startswith("count/")} == {*expected, WORKLOADS}
+    assert {
+        "count/jobs.batch",
+        "count/jobsets.jobset.x-k8s.io",
+        "count/leaderworkersets.leaderworkerset.x-k8s.io",
+    } <= expected
+
+
+def test_kinds_of_operators_that_do_not_run_are_not_counted() -> None:
+    off = {"trainer": {"install": "off"}, "kuberay": {"install": "off"}, "lws": {"install": "off"}}
+    counts = counts_of(stack(operators=off))
+    groups = {name.partition(".")[2] for name in counts if name.startswith("count/")}
+    assert groups == {"", "apps", "batch", "kueue.x-k8s.io"}
+
+
+def test_workloads_are_counted_as_all_kinds_and_pods() -> None:
+    counts = counts_of(stack(teams={"a": team(gpus=GUARANTEE, objects={"jobs": 7, "pods": 20})}))
+    of_kinds = {name: count for name, count in counts.items() if name.startswith("count/") and name != WORKLOADS}
+    assert counts[WORKLOADS] == 7 * len(of_kinds) + counts["pods"]
+    assert of_kinds["count/deployments.apps"] == of_kinds["count/cronjobs.batch"] == 7
+    assert of_kinds["count/jobs.batch"] == of_kinds["count/statefulsets.apps"] == 27, "controllers create them too"
+
+
+def test_default_counts_fit_the_stack_twice() -> None:
+    pools = {"cpu": pool("m7i.8xlarge", 500)}
+    many = server(gpus=0, replicas=4000, cpu=1, memory="1Gi")
+    sections = stack(pools=pools, teams={"a": team(quota={"cpu": {"cpu": {"guaranteed": 8000}}}, serving={"s": many})})
+    assert counts_of(sections)["pods"] == 8000

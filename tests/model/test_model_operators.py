@@ -1,12 +1,13 @@
-"""The operators: which are installed here, in what order, with what values."""
+"""The operators: which are installed here, in what order, with what values, and for which architectures."""
 
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import yaml
-from builders import EKS, Data, planned, pool, stack, team
+from builders import EKS, EXISTING, PROVIDED, Data, errors, job, planned, pool, server, stack, team
 from operators_builders import (
+    AMD_POOL,
     HERE,
     ROOT,
     STACKS,
@@ -21,10 +22,15 @@ from operators_builders import (
     with_jobs,
 )
 
-from gpu_tenancy.model.catalogue.operators import charts
+from gpu_tenancy.model.catalogue.operators import charts, operators
+from gpu_tenancy.model.catalogue.releases import cloud_charts
+from gpu_tenancy.model.checks.operators import unknown_architectures
+from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan import needs
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import Reason
+from gpu_tenancy.model.plan.shares import Tree
+from gpu_tenancy.model.source import Source
 
 # What is installed
 
@@ -36,7 +42,7 @@ def test_no_operator_is_installed_in_an_existing_cluster(file: Path) -> None:
     assert plan_of(file).operators == ()
 
 
-def test_a_cluster_on_a_cloud_gets_what_the_stack_needs_and_no_more() -> None:
+def test_clusters_get_the_operators_that_the_stack_needs() -> None:
     assert names(made_here()) == HERE
 
 
@@ -68,7 +74,7 @@ def test_the_image_of_leader_worker_set_is_that_of_its_version() -> None:
 
 
 @pytest.mark.parametrize("word", ["off", "installed", False])
-def test_an_operator_is_left_out_by_a_word_also_where_yaml_reads_it_as_false(*, word: str | bool) -> None:
+def test_operators_are_left_out_by_off_installed_or_false(*, word: str | bool) -> None:
     assert names(made_here(operators={"prometheus": word})) == HERE[1:]
 
 
@@ -89,7 +95,7 @@ def test_other_vendors_gpus_bring_their_operators() -> None:
     assert names(amd_made_here()) == ["kube-prometheus-stack", "gpu-operator-charts", "kueue", "keda"]
 
 
-def test_amds_operator_manages_no_kernel_module_so_no_program_of_kmm_runs() -> None:
+def test_operator_of_amd_manages_no_kernel_module() -> None:
     values = release(amd_made_here(), "gpu-operator-charts").values
     assert (values["kmm"], values["deviceConfig"]["spec"]["driver"]) == (
         {"enabled": False, "watch": False},
@@ -97,7 +103,7 @@ def test_amds_operator_manages_no_kernel_module_so_no_program_of_kmm_runs() -> N
     )
 
 
-def test_cert_manager_is_installed_after_prometheus_and_before_its_users() -> None:
+def test_cert_manager_is_installed_before_its_users() -> None:
     operators = dict.fromkeys(("prometheus", "kueue", "keda", "intelDevicePlugin"), "here")
     in_order = names(intel(operators=operators))
     assert in_order[:3] == ["kube-prometheus-stack", "cert-manager", "intel-device-plugins-operator"]
@@ -150,9 +156,7 @@ def test_monitors_are_made_where_prometheus_is_there(prometheus: str, *, monitor
 
 
 @pytest.mark.parametrize(("prometheus", "monitored"), [("here", True), ("installed", True), ("off", False)])
-def test_cert_manager_has_its_definitions_and_a_monitor_where_prometheus_is_there(
-    prometheus: str, *, monitored: bool
-) -> None:
+def test_cert_manager_has_a_monitor_with_prometheus(prometheus: str, *, monitored: bool) -> None:
     chart_release = release(amd_made_here(operators={"prometheus": prometheus, "certManager": "here"}), "cert-manager")
     assert chart_release.values["crds"] == {"enabled": True, "keep": True}
     assert chart_release.values["prometheus"] == {"servicemonitor": {"enabled": monitored}}
@@ -180,7 +184,7 @@ def test_a_new_driver_waits_for_the_jobs_of_one_node_at_a_time(*, gangs: bool, l
     assert "upgradePolicy" not in release(made_here(), "gpu-operator").values["driver"], "the node image has the driver"
 
 
-def test_extra_values_go_over_those_that_follow_from_the_stack_and_leave_the_rest() -> None:
+def test_extra_values_win_over_those_of_the_stack() -> None:
     extra = {"controllerManager": {"replicas": 2}, "enablePrometheus": False}
     values = release(made_here(operators={"kueue": {"values": extra}}), "kueue").values
     assert values["controllerManager"]["replicas"] == 2
@@ -197,7 +201,7 @@ def test_volcano_takes_guarantees_back_where_gangs_have_them() -> None:
     assert "proportion" not in plugins
 
 
-def test_volcano_keeps_its_default_configuration_without_guarantees() -> None:
+def test_volcano_keeps_its_defaults_without_guarantees() -> None:
     sections = with_gangs()
     sections["teams"] = {"a": team(gangs={"l4": {"guaranteed": 0, "limit": 4}})}
     assert release(sections, "volcano").values == {}
@@ -209,14 +213,14 @@ def test_the_trainers_runtime_that_train_jobs_name_is_there() -> None:
     assert values["jobset"] == {"install": True}
 
 
-def test_prometheus_takes_everybodys_monitors_and_grafana_everybodys_dashboards() -> None:
+def test_prometheus_and_grafana_read_all_namespaces() -> None:
     values = release(made_here(), "kube-prometheus-stack").values
     assert values["prometheus"]["prometheusSpec"]["serviceMonitorSelectorNilUsesHelmValues"] is False
     assert values["grafana"]["sidecar"]["dashboards"]["label"] == "grafana_dashboard"
 
 
 @pytest.mark.parametrize("name", ["dev-aws", "prod-aws", "prod-gcp", "prod-azure"])
-def test_no_alert_fires_for_what_a_cloud_hides_and_samples_outlive_their_pod(name: str) -> None:
+def test_prometheus_ignores_hidden_parts_and_keeps_samples(name: str) -> None:
     (prometheus,) = (one for one in plan_of(ROOT / f"stacks/Pulumi.{name}.yaml").operators if "prometheus" in one.name)
     off = {key for key, value in prometheus.values.items() if value == {"enabled": False}}
     assert off >= {"kubeControllerManager", "kubeScheduler", "kubeEtcd", "kubeProxy"}
@@ -281,14 +285,14 @@ def test_amds_pods_tolerate_the_taint_of_its_pools() -> None:
     assert spec["devicePlugin"]["devicePluginTolerations"] == tolerations
 
 
-def test_the_dra_driver_in_place_of_the_device_plugin_finds_the_images_driver() -> None:
+def test_dra_driver_finds_the_driver_of_the_node_image() -> None:
     off = {"values": {"devicePlugin": {"enabled": False}}}
     values = release(made_here(operators={"draDriver": "here", "gpuOperator": off}), "dra-driver-nvidia-gpu").values
     assert values["gpuResourcesEnabledOverride"] is True
     assert values["nvidiaDriverRoot"] == "/"
 
 
-def test_the_jobs_of_all_teams_are_not_walked_again_for_each_team(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_are_walked_once_for_all_teams(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = needs.CONDITIONS["jobs"]
 
     def walks(teams: int) -> int:
@@ -304,3 +308,70 @@ def test_the_jobs_of_all_teams_are_not_walked_again_for_each_team(monkeypatch: p
         return calls
 
     assert walks(2) == walks(12)
+
+
+def test_plugin_of_intel_needs_its_node_label() -> None:
+    arc = {**AMD_POOL, "gpu": "Flex_170", "resource": "gpu.intel.com/i915"}
+    sections: Data = {
+        "cluster": EXISTING,
+        "pools": {"cpu": pool("m7i.8xlarge", 3), "flex": arc},
+        "teams": {"a": team()},
+        "operators": {"intelDevicePlugin": "here"},
+    }
+    (error,) = errors(sections)
+    assert error.startswith("pools.flex.labels: does not have the node label intel.feature.node.kubernetes.io/gpu")
+    sections["pools"]["flex"] = {**arc, "labels": {"intel.feature.node.kubernetes.io/gpu": "true"}}
+    assert names(sections) == ["cert-manager", "intel-device-plugins-operator", "intel-device-plugins-gpu"]
+
+
+# Arm nodes.
+
+GB200: Data = {"gb200": {"guaranteed": 4}}
+
+
+def unknown(sections: Data) -> list[str]:
+    return unknown_architectures(Tree(load(Source(sections))))
+
+
+def on_arm(**sections: object) -> Data:
+    pools = {"cpu": pool("m7i.8xlarge", 3, labels={"node-type": "cpu"}), "gb200": pool("p6e-gb200.36xlarge", 4)}
+    work = {"training": {"fit": job(gpus=4)}, "serving": {"chat": server()}}
+    own = {"a": team(gpus=GB200, **work), "b": team(serving={"web": server(gpus=0)})}
+    return stack(**{"cluster": {"cloud": "existing", **PROVIDED}, "pools": pools, "teams": own, **sections})
+
+
+def test_images_that_gb200_needs_have_arm64() -> None:
+    rows = {**charts(), **cloud_charts()}
+    for name in (*operators()["gpu_operator"].charts, *operators()["dra_driver"].charts, *cloud_charts(), "kueue"):
+        images = rows[name].images
+        assert images is None or set(images.architectures or ()) == {"amd64", "arm64"}, name
+
+
+def test_only_images_of_fluid_are_unknown() -> None:
+    images = {name: chart.images for name, chart in charts().items()}
+    assert [name for name, row in images.items() if row is None or row.architectures is None] == ["fluid"]
+
+
+def test_a_stack_without_arm_nodes_has_nothing_to_check() -> None:
+    assert unknown(stack(operators={"fluid": "here"}, teams={"a": team(serving={"web": server(gpus=0)})})) == []
+
+
+def test_images_of_what_users_run_on_arm_nodes_are_named() -> None:
+    assert unknown(on_arm()) == ["the image of job fit of team a", "the image of server chat of team a"]
+
+
+def test_images_of_other_versions_are_unknown() -> None:
+    installed = {"gpuOperator": {"install": "here", "version": "v26.7.0"}, "fluid": "here", "kueue": "here"}
+    others = ["the images of gpuOperator v26.7.0", "the images of fluid 1.0.8"]
+    assert unknown(on_arm(operators=installed))[:2] == others
+
+
+def test_other_versions_are_not_judged_by_the_catalogue() -> None:
+    mi300x = {"cpu": 96, "memory": "1850Gi", "gpu": "mi300x-vf", "gpus": 8, "architecture": "arm64"}
+    sections = on_arm(
+        pools={"cpu": pool("m7i.8xlarge", 3), "mi": pool("arm-mi300x", 1)},
+        machines={"arm-mi300x": mi300x},
+        operators={"amdGpuOperator": {"install": "here", "version": "v1.6.0"}},
+        teams={"a": team(gpus={"mi": {"guaranteed": 8}})},
+    )
+    assert unknown(sections) == ["the images of amdGpuOperator v1.6.0"]

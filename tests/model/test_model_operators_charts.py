@@ -1,14 +1,25 @@
-"""The tables of charts: what each takes, whether it is so, and whether what is set is among it."""
+"""The tables of charts, and Kueue's own configuration."""
 
 import hashlib
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, cast
 
 import pytest
 import yaml
-from builders import Data, errors
-from operators_builders import STACKS, every_release, made_here, plan_of
-from operators_builders import release as release_of
+from builders import Data, planned, pool, stack, team
+from operators_builders import (
+    AMD_POOL,
+    STACKS,
+    every_release,
+    kueue,
+    made_here,
+    plan_of,
+    release,
+    with_gangs,
+    with_jobs,
+)
 from originals import original
 
 from gpu_tenancy.model.catalogue import allocatable, machines
@@ -17,11 +28,6 @@ from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.catalogue.operators import charts, operators
 from gpu_tenancy.model.catalogue.releases import cloud_charts
 from gpu_tenancy.model.plan.needs import CONDITIONS
-
-
-def test_any_key_is_accepted_below_a_free_map() -> None:
-    free = {"controllerManager": {"nodeSelector": {"example.com/any": "thing"}, "manager": {"resources": {"x": 1}}}}
-    assert errors(made_here(operators={"kueue": {"values": free}})) == []
 
 
 @pytest.mark.parametrize(
@@ -64,7 +70,7 @@ def test_a_value_that_a_chart_or_a_chart_in_it_takes_is_taken(chart: str, values
         ("kubeflow-trainer", "lws.replicasCount", "replicaCount"),
     ],
 )
-def test_a_misspelt_value_of_a_chart_in_a_chart_is_found_with_the_nearest(chart: str, place: str, nearest: str) -> None:
+def test_misspelt_values_of_subcharts_name_the_nearest(chart: str, place: str, nearest: str) -> None:
     keys = tuple(place.split("."))
     values: object = "x"
     for key in reversed(keys):
@@ -72,21 +78,21 @@ def test_a_misspelt_value_of_a_chart_in_a_chart_is_found_with_the_nearest(chart:
     assert list(chart_values()[chart].unknown(cast("Data", values))) == [(keys, f"did you mean '{nearest}'?")]
 
 
-def test_every_description_names_conditions_and_operators_that_exist_and_the_values_of_its_charts() -> None:
+def test_descriptions_of_operators_name_what_exists() -> None:
     for name, operator in operators().items():
         assert {operator.needed, operator.required or operator.needed} <= set(CONDITIONS), name
         assert {operator.after or name, *operator.requires} <= set(operators()), name
         assert set(operator.charts) <= set(chart_values()), name
 
 
-def test_every_chart_in_a_chart_has_a_table_of_values_and_no_other_has() -> None:
+def test_every_subchart_has_a_table_of_values() -> None:
     assert {inner for values in chart_values().values() for inner in values.contains} == set(contained_values())
 
 
 COMPARED = sorted(name for name, row in chart_values().items() if row.sha256)
 
 
-def test_tables_are_compared_for_the_charts_that_stacks_need_most() -> None:
+def test_tables_of_the_usual_charts_are_compared() -> None:
     assert {"gpu-operator", "keda", "kube-prometheus-stack", "kubeflow-trainer", "kueue", "volcano"} <= set(COMPARED)
 
 
@@ -109,18 +115,18 @@ def test_the_table_agrees_with_the_chart_itself(chart: str) -> None:
 
 @pytest.mark.parametrize("file", STACKS, ids=lambda f: f.stem)
 def test_every_value_that_is_set_is_one_of_the_charts(file: Path) -> None:
-    for release in plan_of(file).operators:
-        assert list(chart_values()[release.name].unknown(release.values)) == []
+    for one in plan_of(file).operators:
+        assert list(chart_values()[one.name].unknown(one.values)) == []
 
 
 def test_every_value_that_could_be_set_is_one_of_the_charts() -> None:
     every = list(every_release())
-    assert {release.name for release in every} == set(chart_values())
-    for release in every:
-        assert list(chart_values()[release.name].unknown(release.values)) == []
+    assert {one.name for one in every} == set(chart_values())
+    for one in every:
+        assert list(chart_values()[one.name].unknown(one.values)) == []
 
 
-def test_a_described_chart_has_its_sections_its_keys_and_its_free_maps() -> None:
+def test_a_described_chart_has_its_keys_and_free_maps() -> None:
     values = {"a": 1, "b": {"c": [1], "d": {}, "nodeSelector": {"x": "y"}}, "e": None}
     assert described(values) == {".": f"a e{FREE}", "b": f"c d{FREE} nodeSelector{FREE}"}
 
@@ -132,12 +138,12 @@ def test_every_chart_has_a_digest_or_the_reason_why_not() -> None:
 
 
 def test_helm_gets_the_digest_of_a_chart_in_an_oci_registry() -> None:
-    kueue, keda = release_of(made_here(), "kueue"), release_of(made_here(), "keda")
+    kueue, keda = release(made_here(), "kueue"), release(made_here(), "keda")
     assert kueue.chart == f"oci://registry.k8s.io/kueue/charts/kueue@{charts()['kueue'].digest}"
     assert (keda.chart, keda.digest) == ("keda", charts()["keda"].digest)
 
 
-def test_another_version_of_a_chart_has_no_digest_until_the_stack_sets_one() -> None:
+def test_other_versions_of_a_chart_have_no_digest() -> None:
     other = f"sha256:{'a' * 64}"
     for operator, digest in (
         ({"version": "0.19.1"}, None),
@@ -145,7 +151,7 @@ def test_another_version_of_a_chart_has_no_digest_until_the_stack_sets_one() -> 
         ({"version": "0.19.1", "digest": other}, other),
         ({"digest": other}, other),
     ):
-        kueue = release_of(made_here(operators={"kueue": operator}), "kueue")
+        kueue = release(made_here(operators={"kueue": operator}), "kueue")
         assert kueue.digest == digest
         assert kueue.chart == "oci://registry.k8s.io/kueue/charts/kueue" + (f"@{digest}" if digest else "")
 
@@ -153,15 +159,130 @@ def test_another_version_of_a_chart_has_no_digest_until_the_stack_sets_one() -> 
 def test_a_digest_belongs_to_the_chart_that_the_stack_configures() -> None:
     other = f"sha256:{'a' * 64}"
     intel = made_here(operators={"intelDevicePlugin": {"install": "here", "digest": other}})
-    assert release_of(intel, "intel-device-plugins-gpu").digest == other
-    whole = release_of(intel, "intel-device-plugins-operator")
+    assert release(intel, "intel-device-plugins-gpu").digest == other
+    whole = release(intel, "intel-device-plugins-operator")
     assert whole.digest == charts()["intel-device-plugins-operator"].digest
 
 
-def test_all_operators_together_fit_on_one_node_of_the_smallest_system_machine() -> None:
+def test_operators_fit_on_the_smallest_system_node() -> None:
     requests = [chart.requests for chart in charts().values()]
     cpu, memory = sum(row.cpu for row in requests), sum(row.memory for row in requests)
     for (cloud, name), machine in machines().items():
         if cloud in clouds() and cloud != "existing" and not machine.gpus:
             room = allocatable(machine)
             assert (cpu <= room[0], memory <= room[1]) == (True, True), name
+
+
+# Kueue's configuration.
+
+
+def test_kueue_manages_every_kind_of_work_that_a_team_may_start() -> None:
+    found = kueue(made_here())["integrations"]
+    assert found["frameworks"] == ["batch/job", "pod", "deployment", "statefulset"]
+    assert found["labelKeysToCopy"] == ["gpu-tenancy.dev/user"]
+
+
+def test_kueue_manages_train_jobs_and_their_job_sets() -> None:
+    frameworks = kueue(with_jobs(framework="pytorch"))["integrations"]["frameworks"]
+    assert frameworks[-2:] == ["jobset.x-k8s.io/jobset", "trainer.kubeflow.org/trainjob"]
+
+
+def test_kueue_queues_the_kinds_of_the_operators_that_are_there() -> None:
+    always = kueue(made_here())["integrations"]["frameworks"]
+    ray = kueue(with_jobs(framework="ray", command=["/train"]))["integrations"]["frameworks"]
+    assert ray == [*always, "ray.io/rayjob", "ray.io/raycluster", "ray.io/rayservice"]
+    groups = kueue(with_jobs(framework="leader-worker"))["integrations"]["frameworks"]
+    assert groups == [*always, "leaderworkerset.x-k8s.io/leaderworkerset"]
+
+
+def test_kueue_leaves_pods_of_gangs_to_volcano() -> None:
+    assert kueue(with_gangs())["integrations"]["externalFrameworks"] == ["Job.v1alpha1.batch.volcano.sh"]
+    assert release(with_gangs(), "kueue").reads == (("batch.volcano.sh", "jobs"),)
+    assert release(made_here(), "kueue").reads == ()
+
+
+@pytest.mark.parametrize("said", ["here", "installed"])
+def test_kueue_leaves_pods_of_caches_to_fluid(said: str) -> None:
+    sections = made_here(operators={"fluid": said})
+    left = kueue(sections)["integrations"]["externalFrameworks"]
+    assert "JuiceFSRuntime.v1alpha1.data.fluid.io" in left
+    assert "DataLoad.v1alpha1.data.fluid.io" in left
+    reads = release(sections, "kueue").reads
+    assert {f"{resource}.{group}" for group, resource in reads} == {
+        f"{kind.partition('.')[0].lower()}s.data.fluid.io" for kind in left
+    }
+
+
+def test_kueue_counts_data_processes_and_daemon_sets() -> None:
+    left = kueue(made_here(operators={"fluid": "here"}))["integrations"]["externalFrameworks"]
+    assert not [kind for kind in left if kind.startswith(("DataProcess", "DaemonSet"))]
+
+
+def test_kueue_leaves_gangs_and_caches_alone() -> None:
+    sections = with_gangs(operators={"fluid": "here"})
+    gang, *caches = kueue(sections)["integrations"]["externalFrameworks"]
+    assert gang == "Job.v1alpha1.batch.volcano.sh"
+    assert len(release(sections, "kueue").reads) == 1 + len(caches)
+
+
+@pytest.mark.parametrize("file", STACKS, ids=lambda f: f.stem)
+def test_only_team_namespaces_hold_workloads_without_a_queue(file: Path) -> None:
+    plan = plan_of(file)
+    selector = kueue(with_gangs())["managedJobsNamespaceSelector"]
+    for team_plan in plan.teams:
+        assert _selects(
+            selector, {**team_plan.namespace.labels, "kubernetes.io/metadata.name": team_plan.namespace.name}
+        )
+        assert all(work.queue for work in (*team_plan.servers, *team_plan.jobs))
+    for name in ("kube-system", *(row.namespace for row in charts().values())):
+        ours = {"app.kubernetes.io/managed-by": "gpu-tenancy"}
+        assert not _selects(selector, {**ours, "kubernetes.io/metadata.name": name})
+    assert not _selects(selector, {"kubernetes.io/metadata.name": "gke-managed-system"})
+
+
+def _selects(selector: Data, labels: Mapping[str, str]) -> bool:
+    """As a label selector of Kubernetes does, of the two ways that are used."""
+    (expression,) = selector["matchExpressions"]
+    assert expression["operator"] == "NotIn"
+    spared = labels.get(expression["key"]) in expression["values"]
+    return selector["matchLabels"].items() <= labels.items() and not spared
+
+
+def test_fair_sharing_is_configured_only_for_even_fairness() -> None:
+    assert "fairSharing" not in kueue(made_here())
+    strategies = {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]}
+    assert kueue(made_here(fairness="even"))["fairSharing"] == strategies
+
+
+def test_kueue_exports_quotas_and_evicts_no_slow_pods() -> None:
+    configuration, values = kueue(made_here()), release(made_here(), "kueue").values
+    assert configuration["metrics"]["enableClusterQueueResources"] is True
+    assert "waitForPodsReady" not in configuration
+    assert values["controllerManager"]["featureGates"] == [{"name": "DisableWaitForPodsReady", "enabled": True}]
+
+
+def test_uncovered_resources_do_not_block_admission() -> None:
+    prefixes = kueue(made_here())["resources"]["excludeResourcePrefixes"]
+    assert {"vpc.amazonaws.com/efa", "rdma/", "networking.gke.io.networks/", "ephemeral-storage"} <= set(prefixes)
+    pools = {"cpu": pool("m7i.8xlarge", 3), "fpga": {**AMD_POOL, "gpu": "card", "resource": "rdma/card"}}
+    sections = stack(pools=pools, teams={"a": team()}, operators={"kueue": "here"})
+    assert "rdma/" not in kueue(sections)["resources"]["excludeResourcePrefixes"]
+
+
+def test_kueues_configuration_has_no_key_that_its_api_lacks() -> None:
+    # configuration_types.go of v0.19.2: an unknown key ends the manager.
+    known = {
+        "apiVersion", "kind", "namespace", "webhook", "leaderElection", "metrics", "health", "pprofBindAddress",
+        "controller", "tls", "manageJobsWithoutQueueName", "managedJobsNamespaceSelector", "internalCertManagement",
+        "waitForPodsReady", "clientConnection", "integrations", "multiKueue", "fairSharing", "admissionFairSharing",
+        "resources", "featureGates", "objectRetentionPolicies", "visibilityServer",
+    }  # fmt: skip
+    configuration = kueue(with_gangs(fairness="even"))
+    assert set(configuration) <= known
+    assert set(configuration["integrations"]) <= {"frameworks", "externalFrameworks", "labelKeysToCopy"}
+    assert set(configuration["fairSharing"]) == {"preemptionStrategies"}
+
+
+def test_the_same_stack_gives_the_same_configuration() -> None:
+    second = with_gangs(fairness="even")
+    assert planned(second).operators == planned(json.loads(json.dumps(second))).operators

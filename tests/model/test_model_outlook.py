@@ -1,16 +1,21 @@
-"""The stack summary: GPUs of teams when everyone is busy and when alone, and costs."""
+"""The stack summary, measures of CPU and memory, and the origin of a team's numbers."""
 
 from itertools import product
 
 import pytest
 from builders import EXISTING, Data, job, pool, server, stack, team
+from cpu_stacks import CPUS, MIXED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import StackOutlook, outlook
+from gpu_tenancy.model.outlook.explain import Reason, explain
 from gpu_tenancy.model.outlook.shares import Holding, Span
+from gpu_tenancy.model.plan.shares import Measure, Tree, measures, measures_of
 from gpu_tenancy.model.source import Source
+from gpu_tenancy.simulation.scenarios import alone, busy, holdings
+from gpu_tenancy.simulation.scenarios.scenes import CPU_JOBS
 
 
 def seen(sections: Data) -> StackOutlook:
@@ -25,40 +30,40 @@ def held(found: StackOutlook, team_name: str, flavor: str, scheduler: str = "Kue
     return holding
 
 
-def h100(guaranteed: int, limit: int) -> Data:
+def h100s(guaranteed: int, limit: int) -> Data:
     return {"h100": {"guaranteed": guaranteed, "limit": limit}}
 
 
 def test_shares_range_from_everyone_busy_to_alone() -> None:
-    summary = seen(stack(teams={"a": team(gpus=h100(4, 16)), "b": team(gpus=h100(0, 6))}))
+    summary = seen(stack(teams={"a": team(gpus=h100s(4, 16)), "b": team(gpus=h100s(0, 6))}))
     assert held(summary, "a", "h100").busy == Span(10, 16)
     assert held(summary, "b", "h100").busy == Span(0, 6)
     assert (held(summary, "a", "h100").alone, held(summary, "b", "h100").alone) == (16, 6)
 
 
 def test_guarantees_that_are_never_lent_are_not_reachable() -> None:
-    serving = team(gpus=h100(10, 10), serving={"api": server()})
-    summary = seen(stack(teams={"a": serving, "b": team(gpus=h100(2, 16))}))
+    serving = team(gpus=h100s(10, 10), serving={"api": server()})
+    summary = seen(stack(teams={"a": serving, "b": team(gpus=h100s(2, 16))}))
     assert held(summary, "b", "h100").alone == 6
     assert (held(summary, "a", "h100").lends, held(summary, "a", "h100").back) == (False, "never lent")
 
 
-def test_with_even_fairness_all_borrow_by_weight_until_their_limits() -> None:
-    teams = {"a": team(gpus=h100(4, 16)), "b": team(gpus=h100(0, 16), weight=3), "c": team(gpus=h100(0, 1))}
+def test_even_fairness_borrows_by_weight_up_to_limits() -> None:
+    teams = {"a": team(gpus=h100s(4, 16)), "b": team(gpus=h100s(0, 16), weight=3), "c": team(gpus=h100s(0, 1))}
     summary = seen(stack(fairness="even", teams=teams))
     assert [held(summary, name, "h100").busy for name in "abc"] == [Span(6, 6), Span(8, 8), Span(1, 1)]
 
 
 def test_gangs_have_volcanos_guarantee_only() -> None:
     gangs = {"h100": {"guaranteed": 4, "limit": 6}}
-    summary = seen(stack(teams={"a": team(gangs=gangs), "b": team(gpus=h100(0, 10))}))
+    summary = seen(stack(teams={"a": team(gangs=gangs), "b": team(gpus=h100s(0, 10))}))
     assert held(summary, "a", "h100", "Volcano").busy == Span(4, 6)
     assert held(summary, "b", "h100").busy == Span(10, 10)
 
 
 @pytest.mark.parametrize(("reclaim", "words"), [("Any", "immediately"), ("Never", "when borrowers finish")])
 def test_the_way_to_reclaim_a_guarantee_is_shown(reclaim: str, words: str) -> None:
-    lender = team(gpus=h100(8, 8), preemption={"reclaimWithinCohort": reclaim})
+    lender = team(gpus=h100s(8, 8), preemption={"reclaimWithinCohort": reclaim})
     assert held(seen(stack(teams={"a": lender})), "a", "h100").back == words
 
 
@@ -72,14 +77,14 @@ def trees(draw: st.DrawFn) -> Data:
     for name, cohort in (("a", "left"), ("b", "left"), ("c", "right"), ("d", None)):
         sure = draw(st.integers(0, 3))
         where = {"cohort": cohort} if cohort else {"cohort": "org"}
-        teams[name] = team(gpus=h100(sure, sure + draw(amounts)), **where)
+        teams[name] = team(gpus=h100s(sure, sure + draw(amounts)), **where)
     cohorts: Data = {"org": {}}
     for group, members in (("left", "ab"), ("right", "c")):
         minimum = sum(teams[name]["gpus"]["h100"]["guaranteed"] for name in members)
         cohorts[group] = {"parent": "org"}
         if draw(st.booleans()):
             extra = draw(st.integers(0, 2)) if group == "right" else 0
-            cohorts[group]["gpus"] = h100(minimum + extra, minimum + extra + draw(amounts))
+            cohorts[group]["gpus"] = h100s(minimum + extra, minimum + extra + draw(amounts))
     return stack(teams=teams, cohorts=cohorts)
 
 
@@ -126,8 +131,8 @@ def test_everyone_busy_is_a_valid_distribution(sections: Data) -> None:
 # Costs.
 
 
-def test_a_month_is_the_gpus_part_of_a_node_at_its_price_for_730_hours() -> None:
-    summary = seen(stack(prices={"p5.48xlarge": {"onDemand": 80.0}}, teams={"a": team(gpus=h100(2, 3))}))
+def test_a_month_costs_730_hours_of_the_part_of_a_node() -> None:
+    summary = seen(stack(prices={"p5.48xlarge": {"onDemand": 80.0}}, teams={"a": team(gpus=h100s(2, 3))}))
     (cost,) = [team.cost for team in summary.teams]
     assert (cost.guaranteed, cost.limit) == (2 * 10 * 730, 3 * 10 * 730)
     assert summary.cost_centers == {"rd-001": cost}
@@ -135,17 +140,14 @@ def test_a_month_is_the_gpus_part_of_a_node_at_its_price_for_730_hours() -> None
 
 def test_an_unknown_price_stays_unknown() -> None:
     pools = {"h100": {"gpu": "h100-80gb", "gpusPerNode": 8, "cpu": 190, "memory": "2000Gi", "nodes": 2}}
-    teams = {"a": team(gpus=h100(0, 3)), "b": team(gpus=h100(1, 1))}
+    teams = {"a": team(gpus=h100s(0, 3)), "b": team(gpus=h100s(1, 1))}
     summary = seen({"cluster": EXISTING, "pools": pools, "teams": teams})
     assert [(team.cost.guaranteed, team.cost.limit) for team in summary.teams] == [(0.0, None), (None, None)]
     assert summary.cost_centers["rd-001"].guaranteed is None
 
 
 def test_of_several_pools_a_gpu_costs_the_mean_by_their_gpus() -> None:
-    pools = {
-        "small": pool("g6.12xlarge", 1, flavor="l4"),
-        "large": pool("g6.48xlarge", 2, flavor="l4"),
-    }
+    pools = {"small": pool("g6.12xlarge", 1, flavor="l4"), "large": pool("g6.48xlarge", 2, flavor="l4")}
     summary = seen(
         {
             "cluster": EXISTING,
@@ -158,7 +160,7 @@ def test_of_several_pools_a_gpu_costs_the_mean_by_their_gpus() -> None:
 
 
 def test_who_uses_anothers_queue_is_not_charged_for_it() -> None:
-    owner = team(gpus=h100(8, 8))
+    owner = team(gpus=h100s(8, 8))
     summary = seen(stack(teams={"a": owner, "b": team(queue="a", costCenter="rd-002")}))
     costs = {team.name: team.cost.guaranteed for team in summary.teams}
     assert costs["b"] == 0.0
@@ -172,13 +174,210 @@ def test_who_uses_anothers_queue_is_not_charged_for_it() -> None:
 def test_supply_shows_minimum_maximum_and_guarantees() -> None:
     pools = {"h100": pool(nodes={"min": 1, "max": 2})}
     cluster = {**EXISTING, "autoscaler": True}
-    summary = seen({"pools": pools, "cluster": cluster, "teams": {"a": team(gpus=h100(4, 12))}})
+    summary = seen({"pools": pools, "cluster": cluster, "teams": {"a": team(gpus=h100s(4, 12))}})
     (supply,) = summary.supply
     assert (supply.capacity, supply.guaranteed, supply.limits) == (Span(8, 16), 4, 12)
 
 
 def test_a_servers_peak_is_compared_with_its_queue() -> None:
     api = server(replicas={"min": 1, "max": 3}, gpus=2, surge=1)
-    summary = seen(stack(teams={"a": team(gpus=h100(8, 8), serving={"api": api}, training={"t": job()})}))
+    summary = seen(stack(teams={"a": team(gpus=h100s(8, 8), serving={"api": api}, training={"t": job()})}))
     (serving,) = summary.serving
     assert (serving.peak, serving.limit, serving.replicas) == (8, 8, Span(1, 3))
+
+
+# CPU and memory.
+
+GI = 2**30
+
+
+def tree_of(sections: object) -> Tree:
+    return Tree(load(Source(sections)))  # pyright: ignore[reportArgumentType]
+
+
+def summary(sections: object) -> StackOutlook:
+    return outlook(tree_of(sections).stack)
+
+
+def test_cpu_and_memory_are_counted_where_nodes_have_no_gpus() -> None:
+    assert [measure.label for measure in measures(tree_of(CPUS))] == ["general CPUs", "general memory"]
+    assert [measure.label for measure in measures(tree_of(MIXED))] == ["h100", "general CPUs", "general memory"]
+    assert [measure.label for measure in measures_of(tree_of(MIXED), "vision")] == ["h100"]
+
+
+def test_the_cpu_nodes_of_teams_with_gpus_are_not_counted() -> None:
+    found = tree_of(stack(cluster={"cloud": "existing", "provides": ["networkPolicies"]}))
+    assert found.team_shares["a"]["cpu"]["cpu"].limit
+    assert {measure.label for measure in measures(found)} == {"a100", "h100"}
+
+
+def test_the_summary_has_shares_of_cpu_and_memory() -> None:
+    found = summary(CPUS)
+    etl, web = found.teams
+    assert [(held.flavor, held.guaranteed, held.limit, held.alone) for held in etl.holdings] == [
+        ("general CPUs", 40_000, 80_000, 80_000),
+        ("general memory", 128 * GI, 256 * GI, 256 * GI),
+    ]
+    assert [held.busy for held in web.holdings] == [Span(44_000, 60_000), Span(64 * GI, 64 * GI)]
+    cpus, memory = found.supply
+    assert (cpus.capacity, cpus.guaranteed, cpus.limits) == (Span(124_000, 124_000), 60_000, 140_000)
+    assert (memory.capacity.maximum, memory.guaranteed) == (464 * GI, 192 * GI)
+    assert found.totals == (cpus,)
+    assert summary(MIXED).totals == (summary(MIXED).supply[0],)
+
+
+def test_a_cpu_costs_its_part_of_the_node() -> None:
+    found = summary(CPUS)
+    (pool_,) = found.pools
+    assert pool_.node_price
+    etl, _ = found.teams
+    assert etl.cost.guaranteed == pytest.approx(pool_.node_price / 31 * 40 * 730)
+    assert found.supply[1].price == 0
+
+
+def test_the_simulation_fills_cpus_and_memory_up_to_the_limits() -> None:
+    found = tree_of(CPUS)
+    last, first, only = busy(found, last="etl"), busy(found, first="etl"), alone(found, "etl")
+    cpus = Measure("general", "cpu")
+    assert [moment.amount("etl", cpus) for moment in (last, first, only)] == [64_000, 80_000, 80_000]
+    assert [(held.flavor, held.runs) for held in holdings(found, only) if held.team == "etl"] == [
+        ("general CPUs", 80_000),
+        ("general memory", 256 * GI),
+    ]
+
+
+def test_large_cpu_pools_are_simulated_with_few_jobs() -> None:
+    sections = {
+        **CPUS,
+        "pools": {"general": pool("m7i.8xlarge", 100)},
+        "teams": {"etl": team(quota={"general": {"cpu": {"guaranteed": 3001}, "memory": {"guaranteed": "1Ti"}}})},
+        "cohorts": {},
+    }
+    moment = alone(tree_of(sections), "etl")
+    assert len(moment.running) == CPU_JOBS
+    assert moment.amount("etl", Measure("general", "cpu")) == 3_001_000
+    assert moment.amount("etl", Measure("general", "memory")) == 2**40
+
+
+def test_jobs_of_a_mixed_tree_do_not_take_gpus() -> None:
+    """Everyone includes the team with GPUs, which may use the CPU nodes too, up to the guarantees of the others."""
+    moment = busy(tree_of(MIXED))
+    assert moment.amount("vision", Measure("h100", "nvidia.com/gpu")) == 16
+    cpus = [moment.amount(name, Measure("general", "cpu")) for name in ("etl", "web", "vision")]
+    assert all(cpus)
+    assert cpus[0] >= 40_000
+    assert 0.9 * 124_000 < sum(cpus) <= 124_000
+
+
+# The origin of a team's numbers.
+
+
+def reasons(sections: Data, name: str = "a") -> dict[tuple[str, str], Reason]:
+    explanations = explain(Tree(load(Source(sections))), name)
+    assert len({(reason.object, reason.field) for reason in explanations}) == len(explanations)
+    return {(reason.object, reason.field): reason for reason in explanations}
+
+
+def test_nominal_and_borrowing_limit_have_their_origin() -> None:
+    explanations = reasons(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8, "limit": 12}})}))
+    nominal = explanations["ClusterQueue a", "h100 nvidia.com/gpu nominalQuota"]
+    assert (nominal.value, nominal.because) == ("8", "set in the stack")
+    assert nominal.paths == (("teams", "a", "gpus", "h100"),)
+    borrowed = explanations["ClusterQueue a", "h100 nvidia.com/gpu borrowingLimit"]
+    assert (borrowed.value, borrowed.because) == ("4", "limit 12 minus guaranteed 8; set in the stack")
+
+
+def test_preemptors_and_grace_periods_are_explained() -> None:
+    teams = {
+        "a": team(gpus={"h100": {"guaranteed": 8, "limit": 12}}),
+        "b": team(gpus={"h100": {"guaranteed": 4}}),
+        "c": team(gpus={"h100": {"guaranteed": 2}}, preemption={"reclaimWithinCohort": "LowerPriority"}),
+        "d": team(gpus={"h100": {"guaranteed": 2}}, lends=False),
+    }
+    explanations = reasons(stack(teams=teams, guards={"action": "deny", "grace": {"jobs": "90s"}}))
+    mine = {field: reason for (of, field), reason in explanations.items() if of == "Workloads of a"}
+    stop = "its pods stop within 90s, servers within 1h"
+    higher = "for workloads of higher priority"
+    assert {field: (reason.value, reason.because, reason.paths) for field, reason in mine.items()} == {
+        "h100 preempted by its own": ("12", f"{higher}; {stop}", (("teams", "a", "preemption"),)),
+        "h100 preempted by b": ("4", f"at any time, while it borrows; {stop}", (("teams", "b", "preemption"),)),
+        "h100 preempted by c": ("4", f"{higher}, while it borrows; {stop}", (("teams", "c", "preemption"),)),
+    }
+
+
+def test_cpu_that_follows_gpus_names_the_pool() -> None:
+    explanations = reasons(stack(teams={"a": team(gpus={"h100": {"guaranteed": 8, "limit": 12}})}))
+    cpu = explanations["ClusterQueue a", "h100 cpu nominalQuota"]
+    assert cpu.because.startswith("8 GPUs, ")
+    assert ("pools", "h100") in cpu.paths
+
+
+def test_a_quota_of_gpus_is_the_sum_of_what_its_queues_admit() -> None:
+    own = team(
+        gpus={"h100": {"guaranteed": 8, "limit": 12}, "a100": {"guaranteed": 4}}, gangs={"a100": {"guaranteed": 2}}
+    )
+    quota = reasons(stack(teams={"a": own}))["ResourceQuota a/budget", "requests.nvidia.com/gpu"]
+    assert quota.value == "18"
+    assert quota.because == "sum of its queue limits: 4 of a100 + 12 of h100 + 2 of a100 for gangs"
+
+
+def test_quota_for_waiting_pods_is_explained() -> None:
+    own = team(gpus={"h100": {"guaranteed": 8}}, compute={"waiting": 2}, objects={"pods": 9})
+    explanations = reasons(stack(teams={"a": own}))
+    gpus, pods = (explanations["ResourceQuota a/budget", key] for key in ("requests.nvidia.com/gpu", "pods"))
+    assert (gpus.value, pods.value) == ("24", "9")
+    assert gpus.because == "sum of its queue limits: 8 of h100, times 3, because pods that are pending count too"
+    assert ("teams", "a", "compute", "waiting") in gpus.paths
+    assert "pending" not in pods.because
+
+
+@pytest.mark.parametrize(("guards", "total"), [("deny", "10"), ("warn", "8")])
+def test_quota_for_rollouts_is_explained(guards: str, total: str) -> None:
+    own = team(gpus={"h100": {"guaranteed": 8}}, serving={"s": server(gpus=2, replicas={"min": 2, "max": 4})})
+    quota = reasons(stack(teams={"a": own}, guards=guards))["ResourceQuota a/budget", "requests.nvidia.com/gpu"]
+    room = ", and 2 of pods that wait in rollouts of servers" if guards == "deny" else ""
+    assert (quota.value, quota.because) == (total, f"sum of its queue limits: 8 of h100{room}")
+    assert (("teams", "a", "serving") in quota.paths) == bool(room)
+
+
+def test_a_budget_set_by_the_stack_is_explained() -> None:
+    own = team(
+        gpus={"h100": {"guaranteed": 8}},
+        quota={"h100": {"cpu": {"guaranteed": 8}, "memory": {"guaranteed": "64Gi"}}},
+        compute={"requests": {"cpu": 16, "memory": "128Gi"}, "limits": {"cpu": 32}},
+        objects={"pods": 9},
+    )
+    explanations = reasons(stack(teams={"a": own}))
+    cpu = explanations["ResourceQuota a/budget", "requests.cpu"]
+    assert (cpu.value, cpu.because) == ("16", "set in the stack")
+    assert cpu.paths == (("teams", "a", "compute", "requests", "cpu"),)
+    assert explanations["ResourceQuota a/budget", "limits.cpu"].value == "32"
+    assert explanations["ResourceQuota a/budget", "pods"].paths == (("teams", "a", "objects", "pods"),)
+
+
+def test_a_team_that_never_lends_has_the_reason() -> None:
+    serving = team(gpus={"h100": {"guaranteed": 8}}, serving={"api": server()})
+    explanations = reasons(stack(teams={"a": serving}))["ClusterQueue a", "h100 nvidia.com/gpu lendingLimit"]
+    assert (explanations.value, explanations.because) == (
+        "0",
+        "set for teams with inference servers, which keep their guaranteed GPUs",
+    )
+    own = team(gpus={"h100": {"guaranteed": 8}}, lends=False)
+    explanations = reasons(stack(teams={"a": own}))["ClusterQueue a", "h100 nvidia.com/gpu lendingLimit"]
+    assert (explanations.because, explanations.paths) == ("lends: false", (("teams", "a", "lends"),))
+
+
+def test_a_shared_queue_names_its_owner() -> None:
+    sections = stack(teams={"a": team(queue="b", training={"t": job()}), "b": team(gpus={"h100": {"guaranteed": 8}})})
+    explanations = reasons(sections)
+    assert explanations["LocalQueue a", "clusterQueue"].value == "b"
+    assert explanations["ResourceQuota a/budget", "requests.nvidia.com/gpu"].value == "8"
+    assert ("ClusterQueue b", "h100 nvidia.com/gpu nominalQuota") in explanations
+
+
+def test_container_defaults_have_their_origin() -> None:
+    own = team(gpus={"h100": {"guaranteed": 8}}, containers={"default": {"cpu": 4, "memory": "16Gi"}})
+    explanations = reasons(stack(pools={"h100": pool()}, teams={"a": own}))
+    assert explanations["LimitRange a/containers", "cpu default"].because == "set in the stack"
+    unsaid = explanations["LimitRange a/containers", "cpu defaultRequest"]
+    assert unsaid.because == "default, within the limit-to-request ratio of the budget"

@@ -1,4 +1,4 @@
-"""Storage of teams and scratch space: classes by cloud, budgets, who mounts what, and what is refused."""
+"""Storage of teams, scratch space and snapshots."""
 
 from typing import Any
 
@@ -9,6 +9,8 @@ from gpu_tenancy.base.quantity import parse_bytes
 from gpu_tenancy.model.catalogue.storage import storage_services
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.outlook import StackOutlook, outlook
+from gpu_tenancy.model.plan.environment import Environment
+from gpu_tenancy.model.plan.people import rules
 from gpu_tenancy.model.source import Source
 
 GIB = 2**30
@@ -35,7 +37,7 @@ def of_job(**fields: Any) -> Data:
     return {"training": {"train": job(flavor="h100", **fields)}}
 
 
-def test_a_claim_in_a_created_cluster_has_a_class_that_keeps_its_volume() -> None:
+def test_claims_of_created_clusters_keep_their_volume() -> None:
     made = planned(with_storage(CREATED, ck={"size": "100Gi"}))
     (claim,) = made.teams[0].claims
     assert (claim.storage_class, claim.access_mode, claim.size) == ("gpu-tenancy-gp3", "ReadWriteOnce", 100 * GIB)
@@ -44,7 +46,7 @@ def test_a_claim_in_a_created_cluster_has_a_class_that_keeps_its_volume() -> Non
     assert storage_class.service.parameters == {"type": "gp3", "encrypted": "true"}
 
 
-def test_a_class_that_deletes_is_another_one_and_each_is_made_once() -> None:
+def test_each_storage_class_is_created_once() -> None:
     made = planned(with_storage(CREATED, a={"size": "1Gi"}, b={"size": "1Gi", "keep": False}, c={"size": "2Gi"}))
     assert [(one.name, one.keep) for one in made.storage_classes] == [
         ("gpu-tenancy-gp3", True),
@@ -52,7 +54,7 @@ def test_a_class_that_deletes_is_another_one_and_each_is_made_once() -> None:
     ]
 
 
-def test_a_cluster_that_exists_uses_its_default_class_or_one_by_name() -> None:
+def test_existing_clusters_use_their_own_storage_classes() -> None:
     made = planned(with_storage(ck={"size": "1Gi"}, fs={"size": "1Ti", "mode": "shared", "storageClass": "efs"}))
     assert made.storage_classes == ()
     assert {one.name: (one.storage_class, one.access_mode) for one in made.teams[0].claims} == {
@@ -61,7 +63,7 @@ def test_a_cluster_that_exists_uses_its_default_class_or_one_by_name() -> None:
     }
 
 
-def test_a_workload_mounts_storage_and_scratch_space_beside_its_datasets() -> None:
+def test_workloads_mount_storage_scratch_and_datasets() -> None:
     sections = with_storage(
         CREATED,
         of_job(volumes={"ck": "/ck"}, datasets={"corpus": "/data"}, scratch={"size": "1Ti", "path": "/fast"}),
@@ -82,23 +84,6 @@ def test_only_teams_that_may_write_mount_a_dataset_for_writing() -> None:
     made = planned(stack(teams=teams, datasets={"out": {"bucket": "s3://out", "writers": ["a"]}}))
     assert [one.jobs[0].pod.volumes.mounts[0].read_only for one in made.teams] == [False, True]
     assert [one.volumes[0].writable for one in made.teams] == [True, False]
-
-
-def test_storage_counts_in_the_budget_of_its_team() -> None:
-    sections = with_storage(CREATED, ck={"size": "100Gi"})
-    owner = sections["teams"]["a"]
-    owner["objects"] = {"storage": "50Gi", "persistentvolumeclaims": 0}
-    owner["claims"] = {"max": "10Gi"}
-    assert [problem.partition(" ")[0] for problem in errors(sections)] == [
-        "teams.a.objects.persistentvolumeclaims:",
-        "teams.a.objects.storage:",
-        "teams.a.storage.ck.size:",
-    ]
-
-
-def test_two_volumes_at_one_path_are_refused() -> None:
-    (problem,) = errors(with_storage(CREATED, of_job(volumes={"ck": "/scratch"}, scratch="1Gi"), ck={"size": "1Gi"}))
-    assert "mounts two volumes at /scratch; set different paths under datasets, volumes, scratch and files" in problem
 
 
 SIZES = {
@@ -155,12 +140,12 @@ def test_storage_costs_its_size_at_the_price_of_its_class() -> None:
     assert costs(stored, own) == {"ck": pytest.approx(50), "fs": pytest.approx(300)}
 
 
-def test_storage_of_an_existing_cluster_has_the_price_of_its_class_in_the_stack() -> None:
+def test_storage_of_existing_clusters_has_prices_of_the_stack() -> None:
     stored = {"ck": {"size": "10Gi"}, "fs": {"size": "2Gi", "mode": "shared", "storageClass": "nfs"}}
     assert costs(stored, {"nfs": {"gibMonth": 2}}, None) == {"ck": None, "fs": pytest.approx(4)}
 
 
-def test_costs_of_storage_add_up_by_team_and_cost_center_and_one_unknown_price_makes_a_sum_unknown() -> None:
+def test_costs_of_storage_add_up_by_team_and_cost_center() -> None:
     def made(**storage: Data) -> StackOutlook:
         sections = with_storage(CREATED, ck={"size": "100Gi"})
         sections["teams"]["b"] = team(gpus={}, storage=storage)
@@ -175,6 +160,117 @@ def test_costs_of_storage_add_up_by_team_and_cost_center_and_one_unknown_price_m
     assert [cost.guaranteed for cost in unknown.cost_centers.values()] != [None]
 
 
-def test_a_price_for_an_unknown_item_is_refused() -> None:
-    (problem,) = errors({**with_storage(CREATED), "prices": {"gp4": {"gibMonth": 1}}})
-    assert problem.startswith("prices.gp4: unknown machine type or class of storage 'gp4'")
+# Snapshots.
+
+NIGHTLY = "0 3 * * *"
+PLACE = "teams.a.storage.ck.snapshots"
+
+
+def with_snapshots(cluster: Data | None = CREATED, snapshots: Any = NIGHTLY, **storage: Any) -> Data:
+    """A stack whose team has one claim with snapshots."""
+    claim = {"size": "100Gi", "snapshots": snapshots, **storage}
+    owner = team(gpus={"h100": {"guaranteed": 8}}, storage={"ck": claim})
+    return stack(teams={"a": owner}, **({"cluster": cluster} if cluster else {}))
+
+
+def existing(*provides: str) -> Data:
+    """A cluster that has some of what its snapshots need."""
+    others = [name for name in stack()["cluster"]["provides"] if name != "volumeSnapshots"]
+    return {**stack()["cluster"], "provides": [*others, *provides]}
+
+
+def test_a_schedule_keeps_seven_snapshots_by_default() -> None:
+    made = planned(with_snapshots())
+    (taken,) = made.teams[0].snapshots
+    assert (taken.schedule, taken.keep, taken.snapshot_class, taken.kept) == (NIGHTLY, 7, "gpu-tenancy-gp3", True)
+    assert made.snapshots
+    (snapshot_class,) = made.snapshots.classes
+    assert (snapshot_class.driver, snapshot_class.keep) == ("ebs.csi.aws.com", True)
+    assert made.cluster.snapshots  # the add-on of EKS
+
+
+def test_filestore_takes_snapshots_as_backups() -> None:
+    """https://cloud.google.com/kubernetes-engine/docs/how-to/persistent-volumes/backup-filestore-volume-snapshots."""
+    rows = storage_services()
+    assert rows["gcp"]["filestore"].snapshot_parameters == {"type": "backup"}
+    others = [
+        row
+        for services in rows.values()
+        for row in services.values()
+        if row.provisioner != "filestore.csi.storage.gke.io"
+    ]
+    assert not [row.title for row in others if row.snapshot_parameters]
+
+
+def test_snapshots_are_kept_as_their_volume_is() -> None:
+    made = planned(with_snapshots(keep=False))
+    assert made.snapshots
+    assert [(one.name, one.keep) for one in made.snapshots.classes] == [("gpu-tenancy-gp3-deleted", False)]
+    assert not made.teams[0].snapshots[0].kept
+
+
+def test_a_stack_without_snapshots_has_no_snapshot_objects() -> None:
+    made = planned(stack())
+    assert (made.snapshots, made.cluster.snapshots) == (None, False)
+
+
+def test_cron_jobs_of_snapshots_have_short_unique_names() -> None:
+    def claims(*names: str) -> Data:
+        storage = {name: {"size": "1Gi", "snapshots": NIGHTLY} for name in names}
+        return team(gpus={"h100": {"guaranteed": 0}}, storage=storage)
+
+    long = "checkpoints-of-a-very-long-experiment-with-a-name-to-match-it"
+    made = planned(
+        stack(cluster=CREATED, teams={"ml": claims("a-b", long), "ml-a": claims("b"), "m" * 60: claims("b")})
+    )
+    names = [one.name for each in made.teams for one in each.snapshots]
+    assert len({*names}) == len(names) == 4
+    assert max(map(len, names)) <= 52
+
+
+@pytest.mark.parametrize("schedule", ["*/15 * * * *", "0,30 8-18/2 * * 1-5", "0 3 1 1,7 *"])
+def test_lists_ranges_and_steps_are_schedules(schedule: str) -> None:
+    assert planned(with_snapshots(snapshots=schedule)).teams[0].snapshots[0].schedule == schedule
+
+
+def test_a_class_that_is_not_made_here_must_be_named() -> None:
+    cluster = existing("volumeSnapshots")
+    (problem,) = errors(with_snapshots(cluster))
+    assert problem == (
+        f"{PLACE}: {NIGHTLY} has no class, and none is made for the cluster's StorageClass, which is not made here;"
+        " set snapshots.class to a VolumeSnapshotClass of the cluster for the same driver"
+    )
+    (problem,) = errors(with_snapshots(storageClass="efs", mode="shared"))
+    assert "none is made for StorageClass efs" in problem
+    made = planned(with_snapshots(cluster, {"schedule": NIGHTLY, "class": "csi", "keep": 2}))
+    (taken,) = made.teams[0].snapshots
+    assert (taken.snapshot_class, taken.keep, taken.kept) == ("csi", 2, False)
+    assert made.snapshots
+    assert made.snapshots.classes == ()
+
+
+def test_snapshots_of_a_driver_that_takes_none_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = storage_services()["aws"]
+    without = rows["gp3"].model_copy(update={"snapshots": False})
+    monkeypatch.setitem(rows, "gp3", without)  # pyright: ignore[reportArgumentType] - a table is read-only
+    (problem,) = errors(with_snapshots())
+    assert problem.startswith(
+        f"{PLACE}: {NIGHTLY} is set, but ebs.csi.aws.com, the driver of EBS gp3, takes no VolumeSnapshots;"
+    )
+
+
+def test_members_can_list_snapshots_and_not_delete_them() -> None:
+    def verbs(sections: Data, role: str) -> set[str]:
+        found = (
+            rule for rule in rules(Environment(load(Source(sections))), role) if "volumesnapshots" in rule.resources
+        )
+        return {verb for rule in found for verb in rule.verbs}
+
+    for role in ("viewer", "researcher", "lead", "auditor"):
+        assert verbs(with_snapshots(), role) == {"get", "list", "watch"}
+        assert verbs(stack(), role) == set()
+
+
+def test_the_report_has_schedule_and_number_of_snapshots() -> None:
+    (access,) = outlook(load(Source(with_snapshots()))).data
+    assert access.snapshots == "0 3 * * * UTC, 7 kept"

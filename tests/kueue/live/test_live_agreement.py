@@ -133,7 +133,7 @@ def results(played: Results) -> list[Compared]:
     return played.compared
 
 
-def test_preview_foresees_effects_of_changed_queues(played: Results) -> None:
+def test_a_preview_foresees_preemptions_by_a_change(played: Results) -> None:
     assert [one for one in played.others if one.agrees is False] == []
     assert len(played.changes) > len(played.others)
 
@@ -143,7 +143,7 @@ def test_the_simulation_agrees_with_kueue_in_every_step(results: list[Compared])
     assert len([one for one in results if one.counted]) >= len(results) - 1
 
 
-def test_only_named_preemptors_preempt_a_borrower(results: list[Compared]) -> None:
+def test_only_the_named_queues_preempt_a_borrower(results: list[Compared]) -> None:
     done: dict[str, bool] = {}
     named: dict[str, bool] = {}
     for one in results:

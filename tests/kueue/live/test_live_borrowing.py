@@ -91,7 +91,7 @@ def scarce(cluster: Cluster) -> Generator[None]:
     cluster.patch(Reference(KUEUE, "Cohort", "org"), {"spec": {"resourceGroups": before}})
 
 
-def test_a_member_reads_who_can_preempt_then_who_did_and_after_how_long(researcher: Researcher) -> None:
+def test_members_read_who_can_preempt_and_who_did(researcher: Researcher) -> None:
     cluster, file = researcher.cluster, researcher.kubeconfig
     told = partial(asked, file, "why", f"{BORROWER}/long")
     line = f"queue {BORROWER} borrows 8 of its 8 a100 nvidia.com/gpu; "
@@ -112,7 +112,7 @@ def test_a_member_reads_who_can_preempt_then_who_did_and_after_how_long(research
             cluster.delete(Reference.of(one), wait=60)
 
 
-def test_a_member_reads_which_guaranteed_gpus_are_on_a_broken_node(researcher: Researcher) -> None:
+def test_members_read_guaranteed_gpus_on_broken_nodes(researcher: Researcher) -> None:
     names = (text_at(one, "metadata", "name") for one in researcher.cluster.list("v1", "Node"))
     node = Reference("v1", "Node", next(name for name in names if name.startswith("a100-")))
     researcher.cluster.patch(node, {"spec": {"unschedulable": True}})

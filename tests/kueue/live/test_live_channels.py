@@ -155,7 +155,7 @@ def test_each_pod_of_a_declared_job_gets_a_channel_in_one_rack(running: Running,
     assert maps_at(container, "resources", "claims") == [{"name": "channel"}]
 
 
-def test_the_namespaces_quota_counts_the_gpus_and_not_the_channels(running: Running) -> None:
+def test_the_namespace_quota_counts_gpus_and_no_channels(running: Running) -> None:
     for name in ("plain", "torch"):
         running.racks(name)
     read = partial(running.cluster.get, "v1", "ResourceQuota", "budget", TEAM)
@@ -201,10 +201,7 @@ def own_job(running: Running, name: str, template: str) -> Any:
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": name, "namespace": TEAM, "labels": labels},
-        "spec": {
-            "suspend": True,
-            "template": {"metadata": {"annotations": own}, "spec": spec},
-        },
+        "spec": {"suspend": True, "template": {"metadata": {"annotations": own}, "spec": spec}},
     }
 
 
@@ -222,9 +219,7 @@ def test_kueue_admits_no_claim_of_gpus(running: Running) -> None:
         "kind": "ResourceClaimTemplate",
         "metadata": {"name": "gpus", "namespace": TEAM},
         "spec": {
-            "spec": {
-                "devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]},
-            }
+            "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}}
         },
     }
     running.cluster.apply(gpus)

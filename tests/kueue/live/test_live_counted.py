@@ -212,7 +212,7 @@ def uncompleted(boss: Researcher) -> Iterator[Researcher]:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in AROUND if kind not in IN_RAY])
-def test_what_is_not_completed_and_would_not_be_counted_is_refused(uncompleted: Researcher, kind: str) -> None:
+def test_uncounted_limits_are_refused_without_defaults(uncompleted: Researcher, kind: str) -> None:
     for form in ["limits"] if kind == "TrainJob" else ["limits", "init", "sidecar"]:
         attempt = written(INTEGRATED[kind], form)
         attempt["metadata"] |= {"namespace": TEAM, "name": f"un-{attempt['metadata']['name']}"}

@@ -96,7 +96,7 @@ def served(queueing: Queueing) -> Iterator[Served]:
         yield Served(queueing.cluster, plan(load(Source(SECTIONS))), objects)
 
 
-def test_the_autoscaler_brings_its_groups_and_kueue_admits_each_as_a_whole(served: Served) -> None:
+def test_kueue_admits_each_group_as_a_whole(served: Served) -> None:
     served.run("0", "1")
     workloads = served.workloads()
     assert len(workloads) == 2
@@ -138,7 +138,7 @@ def test_only_leaders_answer_requests(served: Served) -> None:
     assert [text_at(pod, "metadata", "name") for pod in served.pods(LEADERS)] == ["chat-0", "chat-1"]
 
 
-def test_pods_of_a_group_find_their_leader_by_the_groups_own_service(served: Served) -> None:
+def test_pods_find_their_leader_by_the_service_of_the_group(served: Served) -> None:
     served.run("0", "1")
     for pod in served.pods():
         (container,) = maps_at(pod, "spec", "containers")
@@ -152,7 +152,7 @@ def test_pods_of_a_group_find_their_leader_by_the_groups_own_service(served: Ser
     assert workers == {"chat-0-1", "chat-1-1"}
 
 
-def test_a_group_for_which_half_the_quota_is_free_waits_with_all_of_its_pods(served: Served) -> None:
+def test_a_group_waits_until_all_its_quota_is_free(served: Served) -> None:
     served.run("0", "1")
     served.cluster.apply(served.objects["Job"])
     try:
@@ -191,9 +191,7 @@ def _why(served: Served, asked: Manifest | None = None) -> str:
 
 
 @pytest.mark.parametrize(("before", "after"), [(5, 2), (2, 3)], ids=["while it waits", "while it runs"])
-def test_why_says_that_kueue_does_not_follow_the_scale_of_a_stateful_set(
-    served: Served, before: int, after: int
-) -> None:
+def test_why_explains_scaled_stateful_sets(served: Served, before: int, after: int) -> None:
     """Whether Kueue ends the Workload as OutOfSync or not. Of a LeaderWorkerSet it follows the number, as above."""
     served.run("0", "1")
     gpus, name = {"nvidia.com/gpu": "4"}, f"from-{before}"
@@ -221,7 +219,7 @@ def test_why_says_that_kueue_does_not_follow_the_scale_of_a_stateful_set(
         served.cluster.wait_for(lambda: not served.pods(f"app={name}"), timeout=PATIENCE, what="the end of its pods")
 
 
-def test_a_new_image_is_rolled_out_group_by_group_under_the_same_admission(served: Served) -> None:
+def test_a_new_image_rolls_out_under_the_same_admission(served: Served) -> None:
     served.run("0", "1")
     admitted = {text_at(one, "metadata", "uid") for one in served.workloads()}
     newer = _changed(served, "image", "registry.example.com/serve:2.0")

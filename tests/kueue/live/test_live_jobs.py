@@ -1,4 +1,4 @@
-"""The commands about jobs by name, with the rights of a researcher of the stack `local`."""
+"""Commands about jobs by name: list, measure, read, cancel, create again and evict."""
 
 import json
 import os
@@ -23,7 +23,8 @@ from gpu_tenancy.model.spec.people import Person
 
 pytestmark = pytest.mark.platform
 SAMPLES: Final[list[Any]] = yaml.safe_load(Path(__file__).with_name("submitted.yaml").read_text(encoding="utf-8"))
-OF: Final = (
+
+REQUEUED: Final = (
     "Kueue, partial admission",
     "Kubernetes, an indexed Job, with GPUs under limits only",
     "NVIDIA, a Job that tolerates another value of the taint",
@@ -35,7 +36,7 @@ NO_KUBELET: Final = (
     'error: Internal error occurred: error sending request: Post "https://:10250/exec/ml-research/pair/node?command='
     'nvidia-smi": dial tcp :10250: connect: connection refused'
 )
-JOBS: Final = [sample for sample in SAMPLES if sample["of"] in OF]
+JOBS: Final = [sample for sample in SAMPLES if sample["of"] in REQUEUED]
 
 
 def tenancy(researcher: Researcher, *words: object, kubeconfig: Path | None = None) -> Result:
@@ -57,7 +58,7 @@ def pair(researcher: Researcher) -> Iterator[Any]:
         researcher.end(made)
 
 
-def test_a_job_is_listed_with_its_pods_and_what_they_use_and_is_cancelled(
+def test_a_job_is_listed_measured_and_cancelled(
     researcher: Researcher,
     pair: Any,  # noqa: ARG001 - it runs
 ) -> None:
@@ -129,7 +130,7 @@ def test_what_gpus_do_is_asked_in_the_pods(
     assert (without.exit_code, "kubectl not found" in without.stderr) == (1, True)
 
 
-def test_logs_of_all_pods_have_their_numbers_and_are_followed_to_the_end(
+def test_logs_of_all_pods_are_numbered_and_followed(
     researcher: Researcher,
     pair: Any,  # noqa: ARG001 - it runs
     queueing: Queueing,

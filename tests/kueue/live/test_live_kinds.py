@@ -109,8 +109,6 @@ def test_fit_counts_what_kueue_counts(
     assert len(pods) == len(load(Source(SECTIONS)).teams["a"].training[name].pods_by_role)
 
 
-def test_an_elastic_job_can_be_admitted_with_its_least_number_of_pods(
-    workloads: dict[str, tuple[Manifest, Manifest]],
-) -> None:
+def test_elastic_jobs_can_be_admitted_with_min_pods(workloads: dict[str, tuple[Manifest, Manifest]]) -> None:
     (pods,) = maps_at(workloads["elastic"][1], "spec", "podSets")
     assert (int_at(pods, "count"), int_at(pods, "minCount")) == (4, 2)

@@ -52,10 +52,7 @@ def stacks() -> dict[str, Data]:
     worker = {**shared, "pools": pools, "teams": teams, "multikueue": {"manager": "hub"}}
     named = [{"name": name, "stack": name, "secret": f"{name}-kubeconfig"} for name in WORKERS]
     jobs = {"nightly": job(gpus=8, workers=2), "finetune": job(framework="pytorch", gpus=8, workers=2)}
-    hub = {
-        "teams": {"ml": {"training": jobs}},
-        "multikueue": {"workers": named, "workerLostTimeout": "5s"},
-    }
+    hub = {"teams": {"ml": {"training": jobs}}, "multikueue": {"workers": named, "workerLostTimeout": "5s"}}
     sections = {**dict.fromkeys(WORKERS, worker), "hub": hub}
     return {name: {"cluster": dict(EXISTING), **one} for name, one in sections.items()}
 
@@ -154,7 +151,7 @@ def runs_in(cluster: Cluster, name: str) -> bool:
     return sum(text_at(pod, "status", "phase") == "Running" for pod in own) == 2
 
 
-def test_the_manager_may_create_jobs_in_the_namespaces_of_teams_only(made: Clusters, tmp_path: Path) -> None:
+def test_managers_create_jobs_in_namespaces_of_teams_only(made: Clusters, tmp_path: Path) -> None:
     file = tmp_path / "west"
     assert run(made, "west", "--out", file) == ""
     assert file.stat().st_mode & 0o777 == 0o600
@@ -173,7 +170,7 @@ def test_the_manager_may_create_jobs_in_the_namespaces_of_teams_only(made: Clust
         guest.list("v1", "Secret", namespace="ml")
 
 
-def test_each_job_runs_in_one_worker_and_a_lost_worker_gives_its_job_to_the_other(made: Clusters) -> None:
+def test_jobs_of_a_lost_worker_run_in_the_other(made: Clusters) -> None:
     manager = made.manager
     for name in WORKERS:
         written = run(made, name, "--manager-kubeconfig", made.platforms["hub"].kubeconfig)

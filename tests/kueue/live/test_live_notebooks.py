@@ -35,7 +35,6 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no `kubectl` on the PATH"),
 ]
 LONG_AGO: Final = "2026-01-01T00:00:00Z"
-STOPPER: Final = Person("serviceaccount", f"{NOTEBOOK_STOPS}/stop")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -73,9 +72,7 @@ def lab(researcher: Researcher) -> Iterator[Manifest]:
         researcher.cluster.delete(Reference.of(claim))
 
 
-def test_a_notebook_runs_in_the_queue_stops_and_starts_again_with_its_home(
-    researcher: Researcher, lab: Manifest
-) -> None:
+def test_a_notebook_stops_and_starts_with_its_home(researcher: Researcher, lab: Manifest) -> None:
     spec: Any = lab["spec"]
     assert spec["nodeName"].startswith("a100-")
     assert (spec["priorityClassName"], spec["serviceAccountName"]) == ("ml-high", "workload")
@@ -100,9 +97,7 @@ def claims_of(pod: Any) -> list[str]:
     ]
 
 
-def test_what_is_idle_or_ran_too_long_is_stopped_with_the_rights_of_the_job_alone(
-    researcher: Researcher, lab: Manifest, tmp_path: Path
-) -> None:
+def test_idle_and_old_notebooks_are_stopped(researcher: Researcher, lab: Manifest, tmp_path: Path) -> None:
     run = Stops(researcher, tmp_path)
     assert run() == ""  # it is ready
     state(researcher, lab, ready=False, running="2100-01-01T00:00:00Z")
@@ -180,7 +175,7 @@ def test_pod_security_admits_its_pod(researcher: Researcher, level: str) -> None
         researcher.cluster.delete(Reference.of(space), wait=0)
 
 
-def test_opening_reads_the_token_forwards_the_port_or_says_why_it_cannot(
+def test_open_reads_the_token_and_forwards_the_port(
     researcher: Researcher, lab: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing runs in pods of simulated nodes, so the real kubectl finds no token there; another one answers for it."""
@@ -234,7 +229,7 @@ def hosted(researcher: Researcher) -> Iterator[None]:
             researcher.cluster.delete(Reference.of(manifest))
 
 
-def test_a_notebook_with_a_host_is_behind_its_service_and_opens_without_a_forwarded_port(
+def test_notebooks_with_a_host_open_at_the_host(
     researcher: Researcher,
     hosted: None,  # noqa: ARG001 - before the notebook
     lab: Manifest,

@@ -100,7 +100,7 @@ def test_servers_have_none(bounded: Researcher) -> None:
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no `kubectl` on the PATH")
-def test_a_plain_job_runs_at_most_as_long_and_pulls_as_the_team_does(bounded: Researcher) -> None:
+def test_plain_jobs_have_deadline_and_secrets_of_the_team(bounded: Researcher) -> None:
     place = ("kubectl", "--kubeconfig", str(bounded.kubeconfig), "-n", TEAM)
     subprocess.run([*place, "create", "job", "by-hand", f"--image={IMAGE}"], check=True, capture_output=True)
     made: Manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "by-hand", "namespace": TEAM}}
@@ -114,7 +114,7 @@ def test_a_plain_job_runs_at_most_as_long_and_pulls_as_the_team_does(bounded: Re
         bounded.end(made)
 
 
-def test_a_kind_without_a_field_of_its_own_is_stopped_by_kueue_and_says_why(bounded: Researcher) -> None:
+def test_kueue_stops_kinds_without_a_deadline_field(bounded: Researcher) -> None:
     short: Any = written("JobSet")
     short["metadata"]["labels"] = {LABEL: "2"}
     made = bounded.own.create(short)

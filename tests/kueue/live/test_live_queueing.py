@@ -1,24 +1,37 @@
-"""The platform of these tests: Kueue's manager decides there, with the configuration of a stack."""
+"""Kueue's manager with the configuration of a stack: quota, past usage, and holds of queues and flavors."""
 
-from collections.abc import Iterator
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import yaml
-from builders import stack
+from builders import Data, pool, stack, team
 from queueing import QUEUES, Queueing
+from repository import ROOT
+from typer.testing import CliRunner, Result
 
+from gpu_tenancy.base.amounts import amounts
 from gpu_tenancy.base.json import Json, at, text_at
-from gpu_tenancy.kube.client import Manifest
+from gpu_tenancy.cli.main import app
+from gpu_tenancy.cluster.holds import Hold
+from gpu_tenancy.embedded.certificates import write_account_config
+from gpu_tenancy.engine.objects import kubernetes_objects
+from gpu_tenancy.engine.render import render
+from gpu_tenancy.kube.client import Cluster, Manifest
+from gpu_tenancy.kube.errors import ApiError
 from gpu_tenancy.kube.references import Reference
 from gpu_tenancy.kube.waiting import condition, is_true
+from gpu_tenancy.maintenance.hold_end import ending
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.operators.kueue import TEAM_LABEL
-from gpu_tenancy.model.source import Source
+from gpu_tenancy.model.source import Source, to_config
 
-KUEUE = "kueue.x-k8s.io/v1beta2"
-NAME = "test-queueing"
+KUEUE: Final = "kueue.x-k8s.io/v1beta2"
+NAME: Final = "test-queueing"
 
 
 def kueue_object(kind: str, namespace: str = "", **spec: Json) -> Manifest:
@@ -46,9 +59,7 @@ def queue(queueing: Queueing) -> Iterator[None]:
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAME, "labels": labels}},
         kueue_object("ResourceFlavor"),
         kueue_object(
-            "ClusterQueue",
-            namespaceSelector={},
-            resourceGroups=[{"coveredResources": ["cpu"], "flavors": quota}],
+            "ClusterQueue", namespaceSelector={}, resourceGroups=[{"coveredResources": ["cpu"], "flavors": quota}]
         ),
         kueue_object("LocalQueue", NAME, clusterQueue=NAME),
     ]
@@ -109,3 +120,276 @@ def converted(queueing: Queueing) -> dict[str, Json]:
         for one in found
         if at(one, "spec", "conversion", "strategy") == "Webhook"
     }
+
+
+# Past usage of two teams that share a queue.
+
+APPLIED: Final = (
+    "Namespace",
+    "PriorityClass",
+    "WorkloadPriorityClass",
+    "ResourceFlavor",
+    "Cohort",
+    "ClusterQueue",
+    "LocalQueue",
+)
+PATIENCE: Final = 60
+HEAVY, LIGHT = "heavy", "light"
+USAGE: Data = {"usage": {"halfLife": "10m", "sampling": "1s"}}
+
+
+def sections(fairness: Any) -> Data:
+    """A queue of two CPUs, which both teams use."""
+    quota = {"cpu": {"cpu": {"guaranteed": 2, "limit": 2}, "memory": {"guaranteed": "8Gi", "limit": "8Gi"}}}
+    second = {"usageWeight": 1.5} if fairness is USAGE else {}
+    return stack(
+        pools={"cpu": pool("m7i.8xlarge", 1, labels={"node-type": "cpu"})},
+        priorities={"ml-high": 1000},
+        teams={HEAVY: team(quota=quota), LIGHT: team(queue=HEAVY, **second)},
+        fairness=fairness,
+    )
+
+
+@pytest.fixture(params=[USAGE, "hierarchical"], ids=["by usage", "by priority"])
+def next_team(queueing: Queueing, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The stack's objects on the platform; the team that is expected to be next."""
+    declared = Source(sections(request.param))
+    queueing.run(load(declared))
+    rendered = render(ROOT, project="gpu-tenancy", stack="usage", config=to_config(declared))
+    made = kubernetes_objects(rendered)
+    objects = [item.manifest for kind in APPLIED for item in made if item.kind == kind]
+    for manifest in objects:
+        queueing.cluster.apply(manifest)
+    yield LIGHT if request.param is USAGE else HEAVY
+    for manifest in reversed(objects):
+        queueing.cluster.delete(Reference.of(manifest))
+
+
+def usage_job(team_name: str, name: str, priority: str | None = None) -> Manifest:
+    """A job that uses the whole queue."""
+    requests: Json = {"cpu": "2", "memory": "1Gi"}
+    container: Json = {"name": "main", "image": "example.com/job:1", "resources": {"requests": requests}}
+    labels: dict[str, Json] = {"kueue.x-k8s.io/queue-name": team_name}
+    if priority:
+        labels["kueue.x-k8s.io/priority-class"] = priority
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": team_name, "labels": labels},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
+    }
+
+
+def is_admitted(cluster: Cluster, team_name: str, name: str) -> bool | None:
+    """Of a job; None before Kueue knows it."""
+    found = cluster.list(KUEUE, "Workload", namespace=team_name)
+    workload = next((one for one in found if text_at(one, "metadata", "name").startswith(f"job-{name}-")), None)
+    return None if workload is None else is_true(workload, "Admitted")
+
+
+def test_the_team_that_used_less_is_next(queueing: Queueing, next_team: str) -> None:
+    cluster = queueing.cluster
+    cluster.create(usage_job(HEAVY, "used", "ml-high"))
+    cluster.wait_for(lambda: is_admitted(cluster, HEAVY, "used"), timeout=PATIENCE, what="the first job")
+    for team_name, priority in ((HEAVY, "ml-high"), (LIGHT, None)):
+        cluster.create(usage_job(team_name, "next", priority))
+        cluster.wait_for(
+            lambda of=team_name: is_admitted(cluster, of, "next") is False, timeout=PATIENCE, what="a pending job"
+        )
+    if next_team == LIGHT:
+        # Kueue writes a measure and only then puts its queue in order, so the first has counted once a second is there.
+        first = cluster.wait_for(
+            lambda: measured(cluster) or None, timeout=PATIENCE, what="Kueue's measure of past usage"
+        )
+        cluster.wait_for(lambda: measured(cluster) > first, timeout=PATIENCE, what="a second measure of past usage")
+    cluster.delete(Reference("batch/v1", "Job", "used", HEAVY))
+    try:
+        following = cluster.wait_for(
+            lambda: [name for name in (HEAVY, LIGHT) if is_admitted(cluster, name, "next")] or None,
+            timeout=PATIENCE,
+            what="the next",
+        )
+        assert following == [next_team]
+    finally:
+        for name in (HEAVY, LIGHT):
+            cluster.delete(Reference("batch/v1", "Job", "next", name))
+
+
+def measured(cluster: Cluster) -> int:
+    """CPU that the first team's LocalQueue consumed over time, as Kueue tells; the first sample can be of no time."""
+    found: Any = cluster.get(KUEUE, "LocalQueue", HEAVY, HEAVY) or {}
+    status = found.get("status", {}).get("fairSharing", {}).get("admissionFairSharingStatus", {})
+    return amounts(status.get("consumedResources")).get("cpu", 0)
+
+
+# Holds.
+
+TEAM: Final = "test-holding"
+FLAVOR: Final = "test-held"
+TAINT: Final[dict[str, Json]] = {"key": "example.com/gpu", "value": "present", "effect": "NoSchedule"}
+
+
+def held_object(kind: str, name: str, namespace: str = "", **spec: Json) -> Manifest:
+    metadata: Json = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": KUEUE, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+@pytest.fixture
+def held(queueing: Queueing) -> Iterator[Queueing]:
+    """A team with three CPUs, a running job of two CPUs and a pending one."""
+    quota: Json = [{"name": FLAVOR, "resources": [{"name": "cpu", "nominalQuota": 3}]}]
+    groups: Json = [{"coveredResources": ["cpu"], "flavors": quota}]
+    objects: tuple[Manifest, ...] = (
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM, "labels": {TEAM_LABEL[0]: TEAM_LABEL[1]}}},
+        held_object("ResourceFlavor", FLAVOR, nodeTaints=[TAINT]),
+        held_object("ClusterQueue", TEAM, namespaceSelector={}, resourceGroups=groups),
+        held_object("LocalQueue", TEAM, TEAM, clusterQueue=TEAM),
+    )
+    for item in objects:
+        queueing.cluster.apply(item)
+    for name in ("runs", "waits"):
+        queueing.cluster.create(held_job(name))
+        queueing.cluster.wait_for(lambda name=name: held_workload(queueing, name), what=f"the Workload of {name}")
+        if name == "runs":
+            admitted(queueing, name)
+    yield queueing
+    for name in ("runs", "waits"):
+        queueing.cluster.delete(Reference("batch/v1", "Job", name, TEAM))
+    for kind, name in (("LocalQueue", TEAM), ("ClusterQueue", TEAM), ("ResourceFlavor", FLAVOR)):
+        queueing.cluster.delete(Reference(KUEUE, kind, name, TEAM if kind == "LocalQueue" else ""))
+
+
+def held_job(name: str) -> Manifest:
+    container: Json = {"name": "main", "image": "example.com/job:1", "resources": {"requests": {"cpu": "2"}}}
+    tolerations: Json = [{"key": TAINT["key"], "operator": "Exists"}]
+    pod: Json = {"restartPolicy": "Never", "containers": [container], "tolerations": tolerations}
+    metadata: Json = {"name": name, "namespace": TEAM, "labels": {"kueue.x-k8s.io/queue-name": TEAM}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": {"spec": pod}}}
+
+
+def held_workload(queueing: Queueing, name: str) -> Any:
+    found = queueing.cluster.list(KUEUE, "Workload", namespace=TEAM)
+    return next((one for one in found if text_at(one, "metadata", "name").startswith(f"job-{name}-")), None)
+
+
+def _pods(queueing: Queueing, job: str) -> tuple[Manifest, ...]:
+    return queueing.cluster.list("v1", "Pod", namespace="kueue-system", labels=f"batch.kubernetes.io/job-name={job}")
+
+
+def admitted(queueing: Queueing, *names: str) -> None:
+    """Waits until one of them is: of two that were created in one second, Kueue admits either."""
+
+    def one() -> bool:
+        found = [held_workload(queueing, name) for name in names]
+        return any(is_true(live, "Admitted") for live in found if live)
+
+    queueing.cluster.wait_for(one, what=f"{' or '.join(names)} to be admitted")
+
+
+def tenancy(queueing: Queueing, *words: str, exit_code: int = 0) -> Result:
+    kubeconfig = ("--kubeconfig", str(queueing.platform.kubeconfig))
+    done = CliRunner(env={"COLUMNS": "240"}).invoke(app, [*words, *kubeconfig])
+    assert done.exit_code == exit_code, done.output
+    return done
+
+
+def live(queueing: Queueing, kind: str, name: str) -> Manifest:
+    found = queueing.cluster.get(KUEUE, kind, name)
+    assert found
+    return found
+
+
+def test_a_held_team_admits_nothing_until_it_is_released(held: Queueing) -> None:
+    asked = tenancy(held, "cluster", "hold", TEAM, "--until", "4h", "--dry-run").stdout
+    assert f"pending, not admitted while it is held: 1 workload, 1 pod, 2 CPUs: {TEAM}/waits (2 CPUs)" in asked
+    assert at(live(held, "ClusterQueue", TEAM), "spec", "stopPolicy") == "None"
+    tenancy(held, "cluster", "hold", TEAM, "--yes")
+    held.cluster.delete(Reference("batch/v1", "Job", "runs", TEAM))
+    assert "is held by" in tenancy(held, "why", f"{TEAM}/waits").stdout
+    assert f"ClusterQueue {TEAM} is held by" in tenancy(held, "usage", TEAM).stdout
+    assert not is_true(held_workload(held, "waits"), "Admitted")  # Three CPUs are free.
+    tenancy(held, "cluster", "release", TEAM)
+    admitted(held, "waits")
+    assert at(live(held, "ClusterQueue", TEAM), "spec", "stopPolicy") == "None"
+
+
+def test_a_drained_team_ends_what_runs_and_starts_it_again(held: Queueing) -> None:
+    tenancy(held, "cluster", "hold", TEAM, "--drain", "--yes")
+    held.cluster.wait_for(lambda: not is_true(held_workload(held, "runs"), "QuotaReserved"), what="the eviction")
+    tenancy(held, "cluster", "release", TEAM)
+    admitted(held, "runs", "waits")
+
+
+def as_its_account(team: Queueing, pod: Any) -> Cluster:
+    """A client with the token of the CronJob's ServiceAccount, and nothing else."""
+    token = team.cluster.token("kueue-system", pod["serviceAccountName"], seconds=600)
+    return Cluster(write_account_config(team.platform.places, "ends-a-hold", token))
+
+
+def by_kubectl(team: Queueing, pod: Any) -> None:
+    """Runs the containers of the pod in their order, each with its own arguments."""
+    with as_its_account(team, pod):
+        kubeconfig = str(team.platform.places.client_config("ends-a-hold"))
+    for container in (*pod["initContainers"], *pod["containers"]):
+        done = subprocess.run(
+            ["kubectl", "--kubeconfig", kubeconfig, *container["args"]], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def by_requests(team: Queueing, pod: Any) -> None:
+    """Sends what kubectl sends."""
+    patch = pod["initContainers"][0]["args"][-1]
+    _, kind, name, _ = pod["containers"][0]["args"]
+    with as_its_account(team, pod) as own:
+        own.amend(Reference(KUEUE, "ResourceFlavor", FLAVOR), json.loads(patch.removeprefix("--patch=")))
+        assert kind == "clusterrolebinding"
+        own.delete(Reference("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", name), wait=0)
+
+
+NO_KUBECTL = pytest.mark.skipif(not shutil.which("kubectl"), reason="there is no kubectl on the PATH")
+
+
+@pytest.mark.parametrize("end", [pytest.param(by_kubectl, marks=NO_KUBECTL), by_requests])
+def test_a_drained_flavor_is_used_again_when_its_end_comes(
+    held: Queueing, end: Callable[[Queueing, Any], None]
+) -> None:
+    done = tenancy(held, "cluster", "hold", FLAVOR, "--drain", "--until", "4h", "--yes")
+    assert f"running, evicted and pending again: 1 workload, 1 pod, 2 CPUs: {TEAM}/runs (2 CPUs)" in done.stdout
+    flavor = live(held, "ResourceFlavor", FLAVOR)
+    hold = Hold.of(flavor)
+    assert hold
+    assert not is_true(held_workload(held, "runs"), "QuotaReserved")
+    assert at(held_workload(held, "runs"), "spec", "active") is True
+    assert f"flavor {FLAVOR} is held by" in tenancy(held, "why", f"{TEAM}/runs").stdout
+    binding, *owned = ending(hold, "kueue-system")
+    assert all(held.cluster.exists(*Reference.of(item)) for item in (binding, *owned))
+    cron: Any = held.cluster.get(*Reference.of(owned[-1]))
+    template = cron["spec"]["jobTemplate"]
+    metadata: Json = {"name": "ends-a-hold", "namespace": "kueue-system"}
+    started: Manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": template["spec"]}
+    held.cluster.create(started)  # What the CronJob does at its minute: its pod is created, and not run here.
+    held.cluster.wait_for(lambda: _pods(held, "ends-a-hold"), what="the pod that ends the hold")
+    held.cluster.delete(Reference.of(started), foreground=True)
+    pod = template["spec"]["template"]["spec"]
+    with as_its_account(held, pod) as own:
+        for refused in (
+            lambda: own.list(KUEUE, "ResourceFlavor"),
+            lambda: own.delete(Reference(KUEUE, "ClusterQueue", TEAM)),
+        ):
+            with pytest.raises(ApiError, match=r"cannot (list|delete) resource"):
+                refused()
+    end(held, pod)
+    admitted(held, "runs", "waits")
+    assert at(live(held, "ResourceFlavor", FLAVOR), "spec", "nodeTaints") == [TAINT]
+    assert tenancy(held, "cluster", "release").stdout == "nothing is held\n"
+    for item in (binding, *owned):
+        held.cluster.wait_gone(Reference.of(item))
+
+
+def test_a_deployment_leaves_a_held_flavor_as_it_is(held: Queueing) -> None:
+    tenancy(held, "cluster", "hold", FLAVOR, "--yes")
+    with pytest.raises(Exception, match="gpu-tenancy-hold"):
+        held.cluster.apply(held_object("ResourceFlavor", FLAVOR, nodeTaints=[TAINT]))
+    tenancy(held, "cluster", "release", FLAVOR)
+    held.cluster.apply(held_object("ResourceFlavor", FLAVOR, nodeTaints=[TAINT]))

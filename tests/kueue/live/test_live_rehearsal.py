@@ -83,7 +83,7 @@ def test_guarantee_and_limit_are_checked_and_no_object_is_left(elastic: Elastic)
             elastic.cluster.wait_gone(Reference.of(item))
 
 
-def test_guarantees_are_checked_while_queues_are_held(elastic: Elastic) -> None:
+def test_guarantees_are_checked_during_holds(elastic: Elastic) -> None:
     names = (*list(elastic.tree.queue_owners)[:2], *elastic.tree.flavors)
     held: list[tuple[holding.Subject, Hold]] = []
     try:

@@ -28,10 +28,7 @@ SECTIONS: Final[Data] = stack(
     guards="deny",
     pools={"h100": pool(nodes=4)},
     teams={
-        TEAM: team(
-            gpus={"h100": {"guaranteed": 32}},
-            serving={"chat": server(gpus=8, replicas={"min": 3, "max": 4})},
-        )
+        TEAM: team(gpus={"h100": {"guaranteed": 32}}, serving={"chat": server(gpus=8, replicas={"min": 3, "max": 4})})
     },
 )
 """Quota for four replicas with a node each."""

@@ -1,4 +1,4 @@
-"""What a researcher of the stack `local` submits as upstream's examples have it; tests/docs runs those of the docs."""
+"""What a researcher of the stack `local` submits: samples, jobs by one line, and jobs that follow others."""
 
 import json
 from collections.abc import Iterator
@@ -29,9 +29,7 @@ SAMPLES: Final[list[Any]] = yaml.safe_load(Path(__file__).with_name("submitted.y
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=[sample["of"] for sample in SAMPLES])
-def test_what_upstreams_examples_submit_runs_or_is_refused_with_what_to_write(
-    researcher: Researcher, sample: Any
-) -> None:
+def test_examples_of_upstream_run_or_are_refused_with_a_fix(researcher: Researcher, sample: Any) -> None:
     name = sample["object"]["metadata"]["name"]
     if "refused" in sample:
         with pytest.raises(ApiError) as refused:
@@ -48,13 +46,13 @@ def test_what_upstreams_examples_submit_runs_or_is_refused_with_what_to_write(
 @pytest.mark.parametrize(("framework", "pods"), [("job", 2), ("pytorch", 2), ("jax", 2), ("ray", 2), ("job", 1)])
 def test_one_line_submits_a_job_that_runs_and_is_listed(researcher: Researcher, framework: str, pods: int) -> None:
     words = ("--image", "registry.example.com/ml/train:3.0.1", "--gpus", "4", "--nodes", pods, "--framework", framework)
-    done = tenancy(researcher, "submit", "--name", "by-word", *words, "--", "python", "train.py")
+    done = command(researcher, "submit", "--name", "by-word", *words, "--", "python", "train.py")
     assert done.exit_code == 0, done.output
     kind = {"job": "Job", "ray": "RayJob"}.get(framework, "TrainJob")
     made: Manifest = {"apiVersion": api_of(kind), "kind": kind, "metadata": {"name": "by-word", "namespace": TEAM}}
     try:
         _of_the_team(researcher.running("by-word", pods + (framework == "ray")), _priority(made, None))
-        (listed,) = json.loads(tenancy(researcher, "queue", TEAM, "-o", "json").stdout)["jobs"]
+        (listed,) = json.loads(command(researcher, "queue", TEAM, "-o", "json").stdout)["jobs"]
         shown = {key: listed[key] for key in ("name", "kind", "state", "flavors", "user")}
         assert shown == {"name": "by-word", "kind": kind, "state": "admitted", "flavors": ["a100"], "user": "rita"}
         assert listed["requests"]["nvidia.com/gpu"] == 4 * pods
@@ -66,7 +64,7 @@ def test_one_line_submits_a_job_that_runs_and_is_listed(researcher: Researcher, 
 def test_code_of_a_folder_comes_with_the_pods(researcher: Researcher, framework: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print('step 1')", encoding="utf-8")
     words = ("--name", "with-code", "--image", "registry.example.com/ml/train:3.0.1", "--gpus", "4", "--code", tmp_path)
-    done = tenancy(researcher, "submit", *words, "--framework", framework, "--", "python", "train.py")
+    done = command(researcher, "submit", *words, "--framework", framework, "--", "python", "train.py")
     assert done.exit_code == 0, done.output
     kind = "Job" if framework == "job" else "TrainJob"
     made: Manifest = {"apiVersion": api_of(kind), "kind": kind, "metadata": {"name": "with-code", "namespace": TEAM}}
@@ -83,11 +81,9 @@ def test_code_of_a_folder_comes_with_the_pods(researcher: Researcher, framework:
 
 @pytest.mark.usefixtures("restricted")
 @pytest.mark.parametrize(("framework", "pods"), [("job", 2), ("pytorch", 2), ("ray", 2)])
-def test_a_namespace_that_rejects_root_admits_what_one_line_submits(
-    researcher: Researcher, framework: str, pods: int
-) -> None:
+def test_a_restricted_namespace_admits_submitted_jobs(researcher: Researcher, framework: str, pods: int) -> None:
     words = ("--image", "registry.example.com/ml/train:3.0.1", "--gpus", "4", "--nodes", pods, "--framework", framework)
-    done = tenancy(researcher, "submit", "--name", "rootless", *words, "--", "python", "train.py")
+    done = command(researcher, "submit", "--name", "rootless", *words, "--", "python", "train.py")
     assert done.exit_code == 0, done.output
     kind = {"job": "Job", "ray": "RayJob"}.get(framework, "TrainJob")
     made: Manifest = {"apiVersion": api_of(kind), "kind": kind, "metadata": {"name": "rootless", "namespace": TEAM}}
@@ -111,13 +107,13 @@ def restricted(researcher: Researcher) -> Iterator[None]:
     researcher.cluster.patch(space, {"metadata": {"labels": {level: text_at(found, "metadata", "labels", level)}}})
 
 
-def test_a_schedule_makes_jobs_that_the_queue_admits_as_those_of_whom_submitted_it(researcher: Researcher) -> None:
+def test_scheduled_jobs_are_admitted_for_their_submitter(researcher: Researcher) -> None:
     words = ("--name", "nightly", "--image", "registry.example.com/ml/train:3.0.1", "--gpus", "1")
-    done = tenancy(researcher, "submit", *words, "--schedule", "0 2 * * *")
+    done = command(researcher, "submit", *words, "--schedule", "0 2 * * *")
     assert f"CronJob {TEAM}/nightly submitted" in done.stdout, done.output
     cron = Reference("batch/v1", "CronJob", "nightly", TEAM)
     try:
-        (listed,) = json.loads(tenancy(researcher, "jobs", TEAM, "-o", "json").stdout)
+        (listed,) = json.loads(command(researcher, "jobs", TEAM, "-o", "json").stdout)
         assert (listed["state"], listed["user"]) == ("at 0 2 * * *", "rita")
         researcher.own.patch(cron, {"spec": {"schedule": "* * * * *"}})
         (pod,) = researcher.cluster.wait_for(
@@ -126,20 +122,20 @@ def test_a_schedule_makes_jobs_that_the_queue_admits_as_those_of_whom_submitted_
             what="the pod of the first run",
         )
         _of_the_team([pod], "ml-high")
-        jobs = json.loads(tenancy(researcher, "queue", TEAM, "-o", "json").stdout)["jobs"]
+        jobs = json.loads(command(researcher, "queue", TEAM, "-o", "json").stdout)["jobs"]
         assert {(job["kind"], job["state"], job["user"]) for job in jobs} == {("Job", "admitted", "rita")}
     finally:
-        tenancy(researcher, "cancel", f"{TEAM}/nightly", "--yes")
+        command(researcher, "cancel", f"{TEAM}/nightly", "--yes")
         researcher.cluster.wait_for(lambda: not researcher.pods("nightly") or None, what="the end of its runs")
 
 
-def test_a_job_is_submitted_after_another_and_followed_to_its_end(researcher: Researcher, queueing: Queueing) -> None:
+def test_a_job_follows_another_and_is_followed(researcher: Researcher, queueing: Queueing) -> None:
     image = ("--image", "registry.example.com/ml/train:3.0.1")
     nodes = [f"a100-{number}" for number in range(4)]
-    assert tenancy(researcher, "submit", "--name", "first", *image).exit_code == 0
+    assert command(researcher, "submit", "--name", "first", *image).exit_code == 0
     second = ("submit", "--name", "second", *image, "--after", "first", "--follow")
     followed: list[Result] = []
-    reader = Thread(target=lambda: followed.append(tenancy(researcher, *second)))
+    reader = Thread(target=lambda: followed.append(command(researcher, *second)))
     with kubelet(queueing.platform, researcher.cluster, nodes):
         reader.start()
         for name in ("first", "second"):
@@ -152,20 +148,20 @@ def test_a_job_is_submitted_after_another_and_followed_to_its_end(researcher: Re
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines()[-3:] == [f"train of {text_at(pod, 'metadata', 'name')} starts", "step 1", "step 2"]
     assert done.stderr.splitlines()[-1] == "second: complete"
-    assert tenancy(researcher, "cancel", f"{TEAM}/first", f"{TEAM}/second", "-y").exit_code == 0
+    assert command(researcher, "cancel", f"{TEAM}/first", f"{TEAM}/second", "-y").exit_code == 0
 
 
 def test_one_line_does_not_submit_what_can_never_be_admitted(researcher: Researcher) -> None:
-    done = tenancy(researcher, "submit", "--name", "by-word", "--image", "i:1", "--gpus", "8", "--nodes", "400")
+    done = command(researcher, "submit", "--name", "by-word", "--image", "i:1", "--gpus", "8", "--nodes", "400")
     assert done.exit_code == 2, done.output
     assert "exceeds the limit" in done.stdout
     assert "not submitted, since it can never be admitted" in done.stderr
-    assert "no jobs" in tenancy(researcher, "queue", TEAM).stdout
+    assert "no jobs" in command(researcher, "queue", TEAM).stdout
 
 
 @pytest.mark.parametrize("framework", ["mpi", "deepspeed"])
-def test_what_a_researcher_may_not_describe_is_refused_with_the_way(researcher: Researcher, framework: str) -> None:
-    done = tenancy(researcher, "submit", "--name", "by-word", "--image", "i:1", "--framework", framework)
+def test_frameworks_without_rights_are_refused_with_a_fix(researcher: Researcher, framework: str) -> None:
+    done = command(researcher, "submit", "--name", "by-word", "--image", "i:1", "--framework", framework)
     assert done.exit_code == 1, done.output
     said = " ".join(done.stderr.split())
     assert f"--framework {framework}: a TrainJob sets image and resources of the launcher only" in said
@@ -177,7 +173,7 @@ def test_what_a_researcher_may_not_describe_is_refused_with_the_way(researcher: 
         )
 
 
-def tenancy(researcher: Researcher, command: str, *words: object) -> Result:
+def command(researcher: Researcher, command: str, *words: object) -> Result:
     place = ("--kubeconfig", str(researcher.kubeconfig), *(("-n", TEAM) if command == "submit" else ()))
     return CliRunner(env={"COLUMNS": "80"}).invoke(app, [command, *place, *map(str, words)])
 
@@ -204,7 +200,7 @@ def _containers(pod: Any) -> list[Any]:
     return [*pod["spec"]["containers"], *pod["spec"].get("initContainers", [])]
 
 
-def test_a_train_job_has_a_class_where_the_quota_of_the_namespace_requires_one(researcher: Researcher) -> None:
+def test_train_jobs_have_the_class_that_a_quota_requires(researcher: Researcher) -> None:
     (sample,) = (one["object"] for one in SAMPLES if one["of"] == "Trainer, without resources")
     production = Reference("v1", "Namespace", "ml-production")
     config: Any = yaml.safe_load(researcher.kubeconfig.read_text(encoding="utf-8"))
@@ -217,7 +213,7 @@ def test_a_train_job_has_a_class_where_the_quota_of_the_namespace_requires_one(r
     assert at(made, "spec", "runtimeRef", "name") == "torch-distributed-ml-critical"
 
 
-def test_work_without_gpus_waits_for_its_own_nodes_while_nodes_with_gpus_are_idle(researcher: Researcher) -> None:
+def test_cpu_work_waits_for_cpu_nodes(researcher: Researcher) -> None:
     """The reason why flavors do not tolerate the taint of their nodes."""
     (sample,) = (one["object"] for one in SAMPLES if one["of"] == "Kueue, sample-job")
     spec: Any = {**sample["spec"], "parallelism": 30, "completions": 30}

@@ -137,7 +137,7 @@ def test_fit_foresees_that_no_rack_is_large_enough(placed: Placed) -> None:
     )
 
 
-def test_a_job_that_states_no_place_is_pending_and_both_commands_name_the_annotation(placed: Placed) -> None:
+def test_fit_and_why_name_a_missing_annotation(placed: Placed) -> None:
     """The queue has CPU nodes without a topology, so Kueue does not take pods for the topology without annotation."""
     plain: Any = deepcopy(placed.jobs["fits"])
     plain["metadata"]["name"] = "plain"

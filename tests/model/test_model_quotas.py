@@ -1,0 +1,281 @@
+"""Each row of the quota model, and its worked example."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from builders import GPU, Data, amounts, cohort_of, job, line, patched, planned, pool, queue_of, server, stack, team
+from repository import ROOT
+
+from gpu_tenancy.base.quantity import parse_bytes, parse_cpu
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.plan import Plan, plan
+from gpu_tenancy.model.plan.namespaces import PriorityScope, ResourceQuota
+from gpu_tenancy.model.plan.rollouts import Rollout
+from gpu_tenancy.model.source import read_file
+
+CASES: Any = yaml.safe_load(Path(__file__).with_name("quotas.yaml").read_text(encoding="utf-8"))
+GIB = 2**30
+EIGHTH = 1911 * GIB // 8
+"""A GPU's part of the memory that pods have of a p5.48xlarge."""
+
+
+def quotas(made: Plan, name: str = "a") -> dict[str, ResourceQuota]:
+    (namespace,) = (team.namespace for team in made.teams if team.namespace.name == name)
+    return {quota.name: quota for quota in namespace.quotas}
+
+
+def parsed(flavor_and_resource: str, expected: list[Any]) -> tuple[int | None, ...]:
+    parse = {"cpu": parse_cpu, "memory": parse_bytes}.get(flavor_and_resource.partition(" ")[2], int)
+    return tuple(amount if amount is None else parse(amount) for amount in expected)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_queues_and_cohorts_have_the_quota_of_the_stack(case: str) -> None:
+    expected = CASES[case]
+    made = planned(patched(stack(), expected["patch"]))
+    for name, quotas in expected["quotas"].items():
+        cohorts = {cohort.name for cohort in made.queues.cohorts}
+        owner = cohort_of(made, name) if name in cohorts else queue_of(made, name)
+        found = {key: amounts(owner, *key.split()) for key in quotas}
+        assert found == {key: parsed(key, amount) for key, amount in quotas.items()}
+        assert quotas or not getattr(owner, "groups", ())
+    if "parents" in expected:
+        assert {cohort.name: cohort.parent for cohort in made.queues.cohorts} == expected["parents"]
+    flavors = {flavor.name: flavor for flavor in made.queues.flavors}
+    for name, labels in expected.get("labels", {}).items():
+        assert flavors[name].node_labels == labels
+    for name, taints in expected.get("taints", {}).items():
+        assert [taint.key for taint in flavors[name].taints] == taints
+
+
+def test_row_namespace_quota_is_the_sum_of_limits_and_gangs() -> None:
+    plan = planned(
+        stack(
+            teams={
+                "a": team(
+                    gpus={"h100": {"guaranteed": 4, "limit": 8}, "a100": {"limit": 3}},
+                    gangs={"a100": {"guaranteed": 2}},
+                )
+            }
+        )
+    )
+    assert quotas(plan)["budget"].hard[f"requests.{GPU}"] == 8 + 3 + 2
+
+
+def test_row_namespace_quota_has_a_line_for_each_partition() -> None:
+    def cut(profile: str) -> Data:
+        return pool("p4de.24xlarge", 1, sharing={"mig": {"profile": profile}}, labels={"cut": profile})
+
+    plan = planned(
+        stack(
+            pools={"whole": pool(), "slices": cut("1g.10gb"), "halves": cut("3g.40gb")},
+            teams={"a": team(gpus={"whole": {"guaranteed": 2}, "halves": {"guaranteed": 3}})},
+        )
+    )
+    hard = quotas(plan)["budget"].hard
+    assert {key: amount for key, amount in hard.items() if "nvidia" in key} == {
+        "requests.nvidia.com/gpu": 2,
+        "requests.nvidia.com/mig-1g.10gb": 0,
+        "requests.nvidia.com/mig-3g.40gb": 3,
+    }
+
+
+def test_row_waiting_pods_count_in_the_namespace_quota_only() -> None:
+    compute = {"requests": {"cpu": 512, "memory": "2Ti"}, "limits": {"cpu": 1024}}
+    sections = {"gpus": {"h100": {"guaranteed": 4, "limit": 8}}, "quota": {"h100": {"cpu": {"guaranteed": 16}}}}
+    without, more = (
+        planned(stack(teams={"a": team(**sections, compute={**compute, "waiting": waiting})})) for waiting in (0, 2)
+    )
+    before, after = (quotas(plan)["budget"].hard for plan in (without, more))
+    counted = {key for key in before if key.startswith(("requests.", "limits."))}
+    assert {key: after[key] for key in counted} == {key: 3 * before[key] for key in counted}
+    assert {key: after[key] for key in before if key not in counted} == {
+        key: before[key] for key in before if key not in counted
+    }
+    assert queue_of(more, "a") == queue_of(without, "a")
+
+
+def test_row_priority_budget_is_two_quotas() -> None:
+    plan = planned(
+        stack(
+            pools={"h100": pool()},
+            priorities={"ml-critical": 10, "ml-high": 5, "ml-low": 1},
+            teams={
+                "a": team(
+                    gpus={"h100": {"guaranteed": 8}},
+                    compute={"requests": {"cpu": 300, "memory": "4Ti"}, "priorities": ["ml-high", "ml-critical"]},
+                    objects={"services": 5, "pods": 9},
+                )
+            },
+        )
+    )
+    found, classes = quotas(plan), ("ml-critical", "ml-high")
+    assert list(found) == ["budget", "budget-compute", "budget-no-other-priority"]
+    assert {f"requests.{GPU}": 8, "pods": 9, "services": 5}.items() <= found["budget"].hard.items()
+    assert found["budget-compute"].scope == PriorityScope("In", classes)
+    assert found["budget-compute"].hard == {"requests.cpu": 300_000, "requests.memory": 4096 * GIB}
+    assert found["budget-no-other-priority"] == ResourceQuota(
+        "budget-no-other-priority", {"pods": 0}, PriorityScope("NotIn", classes)
+    )
+
+
+def test_row_work_without_gpus_uses_the_cpu_pool_first() -> None:
+    pools = {"h100": pool(), "cpu": pool("m7i.8xlarge", 3)}
+    queue = queue_of(planned(stack(pools=pools)), "a")
+    assert list(dict.fromkeys(flavor for flavor, _ in queue.spec.quotas)) == ["cpu", "h100"]
+    assert amounts(queue, "cpu", GPU) == (0, 0, None)
+    assert amounts(queue, "cpu", "cpu") == (0, 3 * 31_000, None)
+
+
+def test_row_cpu_flavor_with_only_cpu_set_can_borrow_memory() -> None:
+    sections = stack()
+    sections["teams"]["a"]["quota"] = {"cpu": {"cpu": {"guaranteed": 8, "limit": 16}}}
+    queue = queue_of(planned(sections), "a")
+    assert amounts(queue, "cpu", "cpu") == (8000, 8000, None)
+    assert line(queue, "cpu", "memory").borrowing_limit
+
+
+def test_row_serving_pods_carry_queue_and_priority() -> None:
+    sections = stack(priorities={"hi": 5})
+    sections["teams"]["a"] |= {"priority": "hi", "serving": {"s": server()}}
+    (serving,) = planned(sections).teams[0].servers
+    assert (serving.queue, serving.pod.priority) == ("a", "hi")
+
+
+def test_row_volcano_is_subtracted_before_queues() -> None:
+    plan = planned(
+        stack(
+            teams={
+                "a": team(gangs={"h100": {"guaranteed": 2, "limit": 4}}),
+                "b": team(gpus={"h100": {"guaranteed": 12}}),
+            }
+        )
+    )
+    (gangs,) = plan.queues.gang_queues
+    assert gangs.guarantee == {"cpu": 2 * 23875, "memory": 2 * EIGHTH, GPU: 2}
+    assert gangs.capability == {"cpu": 4 * 23875, "memory": 4 * EIGHTH, GPU: 4}
+
+
+EVEN = {"org": {}, "g": {"parent": "org"}}
+
+
+def test_fairness_even_is_one_flat_cohort_with_weights() -> None:
+    teams = {"a": team(cohort="g", weight=2.0, gpus={"h100": {"guaranteed": 4, "limit": 16}}), "b": team()}
+    plan = planned(stack(fairness="even", cohorts=EVEN, teams=teams))
+    assert [cohort.name for cohort in plan.queues.cohorts] == ["org"]
+    assert {(queue.name, queue.spec.cohort, queue.spec.weight) for queue in plan.queues.cluster_queues} == {
+        ("a", "org", 2),
+        ("b", "org", 1),
+    }
+    assert amounts(cohort_of(plan, "org"), "h100") == (12, None, None)
+
+
+def test_fairness_hierarchical_has_no_weights() -> None:
+    assert queue_of(planned(stack()), "a").spec.weight is None
+
+
+def test_guarantees_are_reclaimed_by_default() -> None:
+    preemption = queue_of(planned(stack()), "a").spec.preemption
+    assert preemption.reclaim == "Any"
+    assert preemption.within == "LowerPriority"
+    assert preemption.borrow is None
+
+
+def test_a_shared_queue_admits_from_all_its_namespaces() -> None:
+    plan = planned(
+        stack(teams={"a": team(gpus={"h100": {"guaranteed": 8}}), "b": team(queue="a", training={"j": job(gpus=8)})})
+    )
+    (queue,) = plan.queues.cluster_queues
+    assert queue.namespaces == ("a", "b")
+    assert quotas(plan, "b")["budget"].hard[f"requests.{GPU}"] == 8
+    assert plan.teams[1].namespace.queue == "a"
+
+
+# The worked example.
+
+LOCAL = ROOT / "stacks" / "Pulumi.local.yaml"
+
+
+@cache
+def local() -> Plan:
+    return plan(load(read_file(LOCAL)))
+
+
+@pytest.mark.parametrize(
+    ("team", "flavor", "expected"),
+    [
+        ("ml-production", "h100", (16, 0, 0)),
+        ("ml-research", "a100", (8, 24, None)),
+        ("ml-experiments", "a100", (0, 8, None)),
+        ("ml-serving", "l4", (50, 0, 0)),
+    ],
+)
+def test_each_team_has_its_row(team: str, flavor: str, expected: tuple[int, int, int | None]) -> None:
+    assert amounts(queue_of(local(), team), flavor) == expected
+
+
+@pytest.mark.parametrize(("flavor", "left"), [("a100", 24), ("h100", 0), ("l4", 10)])
+def test_the_root_cohort_has_the_unguaranteed_quota(flavor: str, left: int) -> None:
+    assert line(cohort_of(local(), "org"), flavor).nominal == left
+
+
+def test_the_gang_has_its_queue_of_volcanos() -> None:
+    (gangs,) = local().queues.gang_queues
+    assert (gangs.name, gangs.team, gangs.flavor) == ("ml-research-l4", "ml-research", "l4")
+    assert gangs.guarantee == gangs.capability == {"cpu": 4000, "memory": 16 * GIB, GPU: 4}
+
+
+@pytest.mark.parametrize(
+    ("team", "gpus"), [("ml-production", 16), ("ml-serving", 50), ("ml-research", 32 + 4), ("ml-experiments", 8)]
+)
+def test_each_namespace_may_hold_all_that_its_queues_admit(team: str, gpus: int) -> None:
+    (namespace,) = (each.namespace for each in local().teams if each.namespace.name == team)
+    assert namespace.quotas[0].hard[f"requests.{GPU}"] == gpus
+
+
+def test_the_references_namespace_budgets_are_there() -> None:
+    research = next(team.namespace for team in local().teams if team.namespace.name == "ml-research")
+    assert {name: amount for name, amount in research.quotas[0].hard.items() if not name.startswith("count/")} == {
+        "requests.cpu": 64_000,
+        "limits.cpu": 128_000,
+        "requests.memory": 256 * GIB,
+        "limits.memory": 512 * GIB,
+        f"requests.{GPU}": 36,
+        "pods": 50,
+        "services": 10,
+        "secrets": 50,
+        "configmaps": 50,
+        "persistentvolumeclaims": 20,
+        "requests.storage": 2048 * GIB,
+    }
+    assert research.labels["owner"] == "research"
+    assert research.labels["cost-center"] == "rd-001"
+    assert research.labels["gpu-tier"] == "high-priority"
+
+
+def test_the_references_container_bounds_are_there() -> None:
+    limits = next(team.namespace.limits for team in local().teams if team.namespace.name == "ml-research")
+    assert limits.default == {"cpu": 2000, "memory": 8 * GIB, GPU: 0}
+    assert limits.default_request == {"cpu": 1000, "memory": 4 * GIB, GPU: 0}
+    assert limits.min == {"cpu": 100, "memory": 128 * 2**20}
+    assert limits.max == {"cpu": 32_000, "memory": 128 * GIB, GPU: 8}
+    assert (limits.claim_min, limits.claim_max) == (1 * GIB, 500 * GIB)
+
+
+def test_the_references_servers_and_jobs_are_there() -> None:
+    teams = {team.namespace.name: team for team in local().teams}
+    (model_server,) = teams["ml-serving"].servers
+    assert model_server.scaling is not None
+    assert (model_server.scaling.minimum, model_server.scaling.maximum, model_server.scaling.cpu) == (3, 50, 70)
+    assert model_server.scaling.latency == ("inference_latency_p99_seconds", 0.1)
+    assert (model_server.port, model_server.health, model_server.rollout) == (8080, "/health", Rollout(1, "2%"))
+    nightly = next(job for job in teams["ml-research"].jobs if job.name == "nightly")
+    assert (nightly.workers, nightly.pod.amounts[GPU]) == (4, 8)
+    (gang,) = teams["ml-research"].gangs
+    assert [(role.name, role.pods, role.pod.amounts[GPU]) for role in gang.roles] == [
+        ("master", 1, 1),
+        ("worker", 3, 1),
+    ]

@@ -1,0 +1,525 @@
+"""Values that no stack may contain, and quantities."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from pathlib import Path as FilePath
+from typing import Any, cast
+
+import pytest
+from builders import Data, errors, pool, stack, team
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+from pydantic_core import CoreSchema
+
+from gpu_tenancy.base.bounds import DEEPEST, LARGEST
+from gpu_tenancy.base.characters import hidden, shortened, visible
+from gpu_tenancy.base.problems import ANY, Path, StackError
+from gpu_tenancy.base.quantity import (
+    AMOUNT_PATTERN,
+    add,
+    format_amount,
+    format_bytes,
+    format_cpu,
+    is_extended,
+    parse_bytes,
+    parse_cpu,
+    parse_quantity,
+    times,
+)
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.source import Source, read_config, read_file
+from gpu_tenancy.model.spec import Stack
+from gpu_tenancy.model.yaml import Places
+
+FILE = "stacks/Pulumi.x.yaml"
+HEAD = """config:
+  gpu-tenancy:cluster: {cloud: existing, provides: [networkPolicies]}
+  gpu-tenancy:pools:
+    h100: {machine: p5.48xlarge, nodes: 2}
+"""
+TEAM = """  gpu-tenancy:teams:
+    a:
+      owner: %s
+      costCenter: rd-001
+      gpus: {h100: {guaranteed: 8, limit: %s}}
+      training: {nightly: {image: "registry.example.com/train:1.0", env: {NOTE: %s}}}
+"""
+
+
+def written(owner: str = "research", limit: str = "16", note: str = "none", head: str = HEAD) -> str:
+    """The text of a stack with these values at line 7, 9 and 10."""
+    return head + TEAM % (owner, limit, note)
+
+
+def read(folder: FilePath, text: str) -> Stack:
+    file = folder / "Pulumi.x.yaml"
+    file.write_bytes(text.encode("utf-8", "surrogatepass"))
+    return load(read_file(file, FILE))
+
+
+def refused(folder: FilePath, text: str) -> list[str]:
+    with pytest.raises(StackError) as caught:
+        read(folder, text)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def bomb(levels: int, width: int) -> str:
+    """Lists of aliases of lists: `width ** levels` values in a few lines."""
+    anchors = "".join(
+        f"  x:l{level}: &l{level} [{', '.join([f'*l{level - 1}' if level else 'v'] * width)}]\n"
+        for level in range(levels)
+    )
+    return written().replace("config:\n", f"config:\n{anchors}")
+
+
+def merged(levels: int, width: int) -> str:
+    """Mappings that merge a mapping several times, which does the same."""
+    anchors = "".join(
+        f"  x:m{level}: &m{level} {{<<: [{', '.join([f'*m{level - 1}'] * width)}], k{level}: v}}\n"
+        if level
+        else "  x:m0: &m0 {k: v}\n"
+        for level in range(levels)
+    )
+    return written().replace("config:\n", f"config:\n{anchors}")
+
+
+DEEP = DEEPEST * 40
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param(bomb(9, 10), ": config: has more than 200,000 values with those of aliases; use", id="aliases"),
+        pytest.param(
+            written().replace("config:", "config: &c\n  x:self: *c"),
+            f"{FILE}:2: config: alias *c is inside the value of its anchor &c; remove the alias",
+            id="self-reference",
+        ),
+        pytest.param(
+            written().replace("config:", "config: &c\n  <<: *c"),
+            f"{FILE}:2: config: alias *c is inside the value of its anchor &c; remove the alias",
+            id="self-merge",
+        ),
+        pytest.param(
+            written(note="[" * DEEP + "]" * DEEP),
+            f"{FILE}:10: config: is nested deeper than 50 levels; remove levels",
+            id="lists in lists",
+        ),
+        pytest.param(
+            written(note="{a: " * DEEP + "}" * DEEP),
+            f"{FILE}:10: config: is nested deeper than 50 levels; remove levels",
+            id="mappings in mappings",
+        ),
+        pytest.param(
+            written() + "".join(f"  x:c{n}: &c{n} [*c{n - 1}]\n" if n else "  x:c0: &c0 [v]\n" for n in range(99)),
+            f"{FILE}:11: config: is nested deeper than 50 levels; remove levels",
+            id="lists in lists by aliases",
+        ),
+        pytest.param(
+            written(limit="9" * 5000),
+            f"{FILE}:9: teams.a.gpus.h100.limit: {'9' * 79}… is a number of 5,000 characters; use at most 100",
+            id="digits",
+        ),
+        pytest.param(
+            written(limit="0x" + "f" * 5000),
+            f"{FILE}:9: teams.a.gpus.h100.limit: 0x{'f' * 77}… is a number of 5,002 characters; use at most 100",
+            id="hexadecimal digits",
+        ),
+        pytest.param(
+            written(limit="99999999999999999999999"),
+            f"{FILE}:9: teams.a.gpus.h100.limit: 99999999999999999999999 is a number beyond 64 bits;"
+            " set at most 9223372036854775807",
+            id="beyond 64 bits",
+        ),
+        pytest.param(
+            written(limit="99999999999"),
+            f"{FILE}:9: teams.a.gpus.h100.limit: 99999999999 must be less than or equal to 1000000; change it:"
+            " Maximum number of GPUs, including borrowed ones",
+            id="beyond any cluster",
+        ),
+        pytest.param(
+            written(owner=r'"o\n::error::boo"'),
+            f"{FILE}:7: teams.a.owner: o\\n::error::boo is not a valid label value; use at most 63",
+            id="workflow command",
+        ),
+        pytest.param(
+            written(owner=r'"\e[31mred"'),
+            f"{FILE}:7: teams.a.owner: \\x1b[31mred contains the invisible character U+001B; remove it",
+            id="terminal escape",
+        ),
+        pytest.param(
+            written(note=r'"pay\u202eeht"'),
+            f"{FILE}:10: teams.a.training.nightly.env.NOTE: pay\\u202eeht contains the invisible character U+202E;",
+            id="bidirectional text",
+        ),
+        pytest.param(
+            written(note=r'"\ud800"'),
+            f"{FILE}:10: teams.a.training.nightly.env.NOTE: \\ud800 contains the invisible character U+D800;",
+            id="half a character",
+        ),
+        pytest.param(
+            written() + '    "b\\u200b": {owner: x}\n',
+            f"{FILE}:11: teams.b\\u200b: is a key with the invisible character U+200B; remove it",
+            id="zero width in a key",
+        ),
+        pytest.param(
+            written(owner="re\x1bsearch"),
+            f"{FILE}:7: config: contains the invisible character U+001B; remove it",
+            id="raw control character",
+        ),
+        pytest.param(
+            written(note="!!int many"),
+            f"{FILE}:10: teams.a.training.nightly.env.NOTE: many is not an integer, as its tag says; remove the tag",
+            id="wrong tag",
+        ),
+        pytest.param(
+            written(note="!!binary aGk="),
+            f"{FILE}:10: teams.a.training.nightly.env.NOTE: aGk= has the tag tag:yaml.org,2002:binary, which is not",
+            id="bytes",
+        ),
+        pytest.param(
+            written(note="{[a]: b}"),
+            f"{FILE}:10: config: has a key that is a mapping or a list; use a string as key",
+            id="a list as key",
+        ),
+        pytest.param(
+            written(note=f"{{? {'k' * 2000} : b}}"),
+            f"{FILE}:10: config: has a key of 2,000 characters; use at most 1,024",
+            id="a long key",
+        ),
+        pytest.param(written() + "#" * LARGEST, f"{FILE}: config: is larger than 4 MiB; split it", id="large file"),
+    ],
+)
+def test_an_input_out_of_bounds_is_refused_with_its_place(tmp_path: FilePath, text: str, message: str) -> None:
+    problems = refused(tmp_path, text)
+    assert len(problems) == 1
+    assert message in problems[0]
+    assert not hidden(problems[0], "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(bomb(3, 10), id="a few aliases"),
+        pytest.param(merged(12, 10), id="merged twelve times"),
+        pytest.param(written(limit="0x10"), id="a number in hexadecimal"),
+        pytest.param(written(note=r'"line\n\tline \U0001F469‍\U0001F4BB"'), id="lines and emoji"),
+        pytest.param(written(note='"[red]"'), id="markup"),
+        pytest.param("\ufeff" + written(), id="byte order mark"),
+    ],
+)
+def test_its_innocent_twin_is_read(tmp_path: FilePath, text: str) -> None:
+    assert read(tmp_path, text).teams["a"].owner == "research"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        pytest.param("[" * 200_000, "pools: is not valid: is nested too deeply; change it", id="open lists"),
+        pytest.param("[" * 900 + "]" * 900, "is nested deeper than 50 levels; remove levels", id="lists"),
+        pytest.param('{"a": ' + "9" * 5000 + "}", "pools: is not valid: a number has 5,000 characters", id="digits"),
+        pytest.param('{"a": NaN}', "pools: is not valid: NaN is not a JSON number; change it", id="not a number"),
+        pytest.param('{"a": 1e999}', "pools.a: inf is not a finite number; set a number", id="infinite"),
+        pytest.param('{"a": "\\u001b[2J"}', "pools.a: \\x1b[2J contains the invisible character", id="escape"),
+    ],
+)
+def test_values_of_pulumis_config_have_the_same_bounds(value: str, message: str) -> None:
+    with pytest.raises(StackError, match="pools") as caught:
+        load(read_config({"gpu-tenancy:pools": value}))
+    assert message in str(caught.value)
+
+
+def test_data_of_another_program_has_the_same_bounds() -> None:
+    deep: Data = {}
+    for _ in range(2000):
+        deep = {"values": deep}
+    [problem] = errors(stack(operators={"kueue": {"install": "here", "values": deep}}))
+    assert problem.endswith("is nested deeper than 50 levels; remove levels")
+    assert len(problem) < 1000
+
+
+def test_a_long_value_is_compared_and_shown_in_part() -> None:
+    [problem] = errors(stack(pools={"h100": pool("p5" * 50_000)}))
+    assert problem.startswith("pools.h100.machine: unknown machine type 'p5p5")
+    assert len(problem) < 1000
+
+
+def test_an_argument_too_long_for_a_process_is_refused() -> None:
+    training = {"nightly": {"image": "registry.example.com/train:1.0", "args": ["a" * 200_000]}}
+    [problem] = errors(stack(teams={"a": team(training=training)}))
+    assert problem.startswith("teams.a.training.nightly.args[0]: aaa")
+    assert "must have at most 131072 characters" in problem
+    assert len(problem) < 1000
+
+
+def _numbers(schema: object, place: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each integer and float in pydantic's schema, with the names of the fields around it."""
+    if isinstance(schema, list | tuple):
+        for item in cast("list[object]", schema):
+            yield from _numbers(item, place)
+    elif isinstance(schema, dict):
+        node = cast("dict[str, Any]", schema)
+        if node.get("type") in ("int", "float"):  # a tuple: of a field named type, it is a mapping
+            yield place, node
+        name = getattr(node.get("cls"), "__name__", "")
+        for key, inner in node.items():
+            if key not in {"cls", "metadata", "function"}:
+                yield from _numbers(inner, f"{name}." if name else f"{place}{key}." if key not in _FORM else place)
+
+
+_FORM = {"schema", "fields", "choices", "definitions", "items_schema", "values_schema", "keys_schema", "config"}
+
+
+def test_each_number_of_a_stack_has_both_bounds() -> None:
+    core: CoreSchema = TypeAdapter(Stack).core_schema
+    numbers = list(_numbers(core))
+    unbounded = [place for place, node in numbers if not ({"ge", "gt"} & node.keys() and {"le", "lt"} & node.keys())]
+    assert unbounded == []
+    assert len(numbers) > 50
+
+
+def test_ordinary_mistakes_are_not_compared_with_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A file of 800 kB with 10,000 of them took a minute, and one of 4 MiB half an hour.
+    def compared(*_: object) -> bool:
+        pytest.fail("each mistake is compared with each other one")
+
+    monkeypatch.setattr("gpu_tenancy.model.yaml._match", compared)
+    teams = {f"team-{number}": {"ownr": "research", "costCenter": -1} for number in range(300)}
+    problems = errors(stack(teams=teams))
+    assert len([problem for problem in problems if "unknown key 'ownr'" in problem]) == 300
+    assert len([problem for problem in problems if ".costCenter: -1 is not a string" in problem]) == 300
+
+
+_PLACES = st.lists(st.sampled_from(["a", "b", 0, ANY]), max_size=3).map(tuple)
+
+
+@given(st.lists(_PLACES, max_size=4), _PLACES)
+def test_a_set_of_places_touches_what_one_of_them_touches(several: list[Path], place: Path) -> None:
+    def touches(one: Path) -> bool:
+        return all(a == b or ANY in {a, b} for a, b in zip(one, place, strict=False))
+
+    assert Places(several).touch(place) == any(touches(one) for one in several)
+
+
+# Any text.
+
+_TOKENS = [
+    *("config:", "gpu-tenancy:teams:", "gpu-tenancy:pools:", "gpu-tenancy:cluster:", "h100:", "a:", "<<:", "secure:"),
+    *("{", "}", "[", "]", ",", "\n", "\n  ", "\n    ", "- ", "? ", ": ", "#", "|\n", ">-\n", "---\n", "%YAML 1.2\n"),
+    *("&x ", "*x", "&y ", "*y ", "!!int ", "!!float ", "!!binary ", "!!set ", "!!timestamp ", "!t ", "~", "''"),
+    *('"\\e"', '"\\ud800"', '"\\u202e"', '"\\n::error::"', "0x1F", "-0", ".nan", "1e999", "9" * 5000, "machine: "),
+    *("p5.48xlarge", "nodes: ", "owner: ", "limit: ", "é", "\u200b", "\x85", "\t"),
+]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.one_of(st.sampled_from(_TOKENS), st.text(max_size=3)), max_size=40))
+def test_any_text_is_a_stack_or_an_error(tmp_path_factory: pytest.TempPathFactory, parts: list[str]) -> None:
+    file = tmp_path_factory.getbasetemp() / "Pulumi.any.yaml"
+    file.write_bytes("".join(parts).encode("utf-8", "surrogatepass"))
+    assert not any(hidden(problem, "") for problem in problems_of(lambda: read_file(file, FILE)))
+
+
+def problems_of(source: Callable[[], Source]) -> list[str]:
+    """The problems of a source; any other error fails the test."""
+    try:
+        load(source())
+    except StackError as error:
+        return [str(problem) for problem in error.problems]
+    return []
+
+
+_SECTIONS = ("cluster", "pools", "teams", "machines", "prices", "operators", "priorities", "metrics", "guards")
+_LEAVES = st.one_of(
+    st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(), st.text(max_size=8), st.just("9" * 9)
+)
+_KEYS = st.one_of(
+    st.sampled_from(("a", "h100", "gpus", "nodes", "machine", "limit", "owner", "network", "compute", "requests")),
+    st.text(max_size=3),
+)
+_DATA = st.recursive(
+    _LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=3), max_leaves=12
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=400, deadline=None)
+@given(st.dictionaries(st.sampled_from(_SECTIONS), _DATA, max_size=4))
+def test_any_values_of_a_section_are_a_stack_or_an_error(sections: Data) -> None:
+    valid: Data = {"cluster": {"cloud": "existing"}, "pools": {"h100": pool()}, "teams": {"a": team()}}
+    assert not any(hidden(problem, "") for problem in problems_of(lambda: Source({**valid, **sections})))
+
+
+# How text is shown.
+
+
+@given(st.text(st.characters()))
+def test_shown_text_has_no_character_that_a_reader_cannot_see(text: str) -> None:
+    assert not hidden(visible(text), "\u200c\u200d")
+    assert not hidden(shortened(text), "")
+    assert len(shortened(text)) <= 80
+    assert json.loads(json.dumps(shortened(text))) == shortened(text)
+
+
+@pytest.mark.parametrize("text", ["plain", "[red]", "größe", "日本語", "a::b", "{x: y}"])
+def test_visible_text_is_shown_as_it_is(text: str) -> None:
+    assert visible(text) == text
+    assert shortened(text) == text
+
+
+# Quantities.
+
+AMOUNTS = st.integers(0, 2**62)
+
+
+@given(AMOUNTS)
+def test_bytes_survive_being_written_and_read(amount: int) -> None:
+    assert parse_bytes(format_bytes(amount)) == amount
+
+
+@given(AMOUNTS)
+def test_millicores_survive_being_written_and_read(amount: int) -> None:
+    assert parse_cpu(format_cpu(amount)) == amount
+
+
+@given(AMOUNTS)
+def test_counts_survive_being_written_and_read(amount: int) -> None:
+    assert parse_quantity(format_amount("pods", amount)) == amount
+
+
+@given(st.integers(1, 10**6), st.sampled_from(["", "k", "M", "Gi", "Ti"]))
+def test_formatted_quantities_are_canonical(number: int, suffix: str) -> None:
+    once = format_bytes(parse_bytes(f"{number}{suffix}"))
+    assert format_bytes(parse_bytes(once)) == once
+
+
+@pytest.mark.parametrize(
+    ("resource", "written", "canonical"),
+    [
+        ("cpu", "2", "2"),
+        ("cpu", "2000m", "2"),
+        ("cpu", "1.5", "1500m"),
+        ("cpu", "0.1", "100m"),
+        ("requests.cpu", "1000", "1k"),
+        ("memory", "1024Mi", "1Gi"),
+        ("memory", "1.5Gi", "1536Mi"),
+        ("memory", "0", "0"),
+        ("limits.memory", "4096Gi", "4Ti"),
+        ("memory", "500M", "500M"),
+        ("memory", "1000", "1k"),
+        ("requests.storage", "2Ti", "2Ti"),
+    ],
+)
+def test_amounts_are_written_as_the_api_server_writes_them(resource: str, written: str, canonical: str) -> None:
+    parse = parse_cpu if resource.endswith("cpu") else parse_bytes
+    assert format_amount(resource, parse(written)) == canonical
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "written"),
+    [("nvidia.com/gpu", 8, "8"), ("requests.nvidia.com/gpu", 1500, "1500"), ("pods", 2000, "2k"), ("pods", 0, "0")],
+)
+def test_other_resources_are_counts(resource: str, amount: int, written: str) -> None:
+    assert format_amount(resource, amount) == written
+
+
+NOT_QUANTITIES = ["", "1.2.3", ".", "4gb", "1/2", "five", "1 Gi", "Gi", "1K", "1ki", "1mi", "1kk", "inf", "nan", "1_0"]
+NOT_EXPONENTS = ["e3", "1e", "1e+", "1e1.5", "1e3k", "1e3Gi", "1Ee3", "1e999", "--1", "+-1", "+", "٣"]
+
+
+@pytest.mark.parametrize("text", [*NOT_QUANTITIES, *NOT_EXPONENTS])
+def test_an_invalid_quantity_is_refused_with_its_text(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a quantity"):
+        parse_quantity(text)
+    assert not re.search(AMOUNT_PATTERN, text)
+
+
+SUFFIXES = {
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 1000),
+    "": 1,
+    "k": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "P": 10**15,
+    "E": 10**18,
+    "Ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+    "Ti": 2**40,
+    "Pi": 2**50,
+    "Ei": 2**60,
+}
+
+
+@pytest.mark.parametrize(("suffix", "factor"), SUFFIXES.items())
+def test_each_suffix_of_the_api_is_read_with_and_without_a_sign(suffix: str, factor: Fraction | int) -> None:
+    assert parse_quantity(f"3{suffix}") == parse_quantity(f"+3{suffix}") == 3 * factor
+    assert parse_quantity(f"-3{suffix}") == -3 * factor
+    assert parse_quantity(f".5{suffix}") == parse_quantity(f"0.5{suffix}") == Fraction(1, 2) * factor
+    assert parse_quantity(f"3.{suffix}") == 3 * factor
+    assert re.search(AMOUNT_PATTERN, f"3{suffix}")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e3", 1000),
+        ("1E3", 1000),
+        ("1e+3", 1000),
+        ("1e003", 1000),
+        ("12e6", 12_000_000),
+        ("1.5e3", 1500),
+        ("1.e1", 10),
+        ("-2e2", -200),
+        ("5e-1", Fraction(1, 2)),
+        ("25E-2", Fraction(1, 4)),
+        ("1E", 10**18),
+        ("1k", 1000),
+        (" 8 ", 8),
+        (1e-05, Fraction(1, 10**5)),
+        (1e22, 10**22),
+    ],
+)
+def test_decimal_exponents_are_not_the_suffix_e(text: str | float, value: Fraction) -> None:
+    assert parse_quantity(text) == value
+
+
+def test_a_thousand_gpus_may_be_written_with_a_suffix() -> None:
+    assert parse_quantity("1k") == parse_quantity("1e3") == 1000
+
+
+def test_parts_of_millicores_and_bytes_are_refused() -> None:
+    with pytest.raises(ValueError, match="is not a whole number of millicores"):
+        parse_cpu("0.0001")
+    with pytest.raises(ValueError, match="'100u' is not a whole number of millicores"):
+        parse_cpu("100u")
+    with pytest.raises(ValueError, match="is not a whole number of bytes"):
+        parse_bytes("1.5")
+    assert parse_cpu("2000u") == parse_cpu("2e-3") == 2
+    assert parse_bytes("2000m") == 2
+
+
+@pytest.mark.parametrize("text", ["-1", "-1e3", "-500m"])
+def test_a_negative_amount_of_cpu_or_bytes_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is negative"):
+        parse_cpu(text)
+    with pytest.raises(ValueError, match="is negative"):
+        parse_bytes(text)
+    assert not re.search(AMOUNT_PATTERN, text)
+
+
+def test_a_quantity_is_exact_where_a_float_is_not() -> None:
+    assert parse_quantity("0.1") == Fraction(1, 10)
+
+
+def test_sums_and_multiples_go_resource_by_resource() -> None:
+    assert add({"cpu": 1, "gpu": 2}, {}, {"gpu": 3}) == {"cpu": 1, "gpu": 5}
+    assert times({"cpu": 2}, 3) == {"cpu": 6}
+    assert is_extended("nvidia.com/gpu")
+    assert not is_extended("memory")
