@@ -100,7 +100,7 @@ def test_a_ready_account_has_all_and_each_question_only_reads() -> None:
         assert [name for name, _ in ready.asked if not READS.fullmatch(name)] == []
 
 
-def test_quotas_are_compared_by_machine_family_with_the_maximum_cpus() -> None:
+def test_compares_quotas_by_machine_family() -> None:
     ready = account()
     rows = rows_of(stack(create=CREATE), ready)
     codes = [given["QuotaCode"] for name, given in ready.asked if name == "GetServiceQuota"]
@@ -117,7 +117,7 @@ def test_too_small_a_quota_is_missing_with_its_code() -> None:
     assert found.fix == "request an increase of L-417A185B in Service Quotas, region us-west-2"
 
 
-def test_a_node_group_in_several_zones_that_is_rebalanced_ends_running_pods() -> None:
+def test_warns_of_zone_rebalancing_of_node_groups() -> None:
     groups = [auto_scaling_group(pool, "Launch") for pool in ("h100", "l4")]
     (found,) = [
         row
@@ -146,7 +146,7 @@ def test_a_quota_that_was_never_changed_is_its_default() -> None:
 
 
 @pytest.mark.slow
-def test_a_forbidden_query_is_unknown_and_names_the_missing_right() -> None:
+def test_forbidden_query_names_the_missing_right() -> None:
     denied = (
         "An error occurred (AccessDeniedException) when calling the GetServiceQuota operation: User: x is not"
         " authorized to perform: servicequotas:GetServiceQuota on resource: y"
@@ -159,7 +159,7 @@ def test_a_forbidden_query_is_unknown_and_names_the_missing_right() -> None:
     )
 
 
-def test_a_pool_in_a_zone_without_its_machine_type_names_zones_that_have_it() -> None:
+def test_names_zones_that_have_the_machine_type() -> None:
     sections = stack()
     sections["pools"]["h100"]["zones"] = ["us-west-2b"]
     found = row(rows_of(sections, account()), "zones", "h100")
@@ -198,7 +198,7 @@ def test_rights_are_those_of_the_role_behind_the_session() -> None:
     assert "eks:CreateCluster" not in given["ActionNames"]
 
 
-def test_people_and_service_accounts_of_an_existing_cluster_need_rights_of_their_own() -> None:
+def test_access_in_an_existing_cluster_needs_more_rights() -> None:
     sections = stack(identityProvider="arn:aws:iam::111122223333:oidc-provider/token.actions.githubusercontent.com")
     people, accounts = account(), account()
     rows_of({**sections, "people": {"auditors": ["arn:aws:iam::111122223333:role/audit"]}}, people)
@@ -217,7 +217,7 @@ DATA: Data = {
 
 
 @pytest.mark.slow
-def test_data_needs_rights_only_where_the_stack_makes_identities_or_buckets() -> None:
+def test_data_needs_rights_only_for_created_resources() -> None:
     sections = {**stack(create=CREATE), "datasets": DATA}
     created = account()
     rows_of(sections, created)
@@ -230,7 +230,7 @@ def test_data_needs_rights_only_where_the_stack_makes_identities_or_buckets() ->
     assert more_rights(given) == set()  # the report lists who grants what
 
 
-def test_secrets_need_roles_and_in_a_created_cluster_the_issuer_of_their_tokens() -> None:
+def test_secrets_need_roles_and_a_token_issuer() -> None:
     secrets = {"wandb": {"from": "aws://us-west-2/a/wandb"}}
     rights: list[set[str]] = []
     for sections in (stack(), stack(create=CREATE)):
@@ -268,7 +268,7 @@ def more_rights(asked: AwsAccount) -> set[str]:
     return {*given["ActionNames"]} - {*preflight().aws.needed()}
 
 
-def test_a_version_that_eks_does_not_offer_and_a_cluster_that_is_not_there_are_missing() -> None:
+def test_unknown_version_and_absent_cluster_are_missing() -> None:
     created = rows_of(stack(create={**CREATE, "version": "1.30"}), account())
     assert row(created, "Kubernetes", "1.30").fix == "set cluster.create.version to one of 1.34, 1.35"
     gone = "An error occurred (ResourceNotFoundException) when calling the DescribeCluster operation: No cluster"

@@ -60,9 +60,7 @@ def test_the_api_server_that_answers_is_of_the_pinned_version(platform: Platform
     assert needed_go() >= (1, 26)
 
 
-def test_a_program_is_built_with_its_progress_and_another_source_is_another_program(
-    tmp_path: Path, compiler: Compiler
-) -> None:
+def test_builds_with_progress_once_for_each_source(tmp_path: Path, compiler: Compiler) -> None:
     compiler("echo a/one; echo a/two", 'echo program > "${target}controlplane"')
     told: list[str] = []
     build(tmp_path / "cache", told.append)
@@ -75,7 +73,7 @@ def test_a_program_is_built_with_its_progress_and_another_source_is_another_prog
     assert built(tmp_path / "cache") != program
 
 
-def test_progress_counts_the_packages_that_were_not_compiled_before(
+def test_progress_counts_packages_to_compile(
     tmp_path: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "INTERVAL", 0.05)
@@ -95,7 +93,7 @@ def test_progress_counts_the_packages_that_were_not_compiled_before(
     assert any(re.fullmatch(r"compiling: 1 of 2 packages, about \d+ s left", line) for line in told)
 
 
-def test_a_failed_build_shows_its_last_log_lines_and_leaves_no_program(tmp_path: Path, compiler: Compiler) -> None:
+def test_failed_build_shows_log_and_leaves_no_program(tmp_path: Path, compiler: Compiler) -> None:
     compiler("echo undefined: x >&2", 'echo half > "${target}controlplane"', "exit 1")
     with pytest.raises(
         ConsoleError,
@@ -138,7 +136,7 @@ def test_a_module_that_the_proxy_rejects_is_reported_once(tmp_path: Path, compil
         build(tmp_path / "cache", quiet)
 
 
-def test_a_disk_that_is_full_is_one_line_and_the_next_build_succeeds(tmp_path: Path, compiler: Compiler) -> None:
+def test_full_disk_is_one_line_and_the_next_build_succeeds(tmp_path: Path, compiler: Compiler) -> None:
     compiler("echo 'a/one: write /x: no space left on device' >&2", "echo more of it >&2", "exit 1")
     with pytest.raises(ConsoleError, match=r"disk full: a/one: write /x: no space left on device; free 4 GB"):
         build(tmp_path / "cache", quiet)
@@ -147,7 +145,7 @@ def test_a_disk_that_is_full_is_one_line_and_the_next_build_succeeds(tmp_path: P
     assert built(tmp_path / "cache").is_file()
 
 
-def test_several_programs_are_built_by_one_command_and_named_as_asked(tmp_path: Path, compiler: Compiler) -> None:
+def test_builds_several_programs_with_one_command(tmp_path: Path, compiler: Compiler) -> None:
     compiler('echo "$@" > "${target}arguments"', 'for one in queue run; do echo $one > "$target$one"; done')
     packages = {"kueue": "example.com/cmd/queue", "trainer": "example.com/run/v2"}
     build(tmp_path / "cache", quiet, packages, what="two")

@@ -86,7 +86,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
         yield found
 
 
-def test_each_program_is_one_file_of_its_image_and_is_downloaded_once(registry: Registry, tmp_path: Path) -> None:
+def test_downloads_one_file_of_each_image_once(registry: Registry, tmp_path: Path) -> None:
     official = registry.official(
         etcd=registry.image({"etc/passwd": b""}, {"./bin/etcd": RUNS, "bin/etcdctl": RUNS}),
         kwok=registry.image({"bin/kwok": RUNS}),
@@ -106,9 +106,7 @@ def test_a_program_in_a_lower_layer_is_found(registry: Registry, tmp_path: Path)
     assert (download(official, tmp_path, quiet) / "etcd").read_bytes() == RUNS
 
 
-def test_the_first_of_two_that_was_complete_is_kept_where_the_second_breaks_off(
-    registry: Registry, tmp_path: Path
-) -> None:
+def test_keeps_complete_downloads_after_a_failure(registry: Registry, tmp_path: Path) -> None:
     second = registry.image({"bin/kwok": RUNS})
     official = registry.official(etcd=registry.image({"bin/etcd": RUNS}), kwok=second)
     layer = next(digest for digest, content in registry.content.items() if content == packed({"bin/kwok": RUNS}))
@@ -191,7 +189,7 @@ def test_a_mirror_can_be_named_and_the_download_switched_off(
         download(official, tmp_path / "other", quiet)
 
 
-def test_the_table_has_a_program_for_each_part_in_the_versions_that_are_built() -> None:
+def test_table_has_each_part_in_the_built_version() -> None:
     official = read_official()
     assert set(official.programs) == set(PARTS)
     modules = (SOURCE / "go.mod").read_text(encoding="utf-8")

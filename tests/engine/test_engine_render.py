@@ -60,7 +60,7 @@ def test_a_registration_keeps_what_the_mock_monitor_drops(rendering: Rendering) 
     assert not named(rendered, "ml").custom
 
 
-def test_inputs_are_plain_json_with_camel_case_keys_and_whole_numbers(rendering: Rendering) -> None:
+def test_inputs_are_camel_case_json_with_whole_numbers(rendering: Rendering) -> None:
     rendered = rendering("""
     k8s.autoscaling.v2.HorizontalPodAutoscaler(
         "server", metadata={"name": "server"},
@@ -91,7 +91,7 @@ def test_stack_outputs_are_kept_without_secrets(rendering: Rendering) -> None:
     assert "hunter2" not in repr(rendered)
 
 
-def test_an_asynchronous_program_is_awaited_and_its_result_exported(rendering: Rendering) -> None:
+def test_awaits_an_asynchronous_program(rendering: Rendering) -> None:
     rendered = rendering("""
     async def main():
         k8s.core.v1.Namespace("late", metadata={"name": "late"})
@@ -122,7 +122,7 @@ def test_values_that_only_a_cluster_decides_are_unknown(rendering: Rendering) ->
     assert rendered.outputs == {"address": "[unknown]", "id": "ml/s"}
 
 
-def test_secrets_are_unwrapped_for_the_rules_but_remembered_and_kept_out_of_print(
+def test_unwraps_secrets_for_rules_but_never_prints_them(
     rendering: Rendering,
 ) -> None:
     rendered = rendering("""
@@ -143,7 +143,7 @@ def test_a_resource_that_is_only_read_has_its_id_and_is_marked(rendering: Render
     assert named(rendered, "shared").external_id == "kube-system"
 
 
-def test_a_resource_passed_to_a_component_comes_back_as_a_resource(rendering: Rendering) -> None:
+def test_resource_passed_to_a_component_stays_a_resource(rendering: Rendering) -> None:
     rendered = rendering("""
     namespace = k8s.core.v1.Namespace("a", metadata={"name": "ml"})
     class Uses(pulumi.ComponentResource):
@@ -224,7 +224,7 @@ def test_two_programs_may_each_have_a_module_of_the_same_name(tmp_path: Path) ->
     assert "helpers" not in sys.modules
 
 
-def test_the_program_runs_in_its_own_folder_wherever_the_caller_is(rendering: Rendering) -> None:
+def test_program_runs_in_its_own_folder(rendering: Rendering) -> None:
     before = Path.cwd()
     rendered = rendering("""
     import pathlib, sys
