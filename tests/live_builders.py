@@ -16,6 +16,12 @@ Data = dict[str, Any]
 HIDDEN_QUEUES = Missing("ClusterQueue", "guaranteed and limit", "you may not list clusterqueues", "an admin")
 
 
+def changed(manifest: Data, **spec: Any) -> Data:
+    """An object with other fields of its spec."""
+    manifest["spec"] |= spec
+    return manifest
+
+
 def meta(name: str, namespace: str = "", **more: Any) -> Data:
     return {"name": name, **({"namespace": namespace} if namespace else {}), **more}
 

@@ -118,14 +118,10 @@ GPUS = f"requests.{GPU}"
     [
         ({GPUS: "16"}, "0", "now", [f"{GPUS} 16 requested, 16 of 16 free"]),
         ({GPUS: "16"}, "4", "later", [f"{GPUS} 16 requested, 4 of 16 used; 4 must be released first"]),
-        (
-            {GPUS: "15", "pods": "1"},
-            "0",
-            "never",
-            [f"{GPUS} 16 requested, exceeds the quota of 15", "pods 2 requested, exceeds the quota of 1"],
-        ),
+        ({GPUS: "15", "pods": "1"}, "0", "never", [f"{GPUS} 16 requested, exceeds the quota of 15",
+         "pods 2 requested, exceeds the quota of 1"]),
     ],
-)
+)  # fmt: skip
 def test_a_quota_has_room_now_later_or_never(hard: Data, used: str, verdict: str, words: list[str]) -> None:
     found = judge_quota([quota(hard, {GPUS: used})], [(pod_spec(8), 2)], "")
     assert (found.verdict, found.lines) == (verdict, tuple(f"ResourceQuota budget: {text}" for text in words))
@@ -173,34 +169,18 @@ def ask(count: int, gpus: int, *queues: Data, cohorts: tuple[Data, ...] = (), sp
 @pytest.mark.parametrize(
     ("queues", "root", "source", "words"),
     [
-        ((cluster_queue("a", used=0),), 0, Source.NOMINAL, "fits now (guaranteed 8, unused 8)"),
-        (
-            (cluster_queue("a", "org", used=4, borrowingLimit=24),),
-            24,
-            Source.BORROWED,
-            "fits now by borrowing 4 (guaranteed 8, unused 4; 28 available in total)",
-        ),
-        (
-            (cluster_queue("a", "org", used=0), cluster_queue("b", "org", used=12)),
-            0,
-            Source.RECLAIMED,
-            "fits after reclaiming 4 that other queues borrowed (guaranteed 8, unused 8)",
-        ),
-        (
-            (cluster_queue("a", "org", used=8), cluster_queue("b", "org", used=4)),
-            0,
-            Source.OTHERS,
-            "fits when other queues release 4 (guaranteed 8, unused 0; limit 16, used 8)",
-        ),
-        (
-            (cluster_queue("a", used=4),),
-            0,
-            Source.OWN_QUEUE,
-            "fits when workloads of its own queue end (guaranteed 8, unused 4; limit 8, used 4)",
-        ),
-        ((cluster_queue("a", nominalQuota=7),), 0, Source.NEVER, "exceeds the limit of 7"),
+        ((cluster_queue("a", used=0), ), 0, Source.NOMINAL, "fits now (guaranteed 8, unused 8)"),
+        ((cluster_queue("a", "org", used=4, borrowingLimit=24), ), 24, Source.BORROWED,
+         "fits now by borrowing 4 (guaranteed 8, unused 4; 28 available in total)"),
+        ((cluster_queue("a", "org", used=0), cluster_queue("b", "org", used=12)), 0, Source.RECLAIMED,
+         "fits after reclaiming 4 that other queues borrowed (guaranteed 8, unused 8)"),
+        ((cluster_queue("a", "org", used=8), cluster_queue("b", "org", used=4)), 0, Source.OTHERS,
+         "fits when other queues release 4 (guaranteed 8, unused 0; limit 16, used 8)"),
+        ((cluster_queue("a", used=4), ), 0, Source.OWN_QUEUE,
+         "fits when workloads of its own queue end (guaranteed 8, unused 4; limit 8, used 4)"),
+        ((cluster_queue("a", nominalQuota=7), ), 0, Source.NEVER, "exceeds the limit of 7"),
     ],
-)
+)  # fmt: skip
 def test_the_source_of_quota_is_shown(queues: tuple[Data, ...], root: int, source: Source, words: str) -> None:
     cohorts = (cohort("org", nominal=root),) if root else ()
     offer = ask(1, 8, *queues, cohorts=cohorts)
@@ -298,34 +278,16 @@ RUNNING = [pod("a", on="n1", gpus=3), pod("b", on="n2"), pod("c", on="n2", phase
     ("nodes", "pods", "count", "verdict", "words"),
     [
         ([node("n1"), node("n2")], [], 1, "now", ["2 suitable nodes, room for 2 such pods now and 2 when empty"]),
-        (
-            [node("n1"), node("n2")],
-            RUNNING,
-            2,
-            "later",
-            [
-                "2 suitable nodes, room for 0 such pods now and 2 when empty",
-                "free nvidia.com/gpu: 0 on 1 node, 5 on 1 node",
-            ],
-        ),
-        (
-            [node(gpus=4)],
-            [],
-            1,
-            "never",
-            ["a pod requests 8 nvidia.com/gpu, but the largest of 1 suitable node has 4 nvidia.com/gpu"],
-        ),
-        (
-            [node()],
-            [],
-            3,
-            "later",
-            ["1 suitable node, room for 1 such pod now and 1 when empty; the autoscaler must add nodes"],
-        ),
+        ([node("n1"), node("n2")], RUNNING, 2, "later", ["2 suitable nodes, room for 0 such pods now and 2 when empty",
+         "free nvidia.com/gpu: 0 on 1 node, 5 on 1 node"]),
+        ([node(gpus=4)], [], 1, "never",
+         ["a pod requests 8 nvidia.com/gpu, but the largest of 1 suitable node has 4 nvidia.com/gpu"]),
+        ([node()], [], 3, "later",
+         ["1 suitable node, room for 1 such pod now and 1 when empty; the autoscaler must add nodes"]),
         ([node(model="l4")], [], 1, "later", ["no node of flavor a100 exists yet; the autoscaler must add one"]),
     ],
     ids=["room", "full", "a larger pod", "more pods", "no node of the flavor"],
-)
+)  # fmt: skip
 def test_nodes_have_room_now_later_or_never(
     nodes: list[Data], pods: list[Data], count: int, verdict: str, words: list[str]
 ) -> None:
@@ -448,9 +410,31 @@ def quotas(*manifests: Data, cohorts: tuple[Data, ...] = ()) -> Quotas:
     return quotas_of(Tenancy(specs, tuple(read_cohort(cohort) for cohort in cohorts)), queues)
 
 
-def test_a_queue_alone_has_its_own_and_no_more() -> None:
-    found = quotas(cluster_queue("a", used=3))
-    assert (found.available("a", LINE), found.potential_available("a", LINE), found.borrowed("a", LINE)) == (5, 8, 0)
+OWN = cluster_queue("a", "org")
+GROUPS = (cohort("org", nominal=24), cohort("g", "org", nominal=0, borrowingLimit=4))
+
+
+@pytest.mark.parametrize(
+    ("queues", "cohorts", "available", "limit"),
+    [
+        ([cluster_queue("a", used=3)], (), 5, 8),
+        ([cluster_queue("a", used=12)], (), -4, 8),
+        ([OWN, cluster_queue("b", "org")], (), 16, 16),
+        ([OWN, cluster_queue("b", "org", lendingLimit=0)], (), 8, 8),
+        ([OWN, cluster_queue("b", "org", lendingLimit=3)], (), 11, 11),
+        ([cluster_queue("b", "org"), cluster_queue("c", "org", lendingLimit=0)], (), 8, 8),
+        ([cluster_queue("c", "org", lendingLimit=0), cluster_queue("b", "org")], (), 16, 16),
+        ([cluster_queue("a", "g"), cluster_queue("b", "g", used=12)], GROUPS, 8, 20),
+        ([cluster_queue("a", "x")], (cohort("x", "y"), cohort("y", "x")), 8, 8),
+    ],
+    ids=["a queue alone", "usage above quota", "an implicit cohort", "no quota lent", "some quota lent",
+         "another that lends none", "its own quota, which it lends to none", "a group's borrowing limit",
+         "groups in a ring"],
+)  # fmt: skip
+def test_the_first_queue_can_use(queues: list[Data], cohorts: tuple[Data, ...], available: int, limit: int) -> None:
+    found, name = quotas(*queues, cohorts=cohorts), queues[0]["metadata"]["name"]
+    assert (found.available(name, LINE), found.potential_available(name, LINE)) == (available, limit)
+    assert found.borrowed(name, LINE) == 0 or available < 0
 
 
 def test_a_queue_borrows_up_to_its_borrowing_limit() -> None:
@@ -466,68 +450,27 @@ def test_a_queue_borrows_up_to_its_borrowing_limit() -> None:
     assert found.borrowers("b", LINE) == {"a": 16}
 
 
-@pytest.mark.parametrize(("lending", "available", "limit"), [(None, 16, 16), (0, 8, 8), (3, 11, 11)])
-def test_quota_beyond_the_lending_limit_is_not_lent(lending: int | None, available: int, limit: int) -> None:
-    bound = {} if lending is None else {"lendingLimit": lending}
-    found = quotas(cluster_queue("a", "org"), cluster_queue("b", "org", **bound))
-    assert (found.available("a", LINE), found.potential_available("a", LINE)) == (available, limit)
-    assert (found.available("b", LINE), found.potential_available("b", LINE)) == (16, 16)
-
-
-def test_a_groups_borrowing_limit_bounds_its_queues_together() -> None:
-    groups = (cohort("org", nominal=24), cohort("g", "org", nominal=0, borrowingLimit=4))
-    found = quotas(cluster_queue("a", "g"), cluster_queue("b", "g", used=12), cohorts=groups)
-    assert found.potential_available("a", LINE) == 20
-    assert found.available("a", LINE) == 8
-
-
-def test_an_implicit_cohort_has_no_quota_of_its_own() -> None:
-    found = quotas(cluster_queue("a", "nowhere"), cluster_queue("b", "nowhere"))
-    assert found.potential_available("a", LINE) == 16
-
-
-def test_groups_in_a_ring_end_no_walk() -> None:
-    ring = (cohort("x", "y"), cohort("y", "x"))
-    found = quotas(cluster_queue("a", "x"), cohorts=ring)
-    assert found.potential_available("a", LINE) == 8
-
-
-def test_quota_below_usage_gives_negative_available_quota() -> None:
-    assert quotas(cluster_queue("a", used=12)).available("a", LINE) == -4
-
-
 # Lent.
 
 
-def lent(*queues: Data, cohorts: tuple[Data, ...] = ()) -> dict[str, int]:
+@pytest.mark.parametrize(
+    ("queues", "cohorts", "lent"),
+    [
+        ([cluster_queue("a", "org", used=2), cluster_queue("b", "org", used=12)], (), [4, 0]),
+        ([cluster_queue("a", "org"), cluster_queue("b", "org", used=12)], (cohort("org", nominal=4),), [0, 0]),
+        ([cluster_queue("a", "org"), cluster_queue("b", "org", used=12)], (cohort("org", nominal=3),), [1, 0]),
+        ([cluster_queue("a", "org"), cluster_queue("b", "org", used=5), cluster_queue("c", "org", used=12)], (),
+         [4, 3, 0]),
+        ([cluster_queue("a", "org", lendingLimit=0), cluster_queue("b", "org", used=8)], (), [0, 0]),
+        ([cluster_queue("a", "g", used=1), cluster_queue("b", "h", used=11)],
+         (cohort("g", "org"), cohort("h", "org")), [3, 0]),
+    ],
+    ids=["an idle guarantee", "unassigned quota first", "the rest of a guarantee", "by guarantees that are idle",
+         "lending limit 0", "another group"],
+)  # fmt: skip
+def test_a_borrowed_amount_is_lent_by(queues: list[Data], cohorts: tuple[Data, ...], lent: list[int]) -> None:
     found = quotas(*queues, cohorts=cohorts)
-    names = [queue["metadata"]["name"] for queue in queues]
-    return {name: found.lent(name, LINE) for name in names}
-
-
-def test_an_idle_guarantee_is_lent_as_far_as_others_have_it() -> None:
-    assert lent(cluster_queue("a", "org", used=2), cluster_queue("b", "org", used=12)) == {"a": 4, "b": 0}
-
-
-def test_unguaranteed_quota_is_borrowed_first() -> None:
-    queues = (cluster_queue("a", "org"), cluster_queue("b", "org", used=12))
-    assert lent(*queues, cohorts=(cohort("org", nominal=4),)) == {"a": 0, "b": 0}
-    assert lent(*queues, cohorts=(cohort("org", nominal=3),)) == {"a": 1, "b": 0}
-
-
-def test_each_lender_lends_at_most_the_missing_amount() -> None:
-    queues = (cluster_queue("a", "org"), cluster_queue("b", "org", used=5), cluster_queue("c", "org", used=12))
-    assert lent(*queues) == {"a": 4, "b": 3, "c": 0}
-
-
-def test_a_team_with_lending_limit_0_lends_nothing() -> None:
-    assert lent(cluster_queue("a", "org", lendingLimit=0), cluster_queue("b", "org", used=8))["a"] == 0
-
-
-def test_a_group_lends_to_another_what_its_queues_leave() -> None:
-    groups = (cohort("g", "org"), cohort("h", "org"))
-    queues = (cluster_queue("a", "g", used=1), cluster_queue("b", "h", used=11))
-    assert lent(*queues, cohorts=groups) == {"a": 3, "b": 0}
+    assert [found.lent(queue["metadata"]["name"], LINE) for queue in queues] == lent
 
 
 # Reading.

@@ -128,26 +128,6 @@ def test_gpus_in_use_are_missing_only_for_new_clusters() -> None:
     assert (spot.verdict, spot.available) == ("unknown", "not listed by the region")
 
 
-def test_each_missing_item_has_its_fix() -> None:
-    lacking = project(
-        rights={"permissions": ["container.clusters.create"]},
-        service={"state": "DISABLED"},
-        machines={"items": {"zones/us-central1-f": {"machineTypes": [{"name": "any"}]}}},
-        subnetwork={"secondaryIpRanges": [{"rangeName": "gke-pods"}], "utilizationDetails": {}},
-        versions={"validMasterVersions": ["1.36.0-gke.1"]},
-    )
-    rows = asked(stack(create=CREATE), lacking)
-    assert row(rows, "rights", "container.clusters.create").verdict == "OK"
-    assert row(rows, "rights", "iam.serviceAccounts.actAs").verdict == "missing"
-    assert row(rows, "API", "container.").fix == (
-        "run `gcloud services enable container.googleapis.com --project example-ml`"
-    )
-    assert row(rows, "zones", "l4").fix == "set pools.l4.zones: [us-central1-f]"
-    assert row(rows, "subnets", "pods").fix == "set cluster.create.podRange to one of gke-pods"
-    assert row(rows, "subnets", "nodes").verdict == "unknown"
-    assert row(rows, "Kubernetes", "1.34").fix == "set cluster.create.version to one of 1.36"
-
-
 def with_data() -> Data:
     """A team with a bucket to create, an existing bucket and an existing folder, and a secret of another project."""
     sections = stack(create=CREATE)
@@ -158,6 +138,41 @@ def with_data() -> Data:
     }
     sections["teams"]["a"]["secrets"] = {"hub": {"from": "gcp://other-project/hub"}}
     return sections
+
+
+NEW = stack(create=CREATE)
+FEW_RIGHTS = {"rights": {"permissions": ["container.clusters.create"]}}
+OTHER_ZONE = {"machines": {"items": {"zones/us-central1-f": {"machineTypes": [{"name": "any"}]}}}}
+OTHER_RANGE = {"subnetwork": {"secondaryIpRanges": [{"rangeName": "gke-pods"}], "utilizationDetails": {}}}
+NO_DATA = {"folder": 404, "bucket": {"permissions": []}, "secret": 403}
+FOLDER = "run `gcloud storage managed-folders create gs://ml-evals/set/v2/`"
+ENABLE = "run `gcloud services enable container.googleapis.com --project example-ml`"
+ROWS: dict[str, tuple[Data, Data, str, dict[str, str]]] = {
+    "a right that is granted": (NEW, FEW_RIGHTS, "rights container.clusters.create", {"verdict": "OK"}),
+    "a missing right": (NEW, FEW_RIGHTS, "rights iam.serviceAccounts.actAs", {"verdict": "missing"}),
+    "a disabled API": (NEW, {"service": {"state": "DISABLED"}}, "API container.", {"fix": ENABLE}),
+    "another zone": (NEW, OTHER_ZONE, "zones l4", {"fix": "set pools.l4.zones: [us-central1-f]"}),
+    "another range": (NEW, OTHER_RANGE, "subnets pods", {"fix": "set cluster.create.podRange to one of gke-pods"}),
+    "a subnetwork without counts": (NEW, OTHER_RANGE, "subnets nodes", {"verdict": "unknown"}),
+    "an unknown version": (NEW, {"versions": {"validMasterVersions": ["1.36.0-gke.1"]}}, "Kubernetes 1.34",
+                           {"fix": "set cluster.create.version to one of 1.36"}),
+    "a part of the range for each node": (NEW, {}, "subnets pods",
+                                          {"needed": "2,048 addresses", "available": "262,144 free"}),
+    "a forbidden query": (stack(), {"regions": 403}, "quota us-central1",
+                          {"verdict": "unknown", "fix": "grant compute.regions.get"}),
+    "no such cluster": (stack(), {"cluster": 404}, "cluster ml", {"available": "no such cluster"}),
+    "no such folder": (with_data(), NO_DATA, "rights gs://ml-evals/set/v2", {"fix": FOLDER}),
+    "a missing right on a bucket": (with_data(), NO_DATA, "rights storage.buckets.setIamPolicy on",
+                                    {"fix": "grant a role with it on gs://ml-corpus"}),
+    "a forbidden secret": (with_data(), NO_DATA, "rights hub", {"verdict": "unknown"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("sections", "answers", "about", "expected"), ROWS.values(), ids=ROWS)
+def test_google_has_a_row_of(sections: Data, answers: Data, about: str, expected: dict[str, str]) -> None:
+    check, _, subject = about.partition(" ")
+    found = row(asked(sections, project(**answers)), check, subject)
+    assert {field: getattr(found, field) for field in expected} == expected
 
 
 def test_checks_rights_on_buckets_folders_and_secrets() -> None:
@@ -175,26 +190,6 @@ def test_checks_rights_on_buckets_folders_and_secrets() -> None:
     subjects = {row.subject for row in rows}
     assert {"storage.buckets.create", "storage.buckets.setIamPolicy on gs://ml-corpus"} <= subjects
     assert "secretmanager.secrets.setIamPolicy on secret hub of project other-project" in subjects
-
-
-def test_absent_folder_is_missing_and_forbidden_secret_unknown() -> None:
-    rows = asked(with_data(), project(folder=404, bucket={"permissions": []}, secret=403))
-    assert row(rows, "rights", "gs://ml-evals/set/v2").fix == (
-        "run `gcloud storage managed-folders create gs://ml-evals/set/v2/`"
-    )
-    assert row(rows, "rights", "storage.buckets.setIamPolicy on").fix == "grant a role with it on gs://ml-corpus"
-    assert row(rows, "rights", "hub").verdict == "unknown"
-
-
-def test_pods_need_a_part_of_the_range_for_each_node() -> None:
-    found = row(asked(stack(create=CREATE), project()), "subnets", "pods")
-    assert (found.needed, found.available) == ("2,048 addresses", "262,144 free")
-
-
-def test_forbidden_query_names_the_missing_right() -> None:
-    found = row(asked(stack(), project(regions=403)), "quota", "us-central1")
-    assert (found.verdict, found.fix) == ("unknown", "grant compute.regions.get")
-    assert row(asked(stack(), project(cluster=404)), "cluster", "ml").available == "no such cluster"
 
 
 def test_no_query_is_sent_without_a_login() -> None:
@@ -303,37 +298,38 @@ def test_ready_subscription_is_only_read() -> None:
     assert len(ready.asked) == 9  # The fake fails for any program or method but `az rest --method get`.
 
 
-def test_the_quota_is_that_of_the_machines_family() -> None:
-    found = row(rows_of(azure_stack(), subscription(usages=usage(192))), "quota", FAMILY)
-    assert (found.verdict, found.needed, found.available) == ("missing", "384 vCPUs", "192 vCPUs, 0 in use")
-    busy = row(rows_of(azure_stack(), subscription(usages=usage(400, 200))), "quota", FAMILY)
-    assert busy.verdict == "unknown"
+NO_LOCATION = {"type": "Location", "values": ["eastus"], "reasonCode": "NotAvailableForSubscription"}
+NO_ZONE = {"type": "Zone", "values": ["eastus"], "restrictionInfo": {"zones": ["1"]}}
+NOT_ALLOWED = (
+    "ERROR: Forbidden({'code':'AuthorizationFailed','message':\"no authorization to perform action"
+    " 'Microsoft.Network/virtualNetworks/usages/read' over scope\"})"
+)
+SMALL = {"value": [{"currentValue": 0.0, "id": SUBNET, "limit": 3.0}]}
+OF_SERVICE = {"rights": {"value": [{"actions": ["Microsoft.ContainerService/*"], "notActions": []}]}}
+FEATURE = "run `az feature register --namespace Microsoft.Compute --name EncryptionAtHost`"
+AZURE_ROWS: dict[str, tuple[Data, str, dict[str, str]]] = {
+    "a small quota": ({"usages": usage(192)}, f"quota {FAMILY}",
+                      {"verdict": "missing", "needed": "384 vCPUs", "available": "192 vCPUs, 0 in use"}),
+    "a quota in use": ({"usages": usage(400, 200)}, f"quota {FAMILY}", {"verdict": "unknown"}),
+    "a machine type that the location lacks": ({"skus": sku(restrictions=[NO_LOCATION])}, "zones h100",
+                                               {"verdict": "missing", "available": "not available in eastus"}),
+    "a machine type that the zone lacks": ({"skus": sku(restrictions=[NO_ZONE])}, "zones h100",
+                                           {"verdict": "missing", "available": "zones 2"}),
+    "a right that is granted": (OF_SERVICE, "rights managedClusters/read", {"verdict": "OK"}),
+    "a missing right": (OF_SERVICE, "rights subnets/join", {"verdict": "missing"}),
+    "a feature that is not registered": ({"feature": {"properties": {"state": "NotRegistered"}}},
+                                         "feature Encryption", {"fix": FEATURE}),
+    "a forbidden query": ({"addresses": NOT_ALLOWED}, "subnets nodes",
+                          {"verdict": "unknown", "fix": "grant Microsoft.Network/virtualNetworks/usages/read"}),
+    "a small subnet": ({"addresses": SMALL}, "subnets nodes", {"verdict": "missing"}),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("changes", "available"),
-    [
-        ({"restrictions": [{"type": "Location", "values": ["eastus"], "reasonCode": "NotAvailableForSubscription"}]},
-         "not available in eastus"),
-        ({"restrictions": [{"type": "Zone", "values": ["eastus"], "restrictionInfo": {"zones": ["1"]}}]}, "zones 2"),
-    ],
-)  # fmt: skip
-def test_a_machine_type_that_is_restricted_is_missing(changes: Data, available: str) -> None:
-    found = row(rows_of(azure_stack(), subscription(skus=sku(**changes))), "zones", "h100")
-    assert (found.verdict, found.available) == ("missing", available)
-
-
-def test_reports_missing_rights_and_features() -> None:
-    lacking = subscription(
-        rights={"value": [{"actions": ["Microsoft.ContainerService/*"], "notActions": []}]},
-        feature={"properties": {"state": "NotRegistered"}},
-    )
-    rows = rows_of(azure_stack(), lacking)
-    assert row(rows, "rights", "managedClusters/read").verdict == "OK"
-    assert row(rows, "rights", "subnets/join").verdict == "missing"
-    assert row(rows, "feature", "Encryption").fix == (
-        "run `az feature register --namespace Microsoft.Compute --name EncryptionAtHost`"
-    )
+@pytest.mark.parametrize(("answers", "about", "expected"), AZURE_ROWS.values(), ids=AZURE_ROWS)
+def test_azure_has_a_row_of(answers: Data, about: str, expected: dict[str, str]) -> None:
+    check, _, subject = about.partition(" ")
+    found = row(rows_of(azure_stack(), subscription(**answers)), check, subject)
+    assert {field: getattr(found, field) for field in expected} == expected
 
 
 ACCOUNT = f"{HOME}/resourceGroups/data/providers/Microsoft.Storage/storageAccounts/mldata"
@@ -383,14 +379,6 @@ def test_new_storage_account_needs_provider_and_rights() -> None:
     assert row(rows, "provider", "Microsoft.Storage").verdict == "OK"
     assert row(rows, "rights", "Microsoft.Storage/storageAccounts/write").verdict == "OK"
     assert not [path for path in ready.asked if "mldata" in path]
-
-
-def test_small_subnet_is_missing_forbidden_query_unknown() -> None:
-    denied = "ERROR: Forbidden({'code':'AuthorizationFailed','message':\"no authorization to perform action 'Microsoft.Network/virtualNetworks/usages/read' over scope\"})"  # noqa: E501
-    found = row(rows_of(azure_stack(), subscription(addresses=denied)), "subnets", "nodes")
-    assert (found.verdict, found.fix) == ("unknown", "grant Microsoft.Network/virtualNetworks/usages/read")
-    small = {"value": [{"currentValue": 0.0, "id": SUBNET, "limit": 3.0}]}
-    assert row(rows_of(azure_stack(), subscription(addresses=small)), "subnets", "nodes").verdict == "missing"
 
 
 def test_azure_is_not_asked_without_a_login() -> None:

@@ -49,31 +49,14 @@ _DEPLOYMENT: dict[str, Any] = {
     "apiVersion": "apps/v1",
     "kind": "Deployment",
     "metadata": {"name": "queue", "namespace": "queues"},
-    "spec": {
-        "template": {
-            "spec": {
-                "serviceAccount": "queue-account",
-                "containers": [
-                    {
-                        "command": ["/manager"],
-                        "args": ["--config=/etc/queue/config.yaml", "--certs=/certs", "--level=2", "--odd={x}", "2>&1"],
-                        "env": [{"name": "REGION", "value": "here"}, {"name": "POD", "valueFrom": {}}],
-                        "volumeMounts": [
-                            {"name": "config", "mountPath": "/etc/queue/config.yaml", "subPath": "config.yaml"},
-                            {"name": "certs", "mountPath": "/certs"},
-                            {"name": "scratch", "mountPath": "/scratch"},
-                        ],
-                    }
-                ],
-                "volumes": [
-                    {"name": "config", "configMap": {"name": "queue-config"}},
-                    {"name": "certs", "secret": {"secretName": "queue-certs"}},
-                    {"name": "scratch", "emptyDir": {}},
-                ],
-            }
-        }
-    },
-}
+    "spec": {"template": {"spec": {"serviceAccount": "queue-account", "containers": [{"command": ["/manager"],
+        "args": ["--config=/etc/queue/config.yaml", "--certs=/certs", "--level=2", "--odd={x}", "2>&1"],
+        "env": [{"name": "REGION", "value": "here"}, {"name": "POD", "valueFrom": {}}],
+        "volumeMounts": [{"name": "config", "mountPath": "/etc/queue/config.yaml", "subPath": "config.yaml"},
+        {"name": "certs", "mountPath": "/certs"}, {"name": "scratch", "mountPath": "/scratch"}]}],
+        "volumes": [{"name": "config", "configMap": {"name": "queue-config"}}, {"name": "certs",
+        "secret": {"secretName": "queue-certs"}}, {"name": "scratch", "emptyDir": {}}]}}},
+}  # fmt: skip
 CONFIG: Any = {
     "apiVersion": "v1",
     "kind": "ConfigMap",

@@ -80,77 +80,71 @@ def test_each_definition_is_read_from_its_module_once(tmp_path: Path, go: Path) 
 
 
 @pytest.mark.process
-def test_a_definition_with_another_checksum_is_refused(tmp_path: Path, go: Path) -> None:
-    (go / MODULE.folder / PIN.file).write_bytes(OTHER)
-    with pytest.raises(
-        ConsoleError, match=f"checksum mismatch: sha256 {hashlib.sha256(OTHER).hexdigest()}, but {SUM} is pinned"
-    ):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (OTHER, f"checksum mismatch: sha256 {hashlib.sha256(OTHER).hexdigest()}, but {SUM} is pinned"),
+        (None, r"operator@v1\.0\.0 has no file config/crd/example\.com_things\.yaml"),
+    ],
+    ids=["another checksum", "no file"],
+)
+def test_refuses_a_module_with(content: bytes | None, message: str, tmp_path: Path, go: Path) -> None:
+    file = go / MODULE.folder / PIN.file
+    file.write_bytes(content) if content else file.unlink()
+    with pytest.raises(ConsoleError, match=message):
         fetch([PIN], tmp_path / "cache", quiet)
     assert not list((tmp_path / "cache").rglob("*"))
 
 
 @pytest.mark.process
-def test_a_module_without_the_file_is_named_with_it(tmp_path: Path, go: Path) -> None:
-    (go / MODULE.folder / PIN.file).unlink()
-    with pytest.raises(ConsoleError, match=r"operator@v1\.0\.0 has no file config/crd/example\.com_things\.yaml"):
-        fetch([PIN], tmp_path / "cache", quiet)
-
-
-@pytest.mark.process
-def test_reports_a_module_that_cannot_be_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GOPROXY", "off")
-    monkeypatch.setenv("GOMODCACHE", str(tmp_path / "modules"))
+@pytest.mark.parametrize(
+    ("proxy", "message"),
+    [("off", r"Go module sigs\.k8s\.io/kueue@v\S+ cannot be downloaded: .*GOPROXY=off"), ("", "checksum mismatch")],
+    ids=["no proxy", "a proxy with another module of the same version"],
+)
+def test_refuses_a_download(proxy: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "proxy" / "sigs.k8s.io" / "kueue" / "@v"
+    folder.mkdir(parents=True)
     (kueue,) = (pin for pin in read_pins() if pin.file == "kueue.x-k8s.io_clusterqueues.yaml")
-    with pytest.raises(ConsoleError, match=r"Go module sigs\.k8s\.io/kueue@v\S+ cannot be downloaded: .*GOPROXY=off"):
+    (folder / f"{kueue.version}.info").write_text(f'{{"Version": "{kueue.version}"}}')
+    (folder / f"{kueue.version}.mod").write_text("module sigs.k8s.io/kueue\n")
+    monkeypatch.setenv("GOPROXY", proxy or (tmp_path / "proxy").as_uri())
+    monkeypatch.setenv("GOMODCACHE", str(tmp_path / "modules"))
+    with pytest.raises(ConsoleError, match=message):
         fetch([kueue], tmp_path / "cache", quiet)
 
 
-@pytest.mark.process
-def test_a_module_that_differs_from_its_checksum_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the module proxy gives out another one under the same name and version."""
-    proxy = tmp_path / "proxy" / "sigs.k8s.io" / "kueue" / "@v"
-    proxy.mkdir(parents=True)
-    (kueue,) = (pin for pin in read_pins() if pin.file == "kueue.x-k8s.io_clusterqueues.yaml")
-    (proxy / f"{kueue.version}.info").write_text(f'{{"Version": "{kueue.version}"}}')
-    (proxy / f"{kueue.version}.mod").write_text("module sigs.k8s.io/kueue\n")
-    monkeypatch.setenv("GOPROXY", (tmp_path / "proxy").as_uri())
-    monkeypatch.setenv("GOMODCACHE", str(tmp_path / "modules"))
-    with pytest.raises(ConsoleError, match="checksum mismatch"):
-        fetch([kueue], tmp_path / "cache", quiet)
-
-
-def test_a_folder_of_copies_is_read_before_anything_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the pinned file, in a folder of copies."""
     copy = tmp_path / "copies" / PIN.path
     copy.parent.mkdir(parents=True)
     copy.write_bytes(CONTENT)
     monkeypatch.setenv("GPU_TENANCY_UPSTREAM", str(tmp_path / "copies"))
-    assert fetch([PIN], tmp_path / "cache", quiet) == {PIN: copy}
+    return copy
+
+
+def test_a_folder_of_copies_is_read_before_anything_is_fetched(tmp_path: Path, copied: Path) -> None:
+    assert fetch([PIN], tmp_path / "cache", quiet) == {PIN: copied}
     assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.process
 @pytest.mark.usefixtures("go")
-def test_a_copy_with_another_checksum_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copy = tmp_path / "copies" / PIN.path
-    copy.parent.mkdir(parents=True)
-    copy.write_bytes(b"an older one")
-    monkeypatch.setenv("GPU_TENANCY_UPSTREAM", str(tmp_path / "copies"))
-    assert fetch([PIN], tmp_path / "cache", quiet)[PIN].read_bytes() == CONTENT
+def test_fetches_again_after_a_wrong_copy_or_a_damaged_file(tmp_path: Path, copied: Path) -> None:
+    copied.write_bytes(b"an older one")
+    cache = tmp_path / "cache"
+    assert fetch([PIN], cache, quiet)[PIN].read_bytes() == CONTENT
+    cached(PIN, cache).write_bytes(b"half of")
+    assert fetch([PIN], cache, quiet)[PIN].read_bytes() == CONTENT
 
 
-def test_copies_must_be_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_are_in_a_folder_and_addresses_encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConsoleError, match="is not an https URL"):
+        fetch([replace(PIN, source="http://example.com/one.yaml")], tmp_path, quiet)
     monkeypatch.setenv("GPU_TENANCY_UPSTREAM", str(tmp_path / "nowhere"))
     with pytest.raises(ConsoleError, match=f"GPU_TENANCY_UPSTREAM: {tmp_path / 'nowhere'} is not a folder"):
         fetch([PIN], tmp_path / "cache", quiet)
-
-
-@pytest.mark.process
-@pytest.mark.usefixtures("go")
-def test_a_file_of_the_cache_that_was_damaged_is_fetched_again(tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    fetch([PIN], cache, quiet)
-    cached(PIN, cache).write_bytes(b"half of")
-    assert fetch([PIN], cache, quiet)[PIN].read_bytes() == CONTENT
 
 
 @pytest.mark.process
@@ -187,11 +181,6 @@ def test_failed_download_names_where_to_put_the_file(
     place.parent.mkdir(parents=True)
     place.write_bytes(CONTENT)
     assert fetch([pin], cache, quiet) == {pin: place}
-
-
-def test_an_address_that_is_not_encrypted_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConsoleError, match="is not an https URL"):
-        fetch([replace(PIN, source="http://example.com/one.yaml")], tmp_path, quiet)
 
 
 # The pins themselves.

@@ -222,74 +222,33 @@ POD: dict[str, Json] = {"spec": {"containers": [{"resources": {"limits": {"nvidi
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (
-            manifest(
-                "ClusterQueue",
-                "q",
-                api=KUEUE,
-                spec={"resourceGroups": [quota("a100", "nvidia.com/gpu", 8, 24), quota("cpu", "cpu", 4)]},
-            ),
-            "a100 8 → 32",
-        ),
-        (
-            manifest("ClusterQueue", "q", api=KUEUE, spec={"resourceGroups": [quota("cpu", "memory", "1Gi", "2Gi")]}),
-            "cpu memory 1Gi → 3Gi",
-        ),
-        (
-            manifest(
-                "Cohort",
-                "c",
-                api=KUEUE,
-                spec={"parentName": "org", "resourceGroups": [quota("h100", "nvidia.com/gpu", 8)]},
-            ),
-            "parent org; h100 8",
-        ),
+        (manifest("ClusterQueue", "q", api=KUEUE, spec={"resourceGroups": [quota("a100", "nvidia.com/gpu", 8, 24),
+         quota("cpu", "cpu", 4)]}), "a100 8 → 32"),
+        (manifest("ClusterQueue", "q", api=KUEUE, spec={"resourceGroups": [quota("cpu", "memory", "1Gi", "2Gi")]}),
+         "cpu memory 1Gi → 3Gi"),
+        (manifest("Cohort", "c", api=KUEUE, spec={"parentName": "org", "resourceGroups": [quota("h100",
+         "nvidia.com/gpu", 8)]}), "parent org; h100 8"),
         (manifest("LocalQueue", "q", "ml", api=KUEUE, spec={"clusterQueue": "ml"}), "cluster queue ml"),
         (manifest("ResourceFlavor", "f", api=KUEUE, spec={"nodeLabels": {"gpu": "a100"}}), "gpu=a100"),
         (manifest("WorkloadPriorityClass", "p", api=KUEUE, value=1000), "1000"),
         (manifest("PriorityClass", "p", api="scheduling.k8s.io/v1", value=0), "0"),
-        (
-            manifest("ResourceQuota", "q", "ml", spec={"hard": {"pods": "5", "requests.nvidia.com/gpu": "36"}}),
-            "requests.nvidia.com/gpu 36, pods 5",
-        ),
+        (manifest("ResourceQuota", "q", "ml", spec={"hard": {"pods": "5", "requests.nvidia.com/gpu": "36"}}),
+         "requests.nvidia.com/gpu 36, pods 5"),
         (manifest("LimitRange", "l", "ml", spec={"limits": [{"max": {"cpu": 4}}]}), "max cpu 4"),
-        (
-            manifest("Namespace", "ml") | {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}},
-            "pod security baseline",
-        ),
+        (manifest("Namespace", "ml") | {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}},
+         "pod security baseline"),
         (manifest("Deployment", "d", "ml", api="apps/v1", spec={"template": POD}), "nvidia.com/gpu 8"),
-        (
-            manifest("Job", "j", "ml", api="batch/v1", spec={"parallelism": 4, "template": POD}),
-            "4 x nvidia.com/gpu 8",
-        ),
-        (
-            manifest(
-                "Job",
-                "j",
-                "ml",
-                api="batch.volcano.sh/v1alpha1",
-                spec={"tasks": [{"name": "master", "replicas": 1, "template": POD}]},
-            ),
-            "master 1 x nvidia.com/gpu 8",
-        ),
-        (
-            manifest(
-                "HorizontalPodAutoscaler",
-                "h",
-                "ml",
-                api="autoscaling/v2",
-                spec={"scaleTargetRef": {"name": "server"}, "minReplicas": 3, "maxReplicas": 50},
-            ),
-            "server 3 → 50",
-        ),
-        (
-            manifest("PodDisruptionBudget", "p", "ml", api="policy/v1", spec={"maxUnavailable": "10%"}),
-            "max unavailable 10%",
-        ),
+        (manifest("Job", "j", "ml", api="batch/v1", spec={"parallelism": 4, "template": POD}), "4 x nvidia.com/gpu 8"),
+        (manifest("Job", "j", "ml", api="batch.volcano.sh/v1alpha1", spec={"tasks": [{"name": "master", "replicas": 1,
+         "template": POD}]}), "master 1 x nvidia.com/gpu 8"),
+        (manifest("HorizontalPodAutoscaler", "h", "ml", api="autoscaling/v2",
+         spec={"scaleTargetRef": {"name": "server"}, "minReplicas": 3, "maxReplicas": 50}), "server 3 → 50"),
+        (manifest("PodDisruptionBudget", "p", "ml", api="policy/v1", spec={"maxUnavailable": "10%"}),
+         "max unavailable 10%"),
         (manifest("Queue", "q", api="scheduling.volcano.sh/v1beta1", spec={"capability": {"cpu": "4"}}), "cpu 4"),
         (manifest("ConfigMap", "c", "ml", data={"a": "b"}), ""),
     ],
-)
+)  # fmt: skip
 def test_the_most_telling_fields_of_a_kind_are_shown(body: dict[str, Json], words: str) -> None:
     assert details(body) == words
 

@@ -23,13 +23,6 @@ from gpu_tenancy.engine.objects import DependencyCycleError, KubernetesObject, k
 from gpu_tenancy.engine.recording import UNKNOWN, Registration
 
 
-def depends_on(objects: tuple[KubernetesObject, ...], name: str) -> list[str]:
-    """The names of what an object waits for."""
-    names = {one.urn: one.name for one in objects}
-    (found,) = (one for one in objects if one.name == name)
-    return [names[urn] for urn in found.depends_on]
-
-
 def test_objects_are_what_the_api_server_gets(rendering: Rendering) -> None:
     rendered = rendering("""
     k8s.apiextensions.CustomResource(
@@ -80,12 +73,34 @@ def test_data_of_a_secret_is_always_secret() -> None:
     assert "aHVudGVyMg" not in repr(one)
 
 
-def test_an_object_waits_for_what_it_refers_to(rendering: Rendering) -> None:
-    rendered = rendering("""
-    namespace = k8s.core.v1.Namespace("a", metadata={"name": "ml"})
-    k8s.core.v1.ConfigMap("c", metadata={"name": "c", "namespace": namespace.metadata.name})
-    """)
-    assert depends_on(kubernetes_objects(rendered), "c") == ["ml"]
+WAITS: dict[str, str] = {
+    "an object for its references": """
+        first = k8s.core.v1.Namespace("a", metadata={"name": "first"})
+        k8s.core.v1.ConfigMap("c", metadata={"name": "last", "namespace": first.metadata.name})
+    """,
+    "a child for its parent": """
+        first = k8s.core.v1.Namespace("a", metadata={"name": "first"})
+        k8s.core.v1.ConfigMap("c", metadata={"name": "last"}, opts=pulumi.ResourceOptions(parent=first))
+    """,
+    "a child of a component for the component's dependencies": """
+        first = k8s.core.v1.Namespace("a", metadata={"name": "first"})
+        team = pulumi.ComponentResource("t:t:T", "team", None, pulumi.ResourceOptions(depends_on=[first]))
+        k8s.core.v1.Namespace("b", metadata={"name": "last"}, opts=pulumi.ResourceOptions(parent=team))
+    """,
+    "an object for the dependencies of a release": """
+        first = k8s.core.v1.Namespace("a", metadata={"name": "first"})
+        after = pulumi.ResourceOptions(depends_on=[first])
+        release = k8s.helm.v3.Release("kueue", chart="oci://registry.example/kueue", opts=after)
+        k8s.core.v1.Namespace("b", metadata={"name": "last"}, opts=pulumi.ResourceOptions(depends_on=[release]))
+    """,
+}
+
+
+@pytest.mark.parametrize("source", WAITS.values(), ids=WAITS)
+def test_an_object_waits(source: str, rendering: Rendering) -> None:
+    objects = kubernetes_objects(rendering(source))
+    names = {one.urn: one.name for one in objects}
+    assert {one.name: [names[urn] for urn in one.depends_on] for one in objects} == {"first": [], "last": ["first"]}
 
 
 def test_depending_on_a_component_means_all_objects_beneath_it() -> None:
@@ -96,31 +111,6 @@ def test_depending_on_a_component_means_all_objects_beneath_it() -> None:
     last = registered(manifest("ConfigMap", "last", "ml-research"), dependencies=[team.urn])
     objects = kubernetes_objects(stack_of(team, inner, first, second, last))
     assert set(next(one for one in objects if one.name == "last").depends_on) == {first.urn, second.urn}
-
-
-def test_children_of_a_component_wait_for_what_it_waits_for(rendering: Rendering) -> None:
-    rendered = rendering("""
-    crd = k8s.core.v1.Namespace("a", metadata={"name": "first"})
-    team = pulumi.ComponentResource("t:t:T", "team", None, pulumi.ResourceOptions(depends_on=[crd]))
-    k8s.core.v1.Namespace("b", metadata={"name": "second"}, opts=pulumi.ResourceOptions(parent=team))
-    """)
-    assert depends_on(kubernetes_objects(rendered), "second") == ["first"]
-
-
-def test_a_release_between_two_objects_passes_the_dependency_on(rendering: Rendering) -> None:
-    rendered = rendering("""
-    namespace = k8s.core.v1.Namespace("a", metadata={"name": "kueue-system"})
-    after = pulumi.ResourceOptions(depends_on=[namespace])
-    release = k8s.helm.v3.Release("kueue", chart="oci://registry.example/kueue", opts=after)
-    after = pulumi.ResourceOptions(depends_on=[release])
-    k8s.core.v1.Namespace("b", metadata={"name": "second"}, opts=after)
-    """)
-    assert depends_on(kubernetes_objects(rendered), "second") == ["kueue-system"]
-
-
-def test_a_child_of_an_object_waits_for_it() -> None:
-    objects = kubernetes_objects(stack_of(NAMESPACE, replace(QUOTA, parent=NAMESPACE.urn)))
-    assert depends_on(objects, "gpus") == ["ml-research"]
 
 
 def test_a_dependency_on_an_ancestor_is_not_one_on_siblings() -> None:
@@ -243,79 +233,43 @@ RANDOM = "so this ResourceQuota would get another random name in every preview; 
 CASES: dict[str, tuple[list[Registration], str]] = {
     "a valid stack": ([NAMESPACE, QUOTA, QUEUE], ""),
     "one name in two groups and two namespaces": (JOBS, ""),
-    "one object by two resources": (
-        [NAMESPACE, QUOTA, AGAIN],
-        (
-            f"ResourceQuota gpus in namespace ml-research: declared by {QUOTA.urn} and by {AGAIN.urn}, but a name must "
-            "be unique; rename or remove all but one"
-        ),
-    ),
-    "one object in two versions of its group": (
-        [QUEUE, OLDER],
-        (
-            f"ClusterQueue.kueue.x-k8s.io ml-research in the cluster: declared by {QUEUE.urn} and by {OLDER.urn}, but "
-            "a name must be unique; rename or remove all but one"
-        ),
-    ),
+    "one object by two resources": ([NAMESPACE, QUOTA, AGAIN],
+        (f"ResourceQuota gpus in namespace ml-research: declared by {QUOTA.urn} and by {AGAIN.urn}, but a name must "
+        "be unique; rename or remove all but one")),
+    "one object in two versions of its group": ([QUEUE, OLDER],
+        (f"ClusterQueue.kueue.x-k8s.io ml-research in the cluster: declared by {QUEUE.urn} and by {OLDER.urn}, but "
+        "a name must be unique; rename or remove all but one")),
     "no name": ([NAMESPACE, NAMELESS], f"{QUOTA.urn}: metadata.name is missing, {RANDOM}"),
-    "a generated name": (
-        [NAMESPACE, metadata_changed(NAMELESS, generateName="gpus-")],
-        f"{QUOTA.urn}: metadata.generateName is gpus-, {RANDOM}",
-    ),
+    "a generated name": ([NAMESPACE, metadata_changed(NAMELESS, generateName="gpus-")],
+        f"{QUOTA.urn}: metadata.generateName is gpus-, {RANDOM}"),
     "an unknown name": ([NAMESPACE, unknown("name")], of_metadata("name")),
     "an unknown namespace": ([NAMESPACE, unknown("namespace")], of_metadata("namespace")),
     "unknown metadata": ([NAMESPACE, ALL_UNKNOWN], "\n".join(map(of_metadata, ("name", "namespace")))),
     "a secret name": ([NAMESPACE, SECRET], of_metadata("name", "secret")),
-    "no namespace": (
-        [NAMESPACE, metadata_changed(QUOTA, namespace=None)],
-        (
-            f"{QUOTA.urn}: metadata.namespace is missing, so this ResourceQuota would be created in the default "
-            "namespace of the kubeconfig; set it"
-        ),
-    ),
+    "no namespace": ([NAMESPACE, metadata_changed(QUOTA, namespace=None)],
+        (f"{QUOTA.urn}: metadata.namespace is missing, so this ResourceQuota would be created in the default "
+        "namespace of the kubeconfig; set it")),
     "an unknown kind in a namespace": ([NAMESPACE, metadata_changed(CUSTOM, namespace="ml-research")], ""),
-    "an unknown kind without a namespace": (
-        [NAMESPACE, CUSTOM],
-        (
-            f"{CUSTOM.urn}: metadata.namespace is missing, and the scope of Widget.example.org is unknown; "
-            "set the namespace, or add the kind to scopes_documented.yaml if it is cluster-scoped"
-        ),
-    ),
-    "a cluster-scoped object with a namespace": (
-        [NAMESPACE, metadata_changed(QUEUE, namespace="ml-research")],
-        (
-            f"{QUEUE.urn}: metadata.namespace is ml-research, but ClusterQueue is cluster-scoped; remove "
-            "metadata.namespace"
-        ),
-    ),
+    "an unknown kind without a namespace": ([NAMESPACE, CUSTOM],
+        (f"{CUSTOM.urn}: metadata.namespace is missing, and the scope of Widget.example.org is unknown; "
+        "set the namespace, or add the kind to scopes_documented.yaml if it is cluster-scoped")),
+    "a cluster-scoped object with a namespace": ([NAMESPACE, metadata_changed(QUEUE, namespace="ml-research")],
+        (f"{QUEUE.urn}: metadata.namespace is ml-research, but ClusterQueue is cluster-scoped; remove "
+        "metadata.namespace")),
     "a kind that the stack defines as cluster-scoped": ([definition("Cluster"), CUSTOM], ""),
     "a kind that the stack defines as namespaced": ([definition("Namespaced"), IN_DEFAULT], ""),
-    "a kind defined as cluster-scoped, with a namespace": (
-        [definition("Cluster"), IN_DEFAULT],
-        f"{CUSTOM.urn}: metadata.namespace is default, but Widget is cluster-scoped; remove metadata.namespace",
-    ),
-    "a kind defined as namespaced, without a namespace": (
-        [definition("Namespaced"), CUSTOM],
-        (
-            f"{CUSTOM.urn}: metadata.namespace is missing, so this Widget would be created in the default namespace of "
-            "the kubeconfig; set it"
-        ),
-    ),
-    "a missing namespace with a similar name": (
-        [NAMESPACE, metadata_changed(QUOTA, namespace="ml-reserch")],
-        (
-            f"{QUOTA.urn}: metadata.namespace is ml-reserch, but the stack has no Namespace with this name; "
-            "did you mean ml-research?"
-        ),
-    ),
-    "a missing namespace without a similar name": (
-        [QUOTA],
-        (
-            f"{QUOTA.urn}: metadata.namespace is ml-research, but the stack has no Namespace with this name; "
-            "declare a Namespace with this name, or read an existing one"
-        ),
-    ),
-}
+    "a kind defined as cluster-scoped, with a namespace": ([definition("Cluster"), IN_DEFAULT],
+        f"{CUSTOM.urn}: metadata.namespace is default, but Widget is cluster-scoped; remove metadata.namespace"),
+    "a kind defined as namespaced, without a namespace": ([definition("Namespaced"), CUSTOM],
+        (f"{CUSTOM.urn}: metadata.namespace is missing, so this Widget would be created in the default namespace of "
+        "the kubeconfig; set it")),
+    "a missing namespace with a similar name": ([NAMESPACE, metadata_changed(QUOTA, namespace="ml-reserch")],
+        (f"{QUOTA.urn}: metadata.namespace is ml-reserch, but the stack has no Namespace with this name; "
+        "did you mean ml-research?")),
+    "a missing namespace without a similar name": ([QUOTA],
+        (f"{QUOTA.urn}: metadata.namespace is ml-research, but the stack has no Namespace with this name; "
+        "declare a Namespace with this name, or read an existing one")),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("registrations", "messages"), CASES.values(), ids=CASES)
@@ -334,35 +288,30 @@ def test_built_in_release_and_read_namespaces_exist(rendering: Rendering) -> Non
     assert problems(rendered) == ()
 
 
-def test_a_release_without_a_namespace_does_not_provide_it(rendering: Rendering) -> None:
-    rendered = rendering("""
-    k8s.helm.v3.Release("gpu-operator", chart="gpu-operator", namespace="gpu-operator")
-    k8s.core.v1.ConfigMap("c", metadata={"name": "c", "namespace": "gpu-operator"})
-    """)
-    assert len(problems(rendered)) == 1
-
-
-def test_a_urn_declared_twice_is_a_problem(rendering: Rendering) -> None:
-    rendered = rendering("""
-    k8s.core.v1.Namespace("same", metadata={"name": "a"})
-    k8s.core.v1.Namespace("same", metadata={"name": "b"})
-    """)
-    (message,) = problems(rendered)
-    assert message == (
+def test_other_problems_are_one_message_each(rendering: Rendering) -> None:
+    (without,) = problems(
+        rendering("""
+        k8s.helm.v3.Release("gpu-operator", chart="gpu-operator", namespace="gpu-operator")
+        k8s.core.v1.ConfigMap("c", metadata={"name": "c", "namespace": "gpu-operator"})
+        """)
+    )
+    assert "metadata.namespace is gpu-operator, but the stack has no Namespace with this name" in without
+    (twice,) = problems(
+        rendering("""
+        k8s.core.v1.Namespace("same", metadata={"name": "a"})
+        k8s.core.v1.Namespace("same", metadata={"name": "b"})
+        """)
+    )
+    assert twice == (
         "urn:pulumi:dev::gpu-tenancy::kubernetes:core/v1:Namespace::same: declared 2 times, but a URN must be "
         "unique in a stack; give each resource a unique name"
     )
-
-
-def test_objects_that_wait_for_one_another_are_one() -> None:
     one = component("one", dependencies=[component("two").urn])
     two = component("two", dependencies=[one.urn])
-    rendered = stack_of(one, two, replace(NAMESPACE, parent=one.urn), replace(QUEUE, parent=two.urn))
-    (message,) = problems(rendered)
-    assert message.startswith("dependency cycle: ")
-    assert NAMESPACE.urn in message
-    assert QUEUE.urn in message
-    assert message.endswith("; remove one of them from depends_on")
+    (cycle,) = problems(stack_of(one, two, replace(NAMESPACE, parent=one.urn), replace(QUEUE, parent=two.urn)))
+    assert cycle.startswith("dependency cycle: ")
+    assert all(urn in cycle for urn in (NAMESPACE.urn, QUEUE.urn))
+    assert cycle.endswith("; remove one of them from depends_on")
 
 
 def test_all_problems_are_reported_at_once_and_sorted() -> None:

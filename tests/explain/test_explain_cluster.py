@@ -315,42 +315,20 @@ def test_fit_shows_every_check_and_the_api_servers_answer(busy: Local, tmp_path:
 @pytest.mark.parametrize(
     ("change", "said", "refusal"),
     [
-        (
-            {"containers": [{"name": "main", "image": "registry.example.com/x:1", "resources": resources(9)}]},
-            "✗ API server: rejects Pod p: ",
-            "maximum nvidia.com/gpu usage per Container is 8, but limit is 9",
-        ),
-        (
-            {
-                "containers": [
-                    {
-                        "name": "main",
-                        "image": "registry.example.com/x:1",
-                        "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "4"}},
-                    }
-                ]
-            },
-            "✗ API server: rejects Pod p: ",
-            "cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000",
-        ),
-        (
-            {
-                "containers": [
-                    {"name": f"c{at}", "image": "registry.example.com/x:1", "resources": resources(8)}
-                    for at in range(5)
-                ]
-            },
-            "✗ namespace quota: ResourceQuota budget: requests.nvidia.com/gpu 40 requested, exceeds the quota of 36",
-            "exceeded quota: budget, requested: requests.nvidia.com/gpu=40",
-        ),
-        (
-            {"priorityClassName": "ml-hihg"},
-            "✗ priority: PriorityClass ml-hihg not found; did you mean 'ml-high'?",
-            "no PriorityClass with name ml-hihg was found",
-        ),
+        ({"containers": [{"name": "main", "image": "registry.example.com/x:1", "resources": resources(9)}]},
+         "✗ API server: rejects Pod p: ", "maximum nvidia.com/gpu usage per Container is 8, but limit is 9"),
+        ({"containers": [{"name": "main", "image": "registry.example.com/x:1", "resources": {"requests": {"cpu": "1"},
+         "limits": {"cpu": "4"}}}]}, "✗ API server: rejects Pod p: ",
+         "cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000"),
+        ({"containers": [{"name": f"c{at}", "image": "registry.example.com/x:1", "resources": resources(8)} for
+         at in range(5)]},
+         "✗ namespace quota: ResourceQuota budget: requests.nvidia.com/gpu 40 requested, exceeds the quota of 36",
+         "exceeded quota: budget, requested: requests.nvidia.com/gpu=40"),
+        ({"priorityClassName": "ml-hihg"}, "✗ priority: PriorityClass ml-hihg not found; did you mean 'ml-high'?",
+         "no PriorityClass with name ml-hihg was found"),
     ],
     ids=["too many GPUs", "too wide a ratio", "more than the quota", "no such class"],
-)
+)  # fmt: skip
 def test_the_api_server_rejects_what_fit_rejects(
     busy: Local, tmp_path: Path, change: Data, said: str, refusal: str
 ) -> None:

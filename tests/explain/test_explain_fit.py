@@ -10,6 +10,7 @@ from live_builders import (
     HIDDEN_QUEUES,
     Data,
     came,
+    changed,
     cluster_queue,
     cohort,
     job,
@@ -63,11 +64,6 @@ def lender(used: int) -> list[Data]:
     ]
 
 
-def changed(manifest: Data, **spec: Any) -> Data:
-    manifest["spec"] |= spec
-    return manifest
-
-
 def evicted() -> Data:
     """A workload of the other team that Kueue stops, so that its quota is free soon."""
     leaving = workload(only_gpus(job("leaving", "other", pods=4)), admitted=True)
@@ -90,89 +86,30 @@ HIGH = job(labels={"kueue.x-k8s.io/priority-class": "high"})
 @pytest.mark.parametrize(
     ("manifest", "objects", "verdict", "lines"),
     [
-        pytest.param(
-            job(),
-            {
-                "ClusterQueue": lender(16),
-                "Cohort": [cohort("org", nominal=8)],
-                "LocalQueue": BOTH,
-                "Workload": [came("old", "other"), came("new", "other", day=2)],
-            },
-            "later",
-            (
-                f"{ASKS} fits after reclaiming 8 that other queues borrowed (guaranteed 8, unused 8)",
-                f"{SUBMITTED} admitted and preempt other/new",
-            ),
-            id="reclaims",
-        ),
-        pytest.param(
-            job(),
-            {"ClusterQueue": lender(32), "LocalQueue": BOTH, "Workload": [evicted()]},
-            "now",
-            (
-                f"{SUBMITTED} admitted without preemption",
-                f"{ASKS} 8 missing (guaranteed 8, unused 8; limit 32, used 0)",
-            ),
-            id="quota of an evicted workload",
-        ),
-        pytest.param(
-            HIGH,
-            {
-                "ClusterQueue": [cluster_queue("research", used=8)],
-                "Workload": [came("meek", "research")],
-                "WorkloadPriorityClass": [{"metadata": {"name": "high"}, "value": 10}],
-            },
-            "later",
-            (
-                f"{SUBMITTED} admitted and preempt research/meek",
-                f"{ASKS} 8 missing (guaranteed 8, unused 0; limit 8, used 8)",
-            ),
-            id="preempts in its own queue",
-        ),
-        pytest.param(
-            job(),
-            {"ClusterQueue": [STRICT], "Workload": [waits("huge", gpus=72)]},
-            "later",
-            (
-                (
-                    f"{SUBMITTED} pending: behind research/huge, the head of a StrictFIFO queue: insufficient quota for"
-                    " nvidia.com/gpu in flavor a100, request > maximum capacity (72 > 32)"
-                ),
-                f"{ASKS} 32 available (guaranteed 8, unused 8; limit 32, used 0)",
-                f"1 workload {PENDING.format(72)}",
-                "wait unknown: no deadline and no recorded job tells the end",
-            ),
-            id="behind the head of a strict queue",
-        ),
-        pytest.param(
-            job(),
-            {"Workload": [waits("first")]},
-            "now",
-            (
-                FITS,
-                f"1 workload {PENDING.format(8)}",
-            ),
-            id="after another",
-        ),
-        pytest.param(
-            job(),
-            {"ClusterQueue": [CHECKED]},
-            "now",
-            (
-                FITS,
-                f"used by this queue but not simulated: {NOT_SIMULATED}",
-            ),
-            id="limits of the simulation",
-        ),
-        pytest.param(
-            job(),
-            {"LocalQueue": [changed(local_queue("research"), stopPolicy="Hold")]},
-            "never",
-            ("LocalQueue research is stopped (stopPolicy Hold)",),
-            id="a stopped LocalQueue",
-        ),
+        pytest.param(job(), {"ClusterQueue": lender(16), "Cohort": [cohort("org", nominal=8)], "LocalQueue": BOTH,
+         "Workload": [came("old", "other"), came("new", "other", day=2)]}, "later",
+         (f"{ASKS} fits after reclaiming 8 that other queues borrowed (guaranteed 8, unused 8)",
+         f"{SUBMITTED} admitted and preempt other/new"), id="reclaims"),
+        pytest.param(job(), {"ClusterQueue": lender(32), "LocalQueue": BOTH, "Workload": [evicted()]}, "now",
+         (f"{SUBMITTED} admitted without preemption", f"{ASKS} 8 missing (guaranteed 8, unused 8; limit 32, used 0)"),
+         id="quota of an evicted workload"),
+        pytest.param(HIGH, {"ClusterQueue": [cluster_queue("research", used=8)], "Workload": [came("meek",
+         "research")], "WorkloadPriorityClass": [{"metadata": {"name": "high"}, "value": 10}]}, "later",
+         (f"{SUBMITTED} admitted and preempt research/meek",
+         f"{ASKS} 8 missing (guaranteed 8, unused 0; limit 8, used 8)"), id="preempts in its own queue"),
+        pytest.param(job(), {"ClusterQueue": [STRICT], "Workload": [waits("huge", gpus=72)]}, "later",
+         ((f"{SUBMITTED} pending: behind research/huge, the head of a StrictFIFO queue: insufficient quota for"
+         " nvidia.com/gpu in flavor a100, request > maximum capacity (72 > 32)"),
+         f"{ASKS} 32 available (guaranteed 8, unused 8; limit 32, used 0)", f"1 workload {PENDING.format(72)}",
+         "wait unknown: no deadline and no recorded job tells the end"), id="behind the head of a strict queue"),
+        pytest.param(job(), {"Workload": [waits("first")]}, "now", (FITS, f"1 workload {PENDING.format(8)}"),
+         id="after another"),
+        pytest.param(job(), {"ClusterQueue": [CHECKED]}, "now", (FITS,
+         f"used by this queue but not simulated: {NOT_SIMULATED}"), id="limits of the simulation"),
+        pytest.param(job(), {"LocalQueue": [changed(local_queue("research"), stopPolicy="Hold")]}, "never",
+         ("LocalQueue research is stopped (stopPolicy Hold)", ), id="a stopped LocalQueue"),
     ],
-)
+)  # fmt: skip
 def test_the_queue_is_simulated(
     manifest: Data, objects: dict[str, list[Data]], verdict: str, lines: tuple[str, ...]
 ) -> None:
@@ -343,63 +280,30 @@ def test_kuberays_additions_to_the_head_are_counted() -> None:
         (of("batch/v1", "Job", template=TEMPLATE), [("pod", 1, 4)]),
         (of("batch/v1", "Job", template=TEMPLATE, parallelism=4, completions=2), [("pod", 2, 4)]),
         (of("apps/v1", "StatefulSet", template=TEMPLATE, replicas=3), [("pod", 3, 4)]),
-        (
-            of(
-                "batch.volcano.sh/v1alpha1",
-                "Job",
-                tasks=[{"name": "w", "replicas": 3, "template": TEMPLATE}, {"name": "m", "template": TEMPLATE}],
-            ),
-            [("w", 3, 4), ("m", 1, 4)],
-        ),
-        (
-            of(
-                "jobset.x-k8s.io/v1alpha2",
-                "JobSet",
-                replicatedJobs=[
-                    {"name": "j", "replicas": 2, "template": {"spec": {"parallelism": 3, "template": TEMPLATE}}}
-                ],
-            ),
-            [("j", 6, 4)],
-        ),
-        (
-            of("trainer.kubeflow.org/v1alpha1", "TrainJob", trainer={"numNodes": 2, "resourcesPerNode": resources(4)}),
-            [("node", 2, 4)],
-        ),
-        (
-            of("ray.io/v1", "RayJob", submissionMode="HTTPMode", rayClusterSpec=RAY_CLUSTER),
-            [("head", 1, 0), ("w", 6, 4)],
-        ),
+        (of("batch.volcano.sh/v1alpha1", "Job", tasks=[{"name": "w", "replicas": 3, "template": TEMPLATE},
+         {"name": "m", "template": TEMPLATE}]), [("w", 3, 4), ("m", 1, 4)]),
+        (of("jobset.x-k8s.io/v1alpha2", "JobSet", replicatedJobs=[{"name": "j", "replicas": 2,
+         "template": {"spec": {"parallelism": 3, "template": TEMPLATE}}}]), [("j", 6, 4)]),
+        (of("trainer.kubeflow.org/v1alpha1", "TrainJob", trainer={"numNodes": 2, "resourcesPerNode": resources(4)}),
+         [("node", 2, 4)]),
+        (of("ray.io/v1", "RayJob", submissionMode="HTTPMode", rayClusterSpec=RAY_CLUSTER), [("head", 1, 0), ("w", 6,
+         4)]),
         (of("ray.io/v1", "RayJob", rayClusterSpec=RAY_CLUSTER), [("head", 1, 0), ("w", 6, 4), ("submitter", 1, 0)]),
         (of("ray.io/v1", "RayCluster", **RAY_CLUSTER), [("head", 1, 0), ("w", 6, 4)]),
         (of("ray.io/v1", "RayService", rayClusterConfig=RAY_CLUSTER), [("head", 1, 0), ("w", 6, 4)]),
-        (
-            of(
-                "leaderworkerset.x-k8s.io/v1",
-                "LeaderWorkerSet",
-                replicas=2,
-                leaderWorkerTemplate={"size": 3, "leaderTemplate": {"spec": pod_spec(0)}, "workerTemplate": TEMPLATE},
-            ),
-            [("leader", 2, 0), ("worker", 4, 4)],
-        ),
-        (
-            of("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", leaderWorkerTemplate={"workerTemplate": TEMPLATE}),
-            [("main", 1, 4)],
-        ),
-        (
-            of(
-                "kubeflow.org/v1",
-                "PyTorchJob",
-                pytorchReplicaSpecs={"Worker": {"replicas": 3, "template": TEMPLATE}, "Master": {"template": TEMPLATE}},
-            ),
-            [("master", 1, 4), ("worker", 3, 4)],
-        ),
+        (of("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", replicas=2, leaderWorkerTemplate={"size": 3,
+         "leaderTemplate": {"spec": pod_spec(0)}, "workerTemplate": TEMPLATE}), [("leader", 2, 0), ("worker", 4, 4)]),
+        (of("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", leaderWorkerTemplate={"workerTemplate": TEMPLATE}),
+         [("main", 1, 4)]),
+        (of("kubeflow.org/v1", "PyTorchJob", pytorchReplicaSpecs={"Worker": {"replicas": 3, "template": TEMPLATE},
+         "Master": {"template": TEMPLATE}}), [("master", 1, 4), ("worker", 3, 4)]),
     ],
     ids=[
         *("Pod", "Job", "Job with completions", "StatefulSet", "Volcano's Job", "JobSet", "TrainJob"),
         *("RayJob", "RayJob with a submitter", "RayCluster", "RayService"),
         *("LeaderWorkerSet", "LeaderWorkerSet without a leader's template", "PyTorchJob"),
     ],
-)
+)  # fmt: skip
 def test_each_kind_is_read_as_its_pods(manifest: Data, expected: list[tuple[str, int, int]]) -> None:
     assert counts(manifest) == expected
 
@@ -445,16 +349,11 @@ def test_several_documents_and_lists_are_read_in_their_order(tmp_path: Path) -> 
         ("", "FILE: empty file; add a Pod, a Job or another workload"),
         ("- 1", "FILE: a document is not a Kubernetes object; add apiVersion, kind and metadata"),
         ("a: [", "FILE:1: invalid YAML: "),
-        (
-            "{apiVersion: v1, kind: Secret}",
-            "Secret (v1): unsupported kind; supported kinds: ",
-        ),
-        (
-            "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: other}}",
-            "Pod p: namespace other does not match team research; run `tenancy fit other`",
-        ),
+        ("{apiVersion: v1, kind: Secret}", "Secret (v1): unsupported kind; supported kinds: "),
+        ("{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: other}}",
+         "Pod p: namespace other does not match team research; run `tenancy fit other`"),
     ],
-)
+)  # fmt: skip
 def test_a_file_without_pods_is_refused(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(text)

@@ -377,24 +377,14 @@ def test_pods_without_claims_cause_no_requests() -> None:
 @pytest.mark.parametrize(
     ("claim", "templates", "words"),
     [
-        (
-            {},
-            [],
-            f"{TEMPLATE} not found; {CREATE}",
-        ),
-        (
-            {},
-            [template("gpu.nvidia.com")],
-            f"{TEMPLATE} claims devices of DeviceClass gpu.nvidia.com, which Kueue does not admit; {REQUEST}",
-        ),
-        (
-            {"resourceClaimName": "shared"},
-            [],
-            "Kueue admits no pod with a ResourceClaim (shared); set resourceClaimTemplateName instead",
-        ),
+        ({}, [], f"{TEMPLATE} not found; {CREATE}"),
+        ({}, [template("gpu.nvidia.com")],
+         f"{TEMPLATE} claims devices of DeviceClass gpu.nvidia.com, which Kueue does not admit; {REQUEST}"),
+        ({"resourceClaimName": "shared"}, [],
+         "Kueue admits no pod with a ResourceClaim (shared); set resourceClaimTemplateName instead"),
     ],
     ids=["no template", "GPUs", "a shared claim"],
-)
+)  # fmt: skip
 def test_claims_that_kueue_never_admits_do_not_fit(claim: Data, templates: list[Data], words: str) -> None:
     fitting = judged(claiming(**claim), ResourceClaimTemplate=templates)
     assert fitting.verdict == "never"
@@ -463,37 +453,24 @@ def pending(message: str) -> Why:
 @pytest.mark.parametrize(
     ("message", "reason", "fix"),
     [
-        (
-            (
-                f"spec.podSets[0].template.spec.resourceClaims[0]: Internal error: failed to get claim spec for"
-                f' {TEMPLATE} in podset main: ResourceClaimTemplate.resource.k8s.io "train-channel" not found'
-            ),
-            f"its pods claim devices by {TEMPLATE}, which does not exist: {DRIVER}",
-            f"{CREATE}, or, if there is one, check that the driver's controller is running",
-        ),
-        (
-            f"DeviceClass {CHANNEL_CLASS} is not mapped in DRA configuration for podset main",
-            f"its pods claim devices of DeviceClass {CHANNEL_CLASS}, which Kueue does not count",
-            f"add {CHANNEL_CLASS} to deviceClassMappings of Kueue's configuration",
-        ),
-        (
-            "DeviceClass gpu.nvidia.com is not mapped in DRA configuration for podset main",
-            "its pods claim devices of DeviceClass gpu.nvidia.com, which Kueue does not count",
-            REQUEST,
-        ),
-        (
-            f"couldn't assign flavors to pod set main: resource {CHANNEL} unavailable in ClusterQueue",
-            "its pods claim channels of a ComputeDomain, and no flavor that they can use has nodes with channels",
-            "select nodes with NVLink between machines, or remove resourceClaims",
-        ),
-        (
-            "couldn't assign flavors to pod set main: resource mrdma.google.com/interface unavailable in ClusterQueue",
-            "its pods claim RDMA interfaces of DRANET, and no flavor that they can use has nodes with them",
-            "select nodes of a pool with fabric: dranet, or remove resourceClaims",
-        ),
+        ((f"spec.podSets[0].template.spec.resourceClaims[0]: Internal error: failed to get claim spec for"
+         f' {TEMPLATE} in podset main: ResourceClaimTemplate.resource.k8s.io "train-channel" not found'),
+         f"its pods claim devices by {TEMPLATE}, which does not exist: {DRIVER}",
+         f"{CREATE}, or, if there is one, check that the driver's controller is running"),
+        (f"DeviceClass {CHANNEL_CLASS} is not mapped in DRA configuration for podset main",
+         f"its pods claim devices of DeviceClass {CHANNEL_CLASS}, which Kueue does not count",
+         f"add {CHANNEL_CLASS} to deviceClassMappings of Kueue's configuration"),
+        ("DeviceClass gpu.nvidia.com is not mapped in DRA configuration for podset main",
+         "its pods claim devices of DeviceClass gpu.nvidia.com, which Kueue does not count", REQUEST),
+        (f"couldn't assign flavors to pod set main: resource {CHANNEL} unavailable in ClusterQueue",
+         "its pods claim channels of a ComputeDomain, and no flavor that they can use has nodes with channels",
+         "select nodes with NVLink between machines, or remove resourceClaims"),
+        ("couldn't assign flavors to pod set main: resource mrdma.google.com/interface unavailable in ClusterQueue",
+         "its pods claim RDMA interfaces of DRANET, and no flavor that they can use has nodes with them",
+         "select nodes of a pool with fabric: dranet, or remove resourceClaims"),
     ],
     ids=["no template", "no mapping", "GPUs", "no channels", "no interfaces"],
-)
+)  # fmt: skip
 def test_why_explains_claims_that_kueue_cannot_count(message: str, reason: str, fix: str) -> None:
     found = pending(message)
     assert (found.reason, found.fix) == (reason, fix)

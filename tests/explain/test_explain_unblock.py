@@ -1,6 +1,7 @@
 """What admits a pending workload, by simulation, and how long it is expected to wait."""
 
 import json
+from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -63,16 +64,101 @@ def mine_takes_nothing(own: Data, _: Data) -> None:
 # It is let in.
 
 
-def test_free_quota_admits_in_the_next_cycle() -> None:
-    found = asked(waits("me"), [])
-    assert said(found) == (
-        f"{HEAD} 8 requested, fits now (guaranteed 8, unused 8)",
-        "simulation: admitted in the next scheduling cycle, no preemption",
-    )
-    assert found.conclusion == (
-        "quota is free but the workload is not admitted; if this persists, check the Kueue controller"
-    )
-    assert found.unblock == Unblock(admitted=True)
+def leaving() -> Data:
+    found = came("leaving", "research")
+    found["status"]["conditions"].append(condition("Evicted", "True", "Preempted", "x"))
+    return found
+
+
+def bounded(own: Data, _: Data) -> None:
+    own["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["borrowingLimit"] = "0"
+
+
+def strict(own: Data, _: Data) -> None:
+    own["spec"]["queueingStrategy"] = "StrictFIFO"
+
+
+def odd(own: Data, _: Data) -> None:
+    own["spec"]["queueingStrategy"] = "Lottery"
+
+
+def miscounted(_: Data, other: Data) -> None:
+    other["status"]["flavorsReservation"][0]["resources"][0]["total"] = "16"
+
+
+def quarrel(own: Data, other: Data) -> None:
+    """`own` takes its quota back from `lent`, `me` preempts `own`, `lent` takes its share back from `me`."""
+    for each, nominal in ((own, "2"), (other, "4")):
+        each["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = nominal
+        each["status"]["fairSharing"] = {"weightedShare": 0}
+
+
+FREE = "quota is free but the workload is not admitted; if this persists, check the Kueue controller"
+NEXT = "simulation: admitted in the next scheduling cycle, no preemption"
+AFTER = "simulation: admitted after the end of"
+ONE = "simulation: ending one workload would not admit it"
+AHEAD = [waits(f"first{at}", day=10 + at, priority=9) for at in range(3)]
+CASES: dict[str, tuple[Data, list[Data], Any, tuple[str, ...], str]] = {
+    "free quota": (waits("me"), [], None, (f"{HEAD} 8 requested, fits now (guaranteed 8, unused 8)", NEXT), FREE),
+    "quota of an evicted workload": (waits("me", priority=10), [leaving(), came("s", "speech")], None, (NEXT, ),
+        "Kueue is about to admit it; if this persists, check the Kueue controller"),
+    "a single sufficient workload": (waits("me", gpus=4, day=21), [came("r1", "research", 4), came("r2", "research",
+        4), came("s1", "speech", 8), waits("first", gpus=4)], None,
+        ("1 workload is ahead of it, requesting 4 nvidia.com/gpu: research/first",
+        f"{HEAD} 4 requested, 4 missing (guaranteed 8, unused 0; limit 16, used 8)",
+        f"{AFTER} speech/s1 (tested 3 of 3 running workloads)",
+        "quota freed by the others would go to: research/first"),
+        ("queue research cannot borrow enough: 4 of 4 a100 GPUs missing (8 in use, 8 guaranteed);"
+        f" wait until speech/s1 ends; {ASK}")),
+    "sufficient workloads, the nearest first": (waits("me"), [came("far", "speech"), came("near", "research")], None,
+        (f"{AFTER} any one of these: research/near, speech/far (tested 2 of 2 running workloads)", ),
+        f"; wait until one of these ends: research/near, speech/far; {ASK}"),
+    "a team at its limit": (waits("me"), [came("own", "research")], bounded,
+        (f"{AFTER} research/own (tested 1 of 1 running workload)", ),
+        ("queue research is at its limit: 8 of 8 a100 GPUs in use; wait until research/own ends; or raise the"
+        " limit of the team")),
+    "no reclaim": (waits("me"), [came("s1", "speech"), came("s2", "speech")], mine_takes_nothing,
+        (f"{HEAD} 8 requested, 8 missing (guaranteed 8, unused 8; limit 16, used 0)",
+        "a100 nvidia.com/gpu borrowed now by: speech 8",
+        f"{AFTER} any one of these: speech/s1, speech/s2 (tested 2 of 2 running workloads)"),
+        ("other workloads get the quota first: insufficient unused quota for nvidia.com/gpu in flavor a100, 8 more"
+        " needed; no workload may be preempted for it; wait until one of these ends: speech/s1, speech/s2")),
+    "others that take the freed quota": (waits("me"), [came("r", "research", priority=9), came("s", "speech",
+        priority=9), *AHEAD], None, (f"{ONE} (tested 2 of 2 running workloads)",
+        "the freed quota would go to: research/first0",
+        "simulation: ending 2 workloads in sequence, lowest priority first, would not admit it"),
+        f"; wait for the workloads that are admitted first, such as research/first0; {ASK}"),
+    "an impossible head of a strict queue": (waits("me"), [came("s", "speech", 4), waits("huge", gpus=24, day=10)],
+        strict, (f"{HEAD} 8 requested, 12 available (guaranteed 8, unused 8; limit 16, used 0)",
+        f"{ONE} (tested 1 of 1 running workload)",
+        "simulation: admitted after the removal of the workloads ahead of it: research/huge"),
+        ("queue research is StrictFIFO, and research/huge is ahead of it;"
+        " wait, or remove the workloads ahead of it: research/huge")),
+    "more than the limit": (waits("me", gpus=24), [], None, (f"{HEAD} 24 requested, exceeds the limit of 16", ),
+        ("queue research can never admit it: 24 a100 GPUs requested, limit 16; request at most 16, or raise the limit"
+        " of the team")),
+    "inconsistent usage": (waits("me"), [came("s", "speech")], miscounted,
+        (("not simulated: Kueue reports 16 nvidia.com/gpu of a100 in use in queue speech, but its"
+        " workloads hold 8; retry in a moment"), ),
+        ("others borrow guaranteed quota of queue research: 8 a100 GPUs; no action needed: Kueue reclaims it from"
+        " speech")),
+    "unknown fields of a queue": (waits("me"), [], odd,
+        ("not simulated: the queue configuration is invalid: 'Lottery' is not a valid Strategy", ), FREE),
+    "a livelock": (waits("me", gpus=6, priority=1), [came("lent", "speech", 5), waits("own", gpus=2, day=21)], quarrel,
+        ("not simulated: workloads of this cohort tree preempt one another endlessly, in Kueue too", ), ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("me", "others", "change", "lines", "conclusion"), CASES.values(), ids=CASES)
+def test_a_pending_workload_is_explained_by(
+    me: Data, others: list[Data], change: Any, lines: tuple[str, ...], conclusion: str
+) -> None:
+    found = asked(deepcopy(me), deepcopy(others), change)
+    assert said(found)[-len(lines) :] == lines
+    assert found.conclusion.endswith(conclusion)
+    tested = any("not simulated" not in line and "simulation" in line for line in lines)
+    assert (found.unblock is not None) == tested
+    assert NEXT not in lines or found.unblock == Unblock(admitted=True)
 
 
 @pytest.mark.parametrize(
@@ -88,67 +174,13 @@ def test_names_workloads_preempted_for_a_guarantee(gpus: int, who: list[str], wa
     assert "fits" not in " ".join(found.lines)
 
 
-def test_quota_of_an_evicted_workload_is_freed_without_action() -> None:
-    leaving = came("leaving", "research")
-    leaving["status"]["conditions"].append(condition("Evicted", "True", "Preempted", "x"))
-    found = asked(waits("me", priority=10), [leaving, came("s", "speech")])
-    assert said(found)[-1] == "simulation: admitted in the next scheduling cycle, no preemption"
-    assert found.conclusion == "Kueue is about to admit it; if this persists, check the Kueue controller"
-
-
 # It waits, and one end is enough.
-
-
-def test_a_single_sufficient_workload_is_named() -> None:
-    others = [came("r1", "research", 4), came("r2", "research", 4), came("s1", "speech", 8)]
-    found = asked(waits("me", gpus=4, day=21), [*others, waits("first", gpus=4)])
-    assert said(found) == (
-        "1 workload is ahead of it, requesting 4 nvidia.com/gpu: research/first",
-        f"{HEAD} 4 requested, 4 missing (guaranteed 8, unused 0; limit 16, used 8)",
-        "simulation: admitted after the end of speech/s1 (tested 3 of 3 running workloads)",
-        "quota freed by the others would go to: research/first",
-    )
-    assert found.conclusion == (
-        f"queue research cannot borrow enough: 4 of 4 a100 GPUs missing (8 in use, 8 guaranteed);"
-        f" wait until speech/s1 ends; {ASK}"
-    )
-
-
-def test_lists_sufficient_workloads_nearest_first() -> None:
-    others = [came("far", "speech"), came("near", "research")]
-    found = asked(waits("me"), others)
-    assert said(found)[-1] == (
-        "simulation: admitted after the end of any one of these: research/near, speech/far (tested 2"
-        " of 2 running workloads)"
-    )
-    assert found.fix == f"wait until one of these ends: research/near, speech/far; {ASK}"
 
 
 def test_no_more_than_five_ends_are_looked_for() -> None:
     found = asked(waits("me", gpus=1), [came(f"r{at}", "research" if at < 8 else "speech", 1) for at in range(16)])
     assert found.unblock is not None
     assert (len(found.unblock.ends), found.unblock.tested, found.unblock.running) == (5, 5, 16)
-
-
-def test_a_team_at_capacity_waits_for_its_own_workloads() -> None:
-    def bounded(own: Data, _: Data) -> None:
-        own["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["borrowingLimit"] = "0"
-
-    found = asked(waits("me"), [came("own", "research")], bounded)
-    assert found.conclusion == (
-        "queue research is at its limit: 8 of 8 a100 GPUs in use; wait until research/own ends; or raise the"
-        " limit of the team"
-    )
-
-
-def test_without_reclaim_a_guarantee_can_be_pending() -> None:
-    found = asked(waits("me"), [came("s1", "speech"), came("s2", "speech")], mine_takes_nothing)
-    assert said(found)[0] == f"{HEAD} 8 requested, 8 missing (guaranteed 8, unused 8; limit 16, used 0)"
-    assert found.conclusion == (
-        "other workloads get the quota first: insufficient unused quota for nvidia.com/gpu in flavor a100, 8 more"
-        " needed; no workload may be preempted for"
-        " it; wait until one of these ends: speech/s1, speech/s2"
-    )
 
 
 # One end is not enough.
@@ -173,33 +205,6 @@ def test_ends_fewest_workloads_of_lowest_priority() -> None:
     assert larger.fix == f"wait until these 3 end: research/dear, research/new, research/old; {ASK}"
 
 
-def test_workloads_that_would_take_the_freed_quota_are_named() -> None:
-    ahead = [waits(f"first{at}", day=10 + at, priority=9) for at in range(3)]
-    found = asked(waits("me"), [came("r", "research", priority=9), came("s", "speech", priority=9), *ahead])
-    assert said(found)[-3:] == (
-        "simulation: ending one workload would not admit it (tested 2 of 2 running workloads)",
-        "the freed quota would go to: research/first0",
-        "simulation: ending 2 workloads in sequence, lowest priority first, would not admit it",
-    )
-    assert found.fix == f"wait for the workloads that are admitted first, such as research/first0; {ASK}"
-
-
-def test_an_impossible_head_of_a_strict_queue_must_be_removed() -> None:
-    def strict(own: Data, _: Data) -> None:
-        own["spec"]["queueingStrategy"] = "StrictFIFO"
-
-    found = asked(waits("me"), [came("s", "speech", 4), waits("huge", gpus=24, day=10)], strict)
-    assert said(found)[2:] == (
-        f"{HEAD} 8 requested, 12 available (guaranteed 8, unused 8; limit 16, used 0)",
-        "simulation: ending one workload would not admit it (tested 1 of 1 running workload)",
-        "simulation: admitted after the removal of the workloads ahead of it: research/huge",
-    )
-    assert found.conclusion == (
-        "queue research is StrictFIFO, and research/huge is ahead of it;"
-        " wait, or remove the workloads ahead of it: research/huge"
-    )
-
-
 def test_a_large_tree_is_simulated_less_and_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unblock, "WORK", 0)
     others = [came(f"s{at}", "speech", 1) for at in range(12)] + [came("r", "research", 4)]
@@ -212,50 +217,6 @@ def test_a_large_tree_is_simulated_less_and_reports_it(monkeypatch: pytest.Monke
 
 
 # It is not simulated.
-
-
-def test_impossible_workloads_are_not_simulated() -> None:
-    found = asked(waits("me", gpus=24), [])
-    assert (found.unblock, [each for each in found.lines if "simulat" in each]) == (None, [])
-    assert found.conclusion.startswith(
-        "queue research can never admit it: 24 a100 GPUs requested, limit 16; request at most 16,"
-    )
-
-
-def test_inconsistent_usage_is_not_simulated() -> None:
-    def otherwise(_: Data, other: Data) -> None:
-        other["status"]["flavorsReservation"][0]["resources"][0]["total"] = "16"
-
-    found = asked(waits("me"), [came("s", "speech")], otherwise)
-    assert said(found)[-1] == (
-        "not simulated: Kueue reports 16 nvidia.com/gpu of a100 in use in queue speech, but its"
-        " workloads hold 8; retry in a moment"
-    )
-    assert found.conclusion.startswith("others borrow guaranteed quota of queue research: 8 a100 GPUs;")
-
-
-def test_unknown_queue_fields_are_reported() -> None:
-    def odd(own: Data, _: Data) -> None:
-        own["spec"]["queueingStrategy"] = "Lottery"
-
-    assert (
-        said(asked(waits("me"), [], odd))[-1]
-        == "not simulated: the queue configuration is invalid: 'Lottery' is not a valid Strategy"
-    )
-
-
-def test_a_livelock_is_reported() -> None:
-    def quarrel(own: Data, other: Data) -> None:
-        for each, nominal in ((own, "2"), (other, "4")):
-            each["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = nominal
-            each["status"]["fairSharing"] = {"weightedShare": 0}
-
-    # `own` takes its quota back from `lent`, `me` preempts `own`, `lent` takes its share back from `me`.
-    others = [came("lent", "speech", 5), waits("own", gpus=2, day=21)]
-    found = asked(waits("me", gpus=6, priority=1), others, quarrel)
-    assert said(found)[-1] == (
-        "not simulated: workloads of this cohort tree preempt one another endlessly, in Kueue too"
-    )
 
 
 HIDDEN: Final = tuple(

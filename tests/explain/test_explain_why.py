@@ -7,6 +7,7 @@ import pytest
 from live_builders import (
     HIDDEN_QUEUES,
     Data,
+    changed,
     cluster_queue,
     condition,
     flavor,
@@ -99,48 +100,130 @@ def test_a_pending_job_names_workloads_that_use_its_quota() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("own", "others", "conclusion"),
-    [
-        (
-            0,
-            36,
-            (
-                "others borrow guaranteed quota of queue research: 4 a100 GPUs; no action needed: Kueue"
-                " reclaims it from speech"
-            ),
-        ),
-        (
-            28,
-            0,
-            (
-                "queue research would exceed its limit: 28 of 32 a100 GPUs in use, 8 requested; wait for workloads of"
-                " the queue to end, end some of them, or raise the limit of the team"
-            ),
-        ),
-        (0, 0, "quota is free but the workload is not admitted; if this persists, check the Kueue controller"),
-    ],
-)
-def test_pending_reason_depends_on_usage_of_queues(own: int, others: int, conclusion: str) -> None:
-    found = asked(Workload=[workload(JOB)], ClusterQueue=queues(own, others, borrowingLimit=24))
-    assert found.conclusion == conclusion
+def untolerating() -> Data:
+    found = only_gpus(job())
+    del found["spec"]["template"]["spec"]["tolerations"]
+    return found
 
 
-def test_reclaim_from_lower_priority_is_reported() -> None:
+def stopped(**fields: Any) -> Data:
+    """A deactivated workload, with conditions and fields of its spec."""
+    conditions = fields.pop("conditions", [])
+    found = changed(workload(JOB), active=False, **fields)
+    found["status"]["conditions"] += conditions
+    return found
+
+
+def inactive(message: str) -> Data:
+    found = cluster_queue("research")
+    found["status"]["conditions"] = [{"type": "Active", "status": "False", "message": message}]
+    return found
+
+
+def lower_reclaim() -> list[Data]:
     found = queues(0, 36, borrowingLimit=24)
     found[0]["spec"]["preemption"]["reclaimWithinCohort"] = "LowerPriority"
-    assert asked(Workload=[workload(JOB)], ClusterQueue=found).fix == (
-        "Kueue reclaims it only from workloads of lower priority; otherwise wait for speech to release it"
-    )
+    return found
 
 
-def test_a_job_larger_than_its_queue_shows_the_limit() -> None:
-    large = only_gpus(job(pods=5))
-    found = asked(large, Workload=[workload(large)])
-    assert found.conclusion == (
-        "queue research can never admit it: 40 a100 GPUs requested, limit 32; request at most 32, or raise the limit"
-        " of the team"
-    )
+def unplaced(message: str, **spec: Any) -> Data:
+    found = owned(pod("train-x", conditions=[condition("PodScheduled", "False", "Unschedulable", message)]))
+    found["spec"] |= spec
+    return found
+
+
+def not_pulled() -> Data:
+    stuck = owned(pod("train-x", on="n1"))
+    waits = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
+    stuck["status"] = {"phase": "Pending", "containerStatuses": [{"name": "main", "state": waits}]}
+    return stuck
+
+
+NO_CHECK = "Can't admit new workloads: references missing AdmissionCheck(s): provision-a100."
+TIMED_OUT = "DeactivatedDueToMaximumExecutionTimeExceeded"
+LARGE = only_gpus(job(pods=5))
+ADMITTED = workload(JOB, admitted=True)
+UNBOUND = unplaced(
+    "pod has unbound immediate PersistentVolumeClaims",
+    volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "corpus"}}],
+)
+CORPUS = {"metadata": meta("corpus", "research"), "status": {"phase": "Pending"}}
+CONCLUSIONS: dict[str, tuple[Data, dict[str, list[Data]], str]] = {
+    "guaranteed quota that others borrow": (JOB, {"Workload": [workload(JOB)], "ClusterQueue": queues(0, 36,
+        borrowingLimit=24)}, ("others borrow guaranteed quota of queue research: 4 a100 GPUs;"
+        " no action needed: Kueue reclaims it from speech")),
+    "the team's own workloads": (JOB, {"Workload": [workload(JOB)], "ClusterQueue": queues(28, 0, borrowingLimit=24)},
+        ("queue research would exceed its limit: 28 of 32 a100 GPUs in use, 8 requested; wait for workloads of"
+        " the queue to end, end some of them, or raise the limit of the team")),
+    "Kueue": (JOB, {"Workload": [workload(JOB)], "ClusterQueue": queues(0, 0, borrowingLimit=24)},
+        "quota is free but the workload is not admitted; if this persists, check the Kueue controller"),
+    "reclaim from lower priority": (JOB, {"Workload": [workload(JOB)], "ClusterQueue": lower_reclaim()},
+        ("others borrow guaranteed quota of queue research: 4 a100 GPUs; Kueue reclaims it only from workloads of lower"
+        " priority; otherwise wait for speech to release it")),
+    "more than the limit": (LARGE, {"Workload": [workload(LARGE)]},
+        ("queue research can never admit it: 40 a100 GPUs requested, limit 32; request at most 32, or raise the limit"
+        " of the team")),
+    "a queue that lacks an admission check": (JOB, {"Workload": [workload(JOB)], "ClusterQueue": [inactive(NO_CHECK)]},
+        (f"ClusterQueue research admits no workloads: {NO_CHECK}; fix this; Kueue then admits the workload"
+        " without further action")),
+    "a held LocalQueue": (JOB, {"Workload": [workload(JOB)], "LocalQueue": [changed(local_queue("research"),
+        stopPolicy="HoldAndDrain")]},
+        ("LocalQueue research is stopped (stopPolicy HoldAndDrain); set stopPolicy to None; Kueue then admits"
+        " the workload without further action")),
+    "a queue that does not select the namespace": (JOB, {"Workload": [workload(JOB)],
+        "ClusterQueue": [changed(cluster_queue("research"), namespaceSelector={"matchLabels": {"kueue": "yes"}})]},
+        ("namespaceSelector of ClusterQueue research does not match namespace research; change the selector, or use"
+        " another queue")),
+    "a taint that it does not tolerate": (untolerating(), {"Workload": [workload(untolerating())]},
+        ("queue research can never admit it: flavor a100: the pod does not tolerate the taint"
+        " nvidia.com/gpu=present:NoSchedule; add to the pod template: tolerations: [{key: nvidia.com/gpu, operator:"
+        " Exists, effect: NoSchedule}]")),
+    "a deactivated workload": (JOB, {"Workload": [stopped()]},
+        "its Workload is deactivated (spec.active is false); run `tenancy requeue research/train`"),
+    "a maximum run time": (JOB, {"Workload": [stopped(maximumExecutionTimeSeconds=3600,
+        conditions=[condition("Evicted", "True", TIMED_OUT, "x")])]},
+        ("it ran for its maximum run time of 3600 s, and Kueue stopped it; run `tenancy requeue research/train`, which"
+        " lets it run as long again; or submit it with a longer deadline")),
+    "a claim that is not bound": (JOB, {"Workload": [ADMITTED], "Pod": [UNBOUND], "PersistentVolumeClaim": [CORPUS]},
+        "volumes not ready: claim corpus is Pending; check the claim: `kubectl describe pvc`"),
+    "an image": (JOB, {"Workload": [ADMITTED], "Pod": [not_pulled()]},
+        "containers do not start: main: ImagePullBackOff: not found; fix this error"),
+    "nothing": ({**JOB, "status": {"conditions": [condition("Complete", "True", "", "")]}}, {},
+        "not pending: ended (Complete)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("about", "objects", "conclusion"), CONCLUSIONS.values(), ids=CONCLUSIONS)
+def test_a_job_waits_for(about: Data, objects: dict[str, list[Data]], conclusion: str) -> None:
+    found = asked(about, **objects)
+    assert (found.conclusion, found.waits) == (conclusion, "not pending" not in conclusion)
+
+
+def requeued(name: str) -> Data:
+    """A workload that an admission check sent back after another one came."""
+    sent = workload(only_gpus(job(name)), "2026-01-01T00:00:00Z")
+    evicted = condition("Evicted", "True", "AdmissionCheck", "x")
+    sent["status"]["conditions"].append({**evicted, "lastTransitionTime": "2026-01-05T00:00:00Z"})
+    return sent
+
+
+FRESH = workload(only_gpus(job("fresh")), "2026-01-02T00:00:00Z")
+FIRST = workload(only_gpus(job("first", pods=9)), "2025-01-01T00:00:00Z")
+STRICT = changed(cluster_queue("research"), queueingStrategy="StrictFIFO")
+
+
+@pytest.mark.parametrize(
+    ("about", "objects", "line"),
+    [
+        (only_gpus(job("back")), {"Workload": [requeued("back"), FRESH]},
+         "1 workload is ahead of it, requesting 8 nvidia.com/gpu: research/fresh"),
+        (JOB, {"Workload": [workload(JOB), FIRST], "ClusterQueue": [STRICT]},
+         "its queue is StrictFIFO: no workload passes the first, even if that one can never be admitted"),
+    ],
+    ids=["requeued by an admission check", "StrictFIFO"],
+)  # fmt: skip
+def test_the_order_of_the_queue_is_explained(about: Data, objects: dict[str, list[Data]], line: str) -> None:
+    assert line in asked(about, **objects).lines
 
 
 def test_those_ahead_are_counted_by_priority_then_time() -> None:
@@ -159,69 +242,17 @@ def test_those_ahead_are_counted_by_priority_then_time() -> None:
     assert found.conclusion == "other workloads are ahead of it in its queue; wait, or set a higher priority class"
 
 
-def test_admission_check_requeue_loses_the_position() -> None:
-    back, fresh = only_gpus(job("back")), only_gpus(job("fresh"))
-    sent = workload(back, "2026-01-01T00:00:00Z")
-    sent["status"]["conditions"].append(
-        {**condition("Evicted", "True", "AdmissionCheck", "x"), "lastTransitionTime": "2026-01-05T00:00:00Z"}
-    )
-    found = asked(back, Workload=[sent, workload(fresh, "2026-01-02T00:00:00Z")])
-    assert "1 workload is ahead of it, requesting 8 nvidia.com/gpu: research/fresh" in found.lines
-
-
-def test_strict_fifo_has_no_overtaking() -> None:
-    strict = cluster_queue("research")
-    strict["spec"]["queueingStrategy"] = "StrictFIFO"
-    first = workload(only_gpus(job("first", pods=9)), "2025-01-01T00:00:00Z")
-    found = asked(Workload=[workload(JOB), first], ClusterQueue=[strict])
-    assert (
-        "its queue is StrictFIFO: no workload passes the first, even if that one can never be admitted" in found.lines
-    )
-
-
-def test_an_inactive_queue_is_reported_with_kueues_message() -> None:
-    stopped = cluster_queue("research")
-    words = "Can't admit new workloads: references missing AdmissionCheck(s): provision-a100."
-    stopped["status"]["conditions"] = [{"type": "Active", "status": "False", "message": words}]
-    found = asked(Workload=[workload(JOB)], ClusterQueue=[stopped])
-    assert found.conclusion == (
-        f"ClusterQueue research admits no workloads: {words}; fix this; Kueue then admits the workload"
-        f" without further action"
-    )
-
-
-def test_reports_held_queue_and_unselected_namespace() -> None:
-    held = local_queue("research")
-    held["spec"]["stopPolicy"] = "HoldAndDrain"
-    assert asked(Workload=[workload(JOB)], LocalQueue=[held]).conclusion == (
-        "LocalQueue research is stopped (stopPolicy HoldAndDrain); set stopPolicy to None; Kueue then admits"
-        " the workload without further action"
-    )
-    choosy = cluster_queue("research")
-    choosy["spec"]["namespaceSelector"] = {"matchLabels": {"kueue": "yes"}}
-    assert asked(Workload=[workload(JOB)], ClusterQueue=[choosy]).conclusion == (
-        "namespaceSelector of ClusterQueue research does not match namespace research; change the selector, or use"
-        " another queue"
-    )
-
-
 @pytest.mark.parametrize(
     ("status", "gate", "reason"),
     [
-        (
-            {"requeueState": {"count": 1, "requeueAt": "2026-02-01T00:00:00Z"}},
-            "",
-            "evicted; Kueue requeues it at 2026-02-01T00:00:00Z",
-        ),
-        (
-            {"conditions": [condition("Requeued", "False", "PodsReadyTimeout", "pods were not ready")]},
-            "",
-            "not requeued by Kueue: pods were not ready",
-        ),
+        ({"requeueState": {"count": 1, "requeueAt": "2026-02-01T00:00:00Z"}}, "",
+         "evicted; Kueue requeues it at 2026-02-01T00:00:00Z"),
+        ({"conditions": [condition("Requeued", "False", "PodsReadyTimeout", "pods were not ready")]}, "",
+         "not requeued by Kueue: pods were not ready"),
         ({"conditions": [condition("QuotaReserved", "False", "OnHold", "by hand")]}, "", "on hold: by hand"),
         ({}, "example.com/budget", "gated by example.com/budget (annotation kueue.x-k8s.io/admission-gated-by)"),
     ],
-)
+)  # fmt: skip
 def test_a_backoff_workload_shows_its_end_and_has_no_position(status: Data, gate: str, reason: str) -> None:
     off, later = workload(JOB), only_gpus(job("later"))
     off["status"] |= status
@@ -242,17 +273,6 @@ def test_without_rights_to_read_queues_kueues_message_is_shown() -> None:
     found = asked(JOB, (HIDDEN_QUEUES,), Workload=[workload(JOB)], ClusterQueue=[])
     assert (found.lines, found.messages) == ((HELD, NOBODY, HIDDEN_QUEUES.text), (SAYS,))
     assert found.conclusion == "pending for quota; you may not see how much is free; ask an admin"
-
-
-def test_an_untolerated_taint_has_the_toleration_to_write() -> None:
-    tainted = only_gpus(job())
-    del tainted["spec"]["template"]["spec"]["tolerations"]
-    found = asked(tainted, Workload=[workload(tainted)])
-    assert found.conclusion == (
-        "queue research can never admit it: flavor a100: the pod does not tolerate the taint"
-        " nvidia.com/gpu=present:NoSchedule; add to the pod template: tolerations: [{key: nvidia.com/gpu, operator:"
-        " Exists, effect: NoSchedule}]"
-    )
 
 
 def test_taint_of_a_gpu_flavor_precedes_other_flavors() -> None:
@@ -332,25 +352,6 @@ def test_a_member_of_the_team_gets_the_same_sentences() -> None:
 # Past the quota.
 
 
-def test_an_inactive_workload_shows_how_to_queue_it_again() -> None:
-    off = workload(JOB)
-    off["spec"]["active"] = False
-    assert asked(Workload=[off]).conclusion == (
-        "its Workload is deactivated (spec.active is false); run `tenancy requeue research/train`"
-    )
-
-
-def test_reports_the_end_at_maximum_run_time() -> None:
-    off = workload(JOB)
-    off["spec"] |= {"active": False, "maximumExecutionTimeSeconds": 3600}
-    reason = "DeactivatedDueToMaximumExecutionTimeExceeded"
-    off["status"]["conditions"].append(condition("Evicted", "True", reason, "exceeding the maximum execution time"))
-    assert asked(Workload=[off]).conclusion == (
-        "it ran for its maximum run time of 3600 s, and Kueue stopped it; run `tenancy requeue research/train`, which"
-        " lets it run as long again; or submit it with a longer deadline"
-    )
-
-
 def test_a_pending_admission_check_is_named() -> None:
     held = workload(JOB, admitted=True)
     held["status"]["conditions"][1] = condition(
@@ -393,12 +394,6 @@ def test_pods_rejected_by_quota_show_the_api_servers_message() -> None:
     assert asked(Workload=[admitted], Event=[event(words)], Pod=[own]).conclusion == "not pending: 1 pod running"
 
 
-def unplaced(message: str, **spec: Any) -> Data:
-    found = owned(pod("train-x", conditions=[condition("PodScheduled", "False", "Unschedulable", message)]))
-    found["spec"] |= spec
-    return found
-
-
 def test_an_unschedulable_pod_lists_existing_nodes() -> None:
     others = [pod("other", "speech", gpus=6, on="n1")]
     words = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
@@ -414,28 +409,6 @@ def test_an_unschedulable_pod_lists_existing_nodes() -> None:
         "pods unschedulable: no node has the label model=a100; existing values: l4; request what the"
         " nodes have, or tolerate their taint"
     )
-
-
-def test_a_pod_whose_claim_is_not_bound_waits_for_it() -> None:
-    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "corpus"}}]
-    claim = {"metadata": meta("corpus", "research"), "status": {"phase": "Pending"}}
-    waiting = unplaced("pod has unbound immediate PersistentVolumeClaims", volumes=volumes)
-    found = asked(Workload=[workload(JOB, admitted=True)], Pod=[waiting], PersistentVolumeClaim=[claim])
-    assert found.conclusion == ("volumes not ready: claim corpus is Pending; check the claim: `kubectl describe pvc`")
-
-
-def test_a_container_that_cannot_start_shows_the_reason() -> None:
-    stuck = owned(pod("train-x", on="n1"))
-    waits = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
-    stuck["status"] = {"phase": "Pending", "containerStatuses": [{"name": "main", "state": waits}]}
-    found = asked(Workload=[workload(JOB, admitted=True)], Pod=[stuck])
-    assert found.reason == "containers do not start: main: ImagePullBackOff: not found"
-
-
-def test_finished_workloads_are_not_pending() -> None:
-    ended = {**JOB, "status": {"conditions": [condition("Complete", "True", "", "")]}}
-    found = asked(ended)
-    assert (found.conclusion, found.waits) == ("not pending: ended (Complete)", False)
 
 
 def test_finds_pods_and_workloads_of_a_deployment() -> None:
@@ -475,13 +448,9 @@ GANG: Data = {
     "apiVersion": "batch.volcano.sh/v1alpha1",
     "kind": "Job",
     "metadata": meta("gang", "research", uid="uid-gang"),
-    "spec": {
-        "queue": "research-l4",
-        "tasks": [
-            {"name": "w", "replicas": 4, "template": {"spec": only_gpus(job(gpus=1))["spec"]["template"]["spec"]}}
-        ],
-    },
-}
+    "spec": {"queue": "research-l4", "tasks": [{"name": "w", "replicas": 4,
+        "template": {"spec": only_gpus(job(gpus=1))["spec"]["template"]["spec"]}}]},
+}  # fmt: skip
 
 
 def gang_state(used: int) -> dict[str, list[Data]]:
@@ -616,29 +585,17 @@ _SERVE = "rollout not complete, 2 replicas serve: "
     ("conditions", "new", "conclusion"),
     [
         ((), _new({"running": {}}), "rollout in progress: 3 pods running"),
-        (
-            (_LATE,),
-            _new({"running": {}}),
-            f"{_SERVE}pod chat-b runs, but is not ready; see `kubectl -n serving describe pod chat-b` for its probes",
-        ),
-        (
-            (),
-            _new({"running": {}}, restartCount=3, lastState=_CRASHED),
-            f"{_SERVE}pod chat-b: container server ended 3 times, last with code 1 (Error); {_LOGS}",
-        ),
+        ((_LATE, ), _new({"running": {}}),
+         f"{_SERVE}pod chat-b runs, but is not ready; see `kubectl -n serving describe pod chat-b` for its probes"),
+        ((), _new({"running": {}}, restartCount=3, lastState=_CRASHED),
+         f"{_SERVE}pod chat-b: container server ended 3 times, last with code 1 (Error); {_LOGS}"),
         ((), _new(_PULL), f"{_SERVE}containers do not start: server: ImagePullBackOff: not found; fix this error"),
-        (
-            (("ReplicaFailure", "True", "FailedCreate", _EXCEEDED),),
-            None,
-            f"{_SERVE}new pods are rejected: ResourceQuota quota has {_USED}, and a pod requests 8; wait until",
-        ),
-        (
-            (("ReplicaFailure", "True", "FailedCreate", "denied by a guard"),),
-            None,
-            f"{_SERVE}new pods are rejected: denied by a guard; fix this error",
-        ),
+        ((("ReplicaFailure", "True", "FailedCreate", _EXCEEDED), ), None,
+         f"{_SERVE}new pods are rejected: ResourceQuota quota has {_USED}, and a pod requests 8; wait until"),
+        ((("ReplicaFailure", "True", "FailedCreate", "denied by a guard"), ), None,
+         f"{_SERVE}new pods are rejected: denied by a guard; fix this error"),
     ],
-)
+)  # fmt: skip
 def test_stuck_rollout_has_its_cause_and_a_fix(
     conditions: tuple[tuple[str, str, str, str], ...], new: dict[str, Any] | None, conclusion: str
 ) -> None:
@@ -700,22 +657,16 @@ def _event(at: str = "2026-11-26T10:20:00.000000Z", leader: str = "chat-1", abou
     ("status", "events", "conclusion"),
     [
         ({}, [], "rollout in progress: "),
-        (
-            {},
-            [_event()],
-            f"rollout not complete, 1 replica serves: a group was recreated 6 times: {_RECREATED}; see `kubectl",
-        ),
+        ({}, [_event()],
+         f"rollout not complete, 1 replica serves: a group was recreated 6 times: {_RECREATED}; see `kubectl"),
         ({}, [_event("2026-11-26T09:59:00.000000Z")], "rollout in progress: "),
         ({}, [_event(leader="chat-0")], "rollout in progress: "),
         ({}, [_event(about="other")], "rollout in progress: "),
-        (
-            {"containerStatuses": [{"name": "server", "restartCount": 0, "state": _PULL}]},
-            [],
-            "rollout not complete, 1 replica serves: containers do not start: server: ImagePullBackOff: not found",
-        ),
+        ({"containerStatuses": [{"name": "server", "restartCount": 0, "state": _PULL}]}, [],
+         "rollout not complete, 1 replica serves: containers do not start: server: ImagePullBackOff: not found"),
     ],
     ids=["starts", "ends again and again", "ended before", "runs again", "of another set", "has no image"],
-)
+)  # fmt: skip
 def test_stuck_rollout_of_groups_has_its_cause(
     status: dict[str, Any], events: list[dict[str, Any]], conclusion: str
 ) -> None:

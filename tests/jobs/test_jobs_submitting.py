@@ -305,39 +305,27 @@ def test_arguments_go_to_container_or_ray_entrypoint(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (
-            "j:\n  image: i:1\n  gpu: 1\n",
-            "job.yaml:3: teams.a.training.j.gpu: unknown key 'gpu' (did you mean 'gpus'?); use one of: ",
-        ),
+        ("j:\n  image: i:1\n  gpu: 1\n",
+         "job.yaml:3: teams.a.training.j.gpu: unknown key 'gpu' (did you mean 'gpus'?); use one of: "),
         ("j:\n  gpus: 1\n", "job.yaml:1: teams.a.training.j.image: required key is missing; add it: "),
-        (
-            "j:\n  image: i:1\n  gang: true\n",
-            "job.yaml:3: teams.a.training.j.gang: is not a key of jobs that you submit; remove it, or add the job",
-        ),
-        (
-            "j:\n  image: i:1\n  retries: 1\n  framework: jax\n",
-            "job.yaml:3: teams.a.training.j.retries: is not a key of jobs that you submit with framework: jax; remove",
-        ),
-        (
-            "j:\n  image: i:1\n  framework: jobset\n",
-            "job.yaml:3: teams.a.training.j.framework: jobset is not a kind of ",
-        ),
-        (
-            "j:\n  image: i:1\n  framework: mpi\n  command: [mpirun]\n",
-            "job.yaml:3: teams.a.training.j.framework: mpi is not a kind of jobs that you submit: a TrainJob sets",
-        ),
+        ("j:\n  image: i:1\n  gang: true\n",
+         "job.yaml:3: teams.a.training.j.gang: is not a key of jobs that you submit; remove it, or add the job"),
+        ("j:\n  image: i:1\n  retries: 1\n  framework: jax\n",
+         "job.yaml:3: teams.a.training.j.retries: is not a key of jobs that you submit with framework: jax; remove"),
+        ("j:\n  image: i:1\n  framework: jobset\n",
+         "job.yaml:3: teams.a.training.j.framework: jobset is not a kind of "),
+        ("j:\n  image: i:1\n  framework: mpi\n  command: [mpirun]\n",
+         "job.yaml:3: teams.a.training.j.framework: mpi is not a kind of jobs that you submit: a TrainJob sets"),
         ("j:\n  image: i:1\n  workers: {min: 1, max: 2}\n", "job.yaml:3: teams.a.training.j.workers: sets min and max"),
-        (
-            "j:\n  image: i:1\n  env:\n    N: {field: metadata.name}\n",
-            "job.yaml:4: teams.a.training.j.env.N: is neither a text nor a key of a Secret",
-        ),
+        ("j:\n  image: i:1\n  env:\n    N: {field: metadata.name}\n",
+         "job.yaml:4: teams.a.training.j.env.N: is neither a text nor a key of a Secret"),
         ("j: {image: 'i:1'}\nk: {image: 'i:1'}\n", "job.yaml: has 2 jobs; write one, as NAME: KEYS"),
         ("{}", "job.yaml: has 0 jobs; write one, as NAME: KEYS"),
         ("", "job.yaml: has 0 jobs; write one, as NAME: KEYS"),
         ("- j", "job.yaml:1: teams.a.training: is not a mapping; "),
         ("j: [", "job.yaml:1: "),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_submitted_has_its_place_rule_and_fix(text: str, problem: str, tmp_path: Path) -> None:
     assert problem in refused(text, tmp_path)
 
@@ -374,20 +362,15 @@ JOBS: Final[dict[str, Data]] = {
     "a job with its own retries and time to be kept": {**SIZED, "retries": 0, "keep": "1h"},
     "a job with its own shared memory and scratch space": {**SIZED, "sharedMemory": "1Gi", "scratch": "10Gi"},
     "a job that node autoscalers may move": {**SIZED, "movable": True},
-    "a job with variables and a key of a Secret": {
-        **SIZED,
-        "env": {"STEPS": "1", "TOKEN": {"secret": "tracking", "key": "T"}},
-    },
-    "a job with storage and a dataset": {
-        **SIZED,
-        "volumes": {"checkpoints": "/checkpoints"},
-        "datasets": {"corpus": "/data"},
-    },
+    "a job with variables and a key of a Secret": {**SIZED, "env": {"STEPS": "1", "TOKEN": {"secret": "tracking",
+        "key": "T"}}},
+    "a job with storage and a dataset": {**SIZED, "volumes": {"checkpoints": "/checkpoints"},
+        "datasets": {"corpus": "/data"}},
     "a TrainJob of PyTorch": {**DISTRIBUTED, "framework": "pytorch"},
     "a TrainJob of JAX": {**DISTRIBUTED, "framework": "jax", "deadline": "1h"},
     "a RayJob": {**DISTRIBUTED, "framework": "ray"},
     "a RayJob with its own retries": {**SIZED, "framework": "ray", "retries": 1},
-}
+}  # fmt: skip
 DIFFERENCES: Final = """
 metadata.labels[app.kubernetes.io/name]: what a person submits must not answer for a Service of that name
 template.metadata.labels: likewise
@@ -528,23 +511,17 @@ def space(level: str, **facts: str) -> Data:
 
 
 CASES: Final[dict[str, tuple[Api, tuple[Data, ...], Terms]]] = {
-    "a readable namespace that rejects root": (
-        Api(),
-        (space("restricted"),),
-        Terms(restricted=True, account="workload"),
-    ),
-    "a readable namespace that admits root": (Api(), (space("baseline"),), Terms(account="workload")),
-    "facts of the guards": (
-        Api(),
-        (space("baseline", **{"default-priority": "low", "default-deadline": "60"}),),
-        Terms(account="workload", priority="low", deadline=60),
-    ),
+    "a readable namespace that rejects root": (Api(), (space("restricted"), ), Terms(restricted=True,
+        account="workload")),
+    "a readable namespace that admits root": (Api(), (space("baseline"), ), Terms(account="workload")),
+    "facts of the guards": (Api(), (space("baseline", **{"default-priority": "low", "default-deadline": "60"}), ),
+        Terms(account="workload", priority="low", deadline=60)),
     "a hidden namespace that rejects root": (Api(refusal=TERMS_ROOT), (), Terms(restricted=True, account="workload")),
     "a hidden namespace that admits root": (Api(), (), Terms(account="workload")),
     "a hidden namespace with another refusal": (Api(refusal="exceeded quota"), (), Terms(account="workload")),
-    "a namespace without the account of a stack": (Api(account=False), (space("baseline"),), Terms()),
-    "accounts that may not be read": (Api(readable=False), (space("baseline"),), Terms()),
-}
+    "a namespace without the account of a stack": (Api(account=False), (space("baseline"), ), Terms()),
+    "accounts that may not be read": (Api(readable=False), (space("baseline"), ), Terms()),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("api", "spaces", "expected"), CASES.values(), ids=CASES)

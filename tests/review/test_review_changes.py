@@ -135,26 +135,12 @@ POOL: Final = "gcp:container/nodePool:NodePool"
 CONFIG: Final = "gcp:container/NodePoolNodeConfig:NodePoolNodeConfig"
 PACKAGE: Final[dict[str, Any]] = {
     "name": "gcp",
-    "resources": {
-        POOL: {
-            "inputProperties": {
-                "name": {"type": "string", "willReplaceOnChanges": True},
-                "nodeCount": {"type": "integer"},
-                "nodeConfig": {"$ref": f"#/types/{CONFIG}"},
-                "disks": {"type": "array", "items": {"$ref": f"#/types/{CONFIG}"}},
-            }
-        }
-    },
-    "types": {
-        CONFIG: {
-            "properties": {
-                "spot": {"type": "boolean", "willReplaceOnChanges": True},
-                "labels": {"type": "object"},
-                "again": {"$ref": f"#/types/{CONFIG}"},
-            }
-        }
-    },
-}
+    "resources": {POOL: {"inputProperties": {"name": {"type": "string", "willReplaceOnChanges": True},
+        "nodeCount": {"type": "integer"}, "nodeConfig": {"$ref": f"#/types/{CONFIG}"}, "disks": {"type": "array",
+        "items": {"$ref": f"#/types/{CONFIG}"}}}}},
+    "types": {CONFIG: {"properties": {"spot": {"type": "boolean", "willReplaceOnChanges": True},
+        "labels": {"type": "object"}, "again": {"$ref": f"#/types/{CONFIG}"}}}},
+}  # fmt: skip
 
 
 def test_inputs_that_replace_are_read_at_every_depth() -> None:
