@@ -272,50 +272,37 @@ def unusable_state(nodes: list[Data], missing: Any = None) -> State:
     return State({kind: tuple(items) for kind, items in found.items()}, missing or {})
 
 
-def cordoned(nodes: list[Data]) -> None:
-    nodes[0]["spec"]["unschedulable"] = True
-
-
-def not_ready(nodes: list[Data]) -> None:
-    nodes[0]["status"]["conditions"][0]["status"] = "Unknown"
-
-
-def unhealthy(nodes: list[Data]) -> None:
-    nodes[0]["status"]["allocatable"][GPU] = "5"
-
-
-def without_plugin(nodes: list[Data]) -> None:
-    nodes[0]["status"]["allocatable"][GPU] = "0"
-
-
-def gone(nodes: list[Data]) -> None:
-    del nodes[0]
+NOT_READY = [{"type": "Ready", "status": "Unknown"}]
+CORDONED = {"spec": {"unschedulable": True}}
+NO_DEVICES = "that nodes do not offer: devices are unhealthy or have no plugin (n1)"
 
 
 @pytest.mark.parametrize(
-    ("harm", "usable", "reason"),
+    ("broken", "usable", "reason"),
     [
-        (cordoned, 16, "8 on nodes that are cordoned (n1)"),
-        (not_ready, 16, "8 on nodes that are not ready (n1)"),
-        (unhealthy, 21, "3 that nodes do not offer: devices are unhealthy or have no plugin (n1)"),
-        (without_plugin, 16, "8 that nodes do not offer: devices are unhealthy or have no plugin (n1)"),
-        (gone, 16, "8 on nodes that do not exist: they are gone, or an autoscaler has not added them"),
+        (CORDONED, 16, "8 on nodes that are cordoned (n1)"),
+        ({"status": {"conditions": NOT_READY}}, 16, "8 on nodes that are not ready (n1)"),
+        ({"status": {"allocatable": {GPU: "5"}}}, 21, f"3 {NO_DEVICES}"),
+        ({"status": {"allocatable": {GPU: "0"}}}, 16, f"8 {NO_DEVICES}"),
+        (None, 16, "8 on nodes that do not exist: they are gone, or an autoscaler has not added them"),
     ],
+    ids=["cordoned", "not ready", "unhealthy", "without plugin", "gone"],
 )
-def test_a_broken_node_is_said_where_its_gpus_are_counted(harm: Any, usable: int, reason: str) -> None:
+def test_unusable_gpus_are_reported(broken: Data | None, usable: int, reason: str) -> None:
     nodes = [whole(f"n{number}") for number in (1, 2, 3)]
     assert not measure(unusable_state(nodes)).unusable
-    harm(nodes)
+    for part, fields in (broken or {}).items():
+        nodes[0][part] |= fields
+    found = unusable_state(nodes if broken else nodes[1:])
     text = f"queues are guaranteed 24 {GPU} of flavor a100, {usable} can be used: {reason}"
-    assert measure(unusable_state(nodes)).remarks[0] == text
-    assert measure(unusable_state(nodes), "research").unusable == (text,)
-    found = unusable_state(nodes)
-    assert (text in why(target_of(JOB, found), found).lines) == (harm is not gone)
+    assert measure(found).remarks[0] == text
+    assert measure(found, "research").unusable == (text,)
+    assert (text in why(target_of(JOB, found), found).lines) == bool(broken)
 
 
-def test_broken_nodes_that_nobody_is_promised_are_not_said() -> None:
+def test_unusable_gpus_beyond_guarantees_are_not_reported() -> None:
     nodes = [whole(f"n{number}") for number in (1, 2, 3, 4)]
-    cordoned(nodes)
+    nodes[0]["spec"] |= CORDONED["spec"]
     assert not measure(unusable_state(nodes)).unusable
 
 

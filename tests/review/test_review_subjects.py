@@ -289,6 +289,7 @@ def scratch(*teams: str) -> Data:
 
 
 CORPUS = "corpus (s3://ml-corpus/v3)"
+OTHER_PLACE = ("Team vision gains read of corpus (s3://ml-corpus/v4)", f"Team vision loses read of {CORPUS}")
 MOVES = "Dataset corpus moves from s3://ml-corpus/v3 to s3://ml-corpus/v4: first end the pods of vision/job train, then"
 
 
@@ -299,15 +300,17 @@ MOVES = "Dataset corpus moves from s3://ml-corpus/v3 to s3://ml-corpus/v4: first
         (with_data(), with_data(writable=True), "Review needed", [f"Team vision gains write of {CORPUS}"]),
         (with_data(), without_datasets(), "OK", [f"Team vision loses read of {CORPUS}",
          "Dataset corpus is removed; its data stays in s3://ml-corpus/v3"]),
-        (with_data(), renamed(), "OK", []),
+        (with_data(), renamed(), "OK", ["Dataset corpus is removed; its data stays in s3://ml-corpus/v3"]),
         (scratch("speech", "vision"), scratch("vision"), "OK",
          ["Storage scratch of speech is removed; its volume stays unless its class deletes it"]),
         (mounted(with_data()), mounted(with_data("s3://ml-corpus/v4")), "Review needed",
-         [(f"{MOVES} the claims of vision are replaced; or add the new place as another dataset, and remove this one"
-          " later")]),
+         [*OTHER_PLACE,
+          (f"{MOVES} the claims of vision are replaced; or add the new place as another dataset, and remove this one"
+           " later")]),
         (cached(), cached("s3://ml-corpus/v4"), "Review needed",
-         [(f"{MOVES} the claims of vision are replaced; but Fluid does not move a cache: add the new place as another"
-          " dataset, and remove this one")]),
+         [*OTHER_PLACE,
+          ("Dataset corpus moves from s3://ml-corpus/v3 to s3://ml-corpus/v4, but Fluid does not move a cache: add the"
+           " new place as another dataset, and remove this one")]),
     ],
     ids=["a dataset is gained", "writing is gained", "a dataset is removed", "a dataset is renamed",
          "storage of one of two teams is lost", "a dataset moves", "a dataset with a cache moves"],
