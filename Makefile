@@ -140,7 +140,7 @@ screens: ready-clouds ## Run the commands of README and docs as they stand, on a
 	@GPU_TENANCY_SCREENS=write $(RUN) python -m pytest tests/docs/test_docs_running.py
 
 pictures: ready-clouds ## Draw the pictures of README and docs with Chromium
-	@PYTHONPATH=.:tests:tests/components:tests/cli:tests/inspect:tests/observability:tests/ui $(RUN) python tests/pictures
+	@PYTHONPATH=.:tests:tests/components:tests/cli:tests/observability:tests/ui $(RUN) python tests/pictures
 
 facts: ready ## Generate the facts of policy packs from the catalogue, and docs/policies.md from their rules
 	@$(RUN) python -m gpu_tenancy.packs.facts

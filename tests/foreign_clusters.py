@@ -20,5 +20,5 @@ FOREIGN: Final[dict[str, set[str]]] = {
 
 def objects(name: str = "consistent") -> list[Any]:
     """The objects of a cluster, in the order of its file."""
-    file = ROOT / "tests" / "inspect" / "clusters" / f"{name}.yaml"
+    file = ROOT / "tests" / "survey" / "clusters" / f"{name}.yaml"
     return list(yaml.safe_load_all(file.read_text(encoding="utf-8")))

@@ -29,7 +29,7 @@ SHARING: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/kube/",
         "tests/embedded/",
         "tests/gitops/test_gitops_cluster.py",
-        "tests/inspect/test_inspect_cluster.py",
+        "tests/explain/test_explain_cluster.py",
         "tests/access/",
         "tests/deploy/test_deploy_pulumi.py",
         "tests/deploy/test_deploy_repairing.py",

@@ -1,7 +1,7 @@
 """YAML text of plain data: block style, with the same bytes as PyYAML and ten times as fast.
 
 PyYAML turns each value into events and analyzes each character in Python. The objects of a stack have few kinds of
-values, so most texts are written without it: `test_engine_block.py` compares both. Everything else is left to PyYAML.
+values, so most texts are written without it: `test_engine_files.py` compares both. Everything else is left to PyYAML.
 """
 
 import re

@@ -67,7 +67,7 @@ def may(file: Path, verb: str, team: str) -> bool:
         return at(cluster.create(asked), "status", "allowed") is True
 
 
-def test_a_robot_gets_a_bounded_token_and_is_who_it_is_meant_to_be(desk: Desk, tmp_path: Path) -> None:
+def test_robot_gets_a_token_that_expires(desk: Desk, tmp_path: Path) -> None:
     file = tmp_path / "robot"
     assert desk.lines("access", "kubeconfig", OWN, "--as", ROBOT, "--for", "10m", "--out", file) == []
     assert file.stat().st_mode & 0o777 == 0o600
@@ -93,7 +93,7 @@ def test_a_user_is_impersonated_without_a_copy_of_keys(desk: Desk, with_files: P
     assert [may(file, "create", team) for team in (SIBLING, OWN, OTHER)] == [True, True, False]
 
 
-def test_on_the_embedded_platform_a_role_is_tried_with_a_certificate_that_expires(
+def test_embedded_platform_issues_certificates_that_expire(
     desk: Desk, platform: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "gpu-tenancy").mkdir()

@@ -1,9 +1,11 @@
-"""What a stack plans for people is what a real API server answers for them."""
+"""What a stack plans for people, and the table of resources, compared with a real API server."""
 
 import json
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import pytest
 from people_builders import OTHER, OWN, PEOPLE, RBAC, SIBLING, Desk, sections
@@ -12,10 +14,12 @@ from gpu_tenancy.access.live import Caller, review
 from gpu_tenancy.access.planned import grants
 from gpu_tenancy.access.resources import TABLE, VERBS, Resource
 from gpu_tenancy.access.rules import WHOLE, Question, allowed, identity
+from gpu_tenancy.base.json import text_at
 from gpu_tenancy.embedded.platform import Platform
 from gpu_tenancy.kube.client import Cluster, Manifest
 from gpu_tenancy.kube.references import Reference
-from gpu_tenancy.kube.request import CONNECTIONS
+from gpu_tenancy.kube.request import CONNECTIONS, DISCOVERY, Request
+from gpu_tenancy.kube.transport import Transport
 from gpu_tenancy.model.load import load
 from gpu_tenancy.model.plan.environment import Environment
 from gpu_tenancy.model.plan.needs import there
@@ -38,7 +42,7 @@ def desk(cluster: Cluster, platform: Platform, tmp_path_factory: pytest.TempPath
 
 
 @pytest.mark.parametrize("who", PEOPLE)
-def test_stack_and_api_server_agree_on_every_role_verb_and_resource(who: str, desk: Desk, cluster: Cluster) -> None:
+def test_stack_and_api_server_agree_on_each_right(who: str, desk: Desk, cluster: Cluster) -> None:
     assert desk.kubeconfig
     tree = Tree(load(Source(sections(**OPERATORS))))
     one = person(PEOPLE[who])
@@ -120,3 +124,64 @@ def test_a_role_that_was_not_deployed_is_reported(desk: Desk, cluster: Cluster) 
         f"error: group:research-leads in {SIBLING}: allowed by the stack, not by the cluster; deploy the stack"
         in result.stderr
     )
+
+
+# The table of resources is what the API server serves with the definitions that stacks have objects of.
+
+
+ADDED = {"metrics.k8s.io"}
+"""Groups that the API server serves only while another server runs."""
+OF_ONESELF = {"selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"}
+
+
+def written() -> dict[str, dict[str, Any]]:
+    """Scope, kind, short names and subresources of each resource of the table, by group."""
+    return {
+        row["group"]: {
+            plural: (scope, kind, set(short), set(parts))
+            for scope in ("cluster", "namespaced")
+            for plural, (kind, short, parts) in row.get(scope, {}).items()
+        }
+        for row in read_table(TABLE)
+    }
+
+
+def served(platform: Platform) -> dict[str, dict[str, Any]]:
+    """The same of an API server, in all of a group's versions."""
+    found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    transport = Transport(platform.kubeconfig, None, 2)
+    for root in ("/api", "/apis"):
+        answer = json.loads(transport.send(Request("GET", root, accept=DISCOVERY)))
+        for group in answer["items"]:
+            name = group["metadata"].get("name", "")
+            for plural, row in rows(group):
+                _, _, _, parts = found[name].setdefault(plural, row)
+                parts |= row[3]
+    return found
+
+
+def rows(group: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for version in group["versions"]:
+        for resource in version["resources"]:
+            if resource["resource"] not in OF_ONESELF:
+                scope = "namespaced" if resource["scope"] == "Namespaced" else "cluster"
+                parts = {part["subresource"] for part in resource.get("subresources", ())}
+                yield (
+                    resource["resource"],
+                    (scope, resource["responseKind"]["kind"], set(resource.get("shortNames", ())), parts),
+                )
+
+
+@pytest.mark.usefixtures("cluster")
+def test_table_matches_the_api_servers_resources(platform: Platform) -> None:
+    table, real = written(), served(platform)
+    assert {group: real.get(group) for group in table if group not in ADDED} == {
+        group: resources for group, resources in table.items() if group not in ADDED
+    }
+
+
+def test_table_omits_only_groups_of_the_control_plane(cluster: Cluster, platform: Platform) -> None:
+    definitions = cluster.list("apiextensions.k8s.io/v1", "CustomResourceDefinition", metadata_only=True)
+    of_operators = {text_at(one, "metadata", "name").partition(".")[2] for one in definitions}
+    left_out = served(platform).keys() - written().keys() - of_operators
+    assert left_out == {"apiregistration.k8s.io", "flowcontrol.apiserver.k8s.io"}

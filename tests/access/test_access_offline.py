@@ -100,7 +100,7 @@ def test_without_people_a_stack_must_be_named(desk: Desk, monkeypatch: pytest.Mo
     )
 
 
-def test_the_stack_of_the_embedded_platform_is_the_default_where_that_is_the_cluster_in_use(
+def test_default_stack_is_the_one_on_the_embedded_platform(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -124,7 +124,7 @@ def test_the_stack_of_the_embedded_platform_is_the_default_where_that_is_the_clu
         (["prod"], "stacks: no file of stack prod, which the cluster in use has; change to its project, or specify"),
     ],
 )
-def test_of_several_stacks_the_default_is_the_one_that_the_cluster_has(
+def test_default_stack_is_the_one_that_the_cluster_has(
     desk: Desk, tmp_path: Path, stacks: list[str], answer: object
 ) -> None:
     desk.project.write("other", {"people": {}})

@@ -65,7 +65,7 @@ def who(seen: Result) -> list[tuple[str, str]]:
     return [(row["who"], row["role"]) for row in json.loads(seen.stdout)]
 
 
-def test_a_member_sees_the_own_namespace_and_whom_to_ask_for_the_rest(asked: Any) -> None:
+def test_member_sees_own_namespace_and_whom_to_ask(asked: Any) -> None:
     hidden = {"ClusterRole": None, "ClusterRoleBinding": None}
     seen = asked("create", "pods/exec", "-n", OWN, "-o", "json", Role=ROLES, RoleBinding=WITHIN, **hidden)
     assert (seen.exit_code, who(seen)) == (
@@ -117,7 +117,7 @@ def test_nothing_readable_is_a_sentence_with_whom_to_ask(asked: Any) -> None:
     assert "you may not list RoleBindings in the whole cluster; specify your team with -n, or ask" in bare.stderr
 
 
-def test_a_resource_of_kubernetes_comes_before_one_of_an_operator(asked: Any) -> None:
+def test_built_in_resources_precede_those_of_operators(asked: Any) -> None:
     seen = asked("create", "jobs", "-n", OWN, "-o", "json", RoleBinding=WITHIN, ClusterRole=None)
     assert ("user:ann", "gpu-tenancy-researcher") in who(seen)
     assert "unknown resource 'nothings'" in asked("get", "nothings").stderr

@@ -223,7 +223,7 @@ class Clusters:
 
 @pytest.fixture(scope="module")
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
-    objects = yaml.safe_load_all((ROOT / "tests/inspect/clusters/consistent.yaml").read_text(encoding="utf-8"))
+    objects = yaml.safe_load_all((ROOT / "tests/survey/clusters/consistent.yaml").read_text(encoding="utf-8"))
     served: dict[tuple[str, str], list[Mapping[str, object]] | None] = {
         ("v1", "ConfigMap"): [], ("v1", "Pod"): [], ("kueue.x-k8s.io/v1beta2", "Workload"): [],
         ("v1", "LimitRange"): [], ("authentication.k8s.io/v1", "SelfSubjectReview"): [],

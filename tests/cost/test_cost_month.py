@@ -1,9 +1,10 @@
-"""A month that was played in the simulation: its Workloads give the GPU-hours that existed."""
+"""GPU-hours of a month: a month played in the simulation adds up, and so does the ledger at each moment."""
 
 import csv
 import io
 import json
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import pytest
 from builders import Data, pool, team
 from cli_builders import Project, tenancy
 from cost_month import MILLI, OCTOBER, Month, arrivals, lab, moment, played, terms
+from hypothesis import given
+from hypothesis import strategies as st
 from page_reader import well_formed
 
 from gpu_tenancy.base.errors import ConsoleError
 from gpu_tenancy.base.texts import DASH, hours_text
-from gpu_tenancy.cost.ledger import Hours
+from gpu_tenancy.cost.ledger import HOUR, Hours, Ledger, Promise
 from gpu_tenancy.cost.page import page
 from gpu_tenancy.cost.statement import Period, Statement, of_only
 from gpu_tenancy.cost.tables import costs_table, csv_text, data, headline, jobs_table, losses_table, notes, teams_table
@@ -56,7 +59,7 @@ def test_a_played_month_adds_up_to_the_gpu_hours_that_existed(month: Month, stat
     assert sum(job.gpu_hours for job in statement.jobs) == pytest.approx(total.used)
 
 
-def test_run_before_preemption_counts_as_held_and_lost(month: Month, statement: Statement) -> None:
+def test_time_before_preemption_counts_as_held_and_lost(month: Month, statement: Statement) -> None:
     past = sum(month.past[name] * held_by(month, name) for name in month.past) / MILLI / 3600
     assert past > 10
     assert sum(loss.preempted or 0 for loss in statement.losses) == pytest.approx(past, rel=1e-2)
@@ -116,7 +119,7 @@ def used(statement: Statement, team: str = "vision") -> float:
     return next(line.hours.used for line in statement.lines if line.team == team)
 
 
-def test_running_workload_counts_until_end_of_month(tmp_path: Path) -> None:
+def test_running_workload_counts_until_the_months_end(tmp_path: Path) -> None:
     running = one()
     running["status"]["conditions"].pop()
     assert used(read(tmp_path, [running])) == 4 * 30 * 24
@@ -148,7 +151,7 @@ def test_evictions_are_split_by_their_reasons(tmp_path: Path) -> None:
     assert [row.cells[2].text for row in losses_table(found).rows] == ["6.0"]
 
 
-def test_team_in_another_queue_has_its_own_jobs(tmp_path: Path) -> None:
+def test_team_in_a_shared_queue_has_its_own_jobs(tmp_path: Path) -> None:
     found = read(tmp_path, [one(), one("thesis", "students")])
     assert used(found) == 192
     assert [(job.queue, job.team, job.job) for job in found.jobs] == [
@@ -159,7 +162,7 @@ def test_team_in_another_queue_has_its_own_jobs(tmp_path: Path) -> None:
     assert (len(only.jobs), len(only.lines)) == (2, 1)
 
 
-def test_unknown_namespace_borrows_all_its_usage(tmp_path: Path) -> None:
+def test_unknown_namespace_borrows_all_that_it_uses(tmp_path: Path) -> None:
     found = read(tmp_path, [one(), one("old", "gone")])
     (line,) = (line for line in found.lines if line.team == "gone")
     assert (line.center, line.hours.borrowed, line.hours.guaranteed) == ("", 96, 0)
@@ -271,3 +274,75 @@ def test_a_stack_without_gpus_has_no_gpu_hours() -> None:
     with pytest.raises(ConsoleError) as raised:
         terms(lab(pools={"cpu": pool("m7i.8xlarge", 1)}, prices={}, teams={"vision": team()}))
     assert "the stack has no GPUs" in str(raised.value)
+
+
+# GPU-hours of a flavor: what is used, idle, borrowed and lent adds up at every moment, and so over time.
+
+
+QUEUES: tuple[str, ...] = ("a", "b", "c", "stranger")
+PROMISES = st.fixed_dictionaries(
+    {name: st.builds(Promise, st.integers(0, 16).map(float), st.booleans()) for name in QUEUES[:3]}
+)
+CHANGES = st.lists(st.tuples(st.integers(0, 7200), st.sampled_from(QUEUES), st.integers(-8, 8)), max_size=20).map(
+    lambda found: sorted(found, key=lambda change: change[0])
+)
+END = 7200
+
+
+def _by_the_second(
+    promises: dict[str, Promise], unassigned: int, changes: list[tuple[int, str, int]]
+) -> dict[str, list[float]]:
+    """Used, borrowed and lent of each queue, by what the ledger says that they are at each second."""
+    sums = {name: [0.0, 0.0, 0.0] for name in QUEUES}
+    levels = dict.fromkeys(QUEUES, 0)
+    moments = sorted({0, END, *(at for at, _, _ in changes)})
+    for at, end in pairwise(moments):
+        for second, name, by in changes:
+            levels[name] += by if second == at else 0
+        known = {name: promises.get(name, Promise(0)) for name in QUEUES}
+        over = {name: max(0, levels[name] - known[name].guaranteed) for name in QUEUES}
+        idle = {name: max(0, known[name].guaranteed - levels[name]) if known[name].lends else 0 for name in QUEUES}
+        of_guarantees = max(0, sum(over.values()) - unassigned)
+        part = min(1, of_guarantees / sum(idle.values())) if sum(idle.values()) else 0
+        for name in QUEUES:
+            for place, amount in enumerate((levels[name], over[name], idle[name] * part)):
+                sums[name][place] += amount * (end - at) / HOUR
+    return sums
+
+
+@given(PROMISES, st.integers(0, 16), CHANGES)
+def test_a_ledger_is_what_a_count_of_every_moment_gives(
+    promises: dict[str, Promise], unassigned: int, changes: list[tuple[int, str, int]]
+) -> None:
+    ledger = Ledger(promises, unassigned, 0.0)
+    levels = dict.fromkeys(QUEUES, 0)
+    kept: list[tuple[int, str, int]] = []
+    for at, name, by in changes:
+        if levels[name] + by >= 0:
+            levels[name] += by
+            kept.append((at, name, by))
+            ledger.change(at, name, by)
+    found = ledger.closed(END)
+    for name, (used, borrowed, lent) in _by_the_second(promises, unassigned, kept).items():
+        hours = found.get(name, Hours())
+        assert hours.used == pytest.approx(used, abs=1e-6)
+        assert hours.borrowed == pytest.approx(borrowed, abs=1e-6)
+        assert hours.lent == pytest.approx(lent, abs=1e-6)
+        promised = promises.get(name, Promise(0)).guaranteed * END / HOUR
+        assert hours.guaranteed == pytest.approx(promised)
+        assert hours.guaranteed == pytest.approx(hours.used - hours.borrowed + hours.idle, abs=1e-6)
+        assert (hours.lent or 0) <= hours.idle + 1e-6
+    total = sum(found.values(), Hours())
+    assert (total.lent or 0) <= total.borrowed + 1e-6
+
+
+def test_unassigned_quota_is_borrowed_before_guarantees() -> None:
+    promises = {"a": Promise(0), "b": Promise(6), "c": Promise(3), "d": Promise(9, lends=False)}
+    ledger = Ledger(promises, 4, 0.0)
+    ledger.change(0, "a", 10)
+    found = ledger.closed(HOUR)
+    assert (found["a"].borrowed, found["b"].lent, found["c"].lent, found["d"].lent) == (10, 4, 2, 0)
+
+
+def test_lent_is_unknown_if_a_part_of_it_is() -> None:
+    assert (Hours(lent=None) + Hours(lent=1)).lent is None

@@ -101,7 +101,7 @@ def test_hours_are_the_samples_of_the_rules_by_their_interval(server: Prometheus
     assert next(notes(found)).startswith(f"{server.url} has 24 of 744 hours: all figures are of these")
 
 
-def test_losses_and_job_prices_come_from_the_queue(server: Prometheus) -> None:
+def test_losses_follow_the_queue_and_prices_the_flavor(server: Prometheus) -> None:
     found = of_prometheus("test", terms(lab()), server, OCTOBER)
     assert [(loss.team, loss.unused, loss.preempted, loss.failed) for loss in found.losses] == [("vision", 48, None, 6)]
     assert [cell.text for cell in losses_table(found).rows[0].cells] == ["vision", "48", "unknown", "6.0"]

@@ -43,7 +43,7 @@ def test_a_missing_pulumi_cli_is_an_error_with_the_fix(project: Project, tmp_pat
     )
 
 
-def test_a_report_of_the_whole_environment_is_not_that_of_all_stacks(project: Project) -> None:
+def test_report_of_an_environment_covers_its_own_stacks(project: Project) -> None:
     project.write("good", sections(split=True))
     done = tenancy(project, "preview", "good", "--all", "--json")
     assert done.returncode == 1
@@ -77,7 +77,7 @@ def uid(cluster: Cluster, one: Reference) -> str:
 
 
 @pytest.mark.pulumi
-def test_an_environment_is_divided_and_joined_by_hand_without_a_change_in_the_cluster(
+def test_splits_and_joins_without_changes_in_the_cluster(
     deployed: Project, platform: Platform, cluster: Cluster
 ) -> None:
     write(deployed, platform)
@@ -119,9 +119,7 @@ def test_nothing_happens_without_a_confirmation(project: Project, platform: Plat
 
 
 @pytest.mark.pulumi
-def test_changes_by_team_and_the_verdict_stand_before_the_question(
-    deployed: Project, platform: Platform, cluster: Cluster
-) -> None:
+def test_shows_changes_and_verdict_before_the_question(deployed: Project, platform: Platform, cluster: Cluster) -> None:
     write(deployed, platform)
     code, shown = at_80_columns(deployed, "n", "up", "good")
     assert code == 1, shown

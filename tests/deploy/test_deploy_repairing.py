@@ -90,9 +90,7 @@ def nowhere() -> Path:
     raise AssertionError("the provider names its kubeconfig")
 
 
-def test_only_what_has_the_mark_of_the_stack_is_taken_into_its_state(
-    platform: Platform, cluster: Cluster, namespace: str
-) -> None:
+def test_takes_only_marked_resources_into_the_state(platform: Platform, cluster: Cluster, namespace: str) -> None:
     own, missing = (config_map(name, namespace, "gpu-tenancy/good") for name in ("own", "missing"))
     others = [config_map("unmarked", namespace), config_map("of-another-stack", namespace, "gpu-tenancy/good-2")]
     for one in (own, *others):
@@ -108,7 +106,7 @@ def test_only_what_has_the_mark_of_the_stack_is_taken_into_its_state(
     assert stacks.refreshed == [entry["urn"]]
 
 
-def test_a_creation_that_is_no_object_is_named_before_anything_is_changed(platform: Platform) -> None:
+def test_names_interrupted_creations_before_changes(platform: Platform) -> None:
     pool = {"resource": {"urn": f"{URN}aws:eks/nodeGroup:NodeGroup::h100", "type": "aws:eks/nodeGroup:NodeGroup"}}
     before = state_of(platform, {**pool, "type": "creating"})
     stacks = Interrupted(before)
@@ -131,9 +129,7 @@ def deployed(cluster: Cluster, manifest: dict[str, Any]) -> dict[str, Any]:
     return {**creating(manifest)["resource"], "outputs": outputs}
 
 
-def test_a_state_of_before_a_killed_run_gets_what_the_cluster_has(
-    platform: Platform, cluster: Cluster, namespace: str
-) -> None:
+def test_state_before_a_killed_run_is_completed(platform: Platform, cluster: Cluster, namespace: str) -> None:
     mark = "gpu-tenancy/good"
     names = ("same", "edited", "held", "deleted", "created")
     manifests = {name: config_map(name, namespace, mark) for name in names}
@@ -262,7 +258,7 @@ def test_a_killed_deployment_is_whole_after_one_command(
 
 @pytest.mark.pulumi
 @pytest.mark.slow
-def test_what_others_changed_and_deleted_is_named_and_deployed_again(project: Project, cluster: Cluster) -> None:
+def test_deploys_changed_and_deleted_objects_again(project: Project, cluster: Cluster) -> None:
     objects = references(project)
     done = tenancy(project, "up", "good", "--yes")
     assert done.returncode == 0, done.stdout + done.stderr

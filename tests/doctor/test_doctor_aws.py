@@ -89,7 +89,6 @@ def account(**changes: Data | str) -> AwsAccount:
     )
 
 
-@pytest.mark.slow
 def test_a_ready_account_has_all_and_each_question_only_reads() -> None:
     for cluster in ({}, {"create": CREATE}):
         ready = account()
@@ -100,7 +99,7 @@ def test_a_ready_account_has_all_and_each_question_only_reads() -> None:
         assert [name for name, _ in ready.asked if not READS.fullmatch(name)] == []
 
 
-def test_quotas_are_compared_by_machine_family_with_the_maximum_cpus() -> None:
+def test_compares_quotas_by_machine_family() -> None:
     ready = account()
     rows = rows_of(stack(create=CREATE), ready)
     codes = [given["QuotaCode"] for name, given in ready.asked if name == "GetServiceQuota"]
@@ -110,14 +109,56 @@ def test_quotas_are_compared_by_machine_family_with_the_maximum_cpus() -> None:
     assert row(rows, "quota", "On-Demand Standard").needed == "96 vCPUs"
 
 
-def test_too_small_a_quota_is_missing_with_its_code() -> None:
-    rows = rows_of(stack(), account(GetServiceQuota={"Quota": {"Value": 192.0}}))
-    found = row(rows, "quota", "On-Demand P")
-    assert (found.verdict, found.needed, found.available) == ("missing", "768 vCPUs", "192 vCPUs")
-    assert found.fix == "request an increase of L-417A185B in Service Quotas, region us-west-2"
+def failure(name: str, operation: str, message: str = "none") -> str:
+    return f"An error occurred ({name}) when calling the {operation} operation: {message}"
 
 
-def test_a_node_group_in_several_zones_that_is_rebalanced_ends_running_pods() -> None:
+def in_zone(zone: str) -> Data:
+    sections = stack()
+    sections["pools"]["h100"]["zones"] = [zone]
+    return sections
+
+
+def subnet(zone: str, free: int) -> Data:
+    found = {"SubnetId": "subnet-0f1e2d3c4b5a60001", "AvailabilityZone": zone, "AvailableIpAddressCount": free}
+    return {"DescribeSubnets": {"Subnets": [found]}}
+
+
+DENIED = failure("AccessDeniedException", "GetServiceQuota",
+                 "User: x is not authorized to perform: servicequotas:GetServiceQuota on resource: y")  # fmt: skip
+NEVER_CHANGED = {
+    "GetServiceQuota": failure("NoSuchResourceException", "GetServiceQuota"),
+    "GetAWSDefaultServiceQuota": {"Quota": {"Value": 0.0}},
+}
+GONE = failure("ResourceNotFoundException", "DescribeCluster", "No cluster")
+RAISE = "request an increase of L-417A185B in Service Quotas, region us-west-2"
+ROWS: dict[str, tuple[Data, Data, str, tuple[str, str, str | None]]] = {
+    "a small quota": (stack(), {"GetServiceQuota": {"Quota": {"Value": 192.0}}}, "quota On-Demand P",
+                      ("missing", "192 vCPUs", RAISE)),
+    "a quota that was never changed": (stack(), NEVER_CHANGED, "quota On-Demand P", ("missing", "0 vCPUs", RAISE)),
+    "a forbidden query": (stack(), {"GetServiceQuota": DENIED}, "quota On-Demand P",
+                          ("unknown", "no permission to ask", "grant servicequotas:GetServiceQuota")),
+    "a zone without the machine type": (in_zone("us-west-2b"), {}, "zones h100",
+        ("missing", "us-west-2a, us-west-2c", "set pools.h100.zones: [us-west-2a]")),
+    "a full subnet": (stack(), subnet("us-west-2a", 3), "subnets us-west-2a", ("missing", "3 free", None)),
+    "a subnet of another zone": (stack(), subnet("us-west-2c", 99), "subnets us-west-2a",
+                                 ("missing", "us-west-2c", None)),
+    "no such subnet": (stack(), subnet("us-west-2a", 99), "subnets us-west-2b", ("missing", "no such subnet", None)),
+    "an unknown version": (stack(create={**CREATE, "version": "1.30"}), {}, "Kubernetes 1.30",
+                           ("missing", "1.34, 1.35", "set cluster.create.version to one of 1.34, 1.35")),
+    "no such cluster": (stack(), {"DescribeCluster": GONE}, "cluster ml", ("missing", "no such cluster", None)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("sections", "answers", "about", "expected"), ROWS.values(), ids=ROWS)
+def test_the_row_of(sections: Data, answers: Data, about: str, expected: tuple[str, str, str | None]) -> None:
+    check, _, subject = about.partition(" ")
+    found = row(rows_of(sections, account(**answers)), check, subject)
+    verdict, available, fix = expected
+    assert (found.verdict, found.available, found.fix if fix else None) == (verdict, available, fix)
+
+
+def test_warns_of_zone_rebalancing_of_node_groups() -> None:
     groups = [auto_scaling_group(pool, "Launch") for pool in ("h100", "l4")]
     (found,) = [
         row
@@ -139,52 +180,6 @@ def asked(sections: Data) -> list[tuple[str, Any]]:
     return ready.asked
 
 
-def test_a_quota_that_was_never_changed_is_its_default() -> None:
-    error = "An error occurred (NoSuchResourceException) when calling the GetServiceQuota operation: none"
-    rows = rows_of(stack(), account(GetServiceQuota=error, GetAWSDefaultServiceQuota={"Quota": {"Value": 0.0}}))
-    assert row(rows, "quota", "On-Demand P").available == "0 vCPUs"
-
-
-@pytest.mark.slow
-def test_a_forbidden_query_is_unknown_and_names_the_missing_right() -> None:
-    denied = (
-        "An error occurred (AccessDeniedException) when calling the GetServiceQuota operation: User: x is not"
-        " authorized to perform: servicequotas:GetServiceQuota on resource: y"
-    )
-    found = row(rows_of(stack(), account(GetServiceQuota=denied)), "quota", "On-Demand P")
-    assert (found.verdict, found.available, found.fix) == (
-        "unknown",
-        "no permission to ask",
-        "grant servicequotas:GetServiceQuota",
-    )
-
-
-def test_a_pool_in_a_zone_without_its_machine_type_names_zones_that_have_it() -> None:
-    sections = stack()
-    sections["pools"]["h100"]["zones"] = ["us-west-2b"]
-    found = row(rows_of(sections, account()), "zones", "h100")
-    assert (found.verdict, found.available) == ("missing", "us-west-2a, us-west-2c")
-    assert found.fix == "set pools.h100.zones: [us-west-2a]"
-
-
-@pytest.mark.parametrize(
-    ("subnet", "available"),
-    [
-        ({"AvailableIpAddressCount": 3, "AvailabilityZone": "us-west-2a"}, "3 free"),
-        ({"AvailableIpAddressCount": 99, "AvailabilityZone": "us-west-2c"}, "us-west-2c"),
-    ],
-)
-def test_a_full_subnet_and_one_of_another_zone_are_missing(subnet: Data, available: str) -> None:
-    answer = {"Subnets": [{"SubnetId": "subnet-0f1e2d3c4b5a60001", **subnet}]}
-    rows = rows_of(stack(), account(DescribeSubnets=answer))
-    assert (row(rows, "subnets", "us-west-2a").verdict, row(rows, "subnets", "us-west-2a").available) == (
-        "missing",
-        available,
-    )
-    assert row(rows, "subnets", "us-west-2b").available == "no such subnet"
-
-
-@pytest.mark.slow
 def test_rights_are_those_of_the_role_behind_the_session() -> None:
     lacking = account(
         SimulatePrincipalPolicy={
@@ -198,7 +193,7 @@ def test_rights_are_those_of_the_role_behind_the_session() -> None:
     assert "eks:CreateCluster" not in given["ActionNames"]
 
 
-def test_people_and_service_accounts_of_an_existing_cluster_need_rights_of_their_own() -> None:
+def test_access_in_an_existing_cluster_needs_more_rights() -> None:
     sections = stack(identityProvider="arn:aws:iam::111122223333:oidc-provider/token.actions.githubusercontent.com")
     people, accounts = account(), account()
     rows_of({**sections, "people": {"auditors": ["arn:aws:iam::111122223333:role/audit"]}}, people)
@@ -216,8 +211,7 @@ DATA: Data = {
 }
 
 
-@pytest.mark.slow
-def test_data_needs_rights_only_where_the_stack_makes_identities_or_buckets() -> None:
+def test_data_needs_rights_only_for_created_resources() -> None:
     sections = {**stack(create=CREATE), "datasets": DATA}
     created = account()
     rows_of(sections, created)
@@ -230,7 +224,7 @@ def test_data_needs_rights_only_where_the_stack_makes_identities_or_buckets() ->
     assert more_rights(given) == set()  # the report lists who grants what
 
 
-def test_secrets_need_roles_and_in_a_created_cluster_the_issuer_of_their_tokens() -> None:
+def test_secrets_need_roles_and_a_token_issuer() -> None:
     secrets = {"wandb": {"from": "aws://us-west-2/a/wandb"}}
     rights: list[set[str]] = []
     for sections in (stack(), stack(create=CREATE)):
@@ -242,7 +236,6 @@ def test_secrets_need_roles_and_in_a_created_cluster_the_issuer_of_their_tokens(
     assert "iam:CreateOpenIDConnectProvider" in rights[1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("storage", "right", "other"),
     [
@@ -266,13 +259,6 @@ def more_rights(asked: AwsAccount) -> set[str]:
     """What is asked for beyond the rights for node pools."""
     (given,) = [given for name, given in asked.asked if name == "SimulatePrincipalPolicy"]
     return {*given["ActionNames"]} - {*preflight().aws.needed()}
-
-
-def test_a_version_that_eks_does_not_offer_and_a_cluster_that_is_not_there_are_missing() -> None:
-    created = rows_of(stack(create={**CREATE, "version": "1.30"}), account())
-    assert row(created, "Kubernetes", "1.30").fix == "set cluster.create.version to one of 1.34, 1.35"
-    gone = "An error occurred (ResourceNotFoundException) when calling the DescribeCluster operation: No cluster"
-    assert row(rows_of(stack(), account(DescribeCluster=gone)), "cluster", "ml").verdict == "missing"
 
 
 def test_no_query_is_sent_without_a_login() -> None:

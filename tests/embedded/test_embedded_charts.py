@@ -53,9 +53,7 @@ def test_each_chart_is_rendered_or_has_a_reason_why_not() -> None:
 
 
 @pytest.mark.parametrize("chart", charts())
-def test_a_row_names_the_priority_classes_of_all_pods_those_of_hooks_too(
-    chart: str, pods: Callable[[str], Pods]
-) -> None:
+def test_names_priority_classes_of_all_pods(chart: str, pods: Callable[[str], Pods]) -> None:
     classes, row = {text_at(pod, "priorityClassName") for _, pod in pods(chart)} - {""}, charts()[chart]
     assert classes <= set(row.priority_classes)
     assert chart in CREATE_PODS or classes == set(row.priority_classes)

@@ -49,31 +49,14 @@ _DEPLOYMENT: dict[str, Any] = {
     "apiVersion": "apps/v1",
     "kind": "Deployment",
     "metadata": {"name": "queue", "namespace": "queues"},
-    "spec": {
-        "template": {
-            "spec": {
-                "serviceAccount": "queue-account",
-                "containers": [
-                    {
-                        "command": ["/manager"],
-                        "args": ["--config=/etc/queue/config.yaml", "--certs=/certs", "--level=2", "--odd={x}", "2>&1"],
-                        "env": [{"name": "REGION", "value": "here"}, {"name": "POD", "valueFrom": {}}],
-                        "volumeMounts": [
-                            {"name": "config", "mountPath": "/etc/queue/config.yaml", "subPath": "config.yaml"},
-                            {"name": "certs", "mountPath": "/certs"},
-                            {"name": "scratch", "mountPath": "/scratch"},
-                        ],
-                    }
-                ],
-                "volumes": [
-                    {"name": "config", "configMap": {"name": "queue-config"}},
-                    {"name": "certs", "secret": {"secretName": "queue-certs"}},
-                    {"name": "scratch", "emptyDir": {}},
-                ],
-            }
-        }
-    },
-}
+    "spec": {"template": {"spec": {"serviceAccount": "queue-account", "containers": [{"command": ["/manager"],
+        "args": ["--config=/etc/queue/config.yaml", "--certs=/certs", "--level=2", "--odd={x}", "2>&1"],
+        "env": [{"name": "REGION", "value": "here"}, {"name": "POD", "valueFrom": {}}],
+        "volumeMounts": [{"name": "config", "mountPath": "/etc/queue/config.yaml", "subPath": "config.yaml"},
+        {"name": "certs", "mountPath": "/certs"}, {"name": "scratch", "mountPath": "/scratch"}]}],
+        "volumes": [{"name": "config", "configMap": {"name": "queue-config"}}, {"name": "certs",
+        "secret": {"secretName": "queue-certs"}}, {"name": "scratch", "emptyDir": {}}]}}},
+}  # fmt: skip
 CONFIG: Any = {
     "apiVersion": "v1",
     "kind": "ConfigMap",
@@ -99,7 +82,7 @@ def test_versions_match_the_definitions_and_the_charts() -> None:
             assert version.removeprefix("v") == charts()[name].version.removeprefix("v"), name
 
 
-def test_each_program_is_a_tool_of_its_module_graph_or_is_in_its_folder() -> None:
+def test_each_program_is_a_tool_or_in_its_modules_folder() -> None:
     for row in read_rows().values():
         source = source_folder(row.source)
         modules = (source / "go.mod").read_text()
@@ -126,18 +109,18 @@ def test_a_deployment_becomes_arguments_files_and_certificates() -> None:
     ]
 
 
-def test_the_tables_flags_replace_those_of_the_same_name_and_are_added() -> None:
+def test_flags_of_the_table_replace_or_extend_the_charts() -> None:
     pod = pod_of([DEPLOYMENT, CONFIG], "queue")
     found = arguments_of(pod, program(arguments=("--level=4", "--health=127.0.0.1:{health}")), PLACES)
     assert found == ["--config=/f/config/config.yaml", "--certs=/c", "--odd={x}", "--level=4", "--health=127.0.0.1:81"]
 
 
-def test_a_deployment_that_a_chart_does_not_have_is_named_with_those_that_it_has() -> None:
+def test_unknown_deployment_lists_those_of_the_chart() -> None:
     with pytest.raises(ValueError, match="Deployment other is not in the chart, which has queue"):
         pod_of([DEPLOYMENT, CONFIG], "other")
 
 
-def test_settings_replace_keys_of_the_configuration_and_a_port_alone_is_a_number() -> None:
+def test_settings_replace_keys_and_keep_ports_numeric() -> None:
     text = "health: {address: ':8081', path: /z}\nkept: [1]\n"
     settings = {"health": {"address": "127.0.0.1:{health}"}, "port": "{health}", "on": False}
     found = yaml.safe_load(configured(text, settings, PLACES))
@@ -145,7 +128,7 @@ def test_settings_replace_keys_of_the_configuration_and_a_port_alone_is_a_number
     assert found == expected
 
 
-def test_a_webhook_and_a_conversion_call_loopback_with_our_authority() -> None:
+def test_webhooks_and_conversions_call_loopback() -> None:
     service = {"service": {"name": "hooks", "namespace": "queues", "path": "/mutate"}, "caBundle": "old"}
     listed: Any = [{"name": "a", "clientConfig": service, "sideEffects": "None"}]
     metadata: Any = {"name": "m", "namespace": "queues"}
@@ -160,7 +143,7 @@ def test_a_webhook_and_a_conversion_call_loopback_with_our_authority() -> None:
     assert conversion({"spec": {}}, 94, "CA") is None
 
 
-def test_pods_services_hooks_and_webhooks_of_a_chart_are_not_applied_as_they_are() -> None:
+def test_leaves_out_pods_services_hooks_and_webhooks() -> None:
     account: Any = {"kind": "ServiceAccount", "metadata": {"name": "queue-account"}}
     hook: Any = {"kind": "Role", "metadata": {"name": "setup", "annotations": {"helm.sh/hook": "pre-install"}}}
     service: Any = {"kind": "Service", "metadata": {"name": "hooks"}}
@@ -202,7 +185,7 @@ def test_rejected_chart_values_are_reported_with_helms_message(platform: Platfor
         render(found[RENDERER], folder, release(broken))
 
 
-def test_a_stack_has_the_controllers_that_it_uses_with_its_values(tmp_path: Path) -> None:
+def test_stack_gets_its_controllers_with_its_values(tmp_path: Path) -> None:
     plain_stack = load(Source(stack()))
     assert list(rows_of(Tree(plain_stack))) == ["kueue"]
     given = {name: a_program(tmp_path, name) for name in ("kueue", RENDERER)}
@@ -217,9 +200,7 @@ def test_a_stack_has_the_controllers_that_it_uses_with_its_values(tmp_path: Path
 
 
 @pytest.mark.process
-def test_a_named_folder_has_precedence_and_a_missing_program_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_named_folder_precedes_and_missing_program_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     volcano = read_rows()["volcano"]
     for one in volcano.programs.values():
         a_program(tmp_path / "own", one.program)
@@ -239,7 +220,7 @@ def test_a_named_folder_has_precedence_and_a_missing_program_is_named(
         choosing.prepared({"volcano": volcano}, tmp_path / "cache")
 
 
-def test_certificates_of_webhooks_are_made_once_and_only_their_owner_reads_them(tmp_path: Path) -> None:
+def test_webhook_certificates_are_made_once_and_private(tmp_path: Path) -> None:
     made = make_webhook_certificates(tmp_path / "certs", ["hooks.queues.svc"], "queue-ca")
     assert made == make_webhook_certificates(tmp_path / "certs", ["hooks.queues.svc"], "queue-ca")
     assert "BEGIN RSA PRIVATE KEY" in made["ca.key"]  # the rotator of operators reads no other
@@ -247,9 +228,7 @@ def test_certificates_of_webhooks_are_made_once_and_only_their_owner_reads_them(
 
 
 @pytest.mark.parametrize("taken", [1, 3])
-def test_controllers_are_started_at_other_ports_where_another_process_took_theirs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: int
-) -> None:
+def test_controllers_retry_on_other_ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
     started: list[object] = []
 
     def launch(_: Controllers, _cluster: object, _wanted: object, ports: object, *_others: object) -> None:

@@ -80,79 +80,71 @@ def test_each_definition_is_read_from_its_module_once(tmp_path: Path, go: Path) 
 
 
 @pytest.mark.process
-def test_a_definition_with_another_checksum_is_refused(tmp_path: Path, go: Path) -> None:
-    (go / MODULE.folder / PIN.file).write_bytes(OTHER)
-    with pytest.raises(
-        ConsoleError, match=f"checksum mismatch: sha256 {hashlib.sha256(OTHER).hexdigest()}, but {SUM} is pinned"
-    ):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (OTHER, f"checksum mismatch: sha256 {hashlib.sha256(OTHER).hexdigest()}, but {SUM} is pinned"),
+        (None, r"operator@v1\.0\.0 has no file config/crd/example\.com_things\.yaml"),
+    ],
+    ids=["another checksum", "no file"],
+)
+def test_refuses_a_module_with(content: bytes | None, message: str, tmp_path: Path, go: Path) -> None:
+    file = go / MODULE.folder / PIN.file
+    file.write_bytes(content) if content else file.unlink()
+    with pytest.raises(ConsoleError, match=message):
         fetch([PIN], tmp_path / "cache", quiet)
     assert not list((tmp_path / "cache").rglob("*"))
 
 
 @pytest.mark.process
-def test_a_module_without_the_file_is_named_with_it(tmp_path: Path, go: Path) -> None:
-    (go / MODULE.folder / PIN.file).unlink()
-    with pytest.raises(ConsoleError, match=r"operator@v1\.0\.0 has no file config/crd/example\.com_things\.yaml"):
-        fetch([PIN], tmp_path / "cache", quiet)
-
-
-@pytest.mark.process
-def test_a_module_that_cannot_be_downloaded_is_reported_with_two_fixes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GOPROXY", "off")
-    monkeypatch.setenv("GOMODCACHE", str(tmp_path / "modules"))
+@pytest.mark.parametrize(
+    ("proxy", "message"),
+    [("off", r"Go module sigs\.k8s\.io/kueue@v\S+ cannot be downloaded: .*GOPROXY=off"), ("", "checksum mismatch")],
+    ids=["no proxy", "a proxy with another module of the same version"],
+)
+def test_refuses_a_download(proxy: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "proxy" / "sigs.k8s.io" / "kueue" / "@v"
+    folder.mkdir(parents=True)
     (kueue,) = (pin for pin in read_pins() if pin.file == "kueue.x-k8s.io_clusterqueues.yaml")
-    with pytest.raises(ConsoleError, match=r"Go module sigs\.k8s\.io/kueue@v\S+ cannot be downloaded: .*GOPROXY=off"):
+    (folder / f"{kueue.version}.info").write_text(f'{{"Version": "{kueue.version}"}}')
+    (folder / f"{kueue.version}.mod").write_text("module sigs.k8s.io/kueue\n")
+    monkeypatch.setenv("GOPROXY", proxy or (tmp_path / "proxy").as_uri())
+    monkeypatch.setenv("GOMODCACHE", str(tmp_path / "modules"))
+    with pytest.raises(ConsoleError, match=message):
         fetch([kueue], tmp_path / "cache", quiet)
 
 
-@pytest.mark.process
-def test_a_module_that_differs_from_its_checksum_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the module proxy gives out another one under the same name and version."""
-    proxy = tmp_path / "proxy" / "sigs.k8s.io" / "kueue" / "@v"
-    proxy.mkdir(parents=True)
-    (kueue,) = (pin for pin in read_pins() if pin.file == "kueue.x-k8s.io_clusterqueues.yaml")
-    (proxy / f"{kueue.version}.info").write_text(f'{{"Version": "{kueue.version}"}}')
-    (proxy / f"{kueue.version}.mod").write_text("module sigs.k8s.io/kueue\n")
-    monkeypatch.setenv("GOPROXY", (tmp_path / "proxy").as_uri())
-    monkeypatch.setenv("GOMODCACHE", str(tmp_path / "modules"))
-    with pytest.raises(ConsoleError, match="checksum mismatch"):
-        fetch([kueue], tmp_path / "cache", quiet)
-
-
-def test_a_folder_of_copies_is_read_before_anything_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the pinned file, in a folder of copies."""
     copy = tmp_path / "copies" / PIN.path
     copy.parent.mkdir(parents=True)
     copy.write_bytes(CONTENT)
     monkeypatch.setenv("GPU_TENANCY_UPSTREAM", str(tmp_path / "copies"))
-    assert fetch([PIN], tmp_path / "cache", quiet) == {PIN: copy}
+    return copy
+
+
+def test_a_folder_of_copies_is_read_before_anything_is_fetched(tmp_path: Path, copied: Path) -> None:
+    assert fetch([PIN], tmp_path / "cache", quiet) == {PIN: copied}
     assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.process
 @pytest.mark.usefixtures("go")
-def test_a_copy_with_another_checksum_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copy = tmp_path / "copies" / PIN.path
-    copy.parent.mkdir(parents=True)
-    copy.write_bytes(b"an older one")
-    monkeypatch.setenv("GPU_TENANCY_UPSTREAM", str(tmp_path / "copies"))
-    assert fetch([PIN], tmp_path / "cache", quiet)[PIN].read_bytes() == CONTENT
+def test_fetches_again_after_a_wrong_copy_or_a_damaged_file(tmp_path: Path, copied: Path) -> None:
+    copied.write_bytes(b"an older one")
+    cache = tmp_path / "cache"
+    assert fetch([PIN], cache, quiet)[PIN].read_bytes() == CONTENT
+    cached(PIN, cache).write_bytes(b"half of")
+    assert fetch([PIN], cache, quiet)[PIN].read_bytes() == CONTENT
 
 
-def test_copies_must_be_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_are_in_a_folder_and_addresses_encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConsoleError, match="is not an https URL"):
+        fetch([replace(PIN, source="http://example.com/one.yaml")], tmp_path, quiet)
     monkeypatch.setenv("GPU_TENANCY_UPSTREAM", str(tmp_path / "nowhere"))
     with pytest.raises(ConsoleError, match=f"GPU_TENANCY_UPSTREAM: {tmp_path / 'nowhere'} is not a folder"):
         fetch([PIN], tmp_path / "cache", quiet)
-
-
-@pytest.mark.process
-@pytest.mark.usefixtures("go")
-def test_a_file_of_the_cache_that_was_damaged_is_fetched_again(tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    fetch([PIN], cache, quiet)
-    cached(PIN, cache).write_bytes(b"half of")
-    assert fetch([PIN], cache, quiet)[PIN].read_bytes() == CONTENT
 
 
 @pytest.mark.process
@@ -176,7 +168,7 @@ def test_a_download_with_another_checksum_is_refused_and_deleted(tmp_path: Path,
 
 
 @pytest.mark.process
-def test_a_download_that_fails_names_the_file_and_where_it_can_be_put(
+def test_failed_download_names_where_to_put_the_file(
     tmp_path: Path, downloads: Downloads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(definitions, "_PAUSES", (0.0, 0.0))
@@ -191,11 +183,6 @@ def test_a_download_that_fails_names_the_file_and_where_it_can_be_put(
     assert fetch([pin], cache, quiet) == {pin: place}
 
 
-def test_an_address_that_is_not_encrypted_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConsoleError, match="is not an https URL"):
-        fetch([replace(PIN, source="http://example.com/one.yaml")], tmp_path, quiet)
-
-
 # The pins themselves.
 
 
@@ -206,7 +193,7 @@ def test_each_pin_has_one_file_and_an_encrypted_source() -> None:
         assert isinstance(pin.source, Module) or pin.source.startswith("https://")
 
 
-def test_definitions_are_of_the_version_that_is_installed_on_real_clusters() -> None:
+def test_definitions_have_the_versions_of_the_charts() -> None:
     """Prometheus Operator has a version of its own, JobSet comes within Trainer's chart, clouds have the others.
 
     No module of External Secrets is newer than 1.3.2: later ones lack the suffix that Go requires. Volcano's
@@ -230,7 +217,7 @@ def test_definitions_have_one_source() -> None:
             Definitions.model_validate({"name": "a", "version": "v1", "files": {}, **broken})
 
 
-def test_a_stack_needs_all_definitions_of_the_operators_whose_kinds_it_has() -> None:
+def test_stack_needs_definitions_of_its_operators() -> None:
     assert {pin.operator for pin in needed(read_pins(), {"kueue.x-k8s.io", "apps", ""})} == {"kueue"}
     assert len(needed(read_pins(), {"batch.volcano.sh"})) == sum(pin.operator == "volcano" for pin in read_pins())
     assert needed(read_pins(), {"apps", ""}) == ()
@@ -243,7 +230,7 @@ def test_no_stack_needs_a_definition_that_no_module_carries(stack: str) -> None:
     assert [pin.file for pin in pins if isinstance(pin.source, str)] == []
 
 
-def test_a_definition_is_installed_without_descriptions_but_with_fields_of_that_name(tmp_path: Path) -> None:
+def test_strips_descriptions_but_not_fields_of_that_name(tmp_path: Path) -> None:
     text = {"type": "string", "description": "A text."}
     schema = {"type": "object", "description": "All.", "properties": {"description": text, "properties": text}}
     definition: Any = a_definition("embedded.example.com", "Pin", scope="Cluster")
@@ -268,9 +255,7 @@ def test_a_definition_is_installed_without_descriptions_but_with_fields_of_that_
 # On a cluster.
 
 
-def test_a_definition_is_served_after_its_install_and_a_second_install_sends_nothing(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_second_install_sends_nothing(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     definition: Any = a_definition("embedded.example.com", "Pin", scope="Cluster")
     definition["spec"]["conversion"] = {"strategy": "Webhook"}
     file = tmp_path / "one.yaml"
@@ -302,7 +287,7 @@ def test_each_definition_of_the_modules_is_on_the_platform(cluster: Cluster) -> 
     }
 
 
-def test_what_a_platform_starts_with_is_what_its_api_server_would_store(cluster: Cluster, platform: Platform) -> None:
+def test_starting_definitions_equal_stored_ones(cluster: Cluster, platform: Platform) -> None:
     pins = [pin for pin in read_pins() if isinstance(pin.source, Module)]
     for definition in annotated(fetch(pins, platform.cache, quiet), platform.cache):
         live: Any = cluster.get(*Reference.of(definition))
@@ -314,7 +299,7 @@ def test_what_a_platform_starts_with_is_what_its_api_server_would_store(cluster:
         assert live["status"]["storedVersions"] == expected["status"]["storedVersions"]
 
 
-def test_the_status_of_a_stored_definition_is_that_of_a_created_one(cluster: Cluster) -> None:
+def test_stored_status_equals_that_of_a_created_definition(cluster: Cluster) -> None:
     definition: Any = a_definition("embedded.example.com", "Pin", scope="Cluster")
 
     def told(of: Any) -> Any:
@@ -346,14 +331,12 @@ GB200 = {"cpu": pool("m7i.8xlarge", 1), "gb200": pool("p6e-gb200.36xlarge", 2)}
     ],
     ids=["snapshots, which CronJobs make", "neither", "domains, which teams make"],
 )
-def test_kinds_of_which_a_stack_has_no_objects_need_their_definitions(
-    sections: dict[str, Any], operators: set[str]
-) -> None:
+def test_kinds_without_objects_need_their_definitions(sections: dict[str, Any], operators: set[str]) -> None:
     planned = plan(load(Source(stack(**sections))))
     assert {pin.operator for pin in needed(read_pins(), groups_of(planned, ()))} == operators
 
 
-def test_the_versions_that_definitions_serve_are_those_of_their_descriptions(cluster: Cluster) -> None:
+def test_served_versions_match_their_descriptions(cluster: Cluster) -> None:
     described = {pin.group: set(one.versions) for one in read_definitions() if one.versions for pin in one.pins()}
     served = {kind.name: (kind.group, set(kind.served)) for kind in stored_kinds(cluster, described)}
     assert {group for group, _ in served.values()} == described.keys()

@@ -137,7 +137,7 @@ def unrenderable(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_new_platform_is_removed_where_the_stack_cannot_be_rendered(tmp_path: Path) -> None:
+def test_removes_a_new_platform_if_rendering_fails(tmp_path: Path) -> None:
     platform, told = Platform(tmp_path / "home"), list[str]()
     with pytest.raises(RunError, match="no such bucket"):
         up("good", platform, told.append, unrenderable(tmp_path), Options(controllers="none"))
@@ -178,7 +178,7 @@ def a_damaged_state_leaves_no_process(platform: Platform) -> None:
     assert sorted(processes_of(platform.places.home)) == sorted(pid for pid in after if pid)
 
 
-def test_a_process_whose_starter_was_killed_before_it_could_record_it_is_ended(tmp_path: Path) -> None:
+def test_ends_processes_that_were_never_recorded(tmp_path: Path) -> None:
     home = tmp_path / "home"
     platform, other = Platform(home, tmp_path / "cache"), Platform(tmp_path / "home2", tmp_path / "cache")
     sleeping = [sys.executable, "-c", "import time; time.sleep(600)"]

@@ -111,7 +111,7 @@ def test_the_proxy_forwards_nothing_without_a_rule(tmp_path: Path) -> None:
     assert not any(part.runs for part in platform.status())
 
 
-def test_certificates_are_kept_and_all_made_again_where_one_is_missing(tmp_path: Path) -> None:
+def test_makes_all_certificates_again_if_one_is_missing(tmp_path: Path) -> None:
     places = Places(tmp_path)
     make_certificates(places)
     first = Path(places.certificate("authority")).read_text()
@@ -133,7 +133,7 @@ def test_the_api_servers_own_clients_are_not_users(platform: Platform, tmp_path:
     assert refused.value.status == 401
 
 
-def test_the_nodes_answer_with_a_certificate_of_the_cluster_and_run_no_commands(platform: Platform) -> None:
+def test_nodes_have_certificates_and_run_no_commands(platform: Platform) -> None:
     context = ssl.create_default_context(cafile=platform.places.certificate("authority"))
     address = f"https://127.0.0.1:{read_ports(platform.places).kwok}"
     with urllib.request.urlopen(f"{address}/healthz", context=context, timeout=GUARD) as answer:  # noqa: S310
@@ -208,7 +208,7 @@ def broken(tmp_path: Path, platform: Platform, monkeypatch: pytest.MonkeyPatch) 
     return Platform(tmp_path / "home")
 
 
-def test_a_process_that_exits_at_once_is_reported_with_its_last_log_lines(broken: Platform) -> None:
+def test_reports_exited_process_with_its_last_log_lines(broken: Platform) -> None:
     with pytest.raises(ConsoleError, match=r"kube-apiserver exited\. Last log lines:\nfirst\nunknown flag") as refused:
         broken.up(quiet)
     log = broken.places.log(API_SERVER)
@@ -220,7 +220,7 @@ def test_a_process_that_exits_at_once_is_reported_with_its_last_log_lines(broken
     assert not broken.places.home.exists()
 
 
-def test_parts_are_started_on_other_ports_where_another_process_took_theirs(broken: Platform, tmp_path: Path) -> None:
+def test_parts_retry_on_other_ports(broken: Platform, tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     lines = (f'echo "$@" >> {starts}', 'echo "listen tcp 127.0.0.1:1: bind: address already in use"', "exit 1")
     a_program(tmp_path / "assets", "kube-apiserver", *lines)
@@ -245,9 +245,7 @@ def test_a_server_that_never_answers_is_given_up_and_ended(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="where platformdirs follows XDG is fixed on Linux alone")
-def test_data_is_in_the_state_folder_and_programs_are_in_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_is_in_state_folder_and_programs_in_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     found = Platform()

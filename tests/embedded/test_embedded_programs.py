@@ -46,7 +46,7 @@ def own_build(cache: Path, _report: Report) -> Path:
     return a_program(built(cache).parent, "controlplane", "exit")
 
 
-def test_programs_of_a_folder_are_used_first_and_the_build_has_the_others(tmp_path: Path) -> None:
+def test_programs_in_a_folder_precede_the_build(tmp_path: Path) -> None:
     etcd = a_program(tmp_path / "assets", "etcd", "exit")
     found = Programs((tmp_path / "assets",), tmp_path / "controlplane")
     assert found.command("etcd") == [str(etcd)]
@@ -72,9 +72,7 @@ def test_assets_must_be_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         find_programs(tmp_path, quiet)
 
 
-def test_official_programs_are_downloaded_once_and_nothing_is_built(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_downloads_official_programs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "download", official)
     assert not present_programs(tmp_path).complete
     found = find_programs(tmp_path, quiet)

@@ -137,7 +137,7 @@ def test_an_sdk_with_another_function_is_used_unchanged(
     assert len(rendering('k8s.core.v1.ConfigMap("a", metadata={"name": "a"})').registrations) == 1
 
 
-def test_the_functions_of_the_sdk_are_back_after_previews_that_overlap_and_fail() -> None:
+def test_restores_the_sdk_after_overlapping_previews() -> None:
     before = functions()
     inside, leave = threading.Event(), threading.Event()
 

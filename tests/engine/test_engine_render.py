@@ -10,6 +10,7 @@ import pulumi
 import pytest
 from offline_builders import Rendering
 
+from gpu_tenancy.base.json import Json
 from gpu_tenancy.engine.recording import OfflineError, Registration
 from gpu_tenancy.engine.render import Rendered, render
 
@@ -60,7 +61,7 @@ def test_a_registration_keeps_what_the_mock_monitor_drops(rendering: Rendering) 
     assert not named(rendered, "ml").custom
 
 
-def test_inputs_are_plain_json_with_camel_case_keys_and_whole_numbers(rendering: Rendering) -> None:
+def test_inputs_are_camel_case_json_with_whole_numbers(rendering: Rendering) -> None:
     rendered = rendering("""
     k8s.autoscaling.v2.HorizontalPodAutoscaler(
         "server", metadata={"name": "server"},
@@ -81,25 +82,55 @@ def test_inputs_are_plain_json_with_camel_case_keys_and_whole_numbers(rendering:
     assert isinstance(spec["nominalQuota"], int)
 
 
-def test_stack_outputs_are_kept_without_secrets(rendering: Rendering) -> None:
-    rendered = rendering("""
-    namespace = k8s.core.v1.Namespace("a", metadata={"name": "ml"})
-    pulumi.export("namespace", namespace.metadata.name)
-    pulumi.export("kubeconfig", pulumi.Output.secret({"token": "hunter2"}))
-    """)
-    assert rendered.outputs == {"kubeconfig": "[secret]", "namespace": "ml"}
+REGION = "aws:index/getRegion:getRegion"
+OUTPUTS: dict[str, tuple[str, dict[str, Json]]] = {
+    "secrets are hidden": (
+        """
+        namespace = k8s.core.v1.Namespace("a", metadata={"name": "ml"})
+        pulumi.export("namespace", namespace.metadata.name)
+        pulumi.export("kubeconfig", pulumi.Output.secret({"token": "hunter2"}))
+        """,
+        {"kubeconfig": "[secret]", "namespace": "ml"},
+    ),
+    "an asynchronous program is awaited": (
+        """
+        async def main():
+            return {"late": k8s.core.v1.Namespace("late", metadata={"name": "late"}).metadata.name}
+        pulumi.run(main)
+        """,
+        {"late": "late"},
+    ),
+    "a call gets its answer": (
+        f"""pulumi.export("region", pulumi.runtime.invoke("{REGION}", {{}}).value["id"])""",
+        {"region": "eu-west-1"},
+    ),
+    "a program runs in its own folder": (
+        """
+        import pathlib, sys
+        pulumi.export("here", str(pathlib.Path.cwd()) == str(pathlib.Path(__file__).parent) == sys.path[0])
+        """,
+        {"here": True},
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "outputs"), OUTPUTS.values(), ids=OUTPUTS)
+def test_a_program_has_its_outputs(source: str, outputs: dict[str, Json], rendering: Rendering) -> None:
+    before = Path.cwd()
+    rendered = rendering(source, answers={REGION: {"id": "eu-west-1"}})
+    assert rendered.outputs == outputs
     assert "hunter2" not in repr(rendered)
+    assert Path.cwd() == before
 
 
-def test_an_asynchronous_program_is_awaited_and_its_result_exported(rendering: Rendering) -> None:
+def test_a_read_resource_and_a_repeated_urn_are_kept(rendering: Rendering) -> None:
+    (read,) = rendering("""k8s.core.v1.Namespace.get("shared", "kube-system")""").registrations
+    assert (read.name, read.external_id) == ("shared", "kube-system")
     rendered = rendering("""
-    async def main():
-        k8s.core.v1.Namespace("late", metadata={"name": "late"})
-        return {"done": True}
-    pulumi.run(main)
+    k8s.core.v1.Namespace("same", metadata={"name": "b"})
+    k8s.core.v1.Namespace("same", metadata={"name": "a"})
     """)
-    assert [one.name for one in rendered.registrations] == ["late"]
-    assert rendered.outputs == {"done": True}
+    assert [one.inputs["metadata"] for one in rendered.registrations] == [{"name": "a"}, {"name": "b"}]
 
 
 def test_resources_declared_inside_an_apply_are_awaited(rendering: Rendering) -> None:
@@ -122,7 +153,7 @@ def test_values_that_only_a_cluster_decides_are_unknown(rendering: Rendering) ->
     assert rendered.outputs == {"address": "[unknown]", "id": "ml/s"}
 
 
-def test_secrets_are_unwrapped_for_the_rules_but_remembered_and_kept_out_of_print(
+def test_unwraps_secrets_for_rules_but_never_prints_them(
     rendering: Rendering,
 ) -> None:
     rendered = rendering("""
@@ -138,12 +169,7 @@ def test_secrets_are_unwrapped_for_the_rules_but_remembered_and_kept_out_of_prin
     assert "hunter2" not in repr(registration)
 
 
-def test_a_resource_that_is_only_read_has_its_id_and_is_marked(rendering: Rendering) -> None:
-    rendered = rendering("""k8s.core.v1.Namespace.get("shared", "kube-system")""")
-    assert named(rendered, "shared").external_id == "kube-system"
-
-
-def test_a_resource_passed_to_a_component_comes_back_as_a_resource(rendering: Rendering) -> None:
+def test_resource_passed_to_a_component_stays_a_resource(rendering: Rendering) -> None:
     rendered = rendering("""
     namespace = k8s.core.v1.Namespace("a", metadata={"name": "ml"})
     class Uses(pulumi.ComponentResource):
@@ -155,49 +181,43 @@ def test_a_resource_passed_to_a_component_comes_back_as_a_resource(rendering: Re
     assert named(rendered, "uses").inputs == {"namespace": named(rendered, "a").urn}
 
 
-def test_a_call_without_an_answer_names_its_token(rendering: Rendering) -> None:
-    with pytest.raises(OfflineError, match="aws:index/getRegion:getRegion: this function needs a cloud"):
-        rendering("""pulumi.runtime.invoke("aws:index/getRegion:getRegion", {})""")
+ERRORS: dict[str, tuple[str, type[BaseException], str]] = {
+    "a call without an answer": (
+        f"""pulumi.runtime.invoke("{REGION}", {{}})""",
+        OfflineError,
+        f"{REGION}: this function needs a cloud",
+    ),
+    "transforms, which would not run": (
+        """
+        options = pulumi.ResourceOptions(transforms=[lambda args: None])
+        k8s.core.v1.Namespace("a", metadata={"name": "a"}, opts=options)
+        """,
+        OfflineError,
+        "transforms are not supported",
+    ),
+    "an exception after a resource": (
+        """
+        k8s.core.v1.Namespace("left-over", metadata={"name": "a"})
+        raise KeyError("no such team")
+        """,
+        KeyError,
+        "no such team",
+    ),
+    "an exception inside an apply": (
+        """pulumi.Output.from_input(0).apply(lambda zero: 1 / zero)""",
+        ZeroDivisionError,
+        "division by zero",
+    ),
+    "an exit": ("""raise SystemExit("bad stack")""", SystemExit, "bad stack"),
+}
 
 
-def test_a_call_with_an_answer_gets_it(rendering: Rendering) -> None:
-    source = """pulumi.export("region", pulumi.runtime.invoke("aws:index/getRegion:getRegion", {}).value["id"])"""
-    rendered = rendering(source, answers={"aws:index/getRegion:getRegion": {"id": "eu-west-1"}})
-    assert rendered.outputs == {"region": "eu-west-1"}
-
-
-def test_transforms_are_refused_because_they_would_not_run(rendering: Rendering) -> None:
-    with pytest.raises(OfflineError, match="transforms are not supported"):
-        rendering("""
-    options = pulumi.ResourceOptions(transforms=[lambda args: None])
-    k8s.core.v1.Namespace("a", metadata={"name": "a"}, opts=options)
-    """)
-
-
-def test_an_exception_of_the_program_surfaces_unchanged(rendering: Rendering) -> None:
-    with pytest.raises(KeyError, match="no such team"):
-        rendering("""
-    k8s.core.v1.Namespace("a", metadata={"name": "a"})
-    raise KeyError("no such team")
-    """)
-
-
-def test_an_exception_inside_an_apply_surfaces(rendering: Rendering) -> None:
-    with pytest.raises(ZeroDivisionError):
-        rendering("""pulumi.Output.from_input(0).apply(lambda zero: 1 / zero)""")
-
-
-def test_an_exit_of_the_program_surfaces(rendering: Rendering) -> None:
-    with pytest.raises(SystemExit, match="bad stack"):
-        rendering("""raise SystemExit("bad stack")""")
-
-
-def test_a_failed_run_does_not_affect_the_next_one(rendering: Rendering) -> None:
-    with pytest.raises(ZeroDivisionError):
-        rendering("""
-    k8s.core.v1.Namespace("left-over", metadata={"name": "a"})
-    1 / 0
-    """)
+@pytest.mark.parametrize(("source", "error", "message"), ERRORS.values(), ids=ERRORS)
+def test_a_program_fails_with_its_error_and_leaves_nothing(
+    source: str, error: type[BaseException], message: str, rendering: Rendering
+) -> None:
+    with pytest.raises(error, match=message):
+        rendering(source)
     assert rendering("").registrations == ()
 
 
@@ -222,16 +242,6 @@ def test_two_programs_may_each_have_a_module_of_the_same_name(tmp_path: Path) ->
         found.append(render(folder, project="p", stack="s", config={}).outputs["name"])
     assert found == ["one", "two"]
     assert "helpers" not in sys.modules
-
-
-def test_the_program_runs_in_its_own_folder_wherever_the_caller_is(rendering: Rendering) -> None:
-    before = Path.cwd()
-    rendered = rendering("""
-    import pathlib, sys
-    pulumi.export("here", str(pathlib.Path.cwd()) == str(pathlib.Path(__file__).parent) == sys.path[0])
-    """)
-    assert rendered.outputs == {"here": True}
-    assert Path.cwd() == before
 
 
 def test_a_run_restores_the_process(rendering: Rendering) -> None:
@@ -289,11 +299,3 @@ def test_the_same_stack_gives_the_same_bytes_in_any_process(tmp_path: Path) -> N
     }
     assert len(texts) == 1
     assert b"t:t:T::z" in texts.pop()
-
-
-def test_declaring_a_urn_twice_keeps_both_registrations(rendering: Rendering) -> None:
-    rendered = rendering("""
-    k8s.core.v1.Namespace("same", metadata={"name": "b"})
-    k8s.core.v1.Namespace("same", metadata={"name": "a"})
-    """)
-    assert [one.inputs["metadata"] for one in rendered.registrations] == [{"name": "a"}, {"name": "b"}]

@@ -93,7 +93,7 @@ def outcomes(folder: Path, script: str, extra: str = "") -> list[dict[str, Any]]
 
 
 @pytest.mark.slow
-def test_any_program_has_the_same_registrations_in_any_number_of_processes(tmp_path: Path) -> None:
+def test_same_registrations_in_any_number_of_processes(tmp_path: Path) -> None:
     script = "print(json.dumps([outcome(c, {'p:seed': str(s)}) for s in range(12) for c in (1, 2, 3, 4)]))"
     found = outcomes(tmp_path, script)
     for row in range(0, len(found), 4):
@@ -115,9 +115,7 @@ def test_any_program_has_the_same_registrations_in_any_number_of_processes(tmp_p
     ],
     ids=["one part fails", "parts of all processes fail", "a process is killed", "parts have the same URN"],
 )
-def test_a_program_that_fails_or_repeats_a_urn_has_the_result_of_one_process(
-    tmp_path: Path, extra: str, result: str
-) -> None:
+def test_failures_are_the_same_as_in_one_process(tmp_path: Path, extra: str, result: str) -> None:
     script = """
     os.environ["FIRST"] = str(os.getpid())
     print(json.dumps([outcome(c, {"p:seed": "1"}) for c in (1, 3)]))
@@ -131,7 +129,7 @@ def test_a_program_that_fails_or_repeats_a_urn_has_the_result_of_one_process(
 
 
 @pytest.mark.slow
-def test_a_stack_of_many_teams_is_the_same_from_two_processes_and_small_ones_are_not_shared(tmp_path: Path) -> None:
+def test_only_large_stacks_use_several_processes(tmp_path: Path) -> None:
     script = """
     from benchmarks.preview import stack
     from gpu_tenancy.model.source import Source, to_config

@@ -11,7 +11,7 @@ from gpu_tenancy.kube.client import Cluster
 from gpu_tenancy.kube.errors import ApiError
 
 
-def test_the_api_server_takes_each_wave_once_those_before_it_are_there(cluster: Cluster, tmp_path: Path) -> None:
+def test_api_server_accepts_waves_in_order(cluster: Cluster, tmp_path: Path) -> None:
     files = tree("local")
     waves: list[list[dict[str, Json]]] = [built(files, folder) for folder in folders(files)]
     assert len(waves) > 3

@@ -45,7 +45,7 @@ def test_every_object_of_a_stack_is_in_its_tree_once(stack: str) -> None:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_objects_equal_the_programs_apart_from_annotations_and_the_removal_of_finished_jobs(stack: str) -> None:
+def test_objects_equal_the_programs_but_for_annotations(stack: str) -> None:
     declared = {key(one.manifest): one.manifest for one in kubernetes_objects(rendered(stack))}
     found = {key_of(one): one for one in parts(stack)}
     for one in everything(tree(stack)):
@@ -61,7 +61,7 @@ def test_objects_equal_the_programs_apart_from_annotations_and_the_removal_of_fi
         assert one == expected
 
 
-def test_finished_jobs_are_kept_because_they_would_be_created_again() -> None:
+def test_finished_jobs_are_kept() -> None:
     jobs = [one for one in parts("local") if one.kind == "Job" and one.part == WORK]
     assert any(TTL in spec for one in jobs if isinstance(spec := one.manifest["spec"], dict))
     assert [one for one in everything(tree("local")) if TTL in one.get("spec", {})] == []
@@ -87,7 +87,7 @@ def test_dependencies_are_in_an_earlier_wave(stack: str) -> None:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_an_object_comes_after_its_namespace_and_after_all_releases_that_its_component_waits_for(stack: str) -> None:
+def test_objects_follow_their_namespace_and_all_releases(stack: str) -> None:
     found = {key_of(one): one for one in parts(stack)}
     for one in parts(stack):
         home = found.get(("", "Namespace", "", one.namespace))
@@ -187,7 +187,7 @@ def test_unwritable_objects_are_refused_by_name(fields: dict[str, Any], refused:
     assert refusals(changed(found, a_quota(found).name, **fields)) == (refused,)
 
 
-def test_a_secret_is_refused_even_where_the_program_does_not_call_it_one() -> None:
+def test_refuses_secrets_of_any_program() -> None:
     found = rendered("local")
     quota = a_quota(found)
     inputs = {**quota.inputs, "kind": "Secret", "data": {"token": "c2VjcmV0"}}
@@ -206,7 +206,7 @@ def a_quota(found: Rendered) -> Registration:
 
 
 @pytest.mark.parametrize(("gone", "refused"), [({"repositoryOpts": {}}, NO_REPOSITORY), ({"version": ""}, NO_VERSION)])
-def test_a_release_that_others_could_not_install_alike_is_refused(gone: dict[str, Any], refused: str) -> None:
+def test_refuses_releases_that_others_cannot_install(gone: dict[str, Any], refused: str) -> None:
     found = rendered(WITH_RELEASES)
     (release,) = (one for one in found.registrations if one.name == "operators-keda-release")
     edited = changed(found, release.name, inputs={**release.inputs, **gone})

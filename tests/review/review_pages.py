@@ -123,29 +123,15 @@ def reviewed(  # noqa: PLR0913 - the optional parts of a review
 
 CHANGES = (
     Change("delete", "team vision", "Job", "vision/nightly", "urn:nightly"),
-    Change(
-        "replace",
-        "pool h100",
-        "NodeGroup",
-        "cluster-pool-h100",
-        "urn:h100",
-        (FieldChange("instanceTypes.0", "p5.4xlarge", "p5.48xlarge", replaces=True),),
-    ),
+    Change("replace", "pool h100", "NodeGroup", "cluster-pool-h100", "urn:h100", (FieldChange("instanceTypes.0",
+     "p5.4xlarge", "p5.48xlarge", replaces=True), )),
     Change("create", "team search", "Namespace", "search", "urn:search"),
     Change("create", "team search", "NetworkPolicy", "search/allow-dns", "urn:dns"),
     Change("create", "team search", "NetworkPolicy", "search/default-deny", "urn:deny"),
-    Change(
-        "update",
-        "team speech",
-        "ClusterQueue",
-        "speech",
-        "urn:speech",
-        (
-            FieldChange("spec.resourceGroups.0.flavors.1.resources.2.borrowingLimit", "4", "8"),
-            FieldChange("spec.token", "", "[secret]"),
-        ),
-    ),
-)
+    Change("update", "team speech", "ClusterQueue", "speech", "urn:speech",
+     (FieldChange("spec.resourceGroups.0.flavors.1.resources.2.borrowingLimit", "4", "8"), FieldChange("spec.token",
+     "", "[secret]"))),
+)  # fmt: skip
 
 
 EFFECT = Effect(

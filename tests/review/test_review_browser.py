@@ -128,9 +128,7 @@ def test_no_page_is_wider_than_the_window(chromium: Browser, pages: dict[str, Pa
     check_width(chromium, pages[name], width)
 
 
-def test_two_hundred_teams_take_less_than_two_megabytes_and_start_folded(
-    chromium: Browser, pages: dict[str, Path]
-) -> None:
+def test_page_of_200_teams_is_small_and_starts_folded(chromium: Browser, pages: dict[str, Path]) -> None:
     assert pages["large"].stat().st_size < LARGEST
     found = opened(chromium, pages["large"]).page
     assert found.locator("#promises > .tree").is_visible()

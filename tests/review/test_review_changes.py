@@ -1,16 +1,20 @@
-"""Changes of each resource between two renderings of a stack."""
+"""Changes of each resource between two renderings, and the inputs that replace cloud resources."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from builders import Data, job, server
 from cli_builders import Project, small
+from originals import original
 
 from gpu_tenancy.engine.project import Preview, preview
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.render import Rendered
 from gpu_tenancy.review.changes import Change, FieldChange, changes
+from gpu_tenancy.review.replacements import CloudType, cloud_types, differences, replacing
 
 
 @pytest.fixture
@@ -37,7 +41,7 @@ def test_a_stack_has_no_changes_against_itself(project: Project) -> None:
     assert between(project, small(), small()) == ()
 
 
-def test_a_limit_that_rises_changes_the_queue_and_the_quota_of_that_team_alone(project: Project) -> None:
+def test_raised_limit_changes_only_that_teams_objects(project: Project) -> None:
     found = between(project, small(), with_team("speech", gpus={"l4": {"guaranteed": 2, "limit": 4}}))
     assert {change.group for change in found} == {"team speech"}
     assert {change.action for change in found} == {"update"}
@@ -78,7 +82,7 @@ def config_map(**inputs: object) -> Rendered:
     return Rendered("p", "s", (registration,), {})
 
 
-def test_a_secret_is_never_shown_and_one_that_changed_for_another_looks_the_same() -> None:
+def test_changed_secrets_are_never_shown() -> None:
     def secret(value: str) -> Rendered:
         found = config_map(data={"key": value, "other": "a"})
         return replace(found, registrations=(replace(found.registrations[0], secret_paths=(("data", "key"),)),))
@@ -122,3 +126,40 @@ def test_config_maps_are_changed_in_place(project: Project) -> None:
 
     (change,) = changes(with_map("1"), with_map("2"))
     assert (change.action, [field.replaces for field in change.fields]) == ("update", [False])
+
+
+# The table of inputs that replace cloud resources, compared with the schema of a provider.
+
+
+POOL: Final = "gcp:container/nodePool:NodePool"
+CONFIG: Final = "gcp:container/NodePoolNodeConfig:NodePoolNodeConfig"
+PACKAGE: Final[dict[str, Any]] = {
+    "name": "gcp",
+    "resources": {POOL: {"inputProperties": {"name": {"type": "string", "willReplaceOnChanges": True},
+        "nodeCount": {"type": "integer"}, "nodeConfig": {"$ref": f"#/types/{CONFIG}"}, "disks": {"type": "array",
+        "items": {"$ref": f"#/types/{CONFIG}"}}}}},
+    "types": {CONFIG: {"properties": {"spot": {"type": "boolean", "willReplaceOnChanges": True},
+        "labels": {"type": "object"}, "again": {"$ref": f"#/types/{CONFIG}"}}}},
+}  # fmt: skip
+
+
+def test_inputs_that_replace_are_read_at_every_depth() -> None:
+    assert replacing(PACKAGE, POOL) == {"name", "nodeConfig.spot", "disks.spot"}
+
+
+def test_what_is_missing_and_what_is_too_much_is_named() -> None:
+    exact = CloudType(replaces=("name", "nodeConfig.spot", "disks.*"))
+    assert list(differences(PACKAGE, {POOL: exact, "aws:eks/cluster:Cluster": CloudType()})) == []
+    off = CloudType(replaces=("name", "nodeConfig.spot", "nodeCount"))
+    assert list(differences(PACKAGE, {POOL: off})) == [
+        f"{POOL}: disks.spot replaces it; add it",
+        f"{POOL}: nodeCount is not marked in the schema; remove it, or say why it is there",
+    ]
+    assert list(differences(PACKAGE, {"gcp:kms/keyRing:KeyRing": exact})) == [
+        "gcp:kms/keyRing:KeyRing: not in the schema"
+    ]
+
+
+def test_the_table_has_what_the_schema_of_google_marks() -> None:
+    package = json.loads(original("schemas/gcp.json").read_text(encoding="utf-8"))
+    assert [line for line in differences(package, cloud_types()) if line.endswith("add it")] == []

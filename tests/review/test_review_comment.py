@@ -41,7 +41,7 @@ def test_a_comment_shows_what_the_stack_local_does_not_have() -> None:
     assert "*new*" not in fewest
 
 
-def test_a_comment_on_a_stack_with_a_cluster_shows_its_principals_pools_and_cost() -> None:
+def test_comment_on_a_cluster_shows_principals_pools_and_cost() -> None:
     found = comment(prod_aws()).replace("&#8203;", "").replace("\N{EN DASH}", "-")
     people = "arn:aws:iam::111122223333:role/ml-research"
     for part in (
@@ -94,7 +94,7 @@ def whole(found: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [LEAST, 6_000, 10_000, 20_000, 40_000, LIMIT])
 @pytest.mark.parametrize("count", [1, 30, 200])
-def test_a_comment_is_never_longer_than_allowed_nor_cut_within_a_section(count: int, limit: int) -> None:
+def test_comment_fits_the_limit_in_whole_sections(count: int, limit: int) -> None:
     found = comment(busy(count), limit)
     assert len(found) <= limit
     whole(found)
@@ -182,7 +182,7 @@ def test_words_of_users_stay_in_their_cell_and_fold() -> None:
     assert "<code>spec.&#96;a&#124;b&#96;</code>: *none* → <code>&#96;&#96;&#124;</code>" in found
 
 
-def test_the_tree_shows_guarantees_and_limits_and_an_edge_of_its_own_to_who_has_none() -> None:
+def test_tree_marks_teams_without_a_guarantee() -> None:
     assert list(mermaid(outlook_of(small()))) == [
         "```mermaid",
         "flowchart LR",

@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from random import Random
 
+import builders
 import pytest
-from builders import Data
+from builders import EXISTING, Data
 from cli_builders import Project
 from page_reader import Page
 from rendered_stacks import stack_of_repository
 from repository import ROOT
-from review_drawn import coherent
 from review_solver import GPUS, Key, Manifest, Node, World
 
 from gpu_tenancy.base.quantity import is_extended
@@ -19,6 +21,60 @@ from gpu_tenancy.model.outlook import Pool, StackOutlook, outlook
 from gpu_tenancy.model.project import stack_names
 from gpu_tenancy.review.build import review
 from gpu_tenancy.review.page import page
+
+
+def generated(seed: int) -> Data:
+    """A random stack with a tree of cohorts."""
+    drawn = Random(seed)  # noqa: S311 - it keeps no secret
+    even = drawn.random() < 0.25
+    groups = ["one", "two", "three"][: drawn.randint(1, 3)]
+    cohorts: dict[str, Data] = {"org": {}}
+    for index, name in enumerate(groups):
+        cohorts[name] = {"parent": "org" if index == 0 or drawn.random() < 0.6 else groups[index - 1]}
+        if not even and drawn.random() < 0.7:
+            least = drawn.choice([0, 4, 8, 12])
+            bound = {"limit": least + drawn.choice([0, 4, 8, 16])} if drawn.random() < 0.7 else {}
+            cohorts[name]["gpus"] = {"h100": {"guaranteed": least, **bound}}
+    teams: Data = {}
+    for number in range(drawn.randint(2, 5)):
+        sure = drawn.choice([0, 0, 2, 4, 8])
+        most = sure + drawn.choice([0, 2, 4, 8, 16])
+        cohort = drawn.choice([*groups, "org"])
+        keeps = {"lends": False} if drawn.random() < 0.5 else {}
+        weight = {"weight": drawn.choice([1, 2, 3])} if even else {}
+        gpus = {"h100": {"guaranteed": sure, "limit": most}}
+        teams[f"team-{number}"] = builders.team(cohort=cohort, gpus=gpus, **keeps, **weight)
+    if even:
+        _bound(drawn, cohorts, teams)
+    return {
+        "fairness": "even" if even else "hierarchical",
+        "cluster": EXISTING,
+        "pools": {"cpu": builders.pool("m7i.8xlarge", 2), "h100": builders.pool(nodes=drawn.randint(2, 5))},
+        "cohorts": cohorts,
+        "teams": teams,
+    }
+
+
+def _bound(drawn: Random, cohorts: dict[str, Data], teams: Data) -> None:
+    """Gives some groups a limit or a weight of their own, which make them Cohorts also with even sharing."""
+
+    def guaranteed(name: str) -> int:
+        own = [each["gpus"]["h100"]["guaranteed"] for each in teams.values() if each["cohort"] == name]
+        return sum(own) + sum(guaranteed(group) for group, spec in cohorts.items() if spec.get("parent") == name)
+
+    for name in [name for name in cohorts if name != "org"]:
+        kind = drawn.choice(["none", "limit", "limit", "weight"])
+        if kind == "limit":
+            least = guaranteed(name)
+            cohorts[name]["gpus"] = {"h100": {"guaranteed": least, "limit": least + drawn.choice([0, 2, 4, 8])}}
+        elif kind == "weight":
+            cohorts[name]["weight"] = drawn.choice([1, 2])
+
+
+def coherent(count: int) -> list[Data]:
+    """The first random stacks that are valid."""
+    return list(islice((stack for seed in range(20 * count) if not builders.errors(stack := generated(seed))), count))
+
 
 HOURS = 730
 BACK = {"Any": "immediately", "LowerPriority": "from lower priorities", "Never": "when borrowers finish"}
@@ -155,7 +211,7 @@ def test_the_page_shows_the_numbers_of_the_queues(case: Case) -> None:
     }
 
 
-def test_the_sums_of_each_flavor_are_those_of_its_queues_and_cohorts(case: Case) -> None:
+def test_sums_of_flavors_match_queues_and_cohorts(case: Case) -> None:
     world = case.world
     assert [
         supply.flavor for supply in case.now.supply if supply.capacity.maximum and is_extended(supply.resource)
@@ -215,7 +271,7 @@ def test_a_group_without_a_cohort_is_the_sum_of_its_queues(case: Case) -> None:
             assert limit is None or limit >= reach
 
 
-def test_a_namespace_s_quota_admits_what_the_report_says_that_its_team_may_reach(case: Case) -> None:
+def test_namespace_quota_admits_the_teams_limit(case: Case) -> None:
     for team in case.now.teams:
         hard: dict[str, int] = {}
         for quota in case.world.of("ResourceQuota"):
@@ -240,7 +296,7 @@ def _waiting_in_rollouts(world: World, team: str) -> dict[str, int]:
     return {name: amount for name, amount in found.items() if amount}
 
 
-def test_costs_are_the_guarantees_and_limits_of_the_queues_at_the_flavors_prices(case: Case) -> None:
+def test_costs_are_quotas_at_the_flavors_prices(case: Case) -> None:
     prices = {supply.flavor: supply.price for supply in case.now.supply}
     for team in case.now.teams:
         own = [
@@ -262,7 +318,7 @@ def test_costs_are_the_guarantees_and_limits_of_the_queues_at_the_flavors_prices
         assert [team.cost.guaranteed, team.cost.limit] == [None if s is None else pytest.approx(s) for s in sums]
 
 
-def test_a_flavor_s_price_is_its_pools_and_a_pool_costs_its_nodes(case: Case) -> None:
+def test_prices_follow_pools_and_nodes(case: Case) -> None:
     for supply in case.now.supply:
         if supply.resource == "memory":
             assert supply.price == 0
@@ -315,7 +371,7 @@ def gpus_of(deployment: Manifest) -> int:
     return sum(int(v) for container in containers for k, v in container["resources"]["limits"].items() if GPUS in k)
 
 
-def test_servers_and_their_peak_are_those_of_deployments_and_autoscalers(case: Case) -> None:
+def test_servers_match_deployments_and_autoscalers(case: Case) -> None:
     expected = sorted(
         (namespace, name, gpus, *(replicas := scaled(case.world, namespace, name)), more, gpus * (replicas[1] + more))
         for deployment in case.world.of("Deployment")
@@ -363,3 +419,6 @@ def test_access_is_what_namespaces_and_network_policies_grant(case: Case) -> Non
     assert {name: labels["cost-center"] for name, labels in spaces.items() if name in case.world.teams} == {
         team.name: team.cost_center for team in case.now.teams
     }
+
+
+# Random stacks, reproducible by seed.

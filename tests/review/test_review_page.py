@@ -37,7 +37,7 @@ def test_a_page_shows_what_the_stack_local_does_not_have() -> None:
     assert "stacks/Pulumi.test.yaml:4" in found.words
 
 
-def test_a_page_of_a_stack_with_a_cluster_shows_its_cost_and_its_autoscaled_pools() -> None:
+def test_page_of_a_cluster_shows_cost_and_autoscaled_pools() -> None:
     tables_ = Page(page(prod_aws()).replace("\N{EN DASH}", "-")).tables
     assert [row[:3] for row in tables_["Monthly cost of the cluster itself"][1:]] == [
         ["control plane, in standard support", "1", "$73"],
@@ -262,7 +262,7 @@ def team_in(queue: str) -> dict[str, object]:
     return {"owner": "research", "costCenter": "rd-003", "queue": queue}
 
 
-def test_a_flavor_too_short_to_read_gives_each_a_scale_of_its_own() -> None:
+def test_short_flavor_gives_each_flavor_its_own_scale() -> None:
     common = Scale({"large": 80, "small": 10})
     assert (common.common, common.percent("small", 5), common.percent("large", 80)) == (True, 6.25, 100)
     apart = Scale({"large": 81, "small": 10})
@@ -303,7 +303,7 @@ def test_a_text_bar_shows_small_values() -> None:
     assert {len(text_bar(sure, limit, 40)) for sure in range(41) for limit in range(sure, 41)} == {20}
 
 
-def test_a_page_with_few_teams_has_no_script_and_one_with_many_has_its_own_alone() -> None:
+def test_only_pages_of_many_teams_have_a_script() -> None:
     assert "<script" not in page(full())
     assert "script-src &#39;none&#39;" in page(full())
     large = page(reviewed(outlook_of(many(13))))

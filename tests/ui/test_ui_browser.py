@@ -37,7 +37,7 @@ def look(chromium: Browser, served: Served, width: int = 1280) -> Opened:
     return found
 
 
-def test_it_shows_changes_without_being_loaded_again_and_keeps_the_focus(chromium: Browser, served: Served) -> None:
+def test_shows_changes_without_reload_and_keeps_focus(chromium: Browser, served: Served) -> None:
     found = look(chromium, served)
     page = found.page
     page.locator("#usage summary").first.click()
@@ -75,7 +75,7 @@ def test_the_keyboard_finds_a_job_and_asks_why(chromium: Browser, served: Served
     assert found.complaints == []
 
 
-def test_axe_finds_no_violations_in_light_and_dark_also_in_the_dialog(chromium: Browser, served: Served) -> None:
+def test_axe_finds_no_violations_in_light_and_dark(chromium: Browser, served: Served) -> None:
     found = look(chromium, served)
     found.unfold()
     assert violations(found.page) == {"light": [], "dark": []}

@@ -17,7 +17,7 @@ def read(board: Board, name: str) -> Page:
     return Page(sections(board)[name])
 
 
-def test_the_queue_has_places_in_their_order_and_what_is_borrowed() -> None:
+def test_queue_shows_places_and_borrowed_quota() -> None:
     board = research("late", "early")
     (title, rows), *_ = read(board, "pending").tables.items()
     assert title == "Pending: 2 jobs"
@@ -29,7 +29,7 @@ def test_the_queue_has_places_in_their_order_and_what_is_borrowed() -> None:
     assert "Admitted: 2 jobs" in read(board, "admitted").tables
 
 
-def test_the_tree_has_each_cohort_with_its_teams_and_their_numbers() -> None:
+def test_tree_shows_cohorts_teams_and_numbers() -> None:
     found = read(research("late"), "tree")
     assert found.pictures == [
         "research, a100: 12 used of 8, limit 32; 4 borrowed, 8 pending",
@@ -54,7 +54,7 @@ def test_what_a_person_may_not_read_is_said_in_its_section() -> None:
     assert "Jobs and servers: 0" in read(board, "jobs").words
 
 
-def test_jobs_of_all_teams_have_their_namespace_and_no_list_of_objects() -> None:
+def test_jobs_of_all_teams_have_their_namespace() -> None:
     board = board_of(busy("late"), "", None)
     assert "research/late" in read(board, "pending").words
     assert "tenancy ui TEAM" in read(board, "jobs").words
@@ -76,7 +76,7 @@ def test_texts_of_the_cluster_are_no_markup() -> None:
     assert "<img" not in sections(board)["jobs"]
 
 
-def test_the_policy_allows_the_script_of_the_page_and_nothing_from_elsewhere() -> None:
+def test_content_policy_allows_only_the_pages_script() -> None:
     text, policy = page("research", "https://cluster", sections(research()), "12:00")
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'none'" in policy

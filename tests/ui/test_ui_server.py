@@ -28,7 +28,7 @@ def ask(served: Served, path: str, host: str = "", method: str = "GET") -> tuple
     return found
 
 
-def test_only_who_knows_the_token_and_asks_the_loopback_gets_the_page(served: Served) -> None:
+def test_page_requires_the_token_and_the_loopback(served: Served) -> None:
     token, port = served.server.token, served.server.server_port
     assert served.server.server_address[0] == "127.0.0.1"
     assert ask(served, f"/{token}/")[0] == 200
@@ -44,7 +44,7 @@ def test_nothing_is_answered_but_reading(served: Served, method: str) -> None:
     assert ask(served, f"/{served.server.token}/", method=method)[0] == 501
 
 
-def test_no_answer_has_a_credential_or_may_be_framed_cached_or_read_elsewhere(served: Served) -> None:
+def test_answers_have_no_credentials_and_safe_headers(served: Served) -> None:
     token = served.server.token
     for path in ("", "why?namespace=research&kind=Job&name=late"):
         _, headers, text = ask(served, f"/{token}/{path}")

@@ -1,0 +1,194 @@
+"""`tenancy cluster adopt`: a stack from the objects of a cluster, and how it differs from them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from object_server import serving
+from rendered_stacks import stack_of_repository
+from repository import ROOT
+from typer.testing import CliRunner
+
+from gpu_tenancy.adopt.adopting import Adopted, adopt
+from gpu_tenancy.adopt.show import data, lines, written
+from gpu_tenancy.adopt.tenancy import OPERATED, Seen
+from gpu_tenancy.cli.main import app
+from gpu_tenancy.cluster.reading import Kind, Missing, State, current
+from gpu_tenancy.cluster.supply import Facts
+from gpu_tenancy.embedded.nodes import node_shapes
+from gpu_tenancy.kube.references import Reference
+from gpu_tenancy.model.load import load
+from gpu_tenancy.model.source import read_file
+
+Data = dict[str, Any]
+HIDDEN = "NetworkPolicy"
+"""A kind of which somebody without rights does not know whether the cluster has it."""
+FOREIGN = ROOT / "tests" / "survey" / "clusters" / "consistent.yaml"
+
+
+def foreign() -> list[Data]:
+    """A cluster of others: queues and quotas have other names than those of a stack, and machines no type."""
+    return list(yaml.safe_load_all(FOREIGN.read_text(encoding="utf-8")))
+
+
+def adopted(
+    objects: Iterable[Data], missing: Mapping[Kind, Missing] | None = None, groups: Iterable[str] = ()
+) -> Adopted:
+    by_kind: dict[Any, list[Any]] = defaultdict(list)
+    for each in objects:
+        by_kind[each["kind"]].append(current(each, each["kind"]))
+    state = State({kind: tuple(found) for kind, found in by_kind.items()}, missing or {})
+    seen = Seen(Facts(state), groups=frozenset(groups))
+    return adopt(seen, "adopted", lambda one: None if missing and one.kind == HIDDEN else False, ROOT)
+
+
+def cluster_of(name: str) -> list[Data]:
+    """The objects of a stack of this repository without labels and annotations of this program, with its nodes."""
+    made = stack_of_repository(name)
+    objects: list[Data] = [deepcopy(dict(item.manifest)) for item in made.objects]
+    default = {"storageclass.kubernetes.io/is-default-class": "true"}
+    objects.append({"kind": "StorageClass", "metadata": {"name": "any", "annotations": default}})
+    for shape in node_shapes(made.stack):
+        node: Data = dict(shape.manifest)
+        node["status"] = {"allocatable": dict(shape.capacity), "capacity": dict(shape.capacity)}
+        objects.append(node)
+    for each in objects:
+        for marks in ("labels", "annotations"):
+            kept = each["metadata"].get(marks, {})
+            each["metadata"][marks] = {key: value for key, value in kept.items() if "gpu-tenancy" not in key + value}
+    return objects
+
+
+def test_what_the_api_server_adds_is_no_difference() -> None:
+    objects = cluster_of("example-three-teams")
+    added: dict[str, Data] = {
+        "ClusterQueue": {
+            "stopPolicy": "None",
+            "flavorFungibility": {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor"},
+        },
+        "LocalQueue": {"stopPolicy": "None"},
+        "Namespace": {"finalizers": ["kubernetes"]},
+    }
+    for each in objects:
+        each["spec"] = {**each.get("spec", {}), **added.get(each["kind"], {})}
+    assert {(each.kind, each.field) for each in adopted(objects).differences} == MADE
+
+
+MADE = {("Namespace", "metadata.labels.app.kubernetes.io/managed-by")}
+
+
+@pytest.mark.parametrize("name", ["example-three-teams", "example-tree", "example-shared-queue", "example-elastic"])
+def test_a_stack_is_read_back_from_its_objects(name: str) -> None:
+    made = adopted(cluster_of(name))
+    assert made.problems == ()
+    assert {(each.kind, each.field) for each in made.differences} == MADE
+    assert made.left == []
+    assert not {"ClusterQueue", "Cohort", "ResourceFlavor", "LocalQueue", "ResourceQuota", "LimitRange"} & {*made.new}
+
+
+def test_derived_values_are_not_in_the_stack() -> None:
+    teams = adopted(cluster_of("example-tree")).sections["teams"]
+    assert teams["ads"] == {
+        "owner": "ads", "costCenter": "p-001", "cohort": "products", "gpus": {"h100": {"guaranteed": 8, "limit": 24}},
+    }  # fmt: skip
+    assert teams["interns"]["quota"] == {
+        "cpu": {"cpu": {"guaranteed": "16", "limit": "64"}, "memory": {"guaranteed": "64Gi", "limit": "256Gi"}}
+    }
+
+
+def test_local_stack_differs_only_in_gangs_and_topology() -> None:
+    made = adopted(cluster_of("local"), groups=OPERATED)
+    assert made.sections["operators"] == dict.fromkeys(("kuberay", "lws", "trainer", "volcano"), "installed")
+    others = {each for each in made.differences if (each.kind, each.field) not in MADE}
+    assert {(each.kind, each.name, each.field.split(".")[-1]) for each in others} == {
+        ("Cohort", "org", "nominalQuota"),
+        ("ResourceFlavor", "l4", "topologyName"),
+        ("ResourceQuota", "ml-research/budget", "com/gpu"),
+    }
+    assert made.left == ["Queue ml-research-l4 of Volcano: a stack has gangs by team and flavor"]
+    assert made.sections["teams"]["ml-production"]["objects"] == {"pods": 200, "services": 50}
+
+
+def test_objects_of_others_stay_beside_those_of_the_stack() -> None:
+    made = adopted(foreign())
+    assert made.sections["cluster"]["adopt"] == [
+        "Namespace/blue", "Namespace/red", "PriorityClass.scheduling.k8s.io/usual",
+        "ResourceFlavor.kueue.x-k8s.io/big",
+    ]  # fmt: skip
+    assert made.sections["pools"]["big"] == {
+        "cpu": "96", "memory": "1000Gi", "gpu": "NVIDIA-A100-SXM4-80GB", "gpusPerNode": 8, "nodes": 2,
+        "labels": {"gpus": "a100"},
+    }  # fmt: skip
+    red = made.sections["teams"]["red"]
+    assert red["gpus"] == {"big": {"guaranteed": 8, "limit": 16}}
+    assert (red["preemption"], red["containers"]) == ({"withinClusterQueue": "Never"}, {"max": {"cpu": "8"}})
+    shown = list(lines(made))
+    left = "ClusterQueue red-queue: its quota is promised beside that of the stack until you delete it"
+    assert f"not in the stack: {left}" in shown
+    alike = "metadata.labels.cost-center, metadata.labels.owner"
+    assert f"differs: Namespace blue, red: {alike}: not set → unknown" in shown
+
+
+def test_writes_an_undeployable_stack_with_its_problems() -> None:
+    objects = foreign()
+    nodes = [each for each in objects if each["kind"] == "Node"]
+    made = adopted(each for each in objects if each is not nodes[0])
+    assert "exceed" in " ".join(lines(made))
+    assert data(made)["problems"]
+    assert "guaranteed: 8" in written(made)
+
+
+def test_reports_an_incomplete_stack_without_list_rights() -> None:
+    hidden = Missing("LocalQueue", "queues", "you may not", "an auditor", partly=True)
+    made = adopted(foreign(), {"LocalQueue": hidden})
+    first, *others = lines(made)
+    assert first.startswith("✗ incomplete: you may not read LocalQueues of the whole cluster. Teams are missing")
+    assert data(made)["incomplete"] == ["LocalQueues"]
+    assert f"not in the stack: {HIDDEN} 6: you may not list them; adopted if they exist" in others
+    assert f"{HIDDEN}.networking.k8s.io/red/default-deny" in made.sections["cluster"]["adopt"]
+
+
+def test_the_file_is_a_stack_whose_long_list_is_at_its_end(tmp_path: Path) -> None:
+    file = tmp_path / "Pulumi.adopted.yaml"
+    text = written(adopted(cluster_of("local")))
+    file.write_text(text, encoding="utf-8")
+    head, _, tail = text.partition("    adopt:\n")
+    assert "gpu-tenancy:teams:" in head
+    assert all(line.startswith("    - ") for line in tail.splitlines())
+    assert set(load(read_file(file)).teams) == {"ml-experiments", "ml-production", "ml-research", "ml-serving"}
+
+
+@pytest.mark.process
+def test_the_command_of_the_page_writes_a_stack(tmp_path: Path) -> None:
+    served: dict[tuple[str, str], list[Data] | None] = defaultdict(list)
+    for each in foreign():
+        found = served[each["apiVersion"], each["kind"]]
+        assert found is not None
+        found.append(each)
+    served["storage.k8s.io/v1", "StorageClass"] = None
+    file = tmp_path / "Pulumi.adopted.yaml"
+    with serving(tmp_path, served) as kubeconfig:
+        command = ["cluster", "adopt", "--project", str(ROOT), "--out", str(file), "--kubeconfig", str(kubeconfig)]
+        result = CliRunner().invoke(app, command)
+        again = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    assert "StorageClasses not readable" in result.stdout
+    assert set(load(read_file(file)).teams) == {"blue", "red"}
+    assert again.exit_code == 1
+    assert "exists; use another name" in again.output.replace("\n", " ")
+
+
+def test_what_exists_beside_the_objects_that_are_read_is_adopted() -> None:
+    objects = cluster_of("example-three-teams")
+    known = {Reference.of(each) for each in objects}
+    by_kind: dict[Any, list[Any]] = defaultdict(list)
+    for each in objects:
+        by_kind[each["kind"]].append(each)
+    state = State({kind: tuple(found) for kind, found in by_kind.items()})
+    made = adopt(Seen(Facts(state)), "adopted", known.__contains__, ROOT)
+    assert not made.new
+    assert "NetworkPolicy.networking.k8s.io/team-a/default-deny" in made.sections["cluster"]["adopt"]

@@ -1,0 +1,390 @@
+"""The preflight on Google Cloud and Azure, with recorded answers in the shapes of their own descriptions."""
+
+import json
+import urllib.request
+from typing import Any
+from urllib.error import URLError
+
+import pytest
+from azure.mgmt.containerservice.models import KubernetesVersion, KubernetesVersionListResult
+from builders import pool, team
+from doctor_builders import AzureSubscription, Data, GoogleProject, row, rows_of
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.clouds.gcp import send
+from gpu_tenancy.clouds.programs import Done, NoAnswerError
+from gpu_tenancy.model.catalogue.preflight import preflight
+
+CREATE: Data = {
+    "version": "1.34",
+    "network": "ml",
+    "subnetwork": "ml-us-central1",
+    "podRange": "pods",
+    "serviceRange": "services",
+    "nodeLocations": ["us-central1-a"],
+    "system": {"machine": "n2-standard-16", "nodes": {"min": 2, "max": 2}},
+}
+
+
+def stack(**cluster: Any) -> Data:
+    """Four nodes with eight L4s each on demand, and two of spot A100s."""
+    return {
+        "cluster": {
+            "cloud": "gcp", "name": "ml", "project": "example-ml", "location": "us-central1",
+            "provides": ["networkPolicies"], **cluster,
+        },
+        "pools": {
+            "l4": pool("g2-standard-96", {"min": 0, "max": 4}, zones=["us-central1-a"]),
+            "a100": pool("a2-highgpu-8g", {"min": 0, "max": 2}, zones=["us-central1-a"], capacity="spot"),
+        },
+        "teams": {"a": team(gpus={"l4": {"guaranteed": 8}})},
+    }  # fmt: skip
+
+
+def project(**changes: Any) -> GoogleProject:
+    """A project that has all that the stack needs."""
+    methods = {
+        "regions": "compute.regions.get",
+        "machines": "compute.machineTypes.aggregatedList",
+        "subnetwork": "compute.subnetworks.get",
+        "versions": "container.projects.locations.getServerConfig",
+        "cluster": "container.projects.locations.clusters.get",
+        "rights": "cloudresourcemanager.projects.testIamPermissions",
+        "service": "serviceusage.services.get",
+        "bucket": "storage.buckets.testIamPermissions",
+        "folder": "storage.managedFolders.testIamPermissions",
+        "secret": "secretmanager.projects.secrets.testIamPermissions",
+    }
+    quotas = {"NVIDIA_L4_GPUS": (64, 8), "PREEMPTIBLE_NVIDIA_A100_GPUS": (16, 0)}
+    answers: Data = {
+        "regions": {
+            "name": "us-central1",
+            "quotas": [
+                {"metric": metric, "limit": float(limit), "usage": float(used)}
+                for metric, (limit, used) in quotas.items()
+            ],
+        },
+        "machines": {
+            "items": {
+                "zones/us-central1-a": {"machineTypes": [{"name": "any", "zone": "us-central1-a"}]},
+                "zones/us-east1-b": {"machineTypes": [{"name": "any", "zone": "us-east1-b"}]},
+                "zones/us-central1-b": {"warning": {"code": "NO_RESULTS_ON_PAGE"}},
+            }
+        },
+        "subnetwork": {
+            "name": "ml-us-central1",
+            "secondaryIpRanges": [{"rangeName": "pods", "ipCidrRange": "10.8.0.0/14"}],
+            "utilizationDetails": {
+                "ipv4Utilizations": [
+                    {"totalAllocatedIp": "6", "totalFreeIp": "246"},
+                    {"rangeName": "pods", "totalAllocatedIp": "0", "totalFreeIp": "262144"},
+                ]
+            },
+        },
+        "versions": {"validMasterVersions": ["1.34.1-gke.1", "1.33.5-gke.2"]},
+        "cluster": {"name": "ml", "status": "RUNNING"},
+        "rights": {"permissions": preflight().gcp.needed({"create"})},
+        "service": {"name": "projects/1/services/x", "state": "ENABLED"},
+        "bucket": {"permissions": preflight().gcp.on_bucket},
+        "folder": {"permissions": preflight().gcp.on_folder},
+        "secret": {"permissions": preflight().gcp.on_secret},
+    }
+    return GoogleProject({methods[name]: answer for name, answer in (answers | changes).items()})
+
+
+def asked(sections: Data, google: GoogleProject) -> list[Any]:
+    return rows_of(sections, google.gcloud, google)
+
+
+def test_a_ready_project_has_all_and_each_question_only_reads() -> None:
+    ready = project()
+    rows = asked(stack(create=CREATE), ready)
+    wrong = [row for row in rows if row.verdict != "OK"]
+    assert [(row.check, row.subject, row.verdict) for row in wrong] == [], wrong
+    assert {row.check for row in rows} == {"rights", "API", "quota", "zones", "subnets", "Kubernetes"}
+    assert "cluster" in {row.check for row in asked(stack(), project())}
+    # The fake fails for any request that is neither GET nor testIamPermissions.
+    assert set(ready.asked) >= {"compute.regions.get", "cloudresourcemanager.projects.testIamPermissions"}
+
+
+def test_checks_storage_apis_only_where_claims_use_them() -> None:
+    sections = stack(create=CREATE)
+    storage = {"fast": {"size": "9000Gi", "mode": "shared", "class": "managed-lustre"}}
+    sections["teams"] = {name: {**team, "storage": storage} for name, team in sections["teams"].items()}
+    apis = {row.subject for row in asked(sections, project()) if row.check == "API"}
+    without = {row.subject for row in asked(stack(create=CREATE), project()) if row.check == "API"}
+    assert apis - without == {"lustre.googleapis.com", "servicenetworking.googleapis.com"}
+
+
+def test_gpus_in_use_are_missing_only_for_new_clusters() -> None:
+    quotas = [{"metric": "NVIDIA_L4_GPUS", "limit": 32.0, "usage": 8.0}]
+    few = {"name": "us-central1", "quotas": quotas}
+    assert row(asked(stack(), project(regions=few)), "quota", "NVIDIA_L4_GPUS").needed == "32 GPUs"
+    for sections, verdict in ((stack(create=CREATE), "missing"), (stack(), "unknown")):
+        found = row(asked(sections, project(regions=few)), "quota", "NVIDIA_L4_GPUS")
+        assert (found.verdict, found.available) == (verdict, "32 GPUs, 8 in use")
+    spot = row(asked(stack(), project(regions=few)), "quota", "PREEMPTIBLE_NVIDIA_A100_GPUS")
+    assert (spot.verdict, spot.available) == ("unknown", "not listed by the region")
+
+
+def with_data() -> Data:
+    """A team with a bucket to create, an existing bucket and an existing folder, and a secret of another project."""
+    sections = stack(create=CREATE)
+    sections["datasets"] = {
+        "own": {"bucket": "gs://ml-own/v1", "create": True},
+        "corpus": {"bucket": "gs://ml-corpus"},
+        "evals": {"bucket": "gs://ml-evals/set/v2"},
+    }
+    sections["teams"]["a"]["secrets"] = {"hub": {"from": "gcp://other-project/hub"}}
+    return sections
+
+
+NEW = stack(create=CREATE)
+FEW_RIGHTS = {"rights": {"permissions": ["container.clusters.create"]}}
+OTHER_ZONE = {"machines": {"items": {"zones/us-central1-f": {"machineTypes": [{"name": "any"}]}}}}
+OTHER_RANGE = {"subnetwork": {"secondaryIpRanges": [{"rangeName": "gke-pods"}], "utilizationDetails": {}}}
+NO_DATA = {"folder": 404, "bucket": {"permissions": []}, "secret": 403}
+FOLDER = "run `gcloud storage managed-folders create gs://ml-evals/set/v2/`"
+ENABLE = "run `gcloud services enable container.googleapis.com --project example-ml`"
+ROWS: dict[str, tuple[Data, Data, str, dict[str, str]]] = {
+    "a right that is granted": (NEW, FEW_RIGHTS, "rights container.clusters.create", {"verdict": "OK"}),
+    "a missing right": (NEW, FEW_RIGHTS, "rights iam.serviceAccounts.actAs", {"verdict": "missing"}),
+    "a disabled API": (NEW, {"service": {"state": "DISABLED"}}, "API container.", {"fix": ENABLE}),
+    "another zone": (NEW, OTHER_ZONE, "zones l4", {"fix": "set pools.l4.zones: [us-central1-f]"}),
+    "another range": (NEW, OTHER_RANGE, "subnets pods", {"fix": "set cluster.create.podRange to one of gke-pods"}),
+    "a subnetwork without counts": (NEW, OTHER_RANGE, "subnets nodes", {"verdict": "unknown"}),
+    "an unknown version": (NEW, {"versions": {"validMasterVersions": ["1.36.0-gke.1"]}}, "Kubernetes 1.34",
+                           {"fix": "set cluster.create.version to one of 1.36"}),
+    "a part of the range for each node": (NEW, {}, "subnets pods",
+                                          {"needed": "2,048 addresses", "available": "262,144 free"}),
+    "a forbidden query": (stack(), {"regions": 403}, "quota us-central1",
+                          {"verdict": "unknown", "fix": "grant compute.regions.get"}),
+    "no such cluster": (stack(), {"cluster": 404}, "cluster ml", {"available": "no such cluster"}),
+    "no such folder": (with_data(), NO_DATA, "rights gs://ml-evals/set/v2", {"fix": FOLDER}),
+    "a missing right on a bucket": (with_data(), NO_DATA, "rights storage.buckets.setIamPolicy on",
+                                    {"fix": "grant a role with it on gs://ml-corpus"}),
+    "a forbidden secret": (with_data(), NO_DATA, "rights hub", {"verdict": "unknown"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("sections", "answers", "about", "expected"), ROWS.values(), ids=ROWS)
+def test_google_has_a_row_of(sections: Data, answers: Data, about: str, expected: dict[str, str]) -> None:
+    check, _, subject = about.partition(" ")
+    found = row(asked(sections, project(**answers)), check, subject)
+    assert {field: getattr(found, field) for field in expected} == expected
+
+
+def test_checks_rights_on_buckets_folders_and_secrets() -> None:
+    urls: list[str] = []
+
+    def folder(url: str) -> Data:
+        urls.append(url)
+        return {"permissions": preflight().gcp.on_folder}
+
+    ready = project(folder=folder, rights={"permissions": preflight().gcp.needed({"create", "identities", "buckets"})})
+    rows = asked(with_data(), ready)
+    assert [(row.check, row.subject) for row in rows if row.verdict != "OK"] == []
+    (url,) = urls  # not of the bucket that the stack creates
+    assert "/b/ml-evals/managedFolders/set%2Fv2%2F/iam/testPermissions?permissions=" in url
+    subjects = {row.subject for row in rows}
+    assert {"storage.buckets.create", "storage.buckets.setIamPolicy on gs://ml-corpus"} <= subjects
+    assert "secretmanager.secrets.setIamPolicy on secret hub of project other-project" in subjects
+
+
+def test_no_query_is_sent_without_a_login() -> None:
+    def program(_: tuple[str, ...]) -> Done:
+        return Done("", "ERROR: (gcloud.auth.print-access-token) You do not currently have an active account", 1)
+
+    with pytest.raises(ConsoleError, match=r"gcloud is not logged in.*; run gcloud auth login"):
+        rows_of(stack(), program, project())
+
+
+def test_the_token_is_in_no_row() -> None:
+    assert "token-of-gcloud" not in json.dumps([str(row) for row in asked(stack(), project())])
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "message"),
+    [
+        (TimeoutError("timed out"), ConsoleError, "x.googleapis.com does not answer within 10 s; check the network"),
+        (URLError(TimeoutError("timed out")), ConsoleError, "x.googleapis.com does not answer within 10 s"),
+        (URLError("no route"), NoAnswerError, "x.googleapis.com cannot be reached: .*no route"),
+    ],
+)
+def test_an_api_that_does_not_answer_ends_the_preflight(
+    error: OSError, raised: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: object, timeout: float) -> None:
+        assert timeout == 10
+        raise error
+
+    monkeypatch.setattr(urllib.request, "urlopen", silent)
+    with pytest.raises(raised, match=message):
+        send("GET", "https://x.googleapis.com/v1", "token", None)
+
+
+# The preflight on Azure, with recorded answers that have the fields of Microsoft's models.
+
+
+HOME = "/subscriptions/5a1d2c3b-0e4f-4a6b-9c8d-7e6f5a4b3c2d"
+SUBNET = f"{HOME}/resourceGroups/network/providers/Microsoft.Network/virtualNetworks/ml/subnets/nodes"
+FAMILY = "StandardNDSH100v5Family"
+
+
+def azure_stack() -> Data:
+    """Four nodes of 96 vCPUs."""
+    return {
+        "cluster": {
+            "cloud": "azure", "name": "ml", "subscription": HOME.rpartition("/")[2], "resourceGroup": "ml",
+            "location": "eastus", "subnet": SUBNET, "provides": ["networkPolicies"],
+        },
+        "pools": {"h100": pool("Standard_ND96isr_H100_v5", {"min": 0, "max": 4}, zones=["1"])},
+        "teams": {"a": team(gpus={"h100": {"guaranteed": 8}})},
+    }  # fmt: skip
+
+
+def sku(**changes: Any) -> Data:
+    return {
+        "value": [
+            {
+                "resourceType": "virtualMachines",
+                "name": "Standard_ND96isr_H100_v5",
+                "family": FAMILY,
+                "locationInfo": [{"location": "eastus", "zones": ["1", "2"]}],
+                "restrictions": [],
+                **changes,
+            }
+        ]
+    }
+
+
+def usage(limit: int = 400, used: int = 0) -> Data:
+    name = {"value": FAMILY.lower(), "localizedValue": "Standard NDSH100v5 Family vCPUs"}
+    return {"value": [{"unit": "Count", "currentValue": used, "limit": limit, "name": name}]}
+
+
+def subscription(**changes: Any) -> AzureSubscription:
+    """A subscription that has all that the stack needs."""
+    answers: Data = {
+        "compute": {"registrationState": "Registered"},
+        "feature": {"properties": {"state": "Registered"}, "name": "Microsoft.Compute/EncryptionAtHost"},
+        "skus": sku(),
+        "usages": usage(),
+        "addresses": {"value": [{"currentValue": 5.0, "id": SUBNET, "limit": 251.0, "unit": "Count"}]},
+        "rights": {"value": [{"actions": ["*"], "notActions": ["Microsoft.Authorization/*/Delete"]}]},
+        "cluster": {"properties": {"provisioningState": "Succeeded"}},
+    } | changes
+    ends = {
+        "compute": "/providers/Microsoft.Compute",
+        "feature": "/features/EncryptionAtHost",
+        "skus": "/Microsoft.Compute/skus",
+        "usages": "/locations/eastus/usages",
+        "addresses": "/virtualNetworks/ml/usages",
+        "rights": "/Microsoft.Authorization/permissions",
+        "cluster": "/managedClusters/ml",
+        "versions": "/kubernetesVersions",
+    }
+    others = ("ContainerService", "Network", "Storage")
+    registered = {f"/providers/Microsoft.{name}": answers["compute"] for name in others}
+    return AzureSubscription(registered | {ends[name]: answer for name, answer in answers.items()})
+
+
+def test_ready_subscription_is_only_read() -> None:
+    ready = subscription()
+    rows = rows_of(azure_stack(), ready)
+    assert [(row.check, row.subject) for row in rows if row.verdict != "OK"] == []
+    assert {row.check for row in rows} == {"provider", "feature", "zones", "quota", "subnets", "rights", "cluster"}
+    assert len(ready.asked) == 9  # The fake fails for any program or method but `az rest --method get`.
+
+
+NO_LOCATION = {"type": "Location", "values": ["eastus"], "reasonCode": "NotAvailableForSubscription"}
+NO_ZONE = {"type": "Zone", "values": ["eastus"], "restrictionInfo": {"zones": ["1"]}}
+NOT_ALLOWED = (
+    "ERROR: Forbidden({'code':'AuthorizationFailed','message':\"no authorization to perform action"
+    " 'Microsoft.Network/virtualNetworks/usages/read' over scope\"})"
+)
+SMALL = {"value": [{"currentValue": 0.0, "id": SUBNET, "limit": 3.0}]}
+OF_SERVICE = {"rights": {"value": [{"actions": ["Microsoft.ContainerService/*"], "notActions": []}]}}
+FEATURE = "run `az feature register --namespace Microsoft.Compute --name EncryptionAtHost`"
+AZURE_ROWS: dict[str, tuple[Data, str, dict[str, str]]] = {
+    "a small quota": ({"usages": usage(192)}, f"quota {FAMILY}",
+                      {"verdict": "missing", "needed": "384 vCPUs", "available": "192 vCPUs, 0 in use"}),
+    "a quota in use": ({"usages": usage(400, 200)}, f"quota {FAMILY}", {"verdict": "unknown"}),
+    "a machine type that the location lacks": ({"skus": sku(restrictions=[NO_LOCATION])}, "zones h100",
+                                               {"verdict": "missing", "available": "not available in eastus"}),
+    "a machine type that the zone lacks": ({"skus": sku(restrictions=[NO_ZONE])}, "zones h100",
+                                           {"verdict": "missing", "available": "zones 2"}),
+    "a right that is granted": (OF_SERVICE, "rights managedClusters/read", {"verdict": "OK"}),
+    "a missing right": (OF_SERVICE, "rights subnets/join", {"verdict": "missing"}),
+    "a feature that is not registered": ({"feature": {"properties": {"state": "NotRegistered"}}},
+                                         "feature Encryption", {"fix": FEATURE}),
+    "a forbidden query": ({"addresses": NOT_ALLOWED}, "subnets nodes",
+                          {"verdict": "unknown", "fix": "grant Microsoft.Network/virtualNetworks/usages/read"}),
+    "a small subnet": ({"addresses": SMALL}, "subnets nodes", {"verdict": "missing"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("answers", "about", "expected"), AZURE_ROWS.values(), ids=AZURE_ROWS)
+def test_azure_has_a_row_of(answers: Data, about: str, expected: dict[str, str]) -> None:
+    check, _, subject = about.partition(" ")
+    found = row(rows_of(azure_stack(), subscription(**answers)), check, subject)
+    assert {field: getattr(found, field) for field in expected} == expected
+
+
+ACCOUNT = f"{HOME}/resourceGroups/data/providers/Microsoft.Storage/storageAccounts/mldata"
+VAULT = f"{HOME}/resourceGroups/keys/providers/Microsoft.KeyVault/vaults/ml-vault"
+
+
+def azure_with_data(**dataset: Any) -> Data:
+    """A cluster to create, whose team has a dataset and a secret."""
+    sections = azure_stack()
+    sections["cluster"]["create"] = {
+        "version": "1.35",
+        "system": {"machine": "Standard_D16s_v5"},
+        "secretsKey": "https://ml-vault.vault.azure.net/keys/aks/0123456789abcdef0123456789abcdef",
+        "vault": VAULT,
+        "logs": f"{HOME}/resourceGroups/logs/providers/Microsoft.OperationalInsights/workspaces/ml",
+        "tenant": "11111111-2222-3333-4444-555555555555",
+        "admins": ["22222222-2222-3333-4444-555555555555"],
+    }
+    sections["datasets"] = {"corpus": {"bucket": "az://mldata/corpus", **dataset}}
+    sections["teams"]["a"]["secrets"] = {"hub": {"from": "azure://keys/ml-vault/hub"}}
+    return sections
+
+
+def for_a_new_cluster(**changes: Any) -> AzureSubscription:
+    """A subscription that has the version and the system nodes, too."""
+    skus = {"value": [*sku()["value"], *sku(name="Standard_D16s_v5")["value"]]}
+    return subscription(versions={"values": [{"version": "1.35"}]}, skus=skus, usages=usage(1000), **changes)
+
+
+def test_checks_rights_on_storage_accounts_and_vaults() -> None:
+    ready = for_a_new_cluster()
+    rows = rows_of(azure_with_data(account=ACCOUNT), ready)
+    assert [(row.check, row.subject) for row in rows if row.verdict != "OK"] == []
+    permissions = {
+        path.partition("/providers/Microsoft.Authorization")[0] for path in ready.asked if "permissions" in path
+    }
+    assert permissions == {f"{HOME}/resourcegroups/ml", ACCOUNT, VAULT}
+    contributor = {"value": [{"actions": ["*"], "notActions": ["Microsoft.Authorization/*/Write"]}]}
+    lacking = rows_of(azure_with_data(account=ACCOUNT), for_a_new_cluster(rights=contributor))
+    missing = {row.fix for row in lacking if row.verdict == "missing"}
+    assert {f"assign a role with it in {name}" for name in ("storageAccounts/mldata", "vaults/ml-vault")} <= missing
+
+
+def test_new_storage_account_needs_provider_and_rights() -> None:
+    ready = for_a_new_cluster()
+    rows = rows_of(azure_with_data(create=True), ready)
+    assert row(rows, "provider", "Microsoft.Storage").verdict == "OK"
+    assert row(rows, "rights", "Microsoft.Storage/storageAccounts/write").verdict == "OK"
+    assert not [path for path in ready.asked if "mldata" in path]
+
+
+def test_azure_is_not_asked_without_a_login() -> None:
+    with pytest.raises(ConsoleError, match="az is not logged in"):
+        rows_of(azure_stack(), subscription(compute="ERROR: Please run 'az login' to setup account."))
+
+
+def test_versions_are_read_as_the_package_of_aks_has_them() -> None:
+    answer = KubernetesVersionListResult(values_property=[KubernetesVersion(version="1.35")]).as_dict()
+    assert answer["values"][0]["version"] == "1.35"

@@ -1,0 +1,682 @@
+"""What a job waits for, from the queue to its pods, and rollouts that do not complete."""
+
+from typing import Any
+
+import live_builders
+import pytest
+from live_builders import (
+    HIDDEN_QUEUES,
+    Data,
+    changed,
+    cluster_queue,
+    condition,
+    flavor,
+    job,
+    local_queue,
+    meta,
+    node,
+    only_gpus,
+    owned,
+    pod,
+    state,
+    workload,
+)
+
+from gpu_tenancy.cluster.reading import Missing
+from gpu_tenancy.cluster.target import target_of
+from gpu_tenancy.cluster.workloads import interrupted, read_workloads
+from gpu_tenancy.explain.running import Why
+from gpu_tenancy.explain.why import why
+
+
+def asked(about: Data | None = None, missing: tuple[Missing, ...] = (), /, **objects: list[Data]) -> Why:
+    found = state(missing, **objects)
+    return why(target_of(about or JOB, found), found)
+
+
+JOB = only_gpus(job())
+HELD = "Workload job-train-abcde in LocalQueue research (ClusterQueue research), priority 0"
+SAYS = (
+    "Kueue condition QuotaReserved (Pending): couldn't assign flavors to pod set main: insufficient"
+    " unused quota for nvidia.com/gpu in flavor a100, 8 more needed"
+)
+NOBODY = "no workload is ahead of it in the queue"
+
+
+def queues(own: int, others: int = 0, **quota: Any) -> list[Data]:
+    return [cluster_queue("research", "org", used=own, **quota), cluster_queue("speech", "org", used=others)]
+
+
+# In no queue.
+
+
+def test_a_job_without_the_label_is_not_queued_at_all() -> None:
+    bare = only_gpus(job())
+    bare["metadata"]["labels"] = {}
+    found = asked(bare)
+    assert found.conclusion == (
+        "no queue is set: the Job has no label kueue.x-k8s.io/queue-name;"
+        " run `kubectl -n research label job train kueue.x-k8s.io/queue-name=research`"
+    )
+    held = workload(bare)
+    held["spec"]["queueName"] = ""  # Kueue makes a Workload of a Job without the label too, where it manages all Jobs.
+    assert asked(bare, Workload=[held]).conclusion == found.conclusion
+    assert asked(bare, LocalQueue=[]).fix == "the namespace has no LocalQueue; ask the platform team for one"
+    both = [local_queue("research"), {"metadata": meta("default", "research"), "spec": {"clusterQueue": "research"}}]
+    assert asked(bare, LocalQueue=both).fix == found.fix
+
+
+def test_a_missing_queue_is_reported() -> None:
+    found = asked(LocalQueue=[local_queue("research"), {"metadata": meta("other", "speech"), "spec": {}}])
+    assert found.conclusion.startswith("not queued yet: Kueue has not created a Workload for it; check that the Kueue")
+    lost = asked(LocalQueue=[{"metadata": meta("reserch", "research"), "spec": {"clusterQueue": "research"}}])
+    assert lost.conclusion == (
+        "LocalQueue research not found in namespace research; did you mean 'reserch'? Known: reserch"
+    )
+
+
+# Waiting for quota.
+
+
+def test_a_pending_job_names_workloads_that_use_its_quota() -> None:
+    found = asked(Workload=[workload(JOB)], ClusterQueue=queues(8, 32, borrowingLimit=24))
+    assert found.lines == (
+        HELD,
+        NOBODY,
+        (
+            "a100 nvidia.com/gpu: 8 requested, fits when other queues release 8 (guaranteed 8, unused"
+            " 0; limit 32, used 8)"
+        ),
+        "a100 nvidia.com/gpu borrowed now by: speech 24",
+        (
+            "not simulated: Kueue reports 8 nvidia.com/gpu of a100 in use in queue research, but its"
+            " workloads hold 0; retry in a moment"
+        ),
+    )
+    assert found.messages == (SAYS,)
+    assert found.conclusion == (
+        "queue research cannot borrow enough: 8 of 8 a100 GPUs missing (8 in use, 8 guaranteed); wait for speech to"
+        " release it, request less, or raise the guarantee"
+    )
+
+
+def untolerating() -> Data:
+    found = only_gpus(job())
+    del found["spec"]["template"]["spec"]["tolerations"]
+    return found
+
+
+def stopped(**fields: Any) -> Data:
+    """A deactivated workload, with conditions and fields of its spec."""
+    conditions = fields.pop("conditions", [])
+    found = changed(workload(JOB), active=False, **fields)
+    found["status"]["conditions"] += conditions
+    return found
+
+
+def inactive(message: str) -> Data:
+    found = cluster_queue("research")
+    found["status"]["conditions"] = [{"type": "Active", "status": "False", "message": message}]
+    return found
+
+
+def lower_reclaim() -> list[Data]:
+    found = queues(0, 36, borrowingLimit=24)
+    found[0]["spec"]["preemption"]["reclaimWithinCohort"] = "LowerPriority"
+    return found
+
+
+def unplaced(message: str, **spec: Any) -> Data:
+    found = owned(pod("train-x", conditions=[condition("PodScheduled", "False", "Unschedulable", message)]))
+    found["spec"] |= spec
+    return found
+
+
+def not_pulled() -> Data:
+    stuck = owned(pod("train-x", on="n1"))
+    waits = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
+    stuck["status"] = {"phase": "Pending", "containerStatuses": [{"name": "main", "state": waits}]}
+    return stuck
+
+
+NO_CHECK = "Can't admit new workloads: references missing AdmissionCheck(s): provision-a100."
+TIMED_OUT = "DeactivatedDueToMaximumExecutionTimeExceeded"
+LARGE = only_gpus(job(pods=5))
+ADMITTED = workload(JOB, admitted=True)
+UNBOUND = unplaced(
+    "pod has unbound immediate PersistentVolumeClaims",
+    volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "corpus"}}],
+)
+CORPUS = {"metadata": meta("corpus", "research"), "status": {"phase": "Pending"}}
+CONCLUSIONS: dict[str, tuple[Data, dict[str, list[Data]], str]] = {
+    "guaranteed quota that others borrow": (JOB, {"Workload": [workload(JOB)], "ClusterQueue": queues(0, 36,
+        borrowingLimit=24)}, ("others borrow guaranteed quota of queue research: 4 a100 GPUs;"
+        " no action needed: Kueue reclaims it from speech")),
+    "the team's own workloads": (JOB, {"Workload": [workload(JOB)], "ClusterQueue": queues(28, 0, borrowingLimit=24)},
+        ("queue research would exceed its limit: 28 of 32 a100 GPUs in use, 8 requested; wait for workloads of"
+        " the queue to end, end some of them, or raise the limit of the team")),
+    "Kueue": (JOB, {"Workload": [workload(JOB)], "ClusterQueue": queues(0, 0, borrowingLimit=24)},
+        "quota is free but the workload is not admitted; if this persists, check the Kueue controller"),
+    "reclaim from lower priority": (JOB, {"Workload": [workload(JOB)], "ClusterQueue": lower_reclaim()},
+        ("others borrow guaranteed quota of queue research: 4 a100 GPUs; Kueue reclaims it only from workloads of lower"
+        " priority; otherwise wait for speech to release it")),
+    "more than the limit": (LARGE, {"Workload": [workload(LARGE)]},
+        ("queue research can never admit it: 40 a100 GPUs requested, limit 32; request at most 32, or raise the limit"
+        " of the team")),
+    "a queue that lacks an admission check": (JOB, {"Workload": [workload(JOB)], "ClusterQueue": [inactive(NO_CHECK)]},
+        (f"ClusterQueue research admits no workloads: {NO_CHECK}; fix this; Kueue then admits the workload"
+        " without further action")),
+    "a held LocalQueue": (JOB, {"Workload": [workload(JOB)], "LocalQueue": [changed(local_queue("research"),
+        stopPolicy="HoldAndDrain")]},
+        ("LocalQueue research is stopped (stopPolicy HoldAndDrain); set stopPolicy to None; Kueue then admits"
+        " the workload without further action")),
+    "a queue that does not select the namespace": (JOB, {"Workload": [workload(JOB)],
+        "ClusterQueue": [changed(cluster_queue("research"), namespaceSelector={"matchLabels": {"kueue": "yes"}})]},
+        ("namespaceSelector of ClusterQueue research does not match namespace research; change the selector, or use"
+        " another queue")),
+    "a taint that it does not tolerate": (untolerating(), {"Workload": [workload(untolerating())]},
+        ("queue research can never admit it: flavor a100: the pod does not tolerate the taint"
+        " nvidia.com/gpu=present:NoSchedule; add to the pod template: tolerations: [{key: nvidia.com/gpu, operator:"
+        " Exists, effect: NoSchedule}]")),
+    "a deactivated workload": (JOB, {"Workload": [stopped()]},
+        "its Workload is deactivated (spec.active is false); run `tenancy requeue research/train`"),
+    "a maximum run time": (JOB, {"Workload": [stopped(maximumExecutionTimeSeconds=3600,
+        conditions=[condition("Evicted", "True", TIMED_OUT, "x")])]},
+        ("it ran for its maximum run time of 3600 s, and Kueue stopped it; run `tenancy requeue research/train`, which"
+        " lets it run as long again; or submit it with a longer deadline")),
+    "a claim that is not bound": (JOB, {"Workload": [ADMITTED], "Pod": [UNBOUND], "PersistentVolumeClaim": [CORPUS]},
+        "volumes not ready: claim corpus is Pending; check the claim: `kubectl describe pvc`"),
+    "an image": (JOB, {"Workload": [ADMITTED], "Pod": [not_pulled()]},
+        "containers do not start: main: ImagePullBackOff: not found; fix this error"),
+    "nothing": ({**JOB, "status": {"conditions": [condition("Complete", "True", "", "")]}}, {},
+        "not pending: ended (Complete)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("about", "objects", "conclusion"), CONCLUSIONS.values(), ids=CONCLUSIONS)
+def test_a_job_waits_for(about: Data, objects: dict[str, list[Data]], conclusion: str) -> None:
+    found = asked(about, **objects)
+    assert (found.conclusion, found.waits) == (conclusion, "not pending" not in conclusion)
+
+
+def requeued(name: str) -> Data:
+    """A workload that an admission check sent back after another one came."""
+    sent = workload(only_gpus(job(name)), "2026-01-01T00:00:00Z")
+    evicted = condition("Evicted", "True", "AdmissionCheck", "x")
+    sent["status"]["conditions"].append({**evicted, "lastTransitionTime": "2026-01-05T00:00:00Z"})
+    return sent
+
+
+FRESH = workload(only_gpus(job("fresh")), "2026-01-02T00:00:00Z")
+FIRST = workload(only_gpus(job("first", pods=9)), "2025-01-01T00:00:00Z")
+STRICT = changed(cluster_queue("research"), queueingStrategy="StrictFIFO")
+
+
+@pytest.mark.parametrize(
+    ("about", "objects", "line"),
+    [
+        (only_gpus(job("back")), {"Workload": [requeued("back"), FRESH]},
+         "1 workload is ahead of it, requesting 8 nvidia.com/gpu: research/fresh"),
+        (JOB, {"Workload": [workload(JOB), FIRST], "ClusterQueue": [STRICT]},
+         "its queue is StrictFIFO: no workload passes the first, even if that one can never be admitted"),
+    ],
+    ids=["requeued by an admission check", "StrictFIFO"],
+)  # fmt: skip
+def test_the_order_of_the_queue_is_explained(about: Data, objects: dict[str, list[Data]], line: str) -> None:
+    assert line in asked(about, **objects).lines
+
+
+def test_those_ahead_are_counted_by_priority_then_time() -> None:
+    earlier, higher, later = (only_gpus(job(name)) for name in ("earlier", "higher", "later"))
+    waiting = [
+        workload(JOB, "2026-01-02T00:00:00Z"),
+        workload(earlier, "2026-01-01T00:00:00Z"),
+        workload(higher, "2026-01-03T00:00:00Z", 10),
+        workload(later, "2026-01-03T00:00:00Z"),
+        workload(only_gpus(job("done")), "2025-01-01T00:00:00Z", admitted=True),
+    ]
+    found = asked(Workload=waiting)
+    assert found.lines[1] == (
+        "2 workloads are ahead of it, requesting 16 nvidia.com/gpu: research/higher, research/earlier"
+    )
+    assert found.conclusion == "other workloads are ahead of it in its queue; wait, or set a higher priority class"
+
+
+@pytest.mark.parametrize(
+    ("status", "gate", "reason"),
+    [
+        ({"requeueState": {"count": 1, "requeueAt": "2026-02-01T00:00:00Z"}}, "",
+         "evicted; Kueue requeues it at 2026-02-01T00:00:00Z"),
+        ({"conditions": [condition("Requeued", "False", "PodsReadyTimeout", "pods were not ready")]}, "",
+         "not requeued by Kueue: pods were not ready"),
+        ({"conditions": [condition("QuotaReserved", "False", "OnHold", "by hand")]}, "", "on hold: by hand"),
+        ({}, "example.com/budget", "gated by example.com/budget (annotation kueue.x-k8s.io/admission-gated-by)"),
+    ],
+)  # fmt: skip
+def test_a_backoff_workload_shows_its_end_and_has_no_position(status: Data, gate: str, reason: str) -> None:
+    off, later = workload(JOB), only_gpus(job("later"))
+    off["status"] |= status
+    if gate:
+        off["metadata"]["annotations"] = {"kueue.x-k8s.io/admission-gated-by": gate}
+    found = asked(Workload=[off])
+    later_on = (
+        "no action needed until then"
+        if "requeueState" in status
+        else "fix this; Kueue then admits the workload without further action"
+    )
+    assert (found.conclusion, found.unblock) == (f"{reason}; {later_on}", None)
+    behind = asked(later, Workload=[off, workload(later, "2026-01-02T00:00:00Z")])
+    assert NOBODY in behind.lines
+
+
+def test_without_rights_to_read_queues_kueues_message_is_shown() -> None:
+    found = asked(JOB, (HIDDEN_QUEUES,), Workload=[workload(JOB)], ClusterQueue=[])
+    assert (found.lines, found.messages) == ((HELD, NOBODY, HIDDEN_QUEUES.text), (SAYS,))
+    assert found.conclusion == "pending for quota; you may not see how much is free; ask an admin"
+
+
+def test_taint_of_a_gpu_flavor_precedes_other_flavors() -> None:
+    tainted = only_gpus(job())
+    del tainted["spec"]["template"]["spec"]["tolerations"]
+    del tainted["spec"]["template"]["spec"]["nodeSelector"]
+    first = cluster_queue("research")
+    flavors = first["spec"]["resourceGroups"][0]["flavors"]
+    flavors.insert(0, {"name": "cpu", "resources": [{"name": "nvidia.com/gpu", "nominalQuota": "0"}]})
+    cpu = {"metadata": meta("cpu"), "spec": {"nodeLabels": {"node-type": "cpu"}}}
+    found = asked(tainted, Workload=[workload(tainted)], ClusterQueue=[first], ResourceFlavor=[cpu, flavor()])
+    assert "flavor a100: the pod does not tolerate the taint" in found.reason
+    assert "cpu" not in found.conclusion
+
+
+def preempted(by: str, cause: str, path: str) -> Data:
+    """A workload that waits since another one preempted it, as Kueue 0.19.2 says it."""
+    held = workload(JOB)
+    words = (
+        f"Preempted to accommodate a workload (UID: {by}, JobUID: job-{by}) due to reasons;"
+        f" preemptor path: {path}; preemptee path: /org/research"
+    )
+    held["status"]["conditions"] += [
+        condition("Evicted", "True", "Preempted", words),
+        condition("Preempted", "True", cause, words),
+    ]
+    return held
+
+
+def test_a_preempted_workload_names_who_preempted_it() -> None:
+    urgent = workload(only_gpus(job("urgent")), priority=10, admitted=True)
+    urgent["metadata"]["uid"] = "uid-w"
+    full = [cluster_queue("research", used=8)]
+    own = asked(Workload=[preempted("uid-w", "InClusterQueue", "/org/research"), urgent], ClusterQueue=full)
+    assert own.reason == (
+        "preempted by research/urgent, which has a higher priority in the same queue; now queue research is at its"
+        " limit: 8 of 8 a100 GPUs in use"
+    )
+    other = asked(Workload=[preempted("uid-x", "InCohortReclamation", "/org/speech"), urgent], ClusterQueue=full)
+    assert other.reason.startswith(
+        "preempted by a workload of queue speech, which reclaims its guaranteed quota; now queue research"
+    )
+
+
+def test_kueue_does_not_follow_a_scaled_stateful_set() -> None:
+    server = {**JOB, "kind": "StatefulSet", "apiVersion": "apps/v1"}
+    server["spec"] = {"replicas": 3, "selector": {"matchLabels": {"app": "x"}}, "template": JOB["spec"]["template"]}
+    held = owned(pod("train-0"))
+    held["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+    done = workload(JOB, admitted=True)
+    done["status"]["conditions"].append(condition("Finished", "True", "Succeeded", ""))
+    for pods in ([held], []):  # Kueue deletes the pods of some that it ends
+        assert asked(server, Pod=pods, Workload=[done]).conclusion == (
+            "Kueue starts no more pods: it was scaled to 3 pods, and its Workload has 1; Kueue does not follow such a"
+            " change: delete the StatefulSet, and create it with replicas: 3"
+        )
+    server["spec"]["replicas"] = 0
+    assert asked(server, Workload=[done]).conclusion == "not pending: ended"
+
+
+def test_a_member_of_the_team_gets_the_same_sentences() -> None:
+    hidden = tuple(
+        Missing(kind, "those of others", "you may not list them", "an admin", partly=True)
+        for kind in ("Workload", "LocalQueue")
+    )
+    bare = only_gpus(job())
+    bare["metadata"]["labels"] = {}
+    nameless = workload(bare)
+    nameless["spec"]["queueName"] = ""
+    assert asked(bare, hidden, Workload=[nameless]).conclusion == asked(bare).conclusion
+    lost = [{"metadata": meta("reserch", "research"), "spec": {"clusterQueue": "research"}}]
+    reason = asked(JOB, hidden, Workload=[workload(JOB)], LocalQueue=lost).reason
+    assert reason == "LocalQueue research not found in namespace research"
+    assert asked(JOB, hidden).reason == "not queued yet: Kueue has not created a Workload for it"
+
+
+# Past the quota.
+
+
+def test_a_pending_admission_check_is_named() -> None:
+    held = workload(JOB, admitted=True)
+    held["status"]["conditions"][1] = condition(
+        "Admitted", "False", "UnsatisfiedAdmissionChecks", "The workload has failed admission checks"
+    )
+    held["status"]["admissionChecks"] = [{"name": "provision-a100", "state": "Pending", "message": "Waiting for nodes"}]
+    found = asked(Workload=[held])
+    assert "admission check provision-a100 is Pending: Waiting for nodes" in found.lines
+    assert found.reason == ("quota is reserved (8 nvidia.com/gpu), but admission check provision-a100 is not ready")
+
+
+def event(message: str, about: str = "train") -> Data:
+    return {
+        "metadata": meta("e", "research"),
+        "reason": "FailedCreate",
+        "involvedObject": {"name": about, "uid": "uid-train"},
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+        "message": message,
+    }
+
+
+def test_pods_rejected_by_quota_show_the_api_servers_message() -> None:
+    words = (
+        'Error creating: pods "train-x" is forbidden: exceeded quota: budget, requested: requests.cpu=5,'
+        "requests.memory=4Gi, used: requests.cpu=17500m,requests.memory=8Gi,"
+        " limited: requests.cpu=20,requests.memory=9Gi"
+    )
+    admitted = workload(JOB, admitted=True)
+    found = asked(Workload=[admitted], Event=[event(words)])
+    assert found.messages == (f"pod rejected: {words}",)
+    assert found.conclusion == (
+        "0 of 1 pod created: ResourceQuota budget has 17.5 of 20 requests.cpu in use, and a pod requests 5;"
+        " the others are created when quota is free; see `tenancy usage research`"
+    )
+    other = asked(Workload=[admitted], Event=[event('Error creating: pods "train-x" is forbidden: no such class')])
+    assert other.conclusion == (
+        'the API server rejects its pods: pods "train-x" is forbidden: no such class; fix this error'
+    )
+    own = owned(pod("train-x", on="n1"))
+    assert asked(Workload=[admitted], Event=[event(words)], Pod=[own]).conclusion == "not pending: 1 pod running"
+
+
+def test_an_unschedulable_pod_lists_existing_nodes() -> None:
+    others = [pod("other", "speech", gpus=6, on="n1")]
+    words = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+    found = asked(Workload=[workload(JOB, admitted=True)], Pod=[unplaced(words), *others])
+    assert found.lines[1:] == (
+        "1 pod unschedulable, such as train-x",
+        "1 suitable node, room for 0 such pods now and 1 when empty",
+        "free nvidia.com/gpu: 2 on 1 node",
+    )
+    assert (found.fix, found.messages) == ("wait, or add nodes", (f"pod train-x: {words}",))
+    lost = asked(Workload=[workload(JOB, admitted=True)], Pod=[unplaced(words)], Node=[node(model="l4")])
+    assert lost.conclusion == (
+        "pods unschedulable: no node has the label model=a100; existing values: l4; request what the"
+        " nodes have, or tolerate their taint"
+    )
+
+
+def test_finds_pods_and_workloads_of_a_deployment() -> None:
+    server: Data = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": meta("api", "research", uid="uid-api", labels={"kueue.x-k8s.io/queue-name": "research"}),
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": {"app": "api"}},
+            "template": {"spec": JOB["spec"]["template"]["spec"]},
+        },
+    }
+    runs, waits, others = pod("api-1", on="n1"), pod("api-2"), pod("other-1", on="n1")
+    for each in (runs, waits):
+        each["metadata"]["labels"] = {"app": "api"}
+    waits["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+    own, held = workload(JOB, admitted=True), workload(JOB)
+    for each, of in ((own, "uid-api-1"), (held, "uid-api-2")):
+        each["metadata"] |= {"name": f"pod-{of}", "ownerReferences": [{"uid": of}]}
+    full = [cluster_queue("research", used=8)]
+    found = asked(server, Pod=[runs, waits, others], Workload=[own, held], ClusterQueue=full)
+    assert found.lines[0] == "Workload pod-uid-api-2 in LocalQueue research (ClusterQueue research), priority 0"
+    assert found.reason == "queue research is at its limit: 8 of 8 a100 GPUs in use"
+    assert asked(server, Pod=[runs, others], Workload=[own]).conclusion == "not pending: 1 pod running"
+    server["spec"]["replicas"] = 3
+    full_quota = event("exceeded quota: budget, requested: pods=1, used: pods=2, limited: pods=2", about="api-5f7d")
+    last = asked(server, Pod=[runs, waits], Workload=[own, held], ClusterQueue=full, Event=[full_quota])
+    assert last.reason == found.reason
+    assert last.lines[-1] == "2 of 3 pods created: ResourceQuota budget has 2 of 2 pods in use, and a pod requests 1"
+
+
+# Gangs.
+
+
+GANG: Data = {
+    "apiVersion": "batch.volcano.sh/v1alpha1",
+    "kind": "Job",
+    "metadata": meta("gang", "research", uid="uid-gang"),
+    "spec": {"queue": "research-l4", "tasks": [{"name": "w", "replicas": 4,
+        "template": {"spec": only_gpus(job(gpus=1))["spec"]["template"]["spec"]}}]},
+}  # fmt: skip
+
+
+def gang_state(used: int) -> dict[str, list[Data]]:
+    capability = {"nvidia.com/gpu": "4"}
+    words = "3/4 tasks in gang unschedulable: pod group is not ready, 4 Pending, 4 minAvailable"
+    unready = {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": words}
+    group = {
+        "metadata": meta("gang-1", "research", ownerReferences=[{"uid": "uid-gang"}]),
+        "spec": {"queue": "research-l4", "minMember": 4, "minResources": {"nvidia.com/gpu": "4"}},
+        "status": {"phase": "Pending", "conditions": [unready]},
+    }
+    queue = {
+        "metadata": meta("research-l4"),
+        "spec": {"capability": capability},
+        "status": {"state": "Open", "allocated": {"nvidia.com/gpu": str(used)}},
+    }
+    return {"Queue": [queue], "PodGroup": [group]}
+
+
+def test_a_gang_waits_for_room_in_its_queue_all_at_once() -> None:
+    found = asked(GANG, **gang_state(1))
+    assert found.lines[:2] == (
+        "gang in Volcano queue research-l4: all pods start together",
+        "Volcano's PodGroup gang-1: Pending, 4 pods start together",
+    )
+    assert found.messages == (
+        "Unschedulable: 3/4 tasks in gang unschedulable: pod group is not ready, 4 Pending, 4 minAvailable",
+    )
+    assert found.conclusion == (
+        "Volcano queue research-l4 is at capacity: nvidia.com/gpu 4 requested, fits when other gangs end (1 of 4"
+        " used); wait until other gangs of the team end"
+    )
+    assert asked(GANG, **gang_state(0)).reason == "no capacity for all pods of the gang at the same time"
+
+
+def test_counts_evictions_and_their_gpu_hours() -> None:
+    counted = [
+        {"reason": "Preempted", "underlyingCause": "", "count": 2},
+        {"reason": "NodeFailures", "underlyingCause": "", "count": 1},
+    ]
+    evicted = workload(JOB, admitted=True)
+    evicted["status"] |= {"schedulingStats": {"evictions": counted}, "accumulatedPastExecutionTimeSeconds": 5400}
+    found = asked(Workload=[evicted], Pod=[owned(pod("train-0", on="n1"))])
+    gpu_hours = 1.5 * read_workloads([evicted])[0].total["nvidia.com/gpu"]
+    assert found.lines[-1] == f"3 evictions (2 Preempted, 1 NodeFailures) after {gpu_hours:.1f} GPU-hours"
+    other = {**evicted, "metadata": {**evicted["metadata"], "namespace": "speech"}}
+    assert [(one.team, one.workloads, one.gpu_hours) for one in interrupted(read_workloads([evicted, other]))] == [
+        ("research", 1, gpu_hours),
+        ("speech", 1, gpu_hours),
+    ]
+
+
+TAKEN = "can be preempted by queue speech"
+GRACE = "its pods then have 30 s to stop"
+
+
+@pytest.mark.parametrize(
+    ("used", "reclaim", "line"),
+    [
+        (8, "Any", []),
+        (16, "Any", ["can be preempted by queue speech at any time; its pods then have 30 s to stop"]),
+        (
+            16,
+            "LowerPriority",
+            ["can be preempted by queue speech for workloads of higher priority; its pods then have 30 s to stop"],
+        ),
+        (16, "Never", ["no queue reclaims it"]),
+    ],
+)
+def test_running_workload_names_queues_that_can_preempt_it(used: int, reclaim: str, line: list[str]) -> None:
+    both = queues(used)
+    both[1]["spec"]["preemption"] = {"reclaimWithinCohort": reclaim}
+    found = asked(Workload=[workload(JOB, admitted=True)], ClusterQueue=both, Pod=[owned(pod("train-0", on="n1"))])
+    borrows = f"queue research borrows 8 of its {used} a100 nvidia.com/gpu; "
+    assert [one for one in found.lines if "borrows" in one] == [f"{borrows}{one}" for one in line]
+    assert not found.waits
+
+
+# `why` about rollouts of Deployments and LeaderWorkerSets that do not complete.
+
+
+_EXCEEDED = (
+    'pods "chat-b-x" is forbidden: exceeded quota: quota, requested: requests.nvidia.com/gpu=8, used:'
+    " requests.nvidia.com/gpu=16, limited: requests.nvidia.com/gpu=16"
+)
+
+
+def _deployment(*conditions: tuple[str, str, str, str], new: int, replicas: int) -> dict[str, Any]:
+    keys = ("type", "status", "reason", "message")
+    selector: dict[str, Any] = {"matchLabels": {"app": "chat"}}
+    template: dict[str, Any] = {"metadata": {"labels": {"app": "chat"}}, "spec": {"containers": [{"name": "server"}]}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "chat", "namespace": "serving", "uid": "d"},
+        "spec": {"replicas": 2, "progressDeadlineSeconds": 900, "selector": selector, "template": template},
+        "status": {
+            "replicas": replicas,
+            "updatedReplicas": new,
+            "availableReplicas": 2,
+            "conditions": [dict(zip(keys, one, strict=True)) for one in conditions],
+        },
+    }
+
+
+def _pod(name: str, **status: Any) -> dict[str, Any]:
+    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "serving", "uid": name, "labels": {"app": "chat"}},
+        "spec": {"nodeName": "n", "containers": [{"name": "server"}]},
+        "status": ready | status,
+    }
+
+
+def _new(state: dict[str, Any], **status: Any) -> dict[str, Any]:
+    return _pod(
+        "chat-b", conditions=[], containerStatuses=[{"name": "server", "restartCount": 0, "state": state} | status]
+    )
+
+
+_LATE = ("Progressing", "False", "ProgressDeadlineExceeded", "")
+_CRASHED = {"terminated": {"exitCode": 1, "reason": "Error"}}
+_PULL = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
+_LOGS = "see `kubectl -n serving logs chat-b -c server --previous`"
+_USED = "16 of 16 requests.nvidia.com/gpu in use"
+_SERVE = "rollout not complete, 2 replicas serve: "
+
+
+@pytest.mark.parametrize(
+    ("conditions", "new", "conclusion"),
+    [
+        ((), _new({"running": {}}), "rollout in progress: 3 pods running"),
+        ((_LATE, ), _new({"running": {}}),
+         f"{_SERVE}pod chat-b runs, but is not ready; see `kubectl -n serving describe pod chat-b` for its probes"),
+        ((), _new({"running": {}}, restartCount=3, lastState=_CRASHED),
+         f"{_SERVE}pod chat-b: container server ended 3 times, last with code 1 (Error); {_LOGS}"),
+        ((), _new(_PULL), f"{_SERVE}containers do not start: server: ImagePullBackOff: not found; fix this error"),
+        ((("ReplicaFailure", "True", "FailedCreate", _EXCEEDED), ), None,
+         f"{_SERVE}new pods are rejected: ResourceQuota quota has {_USED}, and a pod requests 8; wait until"),
+        ((("ReplicaFailure", "True", "FailedCreate", "denied by a guard"), ), None,
+         f"{_SERVE}new pods are rejected: denied by a guard; fix this error"),
+    ],
+)  # fmt: skip
+def test_stuck_rollout_has_its_cause_and_a_fix(
+    conditions: tuple[tuple[str, str, str, str], ...], new: dict[str, Any] | None, conclusion: str
+) -> None:
+    manifest = _deployment(*conditions, new=1 if new else 0, replicas=3 if new else 2)
+    pods = [_pod("chat-a1"), _pod("chat-a2"), *([new] if new else [])]
+    state = live_builders.state(Pod=pods)
+    answer = why(target_of(manifest, state), state)
+    assert conclusion in answer.conclusion
+    assert answer.waits is not conclusion.startswith("rollout in progress")
+    late = "; it is late: no new pod became ready in 15m" if _LATE in conditions else ""
+    assert answer.lines[0] == f"rollout: {1 if new else 0} of 2 replicas are new, 2 available{late}"
+
+
+def test_finished_rollout_is_not_mentioned() -> None:
+    manifest = _deployment(new=2, replicas=2)
+    state = live_builders.state(Pod=[_pod("chat-a1"), _pod("chat-a2")])
+    assert why(target_of(manifest, state), state).conclusion == "not pending: 2 pods running"
+
+
+_BEGUN = "2026-11-26T10:00:00Z"
+_RECREATED = "Worker pod chat-1-1 failed, deleted leader pod chat-1 to recreate group 1"
+
+
+def _groups(*, new: int) -> dict[str, Any]:
+    """A server of two groups of two pods, of which one is replaced."""
+    updating = {"type": "UpdateInProgress", "status": "True", "lastTransitionTime": _BEGUN}
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": "chat", "namespace": "serving", "uid": "l"},
+        "spec": {
+            "replicas": 2,
+            "leaderWorkerTemplate": {"size": 2, "workerTemplate": {"spec": {"containers": [{"name": "server"}]}}},
+        },
+        "status": {"replicas": 2, "updatedReplicas": new, "readyReplicas": 1, "conditions": [updating]},
+    }
+
+
+def _of_group(name: str, *, ready: bool = True, **status: Any) -> dict[str, Any]:
+    pod = _pod(name, **({} if ready else {"conditions": []}), **status)
+    pod["metadata"]["labels"] = {"leaderworkerset.sigs.k8s.io/name": "chat"}
+    return pod
+
+
+def _event(at: str = "2026-11-26T10:20:00.000000Z", leader: str = "chat-1", about: str = "chat") -> dict[str, Any]:
+    """As LeaderWorkerSet 0.9 records it, in the view of the API v1: the set, and the leader of the group."""
+    return {
+        "metadata": {"name": "e", "namespace": "serving"},
+        "reason": "RecreateGroup",
+        "message": _RECREATED,
+        "involvedObject": {"kind": "LeaderWorkerSet", "name": about},
+        "related": {"kind": "Pod", "name": leader},
+        "eventTime": _BEGUN,
+        "series": {"count": 6, "lastObservedTime": at},
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "events", "conclusion"),
+    [
+        ({}, [], "rollout in progress: "),
+        ({}, [_event()],
+         f"rollout not complete, 1 replica serves: a group was recreated 6 times: {_RECREATED}; see `kubectl"),
+        ({}, [_event("2026-11-26T09:59:00.000000Z")], "rollout in progress: "),
+        ({}, [_event(leader="chat-0")], "rollout in progress: "),
+        ({}, [_event(about="other")], "rollout in progress: "),
+        ({"containerStatuses": [{"name": "server", "restartCount": 0, "state": _PULL}]}, [],
+         "rollout not complete, 1 replica serves: containers do not start: server: ImagePullBackOff: not found"),
+    ],
+    ids=["starts", "ends again and again", "ended before", "runs again", "of another set", "has no image"],
+)  # fmt: skip
+def test_stuck_rollout_of_groups_has_its_cause(
+    status: dict[str, Any], events: list[dict[str, Any]], conclusion: str
+) -> None:
+    pods = [_of_group("chat-0"), _of_group("chat-0-1"), _of_group("chat-1", ready=False, **status)]
+    state = live_builders.state(Pod=pods, Event=events)
+    answer = why(target_of(_groups(new=1), state), state)
+    assert answer.conclusion.startswith(conclusion)
+    assert answer.lines[0] == "rollout: 1 of 2 replicas are new, 1 available"
+
+
+def test_groups_that_are_not_rolled_out_have_no_line_about_it() -> None:
+    state = live_builders.state(Pod=[_of_group("chat-0"), _of_group("chat-0-1")], Event=[_event()])
+    assert "rollout" not in why(target_of(_groups(new=2), state), state).conclusion

@@ -1,0 +1,386 @@
+"""The jobs of a team: order, places, pods and use of GPUs."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from cli_builders import Screen
+from live_builders import GPU, HIDDEN_QUEUES, came, condition, counted, job, local_queue, owned, pod, state, waits
+from rich.text import Text
+
+from gpu_tenancy.base.errors import ConsoleError
+from gpu_tenancy.base.output import Output
+from gpu_tenancy.base.quantity import CPU, MEMORY
+from gpu_tenancy.cluster.pods import name_of
+from gpu_tenancy.cluster.reading import Missing, State
+from gpu_tenancy.cluster.workloads import Workload, read_workloads
+from gpu_tenancy.jobs import overview
+from gpu_tenancy.jobs.gpu_use import GpuUse, gpu_use, read_gpu_use, together
+from gpu_tenancy.jobs.jobs import Jobs
+from gpu_tenancy.jobs.listing import data, listing, shown, with_gpu_use
+from gpu_tenancy.jobs.overview import UseRow, of_jobs, of_pods, rows, used
+from gpu_tenancy.jobs.requeueing import as_submitted
+
+NOW = datetime(2026, 1, 21, tzinfo=UTC)
+BORROWED = (
+    "queue research borrows 4 of its 12 a100 nvidia.com/gpu; can be preempted by queue speech at any time"
+)  # fmt: skip
+
+
+def busy(*more: Any) -> State:
+    jobs = [came("old", "research", 8, day=2), came("new", "research", 4, day=9), came("talk", "speech", 4), *more]
+    queues = counted(jobs, borrowingLimit=24)
+    return state(
+        ClusterQueue=queues, Cohort=[], LocalQueue=[local_queue("research"), local_queue("speech")], Workload=jobs
+    )
+
+
+def test_admitted_jobs_precede_pending_jobs_in_queue_order() -> None:
+    found = listing(busy(waits("late"), waits("early", day=15), waits("urgent", priority=10)), "research")
+    assert [(job.name, job.stands, job.flavors) for job in found.jobs] == [
+        ("old", "admitted", ("a100",)),
+        ("new", "admitted", ("a100",)),
+        ("urgent", "pending, place 1", ()),
+        ("early", "pending, place 2", ()),
+        ("late", "pending, place 3", ()),
+    ]
+    assert {job.kind for job in found.jobs} == {"Job"}
+    assert found.notes == (BORROWED,)
+
+
+def test_jobs_of_all_teams_have_their_namespace() -> None:
+    screen = Screen.of(100, shown(listing(busy()), every_team=True, now=NOW))
+    assert {"research/old", "research/new", "speech/talk"} <= screen.words
+    assert [line for line in screen.lines if line.startswith("3 jobs")] == ["3 jobs: 3 admitted"]
+
+
+def test_ignored_workloads_have_no_place() -> None:
+    gated = waits("gated", day=10)
+    gated["metadata"]["annotations"] = {"kueue.x-k8s.io/admission-gated-by": "example.com/gate"}
+    off = waits("off", day=11)
+    off["spec"]["active"] = False
+    checked = came("checked", "research", day=12)
+    checked["status"]["conditions"] = [condition("QuotaReserved", "True", "QuotaReserved", "reserved")]
+    found = listing(busy(gated, off, checked, waits("next")), "research")
+    assert {job.name: job.stands for job in found.jobs if job.state != "admitted"} == {
+        "checked": "reserved",
+        "gated": "held back",
+        "off": "stopped",
+        "next": "pending, place 1",
+    }
+
+
+def test_a_place_is_the_earliest_where_others_may_not_be_read() -> None:
+    workloads = Missing("Workload", "pending workloads, outside research", "you may not", "an admin", partly=True)
+    jobs = [waits("mine")]
+    queues = counted(jobs)
+    queues[0]["status"]["pendingWorkloads"] = 3
+    found = listing(state((workloads,), ClusterQueue=queues, Workload=jobs), "research")
+    assert [job.stands for job in found.jobs] == ["pending, place 1 or later"]
+    assert found.notes == (workloads.text,)
+
+
+def test_lists_jobs_without_readable_queues() -> None:
+    jobs = [came("runs", "research"), waits("mine")]
+    found = listing(state((HIDDEN_QUEUES,), ClusterQueue=[], Workload=jobs), "research")
+    assert [job.stands for job in found.jobs] == ["admitted", "pending, place 1 or later"]
+    assert found.notes == (HIDDEN_QUEUES.text,)
+
+
+def test_gangs_of_volcano_are_listed() -> None:
+    owner = {"kind": "Job", "name": "gang", "uid": "uid-gang"}
+    meta = {
+        "name": "gang-7f",
+        "namespace": "research",
+        "ownerReferences": [owner],
+        "creationTimestamp": "2026-01-20T23:00:00Z",
+    }
+    # As Volcano's controller writes it: also by the names of a ResourceQuota.
+    amounts = {GPU: "16", f"requests.{GPU}": "16", "cpu": "4", "limits.cpu": "4", "pods": "2", "count/pods": "2"}
+    spec = {"minResources": amounts, "queue": "research-l4", "priorityClassName": "high"}
+    groups = [
+        {"metadata": meta, "spec": spec, "status": {"phase": "Running"}},
+        {"metadata": {**meta, "name": "bare", "ownerReferences": []}, "spec": {}, "status": {"phase": "Inqueue"}},
+    ]
+    classes = [{"metadata": {"name": "high"}, "value": 1000}]
+    found = listing(state(PodGroup=groups, Workload=[], PriorityClass=classes), "research")
+    assert [(job.name, job.kind, job.state, job.requests, job.flavors, job.priority) for job in found.jobs] == [
+        ("gang", "Volcano Job", "admitted", {GPU: 16, "cpu": 4000}, ("l4",), 1000),
+        ("bare", "Volcano pods", "pending", {}, (), 0),
+    ]
+
+
+def test_gang_that_kueue_admitted_is_listed_once() -> None:
+    job: Any = came("runs", "research")
+    owner = job["metadata"]["ownerReferences"][0]
+    meta: Any = {"name": "podgroup-1", "namespace": job["metadata"]["namespace"], "ownerReferences": [owner]}
+    group = {"metadata": meta, "spec": {"queue": "default"}, "status": {"phase": "Running"}}
+    found = listing(state(PodGroup=[group], Workload=[job]), meta["namespace"])
+    assert [(one.name, one.kind) for one in found.jobs] == [("runs", "Job")]
+
+
+@pytest.mark.parametrize(
+    ("ago", "age"), [(0, "0s"), (119, "119s"), (120, "2m"), (7199, "119m"), (7200, "2h"), (200_000, "2d")]
+)
+def test_times_are_in_the_largest_unit_of_which_they_have_two(ago: int, age: str) -> None:
+    since = datetime(2026, 1, 20, tzinfo=UTC)
+    screen = Screen.of(
+        100, shown(listing(state(Workload=[waits("mine")])), every_team=False, now=since + timedelta(seconds=ago))
+    )
+    assert age in screen.words
+
+
+def test_shows_gpu_use_of_admitted_jobs() -> None:
+    jobs = [came("trains", "research", 8), came("hides", "research", 4), came("starts", "research", 4), waits("later")]
+    pods: list[Any] = [
+        owned(pod(name, on=on), uid)
+        for name, on, uid in (("a", "n1", "uid-trains"), ("b", "n1", "uid-trains"), ("c", "n1", "uid-hides"),
+                              ("d", "", "uid-starts"), ("e", "n1", "uid-other"))
+    ]  # fmt: skip
+    objects = (*({"kind": "Pod", **one} for one in pods), *(job(name) for name in ("trains", "hides", "starts")))
+    answers = {"a": "90, 1, 2\n", "b": "0, 1, 2\n", "c": "[N/A], 1, 2\n"}
+    listed = listing(state(ClusterQueue=counted(jobs), LocalQueue=[local_queue("research")], Workload=jobs), "research")
+    found = with_gpu_use(listed, Jobs("research", objects, read_workloads(jobs)), answers.__getitem__)
+    assert {job["name"]: job["gpus"] and job["gpus"]["percent"] for job in data(found)["jobs"]} == {
+        "trains": (90, 0), "hides": None, "starts": None, "later": None
+    }  # fmt: skip
+    screen = Screen.of(80, shown(found, every_team=False, busy=True, now=NOW))
+    assert screen.too_long == []
+    rows = {line.split()[0]: line for line in screen.lines if line}
+    assert "45 %, one 0 %" in rows["trains"]
+    assert [rows[name].split()[-1] for name in ("hides", "starts")] == ["?", "?"]
+    assert "?" not in rows["later"]
+    assert {
+        "GPU use of 1 pod unknown: nvidia-smi has no number, as for MIG partitions",
+        "GPU use of 1 job unknown: no running pods found",
+    } <= {*screen.lines}
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_no_line_is_longer_than_the_terminal(width: int) -> None:
+    found = shown(listing(busy(waits("a-name-that-is-as-long-as-names-get"))), every_team=True, now=NOW)
+    screen, wide = Screen.of(width, found), Screen.of(240, found)
+    assert (screen.too_long, screen.words - wide.words) == ([], set())
+
+
+def test_programs_get_the_same() -> None:
+    found = data(listing(busy(waits("mine")), "research"))
+    assert [job["name"] for job in found["jobs"]] == ["old", "new", "mine"]
+    assert found["jobs"][2] | {"requests": {GPU: 8}, "place": 1, "since": "2026-01-20T00:00:00Z"} == found["jobs"][2]
+
+
+def test_nothing_to_list_and_an_unknown_namespace() -> None:
+    assert Screen.of(80, shown(listing(state()), every_team=True)).lines[0] == "no jobs"
+    with pytest.raises(ConsoleError, match="namespace reserch not found"):
+        listing(state(), "reserch")
+
+
+# What belongs to a job, in which order its pods are, and what is listed of it.
+
+
+def made(kind: str, name: str, *above: Any, created: int = 1, **fields: Any) -> Any:
+    """An object, and the one that it was made for."""
+    versions = {"Pod": "v1", "TrainJob": "trainer.kubeflow.org/v1alpha1", "JobSet": "jobset.x-k8s.io/v1alpha2"}
+    owners = [{"uid": one["metadata"]["uid"], "controller": True} for one in above]
+    metadata = {
+        "name": name,
+        "namespace": "ml",
+        "uid": f"uid-{name}-{kind}",
+        "creationTimestamp": f"2026-01-{created:02}T00:00:00Z",
+        "ownerReferences": owners,
+        **fields.pop("metadata", {}),
+    }
+    return {"apiVersion": versions.get(kind, "batch/v1"), "kind": kind, "metadata": metadata, **fields}
+
+
+def jobs_pod(name: str, above: Any, phase: str = "Running", *, index: int | None = None, created: int = 1) -> Any:
+    more: Any = {} if index is None else {"labels": {"batch.kubernetes.io/job-completion-index": str(index)}}
+    metadata = {"generateName": name.rpartition("-")[0] + "-", **more}
+    spec = {"nodeName": "n1", "containers": [{"name": "train", "resources": {"limits": {GPU: "4"}}}]}
+    return made("Pod", name, above, created=created, metadata=metadata, spec=spec, status={"phase": phase})
+
+
+def names(jobs: Jobs, manifest: Any) -> list[str]:
+    return [name_of(one) for one in jobs.pods(manifest)]
+
+
+TRAIN = made(
+    "TrainJob", "train", spec={"trainer": {"numNodes": 2}}, metadata={"labels": {"gpu-tenancy.dev/user": "anna"}}
+)
+SET = made("JobSet", "train", TRAIN)
+JOB = made("Job", "train-node-0", SET)
+PODS = [jobs_pod(f"train-node-0-{index}-x{index}", JOB, index=index) for index in (10, 9)]
+
+
+def test_pods_of_a_job_are_sorted_by_number() -> None:
+    other = made("Job", "other")
+    jobs = Jobs("ml", (TRAIN, SET, JOB, *PODS, other))
+    assert jobs.named("train") == TRAIN
+    assert jobs.roots == (TRAIN, other)
+    assert names(jobs, TRAIN) == names(jobs, JOB) == ["train-node-0-9-x9", "train-node-0-10-x10"]
+    assert (names(jobs, other), names(jobs, PODS[0])) == ([], ["train-node-0-10-x10"])
+
+
+def test_newest_pod_of_an_index_counts() -> None:
+    job = made("Job", "j")
+    failed, again = jobs_pod("j-0-b", job, "Failed", index=0), jobs_pod("j-0-a", job, index=0, created=2)
+    assert names(Jobs("ml", (job, again, failed)), job) == ["j-0-a"]
+    assert names(Jobs("ml", (job, jobs_pod("j-b", job), jobs_pod("j-a", job))), job) == ["j-a", "j-b"]
+
+
+def test_owned_objects_name_owners_but_cron_runs_do_not() -> None:
+    cron = made("CronJob", "nightly", spec={"schedule": "0 2 * * *"})
+    run = made("Job", "nightly-1", cron)
+    jobs = Jobs("ml", (TRAIN, SET, JOB, *PODS, cron, run))
+    assert (jobs.owner(TRAIN), jobs.owner(SET), jobs.owner(PODS[0])) == (None, TRAIN, JOB)
+    assert jobs.owner(run) is None
+
+
+def test_names_that_are_not_there_or_of_several_kinds() -> None:
+    jobs = Jobs("ml", (made("Job", "same"), made("JobSet", "same"), TRAIN))
+    with pytest.raises(ConsoleError, match=r"ml/same: several objects have this name: Job \(batch/v1\), JobSet"):
+        jobs.named("same")
+    assert jobs.named("same", "jobset")["kind"] == "JobSet"
+    with pytest.raises(ConsoleError, match="ml/trian: object not found, or not readable by you") as error:
+        jobs.named("trian")
+    assert "did you mean 'train'" in str(error.value)
+
+
+def _workload(manifest: Any, job: Any) -> Workload:
+    manifest["metadata"]["ownerReferences"] = [{"uid": job["metadata"]["uid"], "name": "x"}]
+    (found,) = read_workloads([manifest])
+    return found
+
+
+def test_rows_show_running_first_and_ended_last() -> None:
+    queued, off = made("Job", "queued", created=2), made("Job", "off")
+    stopped = waits("off")
+    stopped["spec"]["active"] = False
+    done = made("Job", "done", status={"conditions": [{"type": "Complete", "status": "True"}]}, created=9)
+    lost = made("Job", "lost", status={"conditions": [{"type": "Failed", "status": "True"}]})
+    cron = made("CronJob", "nightly", spec={"schedule": "0 2 * * *"})
+    half = made("Job", "half", spec={"parallelism": 2})
+    workloads = (_workload(came("train", "ml"), TRAIN), _workload(waits("queued"), queued), _workload(stopped, off))
+    found = rows(
+        Jobs("ml", (done, lost, cron, queued, off, TRAIN, SET, JOB, *PODS, half, jobs_pod("half-a", half)), workloads)
+    )
+    assert [(row.name, row.state, row.running, row.pods) for row in found] == [
+        ("train", "running", 2, 2),
+        ("half", "starting", 1, 2),
+        ("queued", "pending", 0, 1),
+        ("off", "stopped", 0, 1),
+        ("done", "complete", 0, 1),
+        ("lost", "failed", 0, 1),
+        ("nightly", "at 0 2 * * *", 0, 0),
+    ]
+    assert (found[0].user, found[0].requests[GPU], found[1].requests[GPU]) == ("anna", 8, 4)
+    screen = Screen.of(80, overview.shown(found, NOW))
+    assert (screen.too_long, screen.lines[1].split()) == (
+        [],
+        ["train", "TrainJob", "running", "2/2", "8", GPU, "20d", "anna"],
+    )
+    assert Screen.of(80, overview.shown(())).lines[0] == "no jobs"
+
+
+def test_shows_use_of_requests_or_unknown() -> None:
+    jobs = Jobs("ml", (TRAIN, SET, JOB, *PODS, made("Job", "queued")))
+    measured = {"train-node-0-9-x9": {"cpu": 1234, "memory": 3 * 2**30 + 1}}
+    assert tuple(of_jobs(jobs, measured, {})) == (UseRow("train", "2 pods", measured["train-node-0-9-x9"], {GPU: 8}),)
+    screen = Screen.of(80, used(tuple(of_pods(jobs, TRAIN, measured, {})), pods=True))
+    assert [line.split() for line in screen.lines[1:3]] == [
+        ["0", "train-node-0-9-x9", "n1", "1.3", "of", "0", "3.0Gi", "of", "0", "4", GPU],
+        ["1", "train-node-0-10-x10", "n1", "?", "of", "0", "?", "of", "0", "4", GPU],
+    ]
+    assert Screen.of(80, used((), pods=False)).lines[0] == "no running pods"
+
+
+def test_requeued_elastic_job_has_its_requested_pods() -> None:
+    annotations = {
+        "kueue.x-k8s.io/job-min-parallelism": "1",
+        "kueue.x-k8s.io/job-completions-equal-parallelism": "true",
+    }
+    job = made("Job", "sweep", metadata={"annotations": annotations}, spec={"parallelism": 2, "completions": 2})
+    manifest = waits("sweep")
+    manifest["spec"]["podSets"][0]["count"] = 4
+    again = as_submitted(job, Workload.of(manifest))
+    assert (again["spec"]["parallelism"], again["spec"]["completions"]) == (4, 4)
+    assert "uid" not in again["metadata"]
+    assert job["spec"]["parallelism"] == 2
+
+
+# What GPUs of pods do, as nvidia-smi prints it, and its table.
+
+
+GIB = 2**30
+MISSING = ' failed: exec failed: "{}": exec: "nvidia-smi": executable file not found in $PATH: unknown'
+REFUSED = {
+    "no-smi": MISSING.format("4f0e"),
+    "other": MISSING.format("5c1d"),
+    "denied": ' failed: Error from server (Forbidden): pods "denied" is forbidden: cannot create resource "pods/exec"',
+    "silent": ": no answer within 20 s",
+    "restarts": " failed: error: unable to upgrade connection",
+}
+"""What kubectl says of pods, after the command."""
+
+
+@pytest.mark.parametrize(
+    ("printed", "found"),
+    [
+        ("97, 61440, 81920\n99, 61440, 81920\n", GpuUse((97, 99), 120 * GIB, 160 * GIB)),
+        ("[N/A], 1024, 20480\n", None),
+        ("No devices were found\n", None),
+        ("", None),
+    ],
+)
+def test_what_nvidia_smi_prints_is_read_or_unknown(printed: str, found: GpuUse | None) -> None:
+    assert read_gpu_use(printed) == found
+
+
+def test_asks_only_running_pods_with_gpus() -> None:
+    asked: list[str] = []
+
+    def run(name: str) -> str:
+        asked.append(name)
+        if name in REFUSED:
+            raise ConsoleError(f"`kubectl exec {name} -- nvidia-smi`{REFUSED[name]}", "see `tenancy logs`")
+        return "[N/A], 1024, 20480\n" if name == "mig" else "50, 0, 81920"
+
+    cpu: Any = pod("cpu", gpus=0, on="n1")
+    pods = [*(pod(name, on="n1") for name in ("train", "mig", *REFUSED)), pod("pending"), cpu]
+    found = gpu_use(pods, run)
+    assert found.use == {"train": GpuUse((50,), 0, 80 * GIB)}
+    assert sorted(asked) == sorted(["mig", "train", *REFUSED])
+    assert found.notes == (
+        "GPU use of 1 pod unknown: nvidia-smi has no number, as for MIG partitions",
+        "GPU use of 2 pods unknown: their image has no nvidia-smi",
+        "GPU use of 1 pod unknown: you may not exec into them",
+        "GPU use of 1 pod unknown: no answer in time",
+        "GPU use of 1 pod unknown: error: unable to upgrade connection; see `tenancy logs`",
+    )
+
+
+def test_of_a_job_the_mean_and_a_gpu_that_does_nothing_are_told() -> None:
+    of = {"a": GpuUse((90, 95), GIB, 160 * GIB), "b": GpuUse((0, 95), GIB, 160 * GIB)}
+    assert of["a"].busy == "92 %"
+    whole = together(of, ("a", "b", "unknown"))
+    assert whole
+    assert (whole.busy, whole.filled) == ("70 %, one 0 %", "2Gi of 320Gi")
+    assert together(of, ("unknown",)) is None
+
+
+def test_the_table_fits_80_columns_with_what_gpus_do() -> None:
+    requests = {CPU: 86400, MEMORY: 900 * GIB, GPU: 8}
+    taken = {CPU: 40000, MEMORY: 300 * GIB}
+    found = (
+        UseRow("0 pair-node-0-0-abcde", "a100-node-1", taken, requests, GpuUse((90,) * 8, 488 * GIB, 640 * GIB)),
+        UseRow("1 pair-node-0-1-fghij", "a100-node-2", taken, requests, None),
+    )
+    console = Output(width=80, terminal=True)
+    with console.capture() as captured:
+        console.print(used(found, pods=True, busy=True))
+    lines = Text.from_ansi(captured.get()).plain.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    told, unknown, left_out = lines[-3:]
+    assert told.split()[-5:] == ["90", "%", "488Gi", "of", "640Gi"]
+    assert unknown.split()[-2:] == ["?", "?"]
+    assert left_out == "not shown, because the terminal is narrow: CPUs"
