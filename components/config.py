@@ -1,15 +1,18 @@
-"""The stack as the Pulumi engine hands it to the program."""
+"""The stack as the Pulumi engine hands it to the program, and its mark on objects in a cluster."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, cast
 
 import pulumi
 from pulumi.runtime.config import CONFIG, get_config, get_config_env, is_config_secret
+from pulumi.runtime.mocks import MockMonitor
+from pulumi.runtime.settings import get_monitor
 
 from gpu_tenancy.base.problems import Problem, StackError
 from gpu_tenancy.model.load import load
-from gpu_tenancy.model.names import UNREAD
+from gpu_tenancy.model.names import DEPLOYED_BY, UNREAD, deployed_by
 from gpu_tenancy.model.plan import Plan
 from gpu_tenancy.model.plan.parts import KEY
 from gpu_tenancy.model.plan.secrets import config_names
@@ -48,9 +51,14 @@ def configured_stack(project: Path) -> Configured:
     values = {key: str(value) for key, value in (CONFIG.get() or get_config_env()).items()}
     part = values.pop(KEY, None)
     environment = pulumi.get_stack().removesuffix(f".{part}")
+    file = f"stacks/Pulumi.{environment}.yaml"
     try:
-        source = read_config(values, _file(project, environment))
-        if unplaced := list(_unplaced(source, environment)):
+        written = read_file(project / file, file)
+    except StackError:
+        written = None  # The engine may keep a stack's config elsewhere.
+    try:
+        source = read_config(values, written)
+        if unplaced := list(_unplaced(source, file)):
             raise StackError(unplaced)  # noqa: TRY301 - all that is wrong in a stack ends below
         source = with_files(source, project / "stacks")
         inputs = without_secrets(source)
@@ -62,10 +70,9 @@ def configured_stack(project: Path) -> Configured:
         raise pulumi.RunError(str(error)) from error
 
 
-def _unplaced(source: Source, environment: str) -> Iterator[Problem]:
+def _unplaced(source: Source, file: str) -> Iterator[Problem]:
     """One problem for each section that has a secret of which only the engine knows the place."""
     known = {path[0] for path in source.secrets}
-    file = _name(environment)
     for key in sorted(source.sections):
         if key not in known and is_config_secret(f"{NAMESPACE}:{key}"):
             yield Problem(
@@ -87,11 +94,6 @@ def _missing(source: Source, stack: Stack) -> Iterator[Problem]:
 
 
 def _loaded(source: Source, inputs: Inputs) -> Stack:
-    """Reads and checks a stack.
-
-    Raises:
-        StackError: with every problem, also of values that cannot be secret.
-    """
     refused = [replace(problem, file=source.file, line=source.line(problem.path)) for problem in inputs.refusals()]
     read = replace(source, sections=inputs.sections, unread=(*source.unread, *inputs.secrets))
     try:
@@ -125,13 +127,30 @@ def of_part(planned: Plan, name: str | None) -> Plan:
     )
 
 
-def _file(project: Path, environment: str) -> Source | None:
-    name = _name(environment)
-    try:
-        return read_file(project / name, name)
-    except StackError:
-        return None  # The engine may keep a stack's config elsewhere.
+def mark_objects(part: str | None) -> None:
+    """Has each object of Kubernetes that the program registers carry the mark of its environment.
+
+    Not under mocks, where nothing is deployed: manifests of a preview can go to another cluster by other ways.
+
+    Args:
+        part: of the environment that this Pulumi stack has; an object keeps its mark when it moves between the parts.
+    """
+    if isinstance(get_monitor(), MockMonitor):
+        return
+    value = deployed_by(pulumi.get_project(), pulumi.get_stack().removesuffix(f".{part}"))
+
+    def mark(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
+        metadata = metadata_of(args)
+        if metadata is None:
+            return None
+        annotations: dict[str, Any] = {**(metadata.get("annotations") or {}), DEPLOYED_BY: value}
+        props: dict[str, Any] = {**args.props, "metadata": {**metadata, "annotations": annotations}}
+        return pulumi.ResourceTransformationResult(props, args.opts)
+
+    pulumi.runtime.register_stack_transformation(mark)
 
 
-def _name(environment: str) -> str:
-    return f"stacks/Pulumi.{environment}.yaml"
+def metadata_of(args: pulumi.ResourceTransformationArgs) -> Mapping[str, Any] | None:
+    """The metadata of an object of Kubernetes; None for other resources."""
+    metadata = args.props.get("metadata") if args.type_.startswith("kubernetes:") else None
+    return cast("Mapping[str, Any]", metadata) if isinstance(metadata, Mapping) else None

@@ -1,25 +1,24 @@
 """The platform of a stack: cluster, operators, dashboards and tenancy, in the order in which they need each other."""
 
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pulumi
 import pulumi_kubernetes as kubernetes
+from pulumi import ResourceOptions
 from pulumi.runtime.settings import get_engine
 
 from gpu_tenancy.model.names import adoptable
 from gpu_tenancy.model.plan import Plan, plan
 from gpu_tenancy.model.plan.parts import CLUSTER, OPERATORS
 
-from .clouds import Cluster, open_cluster
-from .clouds.api import Api
-from .config import configured_stack, of_part
-from .marking import mark_objects
-from .observability import Observability
-from .operators import Infiniband, Operators
+from .clouds import Api, Cluster, open_cluster
+from .config import configured_stack, mark_objects, metadata_of, of_part
+from .objects import Component
+from .operators import Infiniband, Observability, Operators
 from .provider.inputs import filling
 from .tenancy import GradualTenancy, Tenancy
 
@@ -37,11 +36,10 @@ def deploy(project: Path) -> None:
     planned = of_part(plan(configured.stack), configured.part)
 
     async def program() -> dict[str, Any]:
-        _silence()
         if configured.secrets:
             pulumi.runtime.register_stack_transformation(filling(configured.secrets))
         mark_objects(configured.part)
-        with _without_traces():
+        with _quiet():
             return await _deploy(planned)
 
     pulumi.run(program)
@@ -59,7 +57,7 @@ async def _deploy(planned: Plan) -> dict[str, Any]:
     return outputs(planned)
 
 
-def _on_cluster(planned: Plan) -> pulumi.ResourceOptions:
+def _on_cluster(planned: Plan) -> ResourceOptions:
     """Options of what is deployed to the cluster that exists, or that another Pulumi stack of the environment has."""
     if planned.part is None or CLUSTER not in planned.parts:
         cluster = _cluster(planned)
@@ -73,40 +71,31 @@ def _on_cluster(planned: Plan) -> pulumi.ResourceOptions:
 
 
 def _cluster(planned: Plan, name: str = "", parent: pulumi.Resource | None = None) -> Cluster:
-    return open_cluster(f"{_prefix(name)}cluster", planned.cluster, pulumi.ResourceOptions(parent=parent))
+    return open_cluster(f"{_prefix(name)}cluster", planned.cluster, ResourceOptions(parent=parent))
 
 
 def _own(
     planned: Plan, api: Api, provider: kubernetes.Provider, parent: pulumi.Resource | None = None
-) -> pulumi.ResourceOptions:
+) -> ResourceOptions:
     """Options of what is deployed to a cluster; objects that the stack adopts are taken over if they exist."""
     changed = adopting(planned.cluster.section.adopt, api)
     if api.users:
         changed.append(filling(api.users))
-    return pulumi.ResourceOptions(parent=parent, providers=[provider], transformations=changed)
-
-
-def _silence() -> None:
-    """Has the SDK send no debug messages to the engine: two for each resource, and the program waits for each answer.
-
-    They say what the SDK does, not the program. Errors, warnings and messages of the provider are sent.
-    """
-    if get_engine() is not None:
-        pulumi.log.debug = _unsent
-
-
-def _unsent(msg: str, *_: object, **__: object) -> None:
-    """A message that nobody reads."""
+    return ResourceOptions(parent=parent, providers=[provider], transformations=changed)
 
 
 @contextmanager
-def _without_traces() -> Generator[None]:
-    """Has the SDK register resources without the stack of calls by which the program made each.
+def _quiet() -> Generator[None]:
+    """Has the SDK register resources without debug messages and without stacks of calls.
 
-    The engine's state would be twice as large, with paths of this machine, and a file backend writes it at each step.
-    An error of the program itself has its whole traceback, since the limit is lifted before it is printed:
-    https://docs.python.org/3/library/sys.html#sys.tracebacklimit.
+    The program would wait for the engine's answer to two messages for each resource, which say what the SDK does, not
+    the program. Errors, warnings and messages of the provider are sent. With the stack of calls by which the program
+    made each resource, the engine's state would be twice as large, with paths of this machine, and a file backend
+    writes it at each step. An error of the program itself has its whole traceback, since the limit is lifted before it
+    is printed: https://docs.python.org/3/library/sys.html#sys.tracebacklimit.
     """
+    if get_engine() is not None:
+        pulumi.log.debug = lambda *_, **__: None  # pyright: ignore[reportUnknownLambdaType]
     before: int | None = getattr(sys, "tracebacklimit", None)
     sys.tracebacklimit = 1
     try:
@@ -135,21 +124,21 @@ def build(planned: Plan, *, name: str = "", parent: pulumi.Resource | None = Non
     Tenancy(f"{_prefix(name)}tenancy", planned, inside, prefix=f"{name}." if name else "")
 
 
-def _foundation(planned: Plan, name: str = "", parent: pulumi.Resource | None = None) -> pulumi.ResourceOptions:
+def _foundation(planned: Plan, name: str = "", parent: pulumi.Resource | None = None) -> ResourceOptions:
     """Registers the cluster, operators and dashboards; returns the options of the tenancy."""
     cluster = _cluster(planned, name, parent)
     return _operators(planned, _own(planned, cluster.api, cluster.kubernetes, parent), cluster.system, name)
 
 
 def _operators(
-    planned: Plan, own: pulumi.ResourceOptions, system: Sequence[pulumi.Resource] = (), name: str = ""
-) -> pulumi.ResourceOptions:
+    planned: Plan, own: ResourceOptions, system: Sequence[pulumi.Resource] = (), name: str = ""
+) -> ResourceOptions:
     """Registers operators and dashboards; returns the options of what needs them."""
     prefix = _prefix(name)
-    inside = pulumi.ResourceOptions.merge(own, pulumi.ResourceOptions(depends_on=[*system]))
+    inside = ResourceOptions.merge(own, ResourceOptions(depends_on=[*system]))
     if planned.operators:
         operators = Operators(f"{prefix}operators", planned.operators, inside)
-        inside = pulumi.ResourceOptions.merge(own, pulumi.ResourceOptions(depends_on=[operators]))
+        inside = ResourceOptions.merge(own, ResourceOptions(depends_on=[operators]))
     if planned.infiniband:
         Infiniband(f"{prefix}infiniband", planned.infiniband, inside)
     if planned.observability:
@@ -172,7 +161,7 @@ def outputs(planned: Plan) -> dict[str, Any]:
     }
 
 
-class Platform(pulumi.ComponentResource):
+class Platform(Component):
     """Everything that a stack can declare, as one component: for programs that deploy other things too.
 
     The program of this project has no such component: its resources are children of the stack. Names of resources
@@ -182,8 +171,8 @@ class Platform(pulumi.ComponentResource):
         >>> Platform("ml", plan(stack))
     """
 
-    def __init__(self, name: str, planned: Plan, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__(PLATFORM, name, {}, opts)
+    def __init__(self, name: str, planned: Plan, opts: ResourceOptions | None = None) -> None:
+        super().__init__(PLATFORM, name, opts)
         build(planned, name=name, parent=self)
         self.register_outputs(outputs(planned))
 
@@ -199,20 +188,14 @@ def adopting(names: Sequence[str], api: Api) -> list[pulumi.ResourceTransformati
     provider = api.adopting()
 
     def adopt(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
-        if _name(args.type_, args.props) not in wanted:
+        metadata = metadata_of(args)
+        if metadata is None:
             return None
-        options = pulumi.ResourceOptions.merge(args.opts, pulumi.ResourceOptions(provider=provider))
+        api_version, _, kind = args.type_.removeprefix("kubernetes:").removeprefix("core/").rpartition(":")
+        place = metadata.get("namespace") or "", metadata.get("name") or ""
+        if adoptable(api_version, kind, *place) not in wanted:
+            return None
+        options = ResourceOptions.merge(args.opts, ResourceOptions(provider=provider))
         return pulumi.ResourceTransformationResult(args.props, options)
 
     return [adopt]
-
-
-def _name(type_: str, props: Mapping[str, Any]) -> str:
-    """The name of a resource in `cluster.adopt`; empty for what is not an object of Kubernetes."""
-    package, _, rest = type_.partition(":")
-    api_version, _, kind = rest.rpartition(":")
-    metadata = props.get("metadata") if package == "kubernetes" else None
-    if not isinstance(metadata, Mapping):
-        return ""
-    known = cast("Mapping[str, Any]", metadata)
-    return adoptable(api_version.removeprefix("core/"), kind, known.get("namespace") or "", known.get("name") or "")

@@ -9,7 +9,7 @@ from pulumi_kubernetes.core.v1 import Namespace
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.existing import ExistingCluster as Section
 
-from .api import Api
+from . import Api
 
 
 class ExistingCluster:

@@ -6,7 +6,7 @@ from typing import Any, cast
 from builders import Data, pool, server, stack, team
 from components_builders import Program, pod_specs, tenancy
 
-from components.leader_worker_sets import REPLACED
+from components.serving import REPLACED
 from gpu_tenancy.review.replacements import forces_new
 
 API = "leaderworkerset.x-k8s.io/v1"

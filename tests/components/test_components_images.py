@@ -7,9 +7,9 @@ from typing import Final
 import pytest
 from repository import ROOT
 
-from components.clouds.azure.memory import IMAGE
+from components.clouds.azure.pools import IMAGE
 from components.clouds.gcp.daemons import PAUSE
-from components.cron_jobs import KUBECTL_AND_SHELL
+from components.pods import KUBECTL_AND_SHELL
 from gpu_tenancy.model.catalogue.fabrics import fabrics
 from gpu_tenancy.model.names import KUBECTL
 

@@ -6,7 +6,7 @@ from builders import Data, stack, team
 from components_builders import Program, tenancy
 from test_components_storage import CREATED
 
-from components.snapshots import OF
+from components.storage import OF
 from gpu_tenancy.model.spec.data import SNAPSHOTS
 
 NIGHTLY = {"schedule": "0 3 * * *", "keep": 3}

@@ -1,12 +1,229 @@
 """EKS: the cluster, its node groups or Karpenter, and their IAM roles."""
 
+from collections.abc import Mapping, Sequence
+from typing import Final
+
 import pulumi
 import pulumi_aws as aws
+from pulumi_aws.eks.outputs import ClusterVpcConfig
+from pulumi_kubernetes.storage.v1 import StorageClass
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan
-from gpu_tenancy.model.spec.clouds.aws import AwsCluster
+from gpu_tenancy.model.spec.clouds.aws import LUSTRE_SUBNET, AwsCluster
+from gpu_tenancy.model.spec.data import CACHES
 
-from .cluster import EksCluster
+from .. import Api
+from .addons import BEFORE_NODES, CNI, EFS, ON_NODES, S3, SNAPSHOTS, Addons, fsx, release
+from .control_plane import ControlPlane, Network
+from .data import LUSTRE_KIND, SHARED_KIND, LustreNetwork, SharedFiles, data_access
+from .identity import Grant, Role, SecretReaders, certificate, ci_entries, kubeconfig, name_of, people_entries
+from .karpenter import ClusterAutoscaler, Karpenter, NodeRole
+from .nodes import ClusterContext, efa_plugin, pool_group, system_group
+from .policies import managed_policy, node_trust, partition
+from .pools import NodeGroup
+
+NODE_POLICIES: Final = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly")
+"""Managed policies that nodes need: https://docs.aws.amazon.com/eks/latest/userguide/create-node-role.html."""
+SESSION_MANAGER: Final = "AmazonSSMManagedInstanceCore"
+"""Managed policy for shells on nodes: https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager.html."""
+STORAGE_CLASS: Final = "gp3-encrypted"
+"""Name of the default StorageClass."""
+
+
+class EksCluster(pulumi.ComponentResource):
+    """An EKS cluster, created or looked up by name, with its node pools and their autoscaler.
+
+    Its network is created if the stack names no subnets. An existing cluster only gets nodes, access entries
+    of people and service accounts, roles of service accounts and of readers of secrets and, if the stack sets one, an
+    autoscaler: its add-ons and the EFA device plugin are managed by its owner.
+    The role of its nodes also gets the policy of the VPC CNI, because it is unknown whether that add-on has its own
+    role.
+    """
+
+    def __init__(
+        self, name: str, plan: ClusterPlan, section: AwsCluster, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("gpu-tenancy:clouds:EksCluster", name, {}, opts)
+        self._plan, self._section = plan, section
+        within = pulumi.ResourceOptions(parent=self)
+        subnets = self._subnets(f"{name}-network")
+        plane = self._control_plane(f"{name}-control-plane", [subnets[zone] for zone in section.zonal])
+        cluster = plane.cluster if plane else aws.eks.Cluster.get(f"{name}-cluster", section.name, within)
+        # Together with the endpoint, which is known only after the cluster is created.
+        own = pulumi.Output.all(cluster.endpoint, cluster.vpc_config)
+        self._context = ClusterContext(section, subnets, own.apply(own_security_group), plan.tags, plan.protect)
+        access = pulumi.Output.all(
+            cluster.endpoint, cluster.certificate_authority.apply(certificate), section.name, section.region
+        )
+        identifier = f"{section.region}/{section.name}"
+        readers = SecretReaders(f"{name}-secrets", plan, section, cluster, within).arns if plan.readers else {}
+        files, targets = self._files(name, own.apply(own_network))
+        late = {**readers, **files}
+        self.api = Api(f"{name}-kubernetes", identifier, access.apply(kubeconfig), opts=within, users=late)
+        self.kubernetes = self.api.provider()
+        after_cluster = pulumi.ResourceOptions(parent=self, depends_on=[cluster])
+        people_entries(f"{name}-people", plan, section, after_cluster)
+        ci_entries(f"{name}-robot", plan, section, after_cluster)
+        data_access(f"{name}-data", self._context, plan.identities, plan.buckets, after_cluster)
+        system = self._created(name, plane) if plane else []
+        self._pools(name, system)
+        self.system: Sequence[pulumi.Resource] = [*system, *targets]
+        self.register_outputs({"name": section.name})
+
+    def _subnets(self, name: str) -> Mapping[str, pulumi.Input[str]]:
+        """Ids of the cluster's subnets by zone, existing or created."""
+        if self._section.create is None or not self._section.makes_network:
+            return self._section.subnets
+        within = pulumi.ResourceOptions(parent=self)
+        return Network(name, self._plan, self._section, self._section.create, within).subnets
+
+    def _control_plane(self, name: str, subnets: Sequence[pulumi.Input[str]]) -> ControlPlane | None:
+        if self._section.create is None:
+            return None
+        return ControlPlane(name, self._plan, self._section, subnets, pulumi.ResourceOptions(parent=self))
+
+    def _created(self, name: str, plane: ControlPlane) -> list[pulumi.Resource]:
+        """What a created cluster needs before its pools: access, add-ons, system nodes, and a default StorageClass.
+
+        An upgrade goes in this order too: the control plane, add-ons, nodes. Only the system nodes are updated before
+        the add-ons that run on them, because these cannot be installed without nodes.
+        """
+        opts = pulumi.ResourceOptions(parent=self, depends_on=[plane.cluster])
+        addons = Addons(f"{name}-first-addons", self._context, BEFORE_NODES, plane.version, opts).resources
+        system = [*plane.access, *self._system_nodes(name, plane, addons)]
+        inside = pulumi.ResourceOptions(parent=self, provider=self.kubernetes, depends_on=system)
+        efa = efa_plugin(self._plan.pools)
+        if efa:
+            release(f"{name}-efa", "aws-efa-k8s-device-plugin", efa, inside)
+        storage = StorageClass(
+            f"{name}-storage",
+            metadata={
+                "name": STORAGE_CLASS,
+                "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+            },
+            provisioner="ebs.csi.aws.com",
+            # https://github.com/kubernetes-sigs/aws-ebs-csi-driver/blob/master/docs/parameters.md
+            parameters={"type": "gp3", "encrypted": "true"},
+            # In the zone of the pod.
+            volume_binding_mode="WaitForFirstConsumer",
+            allow_volume_expansion=True,
+            opts=inside,
+        )
+        return [*addons, *system, storage]
+
+    def _system_nodes(self, name: str, plane: ControlPlane, addons: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
+        """System nodes of a created cluster, and the add-ons that run on them."""
+        section, system = self._section, self._plan.system
+        if system is None:
+            return []
+        role = self._node_role(f"{name}-system-role", "system", NODE_POLICIES)
+        after_addons = pulumi.ResourceOptions(parent=self, depends_on=[plane.cluster, *addons, role])
+        nodes = NodeGroup(f"{name}-system", system_group(section, system), self._context, role.arn, after_addons)
+        after_nodes = pulumi.ResourceOptions(parent=self, depends_on=[nodes.group])
+        on_nodes = Addons(f"{name}-addons", self._context, ON_NODES, plane.version, after_nodes).resources
+        return [nodes.group, *on_nodes, *self._drivers(name, plane, nodes.group)]
+
+    def _drivers(self, name: str, plane: ControlPlane, nodes: pulumi.Resource) -> list[pulumi.Resource]:
+        """The CSI drivers of the data of teams and the controller of its snapshots, only those that it needs.
+
+        Pods of a driver mount S3, and nodes mount shared file systems, so the pods of teams need no network access to
+        them.
+        """
+        with_buckets = any(identity.team != CACHES for identity in self._plan.identities)
+        drivers = (
+            ("s3", S3, with_buckets),
+            ("efs", EFS, self._plan.stores(SHARED_KIND)),
+            ("fsx", fsx(self._section.name), self._plan.stores(LUSTRE_KIND)),
+            ("snapshots", SNAPSHOTS, self._plan.snapshots),
+        )
+        after_nodes = pulumi.ResourceOptions(parent=self, depends_on=[nodes])
+        return [
+            driver
+            for key, addons, needed in drivers
+            if needed
+            for driver in Addons(f"{name}-{key}", self._context, addons, plane.version, after_nodes).resources
+        ]
+
+    def _files(
+        self, name: str, network: pulumi.Output[str]
+    ) -> tuple[Mapping[str, pulumi.Output[str]], Sequence[pulumi.Resource]]:
+        """IDs of what shared storage of teams needs, by their placeholders, and the addresses of file systems."""
+        late: dict[str, pulumi.Output[str]] = {}
+        targets: Sequence[pulumi.Resource] = ()
+        within = pulumi.ResourceOptions(parent=self)
+        if self._plan.stores(SHARED_KIND):
+            files = SharedFiles(f"{name}-shared-files", self._context, network, within)
+            late, targets = {**files.late}, files.targets
+        if self._plan.stores(LUSTRE_KIND):
+            late |= LustreNetwork(f"{name}-lustre", self._context, network, within).late
+            if self._section.makes_network:
+                late[LUSTRE_SUBNET] = pulumi.Output.from_input(self._context.subnets_in(())[0])
+        return late, targets
+
+    def _pools(self, name: str, system: Sequence[pulumi.Resource]) -> None:
+        """The stack's node pools and their autoscaler."""
+        section = self._section
+        role_arn, before = self._pools_role(name, system)
+        in_cluster = pulumi.ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=before)
+        if section.autoscaler == "karpenter":
+            role = name_of(section.node_role) if section.node_role else f"{section.name}-node"
+            passed = section.node_role or f"arn:{partition(section.region)}:iam::*:role/{role}"
+            nodes = NodeRole(role, passed)
+            Karpenter(f"{name}-karpenter", self._plan.pools, self._context, nodes, in_cluster)
+            return
+        within = pulumi.ResourceOptions(parent=self, depends_on=before)
+        for pool in self._plan.pools:
+            NodeGroup(f"{name}-pool-{pool.name}", pool_group(section, pool), self._context, role_arn, within)
+        if section.autoscaler == "cluster-autoscaler":
+            queued = any(pool.supply.provisioning for pool in self._plan.pools)
+            ClusterAutoscaler(f"{name}-autoscaler", self._context, queued=queued, opts=in_cluster)
+
+    def _pools_role(
+        self, name: str, system: Sequence[pulumi.Resource]
+    ) -> tuple[pulumi.Input[str], list[pulumi.Resource]]:
+        """The IAM role of the pools' nodes, and the resources that nodes depend on.
+
+        EKS creates the access entry of a node group's role, but not of a role that only Karpenter uses:
+        https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html. For an existing cluster with an existing
+        role, none is created: it can already exist.
+        """
+        section, before = self._section, list(system)
+        arn: pulumi.Input[str]
+        if section.node_role:
+            arn = section.node_role
+        else:
+            policies = NODE_POLICIES if section.create else (*NODE_POLICIES, str(CNI.policy))
+            role = self._node_role(f"{name}-node-role", "node", policies)
+            arn, before = role.arn, [*before, role]
+        if section.autoscaler == "karpenter" and (section.create or not section.node_role):
+            entry = aws.eks.AccessEntry(
+                f"{name}-nodes",
+                cluster_name=section.name,
+                principal_arn=arn,
+                type="EC2_LINUX",
+                tags=self._plan.tags,
+                opts=pulumi.ResourceOptions(parent=self, depends_on=before),
+            )
+            before = [*before, entry]
+        return arn, before
+
+    def _node_role(self, name: str, purpose: str, policies: Sequence[str]) -> Role:
+        region = self._section.region
+        shells = (SESSION_MANAGER,) if self._section.session_manager else ()
+        attached = [managed_policy(region, policy) for policy in (*policies, *shells)]
+        grant = Grant(node_trust(region), managed=attached)
+        within = pulumi.ResourceOptions(parent=self)
+        return Role(name, f"{self._section.name}-{purpose}", grant, self._plan.tags, within)
+
+
+def own_security_group(parts: Sequence[str | ClusterVpcConfig]) -> str:
+    """Id of the security group that EKS creates for a cluster."""
+    return next((part.cluster_security_group_id or "" for part in parts if isinstance(part, ClusterVpcConfig)), "")
+
+
+def own_network(parts: Sequence[str | ClusterVpcConfig]) -> str:
+    """Id of the VPC of a cluster."""
+    return next((part.vpc_id or "" for part in parts if isinstance(part, ClusterVpcConfig)), "")
 
 
 def open_cluster(name: str, plan: ClusterPlan, opts: pulumi.ResourceOptions | None = None) -> EksCluster:

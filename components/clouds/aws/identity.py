@@ -1,13 +1,26 @@
-"""IAM roles, and their associations with service accounts."""
+"""IAM roles, their associations with service accounts, and access to EKS clusters.
 
-from collections.abc import Mapping, Sequence
+https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pulumi
 import pulumi_aws as aws
+from pulumi_aws.eks.outputs import ClusterCertificateAuthority, ClusterIdentity
 
-from .context import ClusterContext
-from .policies import trust
+from gpu_tenancy.model.kubeconfig import Server, eks_helper, of_helper
+from gpu_tenancy.model.plan.cluster import ClusterPlan
+from gpu_tenancy.model.plan.people import group_of
+from gpu_tenancy.model.plan.secrets import READER, SecretReader
+from gpu_tenancy.model.plan.service_accounts import ServiceAccountPlan
+from gpu_tenancy.model.spec.clouds.aws import AwsCluster
+from gpu_tenancy.model.spec.people import Person
+
+from .nodes import ClusterContext
+from .policies import AUDIENCE, account_trust, ci_policy, ci_trust, secrets_policy, trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +98,136 @@ class PodRole(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.register_outputs({})
+
+
+def certificate(authority: ClusterCertificateAuthority) -> str:
+    """The CA certificate of the API server, in base64."""
+    return authority.data or ""
+
+
+def kubeconfig(parts: Sequence[str]) -> str:
+    """A kubeconfig without credentials: the AWS CLI creates a token for each use.
+
+    Args:
+        parts: URL of the API server, its CA certificate, name and region of the cluster.
+    """
+    endpoint, authority, name, region = parts
+    return json.dumps(of_helper(Server(name, endpoint, authority), eks_helper(name, region)))
+
+
+def access_entry(
+    name: str, plan: ClusterPlan, section: AwsCluster, arn: str, opts: pulumi.ResourceOptions
+) -> aws.eks.AccessEntry:
+    """The entry of an IAM role or user: EKS accepts one for each, so administrators who are people have both rights."""
+    return _entry(name, plan, (arn, [who for who in plan.people if who.name == arn]), section, opts)
+
+
+def _entry(
+    name: str,
+    plan: ClusterPlan,
+    principal: tuple[pulumi.Input[str], Sequence[Person]],
+    section: AwsCluster,
+    opts: pulumi.ResourceOptions,
+) -> aws.eks.AccessEntry:
+    """The entry of an ARN, with the groups of whom it is.
+
+    A group has no rights by itself: the RoleBindings of the stack name it.
+    """
+    arn, people = principal
+    return aws.eks.AccessEntry(
+        name,
+        cluster_name=section.name,
+        principal_arn=arn,
+        type="STANDARD",
+        kubernetes_groups=[group_of(who) for who in people] or None,
+        tags=dict(plan.tags),
+        opts=opts,
+    )
+
+
+def people_entries(
+    name: str, plan: ClusterPlan, section: AwsCluster, opts: pulumi.ResourceOptions
+) -> Sequence[aws.eks.AccessEntry]:
+    """The entries of people who are not administrators in the cluster's section; those have one already.
+
+    Without policies of EKS: what people may do is decided by Kubernetes RBAC.
+    """
+    admins = section.create.admins if section.create else []
+    return [
+        access_entry(f"{name}-{who.name.partition('::')[2]}", plan, section, who.name, opts)
+        for who in plan.people
+        if who.name not in admins
+    ]
+
+
+def ci_entries(
+    name: str, plan: ClusterPlan, section: AwsCluster, opts: pulumi.ResourceOptions
+) -> Sequence[aws.eks.AccessEntry]:
+    """The IAM roles that CI jobs assume with their own tokens, and the entries of these roles.
+
+    The account's OIDC provider of the CI system is not created here, because an account has one for all stacks.
+    """
+    return [
+        _ci_entry(f"{name}-{account.team}.{account.name}", plan, section, account, opts)
+        for account in plan.service_accounts
+    ]
+
+
+def _ci_entry(
+    name: str, plan: ClusterPlan, section: AwsCluster, account: ServiceAccountPlan, opts: pulumi.ResourceOptions
+) -> aws.eks.AccessEntry:
+    grant = Grant(ci_trust(section, account.subject or ""), inline={"cluster": ci_policy(section)})
+    role = Role(f"{name}-role", section.identity_name(account.team, account.name), grant, plan.tags, opts)
+    people = [account.identity] if account.identity else []
+    return _entry(f"{name}-entry", plan, (role.arn, people), section, opts)
+
+
+class SecretReaders(pulumi.ComponentResource):
+    """The roles of all teams that read secrets of AWS Secrets Manager.
+
+    The secrets are not created here. A role does not get the right to decrypt with a key of KMS that is not AWS's own:
+    its owner must allow it. IAM must know the issuer of the cluster's tokens: for a created cluster it is registered
+    here, an existing one must have its IAM OIDC provider.
+
+    Attributes:
+        arns: of the roles, by their names in the plan.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        plan: ClusterPlan,
+        section: AwsCluster,
+        cluster: aws.eks.Cluster,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("gpu-tenancy:clouds:SecretReaders", name, {}, opts)
+        within = pulumi.ResourceOptions(parent=self)
+        issuer = cluster.identities.apply(issuer_of)
+        provider: pulumi.Output[str] = (
+            aws.iam.OpenIdConnectProvider(
+                f"{name}-issuer", url=issuer, client_id_lists=[AUDIENCE], tags=plan.tags, opts=within
+            ).arn
+            if section.create
+            else aws.iam.get_open_id_connect_provider_output(
+                url=issuer, opts=pulumi.InvokeOutputOptions(parent=self)
+            ).arn
+        )
+        self.arns: dict[str, pulumi.Output[str]] = {}
+        for reader in plan.readers:
+            grant = Grant(
+                pulumi.Output.all(provider, issuer).apply(_trusting(reader)),
+                inline={"secrets": secrets_policy(reader.secrets, section.region)},
+            )
+            role = Role(f"{name}-{reader.team}", section.reader_name(reader.team), grant, plan.tags, within)
+            self.arns |= dict.fromkeys(reader.annotations.values(), role.arn)
+        self.register_outputs({})
+
+
+def _trusting(reader: SecretReader) -> Callable[[list[str]], str]:
+    return lambda parts: account_trust(parts[0], parts[1], reader.team, READER)
+
+
+def issuer_of(identities: Sequence[ClusterIdentity]) -> str:
+    """URL of the issuer of a cluster's tokens."""
+    return next((one.issuer or "" for identity in identities for one in identity.oidcs or []), "")

@@ -16,9 +16,7 @@ from pulumi_aws.ec2 import (
 )
 from pulumi_aws.eks.outputs import NodeGroupResource
 
-from .context import ClusterContext
-from .disks import Volume
-from .nodes import Group, Interface
+from .nodes import ClusterContext, Group, Interface, Volume
 
 
 @dataclass(frozen=True, slots=True)

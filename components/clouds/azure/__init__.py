@@ -21,12 +21,10 @@ from gpu_tenancy.model.kubeconfig import Server, aks_helper, of_helper
 from gpu_tenancy.model.plan.cluster import ClusterPlan, NodePool
 from gpu_tenancy.model.spec.clouds.azure import CLIENT_ID_OF, AzureCluster
 
-from ..api import Api
+from .. import Api
 from .control_plane import AksControlPlane
-from .data import data_access
-from .identities import CiIdentity, SecretReaderIdentity, registry_rights
-from .memory import MemoryLock
-from .pools import PoolCluster, agent_pool
+from .identities import CiIdentity, SecretReaderIdentity, data_access, registry_rights
+from .pools import MemoryLock, PoolCluster, agent_pool
 
 
 class AksCluster(pulumi.ComponentResource):

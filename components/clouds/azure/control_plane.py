@@ -1,28 +1,154 @@
-"""A created AKS cluster, with its managed identity and its maintenance windows."""
+"""A created AKS cluster, with its network, managed identity and maintenance windows."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import pulumi
+from pulumi_azure_native import network
 from pulumi_azure_native.authorization import PrincipalType, RoleAssignment
 from pulumi_azure_native.containerservice import (
     ContainerServiceNetworkProfileArgsDict,
     MaintenanceConfiguration,
+    MaintenanceWindowArgsDict,
     ManagedCluster,
     ManagedClusterAADProfileArgsDict,
     ManagedClusterAgentPoolProfileArgsDict,
     ManagedClusterAPIServerAccessProfileArgsDict,
+    ManagedClusterAutoUpgradeProfileArgsDict,
+    ManagedClusterPropertiesAutoScalerProfileArgsDict,
     ManagedClusterSecurityProfileArgsDict,
     ResourceIdentityType,
+    ScheduleArgsDict,
+    WeekDay,
 )
 from pulumi_azure_native.monitor import DiagnosticSetting
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan, SystemNodes
-from gpu_tenancy.model.spec.clouds.azure import USER_ROLE, AksCreation, AzureCluster
+from gpu_tenancy.model.spec.clouds.azure import USER_ROLE, AksCreation, AksMaintenance, AzureCluster
 from gpu_tenancy.model.spec.people import Person
 
 from .identities import Principal, Right, managed_identity, role_assignment
-from .maintenance import AUTOSCALER, upgrade_channels, windows
-from .network import Network
+
+_SUBNET = "nodes"
+
+
+class Network(pulumi.ComponentResource):
+    """A virtual network with one private subnet and, for `egress: nat-gateway`, a NAT gateway with a public address.
+
+    Machines have no egress of their own, which Azure would give by default; pods have the addresses of the cluster's
+    overlay network. Half of the addresses stay free for other subnets.
+
+    https://learn.microsoft.com/azure/virtual-network/ip-services/default-outbound-access,
+    https://learn.microsoft.com/azure/aks/nat-gateway
+
+    Attributes:
+        subnet: resource ID of the subnet.
+
+    Example:
+        >>> Network("cluster-network", plan, section, section.create).subnet
+    """
+
+    def __init__(
+        self,
+        name: str,
+        plan: ClusterPlan,
+        section: AzureCluster,
+        creation: AksCreation,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("gpu-tenancy:clouds:AksNetwork", name, {}, opts)
+        kept, tags = pulumi.ResourceOptions(parent=self, protect=plan.protect), dict(plan.tags)
+        subnet: network.SubnetArgsDict = {
+            "name": _SUBNET,
+            "address_prefix": str(next(creation.network_addresses.subnets())),
+            "default_outbound_access": False,
+        }
+        if creation.egress == "nat-gateway":
+            address = network.PublicIPAddress(
+                f"{name}-address",
+                resource_group_name=section.resource_group,
+                public_ip_address_name=f"{section.name}-egress",
+                location=section.location,
+                sku={"name": "Standard"},
+                public_ip_allocation_method="Static",
+                tags=tags,
+                opts=kept,
+            )
+            nat = network.NatGateway(
+                f"{name}-nat",
+                resource_group_name=section.resource_group,
+                nat_gateway_name=section.name,
+                location=section.location,
+                sku={"name": "Standard"},
+                public_ip_addresses=[{"id": address.id}],
+                tags=tags,
+                opts=kept,
+            )
+            subnet["nat_gateway"] = {"id": nat.id}
+        vnet = network.VirtualNetwork(
+            f"{name}-vnet",
+            resource_group_name=section.resource_group,
+            virtual_network_name=section.name,
+            location=section.location,
+            address_space={"address_prefixes": [str(creation.network_addresses)]},
+            subnets=[subnet],
+            tags=tags,
+            opts=kept,
+        )
+        self.subnet = pulumi.Output.concat(vnet.id, f"/subnets/{_SUBNET}")
+        self.register_outputs({"subnet": self.subnet})
+
+
+AUTOSCALER: Final[ManagedClusterPropertiesAutoScalerProfileArgsDict] = {
+    "skip_nodes_with_local_storage": "true",
+    "skip_nodes_with_system_pods": "true",
+    "scale_down_utilization_threshold": "0.5",
+}
+"""Settings of AKS's autoscaler, which keeps nodes with pods that have local storage, such as an emptyDir. The threshold
+is of CPUs and memory: the one of GPUs is upstream's 0.5, and no setting (read 2026-11-24):
+https://learn.microsoft.com/azure/aks/cluster-autoscaler#use-the-cluster-autoscaler-profile."""
+
+
+def upgrade_channels(creation: AksCreation, *, gpus: bool) -> ManagedClusterAutoUpgradeProfileArgsDict:
+    """How AKS upgrades Kubernetes and nodes by itself: not at all, or by patches.
+
+    The channels are of the whole cluster, and both drain nodes; SecurityPatch patches nodes live if it can. A change
+    between SecurityPatch and None replaces no node, but a change to Unmanaged does (read 2026-11-24):
+    https://learn.microsoft.com/azure/aks/auto-upgrade-node-os-image.
+
+    Args:
+        creation: settings of the cluster.
+        gpus: whether it has GPU pools.
+    """
+    if gpus and creation.gpu_upgrades == "on-demand":
+        return {"upgrade_channel": "none", "node_os_upgrade_channel": "None"}
+    return {"upgrade_channel": "patch", "node_os_upgrade_channel": "SecurityPatch"}
+
+
+UPGRADES: Final = ("aksManagedAutoUpgradeSchedule", "aksManagedNodeOSUpgradeSchedule")
+"""Names of the configurations for Kubernetes versions and for patches of the nodes' operating system."""
+RELEASES: Final = "default"
+"""Name of the configuration for AKS's weekly releases, which has no daily schedule."""
+
+
+def windows(maintenance: AksMaintenance) -> Mapping[str, MaintenanceWindowArgsDict]:
+    """Maintenance windows by the name of their configuration: https://learn.microsoft.com/azure/aks/planned-maintenance."""
+    schedule: ScheduleArgsDict = {"daily": {"interval_days": 1}}
+    if maintenance.day:
+        schedule = {"weekly": {"day_of_week": WeekDay(maintenance.day.capitalize()), "interval_weeks": 1}}
+    window: MaintenanceWindowArgsDict = {
+        "schedule": schedule,
+        "start_time": maintenance.start,
+        "duration_hours": maintenance.hours,
+        "utc_offset": "+00:00",
+    }
+    if maintenance.exclusions:
+        window["not_allowed_dates"] = [
+            {"start": exclusion.start.isoformat(), "end": exclusion.end.isoformat()}
+            for exclusion in maintenance.exclusions.values()
+        ]
+    return dict.fromkeys((*UPGRADES, RELEASES) if maintenance.day else UPGRADES, window)
+
 
 AUDIT_LOGS: Final = ("kube-audit-admin", "guard")
 """Log categories for changes and Entra logins. `kube-audit` also contains reads, at many times the cost:

@@ -1,11 +1,277 @@
 """GKE: a Standard cluster, created or existing, and its node pools."""
 
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
 import pulumi
+from pulumi_gcp import artifactregistry, compute, container, projects, serviceaccount
+from pulumi_kubernetes.rbac.v1 import ClusterRoleBinding
 
-from gpu_tenancy.model.plan.cluster import ClusterPlan
-from gpu_tenancy.model.spec.clouds.gcp import GcpCluster
+from gpu_tenancy.model.plan.cluster import ClusterPlan, NodePool, SystemNodes
+from gpu_tenancy.model.spec.clouds.gcp import VIEWER, GcpCluster, GkeCreation, iam_member
+from gpu_tenancy.model.spec.people import Person
 
-from .cluster import GkeCluster
+from .. import Api
+from . import pools
+from .access import CiIdentity, SecretRights, authority, data_access, dns_name, kubeconfig
+from .creation import ClusterNetwork, Network, NewCluster, SecretsKey, create_cluster
+from .daemons import DriverInstaller, GpuFabric
+
+SYSTEM_POOL: Final = "gpu-tenancy-system"
+"""How the name of the system node pool begins."""
+READER: Final = "roles/artifactregistry.reader"
+NODE_ROLES: Final = ("roles/container.defaultNodeServiceAccount", READER)
+"""Roles of nodes, for logs, metrics and images of the project:
+https://cloud.google.com/kubernetes-engine/docs/how-to/service-accounts."""
+
+_REGIONS_ZONES: Final = 3
+"""Default number of zones of a regional cluster:
+https://cloud.google.com/kubernetes-engine/docs/concepts/regional-clusters."""
+_OF_OTHERS: Final = (
+    # The autoscaler owns the number of nodes.
+    "initialNodeCount",
+    "nodeCount",
+    # GKE sets them for machines with local SSDs, and a change would replace the pool.
+    "nodeConfig.ephemeralStorageLocalSsdConfig",
+    "nodeConfig.localNvmeSsdBlockConfig",
+)
+
+
+class GkeCluster(pulumi.ComponentResource):
+    """A GKE Standard cluster, created or looked up by name, and its node pools.
+
+    Not managed here: an existing network, with its ranges, NAT and firewall; the APIs of the project (container,
+    compute, iam, cloudkms if the key is created, file and lustre if claims need them); the Workload Identity of an
+    existing cluster, which the pools require, and its multi-networking, which GPUDirect requires. For NVLink between
+    machines (GB200), only the placement is managed, not NVIDIA's DRA driver, through which pods use it.
+
+    The autoscaler is GKE's cluster autoscaler, which scales from zero without further settings. The kubeconfig contains
+    no credentials.
+
+    Attributes:
+        kubernetes: provider of its Kubernetes API.
+        system: its system pool, the driver installer if a pool has the driver mode `operator`, and what GPUDirect needs
+            if a pool has `fabric`.
+
+    Example:
+        >>> GkeCluster("cluster", plan(stack).cluster, stack.cluster)
+    """
+
+    def __init__(
+        self, name: str, plan: ClusterPlan, cluster: GcpCluster, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("gpu-tenancy:clouds:GkeCluster", name, {}, opts)
+        self._plan, self._section = plan, cluster
+        self._child = pulumi.ResourceOptions(parent=self)
+        self._rights: list[pulumi.Resource] = []
+        self._account = cluster.node_service_account or self._node_account(f"{name}-node")
+        self.cluster = self._cluster(f"{name}-gke", cluster)
+        self.api = self._api(f"{name}-kubernetes")
+        self.kubernetes = self.api.provider()
+        for pool in plan.pools:
+            self._pool(f"{name}-{pool.name}", pool)
+        self.system: Sequence[pulumi.Resource] = [
+            *([self._system_pool(f"{name}-{SYSTEM_POOL}", plan.system)] if plan.system else []),
+            *self._drivers(f"{name}-drivers"),
+            *self._fabric(f"{name}-fabric"),
+        ]
+        if cluster.create:
+            self._admit(f"{name}-admins", cluster.create)
+        for who in plan.people:
+            self._login(f"{name}-login-{iam_member(who)}", who)
+        for account in plan.service_accounts:
+            CiIdentity(f"{name}-robot-{account.team}.{account.name}", cluster, account, self._child)
+        # Its workload identity pool exists with the cluster.
+        after_cluster = pulumi.ResourceOptions(parent=self, depends_on=[self.cluster])
+        data_access(f"{name}-data", plan, cluster, self.cluster, after_cluster)
+        for registry in plan.registries:
+            self._reads(f"{name}-reads", registry)
+        for reader in plan.readers:
+            SecretRights(f"{name}-secrets-{reader.team}", cluster, reader, after_cluster)
+        self.register_outputs({"cluster": cluster.name})
+
+    def _node_account(self, name: str) -> pulumi.Output[str]:
+        """The service account of the nodes, with the minimum roles; pods have their own through Workload Identity."""
+        account = serviceaccount.Account(
+            f"{name}-account",
+            # At most 30 characters.
+            account_id=f"{self._section.name[:24]}-nodes",
+            display_name=f"Nodes of GKE cluster {self._section.name}",
+            project=self._section.project,
+            opts=self._child,
+        )
+        self._rights = [
+            projects.IAMMember(
+                f"{name}-{role.rpartition('.')[2]}",
+                project=self._section.project,
+                role=role,
+                member=account.member,
+                opts=self._child,
+            )
+            for role in NODE_ROLES
+        ]
+        return account.email
+
+    def _reads(self, name: str, registry: str) -> None:
+        """The right of the nodes to pull from a repository of another project, also as a pull-through cache.
+
+        https://cloud.google.com/artifact-registry/docs/integrate-gke
+        """
+        _, project, _, location, _, repository = registry.split("/")
+        artifactregistry.RepositoryIamMember(
+            f"{name}-{project}-{location}-{repository}",
+            project=project,
+            location=location,
+            repository=repository,
+            role=READER,
+            member=pulumi.Output.concat("serviceAccount:", self._account),
+            opts=self._child,
+        )
+
+    def _cluster(self, name: str, cluster: GcpCluster) -> container.Cluster:
+        if cluster.create is None:
+            place = f"projects/{cluster.project}/locations/{cluster.location}/clusters/{cluster.name}"
+            return container.Cluster.get(name, place, opts=self._child)
+        secrets = (
+            None if cluster.create.secrets_key else SecretsKey(f"{name}-secrets", self._plan, cluster, self._child)
+        )
+        key = secrets.key if secrets else cluster.create.secrets_key or ""
+        return create_cluster(
+            name,
+            self._plan,
+            NewCluster(cluster, cluster.create, self._account, key, self._network(f"{name}-network", cluster.create)),
+            pulumi.ResourceOptions(
+                parent=self,
+                protect=self._plan.protect,
+                depends_on=[*self._rights, *([secrets.right] if secrets else [])],
+                # They belong to the default pool, which is removed.
+                ignore_changes=["nodeConfig", "initialNodeCount"],
+            ),
+        )
+
+    def _network(self, name: str, creation: GkeCreation) -> ClusterNetwork:
+        if self._section.makes_network:
+            return Network(name, self._plan, self._section, creation, self._child).names
+        return ClusterNetwork(creation.network, creation.subnetwork, creation.pod_range, creation.service_range)
+
+    def _api(self, name: str) -> Api:
+        section, by_name = self._section, self._section.endpoint == "dns"
+        access = pulumi.Output.all(
+            name=section.name,
+            endpoint=self.cluster.control_plane_endpoints_config.apply(dns_name) if by_name else self.cluster.endpoint,
+            authority=None if by_name else self.cluster.master_auth.apply(authority),
+        )
+        identifier = f"{section.project}/{section.location}/{section.name}"
+        return Api(name, identifier, access.apply(kubeconfig), opts=self._child)
+
+    def _pool(self, name: str, pool: NodePool) -> container.NodePool:
+        zones = len(self._section.node_zones(pool.zones)) or _REGIONS_ZONES
+        return container.NodePool(
+            name,
+            name=pool.name,
+            cluster=self._section.name,
+            location=self._section.location,
+            project=self._section.project,
+            node_locations=list(pool.zones) or None,
+            initial_node_count=pools.first_nodes(pool.supply.min_nodes, pool.supply.max_nodes, zones),
+            autoscaling=pools.autoscaling(pool),
+            management=pools.management(pool),
+            upgrade_settings=pools.upgrades(pool),
+            maintenance_policies=pools.maintenance(pool, self._section),
+            placement_policy=pools.placement(pool, self._domain_policy(f"{name}-domain", pool)),
+            # pyrefly: ignore[bad-argument-type]
+            queued_provisioning={"enabled": True} if pool.capacity.kind == "queued" else None,
+            network_config=pools.network(pool, self._section),
+            node_config=pools.node_config(pool, self._account, self._plan.tags, self._section),
+            opts=self._pool_options(),
+        )
+
+    def _system_pool(self, name: str, system: SystemNodes) -> container.NodePool:
+        """The system pool: of what the stack can change, only another service account replaces it.
+
+        With that its name changes, so Pulumi creates it before it deletes the old pool, and Kueue keeps running. GKE
+        changes the machine type in place, by a new node at a time.
+        """
+        account = self._section.node_service_account
+        suffix = f"-{hashlib.sha256(account.encode()).hexdigest()[:8]}" if account else ""
+        return container.NodePool(
+            name,
+            name=f"{SYSTEM_POOL}{suffix}",
+            cluster=self._section.name,
+            location=self._section.location,
+            project=self._section.project,
+            initial_node_count=pools.first_nodes(
+                system.minimum, system.maximum, len(self._section.node_zones(())) or _REGIONS_ZONES
+            ),
+            autoscaling={
+                "total_min_node_count": system.minimum,
+                "total_max_node_count": system.maximum,
+                "location_policy": "BALANCED",
+            },
+            management={"auto_upgrade": True, "auto_repair": True},
+            upgrade_settings={"strategy": "SURGE", "max_surge": 1, "max_unavailable": 0},
+            network_config={"enable_private_nodes": True},
+            node_config=pools.system_config(system, self._account, self._plan.tags, self._section),
+            opts=self._pool_options(replaced_by_name=True),
+        )
+
+    def _domain_policy(self, name: str, pool: NodePool) -> pulumi.Output[str] | None:
+        """Name of a policy that places a pool's machines in one NVLink domain; None if the pool needs none of its own.
+
+        https://docs.cloud.google.com/compute/docs/instance-groups/create-workload-policies
+        """
+        if pool.machine.topology is None or pool.placement_policy:
+            return None
+        policy = compute.ResourcePolicy(
+            name,
+            # Names are unique in the region.
+            name=f"{self._section.name[:30]}-{pool.name[:32]}",
+            region=self._section.region,
+            project=self._section.project,
+            workload_policy={"type": "HIGH_THROUGHPUT", "accelerator_topology": pool.machine.topology},
+            opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
+        )
+        return policy.name
+
+    def _pool_options(self, *, replaced_by_name: bool = False) -> pulumi.ResourceOptions:
+        return pulumi.ResourceOptions(
+            parent=self,
+            depends_on=[self.cluster, *self._rights],
+            protect=self._plan.protect,
+            ignore_changes=list(_OF_OTHERS),
+            # Two pools cannot have the same name. Otherwise the provider deletes a pool first only if the name stays.
+            delete_before_replace=None if replaced_by_name else True,
+        )
+
+    def _drivers(self, name: str) -> list[pulumi.Resource]:
+        if not any(pool.driver == pools.OPERATOR for pool in self._plan.pools):
+            return []
+        return [DriverInstaller(name, pulumi.ResourceOptions(parent=self, providers=[self.kubernetes]))]
+
+    def _fabric(self, name: str) -> list[pulumi.Resource]:
+        if not any(pool.fabric for pool in self._plan.pools):
+            return []
+        within = pulumi.ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=[self.cluster])
+        return [GpuFabric(name, self._plan.pools, self._section, within)]
+
+    def _admit(self, name: str, creation: GkeCreation) -> None:
+        """Google Groups as administrators: https://cloud.google.com/kubernetes-engine/docs/how-to/google-groups-rbac."""
+        if not creation.admins:
+            return
+        group = "rbac.authorization.k8s.io"
+        ClusterRoleBinding(
+            name,
+            metadata={"name": "gpu-tenancy-admins"},
+            role_ref={"api_group": group, "kind": "ClusterRole", "name": "cluster-admin"},
+            subjects=[{"api_group": group, "kind": "Group", "name": admin} for admin in creation.admins],
+            opts=pulumi.ResourceOptions(parent=self, provider=self.kubernetes),
+        )
+
+    def _login(self, name: str, who: Person) -> projects.IAMMember:
+        """Lets somebody find the clusters of the project; what they may do there is decided by Kubernetes RBAC."""
+        project, member = self._section.project, iam_member(who)
+        return projects.IAMMember(name, project=project, role=VIEWER, member=member, opts=self._child)
 
 
 def open_cluster(name: str, plan: ClusterPlan, opts: pulumi.ResourceOptions | None = None) -> GkeCluster:

@@ -1,17 +1,21 @@
-"""Who reaches what on GKE: kubeconfigs without credentials, identities of CI jobs, rights on secrets."""
+"""Who reaches what on GKE: kubeconfigs without credentials, identities of CI jobs, rights on secrets and buckets."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import pulumi
-from pulumi_gcp import projects, secretmanager, serviceaccount
+from pulumi_gcp import container, organizations, projects, secretmanager, serviceaccount, storage
 from pulumi_gcp.container import outputs
 
 from gpu_tenancy.model.kubeconfig import Server, gke_helper, of_helper
+from gpu_tenancy.model.plan.cluster import ClusterPlan
+from gpu_tenancy.model.plan.identities import DataGrant, MadeBucket, TeamIdentity
 from gpu_tenancy.model.plan.secrets import READER, SecretReader
 from gpu_tenancy.model.plan.service_accounts import ServiceAccountPlan
-from gpu_tenancy.model.spec.clouds.gcp import VIEWER, GcpCluster
+from gpu_tenancy.model.spec.clouds.gcp import OBJECT_ROLES, VIEWER, GcpCluster
+
+from .. import once_there
 
 
 def authority(auth: outputs.ClusterMasterAuth) -> str:
@@ -98,3 +102,118 @@ class SecretRights(pulumi.ComponentResource):
                     opts=pulumi.ResourceOptions(parent=self),
                 )
         self.register_outputs({})
+
+
+_DAYS_OF_OLD: Final = 90
+"""Days for which a created bucket keeps old versions of objects."""
+
+
+class TeamRights(pulumi.ComponentResource):
+    """The rights of a team's ServiceAccounts on the folders of its datasets, by Workload Identity Federation for GKE.
+
+    The ServiceAccounts are principals themselves: no service account of Google is created. A folder is a managed
+    folder, because a condition on a role of the bucket cannot restrict the names that can be listed. Members are added
+    to policies; what others granted stays.
+
+    https://cloud.google.com/kubernetes-engine/docs/how-to/workload-identity,
+    https://cloud.google.com/storage/docs/managed-folders
+    """
+
+    def __init__(
+        self,
+        name: str,
+        section: GcpCluster,
+        team: TeamIdentity,
+        number: pulumi.Output[str],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("gpu-tenancy:clouds:TeamRights", name, {}, opts)
+        self._within = pulumi.ResourceOptions(parent=self)
+        for account in team.accounts:
+            member = pulumi.Output.format(section.principal("{0}", team.team, account), number)
+            for grant in team.datasets:
+                self._grant(f"{name}-{account}-{grant.dataset}", grant, member)
+        self.register_outputs({})
+
+    def _grant(self, name: str, grant: DataGrant, member: pulumi.Output[str]) -> pulumi.Resource:
+        role, place = OBJECT_ROLES[grant.writes], grant.folder
+        if not place.prefix:
+            return storage.BucketIAMMember(name, bucket=place.bucket, role=role, member=member, opts=self._within)
+        return storage.ManagedFolderIamMember(
+            name,
+            bucket=place.bucket,
+            managed_folder=f"{place.prefix}/",
+            role=role,
+            member=member,
+            opts=self._within,
+        )
+
+
+class DatasetBucket(pulumi.ComponentResource):
+    """A bucket for datasets in the cluster's region, with a managed folder for each dataset that is a folder.
+
+    It has no public access and no access lists, and keeps old versions of objects for 90 days; Google encrypts it. It
+    stays when the stack is destroyed, because its data does not belong to the stack; in production, Pulumi also refuses
+    to delete it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        plan: ClusterPlan,
+        section: GcpCluster,
+        made: MadeBucket,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("gpu-tenancy:clouds:DatasetBucket", name, {}, opts)
+        kept = pulumi.ResourceOptions(parent=self, retain_on_delete=True, protect=plan.protect)
+        bucket = storage.Bucket(
+            f"{name}-bucket",
+            name=made.bucket.bucket,
+            project=section.project,
+            location=section.region,
+            public_access_prevention="enforced",
+            uniform_bucket_level_access=True,
+            versioning={"enabled": True},
+            lifecycle_rules=[
+                {
+                    "action": {"type": "Delete"},
+                    "condition": {"days_since_noncurrent_time": _DAYS_OF_OLD, "with_state": "ARCHIVED"},
+                }
+            ],
+            labels=dict(plan.tags),
+            opts=kept,
+        )
+        self.resources: list[pulumi.Resource] = [
+            storage.ManagedFolder(
+                f"{name}-{folder.prefix.replace('/', '.')}", bucket=bucket.name, name=f"{folder.prefix}/", opts=kept
+            )
+            for folder in made.folders
+        ] or [bucket]
+        self.register_outputs({"bucket": bucket.name})
+
+
+def data_access(
+    name: str, plan: ClusterPlan, section: GcpCluster, cluster: container.Cluster, opts: pulumi.ResourceOptions
+) -> None:
+    """The rights of all teams, after the buckets that the stack creates.
+
+    The number of the project, which is part of the names of its principals, is asked once the cluster exists.
+    """
+    made = [resource for bucket in _buckets(f"{name}-bucket", plan, section, opts) for resource in bucket.resources]
+    if not plan.identities:
+        return
+    project = organizations.get_project_output(
+        project_id=once_there(section.project, cluster.endpoint),
+        opts=pulumi.InvokeOutputOptions(parent=opts.parent),
+    )
+    after = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=made))
+    for team in plan.identities:
+        TeamRights(f"{name}-team-{team.team}", section, team, project.number, after)
+
+
+def _buckets(
+    name: str, plan: ClusterPlan, section: GcpCluster, opts: pulumi.ResourceOptions
+) -> Iterator[DatasetBucket]:
+    for made in plan.buckets:
+        yield DatasetBucket(f"{name}-{made.bucket.bucket}", plan, section, made, opts)

@@ -21,9 +21,8 @@ from pulumi_aws.eks.outputs import (
     NodeGroupResourceAutoscalingGroup,
 )
 
-from components.clouds.aws.access import certificate, kubeconfig
-from components.clouds.aws.cluster import own_security_group
-from components.clouds.aws.identity import name_of
+from components.clouds.aws import own_security_group
+from components.clouds.aws.identity import certificate, kubeconfig, name_of
 from components.clouds.aws.pools import auto_scaling_group_name
 from gpu_tenancy.engine.recording import Registration
 from gpu_tenancy.engine.wire import UNKNOWN

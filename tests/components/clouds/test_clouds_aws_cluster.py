@@ -261,7 +261,7 @@ def test_pools_are_updated_after_the_add_ons_and_these_after_the_control_plane()
 
 ADDONS_ALONE: Final = """
 from components.clouds.aws.addons import BEFORE_NODES, Addons
-from components.clouds.aws.context import ClusterContext
+from components.clouds.aws.nodes import ClusterContext
 
 section = made.cluster.section
 context = ClusterContext(section, section.subnets, pulumi.Output.from_input("sg-1"), {}, protect=False)
