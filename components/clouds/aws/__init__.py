@@ -5,6 +5,7 @@ from typing import Final
 
 import pulumi
 import pulumi_aws as aws
+from pulumi import ResourceOptions
 from pulumi_aws.eks.outputs import ClusterVpcConfig
 from pulumi_kubernetes.storage.v1 import StorageClass
 
@@ -12,15 +13,16 @@ from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.aws import LUSTRE_SUBNET, AwsCluster
 from gpu_tenancy.model.spec.data import CACHES
 
+from ...objects import Component
 from .. import Api
-from .addons import BEFORE_NODES, CNI, EFS, ON_NODES, S3, SNAPSHOTS, Addons, fsx, release
+from .addons import BEFORE_NODES, CNI, ON_NODES, Addons, drivers, release
 from .control_plane import ControlPlane, Network
 from .data import LUSTRE_KIND, SHARED_KIND, LustreNetwork, SharedFiles, data_access
 from .identity import Grant, Role, SecretReaders, certificate, ci_entries, kubeconfig, name_of, people_entries
-from .karpenter import ClusterAutoscaler, Karpenter, NodeRole
+from .karpenter import Karpenter, NodeRole
 from .nodes import ClusterContext, efa_plugin, pool_group, system_group
 from .policies import managed_policy, node_trust, partition
-from .pools import NodeGroup
+from .pools import ClusterAutoscaler, NodeGroup
 
 NODE_POLICIES: Final = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly")
 """Managed policies that nodes need: https://docs.aws.amazon.com/eks/latest/userguide/create-node-role.html."""
@@ -30,7 +32,19 @@ STORAGE_CLASS: Final = "gp3-encrypted"
 """Name of the default StorageClass."""
 
 
-class EksCluster(pulumi.ComponentResource):
+def open_cluster(name: str, plan: ClusterPlan, opts: ResourceOptions | None = None) -> "EksCluster":
+    """The EKS cluster of a stack, created or existing, with its nodes.
+
+    Its provider is of the stack's region, with the credentials of the environment.
+    """
+    if not isinstance(plan.section, AwsCluster):
+        msg = f"{plan.section.cloud} is another cloud"
+        raise TypeError(msg)
+    provider = aws.Provider(f"{name}-aws", region=plan.section.region, opts=opts)
+    return EksCluster(name, plan, plan.section, ResourceOptions.merge(opts, ResourceOptions(providers=[provider])))
+
+
+class EksCluster(Component):
     """An EKS cluster, created or looked up by name, with its node pools and their autoscaler.
 
     Its network is created if the stack names no subnets. An existing cluster only gets nodes, access entries
@@ -40,47 +54,36 @@ class EksCluster(pulumi.ComponentResource):
     role.
     """
 
-    def __init__(
-        self, name: str, plan: ClusterPlan, section: AwsCluster, opts: pulumi.ResourceOptions | None = None
-    ) -> None:
-        super().__init__("gpu-tenancy:clouds:EksCluster", name, {}, opts)
+    def __init__(self, name: str, plan: ClusterPlan, section: AwsCluster, opts: ResourceOptions | None = None) -> None:
+        super().__init__("gpu-tenancy:clouds:EksCluster", name, opts)
         self._plan, self._section = plan, section
-        within = pulumi.ResourceOptions(parent=self)
-        subnets = self._subnets(f"{name}-network")
-        plane = self._control_plane(f"{name}-control-plane", [subnets[zone] for zone in section.zonal])
-        cluster = plane.cluster if plane else aws.eks.Cluster.get(f"{name}-cluster", section.name, within)
+        subnets: Mapping[str, pulumi.Input[str]] = section.subnets
+        plane: ControlPlane | None = None
+        if section.create and section.makes_network:
+            subnets = Network(f"{name}-network", plan, section, section.create, self.own).subnets
+        if section.create:
+            plane = ControlPlane(f"{name}-control-plane", plan, section, subnets, self.own)
+        cluster = plane.cluster if plane else aws.eks.Cluster.get(f"{name}-cluster", section.name, self.own)
         # Together with the endpoint, which is known only after the cluster is created.
-        own = pulumi.Output.all(cluster.endpoint, cluster.vpc_config)
-        self._context = ClusterContext(section, subnets, own.apply(own_security_group), plan.tags, plan.protect)
+        late_network = pulumi.Output.all(cluster.endpoint, cluster.vpc_config)
+        security_group = late_network.apply(own_security_group)
+        self._context = ClusterContext(section, subnets, security_group, plan.tags, plan.protect)
         access = pulumi.Output.all(
             cluster.endpoint, cluster.certificate_authority.apply(certificate), section.name, section.region
         )
-        identifier = f"{section.region}/{section.name}"
-        readers = SecretReaders(f"{name}-secrets", plan, section, cluster, within).arns if plan.readers else {}
-        files, targets = self._files(name, own.apply(own_network))
-        late = {**readers, **files}
-        self.api = Api(f"{name}-kubernetes", identifier, access.apply(kubeconfig), opts=within, users=late)
+        readers = SecretReaders(f"{name}-secrets", plan, section, cluster, self.own).arns if plan.readers else {}
+        files, targets = self._files(name, late_network.apply(own_network))
+        identifier, late = f"{section.region}/{section.name}", {**readers, **files}
+        self.api = Api(f"{name}-kubernetes", identifier, access.apply(kubeconfig), opts=self.own, users=late)
         self.kubernetes = self.api.provider()
-        after_cluster = pulumi.ResourceOptions(parent=self, depends_on=[cluster])
+        after_cluster = self.after(cluster)
         people_entries(f"{name}-people", plan, section, after_cluster)
         ci_entries(f"{name}-robot", plan, section, after_cluster)
-        data_access(f"{name}-data", self._context, plan.identities, plan.buckets, after_cluster)
+        data_access(f"{name}-data", self._context, plan, after_cluster)
         system = self._created(name, plane) if plane else []
         self._pools(name, system)
         self.system: Sequence[pulumi.Resource] = [*system, *targets]
         self.register_outputs({"name": section.name})
-
-    def _subnets(self, name: str) -> Mapping[str, pulumi.Input[str]]:
-        """Ids of the cluster's subnets by zone, existing or created."""
-        if self._section.create is None or not self._section.makes_network:
-            return self._section.subnets
-        within = pulumi.ResourceOptions(parent=self)
-        return Network(name, self._plan, self._section, self._section.create, within).subnets
-
-    def _control_plane(self, name: str, subnets: Sequence[pulumi.Input[str]]) -> ControlPlane | None:
-        if self._section.create is None:
-            return None
-        return ControlPlane(name, self._plan, self._section, subnets, pulumi.ResourceOptions(parent=self))
 
     def _created(self, name: str, plane: ControlPlane) -> list[pulumi.Resource]:
         """What a created cluster needs before its pools: access, add-ons, system nodes, and a default StorageClass.
@@ -88,19 +91,16 @@ class EksCluster(pulumi.ComponentResource):
         An upgrade goes in this order too: the control plane, add-ons, nodes. Only the system nodes are updated before
         the add-ons that run on them, because these cannot be installed without nodes.
         """
-        opts = pulumi.ResourceOptions(parent=self, depends_on=[plane.cluster])
-        addons = Addons(f"{name}-first-addons", self._context, BEFORE_NODES, plane.version, opts).resources
+        after_plane = self.after(plane.cluster)
+        addons = Addons(f"{name}-first-addons", self._context, BEFORE_NODES, plane.version, after_plane).resources
         system = [*plane.access, *self._system_nodes(name, plane, addons)]
-        inside = pulumi.ResourceOptions(parent=self, provider=self.kubernetes, depends_on=system)
-        efa = efa_plugin(self._plan.pools)
-        if efa:
+        inside = ResourceOptions(parent=self, provider=self.kubernetes, depends_on=system)
+        if efa := efa_plugin(self._plan.pools):
             release(f"{name}-efa", "aws-efa-k8s-device-plugin", efa, inside)
+        is_default = {"storageclass.kubernetes.io/is-default-class": "true"}
         storage = StorageClass(
             f"{name}-storage",
-            metadata={
-                "name": STORAGE_CLASS,
-                "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
-            },
+            metadata={"name": STORAGE_CLASS, "annotations": is_default},
             provisioner="ebs.csi.aws.com",
             # https://github.com/kubernetes-sigs/aws-ebs-csi-driver/blob/master/docs/parameters.md
             parameters={"type": "gp3", "encrypted": "true"},
@@ -112,37 +112,31 @@ class EksCluster(pulumi.ComponentResource):
         return [*addons, *system, storage]
 
     def _system_nodes(self, name: str, plane: ControlPlane, addons: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
-        """System nodes of a created cluster, and the add-ons that run on them."""
-        section, system = self._section, self._plan.system
-        if system is None:
+        """System nodes of a created cluster, and the add-ons that run on them.
+
+        Of the CSI drivers of data and the controller of snapshots, only those that teams need. Pods of a driver mount
+        S3, and nodes mount shared file systems, so the pods of teams need no network access to them.
+        """
+        plan, context = self._plan, self._context
+        if plan.system is None:
             return []
         role = self._node_role(f"{name}-system-role", "system", NODE_POLICIES)
-        after_addons = pulumi.ResourceOptions(parent=self, depends_on=[plane.cluster, *addons, role])
-        nodes = NodeGroup(f"{name}-system", system_group(section, system), self._context, role.arn, after_addons)
-        after_nodes = pulumi.ResourceOptions(parent=self, depends_on=[nodes.group])
-        on_nodes = Addons(f"{name}-addons", self._context, ON_NODES, plane.version, after_nodes).resources
-        return [nodes.group, *on_nodes, *self._drivers(name, plane, nodes.group)]
-
-    def _drivers(self, name: str, plane: ControlPlane, nodes: pulumi.Resource) -> list[pulumi.Resource]:
-        """The CSI drivers of the data of teams and the controller of its snapshots, only those that it needs.
-
-        Pods of a driver mount S3, and nodes mount shared file systems, so the pods of teams need no network access to
-        them.
-        """
-        with_buckets = any(identity.team != CACHES for identity in self._plan.identities)
-        drivers = (
-            ("s3", S3, with_buckets),
-            ("efs", EFS, self._plan.stores(SHARED_KIND)),
-            ("fsx", fsx(self._section.name), self._plan.stores(LUSTRE_KIND)),
-            ("snapshots", SNAPSHOTS, self._plan.snapshots),
-        )
-        after_nodes = pulumi.ResourceOptions(parent=self, depends_on=[nodes])
-        return [
-            driver
-            for key, addons, needed in drivers
-            if needed
-            for driver in Addons(f"{name}-{key}", self._context, addons, plane.version, after_nodes).resources
+        group = system_group(self._section, plan.system)
+        nodes = NodeGroup(f"{name}-system", group, context, role.arn, self.after(plane.cluster, *addons, role)).group
+        after_nodes = self.after(nodes)
+        needed = {
+            "s3": any(identity.team != CACHES for identity in plan.identities),
+            "efs": plan.stores(SHARED_KIND),
+            "fsx": plan.stores(LUSTRE_KIND),
+            "snapshots": plan.snapshots,
+        }
+        chosen = {key: driver for key, driver in drivers(self._section.name).items() if needed[key]}
+        on_nodes = [
+            addon
+            for key, driver in {"addons": ON_NODES, **chosen}.items()
+            for addon in Addons(f"{name}-{key}", context, driver, plane.version, after_nodes).resources
         ]
+        return [nodes, *on_nodes]
 
     def _files(
         self, name: str, network: pulumi.Output[str]
@@ -150,32 +144,30 @@ class EksCluster(pulumi.ComponentResource):
         """IDs of what shared storage of teams needs, by their placeholders, and the addresses of file systems."""
         late: dict[str, pulumi.Output[str]] = {}
         targets: Sequence[pulumi.Resource] = ()
-        within = pulumi.ResourceOptions(parent=self)
         if self._plan.stores(SHARED_KIND):
-            files = SharedFiles(f"{name}-shared-files", self._context, network, within)
+            files = SharedFiles(f"{name}-shared-files", self._context, network, self.own)
             late, targets = {**files.late}, files.targets
         if self._plan.stores(LUSTRE_KIND):
-            late |= LustreNetwork(f"{name}-lustre", self._context, network, within).late
+            late |= LustreNetwork(f"{name}-lustre", self._context, network, self.own).late
             if self._section.makes_network:
                 late[LUSTRE_SUBNET] = pulumi.Output.from_input(self._context.subnets_in(())[0])
         return late, targets
 
     def _pools(self, name: str, system: Sequence[pulumi.Resource]) -> None:
         """The stack's node pools and their autoscaler."""
-        section = self._section
+        section, pools = self._section, self._plan.pools
         role_arn, before = self._pools_role(name, system)
-        in_cluster = pulumi.ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=before)
+        in_cluster = ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=before)
         if section.autoscaler == "karpenter":
             role = name_of(section.node_role) if section.node_role else f"{section.name}-node"
             passed = section.node_role or f"arn:{partition(section.region)}:iam::*:role/{role}"
-            nodes = NodeRole(role, passed)
-            Karpenter(f"{name}-karpenter", self._plan.pools, self._context, nodes, in_cluster)
+            Karpenter(f"{name}-karpenter", pools, self._context, NodeRole(role, passed), in_cluster)
             return
-        within = pulumi.ResourceOptions(parent=self, depends_on=before)
-        for pool in self._plan.pools:
-            NodeGroup(f"{name}-pool-{pool.name}", pool_group(section, pool), self._context, role_arn, within)
+        for pool in pools:
+            group = pool_group(section, pool)
+            NodeGroup(f"{name}-pool-{pool.name}", group, self._context, role_arn, self.after(*before))
         if section.autoscaler == "cluster-autoscaler":
-            queued = any(pool.supply.provisioning for pool in self._plan.pools)
+            queued = any(pool.supply.provisioning for pool in pools)
             ClusterAutoscaler(f"{name}-autoscaler", self._context, queued=queued, opts=in_cluster)
 
     def _pools_role(
@@ -202,7 +194,7 @@ class EksCluster(pulumi.ComponentResource):
                 principal_arn=arn,
                 type="EC2_LINUX",
                 tags=self._plan.tags,
-                opts=pulumi.ResourceOptions(parent=self, depends_on=before),
+                opts=self.after(*before),
             )
             before = [*before, entry]
         return arn, before
@@ -210,10 +202,8 @@ class EksCluster(pulumi.ComponentResource):
     def _node_role(self, name: str, purpose: str, policies: Sequence[str]) -> Role:
         region = self._section.region
         shells = (SESSION_MANAGER,) if self._section.session_manager else ()
-        attached = [managed_policy(region, policy) for policy in (*policies, *shells)]
-        grant = Grant(node_trust(region), managed=attached)
-        within = pulumi.ResourceOptions(parent=self)
-        return Role(name, f"{self._section.name}-{purpose}", grant, self._plan.tags, within)
+        grant = Grant(node_trust(region), managed=[managed_policy(region, policy) for policy in (*policies, *shells)])
+        return Role(name, f"{self._section.name}-{purpose}", grant, self._plan.tags, self.own)
 
 
 def own_security_group(parts: Sequence[str | ClusterVpcConfig]) -> str:
@@ -224,16 +214,3 @@ def own_security_group(parts: Sequence[str | ClusterVpcConfig]) -> str:
 def own_network(parts: Sequence[str | ClusterVpcConfig]) -> str:
     """Id of the VPC of a cluster."""
     return next((part.vpc_id or "" for part in parts if isinstance(part, ClusterVpcConfig)), "")
-
-
-def open_cluster(name: str, plan: ClusterPlan, opts: pulumi.ResourceOptions | None = None) -> EksCluster:
-    """The EKS cluster of a stack, created or existing, with its nodes.
-
-    Its provider is of the stack's region, with the credentials of the environment.
-    """
-    if not isinstance(plan.section, AwsCluster):
-        msg = f"{plan.section.cloud} is another cloud"
-        raise TypeError(msg)
-    provider = aws.Provider(f"{name}-aws", region=plan.section.region, opts=opts)
-    own = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(providers=[provider]))
-    return EksCluster(name, plan, plan.section, own)

@@ -4,19 +4,17 @@ from collections.abc import Mapping
 from typing import Final
 
 import pulumi
+from pulumi import ResourceOptions
 from pulumi_azure_native import network
-from pulumi_azure_native.authorization import PrincipalType, RoleAssignment
+from pulumi_azure_native.authorization import PrincipalType
 from pulumi_azure_native.containerservice import (
-    ContainerServiceNetworkProfileArgsDict,
     MaintenanceConfiguration,
     MaintenanceWindowArgsDict,
     ManagedCluster,
-    ManagedClusterAADProfileArgsDict,
     ManagedClusterAgentPoolProfileArgsDict,
     ManagedClusterAPIServerAccessProfileArgsDict,
     ManagedClusterAutoUpgradeProfileArgsDict,
     ManagedClusterPropertiesAutoScalerProfileArgsDict,
-    ManagedClusterSecurityProfileArgsDict,
     ResourceIdentityType,
     ScheduleArgsDict,
     WeekDay,
@@ -25,14 +23,14 @@ from pulumi_azure_native.monitor import DiagnosticSetting
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan, SystemNodes
 from gpu_tenancy.model.spec.clouds.azure import USER_ROLE, AksCreation, AksMaintenance, AzureCluster
-from gpu_tenancy.model.spec.people import Person
 
+from ...objects import Component
 from .identities import Principal, Right, managed_identity, role_assignment
 
 _SUBNET = "nodes"
 
 
-class Network(pulumi.ComponentResource):
+class Network(Component):
     """A virtual network with one private subnet and, for `egress: nat-gateway`, a NAT gateway with a public address.
 
     Machines have no egress of their own, which Azure would give by default; pods have the addresses of the cluster's
@@ -54,10 +52,11 @@ class Network(pulumi.ComponentResource):
         plan: ClusterPlan,
         section: AzureCluster,
         creation: AksCreation,
-        opts: pulumi.ResourceOptions | None = None,
+        opts: ResourceOptions | None = None,
     ) -> None:
-        super().__init__("gpu-tenancy:clouds:AksNetwork", name, {}, opts)
-        kept, tags = pulumi.ResourceOptions(parent=self, protect=plan.protect), dict(plan.tags)
+        super().__init__("gpu-tenancy:clouds:AksNetwork", name, opts)
+        kept = ResourceOptions(parent=self, protect=plan.protect)
+        group, location, tags = section.resource_group, section.location, dict(plan.tags)
         subnet: network.SubnetArgsDict = {
             "name": _SUBNET,
             "address_prefix": str(next(creation.network_addresses.subnets())),
@@ -66,9 +65,9 @@ class Network(pulumi.ComponentResource):
         if creation.egress == "nat-gateway":
             address = network.PublicIPAddress(
                 f"{name}-address",
-                resource_group_name=section.resource_group,
+                resource_group_name=group,
                 public_ip_address_name=f"{section.name}-egress",
-                location=section.location,
+                location=location,
                 sku={"name": "Standard"},
                 public_ip_allocation_method="Static",
                 tags=tags,
@@ -76,9 +75,9 @@ class Network(pulumi.ComponentResource):
             )
             nat = network.NatGateway(
                 f"{name}-nat",
-                resource_group_name=section.resource_group,
+                resource_group_name=group,
                 nat_gateway_name=section.name,
-                location=section.location,
+                location=location,
                 sku={"name": "Standard"},
                 public_ip_addresses=[{"id": address.id}],
                 tags=tags,
@@ -87,9 +86,9 @@ class Network(pulumi.ComponentResource):
             subnet["nat_gateway"] = {"id": nat.id}
         vnet = network.VirtualNetwork(
             f"{name}-vnet",
-            resource_group_name=section.resource_group,
+            resource_group_name=group,
             virtual_network_name=section.name,
-            location=section.location,
+            location=location,
             address_space={"address_prefixes": [str(creation.network_addresses)]},
             subnets=[subnet],
             tags=tags,
@@ -161,7 +160,7 @@ _OUTBOUND: Final = {
 _GIB_OF_SYSTEM: Final = 128
 
 
-class AksControlPlane(pulumi.ComponentResource):
+class AksControlPlane(Component):
     """An AKS cluster with a system node pool without GPUs.
 
     An existing network, Key Vault and key, disk encryption set, Log Analytics workspace and capacity reservations are
@@ -169,6 +168,9 @@ class AksControlPlane(pulumi.ComponentResource):
     them. A role assignment can take an hour: https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups.
 
     Kubernetes and the nodes are patched automatically, in the maintenance windows of the stack, unless they have GPUs.
+
+    Attributes:
+        subnet: resource ID of the nodes' subnet, existing or created.
 
     Example:
         >>> AksControlPlane("cluster-control-plane", plan, section).cluster
@@ -178,74 +180,25 @@ class AksControlPlane(pulumi.ComponentResource):
     """
 
     def __init__(
-        self, name: str, plan: ClusterPlan, section: AzureCluster, opts: pulumi.ResourceOptions | None = None
+        self, name: str, plan: ClusterPlan, section: AzureCluster, opts: ResourceOptions | None = None
     ) -> None:
         creation = section.create
         if creation is None or plan.system is None:
             msg = f"cluster {section.name} exists"
             raise TypeError(msg)
-        super().__init__("gpu-tenancy:clouds:AksControlPlane", name, {}, opts)
-        self._tags, self._kept, self._pools = dict(plan.tags), plan.protect, plan.pools
+        super().__init__("gpu-tenancy:clouds:AksControlPlane", name, opts)
+        tags = dict(plan.tags)
         # Without it, the cluster cannot read its key, and so not its secrets.
-        kept = pulumi.ResourceOptions(parent=self, protect=self._kept)
-        self.identity = managed_identity(f"{name}-identity", section, f"{section.name}-control-plane", self._tags, kept)
-        own = pulumi.ResourceOptions(parent=self)
-        self.subnet = self._subnet(f"{name}-network", plan, section, creation)
-        self.grants = [
-            role_assignment(f"{name}-{grant}", section, Principal(self.identity.principal_id), right, own)
+        kept = ResourceOptions(parent=self, protect=plan.protect)
+        identity = managed_identity(f"{name}-identity", section, f"{section.name}-control-plane", tags, kept)
+        self.subnet = section.subnet or Network(f"{name}-network", plan, section, creation, self.own).subnet
+        principal = Principal(identity.principal_id)
+        granted = [
+            role_assignment(f"{name}-{grant}", section, principal, right, self.own)
             for grant, right in grants(plan, self.subnet, creation).items()
         ]
-        self.cluster = self._cluster(
-            f"{name}-cluster", section, creation, _system_pool(self.subnet, creation, plan.system, self._tags)
-        )
-        self.logins = [self._login(f"{name}-login-{who.name}", section, who) for who in plan.people]
-        self.audit = DiagnosticSetting(
-            f"{name}-audit",
-            name="audit",
-            resource_uri=self.cluster.id,
-            workspace_id=creation.logs,
-            log_analytics_destination_type="Dedicated",
-            logs=[{"category": category, "enabled": True} for category in AUDIT_LOGS],
-            opts=pulumi.ResourceOptions(parent=self),
-        )
-        self.windows = [
-            MaintenanceConfiguration(
-                f"{name}-{configuration}",
-                resource_group_name=section.resource_group,
-                resource_name_=self.cluster.name,
-                config_name=configuration,
-                maintenance_window=window,
-                opts=pulumi.ResourceOptions(parent=self),
-            )
-            for configuration, window in windows(creation.maintenance).items()
-        ]
-        self.register_outputs({"id": self.cluster.id})
-
-    def _subnet(self, name: str, plan: ClusterPlan, section: AzureCluster, creation: AksCreation) -> pulumi.Input[str]:
-        """Resource ID of the nodes' subnet, existing or created."""
-        if section.subnet:
-            return section.subnet
-        return Network(name, plan, section, creation, pulumi.ResourceOptions(parent=self)).subnet
-
-    def _login(self, name: str, section: AzureCluster, who: Person) -> RoleAssignment:
-        """Lets somebody list the cluster's user credentials, which have no rights: Kubernetes RBAC gives them."""
-        return role_assignment(
-            name,
-            section,
-            Principal(who.name, PrincipalType.GROUP if who.kind == "group" else PrincipalType.USER),
-            Right(USER_ROLE, self.cluster.id),
-            pulumi.ResourceOptions(parent=self),
-        )
-
-    def _cluster(
-        self,
-        name: str,
-        section: AzureCluster,
-        creation: AksCreation,
-        system: ManagedClusterAgentPoolProfileArgsDict,
-    ) -> ManagedCluster:
-        return ManagedCluster(
-            name,
+        self.cluster = ManagedCluster(
+            f"{name}-cluster",
             resource_group_name=section.resource_group,
             resource_name_=section.name,
             location=section.location,
@@ -256,30 +209,81 @@ class AksControlPlane(pulumi.ComponentResource):
                 "type": ResourceIdentityType.USER_ASSIGNED,
                 # Unknown until the identity exists. A preview returns a list of known ids unchanged, but the SDK
                 # expects a map in the result.
-                "user_assigned_identities": pulumi.Output.all(self.identity.id, self.identity.principal_id).apply(
-                    first_alone
-                ),
+                "user_assigned_identities": pulumi.Output.all(identity.id, identity.principal_id).apply(first_alone),
             },
             enable_rbac=True,
             disable_local_accounts=True,
-            aad_profile=_people(creation),
+            # Entra authenticates users; Kubernetes RBAC authorizes them:
+            # https://learn.microsoft.com/azure/aks/enable-authentication-microsoft-entra-id
+            aad_profile={
+                "managed": True,
+                "tenant_id": creation.tenant,
+                "admin_group_object_ids": list(creation.admins),
+                "enable_azure_rbac": False,
+            },
             api_server_access_profile=_entrance(creation),
-            security_profile=_security(creation),
+            # Secrets encryption with a key in a public vault. AKS calls this way legacy from Kubernetes 1.33 on. Its
+            # successor is a preview, and not in the API version of the Pulumi provider (read 2026-11-22):
+            # https://learn.microsoft.com/azure/aks/use-kms-etcd-encryption,
+            # https://learn.microsoft.com/azure/aks/kms-data-encryption.
+            security_profile={
+                "azure_key_vault_kms": {
+                    "enabled": True,
+                    "key_id": creation.secrets_key,
+                    "key_vault_network_access": "Public",
+                },
+                "workload_identity": {"enabled": True},
+            },
             oidc_issuer_profile={"enabled": True},
-            network_profile=_network(creation),
-            agent_pool_profiles=[system],
-            auto_upgrade_profile=upgrade_channels(creation, gpus=any(pool.gpus for pool in self._pools)),
+            # An overlay network, so that pods use no addresses of the subnet:
+            # https://learn.microsoft.com/azure/aks/azure-cni-powered-by-cilium
+            network_profile={
+                "network_plugin": "azure",
+                "network_plugin_mode": "overlay",
+                "network_dataplane": "cilium",
+                "network_policy": "cilium",
+                "pod_cidr": creation.pods,
+                "service_cidr": creation.services,
+                "dns_service_ip": creation.name_server,
+                "outbound_type": _OUTBOUND[creation.egress],
+                "load_balancer_sku": "standard",
+            },
+            agent_pool_profiles=[_system_pool(self.subnet, creation, plan.system, tags)],
+            auto_upgrade_profile=upgrade_channels(creation, gpus=any(pool.gpus for pool in plan.pools)),
             auto_scaler_profile=AUTOSCALER,
             disk_encryption_set_id=creation.disk_encryption_set,
             storage_profile={"blob_csi_driver": {"enabled": True}},  # Mounts datasets on Blob storage.
-            tags=self._tags,
-            opts=pulumi.ResourceOptions(
+            tags=tags,
+            opts=ResourceOptions(
                 parent=self,
-                protect=self._kept,
-                depends_on=self.grants,
+                protect=plan.protect,
+                depends_on=granted,
                 ignore_changes=["agentPoolProfiles[0].count"],  # The autoscaler owns it; a refresh can read it.
             ),
         )
+        for who in plan.people:
+            # To list the cluster's user credentials, which have no rights: Kubernetes RBAC gives them.
+            person = Principal(who.name, PrincipalType.GROUP if who.kind == "group" else PrincipalType.USER)
+            role_assignment(f"{name}-login-{who.name}", section, person, Right(USER_ROLE, self.cluster.id), self.own)
+        DiagnosticSetting(
+            f"{name}-audit",
+            name="audit",
+            resource_uri=self.cluster.id,
+            workspace_id=creation.logs,
+            log_analytics_destination_type="Dedicated",
+            logs=[{"category": category, "enabled": True} for category in AUDIT_LOGS],
+            opts=self.own,
+        )
+        for configuration, window in windows(creation.maintenance).items():
+            MaintenanceConfiguration(
+                f"{name}-{configuration}",
+                resource_group_name=section.resource_group,
+                resource_name_=self.cluster.name,
+                config_name=configuration,
+                maintenance_window=window,
+                opts=self.own,
+            )
+        self.register_outputs({"id": self.cluster.id})
 
 
 def grants(plan: ClusterPlan, subnet: pulumi.Input[str], creation: AksCreation) -> dict[str, Right]:
@@ -304,19 +308,6 @@ def first_alone(values: list[str]) -> list[str]:
     return values[:1]
 
 
-def _people(creation: AksCreation) -> ManagedClusterAADProfileArgsDict:
-    """Entra authenticates users; Kubernetes RBAC authorizes them.
-
-    https://learn.microsoft.com/azure/aks/enable-authentication-microsoft-entra-id
-    """
-    return {
-        "managed": True,
-        "tenant_id": creation.tenant,
-        "admin_group_object_ids": list(creation.admins),
-        "enable_azure_rbac": False,
-    }
-
-
 def _entrance(creation: AksCreation) -> ManagedClusterAPIServerAccessProfileArgsDict:
     """Access to the API server: from the stack's `allowFrom` networks, or from the cluster's network only.
 
@@ -330,36 +321,6 @@ def _entrance(creation: AksCreation) -> ManagedClusterAPIServerAccessProfileArgs
         "enable_private_cluster_public_fqdn": False,
         "private_dns_zone": "system",
         "disable_run_command": True,
-    }
-
-
-def _security(creation: AksCreation) -> ManagedClusterSecurityProfileArgsDict:
-    """Secrets encryption with a key in a public vault: https://learn.microsoft.com/azure/aks/use-kms-etcd-encryption.
-
-    AKS calls this way legacy from Kubernetes 1.33 on. Its successor is a preview, and not in the API version of the
-    Pulumi provider (read 2026-11-22): https://learn.microsoft.com/azure/aks/kms-data-encryption.
-    """
-    return {
-        "azure_key_vault_kms": {"enabled": True, "key_id": creation.secrets_key, "key_vault_network_access": "Public"},
-        "workload_identity": {"enabled": True},
-    }
-
-
-def _network(creation: AksCreation) -> ContainerServiceNetworkProfileArgsDict:
-    """An overlay network, so that pods use no addresses of the subnet.
-
-    https://learn.microsoft.com/azure/aks/azure-cni-powered-by-cilium
-    """
-    return {
-        "network_plugin": "azure",
-        "network_plugin_mode": "overlay",
-        "network_dataplane": "cilium",
-        "network_policy": "cilium",
-        "pod_cidr": creation.pods,
-        "service_cidr": creation.services,
-        "dns_service_ip": creation.name_server,
-        "outbound_type": _OUTBOUND[creation.egress],
-        "load_balancer_sku": "standard",
     }
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import pulumi
+from pulumi import ResourceOptions
 from pulumi_azure_native.containerservice import (
     AgentPool,
     AgentPoolSecurityProfileArgsDict,
@@ -12,16 +13,15 @@ from pulumi_azure_native.containerservice import (
     GPUProfileArgsDict,
     KubeletConfigArgsDict,
 )
-from pulumi_kubernetes.apps.v1 import DaemonSet
-from pulumi_kubernetes.core.v1 import ContainerArgsDict, PodSpecArgsDict
+from pulumi_kubernetes.core.v1 import ContainerArgsDict
 
 from gpu_tenancy.model.catalogue.fabrics import fabrics
 from gpu_tenancy.model.plan.cluster import NodePool
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
 
-from ...objects import DO_NOT_AWAIT
-from ...pods import on_pools
+from ...objects import Component
+from ...pods import node_daemon_set, on_each_node, on_pools
 
 SPOT: Final = "kubernetes.azure.com/scalesetpriority"
 """Label of spot nodes, in addition to the taint of the same name. Its prefix is reserved by AKS, but spot pools accept
@@ -91,6 +91,10 @@ def agent_pool(name: str, pool: NodePool, cluster: PoolCluster, placement: pulum
     """
     section, supply, spot = cluster.section, pool.supply, pool.capacity.kind == "spot"
     varies = supply.min_nodes < supply.max_nodes
+    # AKS installs no driver for AMD: https://learn.microsoft.com/azure/aks/use-amd-gpus
+    driver: GPUProfileArgsDict = {"driver": "Install" if pool.driver == "managed" else "None"}
+    # With NUMA nodes: https://learn.microsoft.com/azure/aks/custom-node-configuration
+    aligned: KubeletConfigArgsDict = {"cpu_manager_policy": "static", "topology_manager_policy": pool.numa or ""}
     return AgentPool(
         name,
         resource_group_name=section.resource_group,
@@ -122,13 +126,13 @@ def agent_pool(name: str, pool: NodePool, cluster: PoolCluster, placement: pulum
         spot_max_price=-1.0 if spot else None,
         capacity_reservation_group_id=pool.reservation,
         proximity_placement_group_id=placement,
-        gpu_profile=_driver(pool),
-        kubelet_config=_kubelet(pool),
+        gpu_profile=driver if pool.gpus else None,
+        kubelet_config=aligned if pool.numa else None,
         gpu_instance_profile=partitions(pool),
         security_profile=_boot(pool),
         upgrade_settings=None if spot else _upgrade(pool),
         tags={**cluster.tags, **(_template_tags(pool) if section.autoscaler_tags and varies else {})},
-        opts=pulumi.ResourceOptions(
+        opts=ResourceOptions(
             parent=cluster.parent,
             protect=cluster.protect,
             # The autoscaler owns the count, and a refresh can read it. For a fixed size the stack sets it.
@@ -145,11 +149,9 @@ def _template_tags(pool: NodePool) -> dict[str, str]:
 
     https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler/cloudprovider/azure
     """
-    fabric = fabrics().get(pool.fabric.fabric or "") if pool.fabric else None
-    devices = {
-        pool.supply.resource: pool.supply.gpus_per_node,
-        fabric.resource if fabric else None: pool.fabric.interfaces if pool.fabric else 0,
-    }
+    devices = {pool.supply.resource: pool.supply.gpus_per_node}
+    if pool.fabric and (fabric := fabrics().get(pool.fabric.fabric or "")):
+        devices[fabric.resource] = pool.fabric.interfaces
     return {f"{TEMPLATE}{name.replace('/', '_')}": str(count) for name, count in devices.items() if name}
 
 
@@ -168,18 +170,6 @@ def partitions(pool: NodePool) -> str | None:
     """
     profile = pool.partitioning.mig_profile
     return MIG[int(profile.partition("g.")[0])] if profile else None
-
-
-def _driver(pool: NodePool) -> GPUProfileArgsDict | None:
-    """Whether AKS installs the driver. It installs none for AMD (https://learn.microsoft.com/azure/aks/use-amd-gpus)."""
-    if not pool.gpus:
-        return None
-    return {"driver": "Install" if pool.driver == "managed" else "None"}
-
-
-def _kubelet(pool: NodePool) -> KubeletConfigArgsDict | None:
-    """NUMA alignment: https://learn.microsoft.com/azure/aks/custom-node-configuration."""
-    return {"cpu_manager_policy": "static", "topology_manager_policy": pool.numa} if pool.numa else None
 
 
 def _boot(pool: NodePool) -> AgentPoolSecurityProfileArgsDict | None:
@@ -224,7 +214,7 @@ done
 """
 
 
-class MemoryLock(pulumi.ComponentResource):
+class MemoryLock(Component):
     """A DaemonSet that lets containers on the nodes of some pools lock memory without limit.
 
     InfiniBand locks the memory that it sends from. A container inherits its limit from containerd, 8 MiB by systemd's
@@ -242,35 +232,17 @@ class MemoryLock(pulumi.ComponentResource):
         >>> MemoryLock("cluster-memory-lock", ["a100"])
     """
 
-    def __init__(self, name: str, pools: Sequence[str], opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpu-tenancy:clouds:AksMemoryLock", name, {}, opts)
+    def __init__(self, name: str, pools: Sequence[str], opts: ResourceOptions | None = None) -> None:
+        super().__init__("gpu-tenancy:clouds:AksMemoryLock", name, opts)
+        raise_limit: ContainerArgsDict = {
+            "name": "raise-limit",
+            "image": IMAGE,
+            # In the namespaces of the node, which has the tools.
+            "command": ["nsenter", "-at", "1", "--", "sh", "-c", _SCRIPT],
+            "resources": {"requests": {"cpu": "5m", "memory": "10Mi"}},
+            "security_context": {"privileged": True},
+        }
         labels = {"app.kubernetes.io/name": NAME}
-        self.daemon_set = DaemonSet(
-            f"{name}-daemonset",
-            metadata={"name": NAME, "namespace": "kube-system", "labels": labels, "annotations": DO_NOT_AWAIT},
-            spec={
-                "selector": {"match_labels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": _pod(pools)},
-            },
-            opts=pulumi.ResourceOptions(parent=self),
-        )
+        spec = on_each_node(labels, {"containers": [raise_limit]}, on_pools(pools))
+        self.daemon_set = node_daemon_set(f"{name}-daemonset", NAME, labels, spec, self.own)
         self.register_outputs({})
-
-
-def _pod(pools: Sequence[str]) -> PodSpecArgsDict:
-    raise_limit: ContainerArgsDict = {
-        "name": "raise-limit",
-        "image": IMAGE,
-        # In the namespaces of the node, which has the tools.
-        "command": ["nsenter", "-at", "1", "--", "sh", "-c", _SCRIPT],
-        "resources": {"requests": {"cpu": "5m", "memory": "10Mi"}},
-        "security_context": {"privileged": True},
-    }
-    return {
-        "priority_class_name": "system-node-critical",
-        "affinity": {"node_affinity": on_pools(pools)},
-        "tolerations": [{"operator": "Exists"}],
-        "host_pid": True,
-        "automount_service_account_token": False,
-        "containers": [raise_limit],
-    }

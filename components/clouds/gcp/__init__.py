@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from typing import Final
 
 import pulumi
+from pulumi import ResourceOptions
 from pulumi_gcp import artifactregistry, compute, container, projects, serviceaccount
-from pulumi_kubernetes.rbac.v1 import ClusterRoleBinding
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan, NodePool, SystemNodes
-from gpu_tenancy.model.spec.clouds.gcp import VIEWER, GcpCluster, GkeCreation, iam_member
-from gpu_tenancy.model.spec.people import Person
+from gpu_tenancy.model.plan.people import Subject
+from gpu_tenancy.model.spec.clouds.gcp import VIEWER, GcpCluster, iam_member
 
+from ...objects import Component, cluster_role_binding
 from .. import Api
 from . import pools
 from .access import CiIdentity, SecretRights, authority, data_access, dns_name, kubeconfig
@@ -38,7 +39,7 @@ _OF_OTHERS: Final = (
 )
 
 
-class GkeCluster(pulumi.ComponentResource):
+class GkeCluster(Component):
     """A GKE Standard cluster, created or looked up by name, and its node pools.
 
     Not managed here: an existing network, with its ranges, NAT and firewall; the APIs of the project (container,
@@ -58,12 +59,9 @@ class GkeCluster(pulumi.ComponentResource):
         >>> GkeCluster("cluster", plan(stack).cluster, stack.cluster)
     """
 
-    def __init__(
-        self, name: str, plan: ClusterPlan, cluster: GcpCluster, opts: pulumi.ResourceOptions | None = None
-    ) -> None:
-        super().__init__("gpu-tenancy:clouds:GkeCluster", name, {}, opts)
+    def __init__(self, name: str, plan: ClusterPlan, cluster: GcpCluster, opts: ResourceOptions | None = None) -> None:
+        super().__init__("gpu-tenancy:clouds:GkeCluster", name, opts)
         self._plan, self._section = plan, cluster
-        self._child = pulumi.ResourceOptions(parent=self)
         self._rights: list[pulumi.Resource] = []
         self._account = cluster.node_service_account or self._node_account(f"{name}-node")
         self.cluster = self._cluster(f"{name}-gke", cluster)
@@ -71,19 +69,31 @@ class GkeCluster(pulumi.ComponentResource):
         self.kubernetes = self.api.provider()
         for pool in plan.pools:
             self._pool(f"{name}-{pool.name}", pool)
-        self.system: Sequence[pulumi.Resource] = [
-            *([self._system_pool(f"{name}-{SYSTEM_POOL}", plan.system)] if plan.system else []),
-            *self._drivers(f"{name}-drivers"),
-            *self._fabric(f"{name}-fabric"),
-        ]
-        if cluster.create:
-            self._admit(f"{name}-admins", cluster.create)
+        system: list[pulumi.Resource] = []
+        if plan.system:
+            system.append(self._system_pool(f"{name}-{SYSTEM_POOL}", plan.system))
+        if any(pool.driver == pools.OPERATOR for pool in plan.pools):
+            inside = ResourceOptions(parent=self, providers=[self.kubernetes])
+            system.append(DriverInstaller(f"{name}-drivers", inside))
+        if any(pool.fabric for pool in plan.pools):
+            inside = ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=[self.cluster])
+            system.append(GpuFabric(f"{name}-fabric", plan.pools, cluster, inside))
+        self.system: Sequence[pulumi.Resource] = system
+        if cluster.create and cluster.create.admins:
+            # Google Groups: https://cloud.google.com/kubernetes-engine/docs/how-to/google-groups-rbac
+            admins = [Subject("Group", admin) for admin in cluster.create.admins]
+            inside = ResourceOptions(parent=self, provider=self.kubernetes)
+            cluster_role_binding(f"{name}-admins", {"name": "gpu-tenancy-admins"}, "cluster-admin", admins, inside)
         for who in plan.people:
-            self._login(f"{name}-login-{iam_member(who)}", who)
+            # To find the clusters of the project; what they may do there is decided by Kubernetes RBAC.
+            member = iam_member(who)
+            projects.IAMMember(
+                f"{name}-login-{member}", project=cluster.project, role=VIEWER, member=member, opts=self.own
+            )
         for account in plan.service_accounts:
-            CiIdentity(f"{name}-robot-{account.team}.{account.name}", cluster, account, self._child)
+            CiIdentity(f"{name}-robot-{account.team}.{account.name}", cluster, account, self.own)
         # Its workload identity pool exists with the cluster.
-        after_cluster = pulumi.ResourceOptions(parent=self, depends_on=[self.cluster])
+        after_cluster = self.after(self.cluster)
         data_access(f"{name}-data", plan, cluster, self.cluster, after_cluster)
         for registry in plan.registries:
             self._reads(f"{name}-reads", registry)
@@ -93,24 +103,20 @@ class GkeCluster(pulumi.ComponentResource):
 
     def _node_account(self, name: str) -> pulumi.Output[str]:
         """The service account of the nodes, with the minimum roles; pods have their own through Workload Identity."""
+        section = self._section
         account = serviceaccount.Account(
             f"{name}-account",
             # At most 30 characters.
-            account_id=f"{self._section.name[:24]}-nodes",
-            display_name=f"Nodes of GKE cluster {self._section.name}",
-            project=self._section.project,
-            opts=self._child,
+            account_id=f"{section.name[:24]}-nodes",
+            display_name=f"Nodes of GKE cluster {section.name}",
+            project=section.project,
+            opts=self.own,
         )
-        self._rights = [
-            projects.IAMMember(
-                f"{name}-{role.rpartition('.')[2]}",
-                project=self._section.project,
-                role=role,
-                member=account.member,
-                opts=self._child,
+        for role in NODE_ROLES:
+            right = f"{name}-{role.rpartition('.')[2]}"
+            self._rights.append(
+                projects.IAMMember(right, project=section.project, role=role, member=account.member, opts=self.own)
             )
-            for role in NODE_ROLES
-        ]
         return account.email
 
     def _reads(self, name: str, registry: str) -> None:
@@ -126,34 +132,27 @@ class GkeCluster(pulumi.ComponentResource):
             repository=repository,
             role=READER,
             member=pulumi.Output.concat("serviceAccount:", self._account),
-            opts=self._child,
+            opts=self.own,
         )
 
     def _cluster(self, name: str, cluster: GcpCluster) -> container.Cluster:
-        if cluster.create is None:
+        plan, creation = self._plan, cluster.create
+        if creation is None:
             place = f"projects/{cluster.project}/locations/{cluster.location}/clusters/{cluster.name}"
-            return container.Cluster.get(name, place, opts=self._child)
-        secrets = (
-            None if cluster.create.secrets_key else SecretsKey(f"{name}-secrets", self._plan, cluster, self._child)
+            return container.Cluster.get(name, place, opts=self.own)
+        secrets = None if creation.secrets_key else SecretsKey(f"{name}-secrets", plan, cluster, self.own)
+        key = secrets.key if secrets else creation.secrets_key or ""
+        network = ClusterNetwork(creation.network, creation.subnetwork, creation.pod_range, creation.service_range)
+        if cluster.makes_network:
+            network = Network(f"{name}-network", plan, cluster, creation, self.own).names
+        opts = ResourceOptions(
+            parent=self,
+            protect=plan.protect,
+            depends_on=[*self._rights, *([secrets.right] if secrets else [])],
+            # They belong to the default pool, which is removed.
+            ignore_changes=["nodeConfig", "initialNodeCount"],
         )
-        key = secrets.key if secrets else cluster.create.secrets_key or ""
-        return create_cluster(
-            name,
-            self._plan,
-            NewCluster(cluster, cluster.create, self._account, key, self._network(f"{name}-network", cluster.create)),
-            pulumi.ResourceOptions(
-                parent=self,
-                protect=self._plan.protect,
-                depends_on=[*self._rights, *([secrets.right] if secrets else [])],
-                # They belong to the default pool, which is removed.
-                ignore_changes=["nodeConfig", "initialNodeCount"],
-            ),
-        )
-
-    def _network(self, name: str, creation: GkeCreation) -> ClusterNetwork:
-        if self._section.makes_network:
-            return Network(name, self._plan, self._section, creation, self._child).names
-        return ClusterNetwork(creation.network, creation.subnetwork, creation.pod_range, creation.service_range)
+        return create_cluster(name, plan, NewCluster(cluster, creation, self._account, key, network), opts)
 
     def _api(self, name: str) -> Api:
         section, by_name = self._section, self._section.endpoint == "dns"
@@ -163,27 +162,30 @@ class GkeCluster(pulumi.ComponentResource):
             authority=None if by_name else self.cluster.master_auth.apply(authority),
         )
         identifier = f"{section.project}/{section.location}/{section.name}"
-        return Api(name, identifier, access.apply(kubeconfig), opts=self._child)
+        return Api(name, identifier, access.apply(kubeconfig), opts=self.own)
+
+    def _first_nodes(self, minimum: int, maximum: int, zones: Sequence[str] = ()) -> int:
+        return pools.first_nodes(minimum, maximum, len(self._section.node_zones(zones)) or _REGIONS_ZONES)
 
     def _pool(self, name: str, pool: NodePool) -> container.NodePool:
-        zones = len(self._section.node_zones(pool.zones)) or _REGIONS_ZONES
+        section = self._section
         return container.NodePool(
             name,
             name=pool.name,
-            cluster=self._section.name,
-            location=self._section.location,
-            project=self._section.project,
+            cluster=section.name,
+            location=section.location,
+            project=section.project,
             node_locations=list(pool.zones) or None,
-            initial_node_count=pools.first_nodes(pool.supply.min_nodes, pool.supply.max_nodes, zones),
+            initial_node_count=self._first_nodes(pool.supply.min_nodes, pool.supply.max_nodes, pool.zones),
             autoscaling=pools.autoscaling(pool),
             management=pools.management(pool),
             upgrade_settings=pools.upgrades(pool),
-            maintenance_policies=pools.maintenance(pool, self._section),
+            maintenance_policies=pools.maintenance(pool, section),
             placement_policy=pools.placement(pool, self._domain_policy(f"{name}-domain", pool)),
             # pyrefly: ignore[bad-argument-type]
             queued_provisioning={"enabled": True} if pool.capacity.kind == "queued" else None,
-            network_config=pools.network(pool, self._section),
-            node_config=pools.node_config(pool, self._account, self._plan.tags, self._section),
+            network_config=pools.network(pool, section),
+            node_config=pools.node_config(pool, self._account, self._plan.tags, section),
             opts=self._pool_options(),
         )
 
@@ -193,17 +195,15 @@ class GkeCluster(pulumi.ComponentResource):
         With that its name changes, so Pulumi creates it before it deletes the old pool, and Kueue keeps running. GKE
         changes the machine type in place, by a new node at a time.
         """
-        account = self._section.node_service_account
+        section, account = self._section, self._section.node_service_account
         suffix = f"-{hashlib.sha256(account.encode()).hexdigest()[:8]}" if account else ""
         return container.NodePool(
             name,
             name=f"{SYSTEM_POOL}{suffix}",
-            cluster=self._section.name,
-            location=self._section.location,
-            project=self._section.project,
-            initial_node_count=pools.first_nodes(
-                system.minimum, system.maximum, len(self._section.node_zones(())) or _REGIONS_ZONES
-            ),
+            cluster=section.name,
+            location=section.location,
+            project=section.project,
+            initial_node_count=self._first_nodes(system.minimum, system.maximum),
             autoscaling={
                 "total_min_node_count": system.minimum,
                 "total_max_node_count": system.maximum,
@@ -212,7 +212,7 @@ class GkeCluster(pulumi.ComponentResource):
             management={"auto_upgrade": True, "auto_repair": True},
             upgrade_settings={"strategy": "SURGE", "max_surge": 1, "max_unavailable": 0},
             network_config={"enable_private_nodes": True},
-            node_config=pools.system_config(system, self._account, self._plan.tags, self._section),
+            node_config=pools.system_config(system, self._account, self._plan.tags, section),
             opts=self._pool_options(replaced_by_name=True),
         )
 
@@ -223,19 +223,18 @@ class GkeCluster(pulumi.ComponentResource):
         """
         if pool.machine.topology is None or pool.placement_policy:
             return None
-        policy = compute.ResourcePolicy(
+        return compute.ResourcePolicy(
             name,
             # Names are unique in the region.
             name=f"{self._section.name[:30]}-{pool.name[:32]}",
             region=self._section.region,
             project=self._section.project,
             workload_policy={"type": "HIGH_THROUGHPUT", "accelerator_topology": pool.machine.topology},
-            opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
-        )
-        return policy.name
+            opts=ResourceOptions(parent=self, delete_before_replace=True),
+        ).name
 
-    def _pool_options(self, *, replaced_by_name: bool = False) -> pulumi.ResourceOptions:
-        return pulumi.ResourceOptions(
+    def _pool_options(self, *, replaced_by_name: bool = False) -> ResourceOptions:
+        return ResourceOptions(
             parent=self,
             depends_on=[self.cluster, *self._rights],
             protect=self._plan.protect,
@@ -244,37 +243,8 @@ class GkeCluster(pulumi.ComponentResource):
             delete_before_replace=None if replaced_by_name else True,
         )
 
-    def _drivers(self, name: str) -> list[pulumi.Resource]:
-        if not any(pool.driver == pools.OPERATOR for pool in self._plan.pools):
-            return []
-        return [DriverInstaller(name, pulumi.ResourceOptions(parent=self, providers=[self.kubernetes]))]
 
-    def _fabric(self, name: str) -> list[pulumi.Resource]:
-        if not any(pool.fabric for pool in self._plan.pools):
-            return []
-        within = pulumi.ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=[self.cluster])
-        return [GpuFabric(name, self._plan.pools, self._section, within)]
-
-    def _admit(self, name: str, creation: GkeCreation) -> None:
-        """Google Groups as administrators: https://cloud.google.com/kubernetes-engine/docs/how-to/google-groups-rbac."""
-        if not creation.admins:
-            return
-        group = "rbac.authorization.k8s.io"
-        ClusterRoleBinding(
-            name,
-            metadata={"name": "gpu-tenancy-admins"},
-            role_ref={"api_group": group, "kind": "ClusterRole", "name": "cluster-admin"},
-            subjects=[{"api_group": group, "kind": "Group", "name": admin} for admin in creation.admins],
-            opts=pulumi.ResourceOptions(parent=self, provider=self.kubernetes),
-        )
-
-    def _login(self, name: str, who: Person) -> projects.IAMMember:
-        """Lets somebody find the clusters of the project; what they may do there is decided by Kubernetes RBAC."""
-        project, member = self._section.project, iam_member(who)
-        return projects.IAMMember(name, project=project, role=VIEWER, member=member, opts=self._child)
-
-
-def open_cluster(name: str, plan: ClusterPlan, opts: pulumi.ResourceOptions | None = None) -> GkeCluster:
+def open_cluster(name: str, plan: ClusterPlan, opts: ResourceOptions | None = None) -> GkeCluster:
     """The GKE cluster of a stack, created or existing, with its node pools."""
     if not isinstance(plan.section, GcpCluster):
         msg = f"{plan.section.cloud} is another cloud"

@@ -1,20 +1,22 @@
 """Who reaches what on GKE: kubeconfigs without credentials, identities of CI jobs, rights on secrets and buckets."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import pulumi
+from pulumi import ResourceOptions
 from pulumi_gcp import container, organizations, projects, secretmanager, serviceaccount, storage
 from pulumi_gcp.container import outputs
 
 from gpu_tenancy.model.kubeconfig import Server, gke_helper, of_helper
 from gpu_tenancy.model.plan.cluster import ClusterPlan
-from gpu_tenancy.model.plan.identities import DataGrant, MadeBucket, TeamIdentity
+from gpu_tenancy.model.plan.identities import MadeBucket, TeamIdentity
 from gpu_tenancy.model.plan.secrets import READER, SecretReader
 from gpu_tenancy.model.plan.service_accounts import ServiceAccountPlan
 from gpu_tenancy.model.spec.clouds.gcp import OBJECT_ROLES, VIEWER, GcpCluster
 
+from ...objects import Component
 from .. import once_there
 
 
@@ -43,7 +45,7 @@ FEDERATED: Final = "roles/iam.workloadIdentityUser"
 """The role with which a federated identity impersonates a service account."""
 
 
-class CiIdentity(pulumi.ComponentResource):
+class CiIdentity(Component):
     """A Google service account without keys, and the one subject that may impersonate it.
 
     The workload identity pool of the CI system is not created here, because a project has one for all stacks. In a
@@ -51,27 +53,26 @@ class CiIdentity(pulumi.ComponentResource):
     """
 
     def __init__(
-        self, name: str, section: GcpCluster, account: ServiceAccountPlan, opts: pulumi.ResourceOptions | None = None
+        self, name: str, section: GcpCluster, account: ServiceAccountPlan, opts: ResourceOptions | None = None
     ) -> None:
-        super().__init__("gpu-tenancy:clouds:RobotAccount", name, {}, opts)
-        within = pulumi.ResourceOptions(parent=self)
+        super().__init__("gpu-tenancy:clouds:RobotAccount", name, opts)
         self.account = serviceaccount.Account(
             f"{name}-account",
             account_id=section.identity_name(account.team, account.name),
             display_name=f"Robot {account.name} of team {account.team} in GKE cluster {section.name}"[:100],
             project=section.project,
-            opts=within,
+            opts=self.own,
         )
         serviceaccount.IAMMember(
             f"{name}-subject",
             service_account_id=self.account.name,
             role=FEDERATED,
             member=section.federated(account.subject or ""),
-            opts=within,
+            opts=self.own,
         )
         if section.create:
             projects.IAMMember(
-                f"{name}-login", project=section.project, role=VIEWER, member=self.account.member, opts=within
+                f"{name}-login", project=section.project, role=VIEWER, member=self.account.member, opts=self.own
             )
         self.register_outputs({})
 
@@ -80,7 +81,7 @@ ACCESSOR: Final = "roles/secretmanager.secretAccessor"
 """The role with which values of a secret are read."""
 
 
-class SecretRights(pulumi.ComponentResource):
+class SecretRights(Component):
     """The right of a team's ServiceAccount to read each of its secrets, and no others.
 
     The ServiceAccount is a member of the policies itself, without a service account of Google Cloud. The secrets are
@@ -88,9 +89,9 @@ class SecretRights(pulumi.ComponentResource):
     """
 
     def __init__(
-        self, name: str, section: GcpCluster, reader: SecretReader, opts: pulumi.ResourceOptions | None = None
+        self, name: str, section: GcpCluster, reader: SecretReader, opts: ResourceOptions | None = None
     ) -> None:
-        super().__init__("gpu-tenancy:clouds:SecretRights", name, {}, opts)
+        super().__init__("gpu-tenancy:clouds:SecretRights", name, opts)
         for store, names in reader.secrets:
             for secret in names:
                 secretmanager.SecretIamMember(
@@ -99,7 +100,7 @@ class SecretRights(pulumi.ComponentResource):
                     secret_id=secret,
                     role=ACCESSOR,
                     member=section.account_member(reader.team, READER),
-                    opts=pulumi.ResourceOptions(parent=self),
+                    opts=self.own,
                 )
         self.register_outputs({})
 
@@ -108,7 +109,7 @@ _DAYS_OF_OLD: Final = 90
 """Days for which a created bucket keeps old versions of objects."""
 
 
-class TeamRights(pulumi.ComponentResource):
+class TeamRights(Component):
     """The rights of a team's ServiceAccounts on the folders of its datasets, by Workload Identity Federation for GKE.
 
     The ServiceAccounts are principals themselves: no service account of Google is created. A folder is a managed
@@ -125,31 +126,24 @@ class TeamRights(pulumi.ComponentResource):
         section: GcpCluster,
         team: TeamIdentity,
         number: pulumi.Output[str],
-        opts: pulumi.ResourceOptions | None = None,
+        opts: ResourceOptions | None = None,
     ) -> None:
-        super().__init__("gpu-tenancy:clouds:TeamRights", name, {}, opts)
-        self._within = pulumi.ResourceOptions(parent=self)
+        super().__init__("gpu-tenancy:clouds:TeamRights", name, opts)
         for account in team.accounts:
             member = pulumi.Output.format(section.principal("{0}", team.team, account), number)
             for grant in team.datasets:
-                self._grant(f"{name}-{account}-{grant.dataset}", grant, member)
+                place = grant.folder
+                of_bucket = {"bucket": place.bucket, "role": OBJECT_ROLES[grant.writes], "member": member}
+                resource = f"{name}-{account}-{grant.dataset}"
+                if place.prefix:
+                    folder = f"{place.prefix}/"
+                    storage.ManagedFolderIamMember(resource, managed_folder=folder, **of_bucket, opts=self.own)
+                else:
+                    storage.BucketIAMMember(resource, **of_bucket, opts=self.own)
         self.register_outputs({})
 
-    def _grant(self, name: str, grant: DataGrant, member: pulumi.Output[str]) -> pulumi.Resource:
-        role, place = OBJECT_ROLES[grant.writes], grant.folder
-        if not place.prefix:
-            return storage.BucketIAMMember(name, bucket=place.bucket, role=role, member=member, opts=self._within)
-        return storage.ManagedFolderIamMember(
-            name,
-            bucket=place.bucket,
-            managed_folder=f"{place.prefix}/",
-            role=role,
-            member=member,
-            opts=self._within,
-        )
 
-
-class DatasetBucket(pulumi.ComponentResource):
+class DatasetBucket(Component):
     """A bucket for datasets in the cluster's region, with a managed folder for each dataset that is a folder.
 
     It has no public access and no access lists, and keeps old versions of objects for 90 days; Google encrypts it. It
@@ -163,10 +157,10 @@ class DatasetBucket(pulumi.ComponentResource):
         plan: ClusterPlan,
         section: GcpCluster,
         made: MadeBucket,
-        opts: pulumi.ResourceOptions | None = None,
+        opts: ResourceOptions | None = None,
     ) -> None:
-        super().__init__("gpu-tenancy:clouds:DatasetBucket", name, {}, opts)
-        kept = pulumi.ResourceOptions(parent=self, retain_on_delete=True, protect=plan.protect)
+        super().__init__("gpu-tenancy:clouds:DatasetBucket", name, opts)
+        kept = ResourceOptions(parent=self, retain_on_delete=True, protect=plan.protect)
         bucket = storage.Bucket(
             f"{name}-bucket",
             name=made.bucket.bucket,
@@ -194,26 +188,21 @@ class DatasetBucket(pulumi.ComponentResource):
 
 
 def data_access(
-    name: str, plan: ClusterPlan, section: GcpCluster, cluster: container.Cluster, opts: pulumi.ResourceOptions
+    name: str, plan: ClusterPlan, section: GcpCluster, cluster: container.Cluster, opts: ResourceOptions
 ) -> None:
     """The rights of all teams, after the buckets that the stack creates.
 
     The number of the project, which is part of the names of its principals, is asked once the cluster exists.
     """
-    made = [resource for bucket in _buckets(f"{name}-bucket", plan, section, opts) for resource in bucket.resources]
+    made: list[pulumi.Resource] = []
+    for bucket in plan.buckets:
+        made += DatasetBucket(f"{name}-bucket-{bucket.bucket.bucket}", plan, section, bucket, opts).resources
     if not plan.identities:
         return
     project = organizations.get_project_output(
         project_id=once_there(section.project, cluster.endpoint),
         opts=pulumi.InvokeOutputOptions(parent=opts.parent),
     )
-    after = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=made))
+    after = ResourceOptions.merge(opts, ResourceOptions(depends_on=made))
     for team in plan.identities:
         TeamRights(f"{name}-team-{team.team}", section, team, project.number, after)
-
-
-def _buckets(
-    name: str, plan: ClusterPlan, section: GcpCluster, opts: pulumi.ResourceOptions
-) -> Iterator[DatasetBucket]:
-    for made in plan.buckets:
-        yield DatasetBucket(f"{name}-{made.bucket.bucket}", plan, section, made, opts)

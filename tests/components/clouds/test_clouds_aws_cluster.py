@@ -11,10 +11,10 @@ from eks_stacks import DEPLOYER, REGION, RESERVATION, SUBNETS, creation, machine
 from iam_policies import allowed
 from pydantic import ValidationError
 
-from components.clouds.aws.karpenter_policy import karpenter_policies
 from components.clouds.aws.policies import (
     access_policy,
     autoscaler_policy,
+    karpenter_policies,
     managed_policy,
     node_trust,
     partition,
