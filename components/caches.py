@@ -14,7 +14,7 @@ from gpu_tenancy.model.manifests.pods import tolerations
 from gpu_tenancy.model.plan.buckets import access_mode
 from gpu_tenancy.model.plan.caches import CLAIM_SIZE, CachedDataset, CachePlan, CachePod, CachesPlan
 
-from .objects import Component
+from .objects import Component, Options
 from .operators import critical_pods
 
 _DATASET: Final = "Dataset"
@@ -38,7 +38,7 @@ class Caches(Component):
         >>> Caches("caches", plan(stack).caches)
     """
 
-    def __init__(self, name: str, plan: CachesPlan, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, plan: CachesPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Caches", name, opts)
         metadata: ObjectMetaArgsDict = {"name": plan.namespace, "labels": dict(plan.labels)}
         namespace = Namespace(f"{name}-namespace", metadata=metadata, opts=self.own)
@@ -107,7 +107,7 @@ class CachedVolume(Component):
         >>> CachedVolume("ml-research-corpus", plan(stack).teams[0].cached[0])
     """
 
-    def __init__(self, name: str, cached: CachedDataset, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, cached: CachedDataset, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:CachedVolume", name, opts)
         mount = {"mountPoint": cached.mount, "name": cached.dataset}
         self.reference = CustomResource(

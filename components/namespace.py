@@ -6,22 +6,9 @@ from typing import Final
 
 import pulumi
 from pulumi import ResourceOptions
-from pulumi_kubernetes.core.v1 import (
-    LimitRange,
-    LimitRangeItemArgsDict,
-    LimitRangeSpecArgsDict,
-    Namespace,
-    ResourceQuota,
-    ResourceQuotaSpecArgsDict,
-    ServiceAccount,
-)
+from pulumi_kubernetes.core import v1 as core
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
-from pulumi_kubernetes.networking.v1 import (
-    NetworkPolicy,
-    NetworkPolicyEgressRuleArgsDict,
-    NetworkPolicyPeerArgsDict,
-    NetworkPolicySpecArgsDict,
-)
+from pulumi_kubernetes.networking import v1 as networking
 from pulumi_kubernetes.resource.v1 import ExactDeviceRequestArgsDict, ResourceClaimTemplate
 
 from gpu_tenancy.base.quantity import format_amounts, format_bytes
@@ -32,13 +19,13 @@ from gpu_tenancy.model.plan import namespaces as planned
 from gpu_tenancy.model.plan.exposure import Origins
 from gpu_tenancy.model.plan.fabric import claim_name
 
-from .objects import LABELS, Component, fair_sharing, kueue_object
+from .objects import LABELS, Component, Options, fair_sharing, kueue_object
 from .people import team_binding
 from .queues import manager_binding
 from .serving import OF_LEADERS
 
 _NAMESPACE: Final = "kubernetes.io/metadata.name"
-_ANY: Final[NetworkPolicyPeerArgsDict] = {"namespace_selector": {}}
+_ANY: Final[networking.NetworkPolicyPeerArgsDict] = {"namespace_selector": {}}
 """The pods of all namespaces."""
 
 
@@ -56,9 +43,9 @@ class TeamNamespace(Component):
         >>> TeamNamespace("ml-research", plan(stack).teams[0].namespace)
     """
 
-    def __init__(self, name: str, team: planned.NamespacePlan, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, team: planned.NamespacePlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:TeamNamespace", name, opts)
-        self.namespace = Namespace(
+        self.namespace = core.Namespace(
             f"{name}-namespace",
             metadata={"name": team.name, "labels": team.labels, "annotations": team.annotations},
             opts=ResourceOptions(parent=self, protect=team.protect),
@@ -67,11 +54,11 @@ class TeamNamespace(Component):
         local_queue = {"clusterQueue": team.queue, **fair_sharing(team.usage_weight)}
         self.bounds: list[pulumi.Resource] = [
             *(self._quota(f"{name}-{quota.name}", quota) for quota in team.quotas),
-            LimitRange(
+            core.LimitRange(
                 f"{name}-containers", metadata=self._named("containers"), spec=_limits(team.limits), opts=self._inside
             ),
             *(
-                NetworkPolicy(
+                networking.NetworkPolicy(
                     f"{name}-{policy}", metadata={**self._named(policy), "labels": LABELS}, spec=spec, opts=self._inside
                 )
                 for policy, spec in _policies(team.network).items()
@@ -111,22 +98,22 @@ class TeamNamespace(Component):
             ),
         )
 
-    def _quota(self, name: str, quota: planned.ResourceQuota) -> ResourceQuota:
-        spec: ResourceQuotaSpecArgsDict = {"hard": format_amounts(quota.hard)}
+    def _quota(self, name: str, quota: planned.ResourceQuota) -> core.ResourceQuota:
+        spec: core.ResourceQuotaSpecArgsDict = {"hard": format_amounts(quota.hard)}
         if quota.scope:
             scope, classes = quota.scope.operator, list(quota.scope.classes)
             spec["scope_selector"] = {
                 "match_expressions": [{"scope_name": "PriorityClass", "operator": scope, "values": classes}]
             }
-        return ResourceQuota(name, metadata=self._named(quota.name), spec=spec, opts=self._inside)
+        return core.ResourceQuota(name, metadata=self._named(quota.name), spec=spec, opts=self._inside)
 
-    def _service_account(self, name: str, account: str, pull_secrets: Iterable[str] = ()) -> ServiceAccount:
+    def _service_account(self, name: str, account: str, pull_secrets: Iterable[str] = ()) -> core.ServiceAccount:
         """The ServiceAccount of the team's workloads, or one of those for its CI jobs.
 
         Pods get no token of it: workloads do not call the API server, CI jobs run elsewhere. They pull images with its
         `pull_secrets`.
         """
-        return ServiceAccount(
+        return core.ServiceAccount(
             name,
             metadata=self._named(account),
             automount_service_account_token=False,
@@ -135,8 +122,8 @@ class TeamNamespace(Component):
         )
 
 
-def _limits(limits: planned.LimitRange) -> LimitRangeSpecArgsDict:
-    container: LimitRangeItemArgsDict = {
+def _limits(limits: planned.LimitRange) -> core.LimitRangeSpecArgsDict:
+    container: core.LimitRangeItemArgsDict = {
         "type": "Container",
         "default": format_amounts(limits.default),
         "default_request": format_amounts(limits.default_request),
@@ -147,7 +134,7 @@ def _limits(limits: planned.LimitRange) -> LimitRangeSpecArgsDict:
         container["max"] = format_amounts(limits.max)
     if limits.ratio:
         container["max_limit_request_ratio"] = {r: _ratio(ratio) for r, ratio in limits.ratio.items()}
-    claim: LimitRangeItemArgsDict = {"type": "PersistentVolumeClaim"}
+    claim: core.LimitRangeItemArgsDict = {"type": "PersistentVolumeClaim"}
     if limits.claim_min is not None:
         claim["min"] = {"storage": format_bytes(limits.claim_min)}
     if limits.claim_max is not None:
@@ -159,7 +146,7 @@ def _ratio(ratio: Fraction) -> str:
     return str(ratio.numerator) if ratio.denominator == 1 else f"{int(ratio * 1000)}m"
 
 
-def _to_nodes(endpoints: Iterable[NodeEndpoint], serves: str) -> list[NetworkPolicyEgressRuleArgsDict]:
+def _to_nodes(endpoints: Iterable[NodeEndpoint], serves: str) -> list[networking.NetworkPolicyEgressRuleArgsDict]:
     """Egress to link-local addresses of nodes, which no selector matches."""
     return [
         {
@@ -173,12 +160,12 @@ def _to_nodes(endpoints: Iterable[NodeEndpoint], serves: str) -> list[NetworkPol
     ]
 
 
-def _policies(network: planned.NetworkRules) -> Mapping[str, NetworkPolicySpecArgsDict]:
-    dns: NetworkPolicyEgressRuleArgsDict = {
+def _policies(network: planned.NetworkRules) -> Mapping[str, networking.NetworkPolicySpecArgsDict]:
+    dns: networking.NetworkPolicyEgressRuleArgsDict = {
         "to": [_pods_of("kube-system")],
         "ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}],
     }
-    policies: dict[str, NetworkPolicySpecArgsDict] = {
+    policies: dict[str, networking.NetworkPolicySpecArgsDict] = {
         "default-deny": {"pod_selector": {}, "policy_types": ["Ingress", "Egress"]},
         "allow-dns": _egress([dns, *_to_nodes(network.node_endpoints, "dns")]),
         # The pods of a distributed job communicate on ports that they choose themselves.
@@ -195,7 +182,9 @@ def _policies(network: planned.NetworkRules) -> Mapping[str, NetworkPolicySpecAr
         if cidrs:
             policies[policy] = _egress([{"to": _blocks(cidrs), "ports": [{"port": 443, "protocol": "TCP"}]}])
 
-    def answering(server: str, port: int, *peers: NetworkPolicyPeerArgsDict) -> NetworkPolicySpecArgsDict:
+    def answering(
+        server: str, port: int, *peers: networking.NetworkPolicyPeerArgsDict
+    ) -> networking.NetworkPolicySpecArgsDict:
         """Connections to the pods of a server that answer requests: all, or the leaders of its groups."""
         return _ingress({NAME: server, **(OF_LEADERS if server in network.grouped else {})}, port, *peers)
 
@@ -214,24 +203,26 @@ def _policies(network: planned.NetworkRules) -> Mapping[str, NetworkPolicySpecAr
     return policies
 
 
-def _origins(gateway: Origins) -> list[NetworkPolicyPeerArgsDict]:
+def _origins(gateway: Origins) -> list[networking.NetworkPolicyPeerArgsDict]:
     """Where the requests of a Gateway come from: its pods, or outside of the cluster."""
     return [*map(_pods_of, gateway.namespaces), *_blocks(gateway.cidrs)]
 
 
-def _blocks(cidrs: Iterable[str]) -> list[NetworkPolicyPeerArgsDict]:
+def _blocks(cidrs: Iterable[str]) -> list[networking.NetworkPolicyPeerArgsDict]:
     return [{"ip_block": {"cidr": cidr}} for cidr in cidrs]
 
 
-def _egress(rules: Sequence[NetworkPolicyEgressRuleArgsDict]) -> NetworkPolicySpecArgsDict:
+def _egress(rules: Sequence[networking.NetworkPolicyEgressRuleArgsDict]) -> networking.NetworkPolicySpecArgsDict:
     return {"pod_selector": {}, "policy_types": ["Egress"], "egress": rules}
 
 
-def _pods_of(namespace: str) -> NetworkPolicyPeerArgsDict:
+def _pods_of(namespace: str) -> networking.NetworkPolicyPeerArgsDict:
     return {"namespace_selector": {"match_labels": {_NAMESPACE: namespace}}}
 
 
-def _ingress(labels: Mapping[str, str], port: int, *peers: NetworkPolicyPeerArgsDict) -> NetworkPolicySpecArgsDict:
+def _ingress(
+    labels: Mapping[str, str], port: int, *peers: networking.NetworkPolicyPeerArgsDict
+) -> networking.NetworkPolicySpecArgsDict:
     """Connections from peers to one port of pods with these labels."""
     return {
         "pod_selector": {"match_labels": labels},

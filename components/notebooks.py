@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from pulumi import ResourceOptions
 from pulumi_kubernetes.core.v1 import ConfigMap, Service, ServiceAccount
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pydantic import TypeAdapter
@@ -15,7 +14,7 @@ from gpu_tenancy.model.plan.exposure import RoutePlan
 from gpu_tenancy.model.plan.notebooks import NOTEBOOK_STOPS, NotebooksOffer
 from gpu_tenancy.model.plan.people import Subject
 
-from .objects import DO_NOT_AWAIT, Component, cluster_role, http_route, role_binding
+from .objects import DO_NOT_AWAIT, Component, Options, cluster_role, http_route, role_binding
 from .pods import cron_job, namespace_of_jobs, script_container
 
 SCRIPT: Final = """\
@@ -58,9 +57,7 @@ class NotebookStops(Component):
         >>> NotebookStops("notebooks", "prod", plan(stack).notebooks)
     """
 
-    def __init__(
-        self, name: str, environment: str, teams: Mapping[str, int], opts: ResourceOptions | None = None
-    ) -> None:
+    def __init__(self, name: str, environment: str, teams: Mapping[str, int], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:NotebookStops", name, opts)
         namespace, inside = namespace_of_jobs(name, NOTEBOOK_STOPS, environment, self)
         metadata: ObjectMetaArgsDict = {"name": _ACCOUNT.name, "namespace": NOTEBOOK_STOPS}
@@ -82,12 +79,7 @@ class TeamNotebooks(Component):
     """
 
     def __init__(
-        self,
-        name: str,
-        team: str,
-        offer: NotebooksOffer,
-        routes: Mapping[str, RoutePlan],
-        opts: ResourceOptions | None = None,
+        self, name: str, team: str, offer: NotebooksOffer, routes: Mapping[str, RoutePlan], opts: Options = None
     ) -> None:
         super().__init__("gpu-tenancy:tenancy:TeamNotebooks", name, opts)
         settings = TypeAdapter(NotebooksOffer).dump_json(offer, indent=1, exclude_defaults=True).decode()

@@ -2,20 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import pulumi
 from pulumi import ResourceOptions
 from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
-from pulumi_kubernetes.rbac.v1 import (
-    ClusterRole,
-    ClusterRoleBinding,
-    PolicyRuleArgsDict,
-    RoleBinding,
-    RoleRefArgsDict,
-    SubjectArgsDict,
-)
+from pulumi_kubernetes.rbac import v1 as rbac
 from pydantic.alias_generators import to_camel
 
 from gpu_tenancy.model.catalogue.roles import Rule
@@ -31,6 +24,9 @@ RBAC: Final = "rbac.authorization.k8s.io"
 LABELS: Final[Mapping[str, str]] = dict([TEAM_LABEL])
 """Labels of roles, bindings and accounts of teams."""
 
+Options: TypeAlias = ResourceOptions | None
+"""Options of a component: its parent, providers and dependencies; None for those of a child of the stack."""
+
 
 class Component(pulumi.ComponentResource):
     """A component whose resources are its children.
@@ -44,7 +40,7 @@ class Component(pulumi.ComponentResource):
         own: options of its resources.
     """
 
-    def __init__(self, kind: str, name: str, opts: ResourceOptions | None) -> None:
+    def __init__(self, kind: str, name: str, opts: Options) -> None:
         super().__init__(kind, name, {}, opts)
         self.own = ResourceOptions(parent=self)
 
@@ -115,38 +111,38 @@ def wire(piece: Any) -> Any:
     return piece
 
 
-def cluster_role(name: str, role: str, rules: Sequence[Rule], opts: ResourceOptions) -> ClusterRole:
+def cluster_role(name: str, role: str, rules: Sequence[Rule], opts: ResourceOptions) -> rbac.ClusterRole:
     """A ClusterRole with the name `role`."""
-    given: list[PolicyRuleArgsDict] = [
+    given: list[rbac.PolicyRuleArgsDict] = [
         {"api_groups": list(rule.groups), "resources": list(rule.resources), "verbs": list(rule.verbs)}
         for rule in rules
     ]
-    return ClusterRole(name, metadata={"name": role, "labels": LABELS}, rules=given, opts=opts)
+    return rbac.ClusterRole(name, metadata={"name": role, "labels": LABELS}, rules=given, opts=opts)
 
 
 def cluster_role_binding(
     name: str, metadata: ObjectMetaArgsDict, role: str, subjects: Iterable[Subject], opts: ResourceOptions
-) -> ClusterRoleBinding:
+) -> rbac.ClusterRoleBinding:
     """The ClusterRoleBinding of a ClusterRole."""
     to = [_subject(subject) for subject in subjects]
-    return ClusterRoleBinding(name, metadata=metadata, role_ref=role_ref(role), subjects=to, opts=opts)
+    return rbac.ClusterRoleBinding(name, metadata=metadata, role_ref=role_ref(role), subjects=to, opts=opts)
 
 
 def role_binding(
     name: str, place: tuple[str, str], role: str, subjects: Iterable[Subject], opts: ResourceOptions
-) -> RoleBinding:
+) -> rbac.RoleBinding:
     """The RoleBinding of a ClusterRole; `place` is its namespace and name."""
     metadata: ObjectMetaArgsDict = {"name": place[1], "namespace": place[0], "labels": LABELS}
     to = [_subject(subject) for subject in subjects]
-    return RoleBinding(name, metadata=metadata, role_ref=role_ref(role), subjects=to, opts=opts)
+    return rbac.RoleBinding(name, metadata=metadata, role_ref=role_ref(role), subjects=to, opts=opts)
 
 
-def role_ref(role: str, kind: str = "ClusterRole") -> RoleRefArgsDict:
+def role_ref(role: str, kind: str = "ClusterRole") -> rbac.RoleRefArgsDict:
     """A role as a binding names it."""
     return {"api_group": RBAC, "kind": kind, "name": role}
 
 
-def _subject(subject: Subject) -> SubjectArgsDict:
+def _subject(subject: Subject) -> rbac.SubjectArgsDict:
     if subject.kind == "ServiceAccount":
         return {"kind": subject.kind, "name": subject.name, "namespace": subject.namespace}
     return {"api_group": RBAC, "kind": subject.kind, "name": subject.name}

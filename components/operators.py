@@ -8,14 +8,7 @@ import yaml
 from pulumi import ResourceOptions
 from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.batch.v1 import Job
-from pulumi_kubernetes.core.v1 import (
-    ConfigMap,
-    ContainerArgsDict,
-    Namespace,
-    ResourceQuota,
-    ScopedResourceSelectorRequirementArgsDict,
-    ServiceAccount,
-)
+from pulumi_kubernetes.core import v1 as core
 from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgsDict
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.rbac.v1 import ClusterRole, PolicyRuleArgsDict
@@ -28,7 +21,7 @@ from gpu_tenancy.model.plan.operators import ReleasePlan
 from gpu_tenancy.model.plan.operators.network import InfinibandPlan
 from gpu_tenancy.model.plan.people import Subject
 
-from .objects import Component, cluster_role_binding, wire
+from .objects import Component, Options, cluster_role_binding, wire
 from .pods import kubectl_pod, on_pools
 
 _SECONDS: Final = 900
@@ -50,7 +43,7 @@ class Operator(Component):
         >>> Operator("kueue", plan(stack).operators[0])
     """
 
-    def __init__(self, name: str, plan: ReleasePlan, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, plan: ReleasePlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:operators:Operator", name, opts)
         rights: list[pulumi.Resource] = []
         if plan.reads:
@@ -81,16 +74,16 @@ class Operator(Component):
     def _gate(self, name: str, plan: ReleasePlan, probe: Probe) -> Job:
         after_release, gate = self.after(self.release), f"{plan.name}-gate"
         metadata: ObjectMetaArgsDict = {"name": gate, "namespace": plan.namespace}
-        account = ServiceAccount(f"{name}-account", metadata=metadata, opts=after_release)
+        account = core.ServiceAccount(f"{name}-account", metadata=metadata, opts=after_release)
         rules: list[PolicyRuleArgsDict] = [
             {"api_groups": [probe.group], "resources": [probe.resource], "verbs": ["create"]}
         ]
         subject = Subject("ServiceAccount", gate, plan.namespace)
         granted = _granted(name, f"gpu-tenancy-{gate}", rules, subject, after_release)
         text = yaml.safe_dump(probe.manifest, sort_keys=True)
-        manifest = ConfigMap(f"{name}-object", metadata=metadata, data={"object.yaml": text}, opts=after_release)
+        manifest = core.ConfigMap(f"{name}-object", metadata=metadata, data={"object.yaml": text}, opts=after_release)
         # If the dry run is rejected, the kubelet restarts the container with back-off.
-        container: ContainerArgsDict = {
+        container: core.ContainerArgsDict = {
             "name": "ask",
             "image": KUBECTL,  # Without a shell, so container restarts are the retries.
             "args": ["create", "--dry-run=server", "--filename=/gate/object.yaml"],
@@ -112,7 +105,6 @@ class Operator(Component):
 def _granted(
     name: str, right: str, rules: list[PolicyRuleArgsDict], subject: Subject, opts: ResourceOptions
 ) -> list[pulumi.Resource]:
-    """A ClusterRole with the name `right`, and the binding that gives it to one subject."""
     role = ClusterRole(f"{name}-role", metadata={"name": right}, rules=rules, opts=opts)
     return [role, cluster_role_binding(f"{name}-binding", {"name": right}, right, [subject], opts)]
 
@@ -128,7 +120,7 @@ class Operators(Component):
         >>> Operators("operators", plan(stack).operators)
     """
 
-    def __init__(self, name: str, plans: tuple[ReleasePlan, ...], opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, plans: tuple[ReleasePlan, ...], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:operators:Operators", name, opts)
         namespaces = self._namespaces(name, plans)
         self.operators: dict[str, Operator] = {}
@@ -146,25 +138,27 @@ class Operators(Component):
             labels = {"app.kubernetes.io/part-of": "gpu-tenancy"}
             if any(plan.privileged for plan in releases):
                 labels["pod-security.kubernetes.io/enforce"] = "privileged"
-            created = Namespace(f"{name}-{namespace}", metadata={"name": namespace, "labels": labels}, opts=opts)
+            created = core.Namespace(f"{name}-{namespace}", metadata={"name": namespace, "labels": labels}, opts=opts)
             resources[namespace] = [created]
             if any(plan.critical for plan in releases):
                 resources[namespace].append(critical_pods(f"{name}-{namespace}-critical", namespace, created, opts))
         return resources
 
 
-def critical_pods(name: str, namespace: str, namespace_object: Namespace, opts: ResourceOptions) -> ResourceQuota:
+def critical_pods(
+    name: str, namespace: str, namespace_object: core.Namespace, opts: ResourceOptions
+) -> core.ResourceQuota:
     """A quota for system priority classes. GKE requires it for such pods; on other clouds it has no effect.
 
     Releases depend on it, because their hooks are pods too:
     https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/google-gke.html
     """
-    classes: ScopedResourceSelectorRequirementArgsDict = {
+    classes: core.ScopedResourceSelectorRequirementArgsDict = {
         "scope_name": "PriorityClass",
         "operator": "In",
         "values": list(CRITICAL),
     }
-    return ResourceQuota(
+    return core.ResourceQuota(
         name,
         metadata={"name": "critical-pods", "namespace": namespace},
         spec={"hard": {"pods": "10000"}, "scope_selector": {"match_expressions": [classes]}},
@@ -184,7 +178,7 @@ class Infiniband(Component):
         >>> Infiniband("infiniband", plan(stack).infiniband)
     """
 
-    def __init__(self, name: str, plan: InfinibandPlan, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, plan: InfinibandPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:operators:Infiniband", name, opts)
         driver, plugin = (
             {"repository": image.repository, "image": image.image, "version": image.version}
@@ -215,21 +209,15 @@ class Observability(Component):
     """
 
     def __init__(
-        self,
-        name: str,
-        plan: ObservabilityPlan,
-        namespace: str,
-        opts: ResourceOptions | None = None,
-        *,
-        of_others: bool = False,
+        self, name: str, plan: ObservabilityPlan, namespace: str, opts: Options = None, *, of_others: bool = False
     ) -> None:
         super().__init__("gpu-tenancy:tenancy:Observability", name, opts)
         if of_others:  # Read it, so that a preview fails if it does not exist.
-            Namespace.get(f"{name}-namespace", namespace, opts=self.own)
-        self.dashboards: dict[str, ConfigMap] = {}
+            core.Namespace.get(f"{name}-namespace", namespace, opts=self.own)
+        self.dashboards: dict[str, core.ConfigMap] = {}
         for file, text in plan.dashboards:
             dashboard = file.removesuffix(".json")
-            self.dashboards[file] = ConfigMap(
+            self.dashboards[file] = core.ConfigMap(
                 f"{name}-{dashboard}",
                 metadata={
                     "name": f"dashboard-{dashboard}",
@@ -252,5 +240,5 @@ class Observability(Component):
         if plan.opencost:
             of_opencost, prices = plan.opencost
             metadata: ObjectMetaArgsDict = {"name": "gpu-tenancy-prices", "namespace": of_opencost}
-            ConfigMap(f"{name}-prices", metadata=metadata, data={"prices.csv": prices}, opts=self.own)
+            core.ConfigMap(f"{name}-prices", metadata=metadata, data={"prices.csv": prices}, opts=self.own)
         self.register_outputs({"dashboards": list(self.dashboards)})

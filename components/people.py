@@ -3,18 +3,14 @@
 from typing import Any
 
 from pulumi import ResourceOptions
-from pulumi_kubernetes.flowcontrol.v1 import (
-    FlowSchema,
-    LimitedPriorityLevelConfigurationArgsDict,
-    PriorityLevelConfiguration,
-)
+from pulumi_kubernetes.flowcontrol import v1 as flowcontrol
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.rbac.v1 import RoleBinding
 
 from gpu_tenancy.model.plan import flow_control as planned
 from gpu_tenancy.model.plan.people import ADMIN, AUDITOR, MEMBER, PREFIX, AccessPlan, Subject, TeamBinding
 
-from .objects import LABELS, Component, cluster_role, cluster_role_binding, role_binding
+from .objects import LABELS, Component, Options, cluster_role, cluster_role_binding, role_binding
 
 
 class Access(Component):
@@ -27,7 +23,7 @@ class Access(Component):
         >>> Access("access", plan(stack).access)
     """
 
-    def __init__(self, name: str, access: AccessPlan, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, access: AccessPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Access", name, opts)
         self.roles = {
             role.name: cluster_role(f"{name}-{role.name}", f"{PREFIX}{role.name}", role.rules, self.own)
@@ -63,9 +59,9 @@ class FlowControl(Component):
         >>> FlowControl("flow-control", plan(stack).flows)
     """
 
-    def __init__(self, name: str, flows: planned.FlowsPlan, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, flows: planned.FlowsPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:FlowControl", name, opts)
-        limited: LimitedPriorityLevelConfigurationArgsDict = {
+        limited: flowcontrol.LimitedPriorityLevelConfigurationArgsDict = {
             "nominal_concurrency_shares": planned.SHARES,
             "lendable_percent": planned.LENDABLE,
             "borrowing_limit_percent": planned.BORROWED,
@@ -74,7 +70,7 @@ class FlowControl(Component):
                 "queuing": {"queues": planned.QUEUES, "hand_size": planned.HAND, "queue_length_limit": planned.LENGTH},
             },
         }
-        level = PriorityLevelConfiguration(
+        level = flowcontrol.PriorityLevelConfiguration(
             f"{name}-level",
             metadata={"name": planned.NAME},
             spec={"type": "Limited", "limited": limited},
@@ -93,7 +89,7 @@ class FlowControl(Component):
                 }
             ],
         }
-        FlowSchema(f"{name}-schema", metadata={"name": planned.NAME}, spec=spec, opts=self.after(level))
+        flowcontrol.FlowSchema(f"{name}-schema", metadata={"name": planned.NAME}, spec=spec, opts=self.after(level))
         self.register_outputs({})
 
 

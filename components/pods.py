@@ -7,16 +7,7 @@ import pulumi
 from pulumi import ResourceOptions
 from pulumi_kubernetes.apps.v1 import DaemonSet, DaemonSetSpecArgsDict
 from pulumi_kubernetes.batch.v1 import CronJob
-from pulumi_kubernetes.core.v1 import (
-    ContainerArgsDict,
-    Namespace,
-    NodeAffinityArgsDict,
-    NodeSelectorRequirementArgsDict,
-    PodSpecArgsDict,
-    PodTemplateSpecArgsDict,
-    VolumeArgsDict,
-    VolumeMountArgsDict,
-)
+from pulumi_kubernetes.core import v1 as core
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.networking.v1 import NetworkPolicy
 
@@ -34,31 +25,31 @@ repositories, which agree (read on 2026-11-23)."""
 _MINUTES: Final = 60
 
 
-def on_pools(pools: Iterable[str]) -> NodeAffinityArgsDict:
+def on_pools(pools: Iterable[str]) -> core.NodeAffinityArgsDict:
     """The affinity of pods that run only on the nodes of some pools."""
     return on_nodes({"key": POOL_LABEL, "operator": "In", "values": list(pools)})
 
 
-def on_nodes(*labels: NodeSelectorRequirementArgsDict) -> NodeAffinityArgsDict:
+def on_nodes(*labels: core.NodeSelectorRequirementArgsDict) -> core.NodeAffinityArgsDict:
     """The affinity of pods that run only on nodes with all of these labels."""
     terms = {"node_selector_terms": [{"match_expressions": list(labels)}]}
     return {"required_during_scheduling_ignored_during_execution": terms}
 
 
 def kubectl_pod(
-    account: str, restart: str, own: ContainerArgsDict, memory: str, config_map: tuple[str, str] | None = None
-) -> PodSpecArgsDict:
+    account: str, restart: str, own: core.ContainerArgsDict, memory: str, config_map: tuple[str, str] | None = None
+) -> core.PodSpecArgsDict:
     """A pod of the platform itself that runs kubectl as nobody and writes to nothing but `/tmp`.
 
     Its container has at most so much memory, and a ConfigMap in a folder: `("kueue-gate", "/gate")`.
     """
     # kubectl keeps what it discovers in HOME.
-    mounted: list[VolumeMountArgsDict] = [{"name": _SCRATCH, "mount_path": "/tmp"}]  # noqa: S108 - of the pod
-    used: list[VolumeArgsDict] = [{"name": _SCRATCH, "empty_dir": {}}]
+    mounted: list[core.VolumeMountArgsDict] = [{"name": _SCRATCH, "mount_path": "/tmp"}]  # noqa: S108 - of the pod
+    used: list[core.VolumeArgsDict] = [{"name": _SCRATCH, "empty_dir": {}}]
     if config_map:
         mounted.insert(0, {"name": "object", "mount_path": config_map[1]})
         used.insert(0, {"name": "object", "config_map": {"name": config_map[0]}})
-    container: ContainerArgsDict = {
+    container: core.ContainerArgsDict = {
         **own,
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": memory}},
         "security_context": {
@@ -81,7 +72,7 @@ def kubectl_pod(
     }
 
 
-def script_container(name: str, script: str, variables: Mapping[str, str]) -> ContainerArgsDict:
+def script_container(name: str, script: str, variables: Mapping[str, str]) -> core.ContainerArgsDict:
     """The container of a CronJob that runs a shell script with these variables."""
     home = {"HOME": "/tmp"}  # noqa: S108 - of the pod
     return {
@@ -93,7 +84,7 @@ def script_container(name: str, script: str, variables: Mapping[str, str]) -> Co
 
 def namespace_of_jobs(
     name: str, namespace: str, environment: str, parent: pulumi.Resource
-) -> tuple[Namespace, ResourceOptions]:
+) -> tuple[core.Namespace, ResourceOptions]:
     """A namespace of no team, for CronJobs, to which nothing can connect; and options for what is in it.
 
     In the namespace of a team, whoever may create a pod could run it with the ServiceAccount of a CronJob, the team's
@@ -111,7 +102,7 @@ def namespace_of_jobs(
         "pod-security.kubernetes.io/enforce": "restricted",
     }
     metadata: ObjectMetaArgsDict = {"name": namespace, "labels": labels}
-    made = Namespace(f"{name}-namespace", metadata=metadata, opts=ResourceOptions(parent=parent))
+    made = core.Namespace(f"{name}-namespace", metadata=metadata, opts=ResourceOptions(parent=parent))
     inside = ResourceOptions(parent=parent, depends_on=[made])
     NetworkPolicy(
         f"{name}-default-deny",
@@ -123,7 +114,11 @@ def namespace_of_jobs(
 
 
 def cron_job(
-    name: str, metadata: ObjectMetaArgsDict, schedule: str, pod: tuple[str, ContainerArgsDict], opts: ResourceOptions
+    name: str,
+    metadata: ObjectMetaArgsDict,
+    schedule: str,
+    pod: tuple[str, core.ContainerArgsDict],
+    opts: ResourceOptions,
 ) -> CronJob:
     """A CronJob that runs kubectl in a shell.
 
@@ -135,7 +130,7 @@ def cron_job(
         opts: of the resource.
     """
     account, container = pod
-    template: PodTemplateSpecArgsDict = {
+    template: core.PodTemplateSpecArgsDict = {
         "spec": kubectl_pod(account, "Never", {**container, "image": KUBECTL_AND_SHELL}, "256Mi")
     }
     if "labels" in metadata:
@@ -158,9 +153,11 @@ def cron_job(
     )
 
 
-def on_each_node(labels: Mapping[str, str], pod: PodSpecArgsDict, nodes: NodeAffinityArgsDict) -> DaemonSetSpecArgsDict:
+def on_each_node(
+    labels: Mapping[str, str], pod: core.PodSpecArgsDict, nodes: core.NodeAffinityArgsDict
+) -> DaemonSetSpecArgsDict:
     """The spec of a DaemonSet whose pods set up nodes: each sees the processes of its node and has no token."""
-    spec: PodSpecArgsDict = {
+    spec: core.PodSpecArgsDict = {
         "priority_class_name": "system-node-critical",
         "tolerations": [{"operator": "Exists"}],
         "host_pid": True,

@@ -23,6 +23,7 @@ from .objects import (
     KUEUE,
     LABELS,
     Component,
+    Options,
     PlainObject,
     admission_check,
     cluster_role,
@@ -43,7 +44,7 @@ class Priorities(Component):
         >>> Priorities("priorities", (PriorityPlan("ml-low", 1000, preempts=False, default=False, description=""),))
     """
 
-    def __init__(self, name: str, priorities: tuple[PriorityPlan, ...], opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, priorities: tuple[PriorityPlan, ...], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Priorities", name, opts)
         self.classes: dict[str, PriorityClass] = {}
         self.workload_classes: dict[str, PlainObject] = {}
@@ -75,7 +76,7 @@ class Queues(Component):
         >>> Queues("queues", plan(stack).queues)
     """
 
-    def __init__(self, name: str, queues: QueuesPlan, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, queues: QueuesPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Queues", name, opts)
         self.flavors = {flavor.name: self._flavor(f"{name}-flavor-{flavor.name}", flavor) for flavor in queues.flavors}
         self.checks = {check.name: self._check(f"{name}-check-{check.flavor}", check) for check in queues.checks}
@@ -224,17 +225,13 @@ class WorkerClusters(Component):
         >>> WorkerClusters("queues", plan(stack).queues.workers)
     """
 
-    def __init__(self, name: str, workers: Sequence[WorkerCluster], opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, workers: Sequence[WorkerCluster], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:WorkerClusters", name, opts)
         clusters: dict[str, CustomResource] = {}
         for worker in workers:
             source = {"kubeConfig": {"locationType": "Secret", "location": worker.secret}}
             clusters[worker.name] = kueue_object(
-                f"{name}-{worker.name}",
-                "MultiKueueCluster",
-                {"name": worker.name},
-                {"clusterSource": source},
-                self.own,
+                f"{name}-{worker.name}", "MultiKueueCluster", {"name": worker.name}, {"clusterSource": source}, self.own
             )
         kind, spec = "MultiKueueConfig", {"clusters": list(clusters)}
         config = kueue_object(f"{name}-config", kind, {"name": CHECK}, spec, self.after(*clusters.values()))
@@ -255,7 +252,7 @@ class ManagerAccess(Component):
         >>> ManagerAccess("manager", plan(stack).manager)
     """
 
-    def __init__(self, name: str, access: WorkerAccess, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, access: WorkerAccess, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:ManagerAccess", name, opts)
         manager = access.account
         if access.of_others:  # read only, so that a missing namespace is an error before anything is changed

@@ -4,12 +4,7 @@ from typing import Any, Final
 
 from pulumi import ResourceOptions
 from pulumi_kubernetes.apiextensions import CustomResource
-from pulumi_kubernetes.autoscaling.v2 import (
-    HorizontalPodAutoscaler,
-    HorizontalPodAutoscalerBehaviorArgsDict,
-    MetricSpecArgsDict,
-    MetricTargetArgsDict,
-)
+from pulumi_kubernetes.autoscaling import v2 as autoscaling
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
 from gpu_tenancy.model.manifests.labels import NAME
@@ -23,7 +18,7 @@ METRICS_PORT: Final = "metrics"
 """Name of the /metrics port if it differs from the request port."""
 _FAILURES: Final = 3
 """Number of consecutive failed queries after which KEDA uses the fallback."""
-_BEHAVIOR: Final[HorizontalPodAutoscalerBehaviorArgsDict] = {
+_BEHAVIOR: Final[autoscaling.HorizontalPodAutoscalerBehaviorArgsDict] = {
     "scale_up": {
         "stabilization_window_seconds": 30,
         "policies": [{"type": "Percent", "value": 100, "period_seconds": 15}],
@@ -66,13 +61,13 @@ def service_monitor(name: str, server: ServerPlan, monitor: Monitor, opts: Resou
 
 def autoscaler(
     name: str, server: ServerPlan, scaling: Scaling, opts: ResourceOptions
-) -> HorizontalPodAutoscaler | CustomResource:
+) -> autoscaling.HorizontalPodAutoscaler | CustomResource:
     """The autoscaler of a server: KEDA's if it reads a metric by a query, else that of Kubernetes."""
     metadata: ObjectMetaArgsDict = {"name": server.name, "namespace": server.team, "labels": {NAME: server.name}}
     if scaling.by_keda:
         return _scaled_object(name, server, scaling, metadata, opts)
     api_version, kind = server.api
-    return HorizontalPodAutoscaler(
+    return autoscaling.HorizontalPodAutoscaler(
         name,
         metadata={**metadata, "annotations": DO_NOT_AWAIT},
         spec={
@@ -86,10 +81,10 @@ def autoscaler(
     )
 
 
-def _metrics(scaling: Scaling) -> list[MetricSpecArgsDict]:
-    metrics: list[MetricSpecArgsDict] = []
+def _metrics(scaling: Scaling) -> list[autoscaling.MetricSpecArgsDict]:
+    metrics: list[autoscaling.MetricSpecArgsDict] = []
     if scaling.cpu is not None:
-        target: MetricTargetArgsDict = {"type": "Utilization", "average_utilization": scaling.cpu}
+        target: autoscaling.MetricTargetArgsDict = {"type": "Utilization", "average_utilization": scaling.cpu}
         metrics.append({"type": "Resource", "resource": {"name": "cpu", "target": target}})
     of_pods = [(signal.name, signal.target) for signal in scaling.signals]
     for metric, average in [scaling.latency, *of_pods] if scaling.latency else of_pods:

@@ -6,23 +6,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pulumi
-from pulumi import ResourceOptions
 from pulumi.runtime.config import get_config
 from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.core.v1 import Secret, ServiceAccount
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
-from gpu_tenancy.model.plan.secrets import (
-    READER,
-    CopiedSecret,
-    References,
-    SecretReader,
-    Store,
-    TeamSecrets,
-)
+from gpu_tenancy.model.plan.secrets import READER, CopiedSecret, References, SecretReader, Store, TeamSecrets
 from gpu_tenancy.model.spec.secrets import CONFIG, set_command
 
-from .objects import Component
+from .objects import Component, Options
 
 _API: Final = "external-secrets.io/v1"
 """https://external-secrets.io/latest/api/externalsecret/"""
@@ -47,7 +39,7 @@ class NamespaceSecrets(Component):
         >>> NamespaceSecrets("ml-research-secrets", "ml-research", plan(stack).teams[0].secrets)
     """
 
-    def __init__(self, name: str, namespace: str, secrets: TeamSecrets, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, namespace: str, secrets: TeamSecrets, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:NamespaceSecrets", name, opts)
         self.made: list[pulumi.Resource] = [
             Secret(

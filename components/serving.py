@@ -16,7 +16,7 @@ from gpu_tenancy.model.manifests.pods import container, near, pod_spec, template
 from gpu_tenancy.model.plan.workloads import ALIVE_AFTER, READY_AFTER, PodPlan, ServerPlan
 from gpu_tenancy.model.spec.roles import LEADER, LEADER_WORKER_SET, WORKER
 
-from .objects import DO_NOT_AWAIT, Component, http_route
+from .objects import DO_NOT_AWAIT, Component, Options, http_route
 from .scaling import METRICS_PORT, autoscaler, metrics_port, service_monitor
 from .secrets import checksums
 
@@ -58,7 +58,7 @@ class ModelServer(Component):
         >>> ModelServer("ml-serving-model-server", plan(stack).teams[0].servers[0])
     """
 
-    def __init__(self, name: str, server: ServerPlan, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, server: ServerPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:ModelServer", name, opts)
         self._labels = {NAME: server.name}
         self._shared = {PART_OF: server.service} if server.service else {}

@@ -5,13 +5,7 @@ from typing import Any, Final
 from pulumi import ResourceOptions
 from pulumi_kubernetes.admissionregistration.v1 import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding
 from pulumi_kubernetes.batch.v1 import CronJob
-from pulumi_kubernetes.core.v1 import (
-    CSIPersistentVolumeSourceArgsDict,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    PersistentVolumeClaimSpecArgsDict,
-    ServiceAccount,
-)
+from pulumi_kubernetes.core import v1 as core
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.rbac.v1 import ClusterRole, Role, RoleBinding
 from pulumi_kubernetes.storage.v1 import StorageClass
@@ -25,7 +19,7 @@ from gpu_tenancy.model.plan.snapshots import SnapshotPlan, SnapshotsPlan
 from gpu_tenancy.model.plan.storage import ClaimPlan, StorageClassPlan
 from gpu_tenancy.model.spec.data import SNAPSHOT_GROUP, SNAPSHOTS
 
-from .objects import DO_NOT_AWAIT, Component, PlainObject, cluster_role_binding, role_ref
+from .objects import DO_NOT_AWAIT, Component, Options, PlainObject, cluster_role_binding, role_ref
 from .pods import cron_job, namespace_of_jobs, script_container
 
 
@@ -39,7 +33,7 @@ class StorageClasses(Component):
         >>> StorageClasses("storage", plan(stack).storage_classes)
     """
 
-    def __init__(self, name: str, classes: tuple[StorageClassPlan, ...], opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, classes: tuple[StorageClassPlan, ...], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:StorageClasses", name, opts)
         for planned in classes:
             StorageClass(
@@ -63,16 +57,16 @@ class TeamStorage(Component):
         >>> TeamStorage("ml-research.checkpoints", plan(stack).teams[0].claims[0])
     """
 
-    def __init__(self, name: str, claim: ClaimPlan, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, claim: ClaimPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:TeamStorage", name, opts)
-        spec: PersistentVolumeClaimSpecArgsDict = {
+        spec: core.PersistentVolumeClaimSpecArgsDict = {
             "access_modes": [claim.access_mode],
             "resources": {"requests": {"storage": format_bytes(claim.size)}},
         }
         if claim.storage_class is not None:
             spec["storage_class_name"] = claim.storage_class
         metadata: ObjectMetaArgsDict = {"name": claim.name, "namespace": claim.team, "annotations": DO_NOT_AWAIT}
-        self.claim = PersistentVolumeClaim(f"{name}-claim", metadata=metadata, spec=spec, opts=self.own)
+        self.claim = core.PersistentVolumeClaim(f"{name}-claim", metadata=metadata, spec=spec, opts=self.own)
 
 
 class DatasetVolume(Component):
@@ -84,18 +78,18 @@ class DatasetVolume(Component):
         >>> DatasetVolume("ml-research-corpus", plan(stack).teams[0].volumes[0])
     """
 
-    def __init__(self, name: str, volume: VolumePlan, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, volume: VolumePlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:DatasetVolume", name, opts)
         mode = access_mode(writable=volume.writable)
         size = {"storage": format_bytes(volume.size)}
-        source: CSIPersistentVolumeSourceArgsDict = {
+        source: core.CSIPersistentVolumeSourceArgsDict = {
             "driver": volume.driver,
             "volume_handle": volume.handle,
             "read_only": not volume.writable,
         }
         if volume.attributes:
             source["volume_attributes"] = volume.attributes
-        self.volume = PersistentVolume(
+        self.volume = core.PersistentVolume(
             f"{name}-volume",
             metadata={"name": volume.name},
             spec={
@@ -111,7 +105,7 @@ class DatasetVolume(Component):
             opts=self.own,
         )
         annotations = {**DO_NOT_AWAIT, BUCKET: volume.bucket}
-        self.claim = PersistentVolumeClaim(
+        self.claim = core.PersistentVolumeClaim(
             f"{name}-claim",
             metadata={"name": volume.dataset, "namespace": volume.team, "annotations": annotations},
             spec={
@@ -178,7 +172,7 @@ class Snapshots(Component):
         >>> Snapshots("snapshots", plan(stack).snapshots)
     """
 
-    def __init__(self, name: str, plan: SnapshotsPlan, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, plan: SnapshotsPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Snapshots", name, opts)
         namespace_of_jobs(name, plan.namespace, plan.environment, self)
         for made in plan.classes:
@@ -253,11 +247,9 @@ class TeamSnapshots(Component):
         >>> TeamSnapshots("ml-research.snapshots", "ml-research", plan(stack).teams[0].snapshots)
     """
 
-    def __init__(
-        self, name: str, team: str, snapshots: tuple[SnapshotPlan, ...], opts: ResourceOptions | None = None
-    ) -> None:
+    def __init__(self, name: str, team: str, snapshots: tuple[SnapshotPlan, ...], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:TeamSnapshots", name, opts)
-        account = ServiceAccount(f"{name}-account", metadata={"name": team, "namespace": SNAPSHOTS}, opts=self.own)
+        account = core.ServiceAccount(f"{name}-account", metadata={"name": team, "namespace": SNAPSHOTS}, opts=self.own)
         named: ObjectMetaArgsDict = {"name": SNAPSHOTS, "namespace": team}
         Role(
             f"{name}-role",

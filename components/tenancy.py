@@ -15,7 +15,7 @@ from .caches import CachedVolume, Caches
 from .guards import Guards
 from .namespace import TeamNamespace
 from .notebooks import NotebookStops, TeamNotebooks
-from .objects import Component
+from .objects import Component, Options
 from .people import Access, FlowControl
 from .queues import ManagerAccess, Priorities, Queues
 from .secrets import NamespaceSecrets
@@ -36,7 +36,7 @@ class Team(Component):
         >>> Team("ml-research", plan(stack).teams[0])
     """
 
-    def __init__(self, name: str, team: TeamPlan, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, team: TeamPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:Team", name, opts)
         namespace = team.namespace.name
         self.space = TeamNamespace(f"{name}-space", team.namespace, self.own)
@@ -84,7 +84,7 @@ class Tenancy(Component):
         self,
         name: str,
         plan: Plan,
-        opts: ResourceOptions | None = None,
+        opts: Options = None,
         *,
         kind: str = "gpu-tenancy:tenancy:Tenancy",
         prefix: str = "",

@@ -15,7 +15,7 @@ from gpu_tenancy.model.names import COMPUTE_DOMAIN
 from gpu_tenancy.model.plan.runtimes import RuntimePlan
 from gpu_tenancy.model.plan.workloads import GangPlan, JobPlan
 
-from .objects import DO_NOT_AWAIT, Component, custom_resource
+from .objects import DO_NOT_AWAIT, Component, Options, custom_resource
 
 _OBJECTS: Final = {
     "JobSet": ("job-set", "spec"),
@@ -39,7 +39,7 @@ class TrainingJob(Component):
         >>> TrainingJob("ml-research-nightly", plan(stack).teams[0].jobs[0])
     """
 
-    def __init__(self, name: str, job: JobPlan, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, job: JobPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:TrainingJob", name, opts)
         replaced = _replaced_on_change(self)
         domain = [_compute_domain(f"{name}-compute-domain", job, job.channels, replaced)] if job.channels else []
@@ -65,7 +65,7 @@ class GangJob(Component):
         >>> GangJob("ml-research-gang", plan(stack).teams[0].gangs[0])
     """
 
-    def __init__(self, name: str, gang: GangPlan, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, gang: GangPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:GangJob", name, opts)
         self.job = custom_resource(f"{name}-job", gang_manifest(gang), _replaced_on_change(self))
 
@@ -83,7 +83,7 @@ class TrainingRuntime(Component):
         >>> TrainingRuntime("ml-research-torch", plan(stack).teams[0].runtimes[0])
     """
 
-    def __init__(self, name: str, runtime: RuntimePlan, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, runtime: RuntimePlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:tenancy:TrainingRuntime", name, opts)
         self.runtime = custom_resource(f"{name}-runtime", training_runtime(runtime), self.own)
 

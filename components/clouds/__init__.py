@@ -7,15 +7,18 @@ because a cloud's SDK takes a second to import and is installed as an extra.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Protocol, Self, cast
+from typing import Any, Protocol, Self, TypeVar, cast
 
 import pulumi
 import pulumi_kubernetes as kubernetes
-from pulumi import ResourceOptions
 
 from gpu_tenancy.base.installing import missing
 from gpu_tenancy.model.catalogue.clouds import clouds
 from gpu_tenancy.model.plan.cluster import ClusterPlan
+
+from ..objects import Options
+
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ class Api:
     identifier: pulumi.Input[str]
     kubeconfig: pulumi.Input[str] | None
     context: pulumi.Input[str] | None = None
-    opts: ResourceOptions | None = None
+    opts: Options = None
     users: Mapping[str, pulumi.Output[str]] = field(default_factory=dict[str, pulumi.Output[str]])
 
     def output(self) -> Mapping[str, pulumi.Input[str] | Mapping[str, pulumi.Output[str]] | None]:
@@ -94,14 +97,14 @@ class Cluster(Protocol):
 
 
 class _OpenCluster(Protocol):
-    def __call__(self, name: str, plan: ClusterPlan, opts: ResourceOptions | None = None) -> Cluster: ...
+    def __call__(self, name: str, plan: ClusterPlan, opts: Options = None) -> Cluster: ...
 
 
 class _Module(Protocol):
     open_cluster: _OpenCluster
 
 
-def open_cluster(name: str, plan: ClusterPlan, opts: ResourceOptions | None = None) -> Cluster:
+def open_cluster(name: str, plan: ClusterPlan, opts: Options = None) -> Cluster:
     """The cluster of a plan with its node pools, made or found.
 
     Raises:
@@ -116,6 +119,18 @@ def open_cluster(name: str, plan: ClusterPlan, opts: ResourceOptions | None = No
             raise
         raise pulumi.RunError(str(problem)) from error
     return module.open_cluster(name, plan, opts)
+
+
+def section_of(plan: ClusterPlan, kind: type[S]) -> S:
+    """The section of a plan for one cloud.
+
+    Raises:
+        TypeError: it is that of another cloud.
+    """
+    if not isinstance(plan.section, kind):
+        msg = f"{plan.section.cloud} is another cloud"
+        raise TypeError(msg)
+    return plan.section
 
 
 def once_there(value: pulumi.Input[str], *others: pulumi.Output[str]) -> pulumi.Output[str]:

@@ -13,8 +13,8 @@ from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.aws import LUSTRE_SUBNET, AwsCluster
 from gpu_tenancy.model.spec.data import CACHES
 
-from ...objects import Component
-from .. import Api
+from ...objects import Component, Options
+from .. import Api, section_of
 from .addons import BEFORE_NODES, CNI, ON_NODES, Addons, drivers, release
 from .control_plane import ControlPlane, Network
 from .data import LUSTRE_KIND, SHARED_KIND, LustreNetwork, SharedFiles, data_access
@@ -32,16 +32,14 @@ STORAGE_CLASS: Final = "gp3-encrypted"
 """Name of the default StorageClass."""
 
 
-def open_cluster(name: str, plan: ClusterPlan, opts: ResourceOptions | None = None) -> "EksCluster":
+def open_cluster(name: str, plan: ClusterPlan, opts: Options = None) -> "EksCluster":
     """The EKS cluster of a stack, created or existing, with its nodes.
 
     Its provider is of the stack's region, with the credentials of the environment.
     """
-    if not isinstance(plan.section, AwsCluster):
-        msg = f"{plan.section.cloud} is another cloud"
-        raise TypeError(msg)
-    provider = aws.Provider(f"{name}-aws", region=plan.section.region, opts=opts)
-    return EksCluster(name, plan, plan.section, ResourceOptions.merge(opts, ResourceOptions(providers=[provider])))
+    section = section_of(plan, AwsCluster)
+    provider = aws.Provider(f"{name}-aws", region=section.region, opts=opts)
+    return EksCluster(name, plan, section, ResourceOptions.merge(opts, ResourceOptions(providers=[provider])))
 
 
 class EksCluster(Component):
@@ -54,7 +52,7 @@ class EksCluster(Component):
     role.
     """
 
-    def __init__(self, name: str, plan: ClusterPlan, section: AwsCluster, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, plan: ClusterPlan, section: AwsCluster, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:EksCluster", name, opts)
         self._plan, self._section = plan, section
         subnets: Mapping[str, pulumi.Input[str]] = section.subnets
@@ -154,7 +152,6 @@ class EksCluster(Component):
         return late, targets
 
     def _pools(self, name: str, system: Sequence[pulumi.Resource]) -> None:
-        """The stack's node pools and their autoscaler."""
         section, pools = self._section, self._plan.pools
         role_arn, before = self._pools_role(name, system)
         in_cluster = ResourceOptions(parent=self, providers=[self.kubernetes], depends_on=before)

@@ -13,7 +13,7 @@ from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgsDict
 from gpu_tenancy.model.catalogue.releases import cloud_charts
 from gpu_tenancy.model.spec.clouds.aws import LUSTRE_TAG, AddonName, EksCreation
 
-from ...objects import Component
+from ...objects import Component, Options
 from .identity import Grant, Role
 from .nodes import ClusterContext
 from .policies import managed_policy, trust, written_policy
@@ -124,7 +124,7 @@ class Addons(Component):
         context: ClusterContext,
         addons: Mapping[AddonName, Addon],
         version: pulumi.Output[str],
-        opts: ResourceOptions | None = None,
+        opts: Options = None,
     ) -> None:
         super().__init__("gpu-tenancy:clouds:Addons", name, opts)
         self._context, self._kubernetes_version = context, version

@@ -10,7 +10,7 @@ from pulumi import ResourceOptions
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster, EksCreation
 
-from ...objects import Component
+from ...objects import Component, Options
 from .. import once_there
 from .identity import Grant, Role, access_entry
 from .policies import access_policy, managed_policy, trust
@@ -36,18 +36,10 @@ class Network(Component):
     Attributes:
         subnets: ids of the subnets by zone. They are known once the subnet has its route, so that nodes start with
             egress.
-
-    Example:
-        >>> Network("cluster-network", plan, section, section.create).subnets
     """
 
     def __init__(
-        self,
-        name: str,
-        plan: ClusterPlan,
-        section: AwsCluster,
-        creation: EksCreation,
-        opts: ResourceOptions | None = None,
+        self, name: str, plan: ClusterPlan, section: AwsCluster, creation: EksCreation, opts: Options = None
     ) -> None:
         super().__init__("gpu-tenancy:clouds:EksNetwork", name, opts)
         kept = ResourceOptions(parent=self, protect=plan.protect)
@@ -126,7 +118,7 @@ class ControlPlane(Component):
         plan: ClusterPlan,
         section: AwsCluster,
         subnets: Mapping[str, pulumi.Input[str]],
-        opts: ResourceOptions | None = None,
+        opts: Options = None,
     ) -> None:
         creation = section.create
         if creation is None:

@@ -11,7 +11,7 @@ from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.plan.identities import MadeBucket, TeamIdentity
 from gpu_tenancy.model.spec.clouds.aws import FILE_SYSTEM, LUSTRE_GROUP
 
-from ...objects import Component
+from ...objects import Component, Options
 from .identity import Grant, Role, name_of
 from .nodes import ClusterContext
 from .policies import datasets_policy, trust, written_policy
@@ -34,9 +34,7 @@ class TeamRole(Component):
     A bucket of another account must allow the role in its own policy, which is not changed here.
     """
 
-    def __init__(
-        self, name: str, context: ClusterContext, team: TeamIdentity, opts: ResourceOptions | None = None
-    ) -> None:
+    def __init__(self, name: str, context: ClusterContext, team: TeamIdentity, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:TeamRole", name, opts)
         policies = {"datasets": datasets_policy(team.datasets, context.section.region)}
         role = Role(f"{name}-identity", team.name, Grant(trust("pods.eks"), inline=policies), context.tags, self.own)
@@ -60,9 +58,7 @@ class DatasetBucket(Component):
     refuses to delete it.
     """
 
-    def __init__(
-        self, name: str, context: ClusterContext, made: MadeBucket, opts: ResourceOptions | None = None
-    ) -> None:
+    def __init__(self, name: str, context: ClusterContext, made: MadeBucket, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:DatasetBucket", name, opts)
         kept = ResourceOptions(parent=self, retain_on_delete=True, protect=context.protect)
         bucket = aws.s3.Bucket(f"{name}-bucket", bucket=made.bucket.bucket, tags=context.tags, opts=kept)
@@ -113,9 +109,7 @@ class SharedFiles(Component):
         targets: its addresses in the cluster's subnets, which pods need while they mount it.
     """
 
-    def __init__(
-        self, name: str, context: ClusterContext, network: pulumi.Output[str], opts: ResourceOptions | None = None
-    ) -> None:
+    def __init__(self, name: str, context: ClusterContext, network: pulumi.Output[str], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:SharedFiles", name, opts)
         kept = ResourceOptions(parent=self, retain_on_delete=True, protect=context.protect)
         called = f"{context.name}-shared-files"
@@ -161,9 +155,7 @@ class LustreNetwork(Component):
         late: its ID, by its placeholder in parameters of StorageClasses.
     """
 
-    def __init__(
-        self, name: str, context: ClusterContext, network: pulumi.Output[str], opts: ResourceOptions | None = None
-    ) -> None:
+    def __init__(self, name: str, context: ClusterContext, network: pulumi.Output[str], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:LustreNetwork", name, opts)
         kept = ResourceOptions(parent=self, retain_on_delete=not context.section.makes_network)
         group = aws.ec2.SecurityGroup(

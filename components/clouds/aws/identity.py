@@ -19,7 +19,7 @@ from gpu_tenancy.model.plan.secrets import READER
 from gpu_tenancy.model.spec.clouds.aws import AwsCluster
 from gpu_tenancy.model.spec.people import Person
 
-from ...objects import Component
+from ...objects import Component, Options
 from .nodes import ClusterContext
 from .policies import AUDIENCE, account_trust, ci_policy, ci_trust, secrets_policy, trust
 
@@ -51,9 +51,7 @@ class Role(Component):
     Role names are unique in an account, so two clusters of one account must have different names in all regions.
     """
 
-    def __init__(
-        self, name: str, role_name: str, grant: Grant, tags: Mapping[str, str], opts: ResourceOptions | None = None
-    ) -> None:
+    def __init__(self, name: str, role_name: str, grant: Grant, tags: Mapping[str, str], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:Role", name, opts)
         role = aws.iam.Role(f"{name}-role", name=role_name, assume_role_policy=grant.trust, tags=tags, opts=self.own)
         for arn in grant.managed:
@@ -71,12 +69,7 @@ class PodRole(Component):
     """
 
     def __init__(
-        self,
-        name: str,
-        context: ClusterContext,
-        account: str,
-        inline: Mapping[str, str],
-        opts: ResourceOptions | None = None,
+        self, name: str, context: ClusterContext, account: str, inline: Mapping[str, str], opts: Options = None
     ) -> None:
         super().__init__("gpu-tenancy:clouds:PodRole", name, opts)
         grant = Grant(trust("pods.eks"), inline=inline)
@@ -172,12 +165,7 @@ class SecretReaders(Component):
     """
 
     def __init__(
-        self,
-        name: str,
-        plan: ClusterPlan,
-        section: AwsCluster,
-        cluster: aws.eks.Cluster,
-        opts: ResourceOptions | None = None,
+        self, name: str, plan: ClusterPlan, section: AwsCluster, cluster: aws.eks.Cluster, opts: Options = None
     ) -> None:
         super().__init__("gpu-tenancy:clouds:SecretReaders", name, opts)
         issuer = cluster.identities.apply(issuer_of)

@@ -15,7 +15,7 @@ from gpu_tenancy.model.plan.interruptions import KARPENTER_DRAINS
 from gpu_tenancy.model.plan.pools import uses_local_disks
 from gpu_tenancy.model.spec.clouds.base import Maintenance
 
-from ...objects import Component
+from ...objects import Component, Options
 from .addons import release
 from .identity import PodRole
 from .nodes import ClusterContext, Volume, huge_pages, image, image_alias, interfaces, node_configuration, volumes
@@ -223,12 +223,7 @@ class Karpenter(Component):
     """
 
     def __init__(
-        self,
-        name: str,
-        pools: Sequence[NodePool],
-        context: ClusterContext,
-        nodes: NodeRole,
-        opts: ResourceOptions | None = None,
+        self, name: str, pools: Sequence[NodePool], context: ClusterContext, nodes: NodeRole, opts: Options = None
     ) -> None:
         super().__init__("gpu-tenancy:clouds:Karpenter", name, opts)
         self._context = context
@@ -257,7 +252,6 @@ class Karpenter(Component):
         self.register_outputs({})
 
     def _interruptions(self, name: str) -> aws.sqs.QueuePolicy:
-        """The SQS queue that receives Karpenter's interruption events."""
         cluster, tags = self._context.name, self._context.tags
         queue = aws.sqs.Queue(
             f"{name}-interruptions",
@@ -282,7 +276,6 @@ class Karpenter(Component):
         return aws.sqs.QueuePolicy(f"{name}-interruptions-policy", queue_url=queue.url, policy=policy, opts=self.own)
 
     def _pool(self, name: str, pool: NodePool, nodes: NodeRole) -> None:
-        """The EC2NodeClass of a pool, its NodePools, and its NodeOverlay if it needs one."""
         context, own = self._context, f"{name}-{pool.name}"
         group_name: str | None = None
         dependencies: list[pulumi.Resource] = [self.release]

@@ -174,7 +174,6 @@ def volumes(
 
 
 def _performance(throughput: int | None, *, gpu: bool = False) -> tuple[int, int]:
-    """Throughput in MiB/s and IOPS of a gp3 volume."""
     table = cloud_tables()["aws"].disk
     if table is None:
         msg = "gpu_tenancy/model/catalogue/machines/aws.yaml has no disk; add it"
@@ -283,10 +282,7 @@ def interfaces(fabric: Network | None) -> tuple[Interface, ...]:
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html
     """
     cards = fabric.fabric_cards if fabric else ()
-    return (
-        Interface(0, 0, "interface"),
-        *(Interface(card, 0 if card else 1, "efa-only") for card in cards),
-    )
+    return (Interface(0, 0, "interface"), *(Interface(card, 0 if card else 1, "efa-only") for card in cards))
 
 
 def efa_plugin(pools: Sequence[NodePool]) -> Mapping[str, object] | None:

@@ -29,7 +29,6 @@ def partition(region: str) -> str:
 
 
 def _domain(region: str) -> str:
-    """The domain of AWS's services in a region."""
     return next((domain for prefix, _, domain in _PARTITIONS if region.startswith(prefix)), "amazonaws.com")
 
 

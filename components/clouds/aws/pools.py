@@ -7,18 +7,11 @@ from typing import Final
 import pulumi
 import pulumi_aws as aws
 from pulumi import ResourceOptions
-from pulumi_aws.ec2 import (
-    LaunchTemplateBlockDeviceMappingEbsArgsDict,
-    LaunchTemplateCapacityReservationSpecificationArgsDict,
-    LaunchTemplateInstanceMarketOptionsArgsDict,
-    LaunchTemplateNetworkInterfaceArgsDict,
-    LaunchTemplatePlacementArgsDict,
-)
 from pulumi_aws.eks.outputs import NodeGroupResource
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 from pulumi_kubernetes.rbac.v1 import ClusterRole, ClusterRoleBinding
 
-from ...objects import RBAC, Component
+from ...objects import RBAC, Component, Options
 from .addons import NAMESPACE, release
 from .identity import PodRole
 from .nodes import ClusterContext, Group, Interface, Volume
@@ -79,12 +72,7 @@ class NodeGroup(Component):
     """
 
     def __init__(
-        self,
-        name: str,
-        group: Group,
-        context: ClusterContext,
-        role: pulumi.Input[str],
-        opts: ResourceOptions | None = None,
+        self, name: str, group: Group, context: ClusterContext, role: pulumi.Input[str], opts: Options = None
     ) -> None:
         super().__init__("gpu-tenancy:clouds:NodeGroup", name, opts)
         template = self._template(name, group, context)
@@ -156,10 +144,10 @@ class NodeGroup(Component):
 
     def _template(self, name: str, group: Group, context: ClusterContext) -> aws.ec2.LaunchTemplate:
         called, block = f"{context.name}-{group.name}", group.capacity == "CAPACITY_BLOCK"
-        placement: LaunchTemplatePlacementArgsDict | None = None
+        placement: aws.ec2.LaunchTemplatePlacementArgsDict | None = None
         if group.compact:
             placement = {"group_name": placement_group(f"{name}-near", called, context.tags, self).name}
-        market: LaunchTemplateInstanceMarketOptionsArgsDict = {"market_type": "capacity-block"}
+        market: aws.ec2.LaunchTemplateInstanceMarketOptionsArgsDict = {"market_type": "capacity-block"}
         tags = {**context.tags, "Name": called}
         return aws.ec2.LaunchTemplate(
             f"{name}-template",
@@ -204,7 +192,7 @@ def auto_scaling_group_name(resources: Sequence[NodeGroupResource]) -> str:
     return next(group.name or "" for resource in resources for group in resource.autoscaling_groups or ())
 
 
-def _reserved(reservation: str | None) -> LaunchTemplateCapacityReservationSpecificationArgsDict | None:
+def _reserved(reservation: str | None) -> aws.ec2.LaunchTemplateCapacityReservationSpecificationArgsDict | None:
     if reservation is None:
         return None
     if reservation.startswith("arn:"):
@@ -212,8 +200,8 @@ def _reserved(reservation: str | None) -> LaunchTemplateCapacityReservationSpeci
     return {"capacity_reservation_target": {"capacity_reservation_id": reservation}}
 
 
-def _ebs(volume: Volume) -> LaunchTemplateBlockDeviceMappingEbsArgsDict:
-    ebs: LaunchTemplateBlockDeviceMappingEbsArgsDict = {
+def _ebs(volume: Volume) -> aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgsDict:
+    ebs: aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgsDict = {
         "volume_type": "gp3",
         "volume_size": volume.gib,
         "throughput": volume.throughput,
@@ -228,8 +216,8 @@ def _ebs(volume: Volume) -> LaunchTemplateBlockDeviceMappingEbsArgsDict:
     return ebs
 
 
-def _interface(interface: Interface, group: pulumi.Output[str]) -> LaunchTemplateNetworkInterfaceArgsDict:
-    common: LaunchTemplateNetworkInterfaceArgsDict = {
+def _interface(interface: Interface, group: pulumi.Output[str]) -> aws.ec2.LaunchTemplateNetworkInterfaceArgsDict:
+    common: aws.ec2.LaunchTemplateNetworkInterfaceArgsDict = {
         "network_card_index": interface.card,
         "device_index": interface.device,
         "interface_type": interface.kind,
@@ -267,9 +255,7 @@ class ClusterAutoscaler(Component):
     https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md#how-can-i-use-provisioningrequest-to-run-batch-workloads
     """
 
-    def __init__(
-        self, name: str, context: ClusterContext, *, queued: bool, opts: ResourceOptions | None = None
-    ) -> None:
+    def __init__(self, name: str, context: ClusterContext, *, queued: bool, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:ClusterAutoscaler", name, opts)
         if queued:
             self._requests(f"{name}-requests")

@@ -8,12 +8,8 @@ import pulumi
 import pulumi_azure_native as azure_native
 import yaml
 from pulumi import ResourceOptions
+from pulumi_azure_native import containerservice
 from pulumi_azure_native.compute import ProximityPlacementGroup
-from pulumi_azure_native.containerservice import (
-    ListManagedClusterUserCredentialsResult,
-    ManagedCluster,
-    list_managed_cluster_user_credentials_output,
-)
 from pulumi_azure_native.containerservice.outputs import ManagedClusterOIDCIssuerProfileResponse
 from pydantic import BaseModel, Field
 
@@ -21,8 +17,8 @@ from gpu_tenancy.model.kubeconfig import Server, aks_helper, of_helper
 from gpu_tenancy.model.plan.cluster import ClusterPlan, NodePool
 from gpu_tenancy.model.spec.clouds.azure import CLIENT_ID_OF, AzureCluster
 
-from ...objects import Component
-from .. import Api
+from ...objects import Component, Options
+from .. import Api, section_of
 from .control_plane import AksControlPlane
 from .identities import CiIdentity, SecretReaderIdentity, data_access, registry_rights
 from .pools import MemoryLock, PoolCluster, agent_pool
@@ -44,14 +40,9 @@ class AksCluster(Component):
     Attributes:
         kubernetes: provider of the cluster's Kubernetes API.
         system: what InfiniBand needs on nodes; the system pool is part of the cluster.
-
-    Example:
-        >>> AksCluster("cluster", plan, section).kubernetes
     """
 
-    def __init__(
-        self, name: str, plan: ClusterPlan, section: AzureCluster, opts: ResourceOptions | None = None
-    ) -> None:
+    def __init__(self, name: str, plan: ClusterPlan, section: AzureCluster, opts: Options = None) -> None:
         azure = azure_native.Provider(f"{name}-azure", subscription_id=section.subscription)
         with_azure = ResourceOptions.merge(opts, ResourceOptions(providers=[azure]))
         super().__init__("gpu-tenancy:clouds:AksCluster", name, with_azure)
@@ -59,7 +50,7 @@ class AksCluster(Component):
             plane = AksControlPlane(f"{name}-control-plane", plan, section, self.own)
             cluster, subnet = plane.cluster, plane.subnet
         else:
-            cluster = ManagedCluster.get(f"{name}-cluster", section.resource_id, self.own)
+            cluster = containerservice.ManagedCluster.get(f"{name}-cluster", section.resource_id, self.own)
             subnet = section.subnet or ""
         place = PoolCluster(section, cluster.name, subnet, dict(plan.tags), self, plan.protect)
         for pool in plan.pools:
@@ -105,9 +96,13 @@ class AksCluster(Component):
         )
 
     def _api(
-        self, name: str, section: AzureCluster, cluster: ManagedCluster, users: dict[str, pulumi.Output[str]]
+        self,
+        name: str,
+        section: AzureCluster,
+        cluster: containerservice.ManagedCluster,
+        users: dict[str, pulumi.Output[str]],
     ) -> Api:
-        credentials = list_managed_cluster_user_credentials_output(
+        credentials = containerservice.list_managed_cluster_user_credentials_output(
             resource_group_name=section.resource_group,
             resource_name=cluster.name,
             format="exec",
@@ -123,12 +118,9 @@ def _issuer(parts: Sequence[str | ManagedClusterOIDCIssuerProfileResponse]) -> s
     return next((part.issuer_url for part in parts if isinstance(part, ManagedClusterOIDCIssuerProfileResponse)), "")
 
 
-def open_cluster(name: str, plan: ClusterPlan, opts: ResourceOptions | None = None) -> AksCluster:
+def open_cluster(name: str, plan: ClusterPlan, opts: Options = None) -> AksCluster:
     """The AKS cluster of a stack, created or existing, with its pools."""
-    if not isinstance(plan.section, AzureCluster):
-        msg = f"{plan.section.cloud} is another cloud"
-        raise TypeError(msg)
-    return AksCluster(name, plan, plan.section, opts)
+    return AksCluster(name, plan, section_of(plan, AzureCluster), opts)
 
 
 class _Server(BaseModel):
@@ -147,7 +139,7 @@ class _Kubeconfig(BaseModel):
     clusters: list[_NamedCluster]
 
 
-def own_kubeconfig(credentials: ListManagedClusterUserCredentialsResult) -> str:
+def own_kubeconfig(credentials: containerservice.ListManagedClusterUserCredentialsResult) -> str:
     """A kubeconfig for a cluster, from the user credentials that AKS returns.
 
     Only these contain the API server's address and CA. Client certificates and tokens in them, which clusters with

@@ -5,26 +5,14 @@ from typing import Final
 
 import pulumi
 from pulumi import ResourceOptions
-from pulumi_azure_native import network
+from pulumi_azure_native import containerservice, network
 from pulumi_azure_native.authorization import PrincipalType
-from pulumi_azure_native.containerservice import (
-    MaintenanceConfiguration,
-    MaintenanceWindowArgsDict,
-    ManagedCluster,
-    ManagedClusterAgentPoolProfileArgsDict,
-    ManagedClusterAPIServerAccessProfileArgsDict,
-    ManagedClusterAutoUpgradeProfileArgsDict,
-    ManagedClusterPropertiesAutoScalerProfileArgsDict,
-    ResourceIdentityType,
-    ScheduleArgsDict,
-    WeekDay,
-)
 from pulumi_azure_native.monitor import DiagnosticSetting
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan, SystemNodes
 from gpu_tenancy.model.spec.clouds.azure import USER_ROLE, AksCreation, AksMaintenance, AzureCluster
 
-from ...objects import Component
+from ...objects import Component, Options
 from .identities import Principal, Right, managed_identity, role_assignment
 
 _SUBNET = "nodes"
@@ -41,18 +29,10 @@ class Network(Component):
 
     Attributes:
         subnet: resource ID of the subnet.
-
-    Example:
-        >>> Network("cluster-network", plan, section, section.create).subnet
     """
 
     def __init__(
-        self,
-        name: str,
-        plan: ClusterPlan,
-        section: AzureCluster,
-        creation: AksCreation,
-        opts: ResourceOptions | None = None,
+        self, name: str, plan: ClusterPlan, section: AzureCluster, creation: AksCreation, opts: Options = None
     ) -> None:
         super().__init__("gpu-tenancy:clouds:AksNetwork", name, opts)
         kept = ResourceOptions(parent=self, protect=plan.protect)
@@ -98,7 +78,7 @@ class Network(Component):
         self.register_outputs({"subnet": self.subnet})
 
 
-AUTOSCALER: Final[ManagedClusterPropertiesAutoScalerProfileArgsDict] = {
+AUTOSCALER: Final[containerservice.ManagedClusterPropertiesAutoScalerProfileArgsDict] = {
     "skip_nodes_with_local_storage": "true",
     "skip_nodes_with_system_pods": "true",
     "scale_down_utilization_threshold": "0.5",
@@ -108,7 +88,7 @@ is of CPUs and memory: the one of GPUs is upstream's 0.5, and no setting (read 2
 https://learn.microsoft.com/azure/aks/cluster-autoscaler#use-the-cluster-autoscaler-profile."""
 
 
-def upgrade_channels(creation: AksCreation, *, gpus: bool) -> ManagedClusterAutoUpgradeProfileArgsDict:
+def upgrade_channels(creation: AksCreation, *, gpus: bool) -> containerservice.ManagedClusterAutoUpgradeProfileArgsDict:
     """How AKS upgrades Kubernetes and nodes by itself: not at all, or by patches.
 
     The channels are of the whole cluster, and both drain nodes; SecurityPatch patches nodes live if it can. A change
@@ -130,12 +110,14 @@ RELEASES: Final = "default"
 """Name of the configuration for AKS's weekly releases, which has no daily schedule."""
 
 
-def windows(maintenance: AksMaintenance) -> Mapping[str, MaintenanceWindowArgsDict]:
+def windows(maintenance: AksMaintenance) -> Mapping[str, containerservice.MaintenanceWindowArgsDict]:
     """Maintenance windows by the name of their configuration: https://learn.microsoft.com/azure/aks/planned-maintenance."""
-    schedule: ScheduleArgsDict = {"daily": {"interval_days": 1}}
+    schedule: containerservice.ScheduleArgsDict = {"daily": {"interval_days": 1}}
     if maintenance.day:
-        schedule = {"weekly": {"day_of_week": WeekDay(maintenance.day.capitalize()), "interval_weeks": 1}}
-    window: MaintenanceWindowArgsDict = {
+        schedule = {
+            "weekly": {"day_of_week": containerservice.WeekDay(maintenance.day.capitalize()), "interval_weeks": 1}
+        }
+    window: containerservice.MaintenanceWindowArgsDict = {
         "schedule": schedule,
         "start_time": maintenance.start,
         "duration_hours": maintenance.hours,
@@ -172,16 +154,11 @@ class AksControlPlane(Component):
     Attributes:
         subnet: resource ID of the nodes' subnet, existing or created.
 
-    Example:
-        >>> AksControlPlane("cluster-control-plane", plan, section).cluster
-
     Raises:
         TypeError: the stack names an existing cluster.
     """
 
-    def __init__(
-        self, name: str, plan: ClusterPlan, section: AzureCluster, opts: ResourceOptions | None = None
-    ) -> None:
+    def __init__(self, name: str, plan: ClusterPlan, section: AzureCluster, opts: Options = None) -> None:
         creation = section.create
         if creation is None or plan.system is None:
             msg = f"cluster {section.name} exists"
@@ -197,7 +174,7 @@ class AksControlPlane(Component):
             role_assignment(f"{name}-{grant}", section, principal, right, self.own)
             for grant, right in grants(plan, self.subnet, creation).items()
         ]
-        self.cluster = ManagedCluster(
+        self.cluster = containerservice.ManagedCluster(
             f"{name}-cluster",
             resource_group_name=section.resource_group,
             resource_name_=section.name,
@@ -206,7 +183,7 @@ class AksControlPlane(Component):
             dns_prefix=section.name,
             sku={"name": "Base", "tier": "Standard"},
             identity={
-                "type": ResourceIdentityType.USER_ASSIGNED,
+                "type": containerservice.ResourceIdentityType.USER_ASSIGNED,
                 # Unknown until the identity exists. A preview returns a list of known ids unchanged, but the SDK
                 # expects a map in the result.
                 "user_assigned_identities": pulumi.Output.all(identity.id, identity.principal_id).apply(first_alone),
@@ -275,7 +252,7 @@ class AksControlPlane(Component):
             opts=self.own,
         )
         for configuration, window in windows(creation.maintenance).items():
-            MaintenanceConfiguration(
+            containerservice.MaintenanceConfiguration(
                 f"{name}-{configuration}",
                 resource_group_name=section.resource_group,
                 resource_name_=self.cluster.name,
@@ -308,7 +285,7 @@ def first_alone(values: list[str]) -> list[str]:
     return values[:1]
 
 
-def _entrance(creation: AksCreation) -> ManagedClusterAPIServerAccessProfileArgsDict:
+def _entrance(creation: AksCreation) -> containerservice.ManagedClusterAPIServerAccessProfileArgsDict:
     """Access to the API server: from the stack's `allowFrom` networks, or from the cluster's network only.
 
     `az aks command invoke` would bypass both, so it is disabled. The name of a private API server is in the private DNS
@@ -326,7 +303,7 @@ def _entrance(creation: AksCreation) -> ManagedClusterAPIServerAccessProfileArgs
 
 def _system_pool(
     subnet: pulumi.Input[str], creation: AksCreation, system: SystemNodes, tags: dict[str, str]
-) -> ManagedClusterAgentPoolProfileArgsDict:
+) -> containerservice.ManagedClusterAgentPoolProfileArgsDict:
     """The system node pool: https://learn.microsoft.com/azure/aks/use-system-pools.
 
     It is part of the cluster's resource, and many of its properties cannot be changed, nor can its name: AKS refuses a

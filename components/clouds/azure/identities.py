@@ -9,20 +9,11 @@ from typing import Final, NamedTuple, TypeAlias
 
 import pulumi
 from pulumi import ResourceOptions
+from pulumi_azure_native import storage
 from pulumi_azure_native.authorization import PrincipalType, RoleAssignment
 from pulumi_azure_native.containerservice import ManagedCluster
 from pulumi_azure_native.containerservice.outputs import UserAssignedIdentityManagedClusterResponse
 from pulumi_azure_native.managedidentity import FederatedIdentityCredential, UserAssignedIdentity
-from pulumi_azure_native.storage import (
-    BlobContainer,
-    BlobServiceProperties,
-    DeleteRetentionPolicyArgsDict,
-    Kind,
-    MinimumTlsVersion,
-    PublicAccess,
-    SkuName,
-    StorageAccount,
-)
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.plan.identities import MadeBucket, TeamIdentity
@@ -30,7 +21,7 @@ from gpu_tenancy.model.plan.secrets import READER, SecretReader
 from gpu_tenancy.model.plan.service_accounts import ServiceAccountPlan
 from gpu_tenancy.model.spec.clouds.azure import BLOB_ROLES, USER_ROLE, AzureCluster, blob_condition
 
-from ...objects import Component
+from ...objects import Component, Options
 from .pools import PoolCluster
 
 AUDIENCE: Final = "api://AzureADTokenExchange"
@@ -143,7 +134,7 @@ class CiIdentity(Component):
         place: PoolCluster,
         account: ServiceAccountPlan,
         cluster: pulumi.Output[str],
-        opts: ResourceOptions | None = None,
+        opts: Options = None,
     ) -> None:
         super().__init__("gpu-tenancy:clouds:RobotIdentity", name, opts)
         section = place.section
@@ -174,12 +165,7 @@ class SecretReaderIdentity(Component):
     """
 
     def __init__(
-        self,
-        name: str,
-        place: PoolCluster,
-        reader: SecretReader,
-        issuer: pulumi.Output[str],
-        opts: ResourceOptions | None = None,
+        self, name: str, place: PoolCluster, reader: SecretReader, issuer: pulumi.Output[str], opts: Options = None
     ) -> None:
         super().__init__("gpu-tenancy:clouds:SecretReaderIdentity", name, opts)
         section = place.section
@@ -232,12 +218,7 @@ class TeamAccess(Component):
     """
 
     def __init__(
-        self,
-        name: str,
-        place: PoolCluster,
-        team: TeamIdentity,
-        issuer: pulumi.Output[str],
-        opts: ResourceOptions | None = None,
+        self, name: str, place: PoolCluster, team: TeamIdentity, issuer: pulumi.Output[str], opts: Options = None
     ) -> None:
         super().__init__("gpu-tenancy:clouds:TeamAccess", name, opts)
         section = place.section
@@ -266,33 +247,27 @@ class DatasetAccount(Component):
     to delete it.
     """
 
-    def __init__(
-        self,
-        name: str,
-        place: PoolCluster,
-        containers: Sequence[MadeBucket],
-        opts: ResourceOptions | None = None,
-    ) -> None:
+    def __init__(self, name: str, place: PoolCluster, containers: Sequence[MadeBucket], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:DatasetAccount", name, opts)
         section = place.section
         kept = ResourceOptions(parent=self, retain_on_delete=True, protect=place.protect)
         group = section.resource_group
-        account = StorageAccount(
+        account = storage.StorageAccount(
             f"{name}-account",
             resource_group_name=group,
             account_name=containers[0].bucket.account,
             location=section.location,
-            kind=Kind.STORAGE_V2,
-            sku={"name": SkuName.STANDARD_ZRS},
+            kind=storage.Kind.STORAGE_V2,
+            sku={"name": storage.SkuName.STANDARD_ZRS},
             allow_blob_public_access=False,
             allow_shared_key_access=False,
             enable_https_traffic_only=True,
-            minimum_tls_version=MinimumTlsVersion.TLS1_2,
+            minimum_tls_version=storage.MinimumTlsVersion.TLS1_2,
             tags=place.tags,
             opts=kept,
         )
-        retention: DeleteRetentionPolicyArgsDict = {"enabled": True, "days": _DAYS_OF_DELETED}
-        BlobServiceProperties(
+        retention: storage.DeleteRetentionPolicyArgsDict = {"enabled": True, "days": _DAYS_OF_DELETED}
+        storage.BlobServiceProperties(
             f"{name}-versions",
             resource_group_name=group,
             account_name=account.name,
@@ -303,12 +278,12 @@ class DatasetAccount(Component):
             opts=kept,
         )
         self.containers: list[pulumi.Resource] = [
-            BlobContainer(
+            storage.BlobContainer(
                 f"{name}-{made.bucket.bucket}",
                 resource_group_name=group,
                 account_name=account.name,
                 container_name=made.bucket.bucket,
-                public_access=PublicAccess.NONE,
+                public_access=storage.PublicAccess.NONE,
                 opts=kept,
             )
             for made in containers

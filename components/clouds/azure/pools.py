@@ -6,13 +6,7 @@ from typing import Final
 
 import pulumi
 from pulumi import ResourceOptions
-from pulumi_azure_native.containerservice import (
-    AgentPool,
-    AgentPoolSecurityProfileArgsDict,
-    AgentPoolUpgradeSettingsArgsDict,
-    GPUProfileArgsDict,
-    KubeletConfigArgsDict,
-)
+from pulumi_azure_native import containerservice
 from pulumi_kubernetes.core.v1 import ContainerArgsDict
 
 from gpu_tenancy.model.catalogue.fabrics import fabrics
@@ -20,7 +14,7 @@ from gpu_tenancy.model.plan.cluster import NodePool
 from gpu_tenancy.model.plan.pools import NodeTaint
 from gpu_tenancy.model.spec.clouds.azure import AzureCluster
 
-from ...objects import Component
+from ...objects import Component, Options
 from ...pods import node_daemon_set, on_each_node, on_pools
 
 SPOT: Final = "kubernetes.azure.com/scalesetpriority"
@@ -75,7 +69,9 @@ class PoolCluster:
     protect: bool
 
 
-def agent_pool(name: str, pool: NodePool, cluster: PoolCluster, placement: pulumi.Output[str] | None) -> AgentPool:
+def agent_pool(
+    name: str, pool: NodePool, cluster: PoolCluster, placement: pulumi.Output[str] | None
+) -> containerservice.AgentPool:
     """A node pool of AKS.
 
     If the minimum and maximum of `nodes` differ, AKS's cluster autoscaler owns the number of nodes. It is then not set,
@@ -92,10 +88,13 @@ def agent_pool(name: str, pool: NodePool, cluster: PoolCluster, placement: pulum
     section, supply, spot = cluster.section, pool.supply, pool.capacity.kind == "spot"
     varies = supply.min_nodes < supply.max_nodes
     # AKS installs no driver for AMD: https://learn.microsoft.com/azure/aks/use-amd-gpus
-    driver: GPUProfileArgsDict = {"driver": "Install" if pool.driver == "managed" else "None"}
+    driver: containerservice.GPUProfileArgsDict = {"driver": "Install" if pool.driver == "managed" else "None"}
     # With NUMA nodes: https://learn.microsoft.com/azure/aks/custom-node-configuration
-    aligned: KubeletConfigArgsDict = {"cpu_manager_policy": "static", "topology_manager_policy": pool.numa or ""}
-    return AgentPool(
+    aligned: containerservice.KubeletConfigArgsDict = {
+        "cpu_manager_policy": "static",
+        "topology_manager_policy": pool.numa or "",
+    }
+    return containerservice.AgentPool(
         name,
         resource_group_name=section.resource_group,
         resource_name_=cluster.name,
@@ -172,7 +171,7 @@ def partitions(pool: NodePool) -> str | None:
     return MIG[int(profile.partition("g.")[0])] if profile else None
 
 
-def _boot(pool: NodePool) -> AgentPoolSecurityProfileArgsDict | None:
+def _boot(pool: NodePool) -> containerservice.AgentPoolSecurityProfileArgsDict | None:
     """Trusted Launch, for machines that support it: https://learn.microsoft.com/azure/aks/use-trusted-launch.
 
     GPU machines do not: Secure Boot rejects NVIDIA's driver as AKS and the GPU Operator install it, and the ND family
@@ -183,7 +182,7 @@ def _boot(pool: NodePool) -> AgentPoolSecurityProfileArgsDict | None:
     return {"enable_secure_boot": True, "enable_vtpm": True}
 
 
-def _upgrade(pool: NodePool) -> AgentPoolUpgradeSettingsArgsDict:
+def _upgrade(pool: NodePool) -> containerservice.AgentPoolUpgradeSettingsArgsDict:
     """Upgrade settings of a pool; AKS rejects them for spot pools.
 
     https://learn.microsoft.com/azure/aks/upgrade-aks-node-pools-rolling
@@ -227,12 +226,9 @@ class MemoryLock(Component):
     driver, but does not load this module, which needs the network driver of the Network Operator first
     (https://azure.github.io/aks-rdma-infiniband/configurations/gpu-drivers, read 2026-11-24). With `driver: operator`
     the GPU Operator has loaded it already. The pods are privileged and run in `kube-system`.
-
-    Example:
-        >>> MemoryLock("cluster-memory-lock", ["a100"])
     """
 
-    def __init__(self, name: str, pools: Sequence[str], opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, pools: Sequence[str], opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:AksMemoryLock", name, opts)
         raise_limit: ContainerArgsDict = {
             "name": "raise-limit",

@@ -1,6 +1,5 @@
 """GKE: a Standard cluster, created or existing, and its node pools."""
 
-import hashlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -8,35 +7,21 @@ import pulumi
 from pulumi import ResourceOptions
 from pulumi_gcp import artifactregistry, compute, container, projects, serviceaccount
 
-from gpu_tenancy.model.plan.cluster import ClusterPlan, NodePool, SystemNodes
+from gpu_tenancy.model.plan.cluster import ClusterPlan, NodePool
 from gpu_tenancy.model.plan.people import Subject
 from gpu_tenancy.model.spec.clouds.gcp import VIEWER, GcpCluster, iam_member
 
-from ...objects import Component, cluster_role_binding
-from .. import Api
-from . import pools
+from ...objects import Component, Options, cluster_role_binding
+from .. import Api, section_of
 from .access import CiIdentity, SecretRights, authority, data_access, dns_name, kubeconfig
 from .creation import ClusterNetwork, Network, NewCluster, SecretsKey, create_cluster
 from .daemons import DriverInstaller, GpuFabric
+from .pools import OPERATOR, SYSTEM_POOL, PoolCluster, node_pool, system_pool
 
-SYSTEM_POOL: Final = "gpu-tenancy-system"
-"""How the name of the system node pool begins."""
 READER: Final = "roles/artifactregistry.reader"
 NODE_ROLES: Final = ("roles/container.defaultNodeServiceAccount", READER)
 """Roles of nodes, for logs, metrics and images of the project:
 https://cloud.google.com/kubernetes-engine/docs/how-to/service-accounts."""
-
-_REGIONS_ZONES: Final = 3
-"""Default number of zones of a regional cluster:
-https://cloud.google.com/kubernetes-engine/docs/concepts/regional-clusters."""
-_OF_OTHERS: Final = (
-    # The autoscaler owns the number of nodes.
-    "initialNodeCount",
-    "nodeCount",
-    # GKE sets them for machines with local SSDs, and a change would replace the pool.
-    "nodeConfig.ephemeralStorageLocalSsdConfig",
-    "nodeConfig.localNvmeSsdBlockConfig",
-)
 
 
 class GkeCluster(Component):
@@ -54,12 +39,9 @@ class GkeCluster(Component):
         kubernetes: provider of its Kubernetes API.
         system: its system pool, the driver installer if a pool has the driver mode `operator`, and what GPUDirect needs
             if a pool has `fabric`.
-
-    Example:
-        >>> GkeCluster("cluster", plan(stack).cluster, stack.cluster)
     """
 
-    def __init__(self, name: str, plan: ClusterPlan, cluster: GcpCluster, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, plan: ClusterPlan, cluster: GcpCluster, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:GkeCluster", name, opts)
         self._plan, self._section = plan, cluster
         self._rights: list[pulumi.Resource] = []
@@ -67,12 +49,15 @@ class GkeCluster(Component):
         self.cluster = self._cluster(f"{name}-gke", cluster)
         self.api = self._api(f"{name}-kubernetes")
         self.kubernetes = self.api.provider()
+        before = [self.cluster, *self._rights]
+        place = PoolCluster(cluster, self._account, plan.tags, self, before, plan.protect)
         for pool in plan.pools:
-            self._pool(f"{name}-{pool.name}", pool)
+            domain = self._domain_policy(f"{name}-{pool.name}-domain", pool)
+            node_pool(f"{name}-{pool.name}", pool, place, domain)
         system: list[pulumi.Resource] = []
         if plan.system:
-            system.append(self._system_pool(f"{name}-{SYSTEM_POOL}", plan.system))
-        if any(pool.driver == pools.OPERATOR for pool in plan.pools):
+            system.append(system_pool(f"{name}-{SYSTEM_POOL}", plan.system, place))
+        if any(pool.driver == OPERATOR for pool in plan.pools):
             inside = ResourceOptions(parent=self, providers=[self.kubernetes])
             system.append(DriverInstaller(f"{name}-drivers", inside))
         if any(pool.fabric for pool in plan.pools):
@@ -164,58 +149,6 @@ class GkeCluster(Component):
         identifier = f"{section.project}/{section.location}/{section.name}"
         return Api(name, identifier, access.apply(kubeconfig), opts=self.own)
 
-    def _first_nodes(self, minimum: int, maximum: int, zones: Sequence[str] = ()) -> int:
-        return pools.first_nodes(minimum, maximum, len(self._section.node_zones(zones)) or _REGIONS_ZONES)
-
-    def _pool(self, name: str, pool: NodePool) -> container.NodePool:
-        section = self._section
-        return container.NodePool(
-            name,
-            name=pool.name,
-            cluster=section.name,
-            location=section.location,
-            project=section.project,
-            node_locations=list(pool.zones) or None,
-            initial_node_count=self._first_nodes(pool.supply.min_nodes, pool.supply.max_nodes, pool.zones),
-            autoscaling=pools.autoscaling(pool),
-            management=pools.management(pool),
-            upgrade_settings=pools.upgrades(pool),
-            maintenance_policies=pools.maintenance(pool, section),
-            placement_policy=pools.placement(pool, self._domain_policy(f"{name}-domain", pool)),
-            # pyrefly: ignore[bad-argument-type]
-            queued_provisioning={"enabled": True} if pool.capacity.kind == "queued" else None,
-            network_config=pools.network(pool, section),
-            node_config=pools.node_config(pool, self._account, self._plan.tags, section),
-            opts=self._pool_options(),
-        )
-
-    def _system_pool(self, name: str, system: SystemNodes) -> container.NodePool:
-        """The system pool: of what the stack can change, only another service account replaces it.
-
-        With that its name changes, so Pulumi creates it before it deletes the old pool, and Kueue keeps running. GKE
-        changes the machine type in place, by a new node at a time.
-        """
-        section, account = self._section, self._section.node_service_account
-        suffix = f"-{hashlib.sha256(account.encode()).hexdigest()[:8]}" if account else ""
-        return container.NodePool(
-            name,
-            name=f"{SYSTEM_POOL}{suffix}",
-            cluster=section.name,
-            location=section.location,
-            project=section.project,
-            initial_node_count=self._first_nodes(system.minimum, system.maximum),
-            autoscaling={
-                "total_min_node_count": system.minimum,
-                "total_max_node_count": system.maximum,
-                "location_policy": "BALANCED",
-            },
-            management={"auto_upgrade": True, "auto_repair": True},
-            upgrade_settings={"strategy": "SURGE", "max_surge": 1, "max_unavailable": 0},
-            network_config={"enable_private_nodes": True},
-            node_config=pools.system_config(system, self._account, self._plan.tags, section),
-            opts=self._pool_options(replaced_by_name=True),
-        )
-
     def _domain_policy(self, name: str, pool: NodePool) -> pulumi.Output[str] | None:
         """Name of a policy that places a pool's machines in one NVLink domain; None if the pool needs none of its own.
 
@@ -233,20 +166,7 @@ class GkeCluster(Component):
             opts=ResourceOptions(parent=self, delete_before_replace=True),
         ).name
 
-    def _pool_options(self, *, replaced_by_name: bool = False) -> ResourceOptions:
-        return ResourceOptions(
-            parent=self,
-            depends_on=[self.cluster, *self._rights],
-            protect=self._plan.protect,
-            ignore_changes=list(_OF_OTHERS),
-            # Two pools cannot have the same name. Otherwise the provider deletes a pool first only if the name stays.
-            delete_before_replace=None if replaced_by_name else True,
-        )
 
-
-def open_cluster(name: str, plan: ClusterPlan, opts: ResourceOptions | None = None) -> GkeCluster:
+def open_cluster(name: str, plan: ClusterPlan, opts: Options = None) -> GkeCluster:
     """The GKE cluster of a stack, created or existing, with its node pools."""
-    if not isinstance(plan.section, GcpCluster):
-        msg = f"{plan.section.cloud} is another cloud"
-        raise TypeError(msg)
-    return GkeCluster(name, plan, plan.section, opts)
+    return GkeCluster(name, plan, section_of(plan, GcpCluster), opts)

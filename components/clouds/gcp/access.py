@@ -16,7 +16,7 @@ from gpu_tenancy.model.plan.secrets import READER, SecretReader
 from gpu_tenancy.model.plan.service_accounts import ServiceAccountPlan
 from gpu_tenancy.model.spec.clouds.gcp import OBJECT_ROLES, VIEWER, GcpCluster
 
-from ...objects import Component
+from ...objects import Component, Options
 from .. import once_there
 
 
@@ -52,9 +52,7 @@ class CiIdentity(Component):
     created cluster's project it can read clusters' addresses; for an existing cluster, the report has the command.
     """
 
-    def __init__(
-        self, name: str, section: GcpCluster, account: ServiceAccountPlan, opts: ResourceOptions | None = None
-    ) -> None:
+    def __init__(self, name: str, section: GcpCluster, account: ServiceAccountPlan, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:RobotAccount", name, opts)
         self.account = serviceaccount.Account(
             f"{name}-account",
@@ -88,9 +86,7 @@ class SecretRights(Component):
     not created here.
     """
 
-    def __init__(
-        self, name: str, section: GcpCluster, reader: SecretReader, opts: ResourceOptions | None = None
-    ) -> None:
+    def __init__(self, name: str, section: GcpCluster, reader: SecretReader, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:SecretRights", name, opts)
         for store, names in reader.secrets:
             for secret in names:
@@ -121,12 +117,7 @@ class TeamRights(Component):
     """
 
     def __init__(
-        self,
-        name: str,
-        section: GcpCluster,
-        team: TeamIdentity,
-        number: pulumi.Output[str],
-        opts: ResourceOptions | None = None,
+        self, name: str, section: GcpCluster, team: TeamIdentity, number: pulumi.Output[str], opts: Options = None
     ) -> None:
         super().__init__("gpu-tenancy:clouds:TeamRights", name, opts)
         for account in team.accounts:
@@ -152,12 +143,7 @@ class DatasetBucket(Component):
     """
 
     def __init__(
-        self,
-        name: str,
-        plan: ClusterPlan,
-        section: GcpCluster,
-        made: MadeBucket,
-        opts: ResourceOptions | None = None,
+        self, name: str, plan: ClusterPlan, section: GcpCluster, made: MadeBucket, opts: Options = None
     ) -> None:
         super().__init__("gpu-tenancy:clouds:DatasetBucket", name, opts)
         kept = ResourceOptions(parent=self, retain_on_delete=True, protect=plan.protect)
@@ -200,8 +186,7 @@ def data_access(
     if not plan.identities:
         return
     project = organizations.get_project_output(
-        project_id=once_there(section.project, cluster.endpoint),
-        opts=pulumi.InvokeOutputOptions(parent=opts.parent),
+        project_id=once_there(section.project, cluster.endpoint), opts=pulumi.InvokeOutputOptions(parent=opts.parent)
     )
     after = ResourceOptions.merge(opts, ResourceOptions(depends_on=made))
     for team in plan.identities:

@@ -6,17 +6,12 @@ from typing import Final, NamedTuple
 
 import pulumi
 from pulumi import ResourceOptions
-from pulumi_gcp import compute, kms, projects
-from pulumi_gcp.container import (
-    Cluster,
-    ClusterMaintenancePolicyArgsDict,
-    ClusterMaintenancePolicyMaintenanceExclusionArgsDict,
-)
+from pulumi_gcp import compute, container, kms, projects
 
 from gpu_tenancy.model.plan.cluster import ClusterPlan
 from gpu_tenancy.model.spec.clouds.gcp import GcpCluster, GkeCreation, GkeExclusion, GkeMaintenance
 
-from ...objects import Component
+from ...objects import Component, Options
 from .. import once_there
 
 _MTU: Final = 8896
@@ -45,18 +40,10 @@ class Network(Component):
 
     Attributes:
         names: known once nodes have egress.
-
-    Example:
-        >>> Network("cluster-network", plan, section, section.create).names
     """
 
     def __init__(
-        self,
-        name: str,
-        plan: ClusterPlan,
-        section: GcpCluster,
-        creation: GkeCreation,
-        opts: ResourceOptions | None = None,
+        self, name: str, plan: ClusterPlan, section: GcpCluster, creation: GkeCreation, opts: Options = None
     ) -> None:
         super().__init__("gpu-tenancy:clouds:GkeNetwork", name, opts)
         kept = ResourceOptions(parent=self, protect=plan.protect)
@@ -133,7 +120,7 @@ class SecretsKey(Component):
     https://github.com/terraform-google-modules/terraform-google-kubernetes-engine/blob/main/examples/confidential_safer_cluster/kms.tf.
     """
 
-    def __init__(self, name: str, plan: ClusterPlan, cluster: GcpCluster, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, plan: ClusterPlan, cluster: GcpCluster, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:GkeSecretsKey", name, opts)
         kept = ResourceOptions(parent=self, protect=plan.protect, retain_on_delete=True)
         ring = kms.KeyRing(f"{name}-ring", location=cluster.region, project=cluster.project, opts=kept)
@@ -177,7 +164,7 @@ class NewCluster:
     network: ClusterNetwork
 
 
-def create_cluster(name: str, plan: ClusterPlan, new: NewCluster, opts: ResourceOptions) -> Cluster:
+def create_cluster(name: str, plan: ClusterPlan, new: NewCluster, opts: ResourceOptions) -> container.Cluster:
     """A private regional or zonal Standard cluster without the default node pool.
 
     - Its API server has no public address, or one that accepts only the networks of `allowFrom`. Without `allowFrom`,
@@ -191,7 +178,7 @@ def create_cluster(name: str, plan: ClusterPlan, new: NewCluster, opts: Resource
     - GKE requires a node pool at creation: the default pool is created with the nodes' service account, then deleted.
     """
     cluster, creation = new.section, new.creation
-    return Cluster(
+    return container.Cluster(
         name,
         name=cluster.name,
         project=cluster.project,
@@ -268,12 +255,12 @@ _SCOPES: Final = {
 }
 
 
-def maintenance_policy(maintenance: GkeMaintenance) -> ClusterMaintenancePolicyArgsDict:
+def maintenance_policy(maintenance: GkeMaintenance) -> container.ClusterMaintenancePolicyArgsDict:
     """Windows and exclusions for upgrades of the control plane and the nodes.
 
     https://cloud.google.com/kubernetes-engine/docs/concepts/maintenance-windows-and-exclusions
     """
-    policy: ClusterMaintenancePolicyArgsDict = {}
+    policy: container.ClusterMaintenancePolicyArgsDict = {}
     if maintenance.hours == _DAILY_HOURS and not maintenance.days:
         policy["daily_maintenance_window"] = {"start_time": maintenance.start}
     else:
@@ -291,9 +278,9 @@ def maintenance_policy(maintenance: GkeMaintenance) -> ClusterMaintenancePolicyA
     return policy
 
 
-def _exclusion(name: str, exclusion: GkeExclusion) -> ClusterMaintenancePolicyMaintenanceExclusionArgsDict:
+def _exclusion(name: str, exclusion: GkeExclusion) -> container.ClusterMaintenancePolicyMaintenanceExclusionArgsDict:
     midnight, scope = dt.time(), _SCOPES[exclusion.scope]
-    args: ClusterMaintenancePolicyMaintenanceExclusionArgsDict = {
+    args: container.ClusterMaintenancePolicyMaintenanceExclusionArgsDict = {
         "exclusion_name": name,
         "start_time": _zulu(dt.datetime.combine(exclusion.start, midnight)),
         "exclusion_options": {"scope": scope},

@@ -15,7 +15,7 @@ from gpu_tenancy.model.plan.cluster import NodePool
 from gpu_tenancy.model.plan.fabric import network_name
 from gpu_tenancy.model.spec.clouds.gcp import FabricNetwork, GcpCluster
 
-from ...objects import Component
+from ...objects import Component, Options
 from ...pods import node_daemon_set, on_each_node, on_nodes, on_pools
 
 PAUSE: Final[ContainerArgsDict] = {
@@ -75,7 +75,7 @@ class DriverInstaller(Component):
     and https://cloud.google.com/kubernetes-engine/docs/how-to/gpu-operator.
     """
 
-    def __init__(self, name: str, opts: ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:GkeDriverInstaller", name, opts)
         installer: ContainerArgsDict = {
             "name": NAME,
@@ -118,14 +118,9 @@ class GpuFabric(Component):
 
     https://cloud.google.com/kubernetes-engine/docs/how-to/gpu-bandwidth-gpudirect-tcpx and
     https://cloud.google.com/ai-hypercomputer/docs/create/gke-ai-hypercompute-custom.
-
-    Example:
-        >>> GpuFabric("cluster-fabric", plan(stack).cluster.pools, stack.cluster)
     """
 
-    def __init__(
-        self, name: str, pools: Sequence[NodePool], section: GcpCluster, opts: ResourceOptions | None = None
-    ) -> None:
+    def __init__(self, name: str, pools: Sequence[NodePool], section: GcpCluster, opts: Options = None) -> None:
         super().__init__("gpu-tenancy:clouds:GkeGpuFabric", name, opts)
         by_fabric: dict[str, list[NodePool]] = {}
         for pool in pools:
@@ -158,7 +153,6 @@ class GpuFabric(Component):
 
 
 def _networks(by_fabric: dict[str, list[NodePool]], section: GcpCluster) -> list[tuple[FabricNetwork, str]]:
-    """The networks that pods use, each with the mode of its devices."""
     modes: dict[str, tuple[FabricNetwork, str]] = {}
     for kind, pools in by_fabric.items():
         row: FabricRow = fabrics()[kind]
@@ -208,7 +202,6 @@ def _injecting(image: str) -> PodSpecArgsDict:
 
 
 def _mounting(name: str, image: str, mounts: Sequence[HostMount]) -> tuple[list[VolumeArgsDict], ContainerArgsDict]:
-    """A privileged container with paths of the node, and its volumes."""
     container: ContainerArgsDict = {
         "name": name,
         "image": image,
