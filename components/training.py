@@ -1,5 +1,6 @@
 """Batch work: a Job, JobSet, TrainJob, RayJob or LeaderWorkerSet through a queue, a gang through Volcano."""
 
+import re
 from typing import Final
 
 import pulumi
@@ -17,14 +18,9 @@ from gpu_tenancy.model.plan.workloads import GangPlan, JobPlan
 
 from .objects import DO_NOT_AWAIT, Component, Options, custom_resource
 
-_OBJECTS: Final = {
-    "JobSet": ("job-set", "spec"),
-    # The number of groups can change.
-    "LeaderWorkerSet": ("leader-worker-set", "spec.leaderWorkerTemplate"),
-    "RayJob": ("ray-job", "spec"),
-    "TrainJob": ("train-job", "spec"),
-}
-"""By kind: how its resource is named, and the field whose change replaces it."""
+_REPLACED: Final = {"LeaderWorkerSet": "spec.leaderWorkerTemplate"}
+"""By kind, the field whose change replaces the object, if it is not the whole spec: the number of groups can change."""
+_WORDS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class TrainingJob(Component):
@@ -50,8 +46,10 @@ class TrainingJob(Component):
             opts = ResourceOptions.merge(self.own, after)
             self.job: pulumi.Resource = Job(f"{name}-job", metadata=metadata, spec=manifest["spec"], opts=opts)
         else:
-            suffix, field = _OBJECTS[manifest["kind"]]
-            opts = ResourceOptions.merge(_replaced_on_change(self, field), after)
+            kind = manifest["kind"]
+            replaced = _replaced_on_change(self, _REPLACED.get(kind, "spec"))
+            opts = ResourceOptions.merge(replaced, after)
+            suffix = _WORDS.sub("-", kind).lower()
             self.job = custom_resource(f"{name}-{suffix}", manifest, opts)
 
 
