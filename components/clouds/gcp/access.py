@@ -123,14 +123,19 @@ class TeamRights(Component):
         for account in team.accounts:
             member = pulumi.Output.format(section.principal("{0}", team.team, account), number)
             for grant in team.datasets:
-                place = grant.folder
-                of_bucket = {"bucket": place.bucket, "role": OBJECT_ROLES[grant.writes], "member": member}
-                resource = f"{name}-{account}-{grant.dataset}"
-                if place.prefix:
-                    folder = f"{place.prefix}/"
-                    storage.ManagedFolderIamMember(resource, managed_folder=folder, **of_bucket, opts=self.own)
+                bucket, role = grant.folder.bucket, OBJECT_ROLES[grant.writes]
+                right = f"{name}-{account}-{grant.dataset}"
+                if grant.folder.prefix:
+                    storage.ManagedFolderIamMember(
+                        right,
+                        bucket=bucket,
+                        managed_folder=f"{grant.folder.prefix}/",
+                        role=role,
+                        member=member,
+                        opts=self.own,
+                    )
                 else:
-                    storage.BucketIAMMember(resource, **of_bucket, opts=self.own)
+                    storage.BucketIAMMember(right, bucket=bucket, role=role, member=member, opts=self.own)
         self.register_outputs({})
 
 
